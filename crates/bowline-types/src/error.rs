@@ -1,0 +1,88 @@
+//! The JSON-RPC error object and its codes.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Json;
+
+/// Why a request failed, as the peer tells it: a code, a sentence, and whatever else it adds.
+///
+/// # Examples
+///
+/// ```
+/// use bowline_types::{ErrorCode, RpcError};
+///
+/// let error = RpcError::new(ErrorCode::INVALID_PARAMS, "no tool is called `ad`");
+/// assert_eq!(error.to_string(), "no tool is called `ad` (-32602)");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message} ({code})")]
+#[non_exhaustive]
+pub struct RpcError {
+    /// What kind of failure it is.
+    pub code: ErrorCode,
+    /// One sentence for people.
+    pub message: String,
+    /// Anything more, in a form that the code decides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<Json>,
+}
+
+impl RpcError {
+    /// An error without data.
+    #[must_use]
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            data: None,
+        }
+    }
+
+    /// Adds data.
+    #[must_use]
+    pub fn with_data(mut self, data: impl Into<Json>) -> Self {
+        self.data = Some(data.into());
+        self
+    }
+}
+
+/// A JSON-RPC error code. Codes are an open set: any number may arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+#[allow(clippy::exhaustive_structs, reason = "it is a number with names")]
+pub struct ErrorCode(pub i64);
+
+impl ErrorCode {
+    /// The frame was not JSON.
+    pub const PARSE_ERROR: Self = Self(-32700);
+    /// The JSON was not a JSON-RPC message.
+    pub const INVALID_REQUEST: Self = Self(-32600);
+    /// Nobody answers this method, or its capability was not advertised.
+    pub const METHOD_NOT_FOUND: Self = Self(-32601);
+    /// The params have the wrong shape, or name something that does not exist.
+    pub const INVALID_PARAMS: Self = Self(-32602);
+    /// The answering side failed.
+    pub const INTERNAL_ERROR: Self = Self(-32603);
+    /// An HTTP header is missing, unreadable, or contradicts the body (from 2026-07-28).
+    pub const HEADER_MISMATCH: Self = Self(-32020);
+    /// The request needs a client capability that was not declared (from 2026-07-28).
+    pub const MISSING_CLIENT_CAPABILITY: Self = Self(-32021);
+    /// The server does not speak the requested protocol version (from 2026-07-28).
+    pub const UNSUPPORTED_PROTOCOL_VERSION: Self = Self(-32022);
+    /// The resource does not exist (until 2025-11-25; later `INVALID_PARAMS`).
+    pub const RESOURCE_NOT_FOUND: Self = Self(-32002);
+    /// The user must first visit a URL (2025-11-25 only).
+    pub const URL_ELICITATION_REQUIRED: Self = Self(-32042);
+    /// The user declined a sampling request (until 2025-11-25).
+    pub const USER_REJECTED: Self = Self(-1);
+    /// The request was cancelled: the last word on a legacy HTTP response that nobody waits for.
+    pub const REQUEST_CANCELLED: Self = Self(-32800);
+}
+
+impl fmt::Display for ErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}

@@ -1,0 +1,184 @@
+//! JSON text that nobody has looked into yet.
+//!
+//! Params and results travel as [`Json`] and are decoded once, straight into the type that the method
+//! names. A [`Json`] is a slice of the frame it arrived in: cloning it copies no text.
+
+use std::fmt;
+
+use bytes::Bytes;
+use serde::de::{Deserialize, Deserializer};
+use serde::ser::{Serialize, Serializer};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// One valid JSON value, as text.
+///
+/// # Examples
+///
+/// ```
+/// use bowline_types::Json;
+///
+/// let json = Json::encode(&[1, 2, 3])?;
+/// assert_eq!(json.as_str(), "[1,2,3]");
+/// assert_eq!(json.decode::<Vec<u8>>()?, [1, 2, 3]);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Json(Bytes);
+
+impl Json {
+    /// Checks that `text` is exactly one JSON value in UTF-8 and keeps it as it is.
+    ///
+    /// # Errors
+    ///
+    /// If `text` is not JSON.
+    pub fn parse(text: impl Into<Bytes>) -> Result<Self, serde_json::Error> {
+        let text = text.into();
+        let raw: &RawValue = serde_json::from_slice(&text)?;
+        let value = text.slice_ref(raw.get().as_bytes());
+        Ok(Self(value))
+    }
+
+    /// Encodes `value`.
+    ///
+    /// # Errors
+    ///
+    /// If `value` has no JSON form, such as a map whose keys are not strings.
+    pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Self, serde_json::Error> {
+        serde_json::to_vec(value).map(|text| Self(text.into()))
+    }
+
+    /// Decodes the text into `T`, which may borrow from it.
+    ///
+    /// # Errors
+    ///
+    /// If the text does not have the shape of `T`.
+    pub fn decode<'de, T: Deserialize<'de>>(&'de self) -> Result<T, serde_json::Error> {
+        serde_json::from_str(self.as_str())
+    }
+
+    /// Takes a part of this text, found by decoding it to a borrowed [`RawValue`], without copying.
+    ///
+    /// # Panics
+    ///
+    /// If `part` does not borrow from this text.
+    #[must_use]
+    pub fn part(&self, part: &RawValue) -> Self {
+        Self(self.0.slice_ref(part.get().as_bytes()))
+    }
+
+    /// The empty object, `{}`.
+    #[must_use]
+    pub fn empty_object() -> Self {
+        Self(Bytes::from_static(b"{}"))
+    }
+
+    /// The literal `null`.
+    #[must_use]
+    pub fn null() -> Self {
+        Self(Bytes::from_static(b"null"))
+    }
+
+    /// Whether the value is the literal `null`.
+    #[must_use]
+    pub fn is_null(&self) -> bool {
+        &*self.0 == b"null"
+    }
+
+    /// Whether the value is an object.
+    #[must_use]
+    pub fn is_object(&self) -> bool {
+        self.0.first() == Some(&b'{')
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).expect("a `Json` is made from valid UTF-8 only")
+    }
+
+    /// The text as bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The text as a shared buffer.
+    #[must_use]
+    pub fn into_bytes(self) -> Bytes {
+        self.0
+    }
+}
+
+impl From<Value> for Json {
+    fn from(value: Value) -> Self {
+        Self(value.to_string().into())
+    }
+}
+
+impl From<Box<RawValue>> for Json {
+    fn from(raw: Box<RawValue>) -> Self {
+        Self(Box::<str>::from(raw).into_string().into())
+    }
+}
+
+impl fmt::Debug for Json {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Display for Json {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Serialize for Json {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        // Borrowing as a `RawValue` scans the text once more; it is the price of writing it unescaped
+        // through serde without `unsafe`. The message path writes the bytes directly instead.
+        let raw: &RawValue =
+            serde_json::from_slice(&self.0).map_err(|_| serde::ser::Error::custom("not JSON"))?;
+        raw.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Json {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Box::<RawValue>::deserialize(deserializer).map(Self::from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn text_is_kept_as_it_is() {
+        let json = Json::parse(r#" {"b": 1, "a": 1.0} "#).unwrap();
+
+        assert_eq!(json.as_str(), r#"{"b": 1, "a": 1.0}"#);
+        assert_eq!(
+            serde_json::to_string(&json).unwrap(),
+            r#"{"b": 1, "a": 1.0}"#
+        );
+    }
+
+    #[test]
+    fn anything_but_one_value_is_refused() {
+        for text in ["", "{", "1 2", "nul", "\u{0}", "{\"a\":}"] {
+            assert!(Json::parse(text).is_err(), "{text:?} was taken for JSON");
+        }
+    }
+
+    #[test]
+    fn a_part_shares_the_whole() {
+        let whole = Json::from(json!({"a": [1, 2]}));
+
+        let object: std::collections::BTreeMap<&str, &RawValue> = whole.decode().unwrap();
+
+        assert_eq!(whole.part(object["a"]).as_str(), "[1,2]");
+    }
+}
