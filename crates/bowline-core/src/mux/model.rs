@@ -175,23 +175,24 @@ impl World {
 
     /// Lets everything in transit arrive, ends both wires, and looks for what is left.
     fn finish(&mut self) {
-        for _ in 0..10_000 {
-            self.transmit(0);
-            self.transmit(1);
-            self.deliver(0, 1);
-            self.deliver(1, 1);
+        while self.is_moving() {
+            for end in 0..2 {
+                self.transmit(end);
+                self.deliver(end, 1);
+            }
             self.ends.iter_mut().for_each(Player::drain_events);
         }
-        assert!(
-            self.wires.iter().all(VecDeque::is_empty),
-            "the wires did not run dry"
-        );
         for end in &mut self.ends {
             end.check_cancels();
             end.mux.handle_end(End::Closed);
             end.drain_events();
             end.check_end();
         }
+    }
+
+    fn is_moving(&self) -> bool {
+        let queued = |end: &Player| end.mux.sizes().queued > 0;
+        self.ends.iter().any(queued) || self.wires.iter().any(|wire| !wire.is_empty())
     }
 }
 
