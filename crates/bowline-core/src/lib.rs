@@ -10,6 +10,8 @@ pub use message::{
     Malformed, Message, Notification, Outcome, RawRequest, Response, decode_batch, is_batch,
 };
 
+pub mod era;
+
 mod id;
 pub use id::{CorrelationKey, Minter, other_spelling};
 
