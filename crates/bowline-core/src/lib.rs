@@ -10,5 +10,7 @@ pub use message::{
     Malformed, Message, Notification, Outcome, RawRequest, Response, decode_batch, is_batch,
 };
 
+pub mod input;
+
 mod id;
 pub use id::{CorrelationKey, Minter, other_spelling};
