@@ -14,3 +14,5 @@ pub mod input;
 
 mod id;
 pub use id::{CorrelationKey, Minter, other_spelling};
+
+pub mod mux;
