@@ -160,8 +160,9 @@ impl Round {
 
     /// Asks: finds the answer to this very question, or puts it to the client when the round ends.
     ///
-    /// Asking again under the same key gives the same answer. A question that was changed since it was
-    /// answered is a new one.
+    /// Asking again under the same key gives the same answer, so a loop that asks until it likes the
+    /// answer must change the key each time. A question that was changed since it was answered is a
+    /// new one.
     ///
     /// # Errors
     ///
