@@ -13,6 +13,8 @@
 //! sees one [`Round`] at a time and what it must know travels in the state. The client lives through all
 //! of them and holds the [`Rounds`]. Legacy peers send the same [`Question`]s as requests of their own.
 
+use bowline_types::{CallToolRequest, GetPromptRequest, Method, ReadResourceRequest};
+
 mod question;
 pub use question::{Kind, MissingCapability, Question};
 
@@ -42,7 +44,10 @@ pub use answering::{DEFAULT_ROUND_CAP, Misuse, Rounds, Step, Violation, is_input
 /// ```
 #[must_use]
 pub fn may_need_input(method: &str) -> bool {
-    matches!(method, "tools/call" | "prompts/get" | "resources/read")
+    matches!(
+        method,
+        CallToolRequest::NAME | GetPromptRequest::NAME | ReadResourceRequest::NAME
+    )
 }
 
 /// The members of params and results by which the rounds hang together.

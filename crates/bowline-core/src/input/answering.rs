@@ -10,7 +10,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use bowline_types::Json;
+use bowline_types::{Json, ResultType};
 use serde::Deserialize;
 
 use super::{Kind, Question, may_need_input, member};
@@ -160,7 +160,7 @@ pub enum Misuse {
 pub fn is_input_required(result: &Json) -> bool {
     Object::read(result).is_ok_and(|object| {
         let kind = object.member(member::RESULT_TYPE).map(Json::decode);
-        matches!(kind, Some(Ok(Text(kind))) if kind == "input_required")
+        matches!(kind, Some(Ok(kind)) if ResultType::INPUT_REQUIRED == kind)
     })
 }
 

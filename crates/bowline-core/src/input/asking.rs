@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use bowline_types::{ErrorCode, Json, RpcError};
+use bowline_types::{ErrorCode, Json, ResultType, RpcError};
 use serde_json::Value;
 
 use super::state::{Answered, Awaited, State, StateTooLarge, StateUnreadable};
@@ -234,7 +234,8 @@ impl InputRequired {
             questions.set(key, question.to_json());
         }
         let mut result = Object::default();
-        result.set(member::RESULT_TYPE, Value::from("input_required").into());
+        let result_type = ResultType::INPUT_REQUIRED.to_string();
+        result.set(member::RESULT_TYPE, Value::from(result_type).into());
         result.set(member::INPUT_REQUESTS, questions.to_json());
         result.set(member::REQUEST_STATE, Value::from(sealed_state).into());
         result.to_json()
@@ -280,6 +281,8 @@ pub const DEFAULT_STATE_LIMIT: usize = 64 * 1024;
 
 #[cfg(test)]
 mod tests {
+    use bowline_types::{InputRequest, InputRequiredResult};
+
     use super::super::Kind;
     use super::*;
 
@@ -325,6 +328,22 @@ mod tests {
                 r#""a":{"method":"elicitation/create","params":{"message":"Who?","requestedSchema":{}}},"#,
                 r#""b":{"method":"roots/list"}},"requestState":"sealed"}"#
             )
+        );
+    }
+
+    #[test]
+    fn what_the_client_is_told_has_the_form_of_the_specification() {
+        let mut round = Round::open(None, None).unwrap();
+        round.ask("b", Question::new(Kind::Roots, None)).unwrap();
+
+        let result = round.finish(1000).unwrap().unwrap().to_result("sealed");
+
+        let result: InputRequiredResult = result.decode().unwrap();
+        assert_eq!(result.result_type, ResultType::INPUT_REQUIRED);
+        assert_eq!(result.request_state.as_deref(), Some("sealed"));
+        assert_eq!(
+            result.input_requests.unwrap().0["b"],
+            InputRequest::ListRoots(None)
         );
     }
 

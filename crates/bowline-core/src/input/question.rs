@@ -6,9 +6,13 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use bowline_types::{ErrorCode, Json, RpcError};
+use bowline_types::{
+    ClientCapabilities, CreateMessageRequest, ElicitRequest, ElicitationCapability, ErrorCode,
+    InputRequest, Json, ListRootsRequest, Method, RootsCapability, RpcError, SamplingCapability,
+    Settings,
+};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use super::digest::Digest;
 use crate::json::Object;
@@ -19,13 +23,15 @@ use crate::json::Object;
 ///
 /// ```
 /// use bowline_core::input::{Kind, Question};
-/// use bowline_types::Json;
+/// use bowline_types::{ClientCapabilities, RootsCapability};
 ///
 /// let question = Question::new(Kind::Roots, None);
 /// assert_eq!(question.to_json().as_str(), r#"{"method":"roots/list"}"#);
-/// assert!(question.check_capabilities(&Json::parse(r#"{"roots":{}}"#)?).is_ok());
-/// assert!(question.check_capabilities(&Json::empty_object()).is_err());
-/// # Ok::<(), serde_json::Error>(())
+///
+/// let mut capabilities = ClientCapabilities::default();
+/// assert!(question.check_capabilities(&capabilities).is_err());
+/// capabilities.roots = Some(RootsCapability::default());
+/// assert!(question.check_capabilities(&capabilities).is_ok());
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -59,9 +65,9 @@ impl Kind {
     #[must_use]
     pub const fn method(self) -> &'static str {
         match self {
-            Self::Elicitation => "elicitation/create",
-            Self::Sampling => "sampling/createMessage",
-            Self::Roots => "roots/list",
+            Self::Elicitation => ElicitRequest::NAME,
+            Self::Sampling => CreateMessageRequest::NAME,
+            Self::Roots => ListRootsRequest::NAME,
         }
     }
 
@@ -132,43 +138,63 @@ impl Question {
         object.to_json()
     }
 
+    /// The question decoded, for a host to answer.
+    ///
+    /// # Errors
+    ///
+    /// If the params do not have the shape that their method names.
+    pub fn to_input_request(&self) -> Result<InputRequest, serde_json::Error> {
+        self.to_json().decode()
+    }
+
     /// Tells one question from another, whatever the order of their members.
     #[must_use]
     pub fn digest(&self) -> Digest {
         Digest::of_question(self.kind, self.params.as_ref())
     }
 
-    /// Checks that a client with these `ClientCapabilities` can be asked this.
+    /// Checks that a client with these capabilities can be asked this.
     ///
-    /// A server asks before it asks the question; a client that gets a question it has not declared
-    /// should fail the call, for there is no way to answer "I cannot".
+    /// A server checks before it asks. A client that is asked what it has not declared should fail the
+    /// call, for there is no way to answer "I cannot".
     ///
     /// # Errors
     ///
     /// If a capability is missing; the error is what the client is told.
-    pub fn check_capabilities(&self, declared: &Json) -> Result<(), MissingCapability> {
-        let declared = declared.decode().unwrap_or_default();
-        let params = self.params.as_ref().map(Json::decode).transpose();
-        let params: Params<'_> = params.ok().flatten().unwrap_or_default();
+    pub fn check_capabilities(
+        &self,
+        declared: &ClientCapabilities,
+    ) -> Result<(), MissingCapability> {
+        let params = self.params.as_ref().and_then(|it| it.decode().ok());
+        let params: Params<'_> = params.unwrap_or_default();
+        let mut required = ClientCapabilities::default();
         match self.kind {
-            Kind::Elicitation => elicitation_missing(&declared, &params),
-            Kind::Sampling => sampling_missing(&declared, &params),
-            Kind::Roots => (!declares(&declared, "roots")).then(|| json!({"roots": {}})),
+            Kind::Elicitation => {
+                required.elicitation = elicitation_missing(declared.elicitation.as_ref(), &params);
+            }
+            Kind::Sampling => {
+                required.sampling = sampling_missing(declared.sampling.as_ref(), &params);
+            }
+            Kind::Roots if declared.roots.is_none() => {
+                required.roots = Some(RootsCapability::default());
+            }
+            Kind::Roots => {}
         }
-        .map_or(Ok(()), |required| {
-            let required = required.into();
-            Err(MissingCapability { required })
-        })
+        if required == ClientCapabilities::default() {
+            return Ok(());
+        }
+        let required = Box::new(required);
+        Err(MissingCapability { required })
     }
 }
 
 /// The client did not declare what a question needs.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the client does not declare the capability {required}")]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("the client does not declare the capability {}", self.to_json())]
 #[non_exhaustive]
 pub struct MissingCapability {
-    /// A `ClientCapabilities` object with what is missing and nothing else.
-    pub required: Json,
+    /// What is missing, and nothing else.
+    pub required: Box<ClientCapabilities>,
 }
 
 impl MissingCapability {
@@ -176,52 +202,53 @@ impl MissingCapability {
     #[must_use]
     pub fn to_rpc_error(&self) -> RpcError {
         let mut data = Object::default();
-        data.set("requiredCapabilities", self.required.clone());
+        data.set("requiredCapabilities", self.to_json());
         RpcError::new(
             ErrorCode::MISSING_CLIENT_CAPABILITY,
-            format!("this request needs the client capability {}", self.required),
+            format!(
+                "this request needs the client capability {}",
+                self.to_json()
+            ),
         )
         .with_data(data.to_json())
     }
+
+    fn to_json(&self) -> Json {
+        Json::encode(&self.required).expect("capabilities have a JSON form")
+    }
 }
 
-fn elicitation_missing(declared: &Map<String, Value>, params: &Params<'_>) -> Option<Value> {
-    let Some(elicitation) = capability(declared, "elicitation") else {
-        return Some(match params.mode.as_deref() {
-            Some("url") => json!({"elicitation": {"url": {}}}),
-            _ => json!({"elicitation": {}}),
-        });
-    };
-    let (form, url) = (declares(elicitation, "form"), declares(elicitation, "url"));
-    match params.mode.as_deref() {
-        Some("url") => (!url).then(|| json!({"elicitation": {"url": {}}})),
+fn elicitation_missing(
+    declared: Option<&ElicitationCapability>,
+    params: &Params<'_>,
+) -> Option<ElicitationCapability> {
+    let mut missing = ElicitationCapability::default();
+    match (params.mode.as_deref(), declared) {
+        (Some("url"), Some(declared)) if declared.url.is_some() => return None,
+        (Some("url"), _) => missing.url = Some(Settings::default()),
+        (_, None) => {}
         // Naming no mode is how clients say "form", the only mode there was at first.
-        _ => (!form && url).then(|| json!({"elicitation": {"form": {}}})),
+        (_, Some(declared)) if declared.form.is_some() || declared.url.is_none() => return None,
+        (_, Some(_)) => missing.form = Some(Settings::default()),
     }
+    Some(missing)
 }
 
-fn sampling_missing(declared: &Map<String, Value>, params: &Params<'_>) -> Option<Value> {
+fn sampling_missing(
+    declared: Option<&SamplingCapability>,
+    params: &Params<'_>,
+) -> Option<SamplingCapability> {
     let with_tools = params.tools.is_some() || params.tool_choice.is_some();
-    let with_context = params
-        .include_context
-        .as_ref()
-        .is_some_and(|it| it != "none");
-    let mut missing = Map::new();
-    let sampling = capability(declared, "sampling");
-    for (name, needed) in [("tools", with_tools), ("context", with_context)] {
-        if needed && !sampling.is_some_and(|sampling| declares(sampling, name)) {
-            missing.insert(name.to_owned(), json!({}));
-        }
+    let context = params.include_context.as_deref();
+    let with_context = context.is_some_and(|context| context != "none");
+    let mut missing = SamplingCapability::default();
+    if with_tools && declared.is_none_or(|declared| declared.tools.is_none()) {
+        missing.tools = Some(Settings::default());
     }
-    (sampling.is_none() || !missing.is_empty()).then(|| json!({ "sampling": missing }))
-}
-
-fn capability<'a>(declared: &'a Map<String, Value>, name: &str) -> Option<&'a Map<String, Value>> {
-    declared.get(name).and_then(Value::as_object)
-}
-
-fn declares(declared: &Map<String, Value>, name: &str) -> bool {
-    capability(declared, name).is_some()
+    if with_context && declared.is_none_or(|declared| declared.context.is_none()) {
+        missing.context = Some(Settings::default());
+    }
+    (declared.is_none() || missing != SamplingCapability::default()).then_some(missing)
 }
 
 /// Those params, of any kind of question, that decide which capability it needs.
@@ -291,8 +318,8 @@ mod tests {
     fn missing(kind: Kind, params: &'static str, declared: &'static str) -> String {
         let question = Question::new(kind, Some(json(params)));
         question
-            .check_capabilities(&json(declared))
-            .map_or_else(|error| error.required.to_string(), |()| String::new())
+            .check_capabilities(&json(declared).decode().unwrap())
+            .map_or_else(|error| error.to_json().to_string(), |()| String::new())
     }
 
     #[test]
@@ -368,7 +395,7 @@ mod tests {
         let question = Question::new(Kind::Roots, None);
 
         let error = question
-            .check_capabilities(&Json::empty_object())
+            .check_capabilities(&ClientCapabilities::default())
             .unwrap_err()
             .to_rpc_error();
 
@@ -415,5 +442,17 @@ mod tests {
         assert_eq!(method, "sampling/createMessage");
         assert_eq!(Question::from_request(method, params), Some(question));
         assert_eq!(Question::from_request("tools/call", None), None);
+    }
+
+    #[test]
+    fn a_question_is_decoded_by_its_method() {
+        let roots = Question::new(Kind::Roots, None);
+        let vague = Question::new(Kind::Sampling, Some(Json::empty_object()));
+
+        assert_eq!(
+            roots.to_input_request().unwrap(),
+            InputRequest::ListRoots(None)
+        );
+        assert!(vague.to_input_request().is_err());
     }
 }
