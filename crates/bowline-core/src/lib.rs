@@ -11,6 +11,7 @@ pub use message::{
 };
 
 pub mod era;
+pub mod input;
 
 mod id;
 pub use id::{CorrelationKey, Minter, other_spelling};
