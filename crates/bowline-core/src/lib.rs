@@ -1,1 +1,14 @@
 //! The Model Context Protocol without I/O.
+//!
+//! No runtime, socket, clock, environment or randomness enters here: time is an argument, and bytes are
+//! values. What moves them is the business of the `bowline` crate.
+
+pub mod json;
+
+mod message;
+pub use message::{
+    Malformed, Message, Notification, Outcome, RawRequest, Response, decode_batch, is_batch,
+};
+
+mod id;
+pub use id::{CorrelationKey, Minter, other_spelling};

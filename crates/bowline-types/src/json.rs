@@ -39,6 +39,17 @@ impl Json {
         Ok(Self(value))
     }
 
+    /// Takes text that is already known to be exactly one JSON value, such as a [`RawValue`]'s.
+    ///
+    /// # Panics
+    ///
+    /// If `text` is not UTF-8. Text that is not JSON is not noticed here, but by whoever decodes it.
+    #[must_use]
+    pub fn from_valid(text: Bytes) -> Self {
+        assert!(std::str::from_utf8(&text).is_ok(), "JSON text is UTF-8");
+        Self(text)
+    }
+
     /// Encodes `value`.
     ///
     /// # Errors

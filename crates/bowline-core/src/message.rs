@@ -1,0 +1,436 @@
+//! One JSON-RPC message: its parts, and its way from and to text.
+//!
+//! ```text
+//! frame ── decode ──▶ Ok(Request | Response | Notification)     params and result stay unread
+//!               └───▶ Err(Malformed)                            which error, and for which id
+//! ```
+//!
+//! The envelope is read in one flat pass. Params and results are slices of the frame.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use bowline_types::{ErrorCode, Json, RequestId, RpcError};
+use bytes::Bytes;
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+/// What an exchange ends with.
+pub type Outcome = Result<Json, RpcError>;
+
+/// One JSON-RPC message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(
+    clippy::exhaustive_enums,
+    reason = "JSON-RPC has these three and no other"
+)]
+pub enum Message {
+    /// Asks for an answer.
+    Request(RawRequest),
+    /// Answers a request.
+    Response(Response),
+    /// Expects no answer.
+    Notification(Notification),
+}
+
+/// A request as it travels, before it was admitted or after it was stamped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(
+    clippy::exhaustive_structs,
+    reason = "these are the members of a JSON-RPC request"
+)]
+pub struct RawRequest {
+    /// Names the request in its answer.
+    pub id: RequestId,
+    /// What is asked for.
+    pub method: Cow<'static, str>,
+    /// An object, if present.
+    pub params: Option<Json>,
+}
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(
+    clippy::exhaustive_structs,
+    reason = "these are the members of a JSON-RPC response"
+)]
+pub struct Response {
+    /// The id of the request it answers; absent on an error whose request could not be read.
+    pub id: Option<RequestId>,
+    /// The result or the error.
+    pub outcome: Outcome,
+}
+
+/// A message that nobody answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(
+    clippy::exhaustive_structs,
+    reason = "these are the members of a JSON-RPC notification"
+)]
+pub struct Notification {
+    /// What happened.
+    pub method: Cow<'static, str>,
+    /// An object, if present.
+    pub params: Option<Json>,
+}
+
+/// A frame that is no message, told apart by whom it concerns.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(
+    clippy::exhaustive_enums,
+    reason = "a frame is meant as a question or as an answer"
+)]
+pub enum Malformed {
+    /// Meant as a request or notification, or unreadable: the sender is owed `error`.
+    #[error("malformed request: {error}")]
+    Request {
+        /// The request's id, if that much could be read.
+        id: Option<RequestId>,
+        /// What the sender is told.
+        error: RpcError,
+    },
+    /// Meant as a response. It is never answered, for that could go on for ever.
+    #[error("malformed response: {why}")]
+    Response {
+        /// The call it settles, if that much could be read.
+        id: Option<RequestId>,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+}
+
+impl Message {
+    /// Reads one message.
+    ///
+    /// # Errors
+    ///
+    /// If `frame` is not exactly one JSON-RPC message. A batch is not: see [`decode_batch`].
+    pub fn decode(frame: &Bytes) -> Result<Self, Malformed> {
+        let text = std::str::from_utf8(frame)
+            .map_err(|_| Malformed::unreadable(ErrorCode::PARSE_ERROR, "the frame is not UTF-8"))?;
+        let envelope: Envelope<'_> =
+            serde_json::from_str(text).map_err(|error| match error.classify() {
+                serde_json::error::Category::Data => Malformed::unreadable(
+                    ErrorCode::INVALID_REQUEST,
+                    "a message is one JSON object",
+                ),
+                _ => Malformed::unreadable(ErrorCode::PARSE_ERROR, "the frame is not JSON"),
+            })?;
+        envelope.classify(frame)
+    }
+
+    /// Appends the message to `out` as one line without its end.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(br#"{"jsonrpc":"2.0""#);
+        match self {
+            Self::Request(request) => {
+                push_id(out, Some(&request.id));
+                push_method(out, &request.method, request.params.as_ref());
+            }
+            Self::Notification(notification) => {
+                push_method(out, &notification.method, notification.params.as_ref());
+            }
+            Self::Response(response) => {
+                push_id(out, response.id.as_ref());
+                match &response.outcome {
+                    Ok(result) => push_json(out, r#","result":"#, result),
+                    Err(error) => push_error(out, error),
+                }
+            }
+        }
+        out.push(b'}');
+    }
+
+    /// The message as one line without its end.
+    #[must_use]
+    pub fn to_frame(&self) -> Bytes {
+        let mut out = Vec::with_capacity(256);
+        self.encode(&mut out);
+        out.into()
+    }
+}
+
+/// Whether `frame` is a batch, which only revision 2025-03-26 knows.
+#[must_use]
+pub fn is_batch(frame: &[u8]) -> bool {
+    frame.trim_ascii_start().first() == Some(&b'[')
+}
+
+/// Reads a batch, message by message: a malformed one costs only itself.
+///
+/// # Errors
+///
+/// If `frame` is not a JSON array of at least one element.
+pub fn decode_batch(frame: &Bytes) -> Result<Vec<Result<Message, Malformed>>, Malformed> {
+    let parts: Vec<&RawValue> = serde_json::from_slice(frame)
+        .map_err(|_| Malformed::unreadable(ErrorCode::PARSE_ERROR, "the frame is not JSON"))?;
+    if parts.is_empty() {
+        return Err(Malformed::unreadable(
+            ErrorCode::INVALID_REQUEST,
+            "a batch is not empty",
+        ));
+    }
+    let message = |part: &&RawValue| Message::decode(&frame.slice_ref(part.get().as_bytes()));
+    Ok(parts.iter().map(message).collect())
+}
+
+impl Malformed {
+    /// What the sender should be told, if anything.
+    #[must_use]
+    pub fn answer(self) -> Option<Response> {
+        match self {
+            Self::Request { id, error } => Some(Response {
+                id,
+                outcome: Err(error),
+            }),
+            Self::Response { .. } => None,
+        }
+    }
+
+    fn unreadable(code: ErrorCode, message: &str) -> Self {
+        Self::Request {
+            id: None,
+            error: RpcError::new(code, message),
+        }
+    }
+}
+
+impl From<RawRequest> for Message {
+    fn from(request: RawRequest) -> Self {
+        Self::Request(request)
+    }
+}
+
+impl From<Response> for Message {
+    fn from(response: Response) -> Self {
+        Self::Response(response)
+    }
+}
+
+impl From<Notification> for Message {
+    fn from(notification: Notification) -> Self {
+        Self::Notification(notification)
+    }
+}
+
+impl Notification {
+    /// A notification with params that are already JSON.
+    #[must_use]
+    pub fn new(method: impl Into<Cow<'static, str>>, params: Option<Json>) -> Self {
+        Self {
+            method: method.into(),
+            params,
+        }
+    }
+}
+
+/// The members of a JSON-RPC object, not yet judged. `None` is absent; the text `null` is present.
+#[derive(Default)]
+struct Envelope<'a> {
+    jsonrpc: Option<&'a RawValue>,
+    id: Option<&'a RawValue>,
+    method: Option<&'a RawValue>,
+    params: Option<&'a RawValue>,
+    result: Option<&'a RawValue>,
+    error: Option<&'a RawValue>,
+    /// A member that stands twice; which of the two counts, nobody can say.
+    repeated: Option<Member>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Member {
+    Id,
+    Other,
+}
+
+impl<'de> Deserialize<'de> for Envelope<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members;
+
+        impl<'de> Visitor<'de> for Members {
+            type Value = Envelope<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a JSON-RPC object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut envelope = Envelope::default();
+                while let Some(Key(name)) = map.next_key()? {
+                    let member = match &*name {
+                        "jsonrpc" => &mut envelope.jsonrpc,
+                        "id" => &mut envelope.id,
+                        "method" => &mut envelope.method,
+                        "params" => &mut envelope.params,
+                        "result" => &mut envelope.result,
+                        "error" => &mut envelope.error,
+                        _ => {
+                            map.next_value::<IgnoredAny>()?;
+                            continue;
+                        }
+                    };
+                    if member.replace(map.next_value()?).is_some()
+                        && envelope.repeated != Some(Member::Id)
+                    {
+                        let which = if name == "id" {
+                            Member::Id
+                        } else {
+                            Member::Other
+                        };
+                        envelope.repeated = Some(which);
+                    }
+                }
+                Ok(envelope)
+            }
+        }
+
+        deserializer.deserialize_map(Members)
+    }
+}
+
+/// A member's name, borrowed unless it is written with escapes.
+#[derive(Deserialize)]
+struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl Envelope<'_> {
+    fn classify(&self, frame: &Bytes) -> Result<Message, Malformed> {
+        let is_answer = self.method.is_none() && (self.result.is_some() || self.error.is_some());
+        if is_answer {
+            self.response(frame)
+        } else {
+            self.question(frame)
+        }
+    }
+
+    /// Reads a request or a notification.
+    fn question(&self, frame: &Bytes) -> Result<Message, Malformed> {
+        let id = self.readable_id();
+        let refuse = |message| Malformed::Request {
+            id: id.clone(),
+            error: RpcError::new(ErrorCode::INVALID_REQUEST, message),
+        };
+        if self.repeated.is_some() {
+            return Err(refuse("a member stands twice"));
+        }
+        if !self.speaks_2_0() {
+            return Err(refuse("`jsonrpc` must be \"2.0\""));
+        }
+        if self.id.is_some() && id.is_none() {
+            return Err(refuse("`id` must be a string or a whole number"));
+        }
+        let method: Cow<'_, str> = match self.method.map(|raw| serde_json::from_str(raw.get())) {
+            Some(Ok(Key(name))) => name,
+            _ => return Err(refuse("`method` must be a string")),
+        };
+        let params = self.params.map(|raw| json_at(frame, raw));
+        if params.as_ref().is_some_and(|params| !params.is_object()) {
+            return Err(refuse("`params` must be an object"));
+        }
+        let method = Cow::Owned(method.into_owned());
+        Ok(match id {
+            Some(id) => RawRequest { id, method, params }.into(),
+            None => Notification { method, params }.into(),
+        })
+    }
+
+    fn response(&self, frame: &Bytes) -> Result<Message, Malformed> {
+        let id = self.readable_id();
+        let refuse = |why| Malformed::Response {
+            id: id.clone(),
+            why,
+        };
+        if self.repeated.is_some() {
+            return Err(refuse("a member stands twice"));
+        }
+        if !self.speaks_2_0() {
+            return Err(refuse("`jsonrpc` is not \"2.0\""));
+        }
+        let outcome = match (self.result, self.error) {
+            (Some(result), None) => Ok(json_at(frame, result)),
+            (None, Some(error)) => Err(serde_json::from_str(error.get())
+                .map_err(|_| refuse("`error` has the wrong shape"))?),
+            _ => return Err(refuse("it has both a result and an error")),
+        };
+        match (&id, self.id, &outcome) {
+            (Some(_), ..) => {}
+            // An error about a request whose id the peer could not read has none, or (older peers) null.
+            (None, None, Err(_)) => {}
+            (None, Some(raw), Err(_)) if raw.get() == "null" => {}
+            _ => return Err(refuse("`id` is not a string or a whole number")),
+        }
+        Ok(Response { id, outcome }.into())
+    }
+
+    fn readable_id(&self) -> Option<RequestId> {
+        if self.repeated == Some(Member::Id) {
+            return None;
+        }
+        self.id.and_then(|raw| serde_json::from_str(raw.get()).ok())
+    }
+
+    fn speaks_2_0(&self) -> bool {
+        self.jsonrpc.is_some_and(|raw| raw.get() == r#""2.0""#)
+    }
+}
+
+fn json_at(frame: &Bytes, raw: &RawValue) -> Json {
+    Json::from_valid(frame.slice_ref(raw.get().as_bytes()))
+}
+
+fn push_id(out: &mut Vec<u8>, id: Option<&RequestId>) {
+    match id {
+        None => {}
+        Some(RequestId::Number(number)) => {
+            out.extend_from_slice(br#","id":"#);
+            push_display(out, number);
+        }
+        Some(RequestId::Text(text)) => {
+            out.extend_from_slice(br#","id":"#);
+            push_text(out, text);
+        }
+    }
+}
+
+fn push_method(out: &mut Vec<u8>, method: &str, params: Option<&Json>) {
+    out.extend_from_slice(br#","method":"#);
+    push_text(out, method);
+    if let Some(params) = params {
+        push_json(out, r#","params":"#, params);
+    }
+}
+
+fn push_error(out: &mut Vec<u8>, error: &RpcError) {
+    out.extend_from_slice(br#","error":{"code":"#);
+    push_display(out, &error.code);
+    out.extend_from_slice(br#","message":"#);
+    push_text(out, &error.message);
+    if let Some(data) = &error.data {
+        push_json(out, r#","data":"#, data);
+    }
+    out.push(b'}');
+}
+
+/// Line breaks in JSON text stand only between tokens, where a blank says the same; a frame is one line.
+fn push_json(out: &mut Vec<u8>, before: &str, json: &Json) {
+    out.extend_from_slice(before.as_bytes());
+    let start = out.len();
+    out.extend_from_slice(json.as_bytes());
+    for byte in &mut out[start..] {
+        if matches!(byte, b'\n' | b'\r') {
+            *byte = b' ';
+        }
+    }
+}
+
+fn push_text(out: &mut Vec<u8>, text: &str) {
+    serde_json::to_writer(out, text).expect("text always has a JSON form, and a `Vec` takes it");
+}
+
+fn push_display(out: &mut Vec<u8>, value: &dyn fmt::Display) {
+    use std::io::Write as _;
+    write!(out, "{value}").expect("a `Vec` takes all that is written");
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,242 @@
+//! What is a message, what is not, and whom that concerns.
+
+use super::*;
+
+fn decode(text: &str) -> Result<Message, Malformed> {
+    Message::decode(&Bytes::copy_from_slice(text.as_bytes()))
+}
+
+fn refused(text: &str) -> (Option<RequestId>, i64) {
+    match decode(text) {
+        Err(Malformed::Request { id, error }) => (id, error.code.0),
+        other => panic!("{text} gave {other:?}"),
+    }
+}
+
+#[test]
+fn what_is_encoded_decodes_to_the_same_message() {
+    let params = Json::parse(r#"{"a":[1,2.0],"_meta":{}}"#).unwrap();
+    let error = RpcError::new(ErrorCode::INTERNAL_ERROR, "no \"luck\"\n").with_data(params.clone());
+    let messages: [Message; 6] = [
+        RawRequest {
+            id: 7.into(),
+            method: "tools/list".into(),
+            params: Some(params.clone()),
+        }
+        .into(),
+        RawRequest {
+            id: "7".into(),
+            method: "ping".into(),
+            params: None,
+        }
+        .into(),
+        Notification::new("notifications/x", Some(params.clone())).into(),
+        Notification::new("notifications/y", None).into(),
+        Response {
+            id: Some("a\u{0}\u{1F980}".into()),
+            outcome: Ok(params),
+        }
+        .into(),
+        Response {
+            id: None,
+            outcome: Err(error),
+        }
+        .into(),
+    ];
+
+    for message in messages {
+        assert_eq!(Message::decode(&message.to_frame()), Ok(message));
+    }
+}
+
+#[test]
+fn a_frame_is_one_line_whatever_the_params_look_like() {
+    let params = Json::parse("{\r\n  \"a\": \"\\n\"\n}").unwrap();
+
+    let frame = Message::from(Notification::new("x", Some(params))).to_frame();
+
+    assert!(!frame.iter().any(|byte| matches!(byte, b'\n' | b'\r')));
+    assert!(Message::decode(&frame).is_ok());
+}
+
+#[test]
+fn params_are_a_slice_of_the_frame() {
+    let frame = Bytes::from_static(br#"{"jsonrpc":"2.0","method":"m","params":{"deep":[{}]}}"#);
+
+    let Ok(Message::Notification(Notification {
+        params: Some(params),
+        ..
+    })) = Message::decode(&frame)
+    else {
+        panic!("a notification with params")
+    };
+
+    assert!(frame.as_ptr_range().contains(&params.as_bytes().as_ptr()));
+}
+
+#[test]
+fn what_is_not_json_is_a_parse_error_without_an_id() {
+    let text = [
+        "",
+        "{",
+        r#"{"jsonrpc":"2.0","id":1,"method":"ping""#,
+        "\u{0}",
+        "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"p\u{0}\"}",
+        "nope",
+        r#"{"jsonrpc":"2.0","id":1,"method":"ping"} {}"#,
+    ];
+    for text in text {
+        assert_eq!(refused(text), (None, -32700), "{text:?}");
+    }
+    let not_utf8 = Bytes::from_static(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\xff\"}");
+    let answer = Message::decode(&not_utf8).unwrap_err().answer().unwrap();
+    assert_eq!(answer.outcome.unwrap_err().code, ErrorCode::PARSE_ERROR);
+}
+
+#[test]
+fn what_is_json_but_no_request_is_an_invalid_request() {
+    let one = Some(RequestId::from(1));
+    let table = [
+        ("[]", None),
+        (r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#, None),
+        ("1", None),
+        ("null", None),
+        (r#""text""#, None),
+        ("{}", None),
+        (r#"{"id":1,"method":"ping"}"#, one.clone()),
+        (r#"{"jsonrpc":"1.0","id":1,"method":"ping"}"#, one.clone()),
+        (r#"{"jsonrpc":2.0,"id":1,"method":"ping"}"#, one.clone()),
+        (r#"{"jsonrpc":"2.0","id":1}"#, one.clone()),
+        (r#"{"jsonrpc":"2.0","id":1,"method":7}"#, one.clone()),
+        (r#"{"jsonrpc":"2.0","id":1,"method":null}"#, one.clone()),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"m","params":[]}"#,
+            one.clone(),
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"m","params":"bar"}"#,
+            one.clone(),
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"m","params":null}"#,
+            one.clone(),
+        ),
+        (r#"{"jsonrpc":"2.0","method":1}"#, None),
+        (r#"{"jsonrpc":"2.0","id":null,"method":"m"}"#, None),
+        (r#"{"jsonrpc":"2.0","id":true,"method":"m"}"#, None),
+        (r#"{"jsonrpc":"2.0","id":1.5,"method":"m"}"#, None),
+        (r#"{"jsonrpc":"2.0","id":[1],"method":"m"}"#, None),
+        (r#"{"jsonrpc":"2.0","id":{},"method":"m"}"#, None),
+        (r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"m"}"#, None),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"m","method":"n"}"#,
+            one.clone(),
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"m","params":{},"params":{}}"#,
+            one,
+        ),
+    ];
+    for (text, id) in table {
+        assert_eq!(refused(text), (id, -32600), "{text}");
+    }
+}
+
+#[test]
+fn a_broken_response_is_never_answered() {
+    let one = Some(RequestId::from(1));
+    let table = [
+        (
+            r#"{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1,"message":""}}"#,
+            one.clone(),
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"error":{"code":"x","message":""}}"#,
+            one.clone(),
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"error":{"message":"no code"}}"#,
+            one.clone(),
+        ),
+        (r#"{"jsonrpc":"2.0","id":1,"error":null}"#, one.clone()),
+        (r#"{"id":1,"result":{}}"#, one.clone()),
+        (r#"{"jsonrpc":"2.0","id":1,"result":{},"result":{}}"#, one),
+        (r#"{"jsonrpc":"2.0","id":null,"result":{}}"#, None),
+        (r#"{"jsonrpc":"2.0","result":{}}"#, None),
+        (
+            r#"{"jsonrpc":"2.0","id":true,"error":{"code":1,"message":""}}"#,
+            None,
+        ),
+    ];
+    for (text, expected) in table {
+        match decode(text).unwrap_err() {
+            Malformed::Response { id, .. } => assert_eq!(id, expected, "{text}"),
+            other @ Malformed::Request { .. } => panic!("{text} gave {other:?}"),
+        }
+        assert_eq!(decode(text).unwrap_err().answer(), None);
+    }
+}
+
+#[test]
+fn an_error_may_come_without_an_id() {
+    for id in ["", r#""id":null,"#] {
+        let text = format!(r#"{{"jsonrpc":"2.0",{id}"error":{{"code":-32700,"message":"?"}}}}"#);
+        assert!(
+            matches!(
+                decode(&text),
+                Ok(Message::Response(Response { id: None, .. }))
+            ),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn deep_nesting_costs_nothing_but_a_scan() {
+    let deep = format!("{}{}", "[".repeat(200_000), "]".repeat(200_000));
+    let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"m","params":{{"x":{deep}}}}}"#);
+
+    let Ok(Message::Request(request)) = decode(&text) else {
+        panic!("a request")
+    };
+
+    assert!(
+        request
+            .params
+            .unwrap()
+            .decode::<serde_json::Value>()
+            .is_err()
+    );
+}
+
+#[test]
+fn unknown_members_are_ignored_and_names_may_be_escaped() {
+    let text = r#"{"extra":[{}],"json\u0072pc":"2.0","\u0069d":"x","method":"m\u0021","result":1}"#;
+
+    let Ok(Message::Request(request)) = decode(text) else {
+        panic!("a request")
+    };
+
+    assert_eq!((request.id, &*request.method), ("x".into(), "m!"));
+}
+
+#[test]
+fn in_a_batch_each_message_stands_for_itself() {
+    let frame = Bytes::from_static(
+        br#" [{"jsonrpc":"2.0","id":1,"method":"m"}, 7, {"jsonrpc":"2.0","method":"n"}]"#,
+    );
+
+    let parts = decode_batch(&frame).unwrap();
+
+    assert!(is_batch(&frame));
+    assert!(matches!(
+        parts[..],
+        [
+            Ok(Message::Request(_)),
+            Err(_),
+            Ok(Message::Notification(_))
+        ]
+    ));
+    assert!(decode_batch(&Bytes::from_static(b"[]")).is_err());
+    assert!(decode_batch(&Bytes::from_static(b"[1")).is_err());
+}
