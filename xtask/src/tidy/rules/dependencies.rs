@@ -110,6 +110,7 @@ const CLOSED_LISTS: [(&str, &[&str]); 2] = [
             "http",
             "serde",
             "serde_json",
+            "sha2",
             "thiserror",
         ],
     ),
