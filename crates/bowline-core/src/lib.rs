@@ -12,3 +12,5 @@ pub use message::{
 
 mod id;
 pub use id::{CorrelationKey, Minter, other_spelling};
+
+pub mod mux;
