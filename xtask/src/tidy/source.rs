@@ -142,10 +142,10 @@ fn item_end(code: &str, start: usize) -> Option<usize> {
     None
 }
 
-/// The parts of `code` under `#[cfg(test)]` or `#[cfg(all(test, …))]`.
+/// The parts of `code` under `#[cfg(test)]`, alone or with further conditions such as `fuzzing`.
 fn test_ranges(code: &str) -> Vec<Range<usize>> {
     let mut ranges = Vec::new();
-    for opening in ["#[cfg(test)]", "#[cfg(all(test"] {
+    for opening in ["#[cfg(test)]", "#[cfg(all(test,", "#[cfg(any(test,"] {
         for (at, _) in code.match_indices(opening) {
             let line_start = code[..at].rfind('\n').map_or(0, |newline| newline + 1);
             let attribute_end = code[at..].find(']').map_or(code.len(), |end| at + end + 1);
@@ -324,7 +324,7 @@ mod tests {
     #[test]
     fn test_modules_in_other_files_are_named() {
         assert_eq!(
-            source("mod a;\n#[cfg(test)]\nmod model;\n").test_modules(),
+            source("mod a;\n#[cfg(any(test, fuzzing))]\npub(crate) mod model;\n").test_modules(),
             ["model"]
         );
     }
