@@ -176,6 +176,9 @@ fn test(root: &Path) -> Verdict {
     };
 
     let count = Count::of(&finished.output);
+    for name in &count.failed {
+        println!("failed: {name}");
+    }
     let mut note = count.text();
     if spec.is_none() {
         note.push_str("; spec examples did not run");
@@ -201,7 +204,7 @@ fn spec_folder(root: &Path) -> Option<PathBuf> {
 struct Count {
     tests: usize,
     doctests: usize,
-    failed: usize,
+    failed: Vec<String>,
     ignored: usize,
 }
 
@@ -222,7 +225,9 @@ impl Count {
             } else {
                 count.tests += 1;
             }
-            count.failed += usize::from(end.starts_with("FAILED"));
+            if end.ends_with("FAILED") {
+                count.failed.push(name.to_owned());
+            }
         }
         count
     }
@@ -235,7 +240,10 @@ impl Count {
     fn text(&self) -> String {
         format!(
             "{} tests, {} doctests, {} failed, {} ignored",
-            self.tests, self.doctests, self.failed, self.ignored
+            self.tests,
+            self.doctests,
+            self.failed.len(),
+            self.ignored
         )
     }
 }
@@ -317,6 +325,7 @@ test result: FAILED. 2 passed; 1 failed; 1 ignored";
         let count = Count::of(output);
 
         assert_eq!(count.text(), "2 tests, 1 doctests, 1 failed, 1 ignored");
+        assert_eq!(count.failed, ["broken"]);
     }
 
     #[test]

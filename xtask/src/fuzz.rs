@@ -58,3 +58,30 @@ fn missing_tool() -> Option<&'static str> {
 pub(crate) const DEFAULT_SECONDS: u64 = 60;
 
 const TARGETS: [&str; 5] = ["message", "sse", "headers", "admission", "mux"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::Tree;
+
+    #[test]
+    fn every_target_has_a_program_and_seeds() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let tree = Tree::read(root).unwrap();
+        let manifest = tree.text("fuzz/Cargo.toml").unwrap();
+
+        for target in TARGETS {
+            let program = format!("fuzz/fuzz_targets/{target}.rs");
+            let corpus = format!("fuzz/corpus/{target}/");
+            let seeds = tree.files().iter();
+            let seeds = seeds.filter(|file| file.path.starts_with(&corpus)).count();
+
+            assert!(tree.text(&program).is_some(), "{program} is missing");
+            assert!(
+                manifest.contains(&format!("name = \"{target}\"")),
+                "{target}"
+            );
+            assert!(seeds >= 10, "{target} has {seeds} seeds");
+        }
+    }
+}

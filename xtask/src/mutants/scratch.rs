@@ -124,7 +124,8 @@ impl Scratch {
 
     fn cargo_test(&self, package: &str, target: &Target) -> Command {
         let mut cargo = process::cargo(&self.copy);
-        cargo.args(["test", "--package", package]);
+        // All features, as in `ci`: a test behind one must be found.
+        cargo.args(["test", "--package", package, "--all-features"]);
         match target {
             Target::Lib => cargo.arg("--lib"),
             Target::Test(name) => cargo.args(["--test", name]),
