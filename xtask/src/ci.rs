@@ -155,7 +155,7 @@ fn clippy(root: &Path) -> Verdict {
     ])))
 }
 
-/// Unit, integration and documentation tests; among them tidy, the fuzz corpora and the spec's examples.
+/// Unit, integration and documentation tests; among them whatever needs the spec's examples.
 fn test(root: &Path) -> Verdict {
     let mut command = process::cargo(root);
     command.args(["test", "--workspace", "--all-features", "--no-fail-fast"]);
