@@ -12,3 +12,7 @@ pub use message::{
 
 mod id;
 pub use id::{CorrelationKey, Minter, other_spelling};
+
+pub mod http;
+
+pub mod sse;

@@ -1,0 +1,1 @@
+//! The rules of the Streamable HTTP binding that need no socket.
