@@ -1,1 +1,7 @@
 //! The rules of the Streamable HTTP binding that need no socket.
+
+pub mod headers;
+
+pub mod legacy;
+
+pub mod status;
