@@ -4,4 +4,8 @@ pub mod headers;
 
 pub mod legacy;
 
+pub mod media;
+
+pub mod source;
+
 pub mod status;
