@@ -17,3 +17,6 @@ mod id;
 pub use id::{CorrelationKey, Minter, other_spelling};
 
 pub mod mux;
+pub mod http;
+
+pub mod sse;
