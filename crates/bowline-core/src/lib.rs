@@ -10,6 +10,9 @@ pub use message::{
     Malformed, Message, Notification, Outcome, RawRequest, Response, decode_batch, is_batch,
 };
 
+pub mod era;
+pub mod input;
+
 mod id;
 pub use id::{CorrelationKey, Minter, other_spelling};
 
