@@ -4,6 +4,7 @@
 //! a form can be refused with a reason rather than not be read. Fields stay in the order they were
 //! written in, for that is the order to show them in.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Number;
 
 use crate::Json;
+use crate::text::open_text;
 
 /// The fields of a form: the schema of an object without nested objects.
 ///
@@ -202,20 +204,32 @@ pub struct StringSchema {
     pub default: Option<String>,
 }
 
-/// What a text is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum StringFormat {
+/// What a text is. The set is open: a new format must not spoil a form.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StringFormat(Cow<'static, str>);
+
+impl StringFormat {
     /// An e-mail address.
-    Email,
+    pub const EMAIL: Self = Self(Cow::Borrowed("email"));
     /// A URI.
-    Uri,
+    pub const URI: Self = Self(Cow::Borrowed("uri"));
     /// A date.
-    Date,
+    pub const DATE: Self = Self(Cow::Borrowed("date"));
     /// A date and a time.
-    DateTime,
+    pub const DATE_TIME: Self = Self(Cow::Borrowed("date-time"));
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
 }
+
+open_text!(
+    StringFormat,
+    "a string format",
+    [EMAIL, URI, DATE, DATE_TIME]
+);
 
 /// A field for a number. Bounds keep their spelling, and whole ones all of their digits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -661,6 +675,15 @@ mod tests {
             assert!(matches!(field, PrimitiveSchemaDefinition::Unknown(_)));
             assert_eq!(serde_json::to_string(&field).unwrap(), text);
         }
+    }
+
+    #[test]
+    fn a_format_that_is_not_known_survives() {
+        let text = r#"{"type":"string","format":"duration"}"#;
+
+        let field: PrimitiveSchemaDefinition = serde_json::from_str(text).unwrap();
+
+        assert_eq!(serde_json::to_string(&field).unwrap(), text);
     }
 
     #[test]

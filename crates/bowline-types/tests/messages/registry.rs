@@ -410,6 +410,9 @@ fn meta(message: Value) -> Result<Value, String> {
         meta.progress_token().map(drop),
         meta.server_info().map(drop),
         meta.subscription_id().map(drop),
+        meta.traceparent().map(drop),
+        meta.tracestate().map(drop),
+        meta.baggage().map(drop),
     ]
     .into_iter()
     .collect::<Result<(), _>>()
