@@ -274,11 +274,20 @@ pub struct UnknownContent {
 }
 
 impl UnknownContent {
+    /// A block of a kind of one's own.
+    #[must_use]
+    pub fn new(kind: impl Into<String>, members: BTreeMap<String, Json>) -> Self {
+        Self {
+            kind: kind.into(),
+            members,
+        }
+    }
+
     pub(crate) fn read<'de, A: MapAccess<'de>>(tag: &str, rest: A) -> Result<Self, A::Error> {
-        Ok(Self {
-            kind: tag.to_owned(),
-            members: union::variant(rest)?,
-        })
+        let mut members: BTreeMap<String, Json> = union::variant(rest)?;
+        // A second `type` would be written beside the first, and readers disagree on which one counts.
+        members.remove(ContentBlock::TAG);
+        Ok(Self::new(tag, members))
     }
 }
 
@@ -359,6 +368,13 @@ mod tests {
             assert!(matches!(&block, ContentBlock::Unknown(unknown) if unknown.kind == "hologram"));
             assert_eq!(value, serde_json::from_str::<Value>(text).unwrap());
         }
+    }
+
+    #[test]
+    fn a_second_type_is_not_written_back() {
+        let (_, value) = round_trip(r#"{"type":"hologram","type":"text"}"#);
+
+        assert_eq!(value, json!({"type": "hologram"}));
     }
 
     #[test]

@@ -91,6 +91,17 @@ pub struct UnknownInputRequest {
     pub params: Option<Json>,
 }
 
+impl UnknownInputRequest {
+    /// A question of one's own.
+    #[must_use]
+    pub fn new(method: impl Into<String>, params: Option<Json>) -> Self {
+        Self {
+            method: method.into(),
+            params,
+        }
+    }
+}
+
 impl Serialize for InputRequest {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut request = serializer.serialize_struct("InputRequest", 2)?;

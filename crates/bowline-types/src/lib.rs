@@ -122,10 +122,15 @@ pub use elicitation::{
 
 mod elicitation_schema;
 pub use elicitation_schema::{
-    BooleanSchema, ElicitSchema, EnumSchema, Fields, LegacyTitledEnumSchema, NumberKind,
-    NumberSchema, PrimitiveSchemaDefinition, StringFormat, StringSchema, TitledItems,
-    TitledMultiSelectEnumSchema, TitledSingleSelectEnumSchema, TitledValue, UntitledItems,
-    UntitledMultiSelectEnumSchema, UntitledSingleSelectEnumSchema,
+    BooleanSchema, ElicitSchema, Fields, NumberKind, NumberSchema, PrimitiveSchemaDefinition,
+    StringFormat, StringSchema,
+};
+
+mod elicitation_choice;
+pub use elicitation_choice::{
+    EnumSchema, LegacyTitledEnumSchema, TitledItems, TitledMultiSelectEnumSchema,
+    TitledSingleSelectEnumSchema, TitledValue, UntitledItems, UntitledMultiSelectEnumSchema,
+    UntitledSingleSelectEnumSchema,
 };
 
 mod sampling;

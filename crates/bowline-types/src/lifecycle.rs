@@ -1,8 +1,11 @@
 //! Getting to know each other: `server/discover`, `initialize`, `ping`, and who is who.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 use crate::number::optional_lifetime;
+use crate::text::open_text;
 use crate::{
     CacheScope, ClientCapabilities, Meta, ProtocolVersion, ResultType, ServerCapabilities,
 };
@@ -76,16 +79,24 @@ impl Icon {
     }
 }
 
-/// The background that an icon is drawn for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[non_exhaustive]
-pub enum IconTheme {
+/// The background that an icon is drawn for. The set is open: a new theme must not spoil a list of tools.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct IconTheme(Cow<'static, str>);
+
+impl IconTheme {
     /// A light background.
-    Light,
+    pub const LIGHT: Self = Self(Cow::Borrowed("light"));
     /// A dark background.
-    Dark,
+    pub const DARK: Self = Self(Cow::Borrowed("dark"));
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
 }
+
+open_text!(IconTheme, "an icon theme", [LIGHT, DARK]);
 
 /// The result of `server/discover`: what a server is, without any handshake (from 2026-07-28).
 ///

@@ -172,7 +172,49 @@ impl Meta {
         self.encode(meta_key::SUBSCRIPTION_ID, id);
     }
 
-    fn encode<T: Serialize>(&mut self, key: &str, value: &T) {
+    /// The W3C trace context that a message belongs to.
+    ///
+    /// # Errors
+    ///
+    /// If the value has another shape.
+    pub fn traceparent(&self) -> Result<Option<String>, serde_json::Error> {
+        self.decode(meta_key::TRACEPARENT)
+    }
+
+    /// Sets the W3C trace context that a message belongs to.
+    pub fn set_traceparent(&mut self, traceparent: &str) {
+        self.encode(meta_key::TRACEPARENT, traceparent);
+    }
+
+    /// What tracing systems add to the trace context.
+    ///
+    /// # Errors
+    ///
+    /// If the value has another shape.
+    pub fn tracestate(&self) -> Result<Option<String>, serde_json::Error> {
+        self.decode(meta_key::TRACESTATE)
+    }
+
+    /// Sets what tracing systems add to the trace context.
+    pub fn set_tracestate(&mut self, tracestate: &str) {
+        self.encode(meta_key::TRACESTATE, tracestate);
+    }
+
+    /// The W3C baggage of a message.
+    ///
+    /// # Errors
+    ///
+    /// If the value has another shape.
+    pub fn baggage(&self) -> Result<Option<String>, serde_json::Error> {
+        self.decode(meta_key::BAGGAGE)
+    }
+
+    /// Sets the W3C baggage of a message.
+    pub fn set_baggage(&mut self, baggage: &str) {
+        self.encode(meta_key::BAGGAGE, baggage);
+    }
+
+    fn encode<T: Serialize + ?Sized>(&mut self, key: &str, value: &T) {
         let value = Json::encode(value).expect("the types of reserved keys have a JSON form");
         self.insert(key, value);
     }
