@@ -11,8 +11,12 @@ pub use message::{
 };
 
 pub mod era;
+pub mod input;
 
 mod id;
 pub use id::{CorrelationKey, Minter, other_spelling};
 
 pub mod mux;
+pub mod http;
+
+pub mod sse;

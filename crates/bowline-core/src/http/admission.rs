@@ -1,0 +1,358 @@
+//! The admission ladder: what an HTTP request must be to come in.
+//!
+//! ```text
+//! admit_head   1 source · method · content type · accept              needs no body
+//! admit        2 one message   3 which era?                           legacy leaves here
+//!              4 version in `_meta`   5 version header   6 served?   7 rest of the envelope
+//!              8 Mcp-Method   9 method answered?   10 Mcp-Name   11 Mcp-Param-*
+//! ```
+//!
+//! The rungs stand in this order in the code, so that a request that breaks two gets the earlier one's
+//! error. The body says what a message is; headers only confirm it.
+
+use ::http::header::{ALLOW, HeaderMap, HeaderName, HeaderValue};
+use ::http::request::Parts;
+use ::http::{Method, StatusCode};
+use bowline_types::{ErrorCode, Json, RequestId, RpcError};
+use bytes::Bytes;
+
+use super::headers::{self, Mismatch, ParamHeaders};
+use super::legacy;
+use super::media::{self, Accepts};
+use super::source::SourcePolicy;
+use crate::era::{self, Dialect, Dialects, Request, Seal, modern, names_modern_era};
+use crate::json::Object;
+use crate::{Malformed, Message, Notification, RawRequest, Response, is_batch};
+
+/// What a request's head lets it do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(
+    clippy::exhaustive_enums,
+    reason = "a shell that forgets one kind leaves requests unanswered"
+)]
+pub enum Arrival {
+    /// It posts a message: read the body, within a limit, and [`admit`] it.
+    Post(Accepts),
+    /// It is a GET or DELETE, which only the legacy era knows.
+    LegacyVerb,
+}
+
+/// What a posted body turned out to be.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(
+    clippy::exhaustive_enums,
+    reason = "a shell that forgets one kind leaves requests unanswered"
+)]
+pub enum Admitted {
+    /// A modern request: have it answered, and pass the outcome through [`era::seal`].
+    Modern {
+        /// Names the request in its answer.
+        id: RequestId,
+        /// What is asked.
+        request: Request,
+        /// What the answer must look like.
+        seal: Seal,
+    },
+    /// A modern notification: answer 202 with an empty body.
+    Notification(Notification),
+    /// Anything from the legacy era, for its own handler.
+    Legacy(legacy::Post),
+}
+
+/// What a server can tell about its methods without running a handler.
+pub trait Catalog {
+    /// Whether the method is answered: somebody knows it, and its capability is advertised.
+    fn answers(&self, method: &str) -> bool;
+
+    /// The member of a method's params that `Mcp-Name` mirrors.
+    fn name_member(&self, method: &str) -> Option<&str> {
+        headers::name_member(method)
+    }
+
+    /// Which arguments of a tool are mirrored, by the schema that this caller can see.
+    ///
+    /// A tool that does not exist has none; whoever calls it learns that from the router.
+    fn param_headers(&self, tool: &str) -> Option<&ParamHeaders>;
+}
+
+/// Climbs the rungs that need no body, so that a request which fails here is never read.
+///
+/// # Errors
+///
+/// If the request must not come in.
+pub fn admit_head(
+    head: &Parts,
+    source: &SourcePolicy,
+    served: &Dialects,
+) -> Result<Arrival, Rejection> {
+    source
+        .check(&head.uri, &head.headers)
+        .map_err(|why| Rejection::http(StatusCode::FORBIDDEN, why.to_string()))?;
+    let has_legacy = served.latest_legacy().is_some();
+    match head.method {
+        Method::POST => {}
+        Method::GET | Method::DELETE if has_legacy => return Ok(Arrival::LegacyVerb),
+        _ => return Err(Rejection::method_not_allowed(has_legacy)),
+    }
+    if !media::is_json(&head.headers) {
+        let why = "the content type must be `application/json`";
+        return Err(Rejection::http(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
+    }
+    let accepts = Accepts::read(&head.headers);
+    if accepts.nothing() {
+        let why = "the client accepts neither `application/json` nor `text/event-stream`";
+        return Err(Rejection::http(StatusCode::NOT_ACCEPTABLE, why));
+    }
+    Ok(Arrival::Post(accepts))
+}
+
+/// Climbs the rungs that need the body of a POST.
+///
+/// # Errors
+///
+/// If the message must not come in.
+pub fn admit(
+    headers: &HeaderMap,
+    body: &Bytes,
+    served: &Dialects,
+    catalog: &dyn Catalog,
+) -> Result<Admitted, Rejection> {
+    // 2. One message; or, in one legacy revision, several.
+    if is_batch(body) {
+        return legacy::admit_batch(headers, body, served).map(Admitted::Legacy);
+    }
+    let message = Message::decode(body)?;
+
+    // 3. Which era? The mark in the body decides; without it, the header does.
+    let is_modern = match &message {
+        Message::Request(RawRequest { params, .. })
+        | Message::Notification(Notification { params, .. }) => {
+            modern::is_marked(params.as_ref()) || header_is_modern(headers)
+        }
+        Message::Response(_) => false,
+    };
+    match message {
+        Message::Request(raw) if is_modern => {
+            let id = raw.id.clone();
+            admit_modern(headers, raw, served, catalog).map_err(|refused| refused.about(id))
+        }
+        Message::Notification(told) if is_modern => Ok(Admitted::Notification(told)),
+        message => legacy::admit(headers, message, served).map(Admitted::Legacy),
+    }
+}
+
+fn admit_modern(
+    headers: &HeaderMap,
+    raw: RawRequest,
+    served: &Dialects,
+    catalog: &dyn Catalog,
+) -> Result<Admitted, Rejection> {
+    let id = raw.id.clone();
+
+    // 4. The version stands in `_meta`, even if it stands in the header too.
+    let envelope = modern::Envelope::read(raw.params.as_ref())?;
+
+    // 5. The header names the same version, served or not.
+    headers::check_version(headers, envelope.version())?;
+
+    // 6. The version is served. The rest of the envelope is judged after that, for another version may
+    // have another one.
+    let dialect = envelope.dialect(served)?;
+
+    // 7. The rest of the envelope is well-formed.
+    let (caller, progress_token) = envelope.caller(dialect)?;
+
+    // 8. The header names the same method.
+    headers::check_method(headers, &raw.method)?;
+
+    // 9. Somebody answers the method. `initialize` and its kin end here.
+    if !catalog.answers(&raw.method) {
+        return Err(era::Rejection::method_not_found(&raw.method).into());
+    }
+    let (request, seal) = modern::admit_from(raw, caller, progress_token)?;
+
+    // 10. The header names the same thing, if the body names one. Params without it are wrong, which the
+    // handler says better than a header could.
+    let name = catalog
+        .name_member(&request.method)
+        .map(|member| sole_member(&request.params, member))
+        .transpose()?
+        .flatten()
+        .and_then(|name| name.decode::<String>().ok());
+    if let Some(name) = &name {
+        headers::check_name(headers, name)?;
+    }
+
+    // 11. The headers say what the arguments say.
+    let plan = name
+        .filter(|_| request.method == "tools/call")
+        .and_then(|tool| catalog.param_headers(&tool));
+    if let Some(plan) = plan {
+        let arguments = sole_member(&request.params, "arguments")?;
+        plan.check(arguments.as_ref(), headers)?;
+    }
+    Ok(Admitted::Modern { id, request, seal })
+}
+
+/// Why a request did not come in: an HTTP status, and an error that names the message if it could be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{status}: {error}")]
+pub struct Rejection {
+    status: StatusCode,
+    id: Option<RequestId>,
+    error: RpcError,
+    allow: Option<&'static str>,
+}
+
+impl Rejection {
+    /// A rejection that HTTP has a status for, and JSON-RPC no code.
+    #[must_use]
+    pub fn http(status: StatusCode, why: impl Into<String>) -> Self {
+        Self {
+            status,
+            id: None,
+            error: RpcError::new(ErrorCode::INVALID_REQUEST, why),
+            allow: None,
+        }
+    }
+
+    /// Names the message that was refused.
+    #[must_use]
+    pub fn about(self, id: impl Into<Option<RequestId>>) -> Self {
+        Self {
+            id: id.into(),
+            ..self
+        }
+    }
+
+    /// The status of the response.
+    #[must_use]
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// The error that the sender is told.
+    #[must_use]
+    pub fn error(&self) -> &RpcError {
+        &self.error
+    }
+
+    /// The id of the message, if it could be read.
+    #[must_use]
+    pub fn id(&self) -> Option<&RequestId> {
+        self.id.as_ref()
+    }
+
+    /// A header that the response needs besides.
+    #[must_use]
+    pub fn header(&self) -> Option<(HeaderName, HeaderValue)> {
+        self.allow
+            .map(|methods| (ALLOW, HeaderValue::from_static(methods)))
+    }
+
+    /// The body of the response.
+    #[must_use]
+    pub fn into_response(self) -> Response {
+        Response {
+            id: self.id,
+            outcome: Err(self.error),
+        }
+    }
+
+    fn method_not_allowed(has_legacy: bool) -> Self {
+        let allow = if has_legacy {
+            "GET, POST, DELETE"
+        } else {
+            "POST"
+        };
+        Self {
+            allow: Some(allow),
+            ..Self::http(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "this method is not served here",
+            )
+        }
+    }
+}
+
+/// On this side of the handler every error is a bad request, except that nobody answers the method.
+impl From<RpcError> for Rejection {
+    fn from(error: RpcError) -> Self {
+        let status = match error.code {
+            ErrorCode::METHOD_NOT_FOUND => StatusCode::NOT_FOUND,
+            _ => StatusCode::BAD_REQUEST,
+        };
+        Self {
+            status,
+            id: None,
+            error,
+            allow: None,
+        }
+    }
+}
+
+impl From<era::Rejection> for Rejection {
+    fn from(rejection: era::Rejection) -> Self {
+        RpcError::from(rejection).into()
+    }
+}
+
+impl From<Mismatch> for Rejection {
+    fn from(mismatch: Mismatch) -> Self {
+        RpcError::from(mismatch).into()
+    }
+}
+
+impl From<Malformed> for Rejection {
+    fn from(malformed: Malformed) -> Self {
+        match malformed {
+            Malformed::Request { id, error } => Self::from(error).about(id),
+            // The id is that of a request of ours; an error with it would be taken for its answer.
+            Malformed::Response { why, .. } => Self::http(StatusCode::BAD_REQUEST, why),
+        }
+    }
+}
+
+/// The version that a message claims by its header.
+pub(super) enum HeaderVersion {
+    Absent,
+    Known(&'static Dialect),
+    Unknown(String),
+}
+
+pub(super) fn header_version(headers: &HeaderMap) -> Result<HeaderVersion, Mismatch> {
+    let Some(version) = headers::single(headers, &headers::PROTOCOL_VERSION)? else {
+        return Ok(HeaderVersion::Absent);
+    };
+    let version = String::from_utf8_lossy(version);
+    Ok(match Dialect::of(&version) {
+        Some(dialect) => HeaderVersion::Known(dialect),
+        None => HeaderVersion::Unknown(version.into_owned()),
+    })
+}
+
+fn header_is_modern(headers: &HeaderMap) -> bool {
+    let version = headers::single(headers, &headers::PROTOCOL_VERSION);
+    version
+        .ok()
+        .flatten()
+        .and_then(|version| std::str::from_utf8(version).ok())
+        .is_some_and(names_modern_era)
+}
+
+/// A member of the params. One that stands twice is refused, for a header could agree with the one and
+/// the handler read the other.
+fn sole_member(params: &Json, name: &str) -> Result<Option<Json>, Rejection> {
+    let ill_formed = |_| era::Rejection::invalid_params("`params` must be an object");
+    let object = Object::read(params).map_err(ill_formed)?;
+    let mut members = object.iter().filter(|(own, _)| *own == name);
+    let first = members.next().map(|(_, value)| value.clone());
+    if members.next().is_some() {
+        let why = format!("`{name}` stands twice");
+        return Err(era::Rejection::invalid_params(why).into());
+    }
+    Ok(first)
+}
+
+#[cfg(test)]
+mod tests;

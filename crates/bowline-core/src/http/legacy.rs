@@ -1,0 +1,158 @@
+//! What the legacy era posts, on its way to its own handler.
+//!
+//! Only the version is judged here. Whether there is a session, and at which version, is for the handler
+//! that keeps sessions.
+
+use ::http::HeaderName;
+use ::http::header::HeaderMap;
+use bowline_types::{ErrorCode, RpcError};
+use bytes::Bytes;
+use serde::Deserialize;
+
+use super::admission::{HeaderVersion, Rejection, header_version};
+use crate::era::{self, Dialect, Dialects, modern};
+use crate::{Malformed, Message, RawRequest, decode_batch};
+
+/// Names the session a request belongs to: `Mcp-Session-Id`.
+pub const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+
+/// Names the event after which a stream is to be resumed: `Last-Event-ID`.
+pub const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+/// A legacy POST.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Post {
+    /// The version in its header; without one, the session's counts, or [`Dialect::UNNAMED_ON_HTTP`].
+    pub dialect: Option<&'static Dialect>,
+    /// What was posted.
+    pub messages: Messages,
+}
+
+/// The body of a legacy POST.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(
+    clippy::exhaustive_enums,
+    reason = "a body is one message or a batch of them"
+)]
+pub enum Messages {
+    /// One message.
+    One(Message),
+    /// Several, each standing for itself.
+    Batch(Vec<Result<Message, Malformed>>),
+}
+
+/// Lets a message without a modern mark in.
+pub(super) fn admit(
+    headers: &HeaderMap,
+    message: Message,
+    served: &Dialects,
+) -> Result<Post, Rejection> {
+    let id = match &message {
+        Message::Request(raw) => Some(raw.id.clone()),
+        Message::Response(_) | Message::Notification(_) => None,
+    };
+    let dialect = version(headers, &message, served).map_err(|refused| refused.about(id))?;
+    Ok(Post {
+        dialect,
+        messages: Messages::One(message),
+    })
+}
+
+/// Lets a batch in, if a version that has them may be meant.
+pub(super) fn admit_batch(
+    headers: &HeaderMap,
+    body: &Bytes,
+    served: &Dialects,
+) -> Result<Post, Rejection> {
+    let messages = decode_batch(body)?;
+    let is_marked = |message: &Result<Message, Malformed>| match message {
+        Ok(Message::Request(raw)) => modern::is_marked(raw.params.as_ref()),
+        Ok(Message::Notification(told)) => modern::is_marked(told.params.as_ref()),
+        Ok(Message::Response(_)) | Err(_) => false,
+    };
+    let dialect = match header_version(headers)? {
+        HeaderVersion::Known(dialect) => served.of(dialect.version),
+        HeaderVersion::Absent => served.of(Dialect::UNNAMED_ON_HTTP.version),
+        HeaderVersion::Unknown(_) => None,
+    };
+    match dialect {
+        Some(dialect) if dialect.batches && !messages.iter().any(is_marked) => Ok(Post {
+            dialect: Some(dialect),
+            messages: Messages::Batch(messages),
+        }),
+        _ => Err(invalid("a message is one JSON object")),
+    }
+}
+
+/// The version of a legacy message by its header.
+fn version(
+    headers: &HeaderMap,
+    message: &Message,
+    served: &Dialects,
+) -> Result<Option<&'static Dialect>, Rejection> {
+    if served.latest_legacy().is_none() {
+        return Err(not_served(headers, message, served));
+    }
+    match header_version(headers)? {
+        HeaderVersion::Absent => Ok(None),
+        // The handshake itself finds out which version is spoken.
+        HeaderVersion::Known(dialect) if !dialect.is_modern() && is_handshake(message) => {
+            Ok(Some(dialect))
+        }
+        HeaderVersion::Known(dialect)
+            if !dialect.is_modern() && served.of(dialect.version).is_some() =>
+        {
+            Ok(Some(dialect))
+        }
+        HeaderVersion::Known(dialect) if dialect.is_modern() => {
+            Err(invalid("nobody asked for this response"))
+        }
+        HeaderVersion::Known(dialect) => Err(unknown_version(dialect.version)),
+        HeaderVersion::Unknown(version) => Err(unknown_version(&version)),
+    }
+}
+
+/// What a server without a legacy era tells a legacy client.
+fn not_served(headers: &HeaderMap, message: &Message, served: &Dialects) -> Rejection {
+    match message {
+        Message::Response(_) => invalid("nobody asked for this response"),
+        Message::Request(raw) if is_handshake(message) => {
+            era::Rejection::unsupported_version(&requested(raw), served).into()
+        }
+        Message::Request(_) | Message::Notification(_) => match header_version(headers) {
+            Err(mismatch) => mismatch.into(),
+            Ok(HeaderVersion::Absent) => header_mismatch("is missing"),
+            Ok(_) => header_mismatch("names a version that is not served"),
+        },
+    }
+}
+
+fn is_handshake(message: &Message) -> bool {
+    matches!(message, Message::Request(raw) if raw.method == "initialize")
+}
+
+/// The version that `initialize` asks for, for the error that refuses it.
+fn requested(raw: &RawRequest) -> String {
+    #[derive(Deserialize)]
+    struct Params {
+        #[serde(rename = "protocolVersion")]
+        version: String,
+    }
+
+    let params: Option<Params> = raw.params.as_ref().and_then(|json| json.decode().ok());
+    params.map(|params| params.version).unwrap_or_default()
+}
+
+fn header_mismatch(why: &str) -> Rejection {
+    let why = format!("`{}` {why}", super::headers::PROTOCOL_VERSION);
+    RpcError::new(ErrorCode::HEADER_MISMATCH, why).into()
+}
+
+fn unknown_version(version: &str) -> Rejection {
+    invalid(&format!("version {version:?} is not served"))
+}
+
+fn invalid(why: &str) -> Rejection {
+    RpcError::new(ErrorCode::INVALID_REQUEST, why).into()
+}

@@ -1,0 +1,44 @@
+//! What stands in for the legacy era in a build without it: nobody can post anything.
+
+use ::http::header::HeaderMap;
+use bowline_types::{ErrorCode, RpcError};
+use bytes::Bytes;
+
+use super::admission::{HeaderVersion, Rejection, header_version};
+use crate::Message;
+use crate::era::Dialects;
+
+/// A legacy POST, which does not exist.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(clippy::exhaustive_enums, reason = "it has no value")]
+pub enum Post {}
+
+/// Refuses every message.
+pub(super) fn admit(
+    headers: &HeaderMap,
+    message: Message,
+    _served: &Dialects,
+) -> Result<Post, Rejection> {
+    let id = match message {
+        Message::Request(raw) => Some(raw.id),
+        Message::Response(_) | Message::Notification(_) => None,
+    };
+    let why = match header_version(headers) {
+        Err(mismatch) => return Err(Rejection::from(mismatch).about(id)),
+        Ok(HeaderVersion::Absent) => "is missing".to_owned(),
+        Ok(HeaderVersion::Known(dialect)) => format!("names {dialect}, which is not served"),
+        Ok(HeaderVersion::Unknown(version)) => format!("names {version:?}, which is not served"),
+    };
+    let why = format!("`{}` {why}", super::headers::PROTOCOL_VERSION);
+    Err(Rejection::from(RpcError::new(ErrorCode::HEADER_MISMATCH, why)).about(id))
+}
+
+/// Refuses every batch.
+pub(super) fn admit_batch(
+    _headers: &HeaderMap,
+    _body: &Bytes,
+    _served: &Dialects,
+) -> Result<Post, Rejection> {
+    let why = "a message is one JSON object";
+    Err(RpcError::new(ErrorCode::INVALID_REQUEST, why).into())
+}
