@@ -3,8 +3,7 @@
 //! This is the only place where versions are compared. Everyone else holds a `&'static Dialect` and
 //! asks it for a fact, so that a new revision is a new row.
 
-mod rows;
-use rows::{V2024_11_05, V2025_03_26, V2025_06_18, V2025_11_25, V2026_07_28};
+mod methods;
 
 use std::fmt;
 
@@ -405,6 +404,100 @@ fn is_date(text: &str) -> bool {
             _ => byte.is_ascii_digit(),
         })
 }
+
+// The first legacy row is told in full, the later ones by what they changed in the one before.
+
+static V2026_07_28: Dialect = Dialect {
+    version: "2026-07-28",
+    opening: Opening::EveryRequest,
+    server_asks_by: ServerAsksBy::InputRequired,
+    results_are_typed: true,
+    cacheable: &[
+        "server/discover",
+        "tools/list",
+        "prompts/list",
+        "resources/list",
+        "resources/templates/list",
+        "resources/read",
+    ],
+    may_need_input: &["tools/call", "prompts/get", "resources/read"],
+    missing_resource: ErrorCode::INVALID_PARAMS,
+    batches: false,
+    structured_content: StructuredContent::Any,
+    elicitation: ElicitationModes::FormAndUrl,
+    tasks: Tasks::Extension,
+    http: HttpFacts {
+        transport: HttpTransport::Streamable,
+        version_header: VersionHeader::Always,
+        mirrors_body_in_headers: true,
+        remembers_clients: false,
+        resumable: false,
+        primes_streams: false,
+        disconnect_cancels: true,
+    },
+    methods: methods::V2026_07_28,
+};
+
+static V2025_11_25: Dialect = Dialect {
+    version: "2025-11-25",
+    elicitation: ElicitationModes::FormAndUrl,
+    tasks: Tasks::Core,
+    http: HttpFacts {
+        primes_streams: true,
+        ..V2025_06_18.http
+    },
+    methods: methods::V2025_11_25,
+    ..V2025_06_18
+};
+
+static V2025_06_18: Dialect = Dialect {
+    version: "2025-06-18",
+    batches: false,
+    structured_content: StructuredContent::Object,
+    elicitation: ElicitationModes::Form,
+    http: HttpFacts {
+        version_header: VersionHeader::AfterOpening,
+        ..V2025_03_26.http
+    },
+    methods: methods::V2025_06_18,
+    ..V2025_03_26
+};
+
+static V2025_03_26: Dialect = Dialect {
+    version: "2025-03-26",
+    batches: true,
+    http: HttpFacts {
+        transport: HttpTransport::Streamable,
+        remembers_clients: true,
+        resumable: true,
+        ..V2024_11_05.http
+    },
+    ..V2024_11_05
+};
+
+static V2024_11_05: Dialect = Dialect {
+    version: "2024-11-05",
+    opening: Opening::Handshake,
+    server_asks_by: ServerAsksBy::Request,
+    results_are_typed: false,
+    cacheable: &[],
+    may_need_input: &[],
+    missing_resource: ErrorCode::RESOURCE_NOT_FOUND,
+    batches: false,
+    structured_content: StructuredContent::Absent,
+    elicitation: ElicitationModes::None,
+    tasks: Tasks::None,
+    http: HttpFacts {
+        transport: HttpTransport::TwoEndpoints,
+        version_header: VersionHeader::Never,
+        mirrors_body_in_headers: false,
+        remembers_clients: false,
+        resumable: false,
+        primes_streams: false,
+        disconnect_cancels: false,
+    },
+    methods: methods::V2024_11_05,
+};
 
 #[cfg(test)]
 mod tests;

@@ -12,7 +12,7 @@
 use bowline_types::{Json, ServerCapabilities};
 
 use super::modern::{self, Envelope};
-use super::{Dialects, Rejection, Request, Seal, legacy};
+use super::{Dialects, Era, Rejection, Request, Seal, legacy};
 use crate::{Notification, RawRequest};
 
 /// What the receiving end of one duplex wire remembers.
@@ -21,16 +21,6 @@ pub struct Door {
     served: Dialects,
     offers: Offers,
     era: Era,
-}
-
-/// What was opened on a wire.
-#[derive(Clone, Debug)]
-#[allow(clippy::exhaustive_enums, reason = "the set of eras is closed")]
-pub enum Era {
-    /// Nothing: each request is complete in itself, and unsolicited messages are not allowed.
-    Modern,
-    /// `initialize` was heard. Modern requests are still served.
-    Legacy(legacy::Session),
 }
 
 /// What to do with a request that may come in.

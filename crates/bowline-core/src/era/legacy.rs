@@ -22,9 +22,19 @@ use bowline_types::{
 use serde::Deserialize;
 
 use super::modern::{self, Keys};
-use super::{Admitted, Caller, Dialect, Dialects, Era, Heard, Offers, Rejection, Request, Seal};
+use super::{Admitted, Caller, Dialect, Dialects, Heard, Offers, Rejection, Request, Seal};
 use crate::json::Object;
 use crate::{Notification, RawRequest};
+
+/// What was opened on a wire.
+#[derive(Clone, Debug)]
+#[allow(clippy::exhaustive_enums, reason = "the set of eras is closed")]
+pub enum Era {
+    /// Nothing: each request is complete in itself, and unsolicited messages are not allowed.
+    Modern,
+    /// `initialize` was heard. Modern requests are still served.
+    Legacy(Session),
+}
 
 /// What a server remembers of one legacy client.
 #[derive(Clone, Debug)]

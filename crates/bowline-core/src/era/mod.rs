@@ -46,10 +46,11 @@ mod rejection;
 pub use rejection::Rejection;
 
 mod door;
-pub use door::{Admitted, Door, Era, Heard, Offers};
+pub use door::{Admitted, Door, Heard, Offers};
 
 #[cfg_attr(bowline_no_legacy, path = "legacy_stub.rs")]
 pub mod legacy;
+pub use legacy::Era;
 
 pub mod modern;
 

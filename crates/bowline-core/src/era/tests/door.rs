@@ -372,18 +372,3 @@ fn unsolicited_messages_wait_until_a_legacy_client_is_ready() {
     door.hear(&initialized());
     assert_eq!(ready(&door), Some(true));
 }
-
-/// COMPAT-13: a server MAY "read a header-less request as 2025-03-26".
-#[test]
-fn a_client_that_never_shook_hands_is_known_by_its_version_only() {
-    let assumed = Dialect::UNNAMED_ON_HTTP;
-    let mut opened = legacy::Session::without_handshake(assumed, Offers::default());
-
-    let admitted = opened.admit(raw("tools/list", json!({})), &Dialects::all());
-    let (request, _) = request_in(admitted.unwrap());
-
-    assert_eq!(request.caller.dialect.version, "2025-03-26");
-    assert_eq!(request.caller.implementation, None);
-    assert_eq!(request.caller.capabilities, Default::default());
-    assert!(opened.is_ready());
-}

@@ -2,6 +2,7 @@
 
 mod door;
 mod laws;
+mod legacy;
 mod outcomes;
 mod requests;
 
