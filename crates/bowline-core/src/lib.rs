@@ -16,7 +16,7 @@ pub mod input;
 mod id;
 pub use id::{CorrelationKey, Minter, other_spelling};
 
-pub mod mux;
 pub mod http;
+pub mod mux;
 
 pub mod sse;

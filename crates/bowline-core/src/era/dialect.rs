@@ -3,6 +3,8 @@
 //! This is the only place where versions are compared. Everyone else holds a `&'static Dialect` and
 //! asks it for a fact, so that a new revision is a new row.
 
+mod methods;
+
 use std::fmt;
 
 use bowline_types::{ErrorCode, ProtocolVersion};
@@ -403,6 +405,8 @@ fn is_date(text: &str) -> bool {
         })
 }
 
+// The first legacy row is told in full, the later ones by what they changed in the one before.
+
 static V2026_07_28: Dialect = Dialect {
     version: "2026-07-28",
     opening: Opening::EveryRequest,
@@ -431,38 +435,7 @@ static V2026_07_28: Dialect = Dialect {
         primes_streams: false,
         disconnect_cancels: true,
     },
-    methods: Methods {
-        client_requests: &[
-            "server/discover",
-            "tools/list",
-            "tools/call",
-            "resources/list",
-            "resources/templates/list",
-            "resources/read",
-            "prompts/list",
-            "prompts/get",
-            "completion/complete",
-            "subscriptions/listen",
-            // The tasks extension.
-            "tasks/get",
-            "tasks/update",
-            "tasks/cancel",
-        ],
-        server_requests: &[],
-        client_notifications: &["notifications/cancelled"],
-        server_notifications: &[
-            "notifications/cancelled",
-            "notifications/progress",
-            "notifications/message",
-            "notifications/subscriptions/acknowledged",
-            "notifications/tools/list_changed",
-            "notifications/prompts/list_changed",
-            "notifications/resources/list_changed",
-            "notifications/resources/updated",
-            // The tasks extension.
-            "notifications/tasks",
-        ],
-    },
+    methods: methods::V2026_07_28,
 };
 
 static V2025_11_25: Dialect = Dialect {
@@ -473,55 +446,7 @@ static V2025_11_25: Dialect = Dialect {
         primes_streams: true,
         ..V2025_06_18.http
     },
-    methods: Methods {
-        client_requests: &[
-            "initialize",
-            "ping",
-            "logging/setLevel",
-            "tools/list",
-            "tools/call",
-            "resources/list",
-            "resources/templates/list",
-            "resources/read",
-            "resources/subscribe",
-            "resources/unsubscribe",
-            "prompts/list",
-            "prompts/get",
-            "completion/complete",
-            "tasks/get",
-            "tasks/result",
-            "tasks/list",
-            "tasks/cancel",
-        ],
-        server_requests: &[
-            "ping",
-            "sampling/createMessage",
-            "roots/list",
-            "elicitation/create",
-            "tasks/get",
-            "tasks/result",
-            "tasks/list",
-            "tasks/cancel",
-        ],
-        client_notifications: &[
-            "notifications/initialized",
-            "notifications/cancelled",
-            "notifications/progress",
-            "notifications/roots/list_changed",
-            "notifications/tasks/status",
-        ],
-        server_notifications: &[
-            "notifications/cancelled",
-            "notifications/progress",
-            "notifications/message",
-            "notifications/tools/list_changed",
-            "notifications/prompts/list_changed",
-            "notifications/resources/list_changed",
-            "notifications/resources/updated",
-            "notifications/elicitation/complete",
-            "notifications/tasks/status",
-        ],
-    },
+    methods: methods::V2025_11_25,
     ..V2025_06_18
 };
 
@@ -534,15 +459,7 @@ static V2025_06_18: Dialect = Dialect {
         version_header: VersionHeader::AfterOpening,
         ..V2025_03_26.http
     },
-    methods: Methods {
-        server_requests: &[
-            "ping",
-            "sampling/createMessage",
-            "roots/list",
-            "elicitation/create",
-        ],
-        ..V2025_03_26.methods
-    },
+    methods: methods::V2025_06_18,
     ..V2025_03_26
 };
 
@@ -579,184 +496,8 @@ static V2024_11_05: Dialect = Dialect {
         primes_streams: false,
         disconnect_cancels: false,
     },
-    methods: Methods {
-        client_requests: &[
-            "initialize",
-            "ping",
-            "logging/setLevel",
-            "tools/list",
-            "tools/call",
-            "resources/list",
-            "resources/templates/list",
-            "resources/read",
-            "resources/subscribe",
-            "resources/unsubscribe",
-            "prompts/list",
-            "prompts/get",
-            "completion/complete",
-        ],
-        server_requests: &["ping", "sampling/createMessage", "roots/list"],
-        client_notifications: &[
-            "notifications/initialized",
-            "notifications/cancelled",
-            "notifications/progress",
-            "notifications/roots/list_changed",
-        ],
-        server_notifications: &[
-            "notifications/cancelled",
-            "notifications/progress",
-            "notifications/message",
-            "notifications/tools/list_changed",
-            "notifications/prompts/list_changed",
-            "notifications/resources/list_changed",
-            "notifications/resources/updated",
-        ],
-    },
+    methods: methods::V2024_11_05,
 };
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_rows_stand_newest_first_and_only_the_first_is_modern() {
-        let versions: Vec<_> = Dialect::ALL.iter().map(|row| row.version).collect();
-        let modern: Vec<_> = Dialects::modern().iter().map(|row| row.version).collect();
-
-        assert!(versions.iter().rev().is_sorted());
-        assert_eq!(modern, ["2026-07-28"]);
-        assert_eq!(Dialect::ALL[0], Dialect::LATEST);
-        assert_eq!(Dialect::ALL[1], Dialect::LATEST_LEGACY);
-    }
-
-    #[test]
-    fn every_known_version_has_a_row_and_no_other_has() {
-        for version in ProtocolVersion::ALL {
-            let row = Dialect::of(version.as_str()).unwrap();
-
-            assert_eq!(row.protocol_version(), version);
-            assert_eq!(row.to_string(), version.as_str());
-        }
-        for version in ["", "2026-07-29", "2026-07-28 ", "latest"] {
-            assert_eq!(Dialect::of(version), None, "{version:?} has a row");
-        }
-        assert_eq!(Dialect::ALL.len(), ProtocolVersion::ALL.len());
-    }
-
-    #[test]
-    fn the_era_of_an_unknown_version_is_told_by_its_date() {
-        for row in Dialect::ALL {
-            assert_eq!(names_modern_era(row.version), row.is_modern());
-        }
-        for version in ["2026-07-28", "2026-07-29", "2099-12-31"] {
-            assert!(names_modern_era(version), "{version} was taken for legacy");
-        }
-        for version in [
-            "2026-07-27",
-            "1999-01-01",
-            "",
-            "zzz",
-            "2026-07-28x",
-            "2026/07/28",
-        ] {
-            assert!(!names_modern_era(version), "{version} was taken for modern");
-        }
-    }
-
-    /// "Features by version", as the revisions' change logs tell them.
-    #[test]
-    fn each_row_has_the_features_of_its_revision() {
-        use ElicitationModes as Elicit;
-        use HttpTransport::{Streamable, TwoEndpoints};
-        use StructuredContent::{Absent, Any, Object};
-        use VersionHeader::{AfterOpening, Always, Never};
-
-        #[rustfmt::skip]
-        let table = [
-            // version, transport, batches, remembers, primes, header, structured, elicitation, tasks
-            ("2024-11-05", TwoEndpoints, false, false, false, Never, Absent, Elicit::None, Tasks::None),
-            ("2025-03-26", Streamable, true, true, false, Never, Absent, Elicit::None, Tasks::None),
-            ("2025-06-18", Streamable, false, true, false, AfterOpening, Object, Elicit::Form, Tasks::None),
-            ("2025-11-25", Streamable, false, true, true, AfterOpening, Object, Elicit::FormAndUrl, Tasks::Core),
-            ("2026-07-28", Streamable, false, false, false, Always, Any, Elicit::FormAndUrl, Tasks::Extension),
-        ];
-        for (version, transport, batches, remembers, primes, header, structured, elicit, tasks) in
-            table
-        {
-            let row = Dialect::of(version).unwrap();
-
-            assert_eq!(row.http.transport, transport, "{version}");
-            assert_eq!(row.batches, batches, "{version}");
-            assert_eq!(row.http.remembers_clients, remembers, "{version}");
-            assert_eq!(row.http.resumable, remembers, "{version}");
-            assert_eq!(row.http.primes_streams, primes, "{version}");
-            assert_eq!(row.http.version_header, header, "{version}");
-            assert_eq!(row.structured_content, structured, "{version}");
-            assert_eq!(row.elicitation, elicit, "{version}");
-            assert_eq!(row.tasks, tasks, "{version}");
-        }
-    }
-
-    #[test]
-    fn the_eras_differ_in_every_era_fact() {
-        for row in Dialect::ALL {
-            let modern = row.is_modern();
-
-            assert_eq!(row.results_are_typed, modern, "{row}");
-            assert_eq!(!row.cacheable.is_empty(), modern, "{row}");
-            assert_eq!(!row.may_need_input.is_empty(), modern, "{row}");
-            assert_eq!(row.http.disconnect_cancels, modern, "{row}");
-            assert_eq!(row.http.mirrors_body_in_headers, modern, "{row}");
-            assert_eq!(
-                row.server_asks_by == ServerAsksBy::Request,
-                !modern,
-                "{row}"
-            );
-            assert_eq!(
-                row.missing_resource == ErrorCode::RESOURCE_NOT_FOUND,
-                !modern,
-                "{row}"
-            );
-        }
-    }
-
-    /// BASE-14: "Originate JSON-RPC requests. All server-to-client asks ride inside `InputRequiredResult`":
-    /// a modern server MUST NOT.
-    #[test]
-    fn a_modern_server_asks_nothing_by_request() {
-        assert!(Dialect::LATEST.methods.server_requests.is_empty());
-    }
-
-    #[test]
-    fn retired_methods_are_lacking_and_unheard_of_ones_are_not() {
-        for method in [
-            "initialize",
-            "ping",
-            "logging/setLevel",
-            "resources/subscribe",
-            "resources/unsubscribe",
-            "tasks/list",
-            "tasks/result",
-        ] {
-            assert!(Dialect::LATEST.lacks_request(method), "{method}");
-            assert!(!Dialect::LATEST_LEGACY.lacks_request(method), "{method}");
-        }
-        for method in ["server/discover", "subscriptions/listen", "tasks/update"] {
-            assert!(!Dialect::LATEST.lacks_request(method), "{method}");
-            assert!(Dialect::LATEST_LEGACY.lacks_request(method), "{method}");
-        }
-        for row in Dialect::ALL {
-            assert!(!row.lacks_request("com.example/own"));
-            assert!(!row.lacks_request("tools/call"));
-        }
-    }
-
-    #[test]
-    fn cacheable_and_asking_methods_are_requests_of_their_row() {
-        for row in Dialect::ALL {
-            for method in row.cacheable.iter().chain(row.may_need_input) {
-                assert!(row.knows_request(method), "{row} does not know {method}");
-            }
-        }
-    }
-}
+mod tests;

@@ -9,10 +9,20 @@ use bowline_types::Json;
 
 use super::modern;
 use super::{
-    Admitted, Caller, Dialect, Dialects, Era, Heard, Offers, Rejection, Request, Stamped, Unsealed,
+    Admitted, Caller, Dialect, Dialects, Heard, Offers, Rejection, Request, Stamped, Unsealed,
     Violation,
 };
 use crate::{Notification, Outcome, RawRequest};
+
+/// What was opened on a wire.
+#[derive(Clone, Debug)]
+#[allow(clippy::exhaustive_enums, reason = "the set of eras is closed")]
+pub enum Era {
+    /// Nothing: each request is complete in itself, and unsolicited messages are not allowed.
+    Modern,
+    /// Impossible.
+    Legacy(Session),
+}
 
 /// What a server would remember of a legacy client.
 #[derive(Clone, Debug)]

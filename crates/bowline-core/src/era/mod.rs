@@ -9,6 +9,26 @@
 //!   Request ── stamp ──▶ RawRequest  · · wire · ·  RawRequest ── admit ──▶ Request
 //!  Unsealed ◀─ unseal ── Outcome     · · wire · ·  Outcome    ◀── seal ─── Outcome
 //! ```
+//!
+//! ```
+//! use bowline_core::era::{Admitted, Caller, Dialect, Dialects, Door, Offers, Request, Unsealed};
+//! use bowline_core::era::{seal, stamp, unseal};
+//! use bowline_types::{Implementation, Json};
+//!
+//! let caller = Caller::new(Dialect::LATEST);
+//! let request = Request::new("tools/list", Json::empty_object(), caller.into());
+//!
+//! let raw = stamp(&request).with_id(1);                                  // over the wire …
+//! let mut door = Door::new(Dialects::all(), Offers::default());
+//! let Admitted::Request { request, seal: form } = door.admit(raw)? else { unreachable!() };
+//! assert_eq!(request.caller.dialect, Dialect::LATEST);
+//!
+//! let server = Json::encode(&Implementation::new("calculator", "1.0.0"))?;
+//! let outcome = seal(&form, &server, Ok(Json::parse(r#"{"tools":[]}"#)?)); // … and back
+//! let answer = unseal("tools/list", Dialect::LATEST, &[], outcome)?;
+//! assert!(matches!(answer, Unsealed::Complete(_)));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod dialect;
 pub use dialect::{
@@ -26,10 +46,11 @@ mod rejection;
 pub use rejection::Rejection;
 
 mod door;
-pub use door::{Admitted, Door, Era, Heard, Offers};
+pub use door::{Admitted, Door, Heard, Offers};
 
 #[cfg_attr(bowline_no_legacy, path = "legacy_stub.rs")]
 pub mod legacy;
+pub use legacy::Era;
 
 pub mod modern;
 
