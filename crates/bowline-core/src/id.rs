@@ -3,6 +3,7 @@
 //! Some peers echo `7` back as `"7"`. Our own calls therefore live in one coerced domain, in which both
 //! are the same [`CorrelationKey`]; what travels is always the [`RequestId`] as it was written.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bowline_types::{ProgressToken, RequestId};
@@ -68,6 +69,8 @@ pub fn other_spelling(id: &RequestId) -> Option<RequestId> {
 #[derive(Debug, Default)]
 pub struct Minter {
     last: i64,
+    /// Numbers still ahead that a late answer may name.
+    avoided: BTreeSet<i64>,
 }
 
 impl Minter {
@@ -75,8 +78,22 @@ impl Minter {
     pub fn mint(&mut self, is_taken: impl Fn(&CorrelationKey) -> bool) -> RequestId {
         loop {
             self.last += 1;
-            if !is_taken(&CorrelationKey(Coerced::Number(self.last))) {
+            let avoided = self.avoided.remove(&self.last);
+            if !avoided && !is_taken(&CorrelationKey(Coerced::Number(self.last))) {
                 return RequestId::Number(self.last);
+            }
+        }
+    }
+
+    /// Keeps the number of a call that was given up from being minted: its answer may be under way, and
+    /// would be taken for the answer to the new call.
+    pub fn avoid(&mut self, key: &CorrelationKey) {
+        if let Coerced::Number(number) = key.0
+            && number > self.last
+        {
+            self.avoided.insert(number);
+            if self.avoided.len() > MOST_AVOIDED {
+                self.avoided.pop_last(); // minting comes to the others first
             }
         }
     }
@@ -91,6 +108,8 @@ fn canonical_decimal(text: &str) -> Option<i64> {
         _ => None,
     }
 }
+
+const MOST_AVOIDED: usize = 1024;
 
 #[cfg(test)]
 mod tests {
@@ -139,5 +158,29 @@ mod tests {
         let minted = [(); 3].map(|()| minter.mint(|key| *key == taken));
 
         assert_eq!(minted, [1, 2, 4].map(RequestId::from));
+    }
+
+    #[test]
+    fn minting_skips_what_a_late_answer_may_name_once() {
+        let mut minter = Minter::default();
+        minter.mint(|_| false);
+        for avoided in ["2", "x", "1"] {
+            minter.avoid(&key(avoided));
+        }
+
+        assert_eq!(minter.mint(|_| false), 3.into());
+        assert!(minter.avoided.is_empty());
+    }
+
+    #[test]
+    fn what_is_avoided_is_bounded() {
+        let mut minter = Minter::default();
+
+        (1..5000)
+            .rev()
+            .for_each(|number| minter.avoid(&key(number)));
+
+        assert_eq!(minter.avoided.len(), MOST_AVOIDED);
+        assert!(minter.avoided.contains(&1));
     }
 }

@@ -10,9 +10,16 @@ pub use message::{
     Malformed, Message, Notification, Outcome, RawRequest, Response, decode_batch, is_batch,
 };
 
+pub mod era;
+
 mod id;
 pub use id::{CorrelationKey, Minter, other_spelling};
 
-pub mod http;
+pub mod mux;
 
 pub mod sse;
+
+pub mod http;
+
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;

@@ -4,7 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Json;
+use crate::json::present;
+use crate::{ClientCapabilities, ElicitRequestUrlParams, Json, ProtocolVersion};
 
 /// Why a request failed, as the peer tells it: a code, a sentence, and whatever else it adds.
 ///
@@ -25,7 +26,11 @@ pub struct RpcError {
     /// One sentence for people.
     pub message: String,
     /// Anything more, in a form that the code decides.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub data: Option<Json>,
 }
 
@@ -85,4 +90,97 @@ impl fmt::Display for ErrorCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
+}
+
+/// The data of [`ErrorCode::UNSUPPORTED_PROTOCOL_VERSION`].
+///
+/// # Examples
+///
+/// ```
+/// use bowline_types::{ErrorCode, ProtocolVersion, RpcError, UnsupportedProtocolVersion};
+///
+/// let error = RpcError::from(UnsupportedProtocolVersion::new(
+///     "1999-12-31".into(),
+///     vec![ProtocolVersion::LATEST],
+/// ));
+/// assert_eq!(error.code, ErrorCode::UNSUPPORTED_PROTOCOL_VERSION);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct UnsupportedProtocolVersion {
+    /// The revisions that the server speaks.
+    pub supported: Vec<ProtocolVersion>,
+    /// The revision that the request asked for.
+    pub requested: ProtocolVersion,
+}
+
+impl UnsupportedProtocolVersion {
+    /// One revision was asked for, and only others are spoken.
+    #[must_use]
+    pub fn new(requested: ProtocolVersion, supported: Vec<ProtocolVersion>) -> Self {
+        Self {
+            supported,
+            requested,
+        }
+    }
+}
+
+impl From<UnsupportedProtocolVersion> for RpcError {
+    fn from(data: UnsupportedProtocolVersion) -> Self {
+        let message = format!("protocol version {} is not supported", data.requested);
+        Self::new(ErrorCode::UNSUPPORTED_PROTOCOL_VERSION, message).with_data(encode(&data))
+    }
+}
+
+/// The data of [`ErrorCode::MISSING_CLIENT_CAPABILITY`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct MissingRequiredClientCapability {
+    /// What the client would have to declare.
+    pub required_capabilities: ClientCapabilities,
+}
+
+impl MissingRequiredClientCapability {
+    /// The client would have to declare these.
+    #[must_use]
+    pub fn new(required_capabilities: ClientCapabilities) -> Self {
+        Self {
+            required_capabilities,
+        }
+    }
+}
+
+impl From<MissingRequiredClientCapability> for RpcError {
+    fn from(data: MissingRequiredClientCapability) -> Self {
+        let message = "the request needs a client capability that was not declared";
+        Self::new(ErrorCode::MISSING_CLIENT_CAPABILITY, message).with_data(encode(&data))
+    }
+}
+
+/// The data of [`ErrorCode::URL_ELICITATION_REQUIRED`] (2025-11-25 only).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct UrlElicitationRequired {
+    /// Where the user must go first.
+    pub elicitations: Vec<ElicitRequestUrlParams>,
+}
+
+impl UrlElicitationRequired {
+    /// The user must go to these URLs first.
+    #[must_use]
+    pub fn new(elicitations: Vec<ElicitRequestUrlParams>) -> Self {
+        Self { elicitations }
+    }
+}
+
+impl From<UrlElicitationRequired> for RpcError {
+    fn from(data: UrlElicitationRequired) -> Self {
+        let message = "the user must visit a URL first";
+        Self::new(ErrorCode::URL_ELICITATION_REQUIRED, message).with_data(encode(&data))
+    }
+}
+
+fn encode<T: Serialize>(data: &T) -> Json {
+    Json::encode(data).expect("the data of known errors has a JSON form")
 }

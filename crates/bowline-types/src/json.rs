@@ -161,6 +161,13 @@ impl<'de> Deserialize<'de> for Json {
     }
 }
 
+/// Reads a member that is there, even if it is `null`, for which [`Option`] alone reads nothing.
+pub(crate) fn present<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Json>, D::Error> {
+    Json::deserialize(deserializer).map(Some)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

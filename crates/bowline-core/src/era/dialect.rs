@@ -1,0 +1,762 @@
+//! What each protocol version says and does: one row per version.
+//!
+//! This is the only place where versions are compared. Everyone else holds a `&'static Dialect` and
+//! asks it for a fact, so that a new revision is a new row.
+
+use std::fmt;
+
+use bowline_types::{ErrorCode, ProtocolVersion};
+
+/// The facts of one protocol version.
+///
+/// # Examples
+///
+/// ```
+/// use bowline_core::era::Dialect;
+///
+/// let dialect = Dialect::of("2025-11-25").expect("a known version");
+/// assert!(!dialect.is_modern());
+/// assert!(dialect.knows_request("ping"));
+/// assert!(!Dialect::LATEST.knows_request("ping"));
+/// ```
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Dialect {
+    /// The name of the version, a date.
+    pub version: &'static str,
+    /// How a client and a server get to know each other.
+    pub opening: Opening,
+    /// How a server gets something from the client while it works on a request.
+    pub server_asks_by: ServerAsksBy,
+    /// Whether a result says what it is, in `resultType`.
+    pub results_are_typed: bool,
+    /// The methods whose complete results carry `ttlMs` and `cacheScope`.
+    pub cacheable: &'static [&'static str],
+    /// The methods that may be answered by `input_required`.
+    pub may_need_input: &'static [&'static str],
+    /// The code that says that a resource does not exist.
+    pub missing_resource: ErrorCode,
+    /// Whether several messages may come as one JSON array.
+    pub batches: bool,
+    /// What `structuredContent` of a tool's result may be.
+    pub structured_content: StructuredContent,
+    /// How a user may be asked.
+    pub elicitation: ElicitationModes,
+    /// Where tasks stand.
+    pub tasks: Tasks,
+    /// How the version travels over HTTP.
+    pub http: HttpFacts,
+    /// The messages that exist.
+    pub methods: Methods,
+}
+
+/// How a client and a server get to know each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(
+    clippy::exhaustive_enums,
+    reason = "the two eras; a third would concern every reader"
+)]
+pub enum Opening {
+    /// By `initialize`; both sides remember what was said.
+    Handshake,
+    /// Never: each request says it again.
+    EveryRequest,
+}
+
+/// How a server gets something from the client while it works on a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(
+    clippy::exhaustive_enums,
+    reason = "an asker must know every way to ask"
+)]
+pub enum ServerAsksBy {
+    /// It sends a request of its own and waits.
+    Request,
+    /// It answers `input_required`, and the client tries again with the answers.
+    InputRequired,
+}
+
+/// What `structuredContent` of a tool's result may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(
+    clippy::exhaustive_enums,
+    reason = "a sealer must know every form there is"
+)]
+pub enum StructuredContent {
+    /// It does not exist.
+    Absent,
+    /// An object.
+    Object,
+    /// Any JSON value.
+    Any,
+}
+
+/// How a user may be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(
+    clippy::exhaustive_enums,
+    reason = "an asker must know every way to ask"
+)]
+pub enum ElicitationModes {
+    /// Not at all.
+    None,
+    /// By a form.
+    Form,
+    /// By a form, or by sending the user to a URL.
+    FormAndUrl,
+}
+
+/// Where tasks stand in a version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Tasks {
+    /// They do not exist.
+    None,
+    /// They are an experimental part of the core.
+    Core,
+    /// They are an extension.
+    Extension,
+}
+
+/// How a version travels over HTTP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HttpFacts {
+    /// The shape of the transport.
+    pub transport: HttpTransport,
+    /// When a client sends `MCP-Protocol-Version`.
+    pub version_header: VersionHeader,
+    /// Whether `Mcp-Method` and its kin repeat parts of the body.
+    pub mirrors_body_in_headers: bool,
+    /// Whether the server may give the client an id to repeat, end by DELETE, and lose.
+    pub remembers_clients: bool,
+    /// Whether a client may GET a stream and go on after a lost event.
+    pub resumable: bool,
+    /// Whether a stream starts with an empty event that has an id, and may tell `retry`.
+    pub primes_streams: bool,
+    /// Whether a client that closes the response has cancelled the request.
+    pub disconnect_cancels: bool,
+}
+
+/// The shape of the HTTP transport.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HttpTransport {
+    /// HTTP+SSE: one endpoint to listen at, another to post to.
+    TwoEndpoints,
+    /// Streamable HTTP: one endpoint for everything.
+    Streamable,
+}
+
+/// When a client sends `MCP-Protocol-Version`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum VersionHeader {
+    /// Never.
+    Never,
+    /// On everything after `initialize`.
+    AfterOpening,
+    /// On everything.
+    Always,
+}
+
+/// The messages of one version, those of official extensions included.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Methods {
+    /// Requests from a client.
+    pub client_requests: &'static [&'static str],
+    /// Requests from a server.
+    pub server_requests: &'static [&'static str],
+    /// Notifications from a client.
+    pub client_notifications: &'static [&'static str],
+    /// Notifications from a server.
+    pub server_notifications: &'static [&'static str],
+}
+
+impl Dialect {
+    /// Every version, newest first.
+    pub const ALL: &'static [&'static Self] = &[
+        &V2026_07_28,
+        &V2025_11_25,
+        &V2025_06_18,
+        &V2025_03_26,
+        &V2024_11_05,
+    ];
+
+    /// The newest version.
+    pub const LATEST: &'static Self = &V2026_07_28;
+
+    /// The newest version that opens with `initialize`.
+    pub const LATEST_LEGACY: &'static Self = &V2025_11_25;
+
+    /// What an HTTP request without any sign of its version is taken for.
+    pub const UNNAMED_ON_HTTP: &'static Self = &V2025_03_26;
+
+    /// The row of a version, if there is one.
+    #[must_use]
+    pub fn of(version: &str) -> Option<&'static Self> {
+        Self::ALL.iter().copied().find(|row| row.version == version)
+    }
+
+    /// The version's name as the vocabulary has it.
+    #[must_use]
+    pub fn protocol_version(&self) -> ProtocolVersion {
+        self.version.into()
+    }
+
+    /// Whether each request is complete in itself.
+    #[must_use]
+    pub fn is_modern(&self) -> bool {
+        self.opening == Opening::EveryRequest
+    }
+
+    /// Whether a client may send the request.
+    #[must_use]
+    pub fn knows_request(&self, method: &str) -> bool {
+        self.methods.client_requests.contains(&method)
+    }
+
+    /// Whether a server may send the request.
+    #[must_use]
+    pub fn knows_server_request(&self, method: &str) -> bool {
+        self.methods.server_requests.contains(&method)
+    }
+
+    /// Whether a client may send the notification.
+    #[must_use]
+    pub fn knows_notification(&self, method: &str) -> bool {
+        self.methods.client_notifications.contains(&method)
+    }
+
+    /// Whether a server may send the notification.
+    #[must_use]
+    pub fn knows_server_notification(&self, method: &str) -> bool {
+        self.methods.server_notifications.contains(&method)
+    }
+
+    /// Whether a client's request belongs to other versions but not to this one.
+    ///
+    /// A method that no version knows is somebody's own and is not lacking.
+    #[must_use]
+    pub fn lacks_request(&self, method: &str) -> bool {
+        !self.knows_request(method) && Self::ALL.iter().any(|row| row.knows_request(method))
+    }
+
+    /// Whether a server's request belongs to other versions but not to this one.
+    #[must_use]
+    pub fn lacks_server_request(&self, method: &str) -> bool {
+        !self.knows_server_request(method)
+            && Self::ALL.iter().any(|row| row.knows_server_request(method))
+    }
+
+    /// Whether a server's notification belongs to other versions but not to this one.
+    #[must_use]
+    pub fn lacks_server_notification(&self, method: &str) -> bool {
+        !self.knows_server_notification(method)
+            && Self::ALL
+                .iter()
+                .any(|row| row.knows_server_notification(method))
+    }
+
+    /// Whether complete results of a method carry `ttlMs` and `cacheScope`.
+    #[must_use]
+    pub fn caches(&self, method: &str) -> bool {
+        self.cacheable.contains(&method)
+    }
+
+    /// Whether a method may be answered by `input_required`; somebody's own methods may.
+    #[must_use]
+    pub fn may_need_input(&self, method: &str) -> bool {
+        self.may_need_input.contains(&method)
+            || (self.is_modern() && !Self::ALL.iter().any(|row| row.knows_request(method)))
+    }
+}
+
+/// Whether a version, known or not, belongs to the modern era.
+///
+/// Versions are dates, so a later one compares greater as text. What is no date belongs to no era.
+///
+/// # Examples
+///
+/// ```
+/// use bowline_core::era::names_modern_era;
+///
+/// assert!(names_modern_era("2026-07-28"));
+/// assert!(names_modern_era("2031-01-01"));
+/// assert!(!names_modern_era("2025-11-25"));
+/// assert!(!names_modern_era("next"));
+/// ```
+#[must_use]
+pub fn names_modern_era(version: &str) -> bool {
+    is_date(version) && version >= V2026_07_28.version
+}
+
+/// There is one row per version, so the name says it all.
+impl PartialEq for Dialect {
+    fn eq(&self, other: &Self) -> bool {
+        self.version == other.version
+    }
+}
+
+impl Eq for Dialect {}
+
+impl fmt::Display for Dialect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.version)
+    }
+}
+
+/// The versions that one side speaks, newest first.
+///
+/// # Examples
+///
+/// ```
+/// use bowline_core::era::Dialects;
+///
+/// let ours = Dialects::all();
+/// assert_eq!(ours.latest_modern().unwrap().version, "2026-07-28");
+/// assert!(Dialects::modern().latest_legacy().is_none());
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dialects(Vec<&'static Dialect>);
+
+impl Dialects {
+    /// Every version there is.
+    #[must_use]
+    pub fn all() -> Self {
+        Self(Dialect::ALL.to_vec())
+    }
+
+    /// The versions in which each request is complete in itself.
+    #[must_use]
+    pub fn modern() -> Self {
+        Self::only(|row| row.is_modern())
+    }
+
+    /// The versions that open with `initialize`.
+    #[must_use]
+    pub fn legacy() -> Self {
+        Self::only(|row| !row.is_modern())
+    }
+
+    /// The versions that pass a test.
+    #[must_use]
+    pub fn only(keep: impl Fn(&Dialect) -> bool) -> Self {
+        Self(
+            Dialect::ALL
+                .iter()
+                .copied()
+                .filter(|row| keep(row))
+                .collect(),
+        )
+    }
+
+    /// The row of a version, if it is spoken.
+    #[must_use]
+    pub fn of(&self, version: &str) -> Option<&'static Dialect> {
+        self.iter().find(|row| row.version == version)
+    }
+
+    /// The newest modern version that is spoken.
+    #[must_use]
+    pub fn latest_modern(&self) -> Option<&'static Dialect> {
+        self.iter().find(|row| row.is_modern())
+    }
+
+    /// The newest legacy version that is spoken.
+    #[must_use]
+    pub fn latest_legacy(&self) -> Option<&'static Dialect> {
+        self.iter().find(|row| !row.is_modern())
+    }
+
+    /// Those that are spoken, newest first.
+    pub fn iter(&self) -> impl Iterator<Item = &'static Dialect> {
+        self.0.iter().copied()
+    }
+
+    /// The names of the modern ones, newest first: what `server/discover` and `-32022` tell.
+    pub fn modern_versions(&self) -> impl Iterator<Item = &'static str> {
+        self.iter()
+            .filter(|row| row.is_modern())
+            .map(|row| row.version)
+    }
+}
+
+impl Default for Dialects {
+    fn default() -> Self {
+        Self::all()
+    }
+}
+
+impl From<&'static Dialect> for Dialects {
+    fn from(only: &'static Dialect) -> Self {
+        Self(vec![only])
+    }
+}
+
+fn is_date(text: &str) -> bool {
+    text.len() == 10
+        && text.bytes().enumerate().all(|(at, byte)| match at {
+            4 | 7 => byte == b'-',
+            _ => byte.is_ascii_digit(),
+        })
+}
+
+static V2026_07_28: Dialect = Dialect {
+    version: "2026-07-28",
+    opening: Opening::EveryRequest,
+    server_asks_by: ServerAsksBy::InputRequired,
+    results_are_typed: true,
+    cacheable: &[
+        "server/discover",
+        "tools/list",
+        "prompts/list",
+        "resources/list",
+        "resources/templates/list",
+        "resources/read",
+    ],
+    may_need_input: &["tools/call", "prompts/get", "resources/read"],
+    missing_resource: ErrorCode::INVALID_PARAMS,
+    batches: false,
+    structured_content: StructuredContent::Any,
+    elicitation: ElicitationModes::FormAndUrl,
+    tasks: Tasks::Extension,
+    http: HttpFacts {
+        transport: HttpTransport::Streamable,
+        version_header: VersionHeader::Always,
+        mirrors_body_in_headers: true,
+        remembers_clients: false,
+        resumable: false,
+        primes_streams: false,
+        disconnect_cancels: true,
+    },
+    methods: Methods {
+        client_requests: &[
+            "server/discover",
+            "tools/list",
+            "tools/call",
+            "resources/list",
+            "resources/templates/list",
+            "resources/read",
+            "prompts/list",
+            "prompts/get",
+            "completion/complete",
+            "subscriptions/listen",
+            // The tasks extension.
+            "tasks/get",
+            "tasks/update",
+            "tasks/cancel",
+        ],
+        server_requests: &[],
+        client_notifications: &["notifications/cancelled"],
+        server_notifications: &[
+            "notifications/cancelled",
+            "notifications/progress",
+            "notifications/message",
+            "notifications/subscriptions/acknowledged",
+            "notifications/tools/list_changed",
+            "notifications/prompts/list_changed",
+            "notifications/resources/list_changed",
+            "notifications/resources/updated",
+            // The tasks extension.
+            "notifications/tasks",
+        ],
+    },
+};
+
+static V2025_11_25: Dialect = Dialect {
+    version: "2025-11-25",
+    elicitation: ElicitationModes::FormAndUrl,
+    tasks: Tasks::Core,
+    http: HttpFacts {
+        primes_streams: true,
+        ..V2025_06_18.http
+    },
+    methods: Methods {
+        client_requests: &[
+            "initialize",
+            "ping",
+            "logging/setLevel",
+            "tools/list",
+            "tools/call",
+            "resources/list",
+            "resources/templates/list",
+            "resources/read",
+            "resources/subscribe",
+            "resources/unsubscribe",
+            "prompts/list",
+            "prompts/get",
+            "completion/complete",
+            "tasks/get",
+            "tasks/result",
+            "tasks/list",
+            "tasks/cancel",
+        ],
+        server_requests: &[
+            "ping",
+            "sampling/createMessage",
+            "roots/list",
+            "elicitation/create",
+            "tasks/get",
+            "tasks/result",
+            "tasks/list",
+            "tasks/cancel",
+        ],
+        client_notifications: &[
+            "notifications/initialized",
+            "notifications/cancelled",
+            "notifications/progress",
+            "notifications/roots/list_changed",
+            "notifications/tasks/status",
+        ],
+        server_notifications: &[
+            "notifications/cancelled",
+            "notifications/progress",
+            "notifications/message",
+            "notifications/tools/list_changed",
+            "notifications/prompts/list_changed",
+            "notifications/resources/list_changed",
+            "notifications/resources/updated",
+            "notifications/elicitation/complete",
+            "notifications/tasks/status",
+        ],
+    },
+    ..V2025_06_18
+};
+
+static V2025_06_18: Dialect = Dialect {
+    version: "2025-06-18",
+    batches: false,
+    structured_content: StructuredContent::Object,
+    elicitation: ElicitationModes::Form,
+    http: HttpFacts {
+        version_header: VersionHeader::AfterOpening,
+        ..V2025_03_26.http
+    },
+    methods: Methods {
+        server_requests: &[
+            "ping",
+            "sampling/createMessage",
+            "roots/list",
+            "elicitation/create",
+        ],
+        ..V2025_03_26.methods
+    },
+    ..V2025_03_26
+};
+
+static V2025_03_26: Dialect = Dialect {
+    version: "2025-03-26",
+    batches: true,
+    http: HttpFacts {
+        transport: HttpTransport::Streamable,
+        remembers_clients: true,
+        resumable: true,
+        ..V2024_11_05.http
+    },
+    ..V2024_11_05
+};
+
+static V2024_11_05: Dialect = Dialect {
+    version: "2024-11-05",
+    opening: Opening::Handshake,
+    server_asks_by: ServerAsksBy::Request,
+    results_are_typed: false,
+    cacheable: &[],
+    may_need_input: &[],
+    missing_resource: ErrorCode::RESOURCE_NOT_FOUND,
+    batches: false,
+    structured_content: StructuredContent::Absent,
+    elicitation: ElicitationModes::None,
+    tasks: Tasks::None,
+    http: HttpFacts {
+        transport: HttpTransport::TwoEndpoints,
+        version_header: VersionHeader::Never,
+        mirrors_body_in_headers: false,
+        remembers_clients: false,
+        resumable: false,
+        primes_streams: false,
+        disconnect_cancels: false,
+    },
+    methods: Methods {
+        client_requests: &[
+            "initialize",
+            "ping",
+            "logging/setLevel",
+            "tools/list",
+            "tools/call",
+            "resources/list",
+            "resources/templates/list",
+            "resources/read",
+            "resources/subscribe",
+            "resources/unsubscribe",
+            "prompts/list",
+            "prompts/get",
+            "completion/complete",
+        ],
+        server_requests: &["ping", "sampling/createMessage", "roots/list"],
+        client_notifications: &[
+            "notifications/initialized",
+            "notifications/cancelled",
+            "notifications/progress",
+            "notifications/roots/list_changed",
+        ],
+        server_notifications: &[
+            "notifications/cancelled",
+            "notifications/progress",
+            "notifications/message",
+            "notifications/tools/list_changed",
+            "notifications/prompts/list_changed",
+            "notifications/resources/list_changed",
+            "notifications/resources/updated",
+        ],
+    },
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rows_stand_newest_first_and_only_the_first_is_modern() {
+        let versions: Vec<_> = Dialect::ALL.iter().map(|row| row.version).collect();
+        let modern: Vec<_> = Dialects::modern().iter().map(|row| row.version).collect();
+
+        assert!(versions.iter().rev().is_sorted());
+        assert_eq!(modern, ["2026-07-28"]);
+        assert_eq!(Dialect::ALL[0], Dialect::LATEST);
+        assert_eq!(Dialect::ALL[1], Dialect::LATEST_LEGACY);
+    }
+
+    #[test]
+    fn every_known_version_has_a_row_and_no_other_has() {
+        for version in ProtocolVersion::ALL {
+            let row = Dialect::of(version.as_str()).unwrap();
+
+            assert_eq!(row.protocol_version(), version);
+            assert_eq!(row.to_string(), version.as_str());
+        }
+        for version in ["", "2026-07-29", "2026-07-28 ", "latest"] {
+            assert_eq!(Dialect::of(version), None, "{version:?} has a row");
+        }
+        assert_eq!(Dialect::ALL.len(), ProtocolVersion::ALL.len());
+    }
+
+    #[test]
+    fn the_era_of_an_unknown_version_is_told_by_its_date() {
+        for row in Dialect::ALL {
+            assert_eq!(names_modern_era(row.version), row.is_modern());
+        }
+        for version in ["2026-07-28", "2026-07-29", "2099-12-31"] {
+            assert!(names_modern_era(version), "{version} was taken for legacy");
+        }
+        for version in [
+            "2026-07-27",
+            "1999-01-01",
+            "",
+            "zzz",
+            "2026-07-28x",
+            "2026/07/28",
+        ] {
+            assert!(!names_modern_era(version), "{version} was taken for modern");
+        }
+    }
+
+    /// "Features by version", as the revisions' change logs tell them.
+    #[test]
+    fn each_row_has_the_features_of_its_revision() {
+        use ElicitationModes as Elicit;
+        use HttpTransport::{Streamable, TwoEndpoints};
+        use StructuredContent::{Absent, Any, Object};
+        use VersionHeader::{AfterOpening, Always, Never};
+
+        #[rustfmt::skip]
+        let table = [
+            // version, transport, batches, remembers, primes, header, structured, elicitation, tasks
+            ("2024-11-05", TwoEndpoints, false, false, false, Never, Absent, Elicit::None, Tasks::None),
+            ("2025-03-26", Streamable, true, true, false, Never, Absent, Elicit::None, Tasks::None),
+            ("2025-06-18", Streamable, false, true, false, AfterOpening, Object, Elicit::Form, Tasks::None),
+            ("2025-11-25", Streamable, false, true, true, AfterOpening, Object, Elicit::FormAndUrl, Tasks::Core),
+            ("2026-07-28", Streamable, false, false, false, Always, Any, Elicit::FormAndUrl, Tasks::Extension),
+        ];
+        for (version, transport, batches, remembers, primes, header, structured, elicit, tasks) in
+            table
+        {
+            let row = Dialect::of(version).unwrap();
+
+            assert_eq!(row.http.transport, transport, "{version}");
+            assert_eq!(row.batches, batches, "{version}");
+            assert_eq!(row.http.remembers_clients, remembers, "{version}");
+            assert_eq!(row.http.resumable, remembers, "{version}");
+            assert_eq!(row.http.primes_streams, primes, "{version}");
+            assert_eq!(row.http.version_header, header, "{version}");
+            assert_eq!(row.structured_content, structured, "{version}");
+            assert_eq!(row.elicitation, elicit, "{version}");
+            assert_eq!(row.tasks, tasks, "{version}");
+        }
+    }
+
+    #[test]
+    fn the_eras_differ_in_every_era_fact() {
+        for row in Dialect::ALL {
+            let modern = row.is_modern();
+
+            assert_eq!(row.results_are_typed, modern, "{row}");
+            assert_eq!(!row.cacheable.is_empty(), modern, "{row}");
+            assert_eq!(!row.may_need_input.is_empty(), modern, "{row}");
+            assert_eq!(row.http.disconnect_cancels, modern, "{row}");
+            assert_eq!(row.http.mirrors_body_in_headers, modern, "{row}");
+            assert_eq!(
+                row.server_asks_by == ServerAsksBy::Request,
+                !modern,
+                "{row}"
+            );
+            assert_eq!(
+                row.missing_resource == ErrorCode::RESOURCE_NOT_FOUND,
+                !modern,
+                "{row}"
+            );
+        }
+    }
+
+    /// BASE-14: "Originate JSON-RPC requests. All server-to-client asks ride inside `InputRequiredResult`":
+    /// a modern server MUST NOT.
+    #[test]
+    fn a_modern_server_asks_nothing_by_request() {
+        assert!(Dialect::LATEST.methods.server_requests.is_empty());
+    }
+
+    #[test]
+    fn retired_methods_are_lacking_and_unheard_of_ones_are_not() {
+        for method in [
+            "initialize",
+            "ping",
+            "logging/setLevel",
+            "resources/subscribe",
+            "resources/unsubscribe",
+            "tasks/list",
+            "tasks/result",
+        ] {
+            assert!(Dialect::LATEST.lacks_request(method), "{method}");
+            assert!(!Dialect::LATEST_LEGACY.lacks_request(method), "{method}");
+        }
+        for method in ["server/discover", "subscriptions/listen", "tasks/update"] {
+            assert!(!Dialect::LATEST.lacks_request(method), "{method}");
+            assert!(Dialect::LATEST_LEGACY.lacks_request(method), "{method}");
+        }
+        for row in Dialect::ALL {
+            assert!(!row.lacks_request("com.example/own"));
+            assert!(!row.lacks_request("tools/call"));
+        }
+    }
+
+    #[test]
+    fn cacheable_and_asking_methods_are_requests_of_their_row() {
+        for row in Dialect::ALL {
+            for method in row.cacheable.iter().chain(row.may_need_input) {
+                assert!(row.knows_request(method), "{row} does not know {method}");
+            }
+        }
+    }
+}

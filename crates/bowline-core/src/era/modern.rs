@@ -1,0 +1,358 @@
+//! The modern era: every request says who is asking.
+//!
+//! Admission is a ladder whose rungs can be climbed one by one, so that HTTP may check its headers in
+//! between: [`Envelope::read`] (the version is there), [`Envelope::dialect`] (it is served),
+//! [`Envelope::caller`] (the rest of the envelope is well-formed).
+
+use std::sync::Arc;
+
+use bowline_types::{CacheScope, ErrorCode, Json, ProgressToken, ResultType, RpcError, meta_key};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+use super::text::{edit_meta, encode, own};
+use super::{
+    Caller, Dialect, Dialects, Rejection, Request, Seal, Stamped, Unsealed, Violation, unsendable,
+};
+use crate::json::Object;
+use crate::{Outcome, RawRequest};
+
+/// Whether a request claims to be modern: its `_meta` names a version, in whatever form.
+#[must_use]
+pub fn is_marked(params: Option<&Json>) -> bool {
+    params
+        .and_then(|params| Keys::read(params).ok())
+        .is_some_and(|keys| keys.version.is_some())
+}
+
+/// Admits a request by its own `_meta`, with nothing remembered.
+///
+/// # Errors
+///
+/// If the envelope is missing, names a version that is not served or is ill-formed, or if the method
+/// belongs to other versions only.
+pub fn admit(raw: RawRequest, served: &Dialects) -> Result<(Request, Seal), Rejection> {
+    let envelope = Envelope::read(raw.params.as_ref())?;
+    let dialect = envelope.dialect(served)?;
+    let (caller, progress_token) = envelope.caller(dialect)?;
+    admit_from(raw, caller, progress_token)
+}
+
+/// The last rung: admits a request whose envelope was read before.
+///
+/// # Errors
+///
+/// If the method belongs to other versions only.
+pub fn admit_from(
+    raw: RawRequest,
+    caller: Caller,
+    progress_token: Option<ProgressToken>,
+) -> Result<(Request, Seal), Rejection> {
+    // `initialize` ends here too: with a modern envelope it is no handshake.
+    if caller.dialect.lacks_request(&raw.method) {
+        return Err(Rejection::method_not_found(&raw.method));
+    }
+    let seal = Seal::new(caller.dialect, raw.method.clone());
+    let request = Request {
+        method: raw.method,
+        params: raw.params.unwrap_or_else(Json::empty_object),
+        caller: Arc::new(caller),
+        progress_token,
+    };
+    Ok((request, seal))
+}
+
+/// The envelope of a modern request: its version is known, the rest is not judged yet.
+#[derive(Debug)]
+pub struct Envelope<'a> {
+    version: String,
+    keys: Keys<'a>,
+}
+
+impl<'a> Envelope<'a> {
+    /// Finds the version in `_meta` of a request's params.
+    ///
+    /// # Errors
+    ///
+    /// If there is no `_meta`, or no text in it that could be a version.
+    pub fn read(params: Option<&'a Json>) -> Result<Self, Rejection> {
+        let keys = match params {
+            Some(params) => Keys::read(params)?,
+            None => Keys::default(),
+        };
+        let Some(version) = keys.version else {
+            return Err(missing(meta_key::PROTOCOL_VERSION));
+        };
+        let version = decode(meta_key::PROTOCOL_VERSION, version)?;
+        Ok(Self { version, keys })
+    }
+
+    /// The version that the request names.
+    #[must_use]
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// The dialect of the version, if it is a modern one that is served.
+    ///
+    /// # Errors
+    ///
+    /// If it is not; the error names those that are.
+    pub fn dialect(&self, served: &Dialects) -> Result<&'static Dialect, Rejection> {
+        served
+            .of(&self.version)
+            .filter(|dialect| dialect.is_modern())
+            .ok_or_else(|| Rejection::unsupported_version(&self.version, served))
+    }
+
+    /// Who is asking, and what progress is to be marked with.
+    ///
+    /// # Errors
+    ///
+    /// If the capabilities are missing, or anything in the envelope has the wrong shape.
+    pub fn caller(
+        &self,
+        dialect: &'static Dialect,
+    ) -> Result<(Caller, Option<ProgressToken>), Rejection> {
+        let keys = &self.keys;
+        let Some(capabilities) = keys.capabilities else {
+            return Err(missing(meta_key::CLIENT_CAPABILITIES));
+        };
+        let caller = Caller {
+            dialect,
+            implementation: match keys.client {
+                Some(client) => {
+                    Some(object(client.get()).ok_or_else(|| ill_formed(meta_key::CLIENT_INFO))?)
+                }
+                None => None,
+            },
+            capabilities: object(capabilities.get())
+                .ok_or_else(|| ill_formed(meta_key::CLIENT_CAPABILITIES))?,
+            log_level: optional(meta_key::LOG_LEVEL, keys.log_level)?,
+        };
+        Ok((caller, self.keys.progress_token()?))
+    }
+}
+
+/// The envelope's members of `_meta`, not judged. `None` is absent; the text `null` is present.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Keys<'a> {
+    #[serde(
+        rename = "io.modelcontextprotocol/protocolVersion",
+        borrow,
+        default,
+        deserialize_with = "present"
+    )]
+    version: Option<&'a RawValue>,
+    #[serde(
+        rename = "io.modelcontextprotocol/clientInfo",
+        borrow,
+        default,
+        deserialize_with = "present"
+    )]
+    client: Option<&'a RawValue>,
+    #[serde(
+        rename = "io.modelcontextprotocol/clientCapabilities",
+        borrow,
+        default,
+        deserialize_with = "present"
+    )]
+    capabilities: Option<&'a RawValue>,
+    #[serde(
+        rename = "io.modelcontextprotocol/logLevel",
+        borrow,
+        default,
+        deserialize_with = "present"
+    )]
+    log_level: Option<&'a RawValue>,
+    #[serde(
+        rename = "progressToken",
+        borrow,
+        default,
+        deserialize_with = "present"
+    )]
+    progress_token: Option<&'a RawValue>,
+}
+
+impl<'a> Keys<'a> {
+    /// Finds the members in `_meta` of a request's params. A member that stands twice is refused, for
+    /// nobody can say which of the two counts.
+    pub(super) fn read(params: &'a Json) -> Result<Self, Rejection> {
+        #[derive(Deserialize)]
+        struct Params<'a> {
+            #[serde(rename = "_meta", borrow, default, deserialize_with = "present")]
+            meta: Option<&'a RawValue>,
+        }
+
+        let ill_formed = || Rejection::invalid_params("`_meta` must be one object");
+        let Params { meta } = object(params.as_str()).ok_or_else(ill_formed)?;
+        match meta {
+            Some(meta) => object(meta.get()).ok_or_else(ill_formed),
+            None => Ok(Self::default()),
+        }
+    }
+
+    pub(super) fn progress_token(&self) -> Result<Option<ProgressToken>, Rejection> {
+        optional(meta_key::PROGRESS_TOKEN, self.progress_token)
+    }
+}
+
+pub(super) fn stamp(request: &Request) -> Stamped {
+    let caller = &*request.caller;
+    let params = match Object::read(&request.params) {
+        Err(_) => request.params.clone(),
+        Ok(mut params) => {
+            edit_meta(&mut params, |meta| {
+                let client = caller.implementation.as_ref().map(encode);
+                let capabilities = encode(&caller.capabilities);
+                let log_level = caller.log_level.as_ref().map(encode);
+                let progress_token = request.progress_token.as_ref().map(encode);
+                meta.set(meta_key::PROTOCOL_VERSION, encode(caller.dialect.version));
+                own(meta, meta_key::CLIENT_INFO, client);
+                meta.set(meta_key::CLIENT_CAPABILITIES, capabilities);
+                own(meta, meta_key::LOG_LEVEL, log_level);
+                own(meta, meta_key::PROGRESS_TOKEN, progress_token);
+            });
+            params.to_json()
+        }
+    };
+    Stamped {
+        method: request.method.clone(),
+        params: Some(params),
+    }
+}
+
+pub(super) fn unseal(
+    method: &str,
+    dialect: &'static Dialect,
+    extensions: &[&str],
+    result: Json,
+) -> Result<Unsealed, Violation> {
+    let result_type = result_type(&result).map_err(|_| Violation::ResultTypeIsNotText)?;
+    match result_type {
+        // An older server does not say.
+        None => Ok(Unsealed::Complete(result)),
+        Some(of) if of == ResultType::COMPLETE => Ok(Unsealed::Complete(result)),
+        Some(of) if of == ResultType::INPUT_REQUIRED => {
+            if dialect.may_need_input(method) {
+                Ok(Unsealed::InputRequired(result))
+            } else {
+                Err(Violation::InputRequiredNotAllowed(method.to_owned()))
+            }
+        }
+        Some(of) if extensions.contains(&of.as_str()) => Ok(Unsealed::Extension {
+            result_type: of.as_str().to_owned(),
+            result,
+        }),
+        Some(of) => Err(Violation::UnknownResultType(of.as_str().to_owned())),
+    }
+}
+
+pub(super) fn seal(seal: &Seal, server: &Json, outcome: Outcome) -> Outcome {
+    let result = outcome.map_err(|error| seal_error(seal.dialect, error))?;
+    let mut object =
+        Object::read(&result).map_err(|_| unsendable("the result is not an object"))?;
+    let result_type = match object.member("resultType") {
+        None => ResultType::COMPLETE,
+        Some(text) => text
+            .decode()
+            .map_err(|_| unsendable("`resultType` is not text"))?,
+    };
+    if result_type == ResultType::INPUT_REQUIRED && !seal.dialect.may_need_input(&seal.method) {
+        return Err(unsendable("this method cannot ask for input"));
+    }
+    object.set("resultType", encode(&result_type));
+    if seal.dialect.caches(&seal.method) {
+        let hints = [
+            ("ttlMs", encode(&0)),
+            // Whoever does not say that a result is for everybody may have made it for one.
+            ("cacheScope", encode(&CacheScope::PRIVATE)),
+        ];
+        for (name, safe) in hints {
+            if result_type != ResultType::COMPLETE {
+                object.remove(name);
+            } else if object.member(name).is_none() {
+                object.set(name, safe);
+            }
+        }
+    }
+    edit_meta(&mut object, |meta| {
+        if meta.member(meta_key::SERVER_INFO).is_none() {
+            meta.set(meta_key::SERVER_INFO, server.clone());
+        }
+    });
+    Ok(object.to_json())
+}
+
+/// The error of a request that is refused for want of an envelope.
+pub(super) fn no_envelope(served: &Dialects) -> Rejection {
+    let versions: Vec<_> = served.modern_versions().collect();
+    Rejection::invalid_params(format!(
+        "`params._meta` must have `{}` (supported: {})",
+        meta_key::PROTOCOL_VERSION,
+        versions.join(", ")
+    ))
+}
+
+/// The error of an `initialize` where no version with a handshake is served; it names those that are.
+pub(super) fn no_handshake(params: Option<&Json>, served: &Dialects) -> Rejection {
+    #[derive(Deserialize)]
+    struct Offer {
+        #[serde(rename = "protocolVersion")]
+        version: String,
+    }
+
+    let offer = params.and_then(|params| object(params.as_str()));
+    let requested = offer.map_or_else(String::new, |Offer { version }| version);
+    Rejection::unsupported_version(&requested, served)
+}
+
+fn result_type(result: &Json) -> Result<Option<ResultType>, serde_json::Error> {
+    #[derive(Deserialize)]
+    struct Typed {
+        #[serde(rename = "resultType", default)]
+        result_type: Option<ResultType>,
+    }
+
+    result.decode().map(|Typed { result_type }| result_type)
+}
+
+/// Codes that this era retired must not be sent.
+fn seal_error(dialect: &Dialect, mut error: RpcError) -> RpcError {
+    error.code = match error.code {
+        ErrorCode::RESOURCE_NOT_FOUND => dialect.missing_resource,
+        ErrorCode::URL_ELICITATION_REQUIRED => ErrorCode::INTERNAL_ERROR,
+        code => code,
+    };
+    error
+}
+
+fn present<'de, D: Deserializer<'de>>(member: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(member).map(Some)
+}
+
+fn missing(key: &str) -> Rejection {
+    Rejection::invalid_params(format!("`params._meta` must have `{key}`"))
+}
+
+fn decode<'a, T: Deserialize<'a>>(key: &str, raw: &'a RawValue) -> Result<T, Rejection> {
+    serde_json::from_str(raw.get()).map_err(|_| ill_formed(key))
+}
+
+/// Decodes an object. serde alone would take an array too, for the members in their order.
+fn object<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
+    text.starts_with('{')
+        .then(|| serde_json::from_str(text).ok())
+        .flatten()
+}
+
+fn ill_formed(key: &str) -> Rejection {
+    Rejection::invalid_params(format!("`{key}` in `_meta` has the wrong shape"))
+}
+
+fn optional<'a, T: Deserialize<'a>>(
+    key: &str,
+    raw: Option<&'a RawValue>,
+) -> Result<Option<T>, Rejection> {
+    raw.map(|raw| decode(key, raw)).transpose()
+}

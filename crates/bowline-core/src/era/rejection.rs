@@ -1,0 +1,67 @@
+//! Why a message was not admitted.
+
+use bowline_types::{ErrorCode, RpcError};
+use serde_json::json;
+
+use super::Dialects;
+
+/// Why a message was not admitted: the error that its sender is told.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(transparent)]
+pub struct Rejection(RpcError);
+
+impl Rejection {
+    /// A rejection with a code and a sentence.
+    #[must_use]
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self(RpcError::new(code, message))
+    }
+
+    /// The params have the wrong shape.
+    #[must_use]
+    pub fn invalid_params(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::INVALID_PARAMS, message)
+    }
+
+    /// The method does not exist for this caller.
+    #[must_use]
+    pub fn method_not_found(method: &str) -> Self {
+        let message = format!("there is no method `{method}` here");
+        Self::new(ErrorCode::METHOD_NOT_FOUND, message)
+    }
+
+    /// The requested version is not served; names those that are.
+    #[must_use]
+    pub fn unsupported_version(requested: &str, served: &Dialects) -> Self {
+        let supported: Vec<_> = served.modern_versions().collect();
+        let error = RpcError::new(
+            ErrorCode::UNSUPPORTED_PROTOCOL_VERSION,
+            "unsupported protocol version",
+        );
+        Self(error.with_data(json!({"supported": supported, "requested": requested})))
+    }
+
+    /// The code of the error.
+    #[must_use]
+    pub fn code(&self) -> ErrorCode {
+        self.0.code
+    }
+
+    /// The error that the sender is told.
+    #[must_use]
+    pub fn error(&self) -> &RpcError {
+        &self.0
+    }
+}
+
+impl From<Rejection> for RpcError {
+    fn from(rejection: Rejection) -> Self {
+        rejection.0
+    }
+}
+
+impl From<RpcError> for Rejection {
+    fn from(error: RpcError) -> Self {
+        Self(error)
+    }
+}

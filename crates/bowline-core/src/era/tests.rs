@@ -1,0 +1,1 @@
+//! Laws of the door, and the tables of which message belongs to which era.

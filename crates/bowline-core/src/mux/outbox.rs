@@ -1,0 +1,69 @@
+//! Messages that wait for the wire, in the order they were queued.
+//!
+//! A queued request is kept with its call, not here, so that abandoning it is a lookup and not a search;
+//! what stays behind in the queue is a ghost, which is skipped.
+
+use std::collections::VecDeque;
+
+use super::CallId;
+use crate::message::Message;
+
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    queue: VecDeque<Queued>,
+    ghosts: usize,
+}
+
+#[derive(Debug)]
+enum Queued {
+    Call(CallId),
+    Message(Message),
+}
+
+impl Outbox {
+    pub(super) fn push(&mut self, message: impl Into<Message>) {
+        self.queue.push_back(Queued::Message(message.into()));
+    }
+
+    pub(super) fn push_call(&mut self, call: CallId) {
+        self.queue.push_back(Queued::Call(call));
+    }
+
+    /// Takes note that the request of one more call will not leave.
+    pub(super) fn withdraw(&mut self, is_pending: impl Fn(CallId) -> bool) {
+        self.ghosts += 1;
+        // Sweeping once half of the queue is ghosts keeps both the queue and the cost per ghost bounded.
+        if self.ghosts > self.queue.len() / 2 {
+            self.queue.retain(|queued| match queued {
+                Queued::Call(call) => is_pending(*call),
+                Queued::Message(_) => true,
+            });
+            self.ghosts = 0;
+        }
+    }
+
+    /// The next message; `send` hands out the request of a call, unless the call is gone.
+    pub(super) fn pop(
+        &mut self,
+        mut send: impl FnMut(CallId) -> Option<Message>,
+    ) -> Option<Message> {
+        loop {
+            match self.queue.pop_front()? {
+                Queued::Message(message) => return Some(message),
+                Queued::Call(call) => match send(call) {
+                    Some(request) => return Some(request),
+                    None => self.ghosts -= 1,
+                },
+            }
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.queue.clear();
+        self.ghosts = 0;
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.queue.len() - self.ghosts
+    }
+}

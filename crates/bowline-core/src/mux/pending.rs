@@ -1,0 +1,222 @@
+//! Calls of ours that are not settled yet.
+//!
+//! A call is found by its [`CallId`], by the id its answer names, and by its progress token. Ids and
+//! tokens are compared in the coerced domain of [`CorrelationKey`].
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use bowline_types::{Json, ProgressToken, RequestId};
+
+use super::deadlines::{Deadline, Deadlines, overdue};
+use super::{Overdue, Refused};
+use crate::id::{CorrelationKey, Minter};
+use crate::message::{Message, RawRequest};
+
+/// One call of ours. Never used twice, whatever happens to request ids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CallId(u64);
+
+/// What can be chosen about a call.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct CallOptions {
+    /// The id to use on the wire; otherwise one is minted.
+    ///
+    /// An id is free again once its call is over. Do not choose that of an abandoned call again, though:
+    /// if the peer's answer was already under way, it is taken for the answer to the new call.
+    pub id: Option<RequestId>,
+    /// The progress token that the params carry.
+    pub progress_token: Option<ProgressToken>,
+    /// How long to wait while nothing is heard of the call.
+    pub idle_timeout: Option<Duration>,
+    /// How long to wait in all.
+    pub total_timeout: Option<Duration>,
+    /// Whether the peer is told when the call is abandoned.
+    pub cancel_on_abandon: bool,
+    /// Whether the call is a subscription: notifications may name it, and the peer may end it.
+    pub is_subscription: bool,
+}
+
+impl Default for CallOptions {
+    fn default() -> Self {
+        Self {
+            id: None,
+            progress_token: None,
+            idle_timeout: None,
+            total_timeout: None,
+            cancel_on_abandon: true,
+            is_subscription: false,
+        }
+    }
+}
+
+/// One call in the table.
+#[derive(Debug)]
+pub(super) struct Pending {
+    id: RequestId,
+    token: Option<CorrelationKey>,
+    deadline: Deadline,
+    /// The request, until it leaves.
+    unsent: Option<(Cow<'static, str>, Option<Json>)>,
+    cancellable: bool,
+    is_subscription: bool,
+}
+
+impl Pending {
+    pub(super) fn id(&self) -> &RequestId {
+        &self.id
+    }
+
+    pub(super) fn is_unsent(&self) -> bool {
+        self.unsent.is_some()
+    }
+
+    pub(super) fn is_cancellable(&self) -> bool {
+        self.cancellable
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct PendingCalls {
+    calls: BTreeMap<CallId, Pending>,
+    by_id: BTreeMap<CorrelationKey, CallId>,
+    by_token: BTreeMap<CorrelationKey, CallId>,
+    deadlines: Deadlines,
+    minter: Minter,
+    last_call: u64,
+}
+
+impl PendingCalls {
+    pub(super) fn insert(
+        &mut self,
+        now: Instant,
+        method: Cow<'static, str>,
+        params: Option<Json>,
+        options: CallOptions,
+    ) -> Result<CallId, Refused> {
+        let token = options.progress_token.as_ref().map(CorrelationKey::from);
+        if token
+            .as_ref()
+            .is_some_and(|token| self.by_token.contains_key(token))
+        {
+            return Err(Refused::ProgressTokenInUse);
+        }
+        let id = match options.id {
+            Some(id) if self.by_id.contains_key(&CorrelationKey::from(&id)) => {
+                return Err(Refused::IdInUse(id));
+            }
+            Some(id) => id,
+            None => self.minter.mint(|key| self.by_id.contains_key(key)),
+        };
+
+        self.last_call += 1;
+        let call = CallId(self.last_call);
+        let deadline = Deadline::new(now, options.idle_timeout, options.total_timeout);
+        self.by_id.insert(CorrelationKey::from(&id), call);
+        if let Some(token) = &token {
+            self.by_token.insert(token.clone(), call);
+        }
+        self.deadlines.insert(call, &deadline);
+        let pending = Pending {
+            id,
+            token,
+            deadline,
+            cancellable: options.cancel_on_abandon && !NEVER_CANCELLED.contains(&&*method),
+            is_subscription: options.is_subscription,
+            unsent: Some((method, params)),
+        };
+        self.calls.insert(call, pending);
+        Ok(call)
+    }
+
+    /// Hands out the request of a call that is still wanted, and counts it as sent.
+    pub(super) fn send(&mut self, call: CallId) -> Option<Message> {
+        let pending = self.calls.get_mut(&call)?;
+        let (method, params) = pending.unsent.take()?;
+        Some(
+            RawRequest {
+                id: pending.id.clone(),
+                method,
+                params,
+            }
+            .into(),
+        )
+    }
+
+    /// Removes a call that is given up before its answer came.
+    pub(super) fn give_up(&mut self, call: CallId) -> Option<Pending> {
+        let pending = self.remove(call)?;
+        if !pending.is_unsent() {
+            self.minter.avoid(&CorrelationKey::from(&pending.id));
+        }
+        Some(pending)
+    }
+
+    fn remove(&mut self, call: CallId) -> Option<Pending> {
+        let pending = self.calls.remove(&call)?;
+        self.by_id.remove(&CorrelationKey::from(&pending.id));
+        if let Some(token) = &pending.token {
+            self.by_token.remove(token);
+        }
+        self.deadlines.remove(call, &pending.deadline);
+        Some(pending)
+    }
+
+    /// Removes the call that an answer names. What was not sent cannot have been answered.
+    pub(super) fn take_answered(&mut self, id: &RequestId) -> Option<CallId> {
+        let call = *self.by_id.get(&CorrelationKey::from(id))?;
+        if self.calls.get(&call)?.is_unsent() {
+            return None;
+        }
+        self.remove(call).map(|_| call)
+    }
+
+    /// The call that a progress token names; its idle deadline moves.
+    pub(super) fn heard(&mut self, now: Instant, token: &ProgressToken) -> Option<CallId> {
+        let call = *self.by_token.get(&CorrelationKey::from(token))?;
+        let pending = self.calls.get_mut(&call)?;
+        self.deadlines.heard(now, call, &mut pending.deadline);
+        Some(call)
+    }
+
+    /// The subscription that has this id.
+    pub(super) fn subscription(&self, id: &RequestId) -> Option<CallId> {
+        let call = *self.by_id.get(&CorrelationKey::from(id))?;
+        self.calls.get(&call)?.is_subscription.then_some(call)
+    }
+
+    /// A call whose deadline has passed.
+    pub(super) fn next_overdue(&self, now: Instant) -> Option<(CallId, Overdue)> {
+        let (_, call) = self.deadlines.next()?;
+        overdue(&self.calls.get(&call)?.deadline, now).map(|which| (call, which))
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        self.deadlines.next().map(|(at, _)| at)
+    }
+
+    /// Forgets all, in call order.
+    pub(super) fn drain(&mut self) -> Vec<CallId> {
+        self.by_id.clear();
+        self.by_token.clear();
+        self.deadlines.clear();
+        std::mem::take(&mut self.calls).into_keys().collect()
+    }
+
+    pub(super) fn contains(&self, call: CallId) -> bool {
+        self.calls.contains_key(&call)
+    }
+
+    pub(super) fn request_id(&self, call: CallId) -> Option<&RequestId> {
+        self.calls.get(&call).map(Pending::id)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.calls.len()
+    }
+}
+
+/// Openings: the specification forbids cancelling the first, and the second decides what "cancel" means.
+const NEVER_CANCELLED: [&str; 2] = ["initialize", "server/discover"];

@@ -1,0 +1,388 @@
+//! Content: what tools return, prompts say and models write.
+//!
+//! A block is told by its `type`. A type that is not known here is kept as [`UnknownContent`], so that
+//! one new kind of block does not spoil the result it stands in.
+
+use std::collections::BTreeMap;
+
+use serde::de::{Deserializer, MapAccess};
+use serde::ser::{SerializeMap, Serializer};
+use serde::{Deserialize, Serialize};
+
+use crate::union::{self, Union};
+use crate::{Json, Meta, Resource, ResourceContents};
+
+/// One block of content in a prompt or a tool's result.
+///
+/// # Examples
+///
+/// ```
+/// use bowline_types::ContentBlock;
+///
+/// let block = ContentBlock::text("done");
+/// assert_eq!(serde_json::to_string(&block)?, r#"{"type":"text","text":"done"}"#);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum ContentBlock {
+    /// Text.
+    Text(TextContent),
+    /// A picture.
+    Image(ImageContent),
+    /// A sound (from 2025-03-26).
+    Audio(AudioContent),
+    /// Where a resource can be read (from 2025-06-18).
+    ResourceLink(Box<ResourceLink>),
+    /// A resource, contents included.
+    Resource(Box<EmbeddedResource>),
+    /// A kind of block that is not known here.
+    Unknown(UnknownContent),
+}
+
+impl ContentBlock {
+    /// A block of text.
+    #[must_use]
+    pub fn text(text: impl Into<String>) -> Self {
+        TextContent::new(text).into()
+    }
+
+    /// The text, if it is a block of text.
+    #[must_use]
+    pub fn as_text(&self) -> Option<&str> {
+        match self {
+            Self::Text(content) => Some(&content.text),
+            _ => None,
+        }
+    }
+}
+
+impl From<TextContent> for ContentBlock {
+    fn from(content: TextContent) -> Self {
+        Self::Text(content)
+    }
+}
+
+impl From<ImageContent> for ContentBlock {
+    fn from(content: ImageContent) -> Self {
+        Self::Image(content)
+    }
+}
+
+impl From<AudioContent> for ContentBlock {
+    fn from(content: AudioContent) -> Self {
+        Self::Audio(content)
+    }
+}
+
+impl From<ResourceLink> for ContentBlock {
+    fn from(content: ResourceLink) -> Self {
+        Self::ResourceLink(Box::new(content))
+    }
+}
+
+impl From<EmbeddedResource> for ContentBlock {
+    fn from(content: EmbeddedResource) -> Self {
+        Self::Resource(Box::new(content))
+    }
+}
+
+impl Serialize for ContentBlock {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Text(content) => content.serialize(serializer),
+            Self::Image(content) => content.serialize(serializer),
+            Self::Audio(content) => content.serialize(serializer),
+            Self::ResourceLink(content) => content.serialize(serializer),
+            Self::Resource(content) => content.serialize(serializer),
+            Self::Unknown(content) => content.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for ContentBlock {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        union::read(deserializer)
+    }
+}
+
+impl Union for ContentBlock {
+    const TAG: &'static str = "type";
+    const WHAT: &'static str = "a content block";
+
+    fn read<'de, A: MapAccess<'de>>(tag: &str, rest: A) -> Result<Self, A::Error> {
+        Ok(match tag {
+            "text" => Self::Text(union::variant(rest)?),
+            "image" => Self::Image(union::variant(rest)?),
+            "audio" => Self::Audio(union::variant(rest)?),
+            "resource_link" => Self::ResourceLink(union::variant(rest)?),
+            "resource" => Self::Resource(union::variant(rest)?),
+            _ => Self::Unknown(UnknownContent::read(tag, rest)?),
+        })
+    }
+}
+
+/// Text.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename = "text")]
+#[non_exhaustive]
+pub struct TextContent {
+    /// The text.
+    pub text: String,
+    /// For whom it is, and how much it matters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub annotations: Option<Annotations>,
+    /// What accompanies the block (from 2025-06-18).
+    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Meta>,
+}
+
+impl TextContent {
+    /// A block of text.
+    #[must_use]
+    pub fn new(text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            annotations: None,
+            meta: None,
+        }
+    }
+}
+
+/// A picture.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename = "image", rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct ImageContent {
+    /// The picture in base64.
+    pub data: String,
+    /// Its media type.
+    pub mime_type: String,
+    /// For whom it is, and how much it matters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub annotations: Option<Annotations>,
+    /// What accompanies the block (from 2025-06-18).
+    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Meta>,
+}
+
+impl ImageContent {
+    /// A picture, already in base64.
+    #[must_use]
+    pub fn new(data: impl Into<String>, mime_type: impl Into<String>) -> Self {
+        Self {
+            data: data.into(),
+            mime_type: mime_type.into(),
+            annotations: None,
+            meta: None,
+        }
+    }
+}
+
+/// A sound.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename = "audio", rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct AudioContent {
+    /// The sound in base64.
+    pub data: String,
+    /// Its media type.
+    pub mime_type: String,
+    /// For whom it is, and how much it matters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub annotations: Option<Annotations>,
+    /// What accompanies the block (from 2025-06-18).
+    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Meta>,
+}
+
+impl AudioContent {
+    /// A sound, already in base64.
+    #[must_use]
+    pub fn new(data: impl Into<String>, mime_type: impl Into<String>) -> Self {
+        Self {
+            data: data.into(),
+            mime_type: mime_type.into(),
+            annotations: None,
+            meta: None,
+        }
+    }
+}
+
+/// Where a resource can be read: a [`Resource`] as a block of content.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(
+    clippy::exhaustive_structs,
+    reason = "it is a resource with a `type`, by definition"
+)]
+pub struct ResourceLink(pub Resource);
+
+impl Serialize for ResourceLink {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        #[serde(tag = "type", rename = "resource_link")]
+        struct Tagged<'a> {
+            #[serde(flatten)]
+            resource: &'a Resource,
+        }
+
+        Tagged { resource: &self.0 }.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for ResourceLink {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Resource::deserialize(deserializer).map(Self)
+    }
+}
+
+/// A resource, contents included.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename = "resource")]
+#[non_exhaustive]
+pub struct EmbeddedResource {
+    /// The contents.
+    pub resource: ResourceContents,
+    /// For whom it is, and how much it matters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub annotations: Option<Annotations>,
+    /// What accompanies the block (from 2025-06-18).
+    #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Meta>,
+}
+
+impl EmbeddedResource {
+    /// A block with these contents.
+    #[must_use]
+    pub fn new(resource: impl Into<ResourceContents>) -> Self {
+        Self {
+            resource: resource.into(),
+            annotations: None,
+            meta: None,
+        }
+    }
+}
+
+/// A block of a kind that is not known here, kept as it came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UnknownContent {
+    /// The `type` of the block.
+    pub kind: String,
+    /// Its other members.
+    pub members: BTreeMap<String, Json>,
+}
+
+impl UnknownContent {
+    pub(crate) fn read<'de, A: MapAccess<'de>>(tag: &str, rest: A) -> Result<Self, A::Error> {
+        Ok(Self {
+            kind: tag.to_owned(),
+            members: union::variant(rest)?,
+        })
+    }
+}
+
+impl Serialize for UnknownContent {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.members.len() + 1))?;
+        map.serialize_entry("type", &self.kind)?;
+        for (name, value) in &self.members {
+            map.serialize_entry(name, value)?;
+        }
+        map.end()
+    }
+}
+
+/// For whom a thing is, and how much it matters.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Annotations {
+    /// For whom it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub audience: Option<Vec<Role>>,
+    /// How much it matters: from 0, optional, to 1, required.
+    #[serde(
+        default,
+        with = "crate::number::optional_measure",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub priority: Option<f64>,
+    /// When it last changed, in ISO 8601 (from 2025-06-18).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_modified: Option<String>,
+}
+
+/// Who speaks, or is spoken to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[allow(
+    clippy::exhaustive_enums,
+    reason = "every revision has these two and no other"
+)]
+pub enum Role {
+    /// The person.
+    User,
+    /// The model.
+    Assistant,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn round_trip(text: &str) -> (ContentBlock, Value) {
+        let block: ContentBlock = serde_json::from_str(text).unwrap();
+        let value = serde_json::to_value(&block).unwrap();
+        (block, value)
+    }
+
+    #[test]
+    fn the_type_may_come_last() {
+        let text = r#"{"text":"hi","_meta":{"n":1.0},"type":"text"}"#;
+
+        let (block, value) = round_trip(text);
+
+        assert_eq!(block.as_text(), Some("hi"));
+        assert_eq!(value, serde_json::from_str::<Value>(text).unwrap());
+    }
+
+    #[test]
+    fn a_kind_of_block_that_is_not_known_survives() {
+        for text in [
+            r#"{"type":"hologram","depth":1.0,"layers":[{"a":null}]}"#,
+            r#"{"depth":1.0,"type":"hologram","layers":[{"a":null}]}"#,
+        ] {
+            let (block, value) = round_trip(text);
+
+            assert!(matches!(&block, ContentBlock::Unknown(unknown) if unknown.kind == "hologram"));
+            assert_eq!(value, serde_json::from_str::<Value>(text).unwrap());
+        }
+    }
+
+    #[test]
+    fn a_block_without_a_type_is_refused() {
+        let error = serde_json::from_str::<ContentBlock>(r#"{"text":"hi"}"#).unwrap_err();
+
+        assert!(
+            error.to_string().contains("missing field `type`"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_known_block_with_a_member_missing_is_refused() {
+        assert!(serde_json::from_str::<ContentBlock>(r#"{"type":"text"}"#).is_err());
+        assert!(serde_json::from_str::<ContentBlock>(r#"{"data":"","type":"image"}"#).is_err());
+    }
+
+    #[test]
+    fn blocks_are_read_from_a_value_too() {
+        let value = json!({"type": "resource", "resource": {"uri": "a:b", "blob": "AA=="}});
+
+        let block: ContentBlock = serde_json::from_value(value.clone()).unwrap();
+
+        assert_eq!(serde_json::to_value(block).unwrap(), value);
+    }
+}
