@@ -79,12 +79,12 @@ fn verdict(rejection: &Rejection, body: &Value) -> (u16, i64) {
     (rejection.status().as_u16(), rejection.error().code.0)
 }
 
-fn call(tool: &str, arguments: Value) -> Value {
+fn call(tool: &str, arguments: &Value) -> Value {
     let params = json!({"name": tool, "arguments": arguments, "_meta": meta(MODERN)});
     json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params})
 }
 
-fn request(method: &str, meta: Value) -> Value {
+fn request(method: &str, meta: &Value) -> Value {
     json!({"jsonrpc": "2.0", "id": "a", "method": method, "params": {"_meta": meta}})
 }
 
@@ -97,7 +97,7 @@ const CALL: [(&str, &str); 3] = [
 #[test]
 fn a_modern_request_comes_in_complete() {
     let list = [&CALL[..], &[("mcp-param-region", "eu")]].concat();
-    let body = call("sql", json!({"region": "eu"}));
+    let body = call("sql", &json!({"region": "eu"}));
 
     let admitted = post(&list, &body, &Dialects::all()).unwrap();
 
@@ -121,50 +121,50 @@ fn a_request_that_breaks_two_rungs_gets_the_error_of_the_earlier() {
         // 4: no version in `_meta`; nor capabilities, nor Mcp-Method, nor such a method.
         (
             &header(MODERN)[..],
-            request("no/such", json!({})),
+            request("no/such", &json!({})),
             (400, -32602),
         ),
         (
             &header(MODERN),
             request(
                 "no/such",
-                json!({"io.modelcontextprotocol/protocolVersion": 1}),
+                &json!({"io.modelcontextprotocol/protocolVersion": 1}),
             ),
             (400, -32602),
         ),
         // 5: the header is missing or differs, though the version is not served either.
-        (&[], request("no/such", unknown.clone()), (400, -32020)),
+        (&[], request("no/such", &unknown), (400, -32020)),
         (
             &header(MODERN),
-            request("no/such", unknown_text.clone()),
+            request("no/such", &unknown_text),
             (400, -32020),
         ),
         (
             &[header(MODERN), header(MODERN)].concat(),
-            request("no/such", no_capabilities.clone()),
+            request("no/such", &no_capabilities),
             (400, -32020),
         ),
         // 6: the version is not served, and the rest of the envelope is missing.
         (
             &header("2031-01-01"),
-            request("no/such", unknown),
+            request("no/such", &unknown),
             (400, -32022),
         ),
         (
             &header("v999.0.0"),
-            request("no/such", unknown_text),
+            request("no/such", &unknown_text),
             (400, -32022),
         ),
         // 7: no capabilities, and no Mcp-Method.
         (
             &header(MODERN),
-            request("no/such", no_capabilities),
+            request("no/such", &no_capabilities),
             (400, -32602),
         ),
         // 8: no Mcp-Method, and nobody answers the method.
         (
             &header(MODERN),
-            request("no/such", meta(MODERN)),
+            request("no/such", &meta(MODERN)),
             (400, -32020),
         ),
     ];
@@ -176,20 +176,20 @@ fn a_request_that_breaks_two_rungs_gets_the_error_of_the_earlier() {
         (
             "mcp-method",
             "no/such",
-            request("no/such", meta(MODERN)),
+            request("no/such", &meta(MODERN)),
             (404, -32601),
         ),
         (
             "mcp-method",
             "completion/complete",
-            request("completion/complete", meta(MODERN)),
+            request("completion/complete", &meta(MODERN)),
             (404, -32601),
         ),
         // 10: no Mcp-Name, and no Mcp-Param-Region.
         (
             "mcp-method",
             "tools/call",
-            call("sql", json!({"region": "eu"})),
+            call("sql", &json!({"region": "eu"})),
             (400, -32020),
         ),
     ];
@@ -199,7 +199,7 @@ fn a_request_that_breaks_two_rungs_gets_the_error_of_the_earlier() {
     }
     // 11: no Mcp-Param-Region.
     assert_eq!(
-        refused(&CALL, &call("sql", json!({"region": "eu"}))),
+        refused(&CALL, &call("sql", &json!({"region": "eu"}))),
         (400, -32020)
     );
 }
@@ -216,11 +216,11 @@ fn methods_that_the_modern_era_retired_are_not_found() {
         let list = [
             ("mcp-protocol-version", MODERN),
             ("mcp-method", method),
-            ("mcp-session-id", "s"),
+            ("last-event-id", "3"),
         ];
 
         assert_eq!(
-            refused(&list, &request(method, meta(MODERN))),
+            refused(&list, &request(method, &meta(MODERN))),
             (404, -32601),
             "{method}"
         );
@@ -232,7 +232,7 @@ fn header_values_are_trimmed_decoded_and_compared_with_the_body() {
     let ok = |name| {
         post(
             &[CALL[0], CALL[1], ("mcp-name", name)],
-            &call("add", json!({})),
+            &call("add", &json!({})),
             &Dialects::all(),
         )
     };
@@ -242,7 +242,7 @@ fn header_values_are_trimmed_decoded_and_compared_with_the_body() {
     for name in ["ADD", "sql", "=?base64?YWR?="] {
         let list = [CALL[0], CALL[1], ("mcp-name", name)];
         assert_eq!(
-            refused(&list, &call("add", json!({}))),
+            refused(&list, &call("add", &json!({}))),
             (400, -32020),
             "{name}"
         );
@@ -252,8 +252,8 @@ fn header_values_are_trimmed_decoded_and_compared_with_the_body() {
 #[test]
 fn params_without_a_name_are_left_to_the_handler() {
     for body in [
-        request("tools/call", meta(MODERN)),
-        call("no-such-tool", json!({"region": "eu"})),
+        request("tools/call", &meta(MODERN)),
+        call("no-such-tool", &json!({"region": "eu"})),
     ] {
         let list = [CALL[0], CALL[1], ("mcp-name", "no-such-tool")];
 
@@ -393,15 +393,15 @@ fn a_repeated_version_header_is_refused_in_every_era() {
 fn a_mark_outranks_method_header_and_all_else() {
     let list = [
         ("mcp-protocol-version", "2025-11-25"),
-        ("mcp-session-id", "s"),
+        ("last-event-id", "3"),
     ];
 
     assert_eq!(
-        refused(&list, &request("initialize", meta(MODERN))),
+        refused(&list, &request("initialize", &meta(MODERN))),
         (400, -32020)
     );
     assert_eq!(
-        refused(&[], &request("tools/list", meta(MODERN))),
+        refused(&[], &request("tools/list", &meta(MODERN))),
         (400, -32020)
     );
 }
@@ -426,7 +426,7 @@ fn a_batch_is_for_the_one_version_that_has_them() {
     ] {
         assert_eq!(refused(&version(other), &batch), (400, -32600), "{other}");
     }
-    let marked = json!([plain("ping"), request("tools/list", meta(MODERN))]);
+    let marked = json!([plain("ping"), request("tools/list", &meta(MODERN))]);
     assert_eq!(refused(&[], &marked), (400, -32600));
     let modern_only = post(&[], &batch, &Dialects::modern()).unwrap_err();
     assert_eq!(verdict(&modern_only, &batch), (400, -32600));
@@ -560,7 +560,7 @@ fn get_and_delete_are_for_the_legacy_era() {
 
 #[test]
 fn a_rejection_has_a_body_that_says_why() {
-    let rejection = post(&[], &request("tools/list", meta(MODERN)), &Dialects::all()).unwrap_err();
+    let rejection = post(&[], &request("tools/list", &meta(MODERN)), &Dialects::all()).unwrap_err();
 
     let frame = Message::from(rejection.into_response()).to_frame();
 
