@@ -11,7 +11,8 @@
 
 use bowline_types::{Json, ServerCapabilities};
 
-use super::{Dialects, Rejection, Request, Seal, legacy, modern};
+use super::modern::{self, Envelope};
+use super::{Dialects, Rejection, Request, Seal, legacy};
 use crate::{Notification, RawRequest};
 
 /// What the receiving end of one duplex wire remembers.
@@ -98,8 +99,9 @@ impl Door {
     ///
     /// If no era admits the request.
     pub fn admit(&mut self, raw: RawRequest) -> Result<Admitted, Rejection> {
-        if modern::is_marked(raw.params.as_ref()) {
-            let (request, seal) = modern::admit(raw, &self.served)?;
+        if let Some(envelope) = Envelope::find(raw.params.as_ref())? {
+            let (caller, progress_token) = envelope.caller(envelope.dialect(&self.served)?)?;
+            let (request, seal) = modern::admit_from(raw, caller, progress_token)?;
             return Ok(Admitted::Request { request, seal });
         }
         match &mut self.era {

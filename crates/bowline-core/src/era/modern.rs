@@ -20,9 +20,7 @@ use crate::{Outcome, RawRequest};
 /// Whether a request claims to be modern: its `_meta` names a version, in whatever form.
 #[must_use]
 pub fn is_marked(params: Option<&Json>) -> bool {
-    params
-        .and_then(|params| Keys::read(params).ok())
-        .is_some_and(|keys| keys.version.is_some())
+    matches!(Keys::of(params), Ok(keys) if keys.version.is_some())
 }
 
 /// Admits a request by its own `_meta`, with nothing remembered.
@@ -76,15 +74,21 @@ impl<'a> Envelope<'a> {
     ///
     /// If there is no `_meta`, or no text in it that could be a version.
     pub fn read(params: Option<&'a Json>) -> Result<Self, Rejection> {
-        let keys = match params {
-            Some(params) => Keys::read(params)?,
-            None => Keys::default(),
-        };
+        Self::find(params)?.ok_or_else(|| missing(meta_key::PROTOCOL_VERSION))
+    }
+
+    /// As [`read`](Self::read), but a request that names no version is none of the modern era's business.
+    ///
+    /// # Errors
+    ///
+    /// If `_meta` is no object, or the version in it is no text.
+    pub fn find(params: Option<&'a Json>) -> Result<Option<Self>, Rejection> {
+        let keys = Keys::of(params)?;
         let Some(version) = keys.version else {
-            return Err(missing(meta_key::PROTOCOL_VERSION));
+            return Ok(None);
         };
         let version = decode(meta_key::PROTOCOL_VERSION, version)?;
-        Ok(Self { version, keys })
+        Ok(Some(Self { version, keys }))
     }
 
     /// The version that the request names.
@@ -177,7 +181,7 @@ pub(super) struct Keys<'a> {
 impl<'a> Keys<'a> {
     /// Finds the members in `_meta` of a request's params. A member that stands twice is refused, for
     /// nobody can say which of the two counts.
-    pub(super) fn read(params: &'a Json) -> Result<Self, Rejection> {
+    pub(super) fn of(params: Option<&'a Json>) -> Result<Self, Rejection> {
         #[derive(Deserialize)]
         struct Params<'a> {
             #[serde(rename = "_meta", borrow, default, deserialize_with = "present")]
@@ -185,10 +189,15 @@ impl<'a> Keys<'a> {
         }
 
         let ill_formed = || Rejection::invalid_params("`_meta` must be one object");
+        let Some(params) = params else {
+            return Ok(Self::default());
+        };
         let Params { meta } = object(params.as_str()).ok_or_else(ill_formed)?;
         match meta {
-            Some(meta) => object(meta.get()).ok_or_else(ill_formed),
+            // Some legacy clients write down what they do not say.
             None => Ok(Self::default()),
+            Some(meta) if meta.get() == "null" => Ok(Self::default()),
+            Some(meta) => object(meta.get()).ok_or_else(ill_formed),
         }
     }
 

@@ -1,0 +1,144 @@
+//! The table against what the revisions say of themselves.
+
+use super::*;
+
+#[test]
+fn the_rows_stand_newest_first_and_only_the_first_is_modern() {
+    let versions: Vec<_> = Dialect::ALL.iter().map(|row| row.version).collect();
+    let modern: Vec<_> = Dialects::modern().iter().map(|row| row.version).collect();
+
+    assert!(versions.iter().rev().is_sorted());
+    assert_eq!(modern, ["2026-07-28"]);
+    assert_eq!(Dialect::ALL[0], Dialect::LATEST);
+    assert_eq!(Dialect::ALL[1], Dialect::LATEST_LEGACY);
+}
+
+#[test]
+fn every_known_version_has_a_row_and_no_other_has() {
+    for version in ProtocolVersion::ALL {
+        let row = Dialect::of(version.as_str()).unwrap();
+
+        assert_eq!(row.protocol_version(), version);
+        assert_eq!(row.to_string(), version.as_str());
+    }
+    for version in ["", "2026-07-29", "2026-07-28 ", "latest"] {
+        assert_eq!(Dialect::of(version), None, "{version:?} has a row");
+    }
+    assert_eq!(Dialect::ALL.len(), ProtocolVersion::ALL.len());
+}
+
+#[test]
+fn the_era_of_an_unknown_version_is_told_by_its_date() {
+    for row in Dialect::ALL {
+        assert_eq!(names_modern_era(row.version), row.is_modern());
+    }
+    for version in ["2026-07-28", "2026-07-29", "2099-12-31"] {
+        assert!(names_modern_era(version), "{version} was taken for legacy");
+    }
+    for version in [
+        "2026-07-27",
+        "1999-01-01",
+        "",
+        "zzz",
+        "2026-07-28x",
+        "2026/07/28",
+    ] {
+        assert!(!names_modern_era(version), "{version} was taken for modern");
+    }
+}
+
+/// "Features by version", as the revisions' change logs tell them.
+#[test]
+fn each_row_has_the_features_of_its_revision() {
+    use ElicitationModes as Elicit;
+    use HttpTransport::{Streamable, TwoEndpoints};
+    use StructuredContent::{Absent, Any, Object};
+    use VersionHeader::{AfterOpening, Always, Never};
+
+    #[rustfmt::skip]
+    let table = [
+        // version, transport, batches, remembers, primes, header, structured, elicitation, tasks
+        ("2024-11-05", TwoEndpoints, false, false, false, Never, Absent, Elicit::None, Tasks::None),
+        ("2025-03-26", Streamable, true, true, false, Never, Absent, Elicit::None, Tasks::None),
+        ("2025-06-18", Streamable, false, true, false, AfterOpening, Object, Elicit::Form, Tasks::None),
+        ("2025-11-25", Streamable, false, true, true, AfterOpening, Object, Elicit::FormAndUrl, Tasks::Core),
+        ("2026-07-28", Streamable, false, false, false, Always, Any, Elicit::FormAndUrl, Tasks::Extension),
+    ];
+    for (version, transport, batches, remembers, primes, header, structured, elicit, tasks) in table
+    {
+        let row = Dialect::of(version).unwrap();
+
+        assert_eq!(row.http.transport, transport, "{version}");
+        assert_eq!(row.batches, batches, "{version}");
+        assert_eq!(row.http.remembers_clients, remembers, "{version}");
+        assert_eq!(row.http.resumable, remembers, "{version}");
+        assert_eq!(row.http.primes_streams, primes, "{version}");
+        assert_eq!(row.http.version_header, header, "{version}");
+        assert_eq!(row.structured_content, structured, "{version}");
+        assert_eq!(row.elicitation, elicit, "{version}");
+        assert_eq!(row.tasks, tasks, "{version}");
+    }
+}
+
+#[test]
+fn the_eras_differ_in_every_era_fact() {
+    for row in Dialect::ALL {
+        let modern = row.is_modern();
+
+        assert_eq!(row.results_are_typed, modern, "{row}");
+        assert_eq!(!row.cacheable.is_empty(), modern, "{row}");
+        assert_eq!(!row.may_need_input.is_empty(), modern, "{row}");
+        assert_eq!(row.http.disconnect_cancels, modern, "{row}");
+        assert_eq!(row.http.mirrors_body_in_headers, modern, "{row}");
+        assert_eq!(
+            row.server_asks_by == ServerAsksBy::Request,
+            !modern,
+            "{row}"
+        );
+        assert_eq!(
+            row.missing_resource == ErrorCode::RESOURCE_NOT_FOUND,
+            !modern,
+            "{row}"
+        );
+    }
+}
+
+/// BASE-14: "Originate JSON-RPC requests. All server-to-client asks ride inside `InputRequiredResult`":
+/// a modern server MUST NOT.
+#[test]
+fn a_modern_server_asks_nothing_by_request() {
+    assert!(Dialect::LATEST.methods.server_requests.is_empty());
+}
+
+#[test]
+fn retired_methods_are_lacking_and_unheard_of_ones_are_not() {
+    for method in [
+        "initialize",
+        "ping",
+        "logging/setLevel",
+        "resources/subscribe",
+        "resources/unsubscribe",
+        "tasks/list",
+        "tasks/result",
+    ] {
+        assert!(Dialect::LATEST.lacks_request(method), "{method}");
+        assert!(!Dialect::LATEST_LEGACY.lacks_request(method), "{method}");
+    }
+    for method in ["server/discover", "subscriptions/listen", "tasks/update"] {
+        assert!(!Dialect::LATEST.lacks_request(method), "{method}");
+        assert!(Dialect::LATEST_LEGACY.lacks_request(method), "{method}");
+    }
+    for row in Dialect::ALL {
+        assert!(!row.lacks_request("com.example/own"));
+        assert!(!row.lacks_request("tools/call"));
+    }
+}
+
+#[test]
+fn cacheable_and_asking_methods_are_requests_of_their_row() {
+    for row in Dialect::ALL {
+        for method in row.cacheable.iter().chain(row.may_need_input) {
+            assert!(row.knows_request(method), "{row} does not know {method}");
+        }
+    }
+}

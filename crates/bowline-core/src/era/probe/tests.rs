@@ -1,0 +1,265 @@
+//! Every reply to a probe, and its verdict.
+
+use serde_json::json;
+
+use super::*;
+
+const MODERN: &Dialect = Dialect::LATEST;
+const LEGACY: &Dialect = Dialect::LATEST_LEGACY;
+
+fn discovery(versions: &[&str]) -> Outcome {
+    Ok(json!({"resultType": "complete", "supportedVersions": versions, "capabilities": {}}).into())
+}
+
+fn error(code: i64) -> Outcome {
+    Err(RpcError::new(ErrorCode(code), "no"))
+}
+
+fn unsupported(versions: &[&str]) -> Outcome {
+    let error = RpcError::new(ErrorCode::UNSUPPORTED_PROTOCOL_VERSION, "no");
+    Err(error.with_data(json!({"supported": versions, "requested": "x"})))
+}
+
+fn strings(versions: &[&str]) -> Vec<String> {
+    versions.iter().map(|&version| version.to_owned()).collect()
+}
+
+/// Answers that mean the same on every transport.
+fn proofs() -> Vec<(Outcome, Verdict)> {
+    let old = Dialect::of("2025-06-18").unwrap();
+    vec![
+        (discovery(&["2026-07-28"]), Verdict::Modern(MODERN)),
+        (
+            discovery(&["2025-11-25", "2026-07-28", "2099-01-01"]),
+            Verdict::Modern(MODERN),
+        ),
+        (
+            Ok(json!({"supportedVersions": ["2026-07-28"], "capabilities": {}}).into()),
+            Verdict::Modern(MODERN),
+        ),
+        (
+            discovery(&["2025-06-18", "2024-11-05"]),
+            Verdict::Legacy(old),
+        ),
+        (
+            discovery(&["2099-01-01"]),
+            Verdict::Incompatible(strings(&["2099-01-01"])),
+        ),
+        (discovery(&[]), Verdict::Incompatible(vec![])),
+        (error(-32020), Verdict::Modern(MODERN)),
+        (error(-32021), Verdict::Modern(MODERN)),
+        (
+            unsupported(&["2025-11-25", "2025-06-18"]),
+            Verdict::Legacy(LEGACY),
+        ),
+        (
+            unsupported(&["2099-01-01"]),
+            Verdict::Incompatible(strings(&["2099-01-01"])),
+        ),
+        (
+            unsupported(&["2026-07-28"]),
+            Verdict::Incompatible(strings(&["2026-07-28"])),
+        ),
+    ]
+}
+
+/// Answers that a modern server never gives to `server/discover`.
+fn oddities() -> Vec<Outcome> {
+    vec![
+        error(-32601),
+        error(-32602),
+        error(-32600),
+        error(-32700),
+        error(-32603),
+        error(-32000),
+        error(-32001),
+        error(-32002),
+        error(0),
+        // Without a list of versions it is not the modern error of that code.
+        error(-32022),
+        Err(
+            RpcError::new(ErrorCode::UNSUPPORTED_PROTOCOL_VERSION, "no")
+                .with_data(json!({"supported": "2026-07-28"})),
+        ),
+        Ok(json!({}).into()),
+        Ok(json!([]).into()),
+        Ok(json!({"tools": []}).into()),
+        Ok(json!({"supportedVersions": "2026-07-28", "capabilities": {}}).into()),
+        Ok(json!({"supportedVersions": ["2026-07-28"]}).into()),
+        Ok(json!({"supportedVersions": ["2026-07-28"], "capabilities": []}).into()),
+        Ok(json!({"resultType": "input_required", "supportedVersions": ["2026-07-28"], "capabilities": {}}).into()),
+    ]
+}
+
+/// COMPAT-4: "Treat a recognised modern JSON-RPC error as proof of a modern server".
+#[test]
+fn what_only_a_modern_server_says_proves_it_on_every_transport() {
+    for (outcome, expected) in proofs() {
+        let duplex = judge_duplex(DuplexReply::Outcome(&outcome), &Dialects::all(), &[MODERN]);
+        assert_eq!(duplex, expected, "{outcome:?}");
+
+        for status in [200, 400, 404, 500] {
+            let reply = HttpReply::Outcome {
+                status,
+                outcome: &outcome,
+            };
+            let http = judge_http("server/discover", reply, &Dialects::all(), &[MODERN]);
+            assert_eq!(http, expected, "{status} {outcome:?}");
+        }
+    }
+}
+
+/// COMPAT-7: "Key the stdio fallback to a particular error code": a client MUST NOT.
+#[test]
+fn on_a_duplex_wire_any_other_answer_means_legacy() {
+    for outcome in oddities() {
+        let verdict = judge_duplex(DuplexReply::Outcome(&outcome), &Dialects::all(), &[MODERN]);
+
+        assert_eq!(verdict, Verdict::Legacy(LEGACY), "{outcome:?}");
+    }
+}
+
+#[test]
+fn on_a_duplex_wire_silence_and_exit_mean_legacy() {
+    for reply in [DuplexReply::Silence, DuplexReply::Gone] {
+        let verdict = judge_duplex(reply, &Dialects::all(), &[MODERN]);
+
+        assert_eq!(verdict, Verdict::Legacy(LEGACY), "{reply:?}");
+    }
+}
+
+/// COMPAT-8: a modern-only client still probes, "so a legacy server fails deterministically".
+#[test]
+fn a_modern_only_client_never_falls_back() {
+    for outcome in oddities() {
+        let reply = DuplexReply::Outcome(&outcome);
+        let verdict = judge_duplex(reply, &Dialects::modern(), &[MODERN]);
+
+        assert_eq!(verdict, Verdict::Incompatible(vec![]), "{outcome:?}");
+    }
+    let legacy_only = discovery(&["2025-11-25"]);
+    let verdict = judge_duplex(
+        DuplexReply::Outcome(&legacy_only),
+        &Dialects::modern(),
+        &[MODERN],
+    );
+    assert_eq!(verdict, Verdict::Incompatible(strings(&["2025-11-25"])));
+}
+
+/// COMPAT-10: "empty/unrecognised → `initialize`".
+#[test]
+fn over_http_an_unrecognised_answer_means_legacy() {
+    for outcome in oddities() {
+        for status in [200, 400, 404, 405, 406, 415, 422] {
+            let reply = HttpReply::Outcome {
+                status,
+                outcome: &outcome,
+            };
+            let verdict = judge_http("server/discover", reply, &Dialects::all(), &[MODERN]);
+
+            assert_eq!(verdict, Verdict::Legacy(LEGACY), "{status} {outcome:?}");
+        }
+    }
+    for status in [200, 202, 204, 400, 404, 405, 406, 415] {
+        let reply = HttpReply::Status(status);
+        let verdict = judge_http("server/discover", reply, &Dialects::all(), &[MODERN]);
+
+        assert_eq!(verdict, Verdict::Legacy(LEGACY), "{status}");
+    }
+}
+
+#[test]
+fn over_http_a_locked_door_is_no_evidence() {
+    let refusal = error(-32601);
+    for status in [401, 403] {
+        for reply in [
+            HttpReply::Status(status),
+            HttpReply::Outcome {
+                status,
+                outcome: &refusal,
+            },
+        ] {
+            let verdict = judge_http("server/discover", reply, &Dialects::all(), &[MODERN]);
+
+            assert_eq!(verdict, Verdict::Unauthorized, "{reply:?}");
+        }
+    }
+}
+
+#[test]
+fn over_http_an_outage_is_no_evidence() {
+    let table = [
+        (HttpReply::Silence, Undecided::Silence),
+        (HttpReply::Unreachable, Undecided::Unreachable),
+        (HttpReply::Status(500), Undecided::Status(500)),
+        (HttpReply::Status(502), Undecided::Status(502)),
+        (HttpReply::Status(503), Undecided::Status(503)),
+        (HttpReply::Status(504), Undecided::Status(504)),
+        (HttpReply::Status(408), Undecided::Status(408)),
+        (HttpReply::Status(429), Undecided::Status(429)),
+        (HttpReply::Status(302), Undecided::Status(302)),
+    ];
+    for (reply, why) in table {
+        let verdict = judge_http("server/discover", reply, &Dialects::all(), &[MODERN]);
+
+        assert_eq!(verdict, Verdict::Undecided(why), "{reply:?}");
+    }
+    let outcome = error(-32603);
+    let reply = HttpReply::Outcome {
+        status: 500,
+        outcome: &outcome,
+    };
+    let verdict = judge_http("server/discover", reply, &Dialects::all(), &[MODERN]);
+    assert_eq!(verdict, Verdict::Undecided(Undecided::Status(500)));
+}
+
+#[test]
+fn over_http_an_unknown_method_is_modern_unless_it_is_the_probe() {
+    let outcome = error(-32601);
+    let reply = HttpReply::Outcome {
+        status: 404,
+        outcome: &outcome,
+    };
+
+    let other = judge_http("com.example/own", reply, &Dialects::all(), &[MODERN]);
+    let probe = judge_http("server/discover", reply, &Dialects::all(), &[MODERN]);
+
+    assert_eq!(other, Verdict::Modern(MODERN));
+    assert_eq!(probe, Verdict::Legacy(LEGACY));
+}
+
+/// VER-2: "Pick a mutually supported version from `supported` and retry, else surface an error".
+#[test]
+fn another_modern_version_is_tried_once() {
+    let outcome = unsupported(&["2026-07-28", "2025-11-25"]);
+    let reply = DuplexReply::Outcome(&outcome);
+
+    let first = judge_duplex(reply, &Dialects::all(), &[]);
+    let second = judge_duplex(reply, &Dialects::all(), &[MODERN]);
+
+    assert_eq!(first, Verdict::Retry(MODERN));
+    assert_eq!(second, Verdict::Legacy(LEGACY));
+}
+
+#[test]
+fn a_handshake_that_is_refused_for_its_version_reveals_a_modern_server() {
+    let refused =
+        |outcome: Outcome| judge_refused_handshake(&outcome.unwrap_err(), &Dialects::all());
+
+    assert_eq!(refused(unsupported(&["2026-07-28"])), Some(MODERN));
+    assert_eq!(refused(unsupported(&["2025-11-25"])), None);
+    assert_eq!(refused(unsupported(&["2099-01-01"])), None);
+    assert_eq!(refused(error(-32022)), None);
+    assert_eq!(refused(error(-32602)), None);
+}
+
+/// COMPAT-11: "after 400/404/405 with no recognised modern error body, open GET on the URL".
+#[test]
+fn a_refused_handshake_may_mean_two_endpoints() {
+    for status in [400, 404, 405] {
+        assert!(suggests_two_endpoints(status), "{status}");
+    }
+    for status in [200, 401, 403, 406, 500] {
+        assert!(!suggests_two_endpoints(status), "{status}");
+    }
+}

@@ -1,1 +1,0 @@
-//! Laws of the door, and the tables of which message belongs to which era.

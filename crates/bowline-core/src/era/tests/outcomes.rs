@@ -1,0 +1,307 @@
+//! Outcomes on their way out and in, era by era.
+
+use bowline_types::{ErrorCode, RpcError, meta_key};
+
+use super::*;
+
+fn sealed(dialect: &'static Dialect, method: &'static str, result: Value) -> Outcome {
+    seal(&Seal::new(dialect, method), &server(), Ok(result.into()))
+}
+
+fn unsealed(dialect: &'static Dialect, method: &str, result: Value) -> Result<Unsealed, Violation> {
+    unseal(method, dialect, &[], Ok(result.into()))
+}
+
+fn stamped_by_server() -> Value {
+    json!({(meta_key::SERVER_INFO): {"name": "s", "version": "2"}})
+}
+
+/// BASE-7: "Return `result` as a JSON object that carries a string `resultType`"; META-13: "Stamp
+/// `serverInfo` into every result's `_meta`".
+#[test]
+fn a_modern_result_says_what_it_is_and_who_sends_it() {
+    let result = sealed(Dialect::LATEST, "tools/call", json!({"content": []})).unwrap();
+
+    assert_eq!(
+        value(&result),
+        json!({"content": [], "resultType": "complete", "_meta": stamped_by_server()})
+    );
+}
+
+/// CACHE-1: "Put `ttlMs` (integer ≥ 0) and `cacheScope` on every `complete` result of […]; never on
+/// `input_required`".
+#[test]
+fn a_cacheable_result_without_hints_is_stale_at_once_and_private() {
+    for method in Dialect::LATEST.cacheable {
+        let bare = sealed(Dialect::LATEST, method, json!({})).unwrap();
+        let hinted = json!({"ttlMs": 5, "cacheScope": "public"});
+        let hinted = sealed(Dialect::LATEST, method, hinted).unwrap();
+
+        assert_eq!(value(&bare)["ttlMs"], 0, "{method}");
+        assert_eq!(value(&bare)["cacheScope"], "private", "{method}");
+        assert_eq!(value(&hinted)["ttlMs"], 5, "{method}");
+        assert_eq!(value(&hinted)["cacheScope"], "public", "{method}");
+    }
+    let other = sealed(Dialect::LATEST, "prompts/get", json!({})).unwrap();
+    assert!(value(&other).get("ttlMs").is_none());
+}
+
+#[test]
+fn a_request_for_input_has_no_cache_hints() {
+    let ask = json!({"resultType": "input_required", "requestState": "x", "ttlMs": 5});
+
+    let result = sealed(Dialect::LATEST, "resources/read", ask).unwrap();
+
+    assert_eq!(
+        value(&result),
+        json!({"resultType": "input_required", "requestState": "x", "_meta": stamped_by_server()})
+    );
+}
+
+#[test]
+fn what_the_responder_said_of_the_server_stands() {
+    let meta = json!({(meta_key::SERVER_INFO): {"name": "behind", "version": "0"}, "own": 1});
+
+    let result = sealed(Dialect::LATEST, "tools/call", json!({"_meta": meta})).unwrap();
+
+    assert_eq!(value(&result)["_meta"], meta);
+}
+
+/// LDUAL-1: "for legacy strip `resultType`,`ttlMs`,`cacheScope`, modern-only `_meta`".
+#[test]
+fn a_legacy_result_is_bare() {
+    for dialect in Dialects::legacy().iter() {
+        let modern = json!({
+            "resultType": "complete", "contents": [], "ttlMs": 1, "cacheScope": "public",
+            "_meta": stamped_by_server(),
+        });
+        let mut with_own_meta = modern.clone();
+        with_own_meta["_meta"]["own"] = json!(1);
+
+        let bare = sealed(dialect, "resources/read", modern).unwrap();
+        let with_own_meta = sealed(dialect, "resources/read", with_own_meta).unwrap();
+
+        assert_eq!(value(&bare), json!({"contents": []}), "{dialect}");
+        assert_eq!(
+            value(&with_own_meta),
+            json!({"contents": [], "_meta": {"own": 1}}),
+            "{dialect}"
+        );
+    }
+}
+
+/// LDUAL-2: "Non-object `structuredContent`/non-object `outputSchema` have no legacy form".
+#[test]
+fn structured_content_is_sent_where_it_has_a_form() {
+    let table = [
+        ("2024-11-05", false, false),
+        ("2025-03-26", false, false),
+        ("2025-06-18", true, false),
+        ("2025-11-25", true, false),
+        ("2026-07-28", true, true),
+    ];
+    for (version, object, other) in table {
+        let dialect = Dialect::of(version).unwrap();
+        let survives = |content: Value| {
+            let result = json!({"content": [], "structuredContent": content});
+            let result = sealed(dialect, "tools/call", result).unwrap();
+            value(&result).get("structuredContent").is_some()
+        };
+
+        assert_eq!(survives(json!({"a": 1})), object, "{version}");
+        for content in [json!([1]), json!(1), json!("a"), json!(null)] {
+            assert_eq!(survives(content.clone()), other, "{version} {content}");
+        }
+    }
+}
+
+#[test]
+fn an_output_schema_that_legacy_clients_would_choke_on_is_left_out() {
+    let object = json!({"name": "o", "outputSchema": {"type": "object"}});
+    let none = json!({"name": "n"});
+    let list = json!({"tools": [object, {"name": "a", "outputSchema": {"type": "array"}}, none]});
+
+    let legacy = sealed(Dialect::LATEST_LEGACY, "tools/list", list.clone()).unwrap();
+    let modern = sealed(Dialect::LATEST, "tools/list", list.clone()).unwrap();
+
+    assert_eq!(
+        value(&legacy),
+        json!({"tools": [object, {"name": "a"}, none]})
+    );
+    assert_eq!(value(&modern)["tools"], list["tools"]);
+}
+
+#[test]
+fn a_result_without_a_form_becomes_an_internal_error() {
+    let ask = json!({"resultType": "input_required", "requestState": "x"});
+    let mut table = vec![
+        (Dialect::LATEST, "tools/call", json!([])),
+        (Dialect::LATEST, "tools/call", json!({"resultType": 1})),
+        (Dialect::LATEST, "tools/list", ask.clone()),
+    ];
+    for dialect in Dialects::legacy().iter() {
+        table.push((dialect, "tools/call", json!("text")));
+        table.push((dialect, "tools/call", ask.clone()));
+        table.push((dialect, "tools/call", json!({"resultType": "task"})));
+    }
+    for (dialect, method, result) in table {
+        let error = sealed(dialect, method, result.clone()).unwrap_err();
+
+        assert_eq!(error.code, ErrorCode::INTERNAL_ERROR, "{dialect} {result}");
+    }
+}
+
+/// LDUAL-6: "Resource-not-found: -32602 modern, -32002 legacy"; ERR-4: "Emit -32002 or -32042 under this
+/// revision": nobody MUST.
+#[test]
+fn an_error_code_is_written_as_the_dialect_has_it() {
+    let table = [
+        (-32002, -32602, -32002),
+        (-32042, -32603, -32042),
+        (-32020, -32020, -32602),
+        (-32021, -32021, -32602),
+        (-32022, -32022, -32602),
+        (-32601, -32601, -32601),
+        (-32602, -32602, -32602),
+        (-32603, -32603, -32603),
+        (7, 7, 7),
+    ];
+    for (inside, modern, legacy) in table {
+        for dialect in Dialect::ALL {
+            let error = RpcError::new(ErrorCode(inside), "no").with_data(json!({"uri": "a:b"}));
+
+            let sealed = seal(
+                &Seal::new(dialect, "resources/read"),
+                &server(),
+                Err(error.clone()),
+            );
+
+            let expected = if dialect.is_modern() { modern } else { legacy };
+            let sealed = sealed.unwrap_err();
+            assert_eq!(sealed.code, ErrorCode(expected), "{dialect} {inside}");
+            assert_eq!((sealed.message, sealed.data), (error.message, error.data));
+        }
+    }
+}
+
+/// BASE-8: "Interpret a result with no `resultType` as `complete`"; BASE-9: "Treat any `resultType` outside
+/// core values + values of extensions the client advertised as an invalid response".
+#[test]
+fn a_modern_result_is_what_it_says() {
+    let result = |of: Value| json!({"resultType": of, "x": 1});
+    let ask = result(json!("input_required"));
+    let table = [
+        (
+            json!({"x": 1}),
+            Ok(Unsealed::Complete(json!({"x": 1}).into())),
+        ),
+        (
+            result(json!("complete")),
+            Ok(Unsealed::Complete(result(json!("complete")).into())),
+        ),
+        (ask.clone(), Ok(Unsealed::InputRequired(ask.clone().into()))),
+        (
+            result(json!("task")),
+            Err(Violation::UnknownResultType("task".into())),
+        ),
+        (
+            result(json!("")),
+            Err(Violation::UnknownResultType(String::new())),
+        ),
+        (result(json!(1)), Err(Violation::ResultTypeIsNotText)),
+        (json!([]), Err(Violation::ResultIsNotAnObject)),
+        (json!(null), Err(Violation::ResultIsNotAnObject)),
+    ];
+    for (result, expected) in table {
+        let unsealed = unsealed(Dialect::LATEST, "tools/call", result.clone());
+
+        assert_eq!(unsealed, expected, "{result}");
+    }
+    assert_eq!(
+        unsealed(Dialect::LATEST, "tools/list", ask),
+        Err(Violation::InputRequiredNotAllowed("tools/list".into()))
+    );
+}
+
+/// BASE-10: "extensions MAY add values".
+#[test]
+fn a_negotiated_extension_adds_its_result_type() {
+    let task: Json = json!({"resultType": "task", "taskId": "1"}).into();
+
+    let unsealed = unseal("tools/call", Dialect::LATEST, &["task"], Ok(task.clone()));
+
+    let expected = Unsealed::Extension {
+        result_type: "task".into(),
+        result: task,
+    };
+    assert_eq!(unsealed, Ok(expected));
+}
+
+#[test]
+fn a_legacy_result_passes_as_it_is() {
+    for dialect in Dialects::legacy().iter() {
+        let result = json!({"content": [], "resultType": "whatever"});
+
+        let complete = unsealed(dialect, "tools/call", result.clone());
+
+        assert_eq!(complete, Ok(Unsealed::Complete(result.into())));
+        assert_eq!(
+            unsealed(dialect, "tools/call", json!(3)),
+            Err(Violation::ResultIsNotAnObject)
+        );
+    }
+}
+
+#[test]
+fn an_error_of_the_peer_passes_in_every_dialect() {
+    for dialect in Dialect::ALL {
+        let error = RpcError::new(ErrorCode(-32002), "gone").with_data(json!({"uri": "a:b"}));
+
+        let unsealed = unseal("resources/read", dialect, &[], Err(error.clone()));
+
+        assert_eq!(unsealed, Ok(Unsealed::Failed(error)));
+    }
+}
+
+/// LINI-4: a client should "disconnect if it cannot speak the answer"; LINI-11: "must never offer or accept
+/// `2026-07-28` through `initialize`".
+#[test]
+fn a_handshake_that_leads_nowhere_is_a_violation() {
+    let good = json!({
+        "protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "s", "version": "2"},
+    });
+    let with = |key: &str, value: Value| {
+        let mut answer = good.clone();
+        answer[key] = value;
+        answer
+    };
+    let table = [
+        (
+            with("protocolVersion", json!("2026-07-28")),
+            Violation::UnspeakableVersion("2026-07-28".into()),
+        ),
+        (
+            with("protocolVersion", json!("2025-01-01")),
+            Violation::UnspeakableVersion("2025-01-01".into()),
+        ),
+        (
+            with("protocolVersion", json!(null)),
+            Violation::BadHandshake("protocolVersion"),
+        ),
+        (
+            with("capabilities", json!([])),
+            Violation::BadHandshake("capabilities"),
+        ),
+        (
+            with("serverInfo", json!("s")),
+            Violation::BadHandshake("serverInfo"),
+        ),
+        (json!({}), Violation::BadHandshake("protocolVersion")),
+    ];
+    for (answer, violation) in table {
+        let unsealed = unsealed(Dialect::LATEST_LEGACY, "server/discover", answer.clone());
+
+        assert_eq!(unsealed, Err(violation), "{answer}");
+    }
+    assert!(unsealed(Dialect::LATEST_LEGACY, "server/discover", good).is_ok());
+}
