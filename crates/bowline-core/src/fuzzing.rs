@@ -4,12 +4,15 @@
 //! `fuzz/corpus` and with random mutations of these.
 
 use ::http::header::{HeaderMap, HeaderName, HeaderValue};
+use ::http::request::Parts;
+use ::http::{Method, Uri};
 use bowline_types::{Json, RequestId};
 use bytes::Bytes;
 
 use crate::era::{Dialect, Dialects};
-use crate::http::admission::{Admitted, Catalog, Rejection, admit};
+use crate::http::admission::{Admitted, Catalog, Rejection, admit, admit_head};
 use crate::http::headers::{self, Mirrored, ParamHeaders};
+use crate::http::source::SourcePolicy;
 use crate::sse::{self, Decoder, Event, Limits, TooLarge};
 use crate::{Message, decode_batch, is_batch};
 
@@ -100,10 +103,15 @@ pub fn headers(input: &[u8]) {
     }
 }
 
-/// Reads the input as headers, an empty line and a body, posted to a server of all eras and to a modern one.
+/// Reads the input as method and path, headers, an empty line and a body, sent to a server of all eras and to
+/// a modern one.
 pub fn admission(input: &[u8]) {
-    let (headers, body) = posted(input);
+    let (head, body) = sent(input);
+    let headers = head.headers.clone();
     let shop = Shop::new();
+    if let Err(rejection) = admit_head(&head, &SourcePolicy::loopback(), &Dialects::all()) {
+        assert!(rejection.status().is_client_error());
+    }
     let by_all = admit(&headers, &body, &Dialects::all(), &shop);
     let by_modern = admit(&headers, &body, &Dialects::modern(), &shop);
 
@@ -146,6 +154,11 @@ pub fn admission(input: &[u8]) {
             );
         }
     }
+}
+
+/// Reads the input as a schedule of two muxes back to back, and checks their laws.
+pub fn mux(input: &[u8]) {
+    crate::mux::model::play(input);
 }
 
 /// All that a decoder says about a stream.
@@ -208,26 +221,31 @@ impl Catalog for Shop {
     }
 }
 
-fn posted(input: &[u8]) -> (HeaderMap, Bytes) {
+fn sent(input: &[u8]) -> (Parts, Bytes) {
     let end = input.windows(2).position(|pair| pair == b"\n\n");
     let (head, body) = match end {
         Some(end) => (&input[..end], &input[end + 2..]),
         None => (&[][..], input),
     };
-    let mut headers = HeaderMap::new();
-    for line in head.split(|byte| *byte == b'\n').take(64) {
-        let mut parts = line.splitn(2, |byte| *byte == b':');
-        let name = parts
-            .next()
-            .and_then(|name| HeaderName::from_bytes(name).ok());
-        let value = parts
-            .next()
-            .and_then(|value| HeaderValue::from_bytes(value).ok());
-        if let (Some(name), Some(value)) = (name, value) {
-            headers.append(name, value);
+    let mut lines = head.split(|byte| *byte == b'\n');
+    let mut words = lines
+        .next()
+        .unwrap_or_default()
+        .splitn(2, |byte| *byte == b' ');
+    let (mut parts, ()) = ::http::Request::new(()).into_parts();
+    let mut word = || words.next().unwrap_or_default();
+    parts.method = Method::from_bytes(word()).unwrap_or(Method::POST);
+    parts.uri = Uri::try_from(word()).unwrap_or_default();
+    for line in lines.take(64) {
+        let mut sides = line.splitn(2, |byte| *byte == b':');
+        let mut side = || sides.next().unwrap_or_default();
+        let name = HeaderName::from_bytes(side());
+        let value = HeaderValue::from_bytes(side());
+        if let (Ok(name), Ok(value)) = (name, value) {
+            parts.headers.append(name, value);
         }
     }
-    (headers, Bytes::copy_from_slice(body))
+    (parts, Bytes::copy_from_slice(body))
 }
 
 fn check_rejection(rejection: &Rejection, body: &Bytes) {

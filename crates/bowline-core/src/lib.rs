@@ -12,6 +12,8 @@ pub use message::{
 
 pub mod era;
 
+pub mod input;
+
 mod id;
 pub use id::{CorrelationKey, Minter, other_spelling};
 

@@ -22,6 +22,11 @@ fn every_request_is_admitted_or_refused_for_a_reason() {
     check("admission", super::admission);
 }
 
+#[test]
+fn every_schedule_keeps_the_laws_of_the_mux() {
+    check("mux", super::mux);
+}
+
 /// Runs `property` over the seeds of `target`, and over mutations that are the same in every run.
 fn check(target: &str, property: fn(&[u8])) {
     let seeds = seeds(target);

@@ -1,0 +1,7 @@
+//! A whole HTTP request on its way up the ladder of admission.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| bowline_core::fuzzing::admission(input));

@@ -1,0 +1,7 @@
+//! Header values, encoded and decoded.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| bowline_core::fuzzing::headers(input));

@@ -1,0 +1,7 @@
+//! One message as it arrives in a line, an event or a body.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| bowline_core::fuzzing::message(input));

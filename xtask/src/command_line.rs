@@ -1,0 +1,125 @@
+//! From the words after `cargo xtask` to the command they name.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use crate::{ci, fuzz, mutants, tidy};
+
+/// Runs the command that `words` name and says how it went.
+pub fn run(words: impl Iterator<Item = String>) -> ExitCode {
+    let words: Vec<String> = words.collect();
+    let passed = match Command::parse(&words) {
+        Ok(Command::Usage) => {
+            println!("{USAGE}");
+            true
+        }
+        Ok(Command::Ci(plan)) => ci::run(&workspace_root(), &plan),
+        Ok(Command::Tidy) => tidy::run(&workspace_root()),
+        Ok(Command::Mutants { only }) => mutants::run(&workspace_root(), &only),
+        Ok(Command::Fuzz { target, seconds }) => fuzz::run(&workspace_root(), &target, seconds),
+        Err(complaint) => {
+            eprintln!("{complaint}\n\n{USAGE}");
+            false
+        }
+    };
+    if passed {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+#[derive(Debug, PartialEq)]
+enum Command {
+    Usage,
+    Ci(ci::Plan),
+    Tidy,
+    Mutants { only: Vec<String> },
+    Fuzz { target: String, seconds: u64 },
+}
+
+impl Command {
+    fn parse(words: &[String]) -> Result<Self, String> {
+        let Some((name, rest)) = words.split_first() else {
+            return Ok(Self::Usage);
+        };
+        match name.as_str() {
+            "help" | "--help" | "-h" => Ok(Self::Usage),
+            "ci" => ci::Plan::parse(rest).map(Self::Ci),
+            "tidy" if rest.is_empty() => Ok(Self::Tidy),
+            "tidy" => Err("`tidy` takes no arguments".to_owned()),
+            "mutants" => Ok(Self::Mutants {
+                only: rest.to_vec(),
+            }),
+            "fuzz" => parse_fuzz(rest),
+            other => Err(format!("there is no command `{other}`")),
+        }
+    }
+}
+
+fn parse_fuzz(words: &[String]) -> Result<Command, String> {
+    let (target, seconds) = match words {
+        [target] => (target, fuzz::DEFAULT_SECONDS),
+        [target, flag, seconds] if flag == "--seconds" => (
+            target,
+            seconds
+                .parse()
+                .map_err(|_| format!("`{seconds}` is not a number of seconds"))?,
+        ),
+        _ => return Err("`fuzz` takes one target, then perhaps `--seconds N`".to_owned()),
+    };
+    Ok(Command::Fuzz {
+        target: target.clone(),
+        seconds,
+    })
+}
+
+/// The folder of the workspace this program was built from, wherever it is called from.
+fn workspace_root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("xtask is a folder of the workspace")
+        .to_owned()
+}
+
+const USAGE: &str = "\
+Usage: cargo xtask <command>
+
+  ci [--skip STEP]… [--keep-going]   everything that guards the project, in order
+                                     steps: fmt, tidy, clippy, test, doc, no-legacy, mutants
+  tidy                               the house rules that a text search can keep
+  mutants [NAME]…                    break each law on purpose; its test must notice
+  fuzz TARGET [--seconds N]          random input for one decoder (nightly and cargo-fuzz)
+                                     targets: message, sse, headers, admission, mux";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(words: &str) -> Result<Command, String> {
+        let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
+        Command::parse(&words)
+    }
+
+    #[test]
+    fn no_words_ask_for_the_usage() {
+        assert_eq!(parse(""), Ok(Command::Usage));
+    }
+
+    #[test]
+    fn an_unknown_command_is_named_in_the_complaint() {
+        assert!(parse("tidyy").unwrap_err().contains("`tidyy`"));
+    }
+
+    #[test]
+    fn fuzzing_has_a_target_and_a_duration() {
+        let expected = Command::Fuzz {
+            target: "sse".to_owned(),
+            seconds: 5,
+        };
+
+        assert_eq!(parse("fuzz sse --seconds 5"), Ok(expected));
+        assert!(parse("fuzz").is_err());
+        assert!(parse("fuzz sse --seconds soon").is_err());
+    }
+}

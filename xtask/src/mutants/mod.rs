@@ -1,0 +1,126 @@
+//! `cargo xtask mutants`: proof that the tests would notice if a law of the project were broken.
+//!
+//! Each `mutants/*.patch` breaks one law on purpose and names the tests that must fail because of it.
+//! The patch is applied to a scratch copy of the project, the named tests run, and the copy is put right
+//! again. A test that still passes guards nothing.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+mod patch;
+pub(crate) use patch::Patch;
+
+mod scratch;
+use scratch::{Applied, Scratch};
+
+mod verdict;
+use verdict::TestRun;
+pub use verdict::Verdict;
+
+use crate::process;
+use crate::tree::Tree;
+
+/// Tries every patch, or those whose names contain one of `only`; true if all were caught.
+#[must_use]
+pub fn run(root: &Path, only: &[String]) -> bool {
+    let scratch = process::target_folder(root).join("mutants");
+    match try_all(root, &scratch, only) {
+        Ok(trials) => report(&trials),
+        Err(error) => {
+            println!("mutants could not be run: {error}");
+            false
+        }
+    }
+}
+
+/// What became of one patch.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Trial {
+    /// The file name of the patch, without `.patch`.
+    pub name: String,
+    /// The law that the patch breaks.
+    pub law: String,
+    /// Whether a test noticed.
+    pub verdict: Verdict,
+}
+
+impl fmt::Display for Trial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:<40} {}\n    {}", self.name, self.verdict, self.law)
+    }
+}
+
+/// Tries the patches of the project at `root` on a copy that is kept in `folder` between runs.
+///
+/// # Errors
+///
+/// If the copy cannot be made or cargo cannot be started. A patch that is wrong is a [`Verdict`].
+pub fn try_all(root: &Path, folder: &Path, only: &[String]) -> io::Result<Vec<Trial>> {
+    let tree = Tree::read(root)?;
+    let scratch = Scratch::open(folder)?;
+    scratch.sync(&tree)?;
+    let patches: Vec<(&str, Result<Patch, String>)> = tree
+        .files()
+        .iter()
+        .filter_map(|file| Some((patch::name(&file.path)?, file)))
+        .filter(|(name, _)| only.is_empty() || only.iter().any(|part| name.contains(part)))
+        .map(|(name, file)| (name, Patch::parse(file.text().unwrap_or_default())))
+        .collect();
+
+    println!("running the named tests on sound code");
+    let named = patches.iter().filter_map(|(_, patch)| patch.as_ref().ok());
+    let sound = scratch.test(named.flat_map(|patch| &patch.tests))?;
+
+    let mut trials = Vec::new();
+    for (name, patch) in patches {
+        println!("trying {name}");
+        let (law, verdict) = match patch {
+            Ok(patch) => {
+                let file = root.join("mutants").join(format!("{name}.patch"));
+                let verdict = try_one(&patch, &file, &sound, &scratch)?;
+                scratch.sync(&tree)?;
+                (patch.law, verdict)
+            }
+            Err(complaint) => (String::new(), Verdict::BadHeader(complaint)),
+        };
+        trials.push(Trial {
+            name: name.to_owned(),
+            law,
+            verdict,
+        });
+    }
+    Ok(trials)
+}
+
+fn try_one(
+    patch: &Patch,
+    file: &Path,
+    sound: &[TestRun],
+    scratch: &Scratch,
+) -> io::Result<Verdict> {
+    // A name with a typing error in it would otherwise never fail, or always.
+    let sound = sound.iter().filter(|run| patch.tests.contains(&run.test));
+    if let Some(verdict) = Verdict::of_sound_run(sound) {
+        return Ok(verdict);
+    }
+    Ok(match scratch.apply(file)? {
+        Applied::Yes => Verdict::of_broken_run(&scratch.test(&patch.tests)?),
+        Applied::No(complaint) => Verdict::DoesNotApply(complaint),
+    })
+}
+
+fn report(trials: &[Trial]) -> bool {
+    if trials.is_empty() {
+        println!("there are no mutants to try");
+    }
+    println!();
+    for trial in trials {
+        println!("{trial}");
+    }
+    let caught = trials.iter().filter(|trial| trial.verdict.is_caught());
+    let caught = caught.count();
+    println!("\n{caught} of {} mutants caught", trials.len());
+    caught == trials.len()
+}

@@ -1,0 +1,145 @@
+//! The copy of the project that is broken on purpose.
+//!
+//! It lives on between runs, with one build folder of its own, and only files that differ are written, so
+//! that a trial costs one incremental build.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::patch::{NamedTest, Target};
+use super::verdict::{Output, TestRun};
+use crate::process::{self, End};
+use crate::tree::Tree;
+
+/// A copy of the project in `scratch` and its build output in `target`, side by side.
+#[derive(Debug)]
+pub(super) struct Scratch {
+    copy: PathBuf,
+    target: PathBuf,
+}
+
+/// Whether a patch fitted.
+#[derive(Debug)]
+pub(super) enum Applied {
+    Yes,
+    No(String),
+}
+
+impl Scratch {
+    pub(super) fn open(folder: &Path) -> io::Result<Self> {
+        let copy = folder.join("scratch");
+        fs::create_dir_all(&copy)?;
+        Ok(Self {
+            copy: copy.canonicalize()?,
+            target: folder.canonicalize()?.join("target"),
+        })
+    }
+
+    /// Makes the copy equal to `tree`. An unchanged file keeps its time, and so its build output.
+    pub(super) fn sync(&self, tree: &Tree) -> io::Result<()> {
+        let wanted: BTreeSet<&str> = tree.files().iter().map(|file| file.path.as_str()).collect();
+        for stale in Tree::read(&self.copy)?.files() {
+            if !wanted.contains(stale.path.as_str()) {
+                fs::remove_file(self.copy.join(&stale.path))?;
+            }
+        }
+        for file in tree.files() {
+            let path = self.copy.join(&file.path);
+            if fs::read(&path).is_ok_and(|there| there == file.bytes) {
+                continue;
+            }
+            if let Some(folder) = path.parent() {
+                fs::create_dir_all(folder)?;
+            }
+            fs::write(&path, &file.bytes)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn apply(&self, patch: &Path) -> io::Result<Applied> {
+        let mut git = Command::new("git");
+        git.current_dir(&self.copy).arg("apply").arg(patch);
+        // The copy usually lies inside the project's own repository, where git would silently skip every
+        // file as outside of the current folder. Kept from finding it, git is a plain patch tool.
+        if let Some(above) = self.copy.parent() {
+            git.env("GIT_CEILING_DIRECTORIES", above);
+        }
+        for variable in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"] {
+            git.env_remove(variable);
+        }
+        let finished = process::keep(&mut git, RUN_LIMIT)?;
+        Ok(match finished.end {
+            End::Success => Applied::Yes,
+            End::Failure | End::Hung => Applied::No(finished.output.trim().to_owned()),
+        })
+    }
+
+    /// Builds and runs `tests` and no others, those of one program together.
+    pub(super) fn test<'a>(
+        &self,
+        tests: impl IntoIterator<Item = &'a NamedTest>,
+    ) -> io::Result<Vec<TestRun>> {
+        let mut programs: BTreeMap<(&str, &Target), BTreeSet<&str>> = BTreeMap::new();
+        for test in tests {
+            let program = programs.entry((&test.package, &test.target));
+            program.or_default().insert(&test.path);
+        }
+        let mut runs = Vec::new();
+        for ((package, target), paths) in programs {
+            let output = Rc::new(self.test_program(package, target, &paths)?);
+            runs.extend(paths.into_iter().map(|path| TestRun {
+                test: NamedTest {
+                    package: package.to_owned(),
+                    target: target.clone(),
+                    path: path.to_owned(),
+                },
+                output: Rc::clone(&output),
+            }));
+        }
+        Ok(runs)
+    }
+
+    fn test_program(
+        &self,
+        package: &str,
+        target: &Target,
+        paths: &BTreeSet<&str>,
+    ) -> io::Result<Output> {
+        let built = process::keep(
+            self.cargo_test(package, target).arg("--no-run"),
+            BUILD_LIMIT,
+        )?;
+        if built.end != End::Success {
+            return Ok(Output::NotBuilt(built.output));
+        }
+        let mut command = self.cargo_test(package, target);
+        command.args(["--", "--exact"]).args(paths);
+        Ok(Output::Ran(process::keep(&mut command, RUN_LIMIT)?))
+    }
+
+    fn cargo_test(&self, package: &str, target: &Target) -> Command {
+        let mut cargo = process::cargo(&self.copy);
+        // All features, as in `ci`: a test behind one must be found.
+        cargo.args(["test", "--package", package, "--all-features"]);
+        match target {
+            Target::Lib => cargo.arg("--lib"),
+            Target::Test(name) => cargo.args(["--test", name]),
+        };
+        cargo.env("CARGO_TARGET_DIR", &self.target);
+        // Nobody debugs these builds, and debug information is a good part of their cost.
+        cargo.env("CARGO_PROFILE_DEV_DEBUG", "0");
+        cargo.env("CARGO_TERM_COLOR", "never");
+        cargo
+    }
+}
+
+/// A cold build of everything, with room to spare.
+const BUILD_LIMIT: Duration = Duration::from_secs(900);
+
+/// The named tests of one program; a mutant may well make one wait for ever.
+const RUN_LIMIT: Duration = Duration::from_secs(90);

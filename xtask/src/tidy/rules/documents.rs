@@ -1,0 +1,225 @@
+//! What is written for readers: docs of async functions, the architecture, patches; and what is not, the
+//! folders of somebody's machine.
+
+use super::{Project, Violation};
+use crate::mutants::Patch;
+use crate::tree::Tree;
+
+/// In a library whose promise is that dropping cancels, each async function says what a drop does.
+pub(super) fn async_functions_say_what_a_drop_does(project: &Project<'_>) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for source in project.crate_sources() {
+        for line in source.lines.iter().filter(|line| !line.in_test) {
+            let public = line.code.trim_start().starts_with("pub async fn ");
+            if public && !source.docs_above(line.number).contains("# Cancel safety") {
+                let instead =
+                    "add a section `# Cancel safety`: what has happened if it is dropped here";
+                found.push(Violation::new(
+                    "cancel-safety",
+                    source.path,
+                    line.number,
+                    line.raw,
+                    instead,
+                ));
+            }
+        }
+    }
+    found
+}
+
+/// A map with a wrong street is worse than no map.
+pub(super) fn the_architecture_is_true(project: &Project<'_>) -> Vec<Violation> {
+    let document = "ARCHITECTURE.md";
+    let mut found = Vec::new();
+    let text = project.tree.text(document).unwrap_or_default();
+    for (index, line) in text.lines().enumerate() {
+        // Every second piece between backticks is quoted.
+        for quoted in line.split('`').skip(1).step_by(2) {
+            for path in alternatives(quoted) {
+                if looks_like_a_path(&path) && !exists(&path, project.tree) {
+                    let instead = format!("`{path}` does not exist: make the page true again");
+                    found.push(Violation::new(
+                        "architecture",
+                        document,
+                        index + 1,
+                        line,
+                        &instead,
+                    ));
+                }
+            }
+        }
+    }
+    found
+}
+
+/// The project is the same on every machine.
+pub(super) fn no_machine_is_named(project: &Project<'_>) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for file in project.tree.files() {
+        for (index, line) in file.text().unwrap_or_default().lines().enumerate() {
+            let named = MACHINE_FOLDERS.iter().any(|folder| {
+                // After a letter it is part of an address on the web.
+                line.match_indices(&format!("/{folder}/"))
+                    .any(|(at, _)| !line[..at].ends_with(char::is_alphanumeric))
+            });
+            if named {
+                let instead = "write a path relative to the project, or an invented one such as file:///project";
+                found.push(Violation::new(
+                    "machine-paths",
+                    &file.path,
+                    index + 1,
+                    line,
+                    instead,
+                ));
+            }
+        }
+    }
+    found
+}
+
+/// A mutant without a law or a test proves nothing.
+pub(super) fn mutants_name_a_law_and_a_test(project: &Project<'_>) -> Vec<Violation> {
+    let patches = project
+        .tree
+        .files()
+        .iter()
+        .filter(|file| file.path.starts_with("mutants/") && file.path.ends_with(".patch"));
+    patches
+        .filter_map(|file| {
+            let complaint = Patch::parse(file.text().unwrap_or_default()).err()?;
+            Some(Violation::new(
+                "mutant-headers",
+                &file.path,
+                1,
+                "",
+                &complaint,
+            ))
+        })
+        .collect()
+}
+
+/// `a/{b,c}.rs` is `a/b.rs` and `a/c.rs`.
+fn alternatives(path: &str) -> Vec<String> {
+    let braces = path
+        .split_once('{')
+        .and_then(|(before, rest)| Some((before, rest.split_once('}')?)));
+    match braces {
+        None => vec![path.to_owned()],
+        Some((before, (inside, after))) => inside
+            .split(',')
+            .map(|choice| format!("{before}{}{after}", choice.trim()))
+            .collect(),
+    }
+}
+
+/// Methods (`tools/call`) and media types look much the same, so an ending or a known folder is asked for.
+fn looks_like_a_path(text: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-/*".contains(c);
+    let in_folder = |folder: &str| {
+        text.strip_prefix(folder)
+            .is_some_and(|rest| rest.starts_with('/'))
+    };
+    text.chars().all(plain)
+        && text.len() > 1
+        && (text.ends_with('/')
+            || FOLDERS.iter().any(|folder| in_folder(folder))
+            || ENDINGS.iter().any(|ending| text.ends_with(ending)))
+}
+
+/// Whether a file or folder of the project has this path, or ends with it.
+fn exists(path: &str, tree: &Tree) -> bool {
+    let place = path.split('*').next().unwrap_or_default();
+    let place = place.trim_end_matches('/');
+    tree.files().iter().any(|file| {
+        format!("/{}", file.path)
+            .match_indices(&format!("/{place}"))
+            .any(|(at, matched)| {
+                let rest = &file.path[(at + matched.len() - 1).min(file.path.len())..];
+                rest.is_empty() || rest.starts_with('/') || path.contains('*')
+            })
+    })
+}
+
+const FOLDERS: [&str; 9] = [
+    "crates",
+    "examples",
+    "scenarios",
+    "conformance",
+    "bench",
+    "fuzz",
+    "xtask",
+    "mutants",
+    ".ci",
+];
+
+const ENDINGS: [&str; 6] = [".rs", ".md", ".toml", ".patch", ".json", ".lock"];
+
+const MACHINE_FOLDERS: [&str; 4] = ["work", "root", "home", "Users"];
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::lines;
+    use super::*;
+    use crate::tree::tests::tree;
+
+    #[test]
+    fn an_async_function_that_does_not_speak_of_drops_is_found() {
+        let text = "/// A.\npub async fn a() {}\n\n/// B.\n///\n/// # Cancel safety\n///\n/// Safe.\n#[inline]\npub async fn b() {}\n";
+
+        let found = lines(
+            async_functions_say_what_a_drop_does,
+            "crates/a/src/a.rs",
+            text,
+        );
+
+        assert_eq!(found, [2]);
+    }
+
+    #[test]
+    fn a_path_that_is_not_there_is_found_in_the_architecture() {
+        let page = "`crates/a/src/{b,c}.rs`, `era/b.rs`\n`tools/call`, `text/event-stream`, `a::b`\n`src/b.rs`, `crates/*/src/`, `crates/z/`, `b.rs`, `rc/b.rs`\n";
+        let tree = tree(&[("ARCHITECTURE.md", page), ("crates/a/src/b.rs", "")]);
+
+        let found = the_architecture_is_true(&Project::new(&tree));
+
+        let missing: Vec<&str> = found
+            .iter()
+            .filter_map(|violation| violation.instead.split('`').nth(1))
+            .collect();
+        assert_eq!(
+            missing,
+            ["crates/a/src/c.rs", "era/b.rs", "crates/z/", "rc/b.rs"]
+        );
+    }
+
+    #[test]
+    fn the_folder_of_a_machine_is_found_in_any_text() {
+        for folder in MACHINE_FOLDERS {
+            let text = format!("cd /{folder}/me\n\nfile:///{folder}/me");
+            assert_eq!(
+                lines(no_machine_is_named, "README.md", &text),
+                [1, 3],
+                "{folder}"
+            );
+        }
+        assert!(
+            lines(
+                no_machine_is_named,
+                "README.md",
+                "https://example.com/home/"
+            )
+            .is_empty()
+        );
+    }
+
+    #[test]
+    fn a_patch_without_a_header_is_found() {
+        let patch = "diff --git a/x b/x\n";
+
+        assert_eq!(
+            lines(mutants_name_a_law_and_a_test, "mutants/a.patch", patch),
+            [1]
+        );
+        assert!(lines(mutants_name_a_law_and_a_test, "mutants/README.md", patch).is_empty());
+    }
+}

@@ -1,0 +1,170 @@
+//! Names that say nothing, and names that need a ticket to be understood.
+
+use super::{Project, Violation};
+
+/// A name with no meaning of its own hides what a thing is.
+pub(super) fn names_say_something(project: &Project<'_>) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for source in project.crate_sources() {
+        for line in source.lines.iter().filter(|line| !line.in_test) {
+            let Some(name) = public_name(&line.code) else {
+                continue;
+            };
+            let empty = words(name).any(|word| EMPTY_WORDS.contains(&word.as_str()));
+            if empty || name.starts_with("get_") {
+                let instead = format!(
+                    "`{name}` says too little: take the glossary's word for what it is or does"
+                );
+                found.push(Violation::new(
+                    "names",
+                    source.path,
+                    line.number,
+                    line.raw,
+                    &instead,
+                ));
+            }
+        }
+    }
+    found
+}
+
+/// A reader should not need the tracker to know a behaviour.
+pub(super) fn tickets_are_not_names(project: &Project<'_>) -> Vec<Violation> {
+    let instead = "name the behaviour, not the proposal's number";
+    let mut found = Vec::new();
+    for source in &project.sources {
+        if has_ticket(source.path) {
+            found.push(Violation::new("tickets", source.path, 0, "", instead));
+        }
+        for line in &source.lines {
+            if has_ticket(&line.code) {
+                found.push(Violation::new(
+                    "tickets",
+                    source.path,
+                    line.number,
+                    line.raw,
+                    instead,
+                ));
+            }
+        }
+    }
+    found
+}
+
+/// The name of the item that a line declares for others to use.
+fn public_name(code: &str) -> Option<&str> {
+    let mut words = code.trim().strip_prefix("pub ")?.split_whitespace();
+    loop {
+        match words.next()? {
+            "async" | "const" | "unsafe" if code.contains(" fn ") => {}
+            "struct" | "enum" | "trait" | "fn" | "mod" | "type" | "const" | "static" => break,
+            _ => return None,
+        }
+    }
+    let name = words.next()?;
+    let end = name
+        .find(|c: char| !c.is_alphanumeric() && c != '_')
+        .unwrap_or(name.len());
+    Some(&name[..end])
+}
+
+/// The words of a name in either case, each in lower case.
+fn words(name: &str) -> impl Iterator<Item = String> {
+    let mut words = vec![String::new()];
+    let mut after_lower = false;
+    for c in name.chars() {
+        if c == '_' || (c.is_uppercase() && after_lower) {
+            words.push(String::new());
+        }
+        if let Some(word) = words.last_mut().filter(|_| c != '_') {
+            word.extend(c.to_lowercase());
+        }
+        after_lower = c.is_lowercase();
+    }
+    words.into_iter()
+}
+
+/// Whether `sep` and at least three digits stand in a name, as in `test_sep_2260` or `Sep2260`.
+fn has_ticket(text: &str) -> bool {
+    let lower = text.to_ascii_lowercase();
+    lower.match_indices("sep").any(|(at, _)| {
+        let digits = lower[at + 3..].trim_start_matches(['_', '-']);
+        let starts_a_word =
+            !lower[..at].ends_with(|c: char| c.is_ascii_lowercase()) || text[at..].starts_with('S');
+        starts_a_word && digits.bytes().take_while(u8::is_ascii_digit).count() >= 3
+    })
+}
+
+const EMPTY_WORDS: [&str; 6] = ["manager", "helper", "helpers", "util", "utils", "common"];
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::lines;
+    use super::*;
+
+    #[test]
+    fn an_empty_word_in_a_public_name_is_found() {
+        for item in [
+            "pub struct CallManager;",
+            "pub mod utils;",
+            "pub async fn http_helper() {}",
+            "pub fn get_tools() {}",
+            "pub const COMMON: u8 = 0;",
+        ] {
+            assert_eq!(
+                lines(names_say_something, "crates/a/src/a.rs", item),
+                [1],
+                "{item}"
+            );
+        }
+    }
+
+    #[test]
+    fn longer_words_and_private_names_are_left_alone() {
+        for item in [
+            "pub struct Utility;",
+            "pub fn commonly() {}",
+            "struct Helper;",
+            "pub fn target() {}",
+        ] {
+            assert!(
+                lines(names_say_something, "crates/a/src/a.rs", item).is_empty(),
+                "{item}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_proposal_s_number_in_a_name_is_found() {
+        for text in [
+            "fn test_sep_2260() {}",
+            "struct Sep2260;",
+            "let sep2260 = 1;",
+            "fn aSep260() {}",
+        ] {
+            assert_eq!(
+                lines(tickets_are_not_names, "crates/a/src/a.rs", text),
+                [1],
+                "{text}"
+            );
+        }
+        assert_eq!(
+            lines(tickets_are_not_names, "crates/a/tests/sep_2260.rs", "//! x"),
+            [0]
+        );
+    }
+
+    #[test]
+    fn separators_and_comments_are_not_proposals() {
+        for text in [
+            "let sep = 2260;",
+            "// SEP-2260 says so",
+            "let step_2260 = 1;",
+        ] {
+            assert!(
+                lines(tickets_are_not_names, "crates/a/src/a.rs", text).is_empty(),
+                "{text}"
+            );
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! A Rust file as the rules want to see it: what is code, what is comment, what is a test.
+//!
+//! A small scanner, not a parser: it knows strings, characters, comments and matching braces, which is
+//! enough to search for words where they mean something.
+
+use std::ops::Range;
+
+/// One Rust file, read once for all rules.
+#[derive(Debug)]
+pub(crate) struct Source<'a> {
+    pub(crate) path: &'a str,
+    pub(crate) lines: Vec<Line<'a>>,
+    /// The whole file with comments, strings and characters blanked, as long as the original.
+    code: String,
+}
+
+/// One line, in its several readings.
+#[derive(Debug)]
+pub(crate) struct Line<'a> {
+    /// Counted from 1.
+    pub(crate) number: usize,
+    pub(crate) raw: &'a str,
+    /// With comments, strings and characters blanked.
+    pub(crate) code: String,
+    /// Only the content of strings.
+    pub(crate) strings: String,
+    /// Only comments, docs included.
+    pub(crate) comment: String,
+    /// Whether it is only compiled for tests.
+    pub(crate) in_test: bool,
+}
+
+impl<'a> Source<'a> {
+    /// Reads `text`; `all_test` says that the whole file is only compiled for tests.
+    pub(crate) fn new(path: &'a str, text: &'a str, all_test: bool) -> Self {
+        let kinds = scan(text);
+        let only = |kind: Kind| -> String {
+            text.bytes()
+                .zip(&kinds)
+                .map(|(byte, &is)| match byte {
+                    b'\n' => '\n',
+                    _ if is == kind && byte.is_ascii() => char::from(byte),
+                    _ => ' ',
+                })
+                .collect()
+        };
+        let code = only(Kind::Code);
+        let (strings, comments) = (only(Kind::Text), only(Kind::Comment));
+        let tests = test_ranges(&code);
+        let mut start = 0;
+        let lines = text
+            .lines()
+            .zip(code.lines().zip(strings.lines().zip(comments.lines())))
+            .enumerate()
+            .map(|(index, (raw, (code, (strings, comment))))| {
+                let at = start;
+                start += code.len() + 1;
+                Line {
+                    number: index + 1,
+                    raw,
+                    code: code.to_owned(),
+                    strings: strings.to_owned(),
+                    comment: comment.to_owned(),
+                    in_test: all_test || tests.iter().any(|range| range.contains(&at)),
+                }
+            })
+            .collect();
+        Self { path, lines, code }
+    }
+
+    /// Every function with a body: its name and its lines, from `fn` to the closing brace.
+    pub(crate) fn functions(&self) -> Vec<(String, Range<usize>)> {
+        let mut found = Vec::new();
+        for (at, _) in self.code.match_indices("fn ") {
+            if at > 0 && is_word(self.code.as_bytes()[at - 1]) {
+                continue;
+            }
+            let name: String = self.code[at + 3..]
+                .chars()
+                .take_while(|c| c.is_ascii_alphanumeric() || *c == '_')
+                .collect();
+            let Some(end) = item_end(&self.code, at) else {
+                continue;
+            };
+            found.push((name, self.line_at(at)..self.line_at(end) + 1));
+        }
+        found
+    }
+
+    /// The doc comments and attributes directly above the item that starts on line `number`.
+    pub(crate) fn docs_above(&self, number: usize) -> String {
+        let mut docs = Vec::new();
+        for line in self.lines[..number - 1].iter().rev() {
+            let text = line.raw.trim();
+            let attribute = text.starts_with("#[") || text.ends_with(']') || text.ends_with("),");
+            if !text.starts_with("///") && !text.starts_with("//") && !attribute {
+                break;
+            }
+            docs.push(text);
+        }
+        docs.reverse();
+        docs.join("\n")
+    }
+
+    /// Names of modules in files of their own that are only compiled for tests.
+    pub(crate) fn test_modules(&self) -> Vec<String> {
+        self.lines
+            .iter()
+            .filter(|line| line.in_test)
+            .filter_map(|line| {
+                let declaration = line.code.trim().strip_suffix(';')?;
+                let (_, name) = declaration.rsplit_once("mod ")?;
+                Some(name.trim().to_owned())
+            })
+            .collect()
+    }
+
+    fn line_at(&self, offset: usize) -> usize {
+        self.code[..offset].matches('\n').count() + 1
+    }
+}
+
+/// Where in `code` the item that starts at `start` ends: its closing brace or its semicolon.
+fn item_end(code: &str, start: usize) -> Option<usize> {
+    let mut depth = 0_usize;
+    let mut brackets = 0_usize;
+    for (at, byte) in code.bytes().enumerate().skip(start) {
+        match byte {
+            b'(' | b'[' => brackets += 1,
+            b')' | b']' => brackets = brackets.saturating_sub(1),
+            b'{' => depth += 1,
+            b'}' => {
+                depth = depth.checked_sub(1)?;
+                if depth == 0 && brackets == 0 {
+                    return Some(at);
+                }
+            }
+            b';' if depth == 0 && brackets == 0 => return Some(at),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// The parts of `code` under `#[cfg(test)]`, alone or with further conditions such as `fuzzing`.
+fn test_ranges(code: &str) -> Vec<Range<usize>> {
+    let mut ranges = Vec::new();
+    for opening in ["#[cfg(test)]", "#[cfg(all(test,", "#[cfg(any(test,"] {
+        for (at, _) in code.match_indices(opening) {
+            let line_start = code[..at].rfind('\n').map_or(0, |newline| newline + 1);
+            let attribute_end = code[at..].find(']').map_or(code.len(), |end| at + end + 1);
+            if let Some(end) = item_end(code, attribute_end) {
+                ranges.push(line_start..end + 1);
+            }
+        }
+    }
+    ranges
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Kind {
+    Code,
+    Comment,
+    Text,
+    /// Quotes and character literals: neither searched as code nor as text.
+    Other,
+}
+
+/// Says of each byte of `text` what it belongs to.
+fn scan(text: &str) -> Vec<Kind> {
+    let bytes = text.as_bytes();
+    let mut kinds = vec![Kind::Code; bytes.len()];
+    let mut at = 0;
+    while at < bytes.len() {
+        let rest = &text.as_bytes()[at..];
+        let after_word = at > 0 && is_word(bytes[at - 1]);
+        let (kind, length, quotes) = if rest.starts_with(b"//") {
+            (Kind::Comment, line_length(rest), 0)
+        } else if rest.starts_with(b"/*") {
+            (Kind::Comment, block_comment_length(rest), 0)
+        } else if let Some((length, quotes)) = raw_string(rest).filter(|_| !after_word) {
+            (Kind::Text, length, quotes)
+        } else if rest[0] == b'"' {
+            (Kind::Text, string_length(rest), 1)
+        } else if rest[0] == b'\'' && character_length(rest) > 0 {
+            (Kind::Other, character_length(rest), 0)
+        } else {
+            (Kind::Code, 1, 0)
+        };
+        let end = (at + length).min(bytes.len());
+        kinds[at..end].fill(kind);
+        kinds[at..(at + quotes).min(end)].fill(Kind::Other);
+        if kind == Kind::Text {
+            kinds[end - 1] = Kind::Other;
+        }
+        at = end;
+    }
+    kinds
+}
+
+fn line_length(rest: &[u8]) -> usize {
+    rest.iter()
+        .position(|&byte| byte == b'\n')
+        .unwrap_or(rest.len())
+}
+
+fn block_comment_length(rest: &[u8]) -> usize {
+    let (mut at, mut depth) = (0, 0);
+    while at < rest.len() {
+        if rest[at..].starts_with(b"/*") {
+            depth += 1;
+            at += 2;
+        } else if rest[at..].starts_with(b"*/") {
+            depth -= 1;
+            at += 2;
+            if depth == 0 {
+                break;
+            }
+        } else {
+            at += 1;
+        }
+    }
+    at
+}
+
+/// The length of `r"…"` or `r#"…"#` and of its opening quotes.
+fn raw_string(rest: &[u8]) -> Option<(usize, usize)> {
+    let prefix = usize::from(matches!(rest[0], b'b' | b'c'));
+    let after = rest.get(prefix..)?.strip_prefix(b"r")?;
+    let hashes = after.iter().take_while(|&&byte| byte == b'#').count();
+    if after.get(hashes) != Some(&b'"') {
+        return None;
+    }
+    let opening = prefix + 1 + hashes + 1;
+    let closing: Vec<u8> = std::iter::once(b'"')
+        .chain(std::iter::repeat_n(b'#', hashes))
+        .collect();
+    let body = rest[opening..]
+        .windows(closing.len())
+        .position(|window| window == closing)?;
+    Some((opening + body + closing.len(), opening))
+}
+
+fn string_length(rest: &[u8]) -> usize {
+    let mut at = 1;
+    while at < rest.len() {
+        match rest[at] {
+            b'\\' => at += 2,
+            b'"' => return at + 1,
+            _ => at += 1,
+        }
+    }
+    rest.len()
+}
+
+/// The length of a character literal, or zero if the quote begins a lifetime.
+fn character_length(rest: &[u8]) -> usize {
+    if rest.get(1) == Some(&b'\\') {
+        return rest[3..]
+            .iter()
+            .position(|&byte| byte == b'\'')
+            .map_or(0, |end| end + 4);
+    }
+    // One character is at most four bytes long.
+    (2..=5)
+        .find(|&end| rest.get(end) == Some(&b'\''))
+        .filter(|&end| {
+            std::str::from_utf8(&rest[1..end]).is_ok_and(|inside| inside.chars().count() == 1)
+        })
+        .map_or(0, |end| end + 1)
+}
+
+fn is_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_'
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(text: &str) -> Source<'_> {
+        Source::new("a.rs", text, false)
+    }
+
+    #[test]
+    fn strings_comments_and_code_are_told_apart() {
+        let source = source("let a = \"one // two\"; // three \"four\"\n");
+        let line = &source.lines[0];
+
+        assert_eq!(line.code.trim(), "let a =             ;");
+        assert_eq!(line.strings.trim(), "one // two");
+        assert_eq!(line.comment.trim(), "// three \"four\"");
+    }
+
+    #[test]
+    fn quotes_inside_raw_strings_and_characters_do_not_confuse_it() {
+        let text =
+            "let a = r#\"x \" y\"#; let b = '\"'; let c: &'static str = b; let d = '\\''; code()";
+
+        let line = &source(text).lines[0];
+
+        assert!(line.code.contains("&'static str = b"), "{}", line.code);
+        assert!(line.code.contains("code()"), "{}", line.code);
+        assert!(line.strings.contains("x \" y"), "{}", line.strings);
+    }
+
+    #[test]
+    fn nested_block_comments_end_where_they_should() {
+        let source = source("/* a /* b */ c */ d");
+
+        assert_eq!(source.lines[0].code.trim(), "d");
+    }
+
+    #[test]
+    fn test_parts_are_marked_to_their_closing_brace() {
+        let source =
+            source("fn a() {}\n#[cfg(test)]\nmod tests {\n    fn b() { '}'; }\n}\nfn c() {}\n");
+
+        let marked: Vec<bool> = source.lines.iter().map(|line| line.in_test).collect();
+
+        assert_eq!(marked, [false, true, true, true, true, false]);
+    }
+
+    #[test]
+    fn test_modules_in_other_files_are_named() {
+        assert_eq!(
+            source("mod a;\n#[cfg(any(test, fuzzing))]\npub(crate) mod model;\n").test_modules(),
+            ["model"]
+        );
+    }
+
+    #[test]
+    fn a_function_reaches_from_its_name_to_its_closing_brace() {
+        let source = source(
+            "fn a(\n    x: [u8; 2],\n) {\n    if x { \"}\" }\n}\ntype F = fn(u8);\nfn b();\n",
+        );
+
+        let expected = [("a".to_owned(), 1..6), ("b".to_owned(), 7..8)];
+        assert_eq!(source.functions(), expected);
+    }
+
+    #[test]
+    fn docs_are_found_above_attributes() {
+        let source = source(
+            "struct A;\n\n/// One.\n///\n/// # Cancel safety\n#[must_use]\npub async fn a() {}\n",
+        );
+
+        let docs = source.docs_above(7);
+
+        assert_eq!(docs, "/// One.\n///\n/// # Cancel safety\n#[must_use]");
+    }
+}

@@ -1,0 +1,98 @@
+//! The project's files, read into memory: what tidy judges and what mutants copies.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+/// Every file of the project, sorted by path.
+#[derive(Debug, Default)]
+pub(crate) struct Tree {
+    files: Vec<File>,
+}
+
+/// One file and its place.
+#[derive(Debug)]
+pub(crate) struct File {
+    /// Relative to the root, with `/` between folders.
+    pub(crate) path: String,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Tree {
+    /// Reads everything below `root` except build output, version control and installed packages.
+    pub(crate) fn read(root: &Path) -> io::Result<Self> {
+        let mut files = Vec::new();
+        collect(root, "", &mut files)?;
+        files.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(Self { files })
+    }
+
+    pub(crate) fn files(&self) -> &[File] {
+        &self.files
+    }
+
+    /// The text of the file at `path`, if it is there and is text.
+    pub(crate) fn text(&self, path: &str) -> Option<&str> {
+        self.files.iter().find(|file| file.path == path)?.text()
+    }
+}
+
+impl File {
+    /// The content, unless it is binary.
+    pub(crate) fn text(&self) -> Option<&str> {
+        std::str::from_utf8(&self.bytes).ok()
+    }
+}
+
+fn collect(folder: &Path, prefix: &str, files: &mut Vec<File>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if NOT_OURS.contains(&name.as_str()) {
+            continue;
+        }
+        let path = format!("{prefix}{name}");
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            collect(&entry.path(), &format!("{path}/"), files)?;
+        } else if kind.is_file() {
+            let bytes = fs::read(entry.path())?;
+            files.push(File { path, bytes });
+        }
+    }
+    Ok(())
+}
+
+/// Names of files and folders that no check looks at, wherever they are. A worktree's `.git` is a file.
+const NOT_OURS: [&str; 5] = [".git", "target", "node_modules", ".venv", "__pycache__"];
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A tree that exists only in memory.
+    pub(crate) fn tree(files: &[(&str, &str)]) -> Tree {
+        let files = files
+            .iter()
+            .map(|(path, text)| File {
+                path: (*path).to_owned(),
+                bytes: text.as_bytes().to_vec(),
+            })
+            .collect();
+        Tree { files }
+    }
+
+    #[test]
+    fn the_project_contains_this_file_and_no_build_output() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+
+        let tree = Tree::read(root).unwrap();
+
+        assert!(tree.text("xtask/src/tree.rs").is_some());
+        assert!(
+            tree.files()
+                .iter()
+                .all(|file| !file.path.contains("target/"))
+        );
+    }
+}

@@ -1,0 +1,13 @@
+//! The house rules hold: `cargo xtask tidy` as an ordinary test, so that it runs wherever tests run.
+
+use std::path::Path;
+
+#[test]
+fn the_house_rules_hold() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+
+    let violations = xtask::tidy::check(root).unwrap();
+
+    let report: Vec<String> = violations.iter().map(ToString::to_string).collect();
+    assert!(violations.is_empty(), "\n{}\n", report.join("\n"));
+}
