@@ -110,98 +110,87 @@ fn a_modern_request_comes_in_complete() {
     assert_eq!(seal.dialect, Dialect::LATEST);
 }
 
-/// Each body breaks its own rung and all later ones, so that the order of the rungs shows.
+/// A list of headers and a body, with the status, the code and a word of the sentence that refuse them.
+type Rung<'a> = (&'a [(&'a str, &'a str)], Value, u16, i64, &'a str);
+
+/// Each rung breaks itself and all later ones, so that their order shows.
+fn climb(ladder: &[Rung<'_>]) {
+    for (list, body, status, code, word) in ladder {
+        assert_eq!(refused(list, body), (*status, *code), "{list:?} {body}");
+        let rejection = post(list, body, &Dialects::all()).unwrap_err();
+        let sentence = &rejection.error().message;
+        assert!(sentence.contains(word), "{list:?} {body} gave {sentence}");
+    }
+}
+
 #[test]
-fn a_request_that_breaks_two_rungs_gets_the_error_of_the_earlier() {
-    let header = |version| [("mcp-protocol-version", version)];
-    let no_capabilities = json!({"io.modelcontextprotocol/protocolVersion": MODERN});
-    let unknown = json!({"io.modelcontextprotocol/protocolVersion": "2031-01-01"});
-    let unknown_text = json!({"io.modelcontextprotocol/protocolVersion": "v999.0.0"});
-    let ladder = [
-        // 4: no version in `_meta`; nor capabilities, nor Mcp-Method, nor such a method.
+fn a_request_that_breaks_two_rungs_of_its_envelope_gets_the_error_of_the_earlier() {
+    let modern = version(MODERN);
+    let twice = [modern, modern].concat();
+    let marked = |mark| json!({"io.modelcontextprotocol/protocolVersion": mark});
+    let body = |meta: &Value| request("no/such", meta);
+    let future = body(&marked(json!("2031-01-01")));
+    let no_date = body(&marked(json!("v999.0.0")));
+    let no_capabilities = body(&marked(json!(MODERN)));
+
+    climb(&[
+        // 4: no version in `_meta`, nor anything else.
+        (&modern, body(&json!({})), 400, -32602, "protocolVersion"),
         (
-            &header(MODERN)[..],
-            request("no/such", &json!({})),
-            (400, -32602),
+            &modern,
+            body(&marked(json!(1))),
+            400,
+            -32602,
+            "protocolVersion",
+        ),
+        // 5: the header is missing, differs or is repeated, and the version is not served.
+        (&[], future.clone(), 400, -32020, "mcp-protocol-version"),
+        (
+            &modern,
+            no_date.clone(),
+            400,
+            -32020,
+            "mcp-protocol-version",
         ),
         (
-            &header(MODERN),
-            request(
-                "no/such",
-                &json!({"io.modelcontextprotocol/protocolVersion": 1}),
-            ),
-            (400, -32602),
-        ),
-        // 5: the header is missing or differs, though the version is not served either.
-        (&[], request("no/such", &unknown), (400, -32020)),
-        (
-            &header(MODERN),
-            request("no/such", &unknown_text),
-            (400, -32020),
-        ),
-        (
-            &[header(MODERN), header(MODERN)].concat(),
-            request("no/such", &no_capabilities),
-            (400, -32020),
+            &twice,
+            no_capabilities.clone(),
+            400,
+            -32020,
+            "mcp-protocol-version",
         ),
         // 6: the version is not served, and the rest of the envelope is missing.
-        (
-            &header("2031-01-01"),
-            request("no/such", &unknown),
-            (400, -32022),
-        ),
-        (
-            &header("v999.0.0"),
-            request("no/such", &unknown_text),
-            (400, -32022),
-        ),
+        (&version("2031-01-01"), future, 400, -32022, "version"),
+        (&version("v999.0.0"), no_date, 400, -32022, "version"),
         // 7: no capabilities, and no Mcp-Method.
-        (
-            &header(MODERN),
-            request("no/such", &no_capabilities),
-            (400, -32602),
-        ),
+        (&modern, no_capabilities, 400, -32602, "clientCapabilities"),
+    ]);
+}
+
+#[test]
+fn a_request_that_breaks_two_rungs_of_its_method_gets_the_error_of_the_earlier() {
+    let plain = |method| request(method, &meta(MODERN));
+    let sql = call("sql", &json!({"region": "eu"}));
+    let method = |name| [CALL[0], ("mcp-method", name)];
+
+    climb(&[
         // 8: no Mcp-Method, and nobody answers the method.
-        (
-            &header(MODERN),
-            request("no/such", &meta(MODERN)),
-            (400, -32020),
-        ),
-    ];
-    for (list, body, expected) in ladder {
-        assert_eq!(refused(list, &body), expected, "{list:?} {body}");
-    }
-    let ladder = [
+        (&CALL[..1], plain("no/such"), 400, -32020, "mcp-method"),
+        (&CALL[..1], sql.clone(), 400, -32020, "mcp-method"),
         // 9: nobody answers the method.
+        (&method("no/such"), plain("no/such"), 404, -32601, "no/such"),
         (
-            "mcp-method",
-            "no/such",
-            request("no/such", &meta(MODERN)),
-            (404, -32601),
-        ),
-        (
-            "mcp-method",
-            "completion/complete",
-            request("completion/complete", &meta(MODERN)),
-            (404, -32601),
+            &method("completion/complete"),
+            plain("completion/complete"),
+            404,
+            -32601,
+            "complete",
         ),
         // 10: no Mcp-Name, and no Mcp-Param-Region.
-        (
-            "mcp-method",
-            "tools/call",
-            call("sql", &json!({"region": "eu"})),
-            (400, -32020),
-        ),
-    ];
-    for (name, value, body, expected) in ladder {
-        let list = [("mcp-protocol-version", MODERN), (name, value)];
-        assert_eq!(refused(&list, &body), expected, "{list:?} {body}");
-    }
-    // 11: no Mcp-Param-Region.
-    assert_eq!(
-        refused(&CALL, &call("sql", &json!({"region": "eu"}))),
-        (400, -32020)
-    );
+        (&CALL[..2], sql.clone(), 400, -32020, "mcp-name"),
+        // 11: no Mcp-Param-Region.
+        (&CALL, sql, 400, -32020, "mcp-param-region"),
+    ]);
 }
 
 #[test]
