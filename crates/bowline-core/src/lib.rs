@@ -11,12 +11,21 @@ pub use message::{
 };
 
 pub mod era;
+
 pub mod input;
 
 mod id;
 pub use id::{CorrelationKey, Minter, other_spelling};
 
+<<<<<<< HEAD
 pub mod http;
+=======
+>>>>>>> http
 pub mod mux;
 
 pub mod sse;
+
+pub mod http;
+
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;

@@ -89,7 +89,8 @@ pub struct Mirrored<'a> {
 
 impl Mirrored<'_> {
     /// The text that `Mcp-Name` mirrors. Params that lack it are wrong, which is not for a header to say.
-    fn name(&self) -> Option<String> {
+    #[must_use]
+    pub fn name(&self) -> Option<String> {
         let member = self.member(self.name_member?)?;
         member.decode().ok()
     }

@@ -156,3 +156,53 @@ fn unknown_version(version: &str) -> Rejection {
 fn invalid(why: &str) -> Rejection {
     RpcError::new(ErrorCode::INVALID_REQUEST, why).into()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::admission::{self, Admitted, Catalog};
+    use crate::http::headers::ParamHeaders;
+    use ::http::HeaderValue;
+    use serde_json::json;
+
+    struct AnswersAll;
+
+    impl Catalog for AnswersAll {
+        fn answers(&self, _method: &str) -> bool {
+            true
+        }
+
+        fn param_headers(&self, _tool: &str) -> Option<&ParamHeaders> {
+            None
+        }
+    }
+
+    #[test]
+    fn a_session_header_does_not_make_a_modern_request_legacy() {
+        let meta = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+        });
+        let body =
+            json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": meta}});
+        let headers = HeaderMap::from_iter([
+            (SESSION_ID, HeaderValue::from_static("s")),
+            (
+                crate::http::headers::PROTOCOL_VERSION,
+                HeaderValue::from_static("2026-07-28"),
+            ),
+            (
+                crate::http::headers::METHOD,
+                HeaderValue::from_static("tools/list"),
+            ),
+        ]);
+
+        let body = Bytes::from(body.to_string());
+        let admitted = admission::admit(&headers, &body, &Dialects::all(), &AnswersAll);
+
+        assert!(
+            matches!(admitted, Ok(Admitted::Modern { .. })),
+            "{admitted:?}"
+        );
+    }
+}

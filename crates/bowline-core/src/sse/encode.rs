@@ -11,7 +11,7 @@ pub fn encode(event: &Event, out: &mut Vec<u8>) {
         push_field("event", name, out);
     }
     if let Some(id) = &event.id {
-        push_field("id", id, out);
+        push_field("id", &id.replace('\0', ""), out);
     }
     if let Some(retry) = event.retry {
         push_field("retry", &retry.to_string(), out);
@@ -41,8 +41,8 @@ pub const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
 fn push_field(name: &str, value: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(name.as_bytes());
     out.extend_from_slice(b": ");
-    let ends_field = |byte: &u8| matches!(byte, b'\n' | b'\r' | 0);
-    out.extend(value.bytes().filter(|byte| !ends_field(byte)));
+    let ends_line = |byte: &u8| matches!(byte, b'\n' | b'\r');
+    out.extend(value.bytes().filter(|byte| !ends_line(byte)));
     out.push(b'\n');
 }
 

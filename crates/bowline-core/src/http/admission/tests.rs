@@ -1,1 +1,558 @@
-//! x
+//! Every rung, their order, and which era a message belongs to.
+
+use std::collections::BTreeMap;
+
+use ::http::Request as HttpRequest;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::http::legacy::Messages;
+
+/// A server with all methods of the newest dialect and one tool that mirrors an argument.
+struct Shop {
+    tools: BTreeMap<&'static str, ParamHeaders>,
+}
+
+impl Shop {
+    fn new() -> Self {
+        let schema =
+            json!({"properties": {"region": {"type": "string", "x-mcp-header": "Region"}}});
+        let plan = ParamHeaders::read(&schema.into()).unwrap();
+        Self {
+            tools: [("add", ParamHeaders::default()), ("sql", plan)].into(),
+        }
+    }
+}
+
+impl Catalog for Shop {
+    fn answers(&self, method: &str) -> bool {
+        Dialect::LATEST.knows_request(method) && method != "completion/complete"
+    }
+
+    fn param_headers(&self, tool: &str) -> Option<&ParamHeaders> {
+        self.tools.get(tool)
+    }
+}
+
+const MODERN: &str = "2026-07-28";
+
+fn meta(version: &str) -> Value {
+    json!({
+        "io.modelcontextprotocol/protocolVersion": version,
+        "io.modelcontextprotocol/clientCapabilities": {},
+    })
+}
+
+fn headers(list: &[(&str, &str)]) -> HeaderMap {
+    let mut map = HeaderMap::new();
+    for (name, value) in list {
+        map.append(HeaderName::try_from(*name).unwrap(), value.parse().unwrap());
+    }
+    map
+}
+
+fn post(list: &[(&str, &str)], body: &Value, served: &Dialects) -> Result<Admitted, Rejection> {
+    let body = Bytes::from(body.to_string());
+    admit(&headers(list), &body, served, &Shop::new())
+}
+
+/// The status and code with which `body` is refused, by servers of all eras and of the modern one alike.
+fn refused(list: &[(&str, &str)], body: &Value) -> (u16, i64) {
+    let by_all = post(list, body, &Dialects::all()).expect_err("it should be refused");
+    let by_modern = post(list, body, &Dialects::modern()).expect_err("it should be refused");
+    assert_eq!(
+        by_all, by_modern,
+        "what is modern is judged the same everywhere"
+    );
+    verdict(&by_all, body)
+}
+
+fn verdict(rejection: &Rejection, body: &Value) -> (u16, i64) {
+    let id = body
+        .get("id")
+        .map(|id| serde_json::from_value(id.clone()).unwrap());
+    assert_eq!(
+        rejection.id(),
+        id.as_ref(),
+        "an error names the request it is about"
+    );
+    (rejection.status().as_u16(), rejection.error().code.0)
+}
+
+fn call(tool: &str, arguments: &Value) -> Value {
+    let params = json!({"name": tool, "arguments": arguments, "_meta": meta(MODERN)});
+    json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params})
+}
+
+fn request(method: &str, meta: &Value) -> Value {
+    json!({"jsonrpc": "2.0", "id": "a", "method": method, "params": {"_meta": meta}})
+}
+
+const CALL: [(&str, &str); 3] = [
+    ("mcp-protocol-version", MODERN),
+    ("mcp-method", "tools/call"),
+    ("mcp-name", "sql"),
+];
+
+#[test]
+fn a_modern_request_comes_in_complete() {
+    let list = [&CALL[..], &[("mcp-param-region", "eu")]].concat();
+    let body = call("sql", &json!({"region": "eu"}));
+
+    let admitted = post(&list, &body, &Dialects::all()).unwrap();
+
+    let Admitted::Modern { id, request, seal } = admitted else {
+        panic!("{admitted:?}");
+    };
+    assert_eq!(id, 7.into());
+    assert_eq!(request.method, "tools/call");
+    assert_eq!(request.caller.dialect, Dialect::LATEST);
+    assert_eq!(seal.dialect, Dialect::LATEST);
+}
+
+/// A list of headers and a body, with the status, the code and a word of the sentence that refuse them.
+type Rung<'a> = (&'a [(&'a str, &'a str)], Value, u16, i64, &'a str);
+
+/// Each rung breaks itself and all later ones, so that their order shows.
+fn climb(ladder: &[Rung<'_>]) {
+    for (list, body, status, code, word) in ladder {
+        assert_eq!(refused(list, body), (*status, *code), "{list:?} {body}");
+        let rejection = post(list, body, &Dialects::all()).unwrap_err();
+        let sentence = &rejection.error().message;
+        assert!(sentence.contains(word), "{list:?} {body} gave {sentence}");
+    }
+}
+
+#[test]
+fn a_request_that_breaks_two_rungs_of_its_envelope_gets_the_error_of_the_earlier() {
+    let modern = version(MODERN);
+    let twice = [modern, modern].concat();
+    let marked = |mark| json!({"io.modelcontextprotocol/protocolVersion": mark});
+    let body = |meta: &Value| request("no/such", meta);
+    let future = body(&marked(json!("2031-01-01")));
+    let no_date = body(&marked(json!("v999.0.0")));
+    let no_capabilities = body(&marked(json!(MODERN)));
+
+    climb(&[
+        // 4: no version in `_meta`, nor anything else.
+        (&modern, body(&json!({})), 400, -32602, "protocolVersion"),
+        (
+            &modern,
+            body(&marked(json!(1))),
+            400,
+            -32602,
+            "protocolVersion",
+        ),
+        // 5: the header is missing, differs or is repeated, and the version is not served.
+        (&[], future.clone(), 400, -32020, "mcp-protocol-version"),
+        (
+            &modern,
+            no_date.clone(),
+            400,
+            -32020,
+            "mcp-protocol-version",
+        ),
+        (
+            &twice,
+            no_capabilities.clone(),
+            400,
+            -32020,
+            "mcp-protocol-version",
+        ),
+        // 6: the version is not served, and the rest of the envelope is missing.
+        (&version("2031-01-01"), future, 400, -32022, "version"),
+        (&version("v999.0.0"), no_date, 400, -32022, "version"),
+        // 7: no capabilities, and no Mcp-Method.
+        (&modern, no_capabilities, 400, -32602, "clientCapabilities"),
+    ]);
+}
+
+#[test]
+fn a_request_that_breaks_two_rungs_of_its_method_gets_the_error_of_the_earlier() {
+    let plain = |method| request(method, &meta(MODERN));
+    let sql = call("sql", &json!({"region": "eu"}));
+    let method = |name| [CALL[0], ("mcp-method", name)];
+
+    climb(&[
+        // 8: no Mcp-Method, and nobody answers the method.
+        (&CALL[..1], plain("no/such"), 400, -32020, "mcp-method"),
+        (&CALL[..1], sql.clone(), 400, -32020, "mcp-method"),
+        // 9: nobody answers the method.
+        (&method("no/such"), plain("no/such"), 404, -32601, "no/such"),
+        (
+            &method("completion/complete"),
+            plain("completion/complete"),
+            404,
+            -32601,
+            "complete",
+        ),
+        // 10: no Mcp-Name, and no Mcp-Param-Region.
+        (&CALL[..2], sql.clone(), 400, -32020, "mcp-name"),
+        // 11: no Mcp-Param-Region.
+        (&CALL, sql, 400, -32020, "mcp-param-region"),
+    ]);
+}
+
+#[test]
+fn methods_that_the_modern_era_retired_are_not_found() {
+    for method in [
+        "initialize",
+        "ping",
+        "logging/setLevel",
+        "resources/subscribe",
+        "tasks/list",
+    ] {
+        let list = [
+            ("mcp-protocol-version", MODERN),
+            ("mcp-method", method),
+            ("last-event-id", "3"),
+        ];
+
+        assert_eq!(
+            refused(&list, &request(method, &meta(MODERN))),
+            (404, -32601),
+            "{method}"
+        );
+    }
+}
+
+#[test]
+fn header_values_are_trimmed_decoded_and_compared_with_the_body() {
+    let ok = |name| {
+        post(
+            &[CALL[0], CALL[1], ("mcp-name", name)],
+            &call("add", &json!({})),
+            &Dialects::all(),
+        )
+    };
+
+    assert!(ok("  add  ").is_ok());
+    assert!(ok("=?base64?YWRk?=").is_ok());
+    for name in ["ADD", "sql", "=?base64?YWR?="] {
+        let list = [CALL[0], CALL[1], ("mcp-name", name)];
+        assert_eq!(
+            refused(&list, &call("add", &json!({}))),
+            (400, -32020),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn params_without_a_name_are_left_to_the_handler() {
+    for body in [
+        request("tools/call", &meta(MODERN)),
+        call("no-such-tool", &json!({"region": "eu"})),
+    ] {
+        let list = [CALL[0], CALL[1], ("mcp-name", "no-such-tool")];
+
+        assert!(post(&list, &body, &Dialects::all()).is_ok(), "{body}");
+    }
+}
+
+#[test]
+fn a_name_that_stands_twice_is_refused() {
+    let meta = meta(MODERN);
+    let body = format!(
+        r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{"name":"sql","name":"add","_meta":{meta}}}}}"#
+    );
+
+    let rejection = admit(
+        &headers(&CALL),
+        &body.into(),
+        &Dialects::all(),
+        &Shop::new(),
+    )
+    .unwrap_err();
+
+    assert_eq!(rejection.error().code, ErrorCode::INVALID_PARAMS);
+    assert_eq!(rejection.id(), Some(&7.into()));
+}
+
+#[test]
+fn what_is_no_message_is_a_bad_request_that_names_the_id_if_it_can() {
+    for (body, code, id) in [
+        ("{", -32700, None),
+        ("", -32700, None),
+        ("7", -32600, None),
+        (
+            r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#,
+            -32600,
+            None,
+        ),
+        (r#"{"jsonrpc":"2.0","id":7}"#, -32600, Some(7)),
+        (
+            r#"{"jsonrpc":"1.0","id":7,"method":"ping"}"#,
+            -32600,
+            Some(7),
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":7,"method":"ping","params":[]}"#,
+            -32600,
+            Some(7),
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":7,"result":1,"error":2}"#,
+            -32600,
+            None,
+        ),
+        ("[", -32700, None),
+        ("[]", -32600, None),
+    ] {
+        let rejection = admit(
+            &HeaderMap::new(),
+            &body.into(),
+            &Dialects::all(),
+            &Shop::new(),
+        );
+
+        let rejection = rejection.unwrap_err();
+        assert_eq!(
+            (rejection.status().as_u16(), rejection.error().code.0),
+            (400, code),
+            "{body}"
+        );
+        assert_eq!(rejection.id(), id.map(RequestId::from).as_ref(), "{body}");
+    }
+}
+
+/// How a legacy POST came in: the version of its header, and whether it was a batch.
+fn legacy(list: &[(&str, &str)], body: &Value) -> (Option<&'static str>, bool) {
+    match post(list, body, &Dialects::all()) {
+        Ok(Admitted::Legacy(post)) => (
+            post.dialect.map(|dialect| dialect.version),
+            matches!(post.messages, Messages::Batch(_)),
+        ),
+        other => panic!("{list:?} {body} gave {other:?}"),
+    }
+}
+
+fn plain(method: &str) -> Value {
+    json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": {"protocolVersion": "2025-06-18"}})
+}
+
+fn version(version: &str) -> [(&str, &str); 1] {
+    [("mcp-protocol-version", version)]
+}
+
+#[test]
+fn a_request_without_a_mark_belongs_to_the_era_of_its_header() {
+    for method in ["initialize", "tools/list"] {
+        assert_eq!(legacy(&[], &plain(method)), (None, false));
+        for known in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
+            assert_eq!(
+                legacy(&version(known), &plain(method)),
+                (Some(known), false)
+            );
+        }
+        for modern in [MODERN, "2031-01-01"] {
+            assert_eq!(
+                refused(&version(modern), &plain(method)),
+                (400, -32602),
+                "{method} {modern}"
+            );
+        }
+        for unknown in ["2025-01-01", "1.0", "", "v999.0.0"] {
+            let rejection = post(&version(unknown), &plain(method), &Dialects::all()).unwrap_err();
+            assert_eq!(
+                verdict(&rejection, &plain(method)),
+                (400, -32600),
+                "{method} {unknown}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_handshake_may_name_a_legacy_version_that_is_not_served_and_others_may_not() {
+    let served = Dialects::only(|row| row.version == "2025-11-25");
+
+    assert!(post(&version("2024-11-05"), &plain("initialize"), &served).is_ok());
+    assert!(post(&version("2024-11-05"), &plain("tools/list"), &served).is_err());
+}
+
+#[test]
+fn a_repeated_version_header_is_refused_in_every_era() {
+    let twice = [("mcp-protocol-version", "2025-11-25"); 2];
+
+    assert_eq!(refused(&twice, &plain("tools/list")), (400, -32020));
+}
+
+#[test]
+fn a_mark_outranks_method_header_and_all_else() {
+    let list = [
+        ("mcp-protocol-version", "2025-11-25"),
+        ("last-event-id", "3"),
+    ];
+
+    assert_eq!(
+        refused(&list, &request("initialize", &meta(MODERN))),
+        (400, -32020)
+    );
+    assert_eq!(
+        refused(&[], &request("tools/list", &meta(MODERN))),
+        (400, -32020)
+    );
+}
+
+#[test]
+fn a_batch_is_for_the_one_version_that_has_them() {
+    let batch =
+        json!([plain("ping"), {"jsonrpc": "2.0", "method": "notifications/initialized"}, 7]);
+    assert_eq!(legacy(&[], &batch), (Some("2025-03-26"), true));
+    assert_eq!(
+        legacy(&version("2025-03-26"), &batch),
+        (Some("2025-03-26"), true)
+    );
+
+    for other in [
+        "2024-11-05",
+        "2025-06-18",
+        "2025-11-25",
+        MODERN,
+        "2031-01-01",
+        "x",
+    ] {
+        assert_eq!(refused(&version(other), &batch), (400, -32600), "{other}");
+    }
+    let marked = json!([plain("ping"), request("tools/list", &meta(MODERN))]);
+    assert_eq!(refused(&[], &marked), (400, -32600));
+    let modern_only = post(&[], &batch, &Dialects::modern()).unwrap_err();
+    assert_eq!(verdict(&modern_only, &batch), (400, -32600));
+}
+
+#[test]
+fn a_response_is_for_the_legacy_era() {
+    let response = json!({"jsonrpc": "2.0", "id": 1, "result": {}});
+    assert_eq!(legacy(&[], &response), (None, false));
+    assert_eq!(
+        legacy(&version("2025-11-25"), &response),
+        (Some("2025-11-25"), false)
+    );
+
+    for (list, served) in [
+        (&[][..], Dialects::modern()),
+        (&version(MODERN), Dialects::all()),
+    ] {
+        let rejection = post(list, &response, &served).unwrap_err();
+        assert_eq!(
+            (rejection.status().as_u16(), rejection.error().code.0),
+            (400, -32600)
+        );
+        assert_eq!(rejection.id(), None, "it is the id of a request of ours");
+    }
+}
+
+#[test]
+fn a_notification_belongs_to_the_era_of_its_mark_or_its_header() {
+    let told =
+        json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}});
+    let marked =
+        json!({"jsonrpc": "2.0", "method": "notifications/x", "params": {"_meta": meta(MODERN)}});
+    for served in [Dialects::all(), Dialects::modern()] {
+        for (list, body) in [
+            (&version(MODERN)[..], &told),
+            (&[], &marked),
+            (&version("2025-11-25"), &marked),
+        ] {
+            let admitted = post(list, body, &served);
+            assert!(
+                matches!(admitted, Ok(Admitted::Notification(_))),
+                "{list:?} {body} {admitted:?}"
+            );
+        }
+    }
+    assert_eq!(legacy(&[], &told), (None, false));
+    assert_eq!(
+        legacy(&version("2025-11-25"), &told),
+        (Some("2025-11-25"), false)
+    );
+}
+
+#[test]
+fn a_server_without_a_legacy_era_tells_what_it_serves() {
+    let handshake = post(&[], &plain("initialize"), &Dialects::modern()).unwrap_err();
+    assert_eq!(verdict(&handshake, &plain("initialize")), (400, -32022));
+    let told: Value = handshake.error().data.as_ref().unwrap().decode().unwrap();
+    assert_eq!(
+        told,
+        json!({"supported": [MODERN], "requested": "2025-06-18"})
+    );
+
+    for list in [&[][..], &version("2025-11-25"), &version("x")] {
+        for body in [
+            plain("tools/list"),
+            json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+        ] {
+            let rejection = post(list, &body, &Dialects::modern()).unwrap_err();
+            assert_eq!(verdict(&rejection, &body), (400, -32020), "{list:?} {body}");
+        }
+    }
+}
+
+fn arrive(method: &str, list: &[(&str, &str)], served: &Dialects) -> Result<Arrival, Rejection> {
+    let (mut head, ()) = HttpRequest::builder()
+        .method(method)
+        .uri("/mcp")
+        .body(())
+        .unwrap()
+        .into_parts();
+    head.headers = headers(list);
+    admit_head(&head, &SourcePolicy::loopback(), served)
+}
+
+/// Each request breaks its own rung and all later ones.
+#[test]
+fn the_head_is_judged_before_the_body() {
+    let all = Dialects::all();
+    let status = |method, list: &[_]| arrive(method, list, &all).unwrap_err().status().as_u16();
+    let host = ("host", "localhost");
+    let html = ("accept", "text/html");
+
+    assert_eq!(status("PUT", &[("host", "evil.example"), html]), 403);
+    assert_eq!(
+        status("PUT", &[host, ("origin", "http://evil.example"), html]),
+        403
+    );
+    assert_eq!(status("PUT", &[host, html]), 405);
+    assert_eq!(status("POST", &[host, html]), 415);
+    assert_eq!(
+        status("POST", &[host, html, ("content-type", "application/json")]),
+        406
+    );
+    let accepts = Accepts {
+        json: true,
+        events: true,
+    };
+    let arrival = arrive("POST", &[host, ("content-type", "application/json")], &all);
+    assert_eq!(arrival, Ok(Arrival::Post(accepts)));
+}
+
+#[test]
+fn get_and_delete_are_for_the_legacy_era() {
+    let host = [("host", "localhost")];
+    for method in ["GET", "DELETE"] {
+        assert_eq!(
+            arrive(method, &host, &Dialects::all()),
+            Ok(Arrival::LegacyVerb)
+        );
+
+        let rejection = arrive(method, &host, &Dialects::modern()).unwrap_err();
+
+        assert_eq!(rejection.status(), StatusCode::METHOD_NOT_ALLOWED);
+        assert_eq!(
+            rejection.header(),
+            Some((ALLOW, HeaderValue::from_static("POST")))
+        );
+    }
+}
+
+#[test]
+fn a_rejection_has_a_body_that_says_why() {
+    let rejection = post(&[], &request("tools/list", &meta(MODERN)), &Dialects::all()).unwrap_err();
+
+    let frame = Message::from(rejection.into_response()).to_frame();
+
+    let expected = br#"{"jsonrpc":"2.0","id":"a","error":{"code":-32020,"message":"`mcp-protocol-version` is missing"}}"#;
+    assert_eq!(&*frame, expected);
+}

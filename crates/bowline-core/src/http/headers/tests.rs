@@ -243,106 +243,84 @@ fn annotations_are_found_at_any_depth_of_properties() {
     );
 }
 
-#[test]
-fn a_bad_annotation_says_which_property_and_why() {
-    let text = |name: &str| json!({"type": "string", "x-mcp-header": name});
-    for (properties, property, why) in [
-        (
-            json!({"a": text("")}),
-            "a",
-            WhyBad::NotAToken(String::new()),
-        ),
-        (
-            json!({"a": text("x y")}),
-            "a",
-            WhyBad::NotAToken("x y".into()),
-        ),
-        (
-            json!({"a": text("x:y")}),
-            "a",
-            WhyBad::NotAToken("x:y".into()),
-        ),
-        (
-            json!({"a": text("x\r\n")}),
-            "a",
-            WhyBad::NotAToken("x\r\n".into()),
-        ),
-        (json!({"a": text("é")}), "a", WhyBad::NotAToken("é".into())),
-        (
-            json!({"a": {"type": "string", "x-mcp-header": 7}}),
-            "a",
-            WhyBad::NotAString,
-        ),
-        (
-            json!({"a": text("X"), "b": text("x")}),
-            "b",
-            WhyBad::Repeated("x".into()),
-        ),
-        (
-            json!({"a": {"type": "number", "x-mcp-header": "X"}}),
-            "a",
-            WhyBad::WrongType,
-        ),
-        (
-            json!({"a": {"type": "object", "x-mcp-header": "X"}}),
-            "a",
-            WhyBad::WrongType,
-        ),
-        (
-            json!({"a": {"type": "array", "x-mcp-header": "X"}}),
-            "a",
-            WhyBad::WrongType,
-        ),
-        (
-            json!({"a": {"type": "null", "x-mcp-header": "X"}}),
-            "a",
-            WhyBad::WrongType,
-        ),
-        (
-            json!({"a": {"type": ["string", "null"], "x-mcp-header": "X"}}),
-            "a",
-            WhyBad::WrongType,
-        ),
-        (json!({"a": {"x-mcp-header": "X"}}), "a", WhyBad::WrongType),
-        (
-            json!({"a": {"items": text("X")}}),
-            "a.items",
-            WhyBad::OutOfReach,
-        ),
-        (
-            json!({"a": {"prefixItems": [text("X")]}}),
-            "a.prefixItems",
-            WhyBad::OutOfReach,
-        ),
-        (
-            json!({"a": {"anyOf": [true, text("X")]}}),
-            "a.anyOf",
-            WhyBad::OutOfReach,
-        ),
-        (
-            json!({"a": {"not": text("X")}}),
-            "a.not",
-            WhyBad::OutOfReach,
-        ),
-        (
-            json!({"a": {"additionalProperties": text("X")}}),
-            "a.additionalProperties",
-            WhyBad::OutOfReach,
-        ),
-        (
-            json!({"a": {"items": {"properties": {"b": text("X")}}}}),
-            "a.items.b",
-            WhyBad::OutOfReach,
-        ),
-    ] {
-        let bad = ParamHeaders::read(&schema(&properties)).unwrap_err();
+/// Checks that a schema with these properties is refused because of `property`.
+fn assert_bad(properties: &serde_json::Value, property: &str, why: &WhyBad) {
+    let bad = ParamHeaders::read(&schema(properties)).unwrap_err();
 
-        assert_eq!(
-            (bad.property.as_str(), &bad.why),
-            (property, &why),
-            "{properties}"
-        );
+    assert_eq!(
+        (bad.property.as_str(), &bad.why),
+        (property, why),
+        "{properties}"
+    );
+}
+
+fn annotated(name: &str) -> serde_json::Value {
+    json!({"type": "string", "x-mcp-header": name})
+}
+
+#[test]
+fn a_header_name_is_a_token_that_no_other_property_has() {
+    for name in ["", "x y", "x:y", "x\r\n", "x\0", "é", "a/b"] {
+        let why = WhyBad::NotAToken(name.to_owned());
+        assert_bad(&json!({"a": annotated(name)}), "a", &why);
     }
+    let number = json!({"a": {"type": "string", "x-mcp-header": 7}});
+    assert_bad(&number, "a", &WhyBad::NotAString);
+    let twice = json!({"a": annotated("X"), "b": annotated("x")});
+    assert_bad(&twice, "b", &WhyBad::Repeated("x".to_owned()));
+    for name in ["x", "!#$%&'*+-.^_`|~", "0"] {
+        assert!(ParamHeaders::read(&schema(&json!({"a": annotated(name)}))).is_ok());
+    }
+}
+
+#[test]
+fn an_annotated_property_is_text_a_whole_number_or_a_boolean() {
+    for kind in [
+        json!("number"),
+        json!("object"),
+        json!("array"),
+        json!("null"),
+        json!(["string", "null"]),
+        json!(null),
+    ] {
+        let property = json!({"a": {"type": kind, "x-mcp-header": "X"}});
+        assert_bad(&property, "a", &WhyBad::WrongType);
+    }
+    assert_bad(
+        &json!({"a": {"x-mcp-header": "X"}}),
+        "a",
+        &WhyBad::WrongType,
+    );
+}
+
+#[test]
+fn an_annotated_property_is_reached_through_properties_alone() {
+    let inside = json!({"properties": {"b": annotated("X")}});
+    for (property, path) in [
+        (json!({"items": annotated("X")}), "a.items"),
+        (json!({"prefixItems": [annotated("X")]}), "a.prefixItems"),
+        (json!({"anyOf": [true, annotated("X")]}), "a.anyOf"),
+        (json!({"not": annotated("X")}), "a.not"),
+        (json!({"then": annotated("X")}), "a.then"),
+        (
+            json!({"additionalProperties": annotated("X")}),
+            "a.additionalProperties",
+        ),
+        (json!({"patternProperties": {"p": annotated("X")}}), "a.p"),
+        (json!({"items": inside}), "a.items.b"),
+    ] {
+        assert_bad(&json!({"a": property}), path, &WhyBad::OutOfReach);
+    }
+}
+
+#[test]
+fn a_bad_annotation_explains_itself() {
+    let properties = json!({"a": {"properties": {"b": annotated("x y")}}});
+
+    let bad = ParamHeaders::read(&schema(&properties)).unwrap_err();
+
+    let expected = r#"x-mcp-header of property `a.b`: "x y" is not a header name"#;
+    assert_eq!(bad.to_string(), expected);
 }
 
 #[test]
