@@ -10,22 +10,18 @@ pub use message::{
     Malformed, Message, Notification, Outcome, RawRequest, Response, decode_batch, is_batch,
 };
 
+mod id;
+pub use id::{CorrelationKey, Minter, other_spelling};
+
+pub mod mux;
+
 pub mod era;
 
 pub mod input;
 
-mod id;
-pub use id::{CorrelationKey, Minter, other_spelling};
-
-<<<<<<< HEAD
 pub mod http;
-=======
->>>>>>> http
-pub mod mux;
 
 pub mod sse;
-
-pub mod http;
 
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;

@@ -86,7 +86,10 @@ pub struct Mux {
 
 /// How much a [`Mux`] takes on.
 #[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
+#[allow(
+    clippy::exhaustive_structs,
+    reason = "a shell names what it chooses and leaves the rest"
+)]
 pub struct Limits {
     /// Requests of the peer being answered at once; more are refused.
     pub in_flight: usize,

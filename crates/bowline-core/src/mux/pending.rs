@@ -20,7 +20,10 @@ pub struct CallId(u64);
 
 /// What can be chosen about a call.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
+#[allow(
+    clippy::exhaustive_structs,
+    reason = "a shell names what it chooses and leaves the rest"
+)]
 pub struct CallOptions {
     /// The id to use on the wire; otherwise one is minted.
     ///

@@ -1,0 +1,320 @@
+//! A request that was sent: a future whose drop is the cancel.
+//!
+//! ```text
+//! exchange ──answered──▶ Reply
+//!    ▲  └──input required──▶ the host decides ──┐
+//!    └──────────── next exchange ◀──────────────┘
+//! ```
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{self, Poll, ready};
+
+use bowline_core::Notification;
+use bowline_core::era::{Caller, Request};
+use bowline_core::input::{DEFAULT_ROUND_CAP, Misuse, Question, Rounds, Step as Asks};
+use bowline_core::mux::CallOptions;
+use bowline_types::{
+    CallToolResult, ContentBlock, Json, Meta, Notice, ProgressNotification,
+    ProgressNotificationParams, RequestId,
+};
+use serde::de::DeserializeOwned;
+
+use super::Client;
+use crate::exchange::{Answer, BoxFuture, Channel, Exchange, InProcess, Step};
+use crate::{Error, Result};
+
+/// Called for each progress report.
+pub(super) type OnProgress = Box<dyn FnMut(ProgressNotificationParams) + Send>;
+
+/// A request that was sent, and the future of its reply.
+///
+/// # Cancel safety
+///
+/// Dropping it cancels the request: the server's handler is dropped, and nobody else is disturbed.
+///
+/// # Examples
+///
+/// ```
+/// # async fn example(client: bowline::Client) -> bowline::Result<()> {
+/// let call = client.call_tool("slow", ()).start();
+/// println!("request {:?} is under way", call.id());
+/// call.cancel("the user closed the tab");
+/// # Ok(()) }
+/// ```
+#[must_use = "dropping a call cancels it"]
+pub struct Call {
+    client: Client,
+    request: Request,
+    options: CallOptions,
+    on_progress: Option<OnProgress>,
+    rounds: Option<Rounds>,
+    state: State,
+}
+
+enum State {
+    Waiting(Exchange),
+    /// The host is answering the server's questions.
+    Asking(BoxFuture<'static, Result<Vec<(String, Json)>>>),
+    Done,
+}
+
+impl Call {
+    pub(super) fn new(
+        client: Client,
+        request: Request,
+        options: CallOptions,
+        on_progress: Option<OnProgress>,
+        exchange: Exchange,
+    ) -> Self {
+        let state = State::Waiting(exchange);
+        Self {
+            client,
+            request,
+            options,
+            on_progress,
+            rounds: None,
+            state,
+        }
+    }
+
+    /// The id of the request that is under way, if one is.
+    #[must_use]
+    pub fn id(&self) -> Option<&RequestId> {
+        match &self.state {
+            State::Waiting(exchange) => exchange.request_id(),
+            State::Asking(_) | State::Done => None,
+        }
+    }
+
+    /// Cancels the call and tells the server why.
+    pub fn cancel(mut self, reason: impl Into<String>) {
+        if let State::Waiting(exchange) = std::mem::replace(&mut self.state, State::Done) {
+            exchange.cancel(reason);
+        }
+    }
+
+    fn hear(&mut self, notification: &Notification) {
+        if notification.method != ProgressNotification::NAME {
+            return tracing::debug!(method = %notification.method, "said within a call");
+        }
+        let (Some(on_progress), Some(params)) = (&mut self.on_progress, &notification.params)
+        else {
+            return;
+        };
+        match params.decode() {
+            Ok(progress) => on_progress(progress),
+            Err(error) => tracing::warn!(%error, "the server's progress has the wrong shape"),
+        }
+    }
+
+    /// Puts the server's questions to the host.
+    fn ask(&mut self, result: &Json) -> Result<State> {
+        let rounds = match &mut self.rounds {
+            Some(rounds) => rounds,
+            none => {
+                let (method, params) = (&self.request.method, self.request.params.clone());
+                let rounds = Rounds::new(method.clone(), Some(params), DEFAULT_ROUND_CAP);
+                none.insert(rounds.map_err(misuse)?)
+            }
+        };
+        let asks = rounds
+            .next(result)
+            .map_err(|broken| Error::protocol(broken.to_string()))?;
+        let questions = match asks {
+            Asks::Ask(questions) => questions,
+            Asks::Retry => Vec::new(),
+        };
+        let host = InProcess::new(self.client.inner.host.clone());
+        let answers = answer_all(host, self.request.caller.clone(), questions);
+        Ok(State::Asking(Box::pin(answers)))
+    }
+
+    /// Sends the request again, with the answers.
+    fn retry(&mut self, answers: Vec<(String, Json)>) -> Result<State> {
+        let rounds = self.rounds.as_mut().ok_or(Error::Closed)?;
+        for (key, answer) in answers {
+            rounds.answer(&key, answer).map_err(misuse)?;
+        }
+        let mut request = self.request.clone();
+        request.params = rounds.retry_params().map_err(misuse)?;
+        // A retry is a new request: a chosen id was used up by the first.
+        let options = CallOptions {
+            id: None,
+            ..self.options.clone()
+        };
+        Ok(State::Waiting(
+            self.client.inner.channel.open(request, options),
+        ))
+    }
+}
+
+impl Future for Call {
+    type Output = Result<Reply>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        loop {
+            let next = match &mut this.state {
+                State::Waiting(exchange) => match ready!(exchange.poll_step(cx)) {
+                    Step::Notification(notification) => {
+                        this.hear(&notification);
+                        continue;
+                    }
+                    Step::Answered(Ok(Answer::InputRequired(result))) => this.ask(&result),
+                    Step::Answered(Ok(
+                        Answer::Complete(result) | Answer::Extension { result, .. },
+                    )) => {
+                        this.state = State::Done;
+                        return Poll::Ready(Ok(Reply(result)));
+                    }
+                    Step::Answered(Err(error)) => Err(error),
+                },
+                State::Asking(answers) => {
+                    ready!(answers.as_mut().poll(cx)).and_then(|answers| this.retry(answers))
+                }
+                State::Done => Err(Error::misuse("a call that is done was polled again")),
+            };
+            match next {
+                Ok(state) => this.state = state,
+                Err(error) => {
+                    this.state = State::Done;
+                    return Poll::Ready(Err(error));
+                }
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Call {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Call")
+            .field("method", &self.request.method)
+            .field("id", &self.id())
+            .finish_non_exhaustive()
+    }
+}
+
+async fn answer_all(
+    host: InProcess,
+    caller: Arc<Caller>,
+    questions: Vec<(String, Question)>,
+) -> Result<Vec<(String, Json)>> {
+    let mut answers = Vec::new();
+    for (key, question) in questions {
+        let (method, params) = question.into_request();
+        let request = Request::new(
+            method,
+            params.unwrap_or_else(Json::empty_object),
+            caller.clone(),
+        );
+        match host.open(request, CallOptions::default()).answer().await? {
+            Answer::Complete(result) => answers.push((key, result)),
+            Answer::InputRequired(_) | Answer::Extension { .. } => {
+                return Err(Error::misuse(format!(
+                    "the host answered `{method}` by asking back"
+                )));
+            }
+        }
+    }
+    Ok(answers)
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "it is made for `map_err`")]
+fn misuse(misuse: Misuse) -> Error {
+    Error::misuse(misuse.to_string())
+}
+
+/// What a request was answered with.
+///
+/// # Examples
+///
+/// ```
+/// # async fn example(client: bowline::Client) -> bowline::Result<()> {
+/// let reply = client.call_tool("add", serde_json::json!({"a": 1, "b": 2})).await?;
+/// println!("{}", reply.text());
+/// # Ok(()) }
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct Reply(Json);
+
+impl Reply {
+    /// The result, as JSON text.
+    #[must_use]
+    pub fn json(&self) -> &Json {
+        &self.0
+    }
+
+    /// The result as the type that its method names.
+    ///
+    /// # Errors
+    ///
+    /// If the server's result does not have that shape.
+    pub fn decode<T: DeserializeOwned>(&self) -> Result<T> {
+        self.0
+            .decode()
+            .map_err(|error| Error::undecodable("the result has the wrong shape", error))
+    }
+
+    /// The text of a tool's result: its text blocks, a line each.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let content = self
+            .tool_result()
+            .map(|result| result.content)
+            .unwrap_or_default();
+        let texts = content.iter().filter_map(|block| match block {
+            ContentBlock::Text(text) => Some(text.text.as_str()),
+            _ => None,
+        });
+        texts.collect::<Vec<_>>().join("\n")
+    }
+
+    /// The structured output of a tool.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, or it does not have the shape of `T`.
+    pub fn structured<T: DeserializeOwned>(&self) -> Result<T> {
+        let Some(structured) = self.tool_result()?.structured_content else {
+            return Err(Error::protocol("the tool gave no structured output"));
+        };
+        structured
+            .decode()
+            .map_err(|error| Error::undecodable("the structured output has the wrong shape", error))
+    }
+
+    /// Whether the tool says that it failed. What went wrong is in [`Reply::text`].
+    #[must_use]
+    pub fn is_error(&self) -> bool {
+        self.tool_result()
+            .is_ok_and(|result| result.is_error == Some(true))
+    }
+
+    /// The result of a tool.
+    ///
+    /// # Errors
+    ///
+    /// If the result is not that of a tool.
+    pub fn tool_result(&self) -> Result<CallToolResult> {
+        self.decode()
+    }
+
+    /// What accompanies the result.
+    #[must_use]
+    pub fn meta(&self) -> Option<Meta> {
+        #[derive(serde::Deserialize)]
+        struct WithMeta {
+            #[serde(rename = "_meta")]
+            meta: Option<Meta>,
+        }
+        self.0.decode().ok().and_then(|WithMeta { meta }| meta)
+    }
+}
+
+impl std::fmt::Debug for Reply {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}

@@ -1,0 +1,258 @@
+//! What a handler may know and do for the current request.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bowline_core::Notification;
+use bowline_core::era::{Caller, Request};
+use bowline_types::{
+    Json, LoggingLevel, LoggingMessageNotificationParams, Notice, ProgressNotification,
+    ProgressNotificationParams, ProgressToken, RequestId,
+};
+use tokio::sync::Notify;
+
+use super::Channel;
+
+/// What a handler may know and do for the current request. Cheap to clone.
+///
+/// # Examples
+///
+/// ```
+/// # use bowline::Context;
+/// # async fn copy(_: usize) {}
+/// async fn import(cx: Context) -> usize {
+///     for done in 0..100 {
+///         copy(done).await;
+///         cx.progress(done as f64);
+///     }
+///     100
+/// }
+/// ```
+#[derive(Clone)]
+pub struct Context {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    request_id: RequestId,
+    caller: Arc<Caller>,
+    progress_token: Option<ProgressToken>,
+    outlet: Box<dyn Outlet>,
+    last_progress: Mutex<Option<f64>>,
+    cancelled: Signal,
+    shutting_down: Signal,
+}
+
+/// Where a handler's words go: onto the wire of the request, or into the exchange in process.
+pub trait Outlet: Send + Sync + 'static {
+    /// Says something that belongs to the request. Silent once the request is over.
+    fn notify(&self, notification: Notification);
+
+    /// The way back to the caller, where its era lets a server ask.
+    fn way_back(&self) -> Option<Arc<dyn Channel>>;
+}
+
+/// How far a request has come.
+///
+/// # Examples
+///
+/// ```
+/// use bowline::Progress;
+///
+/// let half = Progress::at(2.0).of(4.0).message("second of four files");
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "it is sent by `Context::progress`"]
+pub struct Progress {
+    at: f64,
+    total: Option<f64>,
+    message: Option<String>,
+}
+
+impl Progress {
+    /// As far as this, in whatever unit; it must grow from one report to the next.
+    pub fn at(at: f64) -> Self {
+        Self {
+            at,
+            total: None,
+            message: None,
+        }
+    }
+
+    /// Out of this many.
+    pub fn of(mut self, total: f64) -> Self {
+        self.total = Some(total);
+        self
+    }
+
+    /// With a sentence for people.
+    pub fn message(mut self, message: impl Into<String>) -> Self {
+        self.message = Some(message.into());
+        self
+    }
+}
+
+impl From<f64> for Progress {
+    fn from(at: f64) -> Self {
+        Self::at(at)
+    }
+}
+
+impl Context {
+    /// The context of `request`, whose handler's words go to `outlet`.
+    pub fn new(request_id: RequestId, request: &Request, outlet: impl Outlet) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                request_id,
+                caller: request.caller.clone(),
+                progress_token: request.progress_token.clone(),
+                outlet: Box::new(outlet),
+                last_progress: Mutex::new(None),
+                cancelled: Signal::default(),
+                shutting_down: Signal::default(),
+            }),
+        }
+    }
+
+    /// The id of the request, as the caller wrote it.
+    #[must_use]
+    pub fn request_id(&self) -> &RequestId {
+        &self.shared.request_id
+    }
+
+    /// Who is asking.
+    #[must_use]
+    pub fn caller(&self) -> &Caller {
+        &self.shared.caller
+    }
+
+    /// Reports progress, if the caller asked for it.
+    ///
+    /// Progress only ever grows: a report that is not above the last one is not sent.
+    pub fn progress(&self, progress: impl Into<Progress>) {
+        let Some(token) = &self.shared.progress_token else {
+            return;
+        };
+        let progress = progress.into();
+        {
+            let mut last = self
+                .shared
+                .last_progress
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            // Written so that a NaN is never sent either.
+            let grows = last.is_none_or(|last| progress.at > last) && progress.at.is_finite();
+            if !grows {
+                tracing::debug!(at = progress.at, "progress does not grow and is not sent");
+                return;
+            }
+            *last = Some(progress.at);
+        }
+        let mut params = ProgressNotificationParams::new(token.clone(), progress.at);
+        params.total = progress.total;
+        params.message = progress.message;
+        self.notify::<ProgressNotification>(&params);
+    }
+
+    /// Logs something to the caller, if it asked for messages this severe.
+    pub fn log(&self, level: LoggingLevel, data: impl Into<Json>) {
+        if self
+            .shared
+            .caller
+            .log_level
+            .is_some_and(|least| level >= least)
+        {
+            let params = LoggingMessageNotificationParams::new(level, data);
+            self.notify::<bowline_types::LoggingMessageNotification>(&params);
+        }
+    }
+
+    /// Says something that belongs to this request. Silent once the request is over.
+    pub fn notify<N: Notice>(&self, params: &N::Params) {
+        match Json::encode(params) {
+            Ok(params) => self
+                .shared
+                .outlet
+                .notify(Notification::new(N::NAME, Some(params))),
+            Err(error) => {
+                tracing::warn!(method = N::NAME, %error, "a notification has no JSON form")
+            }
+        }
+    }
+
+    /// The way back to the caller, where its era lets a server ask. What is asked through it is
+    /// cancelled when the exchange is dropped, and so when this request's handler is.
+    #[must_use]
+    pub fn way_back(&self) -> Option<Arc<dyn Channel>> {
+        self.shared.outlet.way_back()
+    }
+
+    /// Waits until the caller gives up. For what a handler spawned: the handler itself is dropped.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: nothing is lost by dropping it.
+    pub async fn cancelled(&self) {
+        self.shared.cancelled.wait().await;
+    }
+
+    /// Whether the caller gave up.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.shared.cancelled.is_raised()
+    }
+
+    /// Waits until this end is shutting down, when what would go on for ever should come to its end.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: nothing is lost by dropping it.
+    pub async fn shutting_down(&self) {
+        self.shared.shutting_down.wait().await;
+    }
+
+    pub(crate) fn cancel(&self) {
+        self.shared.cancelled.raise();
+    }
+
+    pub(crate) fn shut_down(&self) {
+        self.shared.shutting_down.raise();
+    }
+}
+
+/// Something that happens once, and stays so.
+#[derive(Default)]
+struct Signal {
+    is_raised: AtomicBool,
+    waiters: Notify,
+}
+
+impl Signal {
+    fn raise(&self) {
+        self.is_raised.store(true, Ordering::Release);
+        self.waiters.notify_waiters();
+    }
+
+    fn is_raised(&self) -> bool {
+        self.is_raised.load(Ordering::Acquire)
+    }
+
+    async fn wait(&self) {
+        let mut raised = std::pin::pin!(self.waiters.notified());
+        // Enlisted before the flag is read, so that what happens in between is not missed.
+        raised.as_mut().enable();
+        if !self.is_raised() {
+            raised.await;
+        }
+    }
+}
+
+impl std::fmt::Debug for Context {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Context")
+            .field("request_id", &self.shared.request_id)
+            .field("caller", &self.shared.caller)
+            .field("is_cancelled", &self.is_cancelled())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,223 @@
+//! The one seam: exchanges.
+//!
+//! An exchange is one request, the notifications that belong to it, and one answer. A [`Channel`] starts
+//! exchanges and a [`Responder`] answers them; everything that carries a request from one to the other
+//! stands between these two traits.
+//!
+//! ```text
+//!   Client ──▶ Channel ─ ─ ─ a wire, HTTP, or nothing at all ─ ─ ─▶ Responder ◀── Server
+//! ```
+
+mod context;
+pub use context::{Context, Outlet, Progress};
+
+mod in_process;
+pub use in_process::InProcess;
+
+mod run;
+pub(crate) use run::run;
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::{self, Poll};
+
+use bowline_core::era::{Request, Unsealed};
+use bowline_core::mux::CallOptions;
+use bowline_core::{Notification, Outcome};
+use bowline_types::{Json, RequestId};
+
+use crate::{Error, Result};
+
+/// A future without a name.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// A way to reach a peer.
+pub trait Channel: Send + Sync + 'static {
+    /// Starts one exchange. Dropping it cancels the request.
+    fn open(&self, request: Request, options: CallOptions) -> Exchange;
+}
+
+/// Something that answers requests.
+///
+/// # Cancel safety
+///
+/// The future that `respond` returns is dropped when the caller gives up. It must be fine with that at
+/// every `.await`.
+pub trait Responder: Send + Sync + 'static {
+    /// Answers one request. The future is dropped if the peer gives up.
+    fn respond<'a>(&'a self, request: Request, cx: Context) -> BoxFuture<'a, Outcome>;
+
+    /// What becomes of the future for `request` when its caller gives up.
+    fn cancel_mode(&self, request: &Request) -> CancelMode {
+        let _ = request;
+        CancelMode::Drop
+    }
+}
+
+/// What becomes of a handler whose caller gave up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::exhaustive_enums, reason = "a handler is stopped or it is not")]
+pub enum CancelMode {
+    /// Its future is dropped at its next `.await`.
+    #[default]
+    Drop,
+    /// It is told through [`Context::cancelled`] and runs on, unheard.
+    Signal,
+}
+
+/// One request in progress: what is said while it runs, and its answer.
+///
+/// # Cancel safety
+///
+/// Dropping it cancels the request, in whatever way its wire has.
+#[must_use = "dropping an exchange cancels its request"]
+pub struct Exchange {
+    ongoing: Box<dyn Ongoing>,
+}
+
+/// What an exchange yields next.
+#[derive(Debug)]
+#[allow(
+    clippy::exhaustive_enums,
+    reason = "an exchange says something, or it is over"
+)]
+pub enum Step {
+    /// The peer says something that belongs to the request.
+    Notification(Notification),
+    /// The exchange is over.
+    Answered(Result<Answer>),
+}
+
+/// What a request is answered with, in its inside form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(
+    clippy::exhaustive_enums,
+    reason = "a caller must handle every kind of answer"
+)]
+pub enum Answer {
+    /// The result that the method names.
+    Complete(Json),
+    /// The server needs something first; an `InputRequiredResult`.
+    InputRequired(Json),
+    /// A result of a kind that an extension adds.
+    Extension {
+        /// Its `resultType`.
+        result_type: String,
+        /// The whole result.
+        result: Json,
+    },
+}
+
+/// What is behind an [`Exchange`]: a call over a wire, an HTTP response, a handler in process.
+///
+/// Dropping it before it was answered must cancel the request.
+pub trait Ongoing: Send {
+    /// The next step. Not polled again after [`Step::Answered`].
+    fn poll_step(&mut self, cx: &mut task::Context<'_>) -> Poll<Step>;
+
+    /// The id of the request, if it got as far as having one.
+    fn request_id(&self) -> Option<&RequestId>;
+
+    /// Cancels the request and gives the peer a reason.
+    fn cancel(self: Box<Self>, reason: String);
+}
+
+impl Exchange {
+    /// An exchange that is carried on by `ongoing`.
+    pub fn new(ongoing: impl Ongoing + 'static) -> Self {
+        Self {
+            ongoing: Box::new(ongoing),
+        }
+    }
+
+    /// An exchange that failed before it began.
+    pub fn failed(error: Error) -> Self {
+        Self::new(Failed(Some(error)))
+    }
+
+    /// The id of the request, if it got as far as having one.
+    #[must_use]
+    pub fn request_id(&self) -> Option<&RequestId> {
+        self.ongoing.request_id()
+    }
+
+    /// The next step. Not to be called again after [`Step::Answered`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: a step is taken only when it is returned.
+    pub async fn step(&mut self) -> Step {
+        poll_fn(|cx| self.poll_step(cx)).await
+    }
+
+    /// Polls for the next step.
+    pub fn poll_step(&mut self, cx: &mut task::Context<'_>) -> Poll<Step> {
+        self.ongoing.poll_step(cx)
+    }
+
+    /// Waits for the answer and ignores everything else.
+    ///
+    /// # Errors
+    ///
+    /// As the exchange fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future cancels the request.
+    pub async fn answer(mut self) -> Result<Answer> {
+        loop {
+            if let Step::Answered(answer) = self.step().await {
+                return answer;
+            }
+        }
+    }
+
+    /// Cancels the request and gives the peer a reason.
+    pub fn cancel(self, reason: impl Into<String>) {
+        self.ongoing.cancel(reason.into());
+    }
+}
+
+impl std::fmt::Debug for Exchange {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Exchange")
+            .field("request_id", &self.request_id())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Answer {
+    /// Sorts what came back; a peer's error is [`Error::Peer`].
+    pub(crate) fn from_unsealed(
+        unsealed: Result<Unsealed, bowline_core::era::Violation>,
+    ) -> Result<Self> {
+        match unsealed {
+            Ok(Unsealed::Complete(result)) => Ok(Self::Complete(result)),
+            Ok(Unsealed::InputRequired(result)) => Ok(Self::InputRequired(result)),
+            Ok(Unsealed::Extension {
+                result_type,
+                result,
+            }) => Ok(Self::Extension {
+                result_type,
+                result,
+            }),
+            Ok(Unsealed::Failed(error)) => Err(Error::Peer(error)),
+            Err(violation) => Err(Error::protocol(violation.to_string())),
+        }
+    }
+}
+
+/// An exchange that failed before it began.
+struct Failed(Option<Error>);
+
+impl Ongoing for Failed {
+    fn poll_step(&mut self, _: &mut task::Context<'_>) -> Poll<Step> {
+        Poll::Ready(Step::Answered(Err(self.0.take().unwrap_or(Error::Closed))))
+    }
+
+    fn request_id(&self) -> Option<&RequestId> {
+        None
+    }
+
+    fn cancel(self: Box<Self>, _: String) {}
+}

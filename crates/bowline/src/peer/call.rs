@@ -1,0 +1,130 @@
+//! Our side of an exchange over a wire: a future whose drop is the cancel.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::task::{self, Poll, Waker};
+
+use bowline_core::Notification;
+use bowline_core::era::{Dialect, Request, unseal};
+use bowline_core::mux::{CallId, End, Failure, Overdue, Reason};
+use bowline_types::{Json, RequestId};
+
+use super::Peer;
+use crate::Error;
+use crate::exchange::{Answer, Ongoing, Step};
+
+/// What has arrived for one call and was not picked up yet.
+#[derive(Default)]
+pub(super) struct Mailbox {
+    notifications: VecDeque<Notification>,
+    outcome: Option<Result<Json, Failure>>,
+    waker: Option<Waker>,
+}
+
+impl Mailbox {
+    /// Takes in a notification; returns whom to wake, once the lock is released.
+    pub(super) fn notify(&mut self, notification: Notification) -> Option<Waker> {
+        if self.notifications.len() == MOST_WAITING {
+            // The newest says most: progress is overtaken by progress, and "changed" by "changed".
+            self.notifications.pop_front();
+        }
+        self.notifications.push_back(notification);
+        self.waker.take()
+    }
+
+    pub(super) fn settle(&mut self, outcome: Result<Json, Failure>) -> Option<Waker> {
+        self.outcome = Some(outcome);
+        self.waker.take()
+    }
+}
+
+/// A request that is on its way. Dropping it before it is answered cancels the request.
+pub(super) struct Call {
+    peer: Peer,
+    call: CallId,
+    id: RequestId,
+    method: Cow<'static, str>,
+    dialect: &'static Dialect,
+}
+
+impl Call {
+    pub(super) fn new(peer: Peer, call: CallId, id: RequestId, request: &Request) -> Self {
+        let (method, dialect) = (request.method.clone(), request.caller.dialect);
+        Self {
+            peer,
+            call,
+            id,
+            method,
+            dialect,
+        }
+    }
+
+    fn abandon(&self, why: &Reason) {
+        let mailbox = self.peer.with(|state| {
+            state.mux.abandon(self.call, why);
+            state.mailboxes.remove(&self.call)
+        });
+        drop(mailbox); // it holds a waker: not under the lock
+    }
+
+    fn answer(&self, outcome: Result<Json, Failure>) -> Result<Answer, Error> {
+        let outcome = match outcome {
+            Ok(result) => Ok(result),
+            Err(Failure::Peer(error)) => Err(error),
+            Err(Failure::Malformed(why)) => return Err(Error::protocol(why)),
+            Err(Failure::Timeout(Overdue::Idle(after) | Overdue::Total(after))) => {
+                return Err(Error::Timeout { after });
+            }
+            Err(Failure::Ended(End::Closed)) => return Err(Error::Closed),
+            Err(Failure::Ended(End::Broken)) => return Err(self.peer.end_error()),
+            Err(Failure::Unsubscribed) => {
+                return Err(Error::Cancelled {
+                    reason: "the server ended it".into(),
+                });
+            }
+            Err(other) => return Err(Error::protocol(format!("{other:?}"))),
+        };
+        Answer::from_unsealed(unseal(&self.method, self.dialect, &[], outcome))
+    }
+}
+
+impl Ongoing for Call {
+    fn poll_step(&mut self, cx: &mut task::Context<'_>) -> Poll<Step> {
+        let waker = cx.waker().clone();
+        let mut state = self.peer.shared.lock();
+        let Some(mailbox) = state.mailboxes.get_mut(&self.call) else {
+            drop(state);
+            return Poll::Ready(Step::Answered(Err(Error::Closed)));
+        };
+        if let Some(notification) = mailbox.notifications.pop_front() {
+            drop(state);
+            return Poll::Ready(Step::Notification(notification));
+        }
+        let Some(outcome) = mailbox.outcome.take() else {
+            let old = mailbox.waker.replace(waker);
+            drop(state);
+            drop(old);
+            return Poll::Pending;
+        };
+        let mailbox = state.mailboxes.remove(&self.call);
+        drop(state);
+        drop(mailbox);
+        Poll::Ready(Step::Answered(self.answer(outcome)))
+    }
+
+    fn request_id(&self) -> Option<&RequestId> {
+        Some(&self.id)
+    }
+
+    fn cancel(self: Box<Self>, reason: String) {
+        self.abandon(&Reason::Given(reason));
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.abandon(&Reason::Dropped); // nothing happens if it is settled or cancelled already
+    }
+}
+
+const MOST_WAITING: usize = 1024;

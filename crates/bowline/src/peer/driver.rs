@@ -1,0 +1,345 @@
+//! The task that moves messages between a wire and the engine.
+//!
+//! ```text
+//! Running ──close──▶ Closing ──flushed, or time is up──▶ Ended
+//!    │                                                     ▲
+//!    ├── input ends, handlers still at work ──▶ Closing ───┤
+//!    └── input ends, nothing to finish; the wire breaks ───┘
+//! ```
+//!
+//! One turn: receive, expire deadlines, hand out events, transmit. Receiving comes first and never stops
+//! for want of room to send: the message that would free a handler may be the next one.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bowline_core::mux::{End, Event};
+use bowline_core::{Malformed, Message, Notification, decode_batch, is_batch};
+use bowline_types::{ErrorCode, RpcError};
+use bytes::Bytes;
+use tokio::time::{Instant, Sleep};
+
+use super::serving::{Role, Serving};
+use super::{Closing, Peer};
+use crate::wire::{Received, Wire};
+
+/// Drives one wire until it is at its end.
+///
+/// # Cancel safety
+///
+/// Dropping the driver closes the wire, fails every call and drops every handler.
+#[must_use = "nothing happens on a wire that nobody drives"]
+pub(crate) struct Driver {
+    wire: Box<dyn Wire>,
+    peer: Peer,
+    serving: Serving,
+    phase: Phase,
+    timer: Option<Pin<Box<Sleep>>>,
+    /// Kept between turns for its room.
+    events: Vec<Event>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Phase {
+    Running,
+    Closing { until: Instant, input_ended: bool },
+    Ended,
+}
+
+impl Driver {
+    pub(super) fn new(wire: Box<dyn Wire>, peer: Peer, role: Role) -> Self {
+        let serving = Serving::new(peer.clone(), role);
+        let (phase, timer, events) = (Phase::Running, None, Vec::new());
+        Self {
+            wire,
+            peer,
+            serving,
+            phase,
+            timer,
+            events,
+        }
+    }
+}
+
+impl Future for Driver {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = &mut *self;
+        for _ in 0..MOST_TURNS {
+            this.park(cx.waker());
+            let received = this.receive(cx);
+            let timed_out = this.expire(cx);
+            let dispatched = this.dispatch(cx);
+            let sent = this.transmit(cx);
+            this.consider_ending(cx);
+            if this.phase == Phase::Ended {
+                return Poll::Ready(());
+            }
+            if !(received || timed_out || dispatched || sent) {
+                return Poll::Pending;
+            }
+        }
+        // Others on this thread want their turn too.
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
+impl Driver {
+    /// Leaves the waker where handles find it.
+    fn park(&self, waker: &Waker) {
+        let waker = waker.clone();
+        let old = self.peer.shared.lock().driver.replace(waker);
+        drop(old);
+    }
+
+    /// Takes in some frames. Whether there were any.
+    fn receive(&mut self, cx: &mut Context<'_>) -> bool {
+        if matches!(
+            self.phase,
+            Phase::Ended
+                | Phase::Closing {
+                    input_ended: true,
+                    ..
+                }
+        ) {
+            return false;
+        }
+        for count in 0..MOST_FRAMES {
+            match self.wire.poll_receive(cx) {
+                Poll::Pending => return count > 0,
+                Poll::Ready(Received::Frame(frame)) => self.take_in(&frame),
+                Poll::Ready(Received::TooLong { limit }) => {
+                    let why = format!("a frame is at most {limit} bytes long");
+                    let error = RpcError::new(ErrorCode::INVALID_REQUEST, why);
+                    self.take_in_malformed(Malformed::Request { id: None, error });
+                }
+                Poll::Ready(Received::End) => {
+                    self.input_ended();
+                    return true;
+                }
+                Poll::Ready(Received::Broken(error)) => {
+                    self.broken(error);
+                    return true;
+                }
+            }
+        }
+        true
+    }
+
+    fn take_in(&mut self, frame: &Bytes) {
+        if is_batch(frame) && self.serving.accepts_batches() {
+            match decode_batch(frame) {
+                Ok(parts) => parts
+                    .into_iter()
+                    .for_each(|part| self.take_in_message(part)),
+                Err(malformed) => self.take_in_malformed(malformed),
+            }
+        } else {
+            self.take_in_message(Message::decode(frame));
+        }
+    }
+
+    fn take_in_message(&mut self, message: Result<Message, Malformed>) {
+        match message {
+            Ok(message) => {
+                let now = Instant::now().into_std();
+                self.peer.shared.lock().mux.handle_message(now, message);
+            }
+            Err(malformed) => self.take_in_malformed(malformed),
+        }
+    }
+
+    fn take_in_malformed(&mut self, malformed: Malformed) {
+        tracing::warn!(%malformed, "a frame was no message");
+        self.peer.shared.lock().mux.handle_malformed(malformed);
+    }
+
+    /// Fails what is overdue. Whether the timer rang.
+    fn expire(&mut self, cx: &mut Context<'_>) -> bool {
+        let deadline = self
+            .peer
+            .shared
+            .lock()
+            .mux
+            .poll_timeout()
+            .map(Instant::from_std);
+        let closing = match self.phase {
+            Phase::Closing { until, .. } => Some(until),
+            Phase::Running | Phase::Ended => None,
+        };
+        let Some(next) = [deadline, closing].into_iter().flatten().min() else {
+            return false;
+        };
+        let timer = self
+            .timer
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(next)));
+        if timer.deadline() != next {
+            timer.as_mut().reset(next);
+        }
+        if timer.as_mut().poll(cx).is_pending() {
+            return false;
+        }
+        self.timer = None;
+        let now = Instant::now();
+        self.peer.shared.lock().mux.handle_timeout(now.into_std());
+        if closing.is_some_and(|until| until <= now) {
+            self.end(End::Closed);
+        }
+        true
+    }
+
+    /// Hands out what the engine has to tell. Whether there was anything.
+    fn dispatch(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut wakers = Vec::new();
+        {
+            let mut state = self.peer.shared.lock();
+            let state = &mut *state;
+            while let Some(event) = state.mux.poll_event() {
+                match event {
+                    Event::Settled { call, outcome } => {
+                        let mailbox = state.mailboxes.get_mut(&call);
+                        wakers.extend(mailbox.and_then(|mailbox| mailbox.settle(outcome)));
+                    }
+                    Event::Notified { call, notification } => {
+                        let mailbox = state.mailboxes.get_mut(&call);
+                        wakers.extend(mailbox.and_then(|mailbox| mailbox.notify(notification)));
+                    }
+                    other => self.events.push(other),
+                }
+            }
+        }
+        let any = !(wakers.is_empty() && self.events.is_empty());
+        wakers.into_iter().for_each(Waker::wake);
+        for event in std::mem::take(&mut self.events) {
+            self.handle(event);
+        }
+        self.serving.reap(cx) || any
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Request { id, method, params } => self.serving.begin(id, method, params),
+            Event::Cancelled { id, reason } => {
+                tracing::debug!(id = %id.request_id(), reason, "the caller gave up");
+                self.serving.cancel(&id);
+            }
+            Event::Notification(notification) => self.hear(&notification),
+            Event::Oddity(oddity) => tracing::debug!(?oddity, "the other side did something odd"),
+            _ => {}
+        }
+    }
+
+    fn hear(&mut self, notification: &Notification) {
+        self.serving.hear(notification);
+        self.peer.notices().publish(notification);
+    }
+
+    /// Moves messages onto the wire while there is room. Whether any moved.
+    fn transmit(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut sent = false;
+        loop {
+            match self.wire.poll_ready(cx) {
+                Poll::Pending => break,
+                Poll::Ready(Err(error)) => {
+                    self.broken(error);
+                    return true;
+                }
+                Poll::Ready(Ok(())) => {}
+            }
+            let Some(message) = self.peer.shared.lock().mux.poll_transmit() else {
+                break;
+            };
+            self.wire.send(&message);
+            sent = true;
+        }
+        if let Poll::Ready(Err(error)) = self.wire.poll_flush(cx) {
+            self.broken(error);
+            return true;
+        }
+        sent
+    }
+
+    /// Looks whether a close that somebody asked for is done.
+    fn consider_ending(&mut self, cx: &mut Context<'_>) {
+        let (closing, sizes) = {
+            let state = self.peer.shared.lock();
+            (state.closing, state.mux.sizes())
+        };
+        if let (Phase::Running, Some(how)) = (self.phase, closing) {
+            let (Closing::Flush(limit) | Closing::Drain(limit)) = how;
+            self.phase = Phase::Closing {
+                until: Instant::now() + limit,
+                input_ended: false,
+            };
+            self.serving.shut_down();
+            cx.waker().wake_by_ref();
+            return;
+        }
+        let Phase::Closing { input_ended, .. } = self.phase else {
+            return;
+        };
+        let drains = input_ended || matches!(closing, Some(Closing::Drain(_)));
+        let is_done = sizes.queued == 0 && (!drains || sizes.in_flight == 0);
+        if is_done && self.wire.poll_close(cx).is_ready() {
+            self.end(End::Closed);
+        }
+    }
+
+    /// The other side will say nothing more. It may still want the answers to what it asked.
+    fn input_ended(&mut self) {
+        let sizes = self.peer.shared.lock().mux.sizes();
+        if sizes.in_flight == 0 {
+            return self.end(End::Closed);
+        }
+        let until = match self.phase {
+            Phase::Closing { until, .. } => until,
+            Phase::Running | Phase::Ended => Instant::now() + AFTER_INPUT,
+        };
+        self.phase = Phase::Closing {
+            until,
+            input_ended: true,
+        };
+        self.serving.shut_down();
+    }
+
+    fn broken(&mut self, error: io::Error) {
+        tracing::debug!(%error, "the wire broke");
+        self.peer
+            .shared
+            .lock()
+            .failure
+            .get_or_insert(Arc::new(error));
+        self.end(End::Broken);
+    }
+
+    fn end(&mut self, end: End) {
+        if self.phase == Phase::Ended {
+            return;
+        }
+        self.phase = Phase::Ended;
+        self.peer.shared.lock().mux.handle_end(end);
+        self.dispatch(&mut Context::from_waker(Waker::noop()));
+        self.serving.stop();
+        self.peer.notices().end();
+        self.peer.shared.ended.send_replace(true);
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.end(End::Closed);
+    }
+}
+
+/// How many turns a driver takes before it lets others have theirs.
+const MOST_TURNS: usize = 8;
+/// How many frames it takes in before it looks at anything else.
+const MOST_FRAMES: usize = 64;
+/// How long handlers may go on after the input has ended.
+const AFTER_INPUT: Duration = Duration::from_secs(2);

@@ -1,0 +1,29 @@
+//! What takes the place of `legacy.rs` in a build without the legacy era.
+
+use std::sync::Arc;
+
+use bowline_core::era::{Caller, Request};
+
+use super::Peer;
+use crate::exchange::{Exchange, Responder};
+
+pub(super) fn must_emulate(_: &Request) -> bool {
+    false
+}
+
+pub(super) fn listen(peer: &Peer, request: &Request) -> Exchange {
+    peer.call(request, bowline_core::mux::CallOptions::default())
+}
+
+#[derive(Default)]
+pub(super) struct Watches;
+
+impl Watches {
+    pub(super) fn watch(&mut self, _: &Peer, _: Arc<Caller>, _: Arc<dyn Responder>, _: String) {}
+
+    pub(super) fn watch_lists(&mut self, _: &Peer, _: Arc<Caller>, _: Arc<dyn Responder>) {}
+
+    pub(super) fn unwatch(&mut self, _: &str) {}
+
+    pub(super) fn clear(&mut self) {}
+}

@@ -1,0 +1,235 @@
+//! Exchanges over a duplex wire: a lock, some wakers, a timer and a task around the engine.
+//!
+//! ```text
+//!   Peer, Call ──lock──▶ Mux ◀──lock── Driver ──▶ Wire
+//!        └────────── wakes ──────────────┘
+//! ```
+//!
+//! Handles lock, change the engine, unlock, and wake the driver. There is no command channel: an id
+//! exists before `open` returns, dropping a call cannot be lost, and the order on the wire is the order
+//! of the calls. Nothing is woken, and nothing foreign is dropped, while the lock is held.
+
+mod call;
+
+mod driver;
+pub(crate) use driver::Driver;
+
+mod notices;
+pub(crate) use notices::Notices;
+
+mod serving;
+pub(crate) use serving::Role;
+
+#[cfg_attr(bowline_no_legacy, path = "legacy_stub.rs")]
+mod legacy;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+use std::time::Duration;
+
+use bowline_core::era::{Request, stamp};
+use bowline_core::mux::{CallId, CallOptions, InFlightId, Limits, Mux, NotSent, Refused, Sizes};
+use bowline_core::{Notification, Outcome};
+use bowline_types::RequestId;
+use tokio::sync::watch;
+
+use crate::exchange::{Channel, Exchange};
+use crate::wire::Wire;
+use crate::{Error, Result};
+use call::{Call, Mailbox};
+
+/// A cheap handle to the other end of a duplex wire.
+#[derive(Clone)]
+pub struct Peer {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    notices: Notices,
+    /// Turns true when the driver is done.
+    ended: watch::Sender<bool>,
+}
+
+/// Everything under the lock.
+struct State {
+    mux: Mux,
+    /// The table entry is the mailbox: no other channel carries an outcome to its call.
+    mailboxes: BTreeMap<CallId, Mailbox>,
+    driver: Option<Waker>,
+    closing: Option<Closing>,
+    failure: Option<Arc<io::Error>>,
+    /// How many hold on to a legacy subscription of each resource.
+    watched: BTreeMap<String, usize>,
+}
+
+/// How much is still done before the wire is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Closing {
+    /// What is queued is sent, for at most this long.
+    Flush(Duration),
+    /// New requests are refused, running handlers may finish, for at most this long.
+    Drain(Duration),
+}
+
+impl Peer {
+    /// A handle, and the driver that must run for anything to happen.
+    pub(crate) fn new(wire: Box<dyn Wire>, role: Role, limits: Limits) -> (Self, Driver) {
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State {
+                mux: Mux::new(limits),
+                mailboxes: BTreeMap::new(),
+                driver: None,
+                closing: None,
+                failure: None,
+                watched: BTreeMap::new(),
+            }),
+            notices: Notices::default(),
+            ended: watch::Sender::new(false),
+        });
+        let peer = Self { shared };
+        let driver = Driver::new(wire, peer.clone(), role);
+        (peer, driver)
+    }
+
+    /// Says something that belongs to no request.
+    pub fn notify(&self, notification: Notification) {
+        let result = self.with(|state| state.mux.notify(notification));
+        if let Err(NotSent::Full) = result {
+            tracing::warn!("the other side does not read; a notification was dropped");
+        }
+    }
+
+    /// How much is going on: all zero when nothing is.
+    #[must_use]
+    pub fn sizes(&self) -> Sizes {
+        self.shared.lock().mux.sizes()
+    }
+
+    /// What the other side says that belongs to no call.
+    pub(crate) fn notices(&self) -> &Notices {
+        &self.shared.notices
+    }
+
+    pub(crate) fn close(&self, how: Closing) {
+        self.with(|state| {
+            state.closing.get_or_insert(how);
+            if let Closing::Drain(_) = how {
+                state.mux.drain();
+            }
+        });
+    }
+
+    /// Waits until the driver is done.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: nothing is lost by dropping it.
+    pub(crate) async fn ended(&self) {
+        // The sender lives in `shared`, so this cannot fail before the driver is done.
+        let _ = self.shared.ended.subscribe().wait_for(|ended| *ended).await;
+    }
+
+    fn notify_within(&self, id: &InFlightId, notification: Notification) {
+        let result = self.with(|state| state.mux.notify_within(id, notification));
+        if let Err(NotSent::Full) = result {
+            tracing::warn!("the other side does not read; a notification was dropped");
+        }
+    }
+
+    fn respond(&self, id: &InFlightId, outcome: Outcome) {
+        self.with(|state| state.mux.respond(id, outcome));
+    }
+
+    /// Changes the state, then wakes the driver.
+    fn with<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.shared.lock();
+        let result = change(&mut state);
+        let driver = state.driver.take();
+        drop(state);
+        driver.into_iter().for_each(Waker::wake);
+        result
+    }
+}
+
+impl Channel for Peer {
+    fn open(&self, request: Request, options: CallOptions) -> Exchange {
+        if legacy::must_emulate(&request) {
+            return legacy::listen(self, &request);
+        }
+        self.call(&request, options)
+    }
+}
+
+impl Peer {
+    fn call(&self, request: &Request, options: CallOptions) -> Exchange {
+        match self.start(request, options, Some(Mailbox::default())) {
+            Ok((call, id)) => Exchange::new(Call::new(self.clone(), call, id, request)),
+            Err(error) => Exchange::failed(error),
+        }
+    }
+
+    /// Starts a call whose answer nobody waits for. Its deadline ends it.
+    fn call_unheard(&self, request: &Request, options: CallOptions) {
+        if let Err(error) = self.start(request, options, None) {
+            tracing::debug!(%error, method = %request.method, "a farewell was not sent");
+        }
+    }
+
+    fn start(
+        &self,
+        request: &Request,
+        mut options: CallOptions,
+        mailbox: Option<Mailbox>,
+    ) -> Result<(CallId, RequestId)> {
+        options.progress_token.clone_from(&request.progress_token);
+        options.is_subscription |= request.method == LISTEN;
+        let stamped = stamp(request);
+        let now = tokio::time::Instant::now().into_std();
+        let started = self.with(|state| {
+            let call = state
+                .mux
+                .call(now, stamped.method, stamped.params, options)?;
+            state
+                .mailboxes
+                .extend(mailbox.map(|mailbox| (call, mailbox)));
+            let id = state.mux.request_id(call).cloned();
+            Ok((call, id.expect("a call that has just begun is pending")))
+        });
+        started.map_err(|refused| match refused {
+            Refused::Ended(_) => self.end_error(),
+            refused => Error::misuse(refused.to_string()),
+        })
+    }
+
+    /// Why nothing goes over this wire any more.
+    fn end_error(&self) -> Error {
+        match self.shared.lock().failure.clone() {
+            Some(failure) => Error::Transport {
+                what: failure.to_string(),
+                source: Some(Box::new(failure)),
+            },
+            None => Error::Closed,
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // The engine does not panic; if it did, its tables would still be whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for Peer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Peer")
+            .field("sizes", &self.sizes())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The one method that the two eras do not share a spelling of.
+const LISTEN: &str = "subscriptions/listen";

@@ -1,0 +1,106 @@
+//! What the other side says that belongs to no call, passed on to whoever listens.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{self, Poll, Waker};
+
+use bowline_core::Notification;
+
+/// The place where such notifications arrive.
+#[derive(Clone, Default)]
+pub(crate) struct Notices(Arc<Mutex<Listeners>>);
+
+#[derive(Default)]
+struct Listeners {
+    next: u64,
+    queues: BTreeMap<u64, Queue>,
+}
+
+#[derive(Default)]
+struct Queue {
+    notifications: VecDeque<Notification>,
+    waker: Option<Waker>,
+    ended: bool,
+}
+
+/// One who listens; stops when dropped.
+#[must_use = "it stops listening when dropped"]
+pub(crate) struct Listener {
+    notices: Notices,
+    key: u64,
+}
+
+impl Notices {
+    pub(crate) fn listen(&self) -> Listener {
+        let mut listeners = self.lock();
+        listeners.next += 1;
+        let key = listeners.next;
+        listeners.queues.insert(key, Queue::default());
+        drop(listeners);
+        Listener {
+            notices: self.clone(),
+            key,
+        }
+    }
+
+    pub(crate) fn publish(&self, notification: &Notification) {
+        self.for_each(|queue| {
+            if queue.notifications.len() == MOST_WAITING {
+                queue.notifications.pop_front();
+            }
+            queue.notifications.push_back(notification.clone());
+        });
+    }
+
+    pub(crate) fn end(&self) {
+        self.for_each(|queue| queue.ended = true);
+    }
+
+    fn for_each(&self, mut change: impl FnMut(&mut Queue)) {
+        let mut listeners = self.lock();
+        let wakers: Vec<_> = listeners
+            .queues
+            .values_mut()
+            .filter_map(|queue| {
+                change(queue);
+                queue.waker.take()
+            })
+            .collect();
+        drop(listeners);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Listeners> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Listener {
+    /// The next notification; `None` when the wire is at its end.
+    pub(crate) fn poll_next(&mut self, cx: &mut task::Context<'_>) -> Poll<Option<Notification>> {
+        let waker = cx.waker().clone();
+        let mut listeners = self.notices.lock();
+        let Some(queue) = listeners.queues.get_mut(&self.key) else {
+            return Poll::Ready(None);
+        };
+        if let Some(notification) = queue.notifications.pop_front() {
+            return Poll::Ready(Some(notification));
+        }
+        if queue.ended {
+            return Poll::Ready(None);
+        }
+        let old = queue.waker.replace(waker);
+        drop(listeners);
+        drop(old);
+        Poll::Pending
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let queue = self.notices.lock().queues.remove(&self.key);
+        drop(queue); // it holds a waker: not under the lock
+    }
+}
+
+const MOST_WAITING: usize = 1024;

@@ -1,0 +1,252 @@
+//! Requests of the other side, on their way to a responder and back.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+use std::task;
+
+use bowline_core::era::{
+    Admitted, Caller, Dialect, Door, Era, Heard, Rejection, Request, Seal, ServerAsksBy,
+    admit_from_server, seal, tell,
+};
+use bowline_core::mux::InFlightId;
+use bowline_core::{Notification, RawRequest};
+use bowline_types::{
+    CancelledNotification, CancelledNotificationParams, ErrorCode, Json, Notice, RpcError,
+};
+use tokio::task::{AbortHandle, JoinSet};
+
+use super::{LISTEN, Peer, legacy};
+use crate::exchange::{CancelMode, Channel, Context, Outlet, Responder, run};
+
+/// Which side of the protocol this end of the wire is.
+pub(crate) enum Role {
+    /// Requests come from clients.
+    Server {
+        door: Door,
+        responder: Arc<dyn Responder>,
+        /// The server's `Implementation`, encoded.
+        identity: Json,
+    },
+    /// Requests come from a server, in the legacy era only.
+    Client {
+        /// Who it is, once that is known.
+        server: Arc<OnceLock<Arc<Caller>>>,
+        host: Arc<dyn Responder>,
+    },
+}
+
+/// The requests of the other side that are being answered.
+pub(super) struct Serving {
+    peer: Peer,
+    role: Role,
+    /// Dropping the set drops every handler.
+    handlers: JoinSet<InFlightId>,
+    running: BTreeMap<InFlightId, Handler>,
+    watches: legacy::Watches,
+}
+
+struct Handler {
+    task: AbortHandle,
+    cx: Context,
+    cancel_mode: CancelMode,
+}
+
+impl Serving {
+    pub(super) fn new(peer: Peer, role: Role) -> Self {
+        Self {
+            peer,
+            role,
+            handlers: JoinSet::new(),
+            running: BTreeMap::new(),
+            watches: legacy::Watches::default(),
+        }
+    }
+
+    /// Lets a request in and starts its handler, or answers it at the door.
+    pub(super) fn begin(
+        &mut self,
+        id: InFlightId,
+        method: Cow<'static, str>,
+        params: Option<Json>,
+    ) {
+        // Handlers that were cancelled but run on are counted here too.
+        if self.handlers.len() >= MOST_HANDLERS {
+            let error = RpcError::new(ErrorCode::INTERNAL_ERROR, "overloaded");
+            return self.peer.respond(&id, Err(error));
+        }
+        let raw = RawRequest {
+            id: id.request_id().clone(),
+            method,
+            params,
+        };
+        match self.role.admit(raw) {
+            Ok(Admitted::Request { request, seal }) => self.start(id, request, seal),
+            Ok(Admitted::Answer(result)) => self.peer.respond(&id, Ok(result)),
+            Ok(Admitted::Watch(uri)) => {
+                if let Some((caller, responder)) = self.role.legacy_caller() {
+                    self.watches.watch(&self.peer, caller, responder, uri);
+                }
+                self.peer.respond(&id, Ok(Json::empty_object()));
+            }
+            Ok(Admitted::Unwatch(uri)) => {
+                self.watches.unwatch(&uri);
+                self.peer.respond(&id, Ok(Json::empty_object()));
+            }
+            Err(rejection) => self.peer.respond(&id, Err(rejection.into())),
+        }
+    }
+
+    fn start(&mut self, id: InFlightId, request: Request, form: Seal) {
+        let (responder, identity) = self.role.responder();
+        let outlet = ToPeer {
+            peer: self.peer.clone(),
+            id: id.clone(),
+            dialect: request.caller.dialect,
+        };
+        let cx = Context::new(id.request_id().clone(), &request, outlet);
+        let cancel_mode = responder.cancel_mode(&request);
+        let running = run(responder, request, cx.clone());
+        let (peer, key) = (self.peer.clone(), id.clone());
+        let task = self.handlers.spawn(async move {
+            let outcome = running.await;
+            let ends_subscription = outcome.is_ok() && form.method == LISTEN;
+            peer.respond(&id, seal(&form, &identity, outcome));
+            if ends_subscription {
+                peer.notify(subscription_ended(&id));
+            }
+            id
+        });
+        self.running.insert(
+            key,
+            Handler {
+                task,
+                cx,
+                cancel_mode,
+            },
+        );
+    }
+
+    /// The caller gave up.
+    pub(super) fn cancel(&mut self, id: &InFlightId) {
+        let Some(handler) = self.running.remove(id) else {
+            return;
+        };
+        handler.cx.cancel();
+        if handler.cancel_mode == CancelMode::Drop {
+            handler.task.abort();
+        }
+    }
+
+    /// Forgets handlers that are done. Whether there were any.
+    pub(super) fn reap(&mut self, cx: &mut task::Context<'_>) -> bool {
+        let mut any = false;
+        while let task::Poll::Ready(Some(joined)) = self.handlers.poll_join_next(cx) {
+            any = true;
+            if let Ok(id) = joined {
+                self.running.remove(&id);
+            }
+        }
+        any
+    }
+
+    pub(super) fn hear(&mut self, notification: &Notification) {
+        let Role::Server { door, .. } = &mut self.role else {
+            return;
+        };
+        if door.hear(notification) == Heard::Initialized
+            && let Some((caller, responder)) = self.role.legacy_caller()
+        {
+            self.watches.watch_lists(&self.peer, caller, responder);
+        }
+    }
+
+    pub(super) fn accepts_batches(&self) -> bool {
+        self.role
+            .legacy_caller()
+            .is_some_and(|(caller, _)| caller.dialect.batches)
+    }
+
+    /// Nothing new will come: what would go on for ever ends by itself.
+    pub(super) fn shut_down(&mut self) {
+        self.watches.clear();
+        self.running
+            .values()
+            .for_each(|handler| handler.cx.shut_down());
+    }
+
+    /// Drops every handler, and tells those that cannot be dropped.
+    pub(super) fn stop(&mut self) {
+        self.watches.clear();
+        for handler in std::mem::take(&mut self.running).into_values() {
+            handler.cx.cancel();
+        }
+        self.handlers.abort_all();
+    }
+}
+
+impl Role {
+    fn admit(&mut self, raw: RawRequest) -> Result<Admitted, Rejection> {
+        match self {
+            Self::Server { door, .. } => door.admit(raw),
+            Self::Client { server, .. } => {
+                let unknown = || Arc::new(Caller::new(Dialect::LATEST_LEGACY));
+                admit_from_server(&server.get().cloned().unwrap_or_else(unknown), raw)
+            }
+        }
+    }
+
+    fn responder(&self) -> (Arc<dyn Responder>, Json) {
+        match self {
+            Self::Server {
+                responder,
+                identity,
+                ..
+            } => (responder.clone(), identity.clone()),
+            Self::Client { host, .. } => (host.clone(), Json::empty_object()),
+        }
+    }
+
+    /// Who is there in the legacy era, if `initialize` was heard.
+    fn legacy_caller(&self) -> Option<(Arc<Caller>, Arc<dyn Responder>)> {
+        match self {
+            Self::Server {
+                door, responder, ..
+            } => match door.era() {
+                Era::Legacy(opened) => Some((opened.caller().clone(), responder.clone())),
+                Era::Modern => None,
+            },
+            Self::Client { .. } => None,
+        }
+    }
+}
+
+/// Onto the wire that the request came over.
+struct ToPeer {
+    peer: Peer,
+    id: InFlightId,
+    dialect: &'static Dialect,
+}
+
+impl Outlet for ToPeer {
+    fn notify(&self, notification: Notification) {
+        if let Some(notification) = tell(self.dialect, notification) {
+            self.peer.notify_within(&self.id, notification);
+        }
+    }
+
+    fn way_back(&self) -> Option<Arc<dyn Channel>> {
+        (self.dialect.server_asks_by == ServerAsksBy::Request)
+            .then(|| Arc::new(self.peer.clone()) as _)
+    }
+}
+
+/// A server that ends a subscription on a shared wire sends the result, then this.
+fn subscription_ended(id: &InFlightId) -> Notification {
+    let params = CancelledNotificationParams::new(id.request_id().clone())
+        .with_reason("the subscription ended");
+    let params = Json::encode(&params).ok();
+    Notification::new(CancelledNotification::NAME, params)
+}
+
+const MOST_HANDLERS: usize = 4096;

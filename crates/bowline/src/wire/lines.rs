@@ -1,0 +1,216 @@
+//! One frame a line: the framing of stdio, and of any other byte stream.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bowline_core::Message;
+use bytes::{Bytes, BytesMut};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::{Received, Wire};
+
+/// A wire over a byte stream, one message a line.
+///
+/// A line longer than the limit (default 16 MiB) is skipped and costs only itself. Blank lines are
+/// ignored; a line may end in LF or CRLF.
+///
+/// # Examples
+///
+/// ```
+/// use bowline::wire::Lines;
+///
+/// let (near, far) = tokio::io::duplex(4096);
+/// let (read, write) = tokio::io::split(near);
+/// let wire = Lines::new(read, write).max_line(1024 * 1024);
+/// ```
+#[must_use = "a wire does nothing until it is served or connected over"]
+pub struct Lines {
+    read: Pin<Box<dyn AsyncRead + Send>>,
+    write: Pin<Box<dyn AsyncWrite + Send>>,
+    splitter: Splitter,
+    outgoing: Vec<u8>,
+    /// How much of `outgoing` was written.
+    written: usize,
+}
+
+impl Lines {
+    /// A wire that reads lines from `read` and writes lines to `write`.
+    pub fn new(
+        read: impl AsyncRead + Send + 'static,
+        write: impl AsyncWrite + Send + 'static,
+    ) -> Self {
+        Self {
+            read: Box::pin(read),
+            write: Box::pin(write),
+            splitter: Splitter::new(DEFAULT_MAX_LINE),
+            outgoing: Vec::new(),
+            written: 0,
+        }
+    }
+
+    /// Skips lines of more than `bytes`.
+    pub fn max_line(mut self, bytes: usize) -> Self {
+        self.splitter.limit = bytes;
+        self
+    }
+
+    /// Writes what is buffered.
+    fn poll_write_out(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.written < self.outgoing.len() {
+            let rest = &self.outgoing[self.written..];
+            match ready!(self.write.as_mut().poll_write(cx, rest))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                written => self.written += written,
+            }
+        }
+        self.outgoing.clear();
+        self.outgoing.shrink_to(HIGH_WATER);
+        self.written = 0;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Wire for Lines {
+    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Received> {
+        loop {
+            if let Some(received) = self.splitter.next_line() {
+                return Poll::Ready(received);
+            }
+            match ready!(poll_fill(self.read.as_mut(), cx, &mut self.splitter.buffer)) {
+                Ok(0) => return Poll::Ready(self.splitter.end()),
+                Ok(_) => {}
+                Err(error) => return Poll::Ready(Received::Broken(error)),
+            }
+        }
+    }
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // What sits in the buffer counts as sent, so it is kept small: a call that is abandoned while
+        // the other side does not read is then withdrawn rather than cancelled.
+        if self.outgoing.len() < HIGH_WATER {
+            Poll::Ready(Ok(()))
+        } else {
+            self.poll_write_out(cx)
+        }
+    }
+
+    fn send(&mut self, message: &Message) {
+        message.encode(&mut self.outgoing);
+        self.outgoing.push(b'\n');
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_write_out(cx))?;
+        self.write.as_mut().poll_flush(cx)
+    }
+
+    fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_write_out(cx))?;
+        self.write.as_mut().poll_shutdown(cx)
+    }
+}
+
+impl std::fmt::Debug for Lines {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Lines")
+            .field("buffered", &self.outgoing.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Cuts a stream of bytes into lines, in bounded space.
+struct Splitter {
+    buffer: BytesMut,
+    /// How much of the buffer is known to hold no line end.
+    scanned: usize,
+    limit: usize,
+    /// Whether the line under way is too long and is being thrown away.
+    skipping: bool,
+}
+
+impl Splitter {
+    fn new(limit: usize) -> Self {
+        Self {
+            buffer: BytesMut::new(),
+            scanned: 0,
+            limit,
+            skipping: false,
+        }
+    }
+
+    fn next_line(&mut self) -> Option<Received> {
+        loop {
+            let Some(end) = self.find_end() else {
+                return self.check_length();
+            };
+            let mut line = self.buffer.split_to(end + 1);
+            line.truncate(end);
+            self.scanned = 0;
+            if std::mem::take(&mut self.skipping) {
+                continue; // the rest of a line that was reported when it grew too long
+            }
+            if line.len() > self.limit {
+                return Some(Received::TooLong { limit: self.limit });
+            }
+            if !line.trim_ascii().is_empty() {
+                return Some(Received::Frame(line.freeze()));
+            }
+        }
+    }
+
+    fn find_end(&mut self) -> Option<usize> {
+        let found = self.buffer[self.scanned..]
+            .iter()
+            .position(|byte| *byte == b'\n');
+        let end = found.map(|at| self.scanned + at);
+        self.scanned = self.buffer.len();
+        end
+    }
+
+    /// Throws away a line that is too long as it comes, and reports it once.
+    fn check_length(&mut self) -> Option<Received> {
+        if self.skipping {
+            self.buffer.clear();
+            self.scanned = 0;
+            return None;
+        }
+        if self.buffer.len() <= self.limit {
+            return None;
+        }
+        self.buffer = BytesMut::new();
+        self.scanned = 0;
+        self.skipping = true;
+        Some(Received::TooLong { limit: self.limit })
+    }
+
+    /// The stream is at its end: what is left is a last line that was not ended.
+    fn end(&mut self) -> Received {
+        let rest: Bytes = std::mem::take(&mut self.buffer).freeze();
+        self.scanned = 0;
+        if self.skipping || rest.trim_ascii().is_empty() {
+            return Received::End;
+        }
+        Received::Frame(rest)
+    }
+}
+
+/// Reads once into the spare room of `buffer`.
+fn poll_fill(
+    read: Pin<&mut (dyn AsyncRead + Send)>,
+    cx: &mut Context<'_>,
+    buffer: &mut BytesMut,
+) -> Poll<io::Result<usize>> {
+    let length = buffer.len();
+    buffer.resize(length + READ_SIZE, 0);
+    let mut room = ReadBuf::new(&mut buffer[length..]);
+    let polled = read.poll_read(cx, &mut room);
+    let filled = room.filled().len();
+    buffer.truncate(length + filled);
+    ready!(polled)?;
+    Poll::Ready(Ok(filled))
+}
+
+const DEFAULT_MAX_LINE: usize = 16 * 1024 * 1024;
+const HIGH_WATER: usize = 64 * 1024;
+const READ_SIZE: usize = 16 * 1024;

@@ -1,0 +1,70 @@
+//! Wires: duplex carriers of frames.
+//!
+//! A wire moves frames and knows nothing of what they say. Outbound it is given messages, which are well
+//! formed by construction; inbound it yields whatever bytes the other side sent.
+
+mod lines;
+pub use lines::Lines;
+
+mod memory;
+pub use memory::{Memory, memory};
+
+use std::io;
+use std::task::{Context, Poll};
+
+use bowline_core::Message;
+use bytes::Bytes;
+
+/// A duplex carrier of frames: a pipe, a socket, a queue in memory.
+///
+/// The contract is that of a sink and a stream in one: [`Wire::send`] is called only after
+/// [`Wire::poll_ready`] was ready, and what was sent may sit in a buffer until [`Wire::poll_flush`].
+/// One task uses a wire at a time, so no method blocks another for longer than a poll.
+pub trait Wire: Send + 'static {
+    /// The next frame from the other side.
+    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Received>;
+
+    /// Whether there is room for one more message.
+    ///
+    /// # Errors
+    ///
+    /// If the other side can no longer be reached.
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+
+    /// Takes one message. It counts as sent from here on.
+    fn send(&mut self, message: &Message);
+
+    /// Moves what was sent on its way.
+    ///
+    /// # Errors
+    ///
+    /// If the other side can no longer be reached.
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+
+    /// Flushes, and tells the other side that nothing more will come.
+    ///
+    /// # Errors
+    ///
+    /// If the other side can no longer be reached.
+    fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+}
+
+/// What came out of a wire.
+#[derive(Debug)]
+#[allow(
+    clippy::exhaustive_enums,
+    reason = "a driver must handle every one of them"
+)]
+pub enum Received {
+    /// One frame, which may be anything.
+    Frame(Bytes),
+    /// A frame was longer than the limit, and was skipped. The wire goes on.
+    TooLong {
+        /// The limit, in bytes.
+        limit: usize,
+    },
+    /// The other side closed the wire.
+    End,
+    /// The wire broke.
+    Broken(io::Error),
+}
