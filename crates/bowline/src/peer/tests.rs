@@ -29,6 +29,7 @@ async fn dropping_a_call_that_was_sent_sends_one_cancel_in_its_place() {
     assert_eq!(cancel["method"], "notifications/cancelled");
     assert_eq!(cancel["params"]["requestId"], sent["id"]);
     assert_eq!(far.hears().await["method"], "next");
+    assert_eq!(peer.shared.lock().mailboxes.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -123,6 +124,7 @@ async fn the_end_of_the_wire_ends_calls_and_handlers_and_leaves_nothing() {
     );
     timeout(SOON, peer.ended()).await.expect("the driver ends");
     assert_eq!(peer.sizes(), Sizes::default());
+    assert!(peer.shared.lock().mailboxes.is_empty());
 }
 
 /// The other end of a wire, by hand.
