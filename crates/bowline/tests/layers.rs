@@ -1,5 +1,7 @@
 //! Layers stand around every request, in their order, on every transport.
 
+#![allow(clippy::panic, reason = "a test says by panicking what it saw")]
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
