@@ -5,6 +5,8 @@ use std::pin::Pin;
 use std::task;
 use std::time::Duration;
 
+use bowline_core::Notification;
+use bowline_types::{Notice, ProgressNotification};
 use tokio::time::Sleep;
 
 /// A time limit that starts at the first poll.
@@ -22,8 +24,11 @@ impl Deadline {
         sleep.as_mut().poll(cx).is_ready().then_some(self.after)
     }
 
-    pub(crate) fn restart(&mut self) {
-        self.sleep = None;
+    /// Starts again if the notification is progress; nothing else moves an idle deadline, on any channel.
+    pub(crate) fn hear(&mut self, notification: &Notification) {
+        if notification.method == ProgressNotification::NAME {
+            self.sleep = None;
+        }
     }
 }
 

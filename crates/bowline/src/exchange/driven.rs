@@ -55,7 +55,9 @@ impl Ongoing for Driven {
         self.said.wake_on_next(cx.waker());
         // What is waiting is handed out before more is taken from the wire, which bounds the queue.
         if let Some(notification) = self.said.next() {
-            self.idle.iter_mut().for_each(Deadline::restart);
+            self.idle
+                .iter_mut()
+                .for_each(|idle| idle.hear(&notification));
             return Poll::Ready(Step::Notification(notification));
         }
         if let Some(after) = self.poll_overdue(cx) {
@@ -69,7 +71,9 @@ impl Ongoing for Driven {
             self.answer = Some(answer);
         }
         if let Some(notification) = self.said.next() {
-            self.idle.iter_mut().for_each(Deadline::restart);
+            self.idle
+                .iter_mut()
+                .for_each(|idle| idle.hear(&notification));
             return Poll::Ready(Step::Notification(notification));
         }
         match self.answer.take() {

@@ -120,7 +120,9 @@ impl Ongoing for Handled {
         }
         // What the handler said before it ended comes before its answer.
         if let Some(notification) = self.said.next() {
-            self.idle.iter_mut().for_each(Deadline::restart);
+            self.idle
+                .iter_mut()
+                .for_each(|idle| idle.hear(&notification));
             return Poll::Ready(Step::Notification(notification));
         }
         match self.outcome.take() {
