@@ -467,6 +467,12 @@ impl Mux {
         self.pending.request_id(call)
     }
 
+    /// Whether the request of a call still waits for the wire: abandoned now, it never was.
+    #[must_use]
+    pub fn is_unsent(&self, call: CallId) -> bool {
+        self.pending.is_unsent(call)
+    }
+
     // --- the parts of `handle_message` ---
 
     fn handle_request(&mut self, request: RawRequest) {
