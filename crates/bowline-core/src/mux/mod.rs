@@ -37,6 +37,8 @@ mod refers;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod model;
 #[cfg(test)]
+mod pinned;
+#[cfg(test)]
 mod tests;
 
 use std::borrow::Cow;
