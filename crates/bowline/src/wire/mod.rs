@@ -9,6 +9,9 @@ pub use lines::Lines;
 mod memory;
 pub use memory::{Memory, memory};
 
+mod stdio;
+pub use stdio::stdio;
+
 use std::io;
 use std::task::{Context, Poll};
 
