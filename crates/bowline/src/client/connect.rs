@@ -7,14 +7,13 @@ use std::time::Duration;
 
 use bowline_core::Outcome;
 use bowline_core::era::{Caller, Dialect, Dialects, Request};
-use bowline_core::mux::Limits;
 use bowline_types::{ClientCapabilities, ErrorCode, Implementation, LoggingLevel, RpcError};
 
-use super::opening::Opening;
-use super::{Client, Inner, OpenWire};
-use crate::exchange::{BoxFuture, Channel, Context, InProcess, Responder};
-use crate::peer::{Peer, Role};
-use crate::wire::Wire;
+use super::link::{Answering, Link, Target};
+use super::opening::{Opened, Opening};
+use super::{Client, Inner};
+use crate::exchange::{BoxFuture, Context, Responder};
+use crate::wire::{Command, Wire};
 use crate::{Error, Result};
 
 /// A connection that is being made; await it.
@@ -40,11 +39,6 @@ pub struct Connect {
     probe_timeout: Duration,
 }
 
-enum Target {
-    InProcess(Arc<dyn Responder>),
-    Wire(Box<dyn Wire>),
-}
-
 impl Connect {
     pub(super) fn to(responder: Arc<dyn Responder>) -> Self {
         Self::new(Target::InProcess(responder))
@@ -52,6 +46,10 @@ impl Connect {
 
     pub(super) fn over(wire: Box<dyn Wire>) -> Self {
         Self::new(Target::Wire(wire))
+    }
+
+    pub(super) fn child(command: Command) -> Self {
+        Self::new(Target::Child(Box::new(command)))
     }
 
     fn new(target: Target) -> Self {
@@ -126,46 +124,46 @@ impl Connect {
             timeout,
             probe_timeout,
         } = self;
-        let server_caller = Arc::new(OnceLock::new());
-        let (channel, wire): (Arc<dyn Channel>, _) = match target {
-            Target::InProcess(responder) => {
-                let way_back = Arc::new(InProcess::new(host.clone()));
-                (
-                    Arc::new(InProcess::new(responder).with_way_back(way_back)),
-                    None,
-                )
-            }
-            Target::Wire(wire) => {
-                let role = Role::Client {
-                    server: server_caller.clone(),
-                    host: host.clone(),
-                };
-                let (peer, driver) = Peer::new(wire, role, Limits::default());
-                // Owned by the connection: it ends when `OpenWire` is dropped.
-                tokio::spawn(driver);
-                (Arc::new(peer.clone()), Some(OpenWire(peer)))
-            }
+        let speaking = speaking?;
+        let server = Arc::new(OnceLock::new());
+        let answering = Answering {
+            host: host.clone(),
+            server: server.clone(),
         };
-        let peer = wire.as_ref().map(|wire| &wire.0);
+        let (mut link, command) = target.link(answering.clone())?;
         let opening = Opening {
-            channel: &*channel,
-            peer,
-            speaking: speaking?,
+            link: &link,
+            speaking: &speaking,
             timeout,
             probe_timeout,
         };
-        let (caller, server) = opening.open(caller).await?;
+        let opened = opening.open(caller, command.is_some()).await?;
+        let (caller, introduction) = match (opened, command) {
+            (Opened::Open(caller, introduction), _) => (caller, introduction),
+            (Opened::Gone(caller, offered), Some(mut command)) => {
+                // What is left of the first child is ended while the second starts.
+                link = Link::spawn(&mut command, answering)?;
+                let opening = Opening {
+                    link: &link,
+                    speaking: &speaking,
+                    timeout,
+                    probe_timeout,
+                };
+                opening.shake_hands(caller, offered).await?
+            }
+            (Opened::Gone(..), None) => return Err(Error::Closed),
+        };
         // Set once, here; a server that asks earlier is answered as an unknown one.
-        let _ = server_caller.set(Arc::new(Caller::new(caller.dialect)));
+        let _ = server.set(Arc::new(Caller::new(caller.dialect)));
         let (caller, last_token) = (Arc::new(caller), AtomicI64::new(0));
         let inner = Inner {
-            channel,
+            channel: link.channel,
             caller,
             host,
-            server,
+            server: introduction,
             timeout,
             last_token,
-            wire,
+            wire: link.wire,
         };
         Ok(Client {
             inner: Arc::new(inner),
