@@ -1,5 +1,9 @@
 //! The first words over a channel: which version both sides speak, and what the server offers.
 
+use std::future::{pending, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bowline_core::Outcome;
@@ -9,7 +13,6 @@ use bowline_core::mux::CallOptions;
 use bowline_types::{
     DiscoverRequest, DiscoverResult, ErrorCode, Json, Method, ProtocolVersion, RpcError,
 };
-use std::sync::Arc;
 
 use super::link::Link;
 use crate::exchange::Answer;
@@ -106,23 +109,29 @@ impl Opening<'_> {
         let Some(late) = late else {
             return self.shake_hands(caller, offered).await;
         };
-        let heard_after_all = async {
+        let mut heard_after_all = pin!(async {
             let answer = late.await;
-            let reply = as_outcome(&answer)?;
-            match judge_duplex(DuplexReply::Outcome(&reply), self.speaking, tried) {
-                Verdict::Modern(dialect) => Some((dialect, answer.ok()?.decode().ok())),
-                _ => None,
-            }
-        };
-        // In the order in which the server was asked.
-        tokio::select! {
-            biased;
-            Some((dialect, server)) = heard_after_all => {
+            if let Some(reply) = as_outcome(&answer)
+                && let Verdict::Modern(dialect) =
+                    judge_duplex(DuplexReply::Outcome(&reply), self.speaking, tried)
+            {
+                let server = answer.ok().and_then(|result| result.decode().ok());
                 let mut caller = caller.clone();
                 caller.dialect = dialect;
-                Ok((caller, server))
+                return (caller, server);
             }
-            opened = self.shake_hands(caller.clone(), offered) => opened,
+            pending().await
+        });
+        tokio::select! {
+            biased;
+            opened = &mut heard_after_all => Ok(opened),
+            opened = self.shake_hands(caller.clone(), offered) => {
+                // Both may have come between the two polls, and this one was asked first.
+                match poll_fn(|cx| Poll::Ready(heard_after_all.as_mut().poll(cx))).await {
+                    Poll::Ready(earlier) => Ok(earlier),
+                    Poll::Pending => opened,
+                }
+            }
         }
     }
 
