@@ -1,18 +1,21 @@
 //! How a client comes to be: where it connects, as whom, and speaking what.
 
 use std::future::IntoFuture;
+use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bowline_core::Outcome;
 use bowline_core::era::{Caller, Dialect, Dialects, Request};
 use bowline_types::{ClientCapabilities, ErrorCode, Implementation, LoggingLevel, RpcError};
+use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 
-use super::link::{Answering, Link, Target};
+use super::http::HttpOpening;
+use super::link::{Answering, End, Link, Reached};
 use super::opening::{Opened, Opening};
 use super::{Client, Inner};
 use crate::exchange::{BoxFuture, Context, Responder};
+use crate::http::client::{Endpoint, HttpSend, HyperSend, ResponseLimits, parse_url};
 use crate::wire::{Command, Wire};
 use crate::{Error, Result};
 
@@ -37,19 +40,31 @@ pub struct Connect {
     host: Arc<dyn Responder>,
     timeout: Duration,
     probe_timeout: Duration,
+    send: Option<Arc<dyn HttpSend>>,
+    headers: HeaderMap,
+    response_limits: ResponseLimits,
+}
+
+enum Target {
+    Url(Result<Uri>),
+    End(End),
 }
 
 impl Connect {
     pub(super) fn to(responder: Arc<dyn Responder>) -> Self {
-        Self::new(Target::InProcess(responder))
+        Self::new(Target::End(End::InProcess(responder)))
     }
 
     pub(super) fn over(wire: Box<dyn Wire>) -> Self {
-        Self::new(Target::Wire(wire))
+        Self::new(Target::End(End::Wire(wire)))
     }
 
     pub(super) fn child(command: Command) -> Self {
-        Self::new(Target::Child(Box::new(command)))
+        Self::new(Target::End(End::Child(Box::new(command))))
+    }
+
+    pub(super) fn at(url: &str) -> Self {
+        Self::new(Target::Url(parse_url(url)))
     }
 
     fn new(target: Target) -> Self {
@@ -62,6 +77,9 @@ impl Connect {
             host: Arc::new(NoHost),
             timeout: DEFAULT_TIMEOUT,
             probe_timeout: DEFAULT_PROBE_TIMEOUT,
+            send: None,
+            headers: HeaderMap::new(),
+            response_limits: ResponseLimits::default(),
         }
     }
 
@@ -115,60 +133,106 @@ impl Connect {
         self
     }
 
+    /// Sends HTTP requests through `send` instead of a connection pool of this client's own.
+    pub fn http(mut self, send: impl HttpSend) -> Self {
+        self.send = Some(Arc::new(send));
+        self
+    }
+
+    /// Sends this header with every HTTP request.
+    pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.append(name, value);
+        self
+    }
+
+    /// Takes no more than this from an HTTP server.
+    pub fn response_limits(mut self, limits: ResponseLimits) -> Self {
+        self.response_limits = limits;
+        self
+    }
+
     async fn connect(self) -> Result<Client> {
-        let Self {
-            target,
+        let timeout = self.timeout;
+        let host = self.host.clone();
+        let Reached {
+            link,
             caller,
-            speaking,
-            host,
-            timeout,
-            probe_timeout,
-        } = self;
-        let speaking = speaking?;
-        let server = Arc::new(OnceLock::new());
-        let answering = Answering {
-            host: host.clone(),
-            server: server.clone(),
-        };
-        let (mut link, command) = target.link(answering.clone())?;
-        let opening = Opening {
-            link: &link,
-            speaking: &speaking,
-            timeout,
-            probe_timeout,
-        };
-        let opened = opening.open(caller, command.is_some()).await?;
-        let (caller, introduction) = match (opened, command) {
-            (Opened::Open(caller, introduction), _) => (caller, introduction),
-            (Opened::Gone(caller, offered), Some(mut command)) => {
-                // What is left of the first child is ended while the second starts.
-                link = Link::spawn(&mut command, answering)?;
-                let opening = Opening {
-                    link: &link,
-                    speaking: &speaking,
-                    timeout,
-                    probe_timeout,
-                };
-                opening.shake_hands(caller, offered).await?
-            }
-            (Opened::Gone(..), None) => return Err(Error::Closed),
-        };
-        // Set once, here; a server that asks earlier is answered as an unknown one.
-        let _ = server.set(Arc::new(Caller::new(caller.dialect)));
-        let (caller, last_token) = (Arc::new(caller), AtomicI64::new(0));
+            server,
+        } = self.reach().await?;
         let inner = Inner {
             channel: link.channel,
-            caller,
+            caller: Arc::new(caller),
             host,
-            server: introduction,
+            server,
             timeout,
-            last_token,
+            last_token: AtomicI64::new(0),
             wire: link.wire,
         };
         Ok(Client {
             inner: Arc::new(inner),
         })
     }
+
+    async fn reach(self) -> Result<Reached> {
+        let speaking = self.speaking?;
+        let (timeout, probe_timeout) = (self.timeout, self.probe_timeout);
+        match self.target {
+            Target::Url(uri) => {
+                let send = match self.send {
+                    Some(send) => send,
+                    None => Arc::new(HyperSend::new()?),
+                };
+                let endpoint = Endpoint {
+                    uri: uri?,
+                    send,
+                    headers: self.headers,
+                    limits: self.response_limits,
+                };
+                let opening = HttpOpening {
+                    endpoint,
+                    host: self.host,
+                    speaking,
+                    timeout,
+                    probe_timeout,
+                };
+                opening.open(self.caller).await
+            }
+            Target::End(end) => {
+                let opening = Opening {
+                    speaking: &speaking,
+                    timeout,
+                    probe_timeout,
+                };
+                reach(end, self.host, self.caller, &opening).await
+            }
+        }
+    }
+}
+
+/// Connects to `end`, and a second time if it is a child that leaves when it is asked what it speaks.
+async fn reach(
+    end: End,
+    host: Arc<dyn Responder>,
+    caller: Caller,
+    opening: &Opening<'_>,
+) -> Result<Reached> {
+    let answering = Answering::by(host);
+    let (mut link, command) = end.link(answering.clone())?;
+    let opened = opening.open(&link, caller, command.is_some()).await?;
+    let (caller, server) = match (opened, command) {
+        (Opened::Open(caller, server), _) => (caller, server),
+        (Opened::Gone(caller, offered), Some(mut command)) => {
+            link = Link::spawn(&mut command, answering.clone())?;
+            opening.shake_hands(&link, caller, offered).await?
+        }
+        (Opened::Gone(..), None) => return Err(Error::Closed),
+    };
+    answering.server_is(&caller);
+    Ok(Reached {
+        link,
+        caller,
+        server,
+    })
 }
 
 impl IntoFuture for Connect {

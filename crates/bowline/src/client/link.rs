@@ -4,14 +4,15 @@ use std::sync::{Arc, OnceLock};
 
 use bowline_core::era::Caller;
 use bowline_core::mux::Limits;
+use bowline_types::DiscoverResult;
 
 use crate::Result;
 use crate::exchange::{Channel, InProcess, Responder};
 use crate::peer::{Closing, Peer, Role};
 use crate::wire::{Command, Leash, Wire};
 
-/// Where a client connects to.
-pub(super) enum Target {
+/// What is at the other end of a link.
+pub(super) enum End {
     InProcess(Arc<dyn Responder>),
     Wire(Box<dyn Wire>),
     Child(Box<Command>),
@@ -20,14 +21,22 @@ pub(super) enum Target {
 /// Who answers what the server asks, and who the server then is, once that is known.
 #[derive(Clone)]
 pub(super) struct Answering {
-    pub(super) host: Arc<dyn Responder>,
-    pub(super) server: Arc<OnceLock<Arc<Caller>>>,
+    host: Arc<dyn Responder>,
+    server: Arc<OnceLock<Arc<Caller>>>,
 }
 
 /// A channel to the server.
 pub(super) struct Link {
     pub(super) channel: Arc<dyn Channel>,
     pub(super) wire: Option<OpenWire>,
+}
+
+/// A server that was reached, and what is known of it.
+pub(super) struct Reached {
+    pub(super) link: Link,
+    /// Who we are to it: the dialect is decided.
+    pub(super) caller: Caller,
+    pub(super) server: Option<DiscoverResult>,
 }
 
 /// A wire that is closed when this is dropped, after what is queued was sent.
@@ -37,7 +46,7 @@ pub(super) struct OpenWire {
     child: Option<Leash>,
 }
 
-impl Target {
+impl End {
     /// Connects, and returns the command by which the server can be started once more, if it can.
     pub(super) fn link(self, answering: Answering) -> Result<(Link, Option<Box<Command>>)> {
         match self {
@@ -51,13 +60,32 @@ impl Target {
     }
 }
 
+impl Answering {
+    pub(super) fn by(host: Arc<dyn Responder>) -> Self {
+        let server = Arc::new(OnceLock::new());
+        Self { host, server }
+    }
+
+    /// Tells who the server is, by what is spoken with it. One that asks earlier is an unknown one.
+    pub(super) fn server_is(&self, caller: &Caller) {
+        let server = Arc::new(Caller::new(caller.dialect));
+        // Set once: a connection is opened once.
+        let _ = self.server.set(server);
+    }
+}
+
 impl Link {
-    fn in_process(responder: Arc<dyn Responder>, host: Arc<dyn Responder>) -> Self {
-        let way_back = Arc::new(InProcess::new(host));
+    /// A channel that needs nothing else.
+    pub(super) fn by(channel: impl Channel) -> Self {
         Self {
-            channel: Arc::new(InProcess::new(responder).with_way_back(way_back)),
+            channel: Arc::new(channel),
             wire: None,
         }
+    }
+
+    fn in_process(responder: Arc<dyn Responder>, host: Arc<dyn Responder>) -> Self {
+        let way_back = Arc::new(InProcess::new(host));
+        Self::by(InProcess::new(responder).with_way_back(way_back))
     }
 
     pub(super) fn spawn(command: &mut Command, answering: Answering) -> Result<Self> {
@@ -65,7 +93,7 @@ impl Link {
         Ok(Self::over(wire, Some(leash), answering))
     }
 
-    fn over(wire: Box<dyn Wire>, child: Option<Leash>, answering: Answering) -> Self {
+    pub(super) fn over(wire: Box<dyn Wire>, child: Option<Leash>, answering: Answering) -> Self {
         let Answering { host, server } = answering;
         let role = Role::Client { server, host };
         let (peer, driver) = Peer::new(wire, role, Limits::default());

@@ -20,7 +20,6 @@ use crate::{Error, Result};
 
 /// What is needed to find out.
 pub(super) struct Opening<'a> {
-    pub(super) link: &'a Link,
     /// What this client is willing to speak.
     pub(super) speaking: &'a Dialects,
     pub(super) timeout: Duration,
@@ -38,11 +37,16 @@ pub(super) enum Opened {
 }
 
 impl Opening<'_> {
-    /// Opens the channel for `caller`, whose dialect is decided here. A server that leaves is
+    /// Opens `link` for `caller`, whose dialect is decided here. A server that leaves is
     /// [`Opened::Gone`] if it `can_restart`.
-    pub(super) async fn open(&self, mut caller: Caller, can_restart: bool) -> Result<Opened> {
+    pub(super) async fn open(
+        &self,
+        link: &Link,
+        mut caller: Caller,
+        can_restart: bool,
+    ) -> Result<Opened> {
         let Some(modern) = self.speaking.latest_modern() else {
-            let opened = self.shake_hands(caller, self.latest_legacy()?).await;
+            let opened = self.shake_hands(link, caller, self.latest_legacy()?).await;
             return opened.map(|(caller, server)| Opened::Open(caller, server));
         };
         if self.speaking.iter().count() == 1 {
@@ -50,11 +54,12 @@ impl Opening<'_> {
             caller.dialect = modern;
             return Ok(Opened::Open(caller, None));
         }
-        self.probe(caller, modern, can_restart).await
+        self.probe(link, caller, modern, can_restart).await
     }
 
     async fn probe(
         &self,
+        link: &Link,
         mut caller: Caller,
         modern: &'static Dialect,
         can_restart: bool,
@@ -62,7 +67,7 @@ impl Opening<'_> {
         let mut tried = vec![modern];
         loop {
             caller.dialect = tried.last().copied().unwrap_or(modern);
-            let mut asking = Box::pin(self.discover(&caller));
+            let mut asking = Box::pin(discover(link, &caller));
             let answer = within(self.probe_timeout, &mut asking).await;
             let outcome = as_outcome(&answer);
             let reply = match (&outcome, &answer) {
@@ -86,7 +91,9 @@ impl Opening<'_> {
                 }
                 (Verdict::Legacy(dialect), reply) => {
                     let late = matches!(reply, DuplexReply::Silence).then_some(asking);
-                    let opened = self.fall_back(caller.clone(), dialect, late, &tried).await;
+                    let opened = self
+                        .fall_back(link, caller.clone(), dialect, late, &tried)
+                        .await;
                     return opened.map(|(caller, server)| Opened::Open(caller, server));
                 }
                 (Verdict::Incompatible(versions), _) => return Err(incompatible(&versions)),
@@ -101,13 +108,14 @@ impl Opening<'_> {
     /// slow to start.
     async fn fall_back(
         &self,
+        link: &Link,
         caller: Caller,
         offered: &'static Dialect,
         late: Option<impl Future<Output = Result<Json>>>,
         tried: &[&'static Dialect],
     ) -> Result<(Caller, Option<DiscoverResult>)> {
         let Some(late) = late else {
-            return self.shake_hands(caller, offered).await;
+            return self.shake_hands(link, caller, offered).await;
         };
         let mut heard_after_all = pin!(async {
             let answer = late.await;
@@ -125,7 +133,7 @@ impl Opening<'_> {
         tokio::select! {
             biased;
             opened = &mut heard_after_all => Ok(opened),
-            opened = self.shake_hands(caller.clone(), offered) => {
+            opened = self.shake_hands(link, caller.clone(), offered) => {
                 // Both may have come between the two polls, and this one was asked first.
                 match poll_fn(|cx| Poll::Ready(heard_after_all.as_mut().poll(cx))).await {
                     Poll::Ready(earlier) => Ok(earlier),
@@ -138,16 +146,17 @@ impl Opening<'_> {
     /// The legacy opening. Inside it is a `server/discover` like any other.
     pub(super) async fn shake_hands(
         &self,
+        link: &Link,
         mut caller: Caller,
         offered: &'static Dialect,
     ) -> Result<(Caller, Option<DiscoverResult>)> {
         caller.dialect = offered;
-        let mut answer = within(self.timeout, self.discover(&caller)).await;
+        let mut answer = within(self.timeout, discover(link, &caller)).await;
         if let Err(Error::Peer(error)) = &answer
             && let Some(modern) = judge_refused_handshake(error, self.speaking)
         {
             caller.dialect = modern;
-            answer = within(self.timeout, self.discover(&caller)).await;
+            answer = within(self.timeout, discover(link, &caller)).await;
         }
         let server: DiscoverResult = answer?.decode().map_err(|error| {
             Error::undecodable("the server's introduction is unreadable", error)
@@ -160,33 +169,33 @@ impl Opening<'_> {
             return Err(incompatible(&spoken.map(str::to_owned).collect::<Vec<_>>()));
         };
         caller.dialect = dialect;
-        if let (Some(peer), Some(ready)) = (self.link.peer(), after_opening(dialect)) {
+        if let (Some(peer), Some(ready)) = (link.peer(), after_opening(dialect)) {
             peer.notify(ready);
         }
         Ok((caller, Some(server)))
     }
 
-    /// Asks the server what it is, for as long as it takes.
-    fn discover(&self, caller: &Caller) -> impl Future<Output = Result<Json>> + use<> {
-        let request = Request::new(
-            DiscoverRequest::NAME,
-            Json::empty_object(),
-            Arc::new(caller.clone()),
-        );
-        let exchange = self.link.channel.open(request, CallOptions::default());
-        async {
-            match exchange.answer().await? {
-                Answer::Complete(result) => Ok(result),
-                Answer::InputRequired(_) | Answer::Extension { .. } => Err(Error::protocol(
-                    "`server/discover` was not answered by its result",
-                )),
-            }
-        }
-    }
-
-    fn latest_legacy(&self) -> Result<&'static Dialect> {
+    pub(super) fn latest_legacy(&self) -> Result<&'static Dialect> {
         let latest = self.speaking.latest_legacy();
         latest.ok_or_else(|| Error::misuse("this client is to speak no version at all"))
+    }
+}
+
+/// Asks the server what it is, for as long as it takes.
+fn discover(link: &Link, caller: &Caller) -> impl Future<Output = Result<Json>> + use<> {
+    let request = Request::new(
+        DiscoverRequest::NAME,
+        Json::empty_object(),
+        Arc::new(caller.clone()),
+    );
+    let exchange = link.channel.open(request, CallOptions::default());
+    async {
+        match exchange.answer().await? {
+            Answer::Complete(result) => Ok(result),
+            Answer::InputRequired(_) | Answer::Extension { .. } => Err(Error::protocol(
+                "`server/discover` was not answered by its result",
+            )),
+        }
     }
 }
 
@@ -215,11 +224,11 @@ fn unusable() -> Outcome {
     ))
 }
 
-fn incompatible(versions: &[String]) -> Error {
+pub(super) fn incompatible(versions: &[String]) -> Error {
     let versions = versions.join(", ");
     Error::protocol(format!(
         "there is no version that both sides speak; the server has: {versions}"
     ))
 }
 
-const MOST_PROBES: usize = 3;
+pub(super) const MOST_PROBES: usize = 3;

@@ -1,0 +1,129 @@
+//! The first words over HTTP: which era the server speaks, and the channel for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bowline_core::era::probe::{HttpReply, Undecided, Verdict, judge_http};
+use bowline_core::era::{Caller, Dialects, Request};
+use bowline_types::{DiscoverRequest, Json, Method};
+
+use super::link::{Answering, Link, Reached};
+use super::opening::{MOST_PROBES, Opening, incompatible};
+use crate::exchange::Responder;
+use crate::http::client::{Endpoint, HttpChannel, legacy};
+use crate::{Error, Result};
+
+/// A server over HTTP, not yet known.
+pub(super) struct HttpOpening {
+    pub(super) endpoint: Endpoint,
+    pub(super) host: Arc<dyn Responder>,
+    pub(super) speaking: Dialects,
+    pub(super) timeout: Duration,
+    pub(super) probe_timeout: Duration,
+}
+
+impl HttpOpening {
+    pub(super) async fn open(self, mut caller: Caller) -> Result<Reached> {
+        let Some(modern) = self.speaking.latest_modern() else {
+            return self.shake_hands(caller).await;
+        };
+        let channel = HttpChannel::new(self.endpoint.clone());
+        if self.speaking.iter().count() == 1 {
+            caller.dialect = modern;
+            return Ok(Reached {
+                link: Link::by(channel),
+                caller,
+                server: None,
+            });
+        }
+        let mut tried = vec![modern];
+        loop {
+            caller.dialect = tried.last().copied().unwrap_or(modern);
+            let probe = self.probe(&channel, &caller).await;
+            let reply = match &probe {
+                Ok((status, Some(outcome))) => HttpReply::Outcome {
+                    status: status.as_u16(),
+                    outcome,
+                },
+                Ok((status, None)) => HttpReply::Status(status.as_u16()),
+                Err(Error::Timeout { .. }) => HttpReply::Silence,
+                Err(_) => HttpReply::Unreachable,
+            };
+            match judge_http(DiscoverRequest::NAME, reply, &self.speaking, &tried) {
+                Verdict::Modern(dialect) => {
+                    let result = probe.ok().and_then(|(_, outcome)| outcome?.ok());
+                    let server = result.and_then(|result| result.decode().ok());
+                    caller.dialect = dialect;
+                    return Ok(Reached {
+                        link: Link::by(channel),
+                        caller,
+                        server,
+                    });
+                }
+                Verdict::Retry(dialect) if tried.len() < MOST_PROBES => tried.push(dialect),
+                Verdict::Retry(_) => return Err(incompatible(&[])),
+                Verdict::Legacy(_) => return self.shake_hands(caller).await,
+                Verdict::Incompatible(versions) => return Err(incompatible(&versions)),
+                Verdict::Unauthorized => {
+                    let refused = Error::Unauthorized {
+                        challenge: String::new(),
+                    };
+                    return Err(probe.err().unwrap_or(refused));
+                }
+                Verdict::Undecided(why) => {
+                    return Err(probe.err().unwrap_or_else(|| undecided(why)));
+                }
+            }
+        }
+    }
+
+    async fn probe(
+        &self,
+        channel: &HttpChannel,
+        caller: &Caller,
+    ) -> Result<(http::StatusCode, Option<bowline_core::Outcome>)> {
+        let request = Request::new(
+            DiscoverRequest::NAME,
+            Json::empty_object(),
+            Arc::new(caller.clone()),
+        );
+        // Dropping the probe releases its POST at once, so that whatever follows is on time.
+        tokio::time::timeout(self.probe_timeout, channel.probe(&request))
+            .await
+            .unwrap_or(Err(Error::Timeout {
+                after: self.probe_timeout,
+            }))
+    }
+
+    /// Opens a legacy wire made of HTTP requests.
+    async fn shake_hands(self, caller: Caller) -> Result<Reached> {
+        let Some(wire) = legacy::wire(self.endpoint) else {
+            return Err(incompatible(&[]));
+        };
+        let answering = Answering::by(self.host);
+        let link = Link::over(wire, None, answering.clone());
+        let legacy = Dialects::only(|dialect| {
+            !dialect.is_modern() && self.speaking.of(dialect.version).is_some()
+        });
+        let opening = Opening {
+            speaking: &legacy,
+            timeout: self.timeout,
+            probe_timeout: self.probe_timeout,
+        };
+        let offered = opening.latest_legacy()?;
+        let (caller, server) = opening.shake_hands(&link, caller, offered).await?;
+        answering.server_is(&caller);
+        Ok(Reached {
+            link,
+            caller,
+            server,
+        })
+    }
+}
+
+fn undecided(why: Undecided) -> Error {
+    Error::Transport {
+        what: why.to_string(),
+        source: None,
+    }
+}
