@@ -5,6 +5,7 @@
 use bowline::wire::Lines;
 use bowline::{CallToolResult, Client, Server, Tool};
 use serde_json::json;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, duplex, split};
 use tokio::net::{TcpListener, TcpStream};
 
 fn server() -> Server {
@@ -22,6 +23,46 @@ async fn assert_a_call_is_answered(near: Lines, far: Lines) {
 
     assert_eq!(reply.text(), r#"{"a":1}"#);
     client.close().await.unwrap();
+    serving.await.unwrap().unwrap();
+}
+
+/// What is in the buffer of a wire is neither queued nor in flight, and was lost once.
+#[tokio::test]
+async fn an_answer_that_is_being_written_when_the_input_ends_is_written_to_its_end() {
+    let (mut near, far) = duplex(64);
+    let (read, write) = split(far);
+    let serving = tokio::spawn(server().serve(Lines::new(read, write)));
+    let (id, long) = (1, "x".repeat(10_000));
+    let request = json!({"jsonrpc": "2.0", "id": id, "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1.0.0"},
+    }});
+    let call = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {
+        "name": "echo",
+        "arguments": {"long": long},
+    }});
+    let mut lines = BufReader::new(&mut near);
+    lines
+        .write_all(format!("{request}\n").as_bytes())
+        .await
+        .unwrap();
+    lines.read_line(&mut String::new()).await.unwrap();
+    lines
+        .write_all(format!("{call}\n").as_bytes())
+        .await
+        .unwrap();
+    lines.fill_buf().await.unwrap(); // the answer has begun, and most of it is in the wire
+
+    lines.shutdown().await.unwrap();
+
+    let mut answer = String::new();
+    lines.read_to_string(&mut answer).await.unwrap();
+    assert!(
+        answer.contains(&long) && answer.ends_with('\n'),
+        "{}",
+        answer.len()
+    );
     serving.await.unwrap().unwrap();
 }
 

@@ -159,6 +159,9 @@ impl Driver {
 
     fn take_in_malformed(&mut self, malformed: Malformed) {
         tracing::warn!(%malformed, "a frame was no message");
+        if matches!(malformed, Malformed::Request { id: None, .. }) && !self.serving.is_server() {
+            return; // servers print to their output by mistake, and a client has no answer to that
+        }
         self.peer.shared.lock().mux.handle_malformed(malformed);
     }
 

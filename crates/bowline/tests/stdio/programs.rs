@@ -36,6 +36,14 @@ pub(crate) fn run(program: &str) -> ExitCode {
             }
             answer_legacy(message)
         }),
+        "chatty" => {
+            println!("Listening on stdio.");
+            speak(|message| {
+                assert!(message["method"].is_string(), "answered: {message}");
+                println!("[debug] {}", message["method"]);
+                answer_legacy(message)
+            });
+        }
         "late" => {
             let mut probe = Value::Null;
             speak(move |message| match message["method"].as_str() {

@@ -67,6 +67,42 @@ pub(crate) async fn a_child_that_leaves_its_output_open_to_another_fails_its_cal
     gone(left_behind).await;
 }
 
+pub(crate) async fn a_child_that_closes_its_input_fails_its_calls() {
+    let (client, mut stderr) = shell("exec <&-; echo closed >&2; sleep 600").await;
+    stderr.recv().await.unwrap();
+
+    let error = client.call_tool("anything", ()).await.unwrap_err();
+
+    assert!(
+        error.to_string().contains("closed its input or output"),
+        "{error}"
+    );
+}
+
+pub(crate) async fn a_child_that_closes_its_output_fails_its_calls() {
+    let (client, _) = shell("exec >&-; sleep 600").await;
+
+    let error = client.call_tool("anything", ()).await.unwrap_err();
+
+    assert!(
+        error.to_string().contains("closed its input or output"),
+        "{error}"
+    );
+}
+
+pub(crate) async fn a_child_that_prints_to_its_output_is_understood_and_not_answered() {
+    let connect = Client::spawn(programs::command("chatty")).speaking("2025-06-18");
+    let client = connect.await.unwrap();
+
+    let replies = [
+        client.call_tool("anything", ()).await.unwrap().text(),
+        client.call_tool("anything", ()).await.unwrap().text(),
+    ];
+
+    assert_eq!(replies, ["done", "done"]);
+    client.close().await.unwrap();
+}
+
 pub(crate) async fn a_child_that_ignores_every_request_to_exit_is_killed_with_its_children() {
     let (client, pids) = stubborn(Duration::from_millis(50)).await;
 
