@@ -46,6 +46,7 @@ fn passes(test: &Test) -> bool {
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = runtime.worker_threads(2).enable_all().build().unwrap();
         let ran = runtime.block_on(async { tokio::time::timeout(LIMIT, future).await });
+        runtime.shutdown_timeout(SHUTDOWN); // a blocked thread of a test that failed is left behind
         ran.expect("a test ends in time");
     });
     let passed = ran.join().is_ok();
@@ -100,4 +101,5 @@ impl Asked {
     }
 }
 
+const SHUTDOWN: Duration = Duration::from_secs(1);
 const LIMIT: Duration = Duration::from_secs(20);
