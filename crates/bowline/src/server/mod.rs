@@ -5,6 +5,8 @@ pub use changes::Changed;
 
 mod router;
 
+mod stdio;
+
 mod subscription;
 
 mod tool;
