@@ -11,7 +11,7 @@ use bowline_types::{
 };
 use tokio::sync::Notify;
 
-use super::Channel;
+use super::{Channel, Extensions};
 
 /// What a handler may know and do for the current request. Cheap to clone.
 ///
@@ -31,6 +31,7 @@ use super::Channel;
 #[derive(Clone)]
 pub struct Context {
     shared: Arc<Shared>,
+    extensions: Extensions,
 }
 
 struct Shared {
@@ -111,6 +112,7 @@ impl Context {
                 cancelled: Signal::default(),
                 shutting_down: Signal::default(),
             }),
+            extensions: Extensions::default(),
         }
     }
 
@@ -124,6 +126,35 @@ impl Context {
     #[must_use]
     pub fn caller(&self) -> &Caller {
         &self.shared.caller
+    }
+
+    /// What the server shares with its handlers, by its type; see `Server::state`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use bowline::Context;
+    /// struct Database;
+    ///
+    /// async fn query(cx: Context) -> bool {
+    ///     cx.state::<Database>().is_some()
+    /// }
+    /// ```
+    #[must_use]
+    pub fn state<S: Send + Sync + 'static>(&self) -> Option<&S> {
+        self.extensions.find()
+    }
+
+    /// Everything that the server and its layers add to the request.
+    #[must_use]
+    pub fn extensions(&self) -> &Extensions {
+        &self.extensions
+    }
+
+    /// Everything that the server and its layers add to the request, for a layer that adds more. Clones
+    /// of the context that exist already do not see it.
+    pub fn extensions_mut(&mut self) -> &mut Extensions {
+        &mut self.extensions
     }
 
     /// Reports progress, if the caller asked for it.

@@ -11,6 +11,9 @@
 mod context;
 pub use context::{Context, Outlet, Progress};
 
+mod extensions;
+pub use extensions::Extensions;
+
 mod in_process;
 pub use in_process::InProcess;
 

@@ -24,7 +24,7 @@ use bowline_types::{
 use tokio::sync::watch;
 
 use crate::Result;
-use crate::exchange::{BoxFuture, CancelMode, Context, Responder};
+use crate::exchange::{BoxFuture, CancelMode, Context, Extensions, Responder};
 use crate::peer::{Closing, Peer, Role};
 use crate::wire::Wire;
 use changes::Bus;
@@ -60,6 +60,7 @@ struct Offer {
     /// The answer to `tools/list`, once it was asked for.
     tool_list: OnceLock<Json>,
     resource_updates: bool,
+    state: Extensions,
     served: Dialects,
     limits: Limits,
 }
@@ -73,6 +74,7 @@ impl Server {
             tools: BTreeMap::new(),
             tool_list: OnceLock::new(),
             resource_updates: false,
+            state: Extensions::default(),
             served: Dialects::all(),
             limits: Limits::default(),
         };
@@ -102,6 +104,12 @@ impl Server {
     /// Lets clients ask to be told when a resource changes; see [`Server::changed`].
     pub fn resource_updates(self) -> Self {
         self.offering(|offer| offer.resource_updates = true)
+    }
+
+    /// Shares a value with every handler, which finds it by its type: [`Context::state`]. A later value
+    /// of the same type takes the place of the earlier.
+    pub fn state<S: Send + Sync + 'static>(self, value: S) -> Self {
+        self.offering(|offer| offer.state.insert(value))
     }
 
     /// Serves these protocol versions only.
@@ -163,7 +171,8 @@ impl Server {
 }
 
 impl Responder for Server {
-    fn respond<'a>(&'a self, request: Request, cx: Context) -> BoxFuture<'a, Outcome> {
+    fn respond<'a>(&'a self, request: Request, mut cx: Context) -> BoxFuture<'a, Outcome> {
+        cx.extensions_mut().extend(&self.offer.state);
         router::route(self, request, cx)
     }
 
