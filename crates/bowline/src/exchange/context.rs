@@ -32,6 +32,7 @@ use super::{Channel, Extensions};
 pub struct Context {
     shared: Arc<Shared>,
     extensions: Extensions,
+    is_mute: bool,
 }
 
 struct Shared {
@@ -113,6 +114,7 @@ impl Context {
                 shutting_down: Signal::default(),
             }),
             extensions: Extensions::default(),
+            is_mute: false,
         }
     }
 
@@ -185,8 +187,12 @@ impl Context {
         self.notify::<ProgressNotification>(&params);
     }
 
-    /// Logs something to the caller, if it asked for messages this severe.
+    /// Logs something to the caller, if the server [may](crate::Server::logging) and the caller asked for
+    /// messages this severe.
     pub fn log(&self, level: LoggingLevel, data: impl Into<Json>) {
+        if self.is_mute {
+            return;
+        }
         if self
             .shared
             .caller
@@ -240,6 +246,11 @@ impl Context {
     /// Safe: nothing is lost by dropping it.
     pub async fn shutting_down(&self) {
         self.shared.shutting_down.wait().await;
+    }
+
+    /// Logs nothing to the caller: what does not say that it logs must not.
+    pub(crate) fn mute(&mut self) {
+        self.is_mute = true;
     }
 
     pub(crate) fn cancel(&self) {
