@@ -1,5 +1,11 @@
 //! What a server offers besides tools, over a wire in both eras and in process.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "what helpers of a test do is part of the test"
+)]
+
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::time::Duration;
@@ -40,9 +46,8 @@ impl Way {
         match self {
             Self::InProcess => Client::to(server).await.unwrap(),
             Self::Wire(version) => {
-                let (near, far) = wire::memory();
-                tokio::spawn(server.clone().serve(far));
-                Client::over(near).speaking(version).await.unwrap()
+                let wire = serving(server);
+                Client::over(wire).speaking(version).await.unwrap()
             }
         }
     }
@@ -54,6 +59,13 @@ impl Way {
             Self::Wire(_) | Self::InProcess => ErrorCode::RESOURCE_NOT_FOUND,
         }
     }
+}
+
+/// A wire that the server serves at its other end.
+fn serving(server: &Server) -> wire::Memory {
+    let (near, far) = wire::memory();
+    tokio::spawn(server.clone().serve(far));
+    near
 }
 
 fn library() -> Server {
@@ -382,6 +394,13 @@ async fn capabilities_follow_from_what_is_offered() {
         let told = serde_json::to_value(client.capabilities().unwrap()).unwrap();
         assert_eq!(told, expected, "{version}");
     }
+    let client = Way::Wire("2024-11-05").connect(&server).await;
+    let told = client.capabilities().unwrap();
+    assert_eq!(told.completions, None, "the first version declares none");
+    assert!(told.prompts.is_some());
+    let client = Client::over(serving(&server)).await.unwrap();
+    let told = serde_json::to_value(client.capabilities().unwrap()).unwrap();
+    assert_eq!(told, expected, "as discovered");
 }
 
 #[tokio::test(start_paused = true)]
@@ -606,6 +625,32 @@ async fn subscriptions_beyond_the_limit_are_refused_until_one_ends() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn one_wire_cannot_take_every_subscription() {
+    let server = library().resource_updates();
+    let modern = Way::Wire("2026-07-28").connect(&server).await;
+    let legacy = Way::Wire("2025-11-25").connect(&server).await;
+    let mut kept = Vec::new();
+    for n in 0..1024 {
+        kept.push(modern.subscribe(all_lists()).await.unwrap());
+        let uri = json!({"uri": format!("docs://{n}")});
+        legacy.raw("resources/subscribe", uri).await.unwrap();
+    }
+
+    let one_more = modern.subscribe(all_lists()).await.unwrap_err();
+    let another = legacy
+        .raw("resources/subscribe", json!({"uri": "docs://x"}))
+        .await;
+    let again = legacy
+        .raw("resources/subscribe", json!({"uri": "docs://7"}))
+        .await;
+
+    for error in [one_more, another.unwrap_err()] {
+        assert_eq!(refused(error).message, "overloaded");
+    }
+    assert!(again.is_ok(), "{again:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn requests_beyond_the_limit_are_shed_until_one_ends() {
     for way in WAYS {
         let stuck = Tool::raw("stuck", json!({"type": "object"}), async |_, _| {
@@ -635,6 +680,29 @@ async fn requests_beyond_the_limit_are_shed_until_one_ends() {
             (ErrorCode::INTERNAL_ERROR, "overloaded")
         );
         assert!(third.is_ok(), "{way:?} {third:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subscriber_hears_of_its_resources_and_no_others() {
+    use bowline::client::Change;
+
+    for way in WAYS {
+        let server = library().resource_updates();
+        let client = way.connect(&server).await;
+        let mut filter = SubscriptionFilter::default();
+        filter.resource_subscriptions = Some(vec!["docs://readme".into()]);
+        let mut changes = client.subscribe(filter).await.unwrap();
+
+        let (told, ()) = tokio::join!(changes.next(), async {
+            tokio::task::yield_now().await;
+            server.changed().resources();
+            server.changed().resource_updated("docs://logo");
+            server.changed().resource_updated("docs://readme");
+        });
+
+        let readme = Change::Resource("docs://readme".into());
+        assert_eq!(told.unwrap(), Some(readme), "{way:?}");
     }
 }
 
@@ -698,9 +766,7 @@ async fn handlers_log_only_where_the_server_says_that_it_logs() {
             cx.log(LoggingLevel::Error, json!("boom"));
             Ok(CallToolResult::text(""))
         });
-        let (near, far) = wire::memory();
-        tokio::spawn(server.tool(noisy).serve(far));
-        let mut far = Raw(near);
+        let mut far = Raw(serving(&server.tool(noisy)));
 
         let answer = far.ask(1, "initialize", introduction()).await;
         let said = far.ask(2, "tools/call", json!({"name": "noisy"})).await;

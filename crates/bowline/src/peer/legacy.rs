@@ -224,6 +224,11 @@ impl Watches {
         self.lists = Some(self.start(peer, caller, responder, filter));
     }
 
+    /// Whether `uri` is watched, or may be without there being more than `most`.
+    pub(super) fn has_room_for(&self, uri: &str, most: usize) -> bool {
+        self.by_uri.len() < most || self.by_uri.contains_key(uri)
+    }
+
     pub(super) fn unwatch(&mut self, uri: &str) {
         self.by_uri
             .remove(uri)
