@@ -74,6 +74,7 @@ impl Tools {
     pub(crate) fn server(&self) -> Server {
         Server::new("letting go", "1.0.0")
             .resource_updates()
+            .logging()
             .tool(Tool::raw("quick", any_object(), async |_, _| {
                 Ok(CallToolResult::text("quick"))
             }))
