@@ -18,7 +18,8 @@ use bowline_core::Outcome;
 use bowline_core::era::{Dialects, Door, Offers, Request};
 use bowline_core::mux::Limits;
 use bowline_types::{
-    Implementation, Json, ResourcesCapability, ServerCapabilities, ToolsCapability,
+    ErrorCode, Implementation, Json, ResourcesCapability, RpcError, ServerCapabilities,
+    ToolsCapability,
 };
 
 use tokio::sync::watch;
@@ -161,8 +162,17 @@ impl Server {
 
     /// Ends every wire in good order: new requests are refused, subscriptions come to their end, and
     /// running handlers get `grace` before they are dropped.
+    ///
+    /// In process a handler that runs already is part of its caller's future, and goes on as long as
+    /// that does.
     pub fn shut_down(&self, grace: Duration) {
         self.shutdown.send_replace(Some(grace));
+    }
+
+    /// Waits until somebody asks for a shutdown.
+    async fn shutting_down(&self) {
+        // The sender is `self`'s, so this cannot fail.
+        let _ = self.shutdown.subscribe().wait_for(Option::is_some).await;
     }
 
     fn offering(mut self, change: impl FnOnce(&mut Offer)) -> Self {
@@ -173,6 +183,11 @@ impl Server {
 
 impl Responder for Server {
     fn respond<'a>(&'a self, request: Request, cx: Context) -> BoxFuture<'a, Outcome> {
+        // A wire refuses new requests itself; in process nothing else stands before the handlers.
+        if self.shutdown.borrow().is_some() {
+            let error = RpcError::new(ErrorCode::INTERNAL_ERROR, "shutting down");
+            return Box::pin(std::future::ready(Err(error)));
+        }
         router::route(self, request, cx)
     }
 
