@@ -23,6 +23,9 @@ pub(crate) use serving::Role;
 #[cfg_attr(bowline_no_legacy, path = "legacy_stub.rs")]
 mod legacy;
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -61,8 +64,7 @@ struct State {
     driver: Option<Waker>,
     closing: Option<Closing>,
     failure: Option<Arc<io::Error>>,
-    /// The resources that legacy subscriptions are about.
-    watched: BTreeMap<String, legacy::Watched>,
+    legacy: legacy::Held,
 }
 
 /// How much is still done before the wire is closed.
@@ -84,7 +86,7 @@ impl Peer {
                 driver: None,
                 closing: None,
                 failure: None,
-                watched: BTreeMap::new(),
+                legacy: legacy::Held::default(),
             }),
             notices: Notices::default(),
             ended: watch::Sender::new(false),
@@ -116,7 +118,7 @@ impl Peer {
         let tables = state.mux.sizes() == Sizes::default();
         tables
             && state.mailboxes.is_empty()
-            && state.watched.is_empty()
+            && state.legacy.is_empty()
             && !self.shared.notices.has_listeners()
     }
 
@@ -184,13 +186,6 @@ impl Peer {
                 (Some(call), exchange)
             }
             Err(error) => (None, Exchange::failed(error)),
-        }
-    }
-
-    /// Starts a call whose answer nobody waits for. Its deadline ends it.
-    fn call_unheard(&self, request: &Request, options: CallOptions) {
-        if let Err(error) = self.start(request, options, None) {
-            tracing::debug!(%error, method = %request.method, "a farewell was not sent");
         }
     }
 
