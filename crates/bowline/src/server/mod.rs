@@ -45,7 +45,7 @@ use std::time::Duration;
 use bowline_core::Outcome;
 use bowline_core::era::{Dialects, Door, Offers, Request};
 use bowline_core::mux::Limits;
-use bowline_types::{CacheScope, Icon, Implementation, Json};
+use bowline_types::{CacheScope, ErrorCode, Icon, Implementation, Json, RpcError};
 
 use tokio::sync::watch;
 
@@ -303,8 +303,17 @@ impl Server {
 
     /// Ends every wire in good order: new requests are refused, subscriptions come to their end, and
     /// running handlers get `grace` before they are dropped.
+    ///
+    /// In process a handler that runs already is part of its caller's future, and goes on as long as
+    /// that does.
     pub fn shut_down(&self, grace: Duration) {
         self.shutdown.send_replace(Some(grace));
+    }
+
+    /// Waits until somebody asks for a shutdown.
+    async fn shutting_down(&self) {
+        // The sender is `self`'s, so this cannot fail.
+        let _ = self.shutdown.subscribe().wait_for(Option::is_some).await;
     }
 
     fn offering(mut self, change: impl FnOnce(&mut Offer)) -> Self {
@@ -315,6 +324,11 @@ impl Server {
 
 impl Responder for Server {
     fn respond<'a>(&'a self, request: Request, mut cx: Context) -> BoxFuture<'a, Outcome> {
+        // A wire refuses new requests itself; in process nothing else stands before the handlers.
+        if self.shutdown.borrow().is_some() {
+            let error = RpcError::new(ErrorCode::INTERNAL_ERROR, "shutting down");
+            return Box::pin(std::future::ready(Err(error)));
+        }
         cx.extensions_mut().extend(&self.offer.state);
         if !self.offer.logging {
             cx.mute();

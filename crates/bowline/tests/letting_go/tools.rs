@@ -98,6 +98,13 @@ impl Tools {
                 })
                 .cancel_mode(CancelMode::Signal),
             )
+            .tool(
+                self.tool("deaf", |tools, name, _| async move {
+                    tools.released(&name).await;
+                    Ok(CallToolResult::text(name))
+                })
+                .cancel_mode(CancelMode::Signal),
+            )
             .tool(self.tool("asks", |_, name, cx| async move {
                 let answer = ask(&cx).answer().await;
                 Ok(CallToolResult::text(format!("{name}: {answer:?}")))
