@@ -11,7 +11,7 @@ use bowline_types::{
 };
 use tokio::sync::Notify;
 
-use super::Channel;
+use super::{Channel, Input, Principal};
 
 /// What a handler may know and do for the current request. Cheap to clone.
 ///
@@ -31,6 +31,9 @@ use super::Channel;
 #[derive(Clone)]
 pub struct Context {
     shared: Arc<Shared>,
+    principal: Principal,
+    /// What is asked in the current round, where something may be.
+    input: Option<Arc<Input>>,
 }
 
 struct Shared {
@@ -111,7 +114,26 @@ impl Context {
                 cancelled: Signal::default(),
                 shutting_down: Signal::default(),
             }),
+            principal: Principal::anonymous(),
+            input: None,
         }
+    }
+
+    /// The same context, on behalf of somebody. For layers that check credentials.
+    #[must_use]
+    pub fn with_principal(mut self, principal: Principal) -> Self {
+        self.principal = principal;
+        self
+    }
+
+    /// The same context, in which questions may be asked.
+    pub(crate) fn with_input(mut self, input: Arc<Input>) -> Self {
+        self.input = Some(input);
+        self
+    }
+
+    pub(super) fn input(&self) -> Option<&Arc<Input>> {
+        self.input.as_ref()
     }
 
     /// The id of the request, as the caller wrote it.
@@ -124,6 +146,16 @@ impl Context {
     #[must_use]
     pub fn caller(&self) -> &Caller {
         &self.shared.caller
+    }
+
+    pub(super) fn shared_caller(&self) -> Arc<Caller> {
+        self.shared.caller.clone()
+    }
+
+    /// On whose behalf it is asked.
+    #[must_use]
+    pub fn principal(&self) -> &Principal {
+        &self.principal
     }
 
     /// Reports progress, if the caller asked for it.
@@ -187,7 +219,8 @@ impl Context {
         self.shared.outlet.way_back()
     }
 
-    /// Waits until the caller gives up. For what a handler spawned: the handler itself is dropped.
+    /// Waits until the caller gives up, or the handler is stopped because it needs input first. For what
+    /// a handler spawned: the handler itself is dropped.
     ///
     /// # Cancel safety
     ///
@@ -196,7 +229,7 @@ impl Context {
         self.shared.cancelled.wait().await;
     }
 
-    /// Whether the caller gave up.
+    /// Whether the caller gave up, or the handler was stopped because it needs input first.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.shared.cancelled.is_raised()

@@ -14,6 +14,13 @@ pub use context::{Context, Outlet, Progress};
 mod in_process;
 pub use in_process::InProcess;
 
+mod input;
+pub use input::{Ask, AskError, Elicit, Elicited, NotAForm};
+pub(crate) use input::{DEFAULT_ASK_TIMEOUT, Input};
+
+mod principal;
+pub use principal::Principal;
+
 mod run;
 pub(crate) use run::run;
 
@@ -24,7 +31,7 @@ use std::task::{self, Poll};
 use bowline_core::era::{Request, Unsealed};
 use bowline_core::mux::CallOptions;
 use bowline_core::{Notification, Outcome};
-use bowline_types::{Json, RequestId};
+use bowline_types::{ClientCapabilities, Json, RequestId};
 
 use crate::{Error, Result};
 
@@ -51,6 +58,13 @@ pub trait Responder: Send + Sync + 'static {
     fn cancel_mode(&self, request: &Request) -> CancelMode {
         let _ = request;
         CancelMode::Drop
+    }
+
+    /// Which of a server's questions it answers, if it is the host of a client.
+    ///
+    /// A client declares this, beside what it is told to declare.
+    fn answers(&self) -> ClientCapabilities {
+        ClientCapabilities::default()
     }
 }
 

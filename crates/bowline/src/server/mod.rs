@@ -3,7 +3,12 @@
 mod changes;
 pub use changes::Changed;
 
+mod rounds;
+
 mod router;
+
+mod sealed;
+pub use sealed::StateKeys;
 
 mod subscription;
 
@@ -28,6 +33,7 @@ use crate::exchange::{BoxFuture, CancelMode, Context, Responder};
 use crate::peer::{Closing, Peer, Role};
 use crate::wire::Wire;
 use changes::Bus;
+use rounds::InputRules;
 
 /// A server: a name, and what it offers. Cheap to clone; clones are the same server.
 ///
@@ -62,6 +68,7 @@ struct Offer {
     resource_updates: bool,
     served: Dialects,
     limits: Limits,
+    input: InputRules,
 }
 
 impl Server {
@@ -75,6 +82,7 @@ impl Server {
             resource_updates: false,
             served: Dialects::all(),
             limits: Limits::default(),
+            input: InputRules::default(),
         };
         Self {
             offer: Arc::new(offer),
@@ -112,6 +120,23 @@ impl Server {
     /// Takes on this much at once on each wire.
     pub fn limits(self, limits: Limits) -> Self {
         self.offering(|offer| offer.limits = limits)
+    }
+
+    /// Seals with these keys what must be known when a request comes back with the input it needed.
+    ///
+    /// Without them each server makes up a key of its own, so that no other replica takes up its requests.
+    pub fn state_keys(self, keys: impl Into<StateKeys>) -> Self {
+        self.offering(|offer| offer.input.keys = keys.into())
+    }
+
+    /// How many bytes a request may keep from one round to the next. 64 KiB by default.
+    pub fn state_limit(self, bytes: usize) -> Self {
+        self.offering(|offer| offer.input.state_limit = bytes)
+    }
+
+    /// How long a client may take to answer a question where it is asked directly. 5 min by default.
+    pub fn ask_timeout(self, timeout: Duration) -> Self {
+        self.offering(|offer| offer.input.ask_timeout = timeout)
     }
 
     /// Tells subscribers that something changed.
@@ -164,7 +189,9 @@ impl Server {
 
 impl Responder for Server {
     fn respond<'a>(&'a self, request: Request, cx: Context) -> BoxFuture<'a, Outcome> {
-        router::route(self, request, cx)
+        rounds::in_rounds(&self.offer.input, request, cx, |request, cx| {
+            router::route(self, request, cx)
+        })
     }
 
     fn cancel_mode(&self, request: &Request) -> CancelMode {
