@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bowline_core::Outcome;
 use bowline_core::era::{Caller, Dialect, Dialects, Request};
+use bowline_core::input::DEFAULT_ROUND_CAP;
 use bowline_core::mux::Limits;
 use bowline_types::{ClientCapabilities, ErrorCode, Implementation, LoggingLevel, RpcError};
 
@@ -38,6 +39,7 @@ pub struct Connect {
     host: Arc<dyn Responder>,
     timeout: Duration,
     probe_timeout: Duration,
+    most_rounds: u32,
 }
 
 enum Target {
@@ -64,6 +66,7 @@ impl Connect {
             host: Arc::new(NoHost),
             timeout: DEFAULT_TIMEOUT,
             probe_timeout: DEFAULT_PROBE_TIMEOUT,
+            most_rounds: DEFAULT_ROUND_CAP,
         }
     }
 
@@ -98,7 +101,8 @@ impl Connect {
         self
     }
 
-    /// Has the server's questions answered by `host`.
+    /// Has the server's questions answered by `host`, such as a [`Host`](super::Host), and declares what
+    /// it answers.
     pub fn host(mut self, host: impl Responder) -> Self {
         self.host = Arc::new(host);
         self
@@ -117,15 +121,23 @@ impl Connect {
         self
     }
 
+    /// How often a server may ask for input before one request is given up. 10 times by default.
+    pub fn most_rounds(mut self, rounds: u32) -> Self {
+        self.most_rounds = rounds;
+        self
+    }
+
     async fn connect(self) -> Result<Client> {
         let Self {
             target,
-            caller,
+            mut caller,
             speaking,
             host,
             timeout,
             probe_timeout,
+            most_rounds,
         } = self;
+        declare(&mut caller.capabilities, host.answers());
         let server_caller = Arc::new(OnceLock::new());
         let (channel, wire): (Arc<dyn Channel>, _) = match target {
             Target::InProcess(responder) => {
@@ -164,6 +176,7 @@ impl Connect {
             host,
             server,
             timeout,
+            most_rounds,
             last_token,
             wire,
         };
@@ -189,6 +202,13 @@ impl std::fmt::Debug for Connect {
             .field("speaking", &self.speaking)
             .finish_non_exhaustive()
     }
+}
+
+/// Adds what the host answers to what the client is told to declare.
+fn declare(declared: &mut ClientCapabilities, answers: ClientCapabilities) {
+    declared.elicitation = declared.elicitation.take().or(answers.elicitation);
+    declared.sampling = declared.sampling.take().or(answers.sampling);
+    declared.roots = declared.roots.take().or(answers.roots);
 }
 
 /// A host that answers nothing.
