@@ -407,6 +407,16 @@ impl Mux {
         }
     }
 
+    /// Lets idle deadlines stand still, total ones not: the peer may be silent because it waits for us.
+    pub fn pause_idle(&mut self) {
+        self.pending.pause_idle();
+    }
+
+    /// Lets idle deadlines count again, from now on.
+    pub fn resume_idle(&mut self, now: Instant) {
+        self.pending.resume_idle(now);
+    }
+
     /// Fails the calls whose deadline has passed.
     pub fn handle_timeout(&mut self, now: Instant) {
         while let Some((call, overdue)) = self.pending.next_overdue(now) {

@@ -24,6 +24,8 @@ pub use principal::Principal;
 mod run;
 pub(crate) use run::run;
 
+mod way_back;
+
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{self, Poll};
