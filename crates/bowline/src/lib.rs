@@ -36,6 +36,8 @@ pub use error::{Error, Result};
 pub mod exchange;
 pub use exchange::{CancelMode, Context, Progress};
 
+pub mod layer;
+
 mod random;
 
 pub mod wire;
@@ -52,3 +54,8 @@ pub use server::{Server, Tool, invalid_params};
 #[doc(inline)]
 pub use bowline_types as types;
 pub use bowline_types::{CallToolResult, ErrorCode, Json, RequestId, RpcError};
+
+/// The README's code is tested like any other.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

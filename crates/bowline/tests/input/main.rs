@@ -1,5 +1,11 @@
 //! Input: what a handler asks, and what becomes of it, in every era, over a wire and in process.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "what tests share is part of the tests"
+)]
+
 mod eras;
 mod host;
 mod letting_go;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
 use bowline::exchange::{BoxFuture, Context, Principal, Responder};
+use bowline::layer::{Layered, Next};
 use bowline::server::StateKeys;
 use bowline::types::{CallToolResult, ErrorCode, InputRequiredResult};
 use bowline::{Client, Error, RpcError, Server, Tool};
@@ -173,21 +174,17 @@ async fn a_state_is_refused_after_an_hour() {
     );
 }
 
-/// A layer that has found out who is asking.
-#[derive(Clone)]
-struct OnBehalfOf(Principal, Server);
-
-impl Responder for OnBehalfOf {
-    fn respond<'a>(&'a self, request: Request, cx: Context) -> BoxFuture<'a, Outcome> {
-        self.1.respond(request, cx.with_principal(self.0.clone()))
-    }
+/// The server behind a layer that has found out who is asking.
+fn on_behalf_of(name: &'static str, server: &Server) -> Layered {
+    Layered::new(server.clone()).layer(move |request: Request, next: Next| {
+        next.on_behalf_of(Principal::named(name)).run(request)
+    })
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_state_is_refused_from_anybody_but_the_one_it_was_made_for() {
     let server = server().state_keys([7; 32]);
-    let ada = OnBehalfOf(Principal::named("ada"), server.clone());
-    let bob = OnBehalfOf(Principal::named("bob"), server.clone());
+    let (ada, bob) = (on_behalf_of("ada", &server), on_behalf_of("bob", &server));
     let (as_ada, required) = half_way(&ada).await;
     let state = required.request_state.unwrap();
     let (as_bob, _) = half_way(&bob).await;
