@@ -132,7 +132,7 @@ impl Context {
         self
     }
 
-    pub(super) fn input(&self) -> Option<&Arc<Input>> {
+    pub(crate) fn input(&self) -> Option<&Arc<Input>> {
         self.input.as_ref()
     }
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 use bowline_core::Outcome;
 use bowline_core::era::{Request, ServerAsksBy};
 use bowline_core::input::{DEFAULT_STATE_LIMIT, Round, request_digest, request_state};
-use bowline_types::{ErrorCode, RpcError};
+use bowline_types::{CallToolResult, ContentBlock, ErrorCode, Json, RpcError};
 
 use super::sealed::{Bound, StateKeys, Unopened, longest_text};
 use crate::exchange::{BoxFuture, Context, DEFAULT_ASK_TIMEOUT, Input};
@@ -48,6 +48,10 @@ pub(super) fn in_rounds<'a>(
     handle: impl FnOnce(Request, Context) -> BoxFuture<'a, Outcome>,
 ) -> BoxFuture<'a, Outcome> {
     let dialect = request.caller.dialect;
+    if cx.input().is_some() {
+        // A server within a server: the outer one runs the rounds.
+        return handle(request, cx);
+    }
     if dialect.server_asks_by == ServerAsksBy::Request {
         // The handler runs once, and waits where it asks.
         let input = Input::new(Round::default(), rules.ask_timeout);
@@ -109,7 +113,7 @@ impl Future for OneRound<'_> {
         };
         if let Poll::Ready(outcome) = handler.as_mut().poll(task) {
             self.handler = None;
-            return Poll::Ready(outcome);
+            return Poll::Ready(self.tell_unaskable(outcome));
         }
         if !self.input.is_pending() {
             return Poll::Pending;
@@ -123,6 +127,19 @@ impl Future for OneRound<'_> {
 }
 
 impl OneRound<'_> {
+    /// A tool tells its failures to the model. But what the client lacks is told to the client, which may
+    /// know how to get it.
+    fn tell_unaskable(&self, outcome: Outcome) -> Outcome {
+        let Some(unaskable) = self.input.take_unaskable() else {
+            return outcome;
+        };
+        let failure = outcome.as_ref().ok().and_then(tool_failure);
+        if failure.is_some_and(|text| text == unaskable.why) {
+            return Err(unaskable.error);
+        }
+        outcome
+    }
+
     fn finish(&self, round: Round) -> Outcome {
         let failed = |error: &dyn std::fmt::Display| {
             tracing::error!(%error, method = %self.request.method, "a round could not be ended");
@@ -141,5 +158,14 @@ impl OneRound<'_> {
             .seal(&required.state, bound(&self.request, &self.cx))
             .map_err(|error| failed(&error))?;
         Ok(required.to_result(&sealed))
+    }
+}
+
+/// What a tool says that failed.
+fn tool_failure(result: &Json) -> Option<String> {
+    let result: CallToolResult = result.decode().ok()?;
+    match result.content.into_iter().next() {
+        Some(ContentBlock::Text(text)) if result.is_error == Some(true) => Some(text.text),
+        _ => None,
     }
 }

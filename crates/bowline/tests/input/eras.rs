@@ -6,7 +6,7 @@ use bowline::types::{
     CallToolResult, ContentBlock, CreateMessageRequestParams, CreateMessageResult, ElicitAction,
     ElicitRequestUrlParams, ElicitResult, ErrorCode, Role, Root, SamplingMessage, TextContent,
 };
-use bowline::{Client, Error, RpcError, Server, Tool, wire};
+use bowline::{Client, Context, Error, RpcError, Server, Tool, wire};
 use serde_json::{Value, json};
 
 use super::{COLUMNS, Carrier, Heard, MODERN, Said, connect, order, replying, server};
@@ -191,6 +191,40 @@ async fn what_the_client_cannot_answer_is_not_asked() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_tool_that_fails_for_want_of_a_capability_alone_is_told_to_the_client_not_to_the_model() {
+    let failing = |name: &str, suffix: &'static str| {
+        Tool::raw(
+            name,
+            json!({"type": "object"}),
+            move |_, cx: Context| async move {
+                let asked = cx.elicit::<Said>("name", "Who?").await;
+                let text = asked
+                    .err()
+                    .map(|error| format!("{error}{suffix}"))
+                    .unwrap_or_default();
+                let mut result = CallToolResult::text(text);
+                result.is_error = Some(true);
+                Ok(result)
+            },
+        )
+    };
+    let server = Server::new("failing", "1.0.0")
+        .tool(failing("bare", ""))
+        .tool(failing("worded", ", sorry"));
+    let client = connect(&server, Host::new(), (MODERN, Carrier::Memory)).await;
+
+    let bare = client.call_tool("bare", ()).await.unwrap_err();
+    let worded = client.call_tool("worded", ()).await.unwrap();
+
+    let code = ErrorCode::MISSING_CLIENT_CAPABILITY;
+    assert!(
+        matches!(&bare, Error::Peer(said) if said.code == code),
+        "{bare}"
+    );
+    assert!(worded.is_error() && worded.text().ends_with(", sorry"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_client_that_shows_only_urls_is_shown_no_form() {
     for column in COLUMNS {
         let host = Host::new().elicitation_url(async |_| ElicitResult::new(ElicitAction::Accept));
@@ -292,7 +326,7 @@ async fn a_spawned_task_may_ask_too_and_is_told_when_the_round_is_over() {
     let tool = Tool::raw(
         "spawn",
         json!({"type": "object"}),
-        move |_, cx: bowline::Context| {
+        move |_, cx: Context| {
             let sender = sender.clone();
             async move {
                 let asking = tokio::spawn(async move {

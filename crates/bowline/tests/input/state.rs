@@ -58,6 +58,41 @@ async fn replicas_that_share_a_key_take_up_each_others_requests() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_within_a_server_leaves_the_rounds_to_the_outer_one() {
+    let inner = server();
+    let outer = Server::new("outer", "1.0.0").tool(Tool::raw(
+        "order",
+        json!({"type": "object"}),
+        move |_, cx: Context| {
+            let (inner, caller) = (inner.clone(), Arc::new(cx.caller().clone()));
+            async move {
+                let params = json!({"name": "order"}).into();
+                let request = Request::new("tools/call", params, caller);
+                inner
+                    .respond(request, cx)
+                    .await?
+                    .decode()
+                    .map_err(bowline::invalid_params)
+            }
+        },
+    ));
+    let host = replying(&Heard::default());
+    let client = Client::to(&outer)
+        .speaking(MODERN)
+        .host(host)
+        .await
+        .unwrap();
+
+    let reply = client.call_tool("order", ()).await.unwrap();
+
+    assert!(
+        reply
+            .text()
+            .starts_with("re: A drink? and re: A snack? for re: Who?")
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_replica_with_a_key_of_its_own_refuses_the_requests_of_another() {
     let servers = in_turn([server(), server()]);
     let host = replying(&Heard::default());

@@ -74,33 +74,36 @@ pub enum AskError {
     },
 }
 
-impl AskError {
-    pub(super) fn misuse(what: impl Into<String>) -> Self {
-        Self::Misuse { what: what.into() }
-    }
-}
-
 impl From<KeyReused> for AskError {
     fn from(reused: KeyReused) -> Self {
         Self::misuse(reused.to_string())
     }
 }
 
+impl AskError {
+    pub(super) fn misuse(what: impl Into<String>) -> Self {
+        Self::Misuse { what: what.into() }
+    }
+
+    /// What the caller is told.
+    #[must_use]
+    pub fn to_rpc_error(&self) -> RpcError {
+        let code = match self {
+            Self::Missing(missing) => return missing.to_rpc_error(),
+            Self::Unsupported { .. } => ErrorCode::MISSING_CLIENT_CAPABILITY,
+            Self::Declined | Self::Dismissed | Self::Refused { .. } => ErrorCode::USER_REJECTED,
+            Self::Unfit { .. } => ErrorCode::INVALID_PARAMS,
+            Self::Over => ErrorCode::REQUEST_CANCELLED,
+            Self::Nobody { .. } | Self::Lost { .. } | Self::NotAForm(_) | Self::Misuse { .. } => {
+                ErrorCode::INTERNAL_ERROR
+            }
+        };
+        RpcError::new(code, self.to_string())
+    }
+}
+
 impl From<AskError> for RpcError {
     fn from(error: AskError) -> Self {
-        let code = match &error {
-            AskError::Missing(missing) => return missing.to_rpc_error(),
-            AskError::Unsupported { .. } => ErrorCode::MISSING_CLIENT_CAPABILITY,
-            AskError::Declined | AskError::Dismissed | AskError::Refused { .. } => {
-                ErrorCode::USER_REJECTED
-            }
-            AskError::Unfit { .. } => ErrorCode::INVALID_PARAMS,
-            AskError::Over => ErrorCode::REQUEST_CANCELLED,
-            AskError::Nobody { .. }
-            | AskError::Lost { .. }
-            | AskError::NotAForm(_)
-            | AskError::Misuse { .. } => ErrorCode::INTERNAL_ERROR,
-        };
-        Self::new(code, error.to_string())
+        error.to_rpc_error()
     }
 }

@@ -30,7 +30,7 @@ use std::time::Duration;
 use bowline_core::era::{ElicitationModes, Request, ServerAsksBy};
 use bowline_core::input::{Asked, Kind, Question, Round};
 use bowline_core::mux::CallOptions;
-use bowline_types::{ElicitMode, Json};
+use bowline_types::{ElicitMode, Json, RpcError};
 
 use super::{Answer, Context};
 use crate::Error;
@@ -49,6 +49,15 @@ struct Asking {
     uses: BTreeMap<String, u32>,
     /// Who ends the round. A question may come from a task that the handler spawned.
     runner: Option<Waker>,
+    /// What the client could not be asked.
+    unaskable: Option<Unaskable>,
+}
+
+/// A question that could not be asked: what the handler was told, and what the caller is told if the handler
+/// fails for this reason alone.
+pub(crate) struct Unaskable {
+    pub(crate) why: String,
+    pub(crate) error: RpcError,
 }
 
 impl Input {
@@ -58,6 +67,7 @@ impl Input {
                 round: Some(round),
                 uses: BTreeMap::new(),
                 runner: None,
+                unaskable: None,
             }),
             timeout,
         }
@@ -71,6 +81,11 @@ impl Input {
     /// Takes the round away: what is asked from now on is too late.
     pub(crate) fn take_round(&self) -> Option<Round> {
         self.lock().round.take()
+    }
+
+    /// What the client could not be asked, if the handler tried.
+    pub(crate) fn take_unaskable(&self) -> Option<Unaskable> {
+        self.lock().unaskable.take()
     }
 
     /// Has `runner` woken when a question comes up.
@@ -170,9 +185,20 @@ impl Context {
         if self.is_cancelled() {
             return Err(AskError::Over);
         }
-        self.check_dialect(question)?;
-        question.check_capabilities(&self.caller().capabilities)?;
-        Ok(())
+        let askable = self.check_dialect(question).and_then(|()| {
+            let declared = &self.caller().capabilities;
+            question
+                .check_capabilities(declared)
+                .map_err(AskError::from)
+        });
+        askable.inspect_err(|error| {
+            if let Some(input) = self.input() {
+                input.lock().unaskable = Some(Unaskable {
+                    why: error.to_string(),
+                    error: error.to_rpc_error(),
+                });
+            }
+        })
     }
 
     /// A client may declare what its version does not have.
