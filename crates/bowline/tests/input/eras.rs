@@ -323,22 +323,18 @@ async fn a_question_that_lost_its_race_is_not_asked() {
 #[tokio::test(start_paused = true)]
 async fn a_spawned_task_may_ask_too_and_is_told_when_the_round_is_over() {
     let (sender, mut ended) = tokio::sync::mpsc::unbounded_channel();
-    let tool = Tool::raw(
-        "spawn",
-        json!({"type": "object"}),
-        move |_, cx: Context| {
-            let sender = sender.clone();
-            async move {
-                let asking = tokio::spawn(async move {
-                    let answer = cx.elicit::<Said>("name", "Who?").await;
-                    sender.send(matches!(&answer, Err(AskError::Over))).unwrap();
-                    answer
-                });
-                let name = asking.await.unwrap()?;
-                Ok(CallToolResult::text(name.said))
-            }
-        },
-    );
+    let tool = Tool::raw("spawn", json!({"type": "object"}), move |_, cx: Context| {
+        let sender = sender.clone();
+        async move {
+            let asking = tokio::spawn(async move {
+                let answer = cx.elicit::<Said>("name", "Who?").await;
+                sender.send(matches!(&answer, Err(AskError::Over))).unwrap();
+                answer
+            });
+            let name = asking.await.unwrap()?;
+            Ok(CallToolResult::text(name.said))
+        }
+    });
     let server = Server::new("spawn", "1.0.0").tool(tool);
     let client = connect(
         &server,
