@@ -3,16 +3,17 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use bowline_core::era::probe::{HttpReply, Undecided, Verdict, judge_http};
-use bowline_core::era::{Caller, Dialects, Request};
+use bowline_core::era::probe::{HttpReply, Undecided, Verdict, judge_http, suggests_two_endpoints};
+use bowline_core::era::{Caller, Dialect, Dialects, Request};
 use bowline_core::mux::Limits;
 use bowline_types::{DiscoverRequest, DiscoverResult, Json, Method};
 
 use super::OpenWire;
 use super::opening::{MOST_PROBES, Opening, incompatible};
 use crate::exchange::{Channel, Responder};
-use crate::http::client::{Endpoint, HttpChannel, legacy};
+use crate::http::client::{Endpoint, HttpChannel, UnexpectedStatus, legacy};
 use crate::peer::{Peer, Role};
+use crate::wire::Wire;
 use crate::{Error, Result};
 
 /// A server over HTTP, not yet known.
@@ -107,26 +108,40 @@ impl HttpOpening {
             }))
     }
 
-    /// Opens a legacy wire made of HTTP requests.
+    /// Opens a legacy wire made of HTTP requests: Streamable HTTP first, then HTTP+SSE.
     async fn shake_hands(self, caller: Caller) -> Result<Opened> {
-        let Some(wire) = legacy::wire(self.endpoint) else {
+        let Some(wire) = legacy::wire(self.endpoint.clone()) else {
             return Err(incompatible(&[]));
         };
+        let refused = match self.shake_hands_over(wire, caller.clone()).await {
+            Err(error) if is_without_streamable_http(&error) => error,
+            opened_or_failed => return opened_or_failed,
+        };
+        let opening = legacy::two_endpoints(self.endpoint.clone());
+        let opened = tokio::time::timeout(self.probe_timeout, opening).await;
+        match opened {
+            Ok(Ok(wire)) => self.shake_hands_over(wire, caller).await,
+            // It speaks neither; what it said to the first attempt says more.
+            Ok(Err(_)) | Err(_) => Err(refused),
+        }
+    }
+
+    async fn shake_hands_over(&self, wire: Box<dyn Wire>, caller: Caller) -> Result<Opened> {
         let server_caller = Arc::new(OnceLock::new());
         let role = Role::Client {
             server: server_caller.clone(),
-            host: self.host,
+            host: self.host.clone(),
         };
         let (peer, driver) = Peer::new(wire, role, Limits::default());
         // Owned by the connection: it ends when `OpenWire` is dropped.
         tokio::spawn(driver);
         let wire = OpenWire(peer.clone());
+        let legacy_only =
+            |dialect: &Dialect| !dialect.is_modern() && self.speaking.of(dialect.version).is_some();
         let opening = Opening {
             channel: &peer,
             peer: Some(&peer),
-            speaking: Dialects::only(|dialect| {
-                !dialect.is_modern() && self.speaking.of(dialect.version).is_some()
-            }),
+            speaking: Dialects::only(legacy_only),
             timeout: self.timeout,
             probe_timeout: self.probe_timeout,
         };
@@ -140,6 +155,19 @@ impl HttpOpening {
             wire: Some(wire),
         })
     }
+}
+
+/// Whether a failed `initialize` suggests that the server has two endpoints.
+fn is_without_streamable_http(error: &Error) -> bool {
+    let Error::Transport {
+        source: Some(source),
+        ..
+    } = error
+    else {
+        return false;
+    };
+    let status = source.downcast_ref::<UnexpectedStatus>();
+    status.is_some_and(|status| suggests_two_endpoints(status.0.as_u16()))
 }
 
 fn undecided(why: Undecided) -> Error {
