@@ -113,6 +113,7 @@ impl Future for OneRound<'_> {
         };
         if let Poll::Ready(outcome) = handler.as_mut().poll(task) {
             self.handler = None;
+            self.dismiss();
             return Poll::Ready(self.tell_unaskable(outcome));
         }
         if !self.input.is_pending() {
@@ -127,6 +128,14 @@ impl Future for OneRound<'_> {
 }
 
 impl OneRound<'_> {
+    /// The handler has its outcome. What it has spawned and still asks is not asked any more.
+    fn dismiss(&self) {
+        let round = self.input.take_round();
+        if round.is_some_and(|round| round.is_pending()) {
+            self.cx.cancel();
+        }
+    }
+
     /// A tool tells its failures to the model. But what the client lacks is told to the client, which may
     /// know how to get it.
     fn tell_unaskable(&self, outcome: Outcome) -> Outcome {

@@ -1,5 +1,9 @@
 //! One handler, every era.
 
+use std::future::Future;
+use std::task::Poll;
+use std::time::Duration;
+
 use bowline::client::Host;
 use bowline::exchange::{AskError, Elicited};
 use bowline::types::{
@@ -8,6 +12,7 @@ use bowline::types::{
 };
 use bowline::{Client, Context, Error, RpcError, Server, Tool, wire};
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use super::{COLUMNS, Carrier, Heard, MODERN, Said, connect, order, replying, server};
 
@@ -349,6 +354,41 @@ async fn a_spawned_task_may_ask_too_and_is_told_when_the_round_is_over() {
     let mut ends = [ended.recv().await.unwrap(), ended.recv().await.unwrap()];
     ends.sort_unstable();
     assert_eq!(ends, [false, true]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_asks_for_a_handler_that_is_done_is_told_so() {
+    let (sender, mut ended) = tokio::sync::mpsc::unbounded_channel();
+    let tool = Tool::raw("spawn", json!({"type": "object"}), move |_, cx: Context| {
+        let sender = sender.clone();
+        async move {
+            for key in ["before", "after"] {
+                let (cx, sender) = (cx.clone(), sender.clone());
+                let mut asking = Box::pin(async move { cx.elicit::<Said>(key, "Who?").await });
+                if key == "before" {
+                    // Asked within the run that is over a moment later.
+                    let _ =
+                        std::future::poll_fn(|cx| Poll::Ready(asking.as_mut().poll(cx).is_ready()))
+                            .await;
+                }
+                tokio::spawn(async move { sender.send((key, asking.await.err())) });
+            }
+            Ok(CallToolResult::text("done"))
+        }
+    });
+    let server = Server::new("spawn", "1.0.0").tool(tool);
+    let heard = Heard::default();
+    let client = connect(&server, replying(&heard), (MODERN, Carrier::Memory)).await;
+
+    let reply = client.call_tool("spawn", ()).await.unwrap();
+
+    assert_eq!(reply.text(), "done");
+    for _ in 0..2 {
+        let told = timeout(Duration::from_secs(1), ended.recv()).await;
+        let (key, error) = told.unwrap().unwrap();
+        assert!(matches!(error, Some(AskError::Over)), "{key}: {error:?}");
+    }
+    assert_eq!(heard.all(), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
