@@ -320,6 +320,9 @@ impl Driver {
     }
 
     fn broken(&mut self, error: io::Error) {
+        if self.phase == Phase::Ended {
+            return; // a wire that was closed cannot be written to, and that is no failure
+        }
         tracing::debug!(%error, "the wire broke");
         self.peer
             .shared
