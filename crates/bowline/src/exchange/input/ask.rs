@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{self, Poll};
 use std::time::Duration;
 
-use bowline_core::era::ServerAsksBy;
+use bowline_core::era::{ElicitationModes, ServerAsksBy};
 use bowline_core::input::{Kind, Question};
 use bowline_types::{
     CreateMessageRequestParams, CreateMessageResult, ElicitAction, ElicitRequestFormParams,
@@ -17,7 +17,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::AskError;
-use super::form::form_of;
+use super::form::{form_of, in_first_words};
 use crate::exchange::{BoxFuture, Context};
 use crate::random;
 
@@ -62,6 +62,10 @@ impl Context {
         T: DeserializeOwned + JsonSchema + 'static,
     {
         let question = form_of::<T>().map_err(AskError::from).and_then(|form| {
+            let form = match self.caller().dialect.elicitation {
+                ElicitationModes::Form => in_first_words(form),
+                ElicitationModes::FormAndUrl | ElicitationModes::None => form,
+            };
             question(
                 Kind::Elicitation,
                 &ElicitRequestFormParams::new(message, form),
