@@ -37,10 +37,10 @@ use crate::random;
 ///
 /// # let (today, yesterday) = ([1; 32], [2; 32]);
 /// let keys = StateKeys::new(today).also_open(yesterday);
-/// let server = Server::new("booking", "1.0.0").state_keys(keys);
+/// let server = Server::new("booking", "1.0.0").input_keys(keys);
 /// ```
 #[derive(Clone)]
-#[must_use = "keys are used by `Server::state_keys`"]
+#[must_use = "keys are used by `Server::input_keys`"]
 pub struct StateKeys {
     /// Empty until a random key is needed.
     sealing: Arc<OnceLock<XChaCha20Poly1305>>,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bowline::client::Host;
 use bowline::exchange::{AskError, Elicited};
+use bowline::server::{Prompt, Resource};
 use bowline::types::{
     CallToolResult, ContentBlock, CreateMessageRequestParams, CreateMessageResult, ElicitAction,
     ElicitRequestUrlParams, ElicitResult, ErrorCode, Role, Root, SamplingMessage, TextContent,
@@ -129,6 +130,42 @@ async fn a_model_and_folders_are_asked_in_every_era() {
         let reply = client.call_tool("both", ()).await.unwrap();
 
         assert_eq!(reply.text(), "m-1, file:///here", "{column:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn prompts_and_resources_ask_like_tools() {
+    let prompt = Prompt::raw("letter", async |_, cx| {
+        let to: Said = cx.elicit("to", "To whom?").await?;
+        Ok(format!("Write to {}", to.said))
+    });
+    let resource = Resource::raw("docs://mine", "mine", async |_, cx| {
+        let of: Said = cx.elicit("of", "Whose?").await?;
+        Ok(format!("Pages of {}", of.said))
+    });
+    let server = Server::new("desk", "1.0.0")
+        .prompt(prompt)
+        .resource(resource);
+    for column in COLUMNS {
+        let client = connect(&server, replying(&Heard::default()), column).await;
+
+        let letter = client
+            .raw("prompts/get", json!({"name": "letter"}))
+            .await
+            .unwrap();
+        let pages = client
+            .raw("resources/read", json!({"uri": "docs://mine"}))
+            .await
+            .unwrap();
+
+        assert!(
+            letter.json().as_str().contains("Write to re: To whom?"),
+            "{column:?}"
+        );
+        assert!(
+            pages.json().as_str().contains("Pages of re: Whose?"),
+            "{column:?}"
+        );
     }
 }
 

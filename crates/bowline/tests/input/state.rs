@@ -39,7 +39,7 @@ async fn replicas_that_share_a_key_take_up_each_others_requests() {
     let (today, yesterday) = ([1; 32], [2; 32]);
     let old = StateKeys::new(yesterday).also_open(today);
     let new = StateKeys::new(today).also_open(yesterday);
-    let servers = in_turn([server().state_keys(old), server().state_keys(new)]);
+    let servers = in_turn([server().input_keys(old), server().input_keys(new)]);
     let host = replying(&Heard::default());
     let client = Client::to(&servers)
         .speaking(MODERN)
@@ -194,7 +194,7 @@ async fn a_state_is_refused_after_an_hour() {
     let seconds = Arc::new(AtomicU64::new(0));
     let now = seconds.clone();
     let clock = move || UNIX_EPOCH + Duration::from_secs(now.load(Ordering::Relaxed));
-    let server = server().state_keys(StateKeys::random().clock(clock));
+    let server = server().input_keys(StateKeys::random().clock(clock));
     let (client, required) = half_way(&server).await;
     let state = required.request_state.unwrap();
 
@@ -218,7 +218,7 @@ fn on_behalf_of(name: &'static str, server: &Server) -> Layered {
 
 #[tokio::test(start_paused = true)]
 async fn a_state_is_refused_from_anybody_but_the_one_it_was_made_for() {
-    let server = server().state_keys([7; 32]);
+    let server = server().input_keys([7; 32]);
     let (ada, bob) = (on_behalf_of("ada", &server), on_behalf_of("bob", &server));
     let (as_ada, required) = half_way(&ada).await;
     let state = required.request_state.unwrap();
