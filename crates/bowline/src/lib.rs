@@ -44,9 +44,15 @@ pub mod client;
 pub use client::{Call, Client, Reply};
 
 pub mod server;
-pub use server::{Server, Tool, invalid_params};
+pub use server::{
+    Args, Extension, IntoToolResult, Server, State, Structured, Tool, ToolError, invalid_params,
+};
 
+pub use bowline_core::era::Caller;
 /// The vocabulary of the protocol.
 #[doc(inline)]
 pub use bowline_types as types;
 pub use bowline_types::{CallToolResult, ErrorCode, Json, RequestId, RpcError};
+
+/// What derives the schema of arguments and output; `#[derive(JsonSchema)]` comes from here.
+pub use schemars;

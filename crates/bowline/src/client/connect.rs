@@ -129,6 +129,7 @@ impl Connect {
         let server_caller = Arc::new(OnceLock::new());
         let (channel, wire): (Arc<dyn Channel>, _) = match target {
             Target::InProcess(responder) => {
+                responder.check()?;
                 let way_back = Arc::new(InProcess::new(host.clone()));
                 (
                     Arc::new(InProcess::new(responder).with_way_back(way_back)),

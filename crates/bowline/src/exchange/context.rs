@@ -11,7 +11,7 @@ use bowline_types::{
 };
 use tokio::sync::Notify;
 
-use super::Channel;
+use super::{Channel, Extensions};
 
 /// What a handler may know and do for the current request. Cheap to clone.
 ///
@@ -31,6 +31,8 @@ use super::Channel;
 #[derive(Clone)]
 pub struct Context {
     shared: Arc<Shared>,
+    state: Option<Arc<Extensions>>,
+    extensions: Option<Arc<Extensions>>,
 }
 
 struct Shared {
@@ -111,7 +113,24 @@ impl Context {
                 cancelled: Signal::default(),
                 shutting_down: Signal::default(),
             }),
+            state: None,
+            extensions: None,
         }
+    }
+
+    /// Gives handlers the state of their server.
+    #[must_use]
+    pub fn with_state(mut self, state: Arc<Extensions>) -> Self {
+        self.state = Some(state);
+        self
+    }
+
+    /// Adds something that the transport or a layer knows of this request.
+    #[must_use]
+    pub fn with_extension<T: Send + Sync + 'static>(mut self, value: T) -> Self {
+        let extensions = self.extensions.get_or_insert_default();
+        Arc::make_mut(extensions).insert(value);
+        self
     }
 
     /// The id of the request, as the caller wrote it.
@@ -122,8 +141,20 @@ impl Context {
 
     /// Who is asking.
     #[must_use]
-    pub fn caller(&self) -> &Caller {
+    pub fn caller(&self) -> &Arc<Caller> {
         &self.shared.caller
+    }
+
+    /// What the server gives all its handlers.
+    #[must_use]
+    pub fn state(&self) -> &Extensions {
+        self.state.as_deref().unwrap_or(&NOTHING)
+    }
+
+    /// What the transport and the layers know of this request.
+    #[must_use]
+    pub fn extensions(&self) -> &Extensions {
+        self.extensions.as_deref().unwrap_or(&NOTHING)
     }
 
     /// Reports progress, if the caller asked for it.
@@ -256,3 +287,5 @@ impl std::fmt::Debug for Context {
             .finish_non_exhaustive()
     }
 }
+
+static NOTHING: Extensions = Extensions::new();

@@ -11,6 +11,9 @@
 mod context;
 pub use context::{Context, Outlet, Progress};
 
+mod extensions;
+pub use extensions::Extensions;
+
 mod in_process;
 pub use in_process::InProcess;
 
@@ -51,6 +54,15 @@ pub trait Responder: Send + Sync + 'static {
     fn cancel_mode(&self, request: &Request) -> CancelMode {
         let _ = request;
         CancelMode::Drop
+    }
+
+    /// Checks that it can be put to use, before the first request comes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Misuse`] if it was put together wrongly.
+    fn check(&self) -> Result<()> {
+        Ok(())
     }
 }
 

@@ -3,12 +3,23 @@
 mod changes;
 pub use changes::Changed;
 
+mod extract;
+pub use extract::{Args, Extension, Extract, ExtractError, Given, Needs, Parameters, State};
+
+mod handler;
+pub use handler::{BlockingHandler, Handler};
+
+mod output;
+pub use output::{IntoToolResult, Structured, ToolError};
+
 mod router;
+
+mod schema;
 
 mod subscription;
 
 mod tool;
-pub use tool::{Tool, ToolHandler, invalid_params};
+pub use tool::{Ask, Tool, ToolHandler, invalid_params};
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -23,10 +34,10 @@ use bowline_types::{
 
 use tokio::sync::watch;
 
-use crate::Result;
-use crate::exchange::{BoxFuture, CancelMode, Context, Responder};
+use crate::exchange::{BoxFuture, CancelMode, Context, Extensions, Responder};
 use crate::peer::{Closing, Peer, Role};
 use crate::wire::Wire;
+use crate::{Error, Result};
 use changes::Bus;
 
 /// A server: a name, and what it offers. Cheap to clone; clones are the same server.
@@ -59,6 +70,10 @@ struct Offer {
     tools: BTreeMap<String, Tool>,
     /// The answer to `tools/list`, once it was asked for.
     tool_list: OnceLock<Json>,
+    /// What handlers find as their `State`.
+    state: Arc<Extensions>,
+    /// What is wrong with what was offered, told when the server is put to use.
+    flaws: Vec<String>,
     resource_updates: bool,
     served: Dialects,
     limits: Limits,
@@ -72,6 +87,8 @@ impl Server {
             instructions: None,
             tools: BTreeMap::new(),
             tool_list: OnceLock::new(),
+            state: Arc::default(),
+            flaws: Vec::new(),
             resource_updates: false,
             served: Dialects::all(),
             limits: Limits::default(),
@@ -89,14 +106,69 @@ impl Server {
     }
 
     /// Offers a tool. A later one with the same name takes the place of the earlier.
+    ///
+    /// A tool that cannot be offered, such as one whose schema is not valid, is left out, and
+    /// [`check`](Self::check) says why; so does every way to serve or to connect.
     pub fn tool(self, tool: impl Into<Tool>) -> Self {
-        let tool = tool.into();
-        self.offering(|offer| {
-            if offer.tools.insert(tool.name().to_owned(), tool).is_some() {
-                tracing::warn!("a tool took the place of another with the same name");
+        let tool = tool.into().registered();
+        self.offering(|offer| match tool {
+            Ok(tool) => {
+                if offer.tools.insert(tool.name().to_owned(), tool).is_some() {
+                    tracing::warn!("a tool took the place of another with the same name");
+                }
+                offer.tool_list = OnceLock::new();
             }
-            offer.tool_list = OnceLock::new();
+            Err(flaw) => offer.flaws.push(flaw.to_string()),
         })
+    }
+
+    /// Offers several tools.
+    pub fn tools(self, tools: impl IntoIterator<Item = impl Into<Tool>>) -> Self {
+        tools.into_iter().fold(self, Self::tool)
+    }
+
+    /// Gives handlers something to work with: they find a copy of it as [`State`], by its type.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicU64, Ordering};
+    /// use bowline::{Server, State, Tool};
+    ///
+    /// async fn count(State(counter): State<Arc<AtomicU64>>) -> u64 {
+    ///     counter.fetch_add(1, Ordering::Relaxed)
+    /// }
+    ///
+    /// let server = Server::new("counter", "1.0.0")
+    ///     .state(Arc::new(AtomicU64::new(0)))
+    ///     .tool(Tool::new("count", count));
+    /// assert!(server.check().is_ok());
+    /// ```
+    pub fn state<S: Clone + Send + Sync + 'static>(self, state: S) -> Self {
+        self.offering(|offer| Arc::make_mut(&mut offer.state).insert(state))
+    }
+
+    /// Checks that everything can be offered, and that every handler finds its state.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Misuse`] with everything that is wrong.
+    pub fn check(&self) -> Result<()> {
+        let missing = self.offer.tools.values().flat_map(|tool| {
+            let missing = tool.states().iter();
+            missing
+                .filter(|needed| !self.offer.state.contains(needed.id))
+                .map(|needed| {
+                    let (name, state) = (tool.name(), needed.name);
+                    format!("the tool `{name}` needs `State<{state}>`, which `Server::state` was not given")
+                })
+        });
+        let flaws: Vec<_> = self.offer.flaws.iter().cloned().chain(missing).collect();
+        if flaws.is_empty() {
+            return Ok(());
+        }
+        Err(Error::misuse(flaws.join("; ")))
     }
 
     /// Lets clients ask to be told when a resource changes; see [`Server::changed`].
@@ -124,12 +196,13 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// None today: a wire that breaks is the end of that wire, and is logged.
+    /// As [`check`](Self::check). A wire that breaks is the end of that wire, and is logged.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future closes the wire and drops every handler.
     pub async fn serve(self, wire: impl Wire) -> Result<()> {
+        self.check()?;
         let offers = Offers::from(&self.offer.capabilities());
         let role = Role::Server {
             door: Door::new(self.offer.served.clone(), offers),
@@ -164,7 +237,11 @@ impl Server {
 
 impl Responder for Server {
     fn respond<'a>(&'a self, request: Request, cx: Context) -> BoxFuture<'a, Outcome> {
-        router::route(self, request, cx)
+        router::route(self, request, cx.with_state(self.offer.state.clone()))
+    }
+
+    fn check(&self) -> Result<()> {
+        Self::check(self)
     }
 
     fn cancel_mode(&self, request: &Request) -> CancelMode {

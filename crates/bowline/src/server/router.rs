@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 
 use super::subscription::listen;
 use super::tool::invalid_params;
-use super::{Server, Tool};
+use super::{Given, Server, Tool};
 use crate::exchange::{BoxFuture, CancelMode, Context};
 
 /// Answers a request, or says that nobody does.
@@ -25,7 +25,9 @@ pub(super) fn route<'a>(
     let has_tools = !server.offer.tools.is_empty();
     match &*request.method {
         DiscoverRequest::NAME => Box::pin(std::future::ready(discover(server))),
-        ListToolsRequest::NAME if has_tools => Box::pin(std::future::ready(list_tools(server))),
+        ListToolsRequest::NAME if has_tools => {
+            Box::pin(std::future::ready(list_tools(server, &cx)))
+        }
         CallToolRequest::NAME if has_tools => Box::pin(call_tool(server, request, cx)),
         SubscriptionsListenRequest::NAME => Box::pin(listen(server, request, cx)),
         method => Box::pin(std::future::ready(Err(nobody_answers(method)))),
@@ -59,31 +61,38 @@ fn discover(server: &Server) -> Outcome {
     encode(&result)
 }
 
-fn list_tools(server: &Server) -> Outcome {
+fn list_tools(server: &Server, cx: &Context) -> Outcome {
+    let tools = &server.offer.tools;
+    let list = || {
+        let visible = tools.values().filter(|tool| tool.is_visible_to(cx));
+        ListToolsResult::new(visible.map(|tool| tool.definition().clone()).collect())
+    };
+    if !tools.values().all(Tool::is_for_everybody) {
+        let mut list = list();
+        list.cache_scope = Some(CacheScope::PRIVATE);
+        return encode(&list);
+    }
     if let Some(list) = server.offer.tool_list.get() {
         return Ok(list.clone());
     }
-    let tools = server
-        .offer
-        .tools
-        .values()
-        .map(|tool| tool.definition().clone())
-        .collect();
-    let list = encode(&ListToolsResult::new(tools))?;
+    let list = encode(&list())?;
     Ok(server.offer.tool_list.get_or_init(|| list).clone())
 }
 
 async fn call_tool(server: &Server, request: Request, cx: Context) -> Outcome {
-    let (tool, arguments) = {
+    let (tool, given) = {
         let called = Called::read(&request.params)?;
-        let Some(tool) = server.offer.tools.get(&*called.name) else {
+        let tool = server.offer.tools.get(&*called.name);
+        let Some(tool) = tool.filter(|tool| tool.is_visible_to(&cx)) else {
             let why = format!("no tool is called `{}`", called.name);
             return Err(RpcError::new(ErrorCode::INVALID_PARAMS, why));
         };
         let arguments = called.arguments.map(|raw| request.params.part(raw));
-        (tool, arguments.unwrap_or_else(Json::empty_object))
+        let meta = called.meta.map(|raw| request.params.part(raw));
+        let given = Given::new(arguments.unwrap_or_else(Json::empty_object), cx);
+        (tool, given.with_meta(meta))
     };
-    let result = tool.handler().call(arguments, cx).await?;
+    let result = tool.call(given).await?;
     encode(&result)
 }
 
@@ -94,6 +103,8 @@ struct Called<'a> {
     name: Cow<'a, str>,
     #[serde(borrow)]
     arguments: Option<&'a RawValue>,
+    #[serde(borrow, rename = "_meta")]
+    meta: Option<&'a RawValue>,
 }
 
 impl<'a> Called<'a> {
