@@ -3,9 +3,15 @@
 mod asks;
 pub use asks::Ask;
 
-#[cfg_attr(not(feature = "validate"), path = "tool/checks_off.rs")]
+#[cfg(feature = "validate")]
 mod checks;
+#[cfg(feature = "validate")]
 use checks::Checks;
+
+#[cfg(not(feature = "validate"))]
+mod checks_off;
+#[cfg(not(feature = "validate"))]
+use checks_off::Checks;
 
 mod function;
 pub use function::ToolHandler;
