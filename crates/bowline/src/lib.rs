@@ -36,6 +36,8 @@ pub use error::{Error, Result};
 pub mod exchange;
 pub use exchange::{CancelMode, Context, Progress};
 
+pub mod layer;
+
 pub mod wire;
 
 pub mod peer;
@@ -56,3 +58,8 @@ pub use bowline_types::{CallToolResult, ErrorCode, Json, RequestId, RpcError};
 
 /// What derives the schema of arguments and output; `#[derive(JsonSchema)]` comes from here.
 pub use schemars;
+
+/// The README's code is tested like any other.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -24,9 +24,10 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{self, Poll};
 
-use bowline_core::era::{Request, Unsealed};
-use bowline_core::mux::CallOptions;
-use bowline_core::{Notification, Outcome};
+use bowline_core::era::Unsealed;
+pub use bowline_core::era::{Caller, Dialect, Dialects, Request};
+pub use bowline_core::mux::CallOptions;
+pub use bowline_core::{Notification, Outcome};
 use bowline_types::{Json, RequestId};
 
 use crate::{Error, Result};

@@ -76,12 +76,7 @@ impl Listen {
             if self.held.contains(&uri) {
                 continue;
             }
-            let is_first = self.peer.with(|state| {
-                let holders = state.watched.entry(uri.clone()).or_insert(0);
-                *holders += 1;
-                *holders == 1
-            });
-            if is_first {
+            if self.peer.with(|state| state.legacy.hold(&uri)) {
                 let params = SubscribeRequestParams::new(uri.clone());
                 let request = self.request::<SubscribeRequest>(&params);
                 // Its cancel would leave open whether the server obeyed; unsubscribing does not.
@@ -163,23 +158,41 @@ impl Ongoing for Listen {
 impl Drop for Listen {
     fn drop(&mut self) {
         for uri in std::mem::take(&mut self.held) {
-            let is_last = self.peer.with(|state| {
-                let Some(holders) = state.watched.get_mut(&uri) else {
-                    return false;
-                };
-                *holders -= 1;
-                let is_last = *holders == 0;
-                if is_last {
-                    state.watched.remove(&uri);
-                }
-                is_last
-            });
-            if is_last {
+            if self.peer.with(|state| state.legacy.let_go(&uri)) {
                 let params = UnsubscribeRequestParams::new(uri);
                 let request = self.request::<UnsubscribeRequest>(&params);
-                self.peer.call_unheard(&request, limited());
+                // Nobody waits for the answer; the deadline ends the call.
+                if let Err(error) = self.peer.start(&request, limited(), None) {
+                    tracing::debug!(%error, "a resource was not unsubscribed from");
+                }
             }
         }
+    }
+}
+
+/// How many hold on to the subscription of each resource, on one wire.
+#[derive(Debug, Default)]
+pub(super) struct Held(BTreeMap<String, usize>);
+
+impl Held {
+    /// Adds a holder. Whether it is the first.
+    fn hold(&mut self, uri: &str) -> bool {
+        let holders = self.0.entry(uri.to_owned()).or_insert(0);
+        *holders += 1;
+        *holders == 1
+    }
+
+    /// Takes a holder away. Whether it was the last.
+    fn let_go(&mut self, uri: &str) -> bool {
+        let Some(holders) = self.0.get_mut(uri) else {
+            return false;
+        };
+        *holders -= 1;
+        let was_last = *holders == 0;
+        if was_last {
+            self.0.remove(uri);
+        }
+        was_last
     }
 }
 

@@ -15,6 +15,9 @@ pub(super) fn listen(peer: &Peer, request: &Request) -> Exchange {
     peer.call(request, bowline_core::mux::CallOptions::default())
 }
 
+#[derive(Debug, Default)]
+pub(super) struct Held;
+
 #[derive(Default)]
 pub(super) struct Watches;
 

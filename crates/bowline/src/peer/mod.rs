@@ -61,8 +61,7 @@ struct State {
     driver: Option<Waker>,
     closing: Option<Closing>,
     failure: Option<Arc<io::Error>>,
-    /// How many hold on to a legacy subscription of each resource.
-    watched: BTreeMap<String, usize>,
+    legacy: legacy::Held,
 }
 
 /// How much is still done before the wire is closed.
@@ -84,7 +83,7 @@ impl Peer {
                 driver: None,
                 closing: None,
                 failure: None,
-                watched: BTreeMap::new(),
+                legacy: legacy::Held::default(),
             }),
             notices: Notices::default(),
             ended: watch::Sender::new(false),
@@ -168,13 +167,6 @@ impl Peer {
         match self.start(request, options, Some(Mailbox::default())) {
             Ok((call, id)) => Exchange::new(Call::new(self.clone(), call, id, request)),
             Err(error) => Exchange::failed(error),
-        }
-    }
-
-    /// Starts a call whose answer nobody waits for. Its deadline ends it.
-    fn call_unheard(&self, request: &Request, options: CallOptions) {
-        if let Err(error) = self.start(request, options, None) {
-            tracing::debug!(%error, method = %request.method, "a farewell was not sent");
         }
     }
 
