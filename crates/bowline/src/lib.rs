@@ -47,7 +47,8 @@ pub use client::{Call, Client, Reply};
 
 pub mod server;
 pub use server::{
-    Args, Extension, IntoToolResult, Server, State, Structured, Tool, ToolError, invalid_params,
+    Args, Extension, IntoToolResult, Prompt, Resource, ResourceTemplate, Server, State, Structured,
+    Tool, ToolError, Toolbox, invalid_params,
 };
 
 pub use bowline_core::era::Caller;

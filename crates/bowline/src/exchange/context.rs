@@ -31,8 +31,8 @@ use super::{Channel, Extensions};
 #[derive(Clone)]
 pub struct Context {
     shared: Arc<Shared>,
-    state: Option<Arc<Extensions>>,
-    extensions: Option<Arc<Extensions>>,
+    extensions: Extensions,
+    is_mute: bool,
 }
 
 struct Shared {
@@ -113,24 +113,9 @@ impl Context {
                 cancelled: Signal::default(),
                 shutting_down: Signal::default(),
             }),
-            state: None,
-            extensions: None,
+            extensions: Extensions::default(),
+            is_mute: false,
         }
-    }
-
-    /// Gives handlers the state of their server.
-    #[must_use]
-    pub fn with_state(mut self, state: Arc<Extensions>) -> Self {
-        self.state = Some(state);
-        self
-    }
-
-    /// Adds something that the transport or a layer knows of this request.
-    #[must_use]
-    pub fn with_extension<T: Send + Sync + 'static>(mut self, value: T) -> Self {
-        let extensions = self.extensions.get_or_insert_default();
-        Arc::make_mut(extensions).insert(value);
-        self
     }
 
     /// The id of the request, as the caller wrote it.
@@ -145,16 +130,33 @@ impl Context {
         &self.shared.caller
     }
 
-    /// What the server gives all its handlers.
+    /// What the server shares with its handlers, by its type; see `Server::state`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use bowline::Context;
+    /// struct Database;
+    ///
+    /// async fn query(cx: Context) -> bool {
+    ///     cx.state::<Database>().is_some()
+    /// }
+    /// ```
     #[must_use]
-    pub fn state(&self) -> &Extensions {
-        self.state.as_deref().unwrap_or(&NOTHING)
+    pub fn state<S: Send + Sync + 'static>(&self) -> Option<&S> {
+        self.extensions.find()
     }
 
-    /// What the transport and the layers know of this request.
+    /// Everything that the server and its layers add to the request.
     #[must_use]
     pub fn extensions(&self) -> &Extensions {
-        self.extensions.as_deref().unwrap_or(&NOTHING)
+        &self.extensions
+    }
+
+    /// Everything that the server and its layers add to the request, for a layer that adds more. Clones
+    /// of the context that exist already do not see it.
+    pub fn extensions_mut(&mut self) -> &mut Extensions {
+        &mut self.extensions
     }
 
     /// Reports progress, if the caller asked for it.
@@ -185,8 +187,12 @@ impl Context {
         self.notify::<ProgressNotification>(&params);
     }
 
-    /// Logs something to the caller, if it asked for messages this severe.
+    /// Logs something to the caller, if the server [may](crate::Server::logging) and the caller asked for
+    /// messages this severe.
     pub fn log(&self, level: LoggingLevel, data: impl Into<Json>) {
+        if self.is_mute {
+            return;
+        }
         if self
             .shared
             .caller
@@ -242,6 +248,11 @@ impl Context {
         self.shared.shutting_down.wait().await;
     }
 
+    /// Logs nothing to the caller: what does not say that it logs must not.
+    pub(crate) fn mute(&mut self) {
+        self.is_mute = true;
+    }
+
     pub(crate) fn cancel(&self) {
         self.shared.cancelled.raise();
     }
@@ -287,5 +298,3 @@ impl std::fmt::Debug for Context {
             .finish_non_exhaustive()
     }
 }
-
-static NOTHING: Extensions = Extensions::new();

@@ -1,12 +1,10 @@
-//! Values found by their type: what a server gives all its handlers, and what a transport or a layer adds
-//! to one request.
+//! Values by their type: what a server shares with its handlers, and what a layer knows of a request.
 
-use std::any::{Any, TypeId, type_name};
+use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
-/// Values of different types, at most one of each. Clones share the values.
+/// A map that holds at most one value of each type. Cheap to clone; a clone changes on its own.
 ///
 /// # Examples
 ///
@@ -14,59 +12,98 @@ use std::sync::Arc;
 /// use bowline::exchange::Extensions;
 ///
 /// let mut extensions = Extensions::default();
-/// extensions.insert(String::from("eu-west"));
-/// assert_eq!(extensions.get::<String>().map(String::as_str), Some("eu-west"));
-/// assert_eq!(extensions.get::<u8>(), None);
+/// extensions.insert("a database");
+/// assert_eq!(extensions.find::<&str>(), Some(&"a database"));
+/// assert_eq!(extensions.find::<u8>(), None);
 /// ```
 #[derive(Clone, Default)]
-pub struct Extensions {
-    values: BTreeMap<TypeId, Extension>,
-}
+pub struct Extensions(Option<Arc<Values>>);
 
-#[derive(Clone)]
-struct Extension {
-    name: &'static str,
-    value: Arc<dyn Any + Send + Sync>,
-}
+type Values = BTreeMap<TypeId, Arc<dyn Any + Send + Sync>>;
 
 impl Extensions {
-    /// No values.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self {
-            values: BTreeMap::new(),
-        }
-    }
-
-    /// Adds a value in the place of an earlier one of the same type.
+    /// Puts a value in; it takes the place of an earlier one of the same type.
     pub fn insert<T: Send + Sync + 'static>(&mut self, value: T) {
-        let extension = Extension {
-            name: type_name::<T>(),
-            value: Arc::new(value),
-        };
-        self.values.insert(TypeId::of::<T>(), extension);
+        let values = Arc::make_mut(self.0.get_or_insert_default());
+        values.insert(TypeId::of::<T>(), Arc::new(value));
     }
 
-    /// The value of this type.
+    /// The value of a type, if there is one.
     #[must_use]
-    pub fn get<T: 'static>(&self) -> Option<&T> {
-        self.values
-            .get(&TypeId::of::<T>())
-            .and_then(|extension| extension.value.downcast_ref())
+    pub fn find<T: Send + Sync + 'static>(&self) -> Option<&T> {
+        let value = self.0.as_ref()?.get(&TypeId::of::<T>())?;
+        value.downcast_ref()
     }
 
     /// Whether there is a value of the type with this id.
+    pub(crate) fn holds(&self, of: TypeId) -> bool {
+        self.0
+            .as_ref()
+            .is_some_and(|values| values.contains_key(&of))
+    }
+
+    /// Adds everything that `others` holds; of two values of one type, the one from `others` stays.
+    pub fn extend(&mut self, others: &Self) {
+        match (&mut self.0, &others.0) {
+            (_, None) => {}
+            (own @ None, Some(others)) => *own = Some(others.clone()),
+            (Some(own), Some(others)) => {
+                let others = others.iter().map(|(of, value)| (*of, value.clone()));
+                Arc::make_mut(own).extend(others);
+            }
+        }
+    }
+
+    /// How many values there are.
     #[must_use]
-    pub fn contains(&self, id: TypeId) -> bool {
-        self.values.contains_key(&id)
+    pub fn len(&self) -> usize {
+        self.0.as_ref().map_or(0, |values| values.len())
+    }
+
+    /// Whether there is no value at all.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 }
 
-impl fmt::Debug for Extensions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The values may be secrets, and need not be printable.
-        f.debug_set()
-            .entries(self.values.values().map(|extension| extension.name))
-            .finish()
+impl std::fmt::Debug for Extensions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The values may be secrets, and need not know how to print themselves.
+        f.debug_struct("Extensions")
+            .field("len", &self.len())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clone_changes_on_its_own() {
+        let mut first = Extensions::default();
+        first.insert(1_u8);
+        let mut second = first.clone();
+
+        second.insert(2_u8);
+
+        assert_eq!(first.find::<u8>(), Some(&1));
+        assert_eq!(second.find::<u8>(), Some(&2));
+    }
+
+    #[test]
+    fn what_is_added_wins_and_the_rest_stays() {
+        let mut own = Extensions::default();
+        own.insert(1_u8);
+        own.insert("kept");
+        let mut others = Extensions::default();
+        others.insert(2_u8);
+
+        own.extend(&others);
+
+        assert_eq!(own.find::<u8>(), Some(&2));
+        assert_eq!(own.find::<&str>(), Some(&"kept"));
+        assert_eq!(own.len(), 2);
     }
 }

@@ -25,7 +25,7 @@ use crate::exchange::Context;
 ///
 /// impl Extract for Region {
 ///     fn extract(given: &Given) -> Result<Self, ExtractError> {
-///         let region = given.context().extensions().get::<String>();
+///         let region = given.context().extensions().find::<String>();
 ///         region.cloned().map(Self).ok_or_else(|| ExtractError::server("nobody knows the region"))
 ///     }
 /// }
@@ -231,7 +231,7 @@ pub struct State<S>(pub S);
 
 impl<S: Clone + Send + Sync + 'static> Extract for State<S> {
     fn extract(given: &Given) -> Result<Self, ExtractError> {
-        let state = given.cx.state().get::<S>();
+        let state = given.cx.state::<S>();
         state
             .cloned()
             .map(Self)
@@ -250,7 +250,7 @@ pub struct Extension<T>(pub T);
 
 impl<T: Clone + Send + Sync + 'static> Extract for Extension<T> {
     fn extract(given: &Given) -> Result<Self, ExtractError> {
-        let extension = given.cx.extensions().get::<T>();
+        let extension = given.cx.extensions().find::<T>();
         extension
             .cloned()
             .map(Self)

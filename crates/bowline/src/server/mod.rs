@@ -1,7 +1,13 @@
 //! Servers: what answers requests.
 
 mod changes;
-pub use changes::Changed;
+pub use changes::{Bus, Change, Changed, Changes, Heard, LocalBus};
+
+mod completion;
+pub use completion::{Completer, CompletionHandler, IntoCompletion, Typing};
+
+mod contents;
+pub use contents::{Contents, IntoReadResult};
 
 mod extract;
 pub use extract::{Args, Extension, Extract, ExtractError, Given, Needs, Parameters, State};
@@ -9,8 +15,26 @@ pub use extract::{Args, Extension, Extract, ExtractError, Given, Needs, Paramete
 mod handler;
 pub use handler::{BlockingHandler, Handler};
 
+mod live;
+pub use live::{Prompts, Resources, Tools};
+
+mod mount;
+
+mod offer;
+pub use offer::List;
+
 mod output;
 pub use output::{IntoToolResult, Structured, ToolError};
+
+mod page;
+
+mod prompt;
+pub use prompt::{IntoPromptResult, Prompt, PromptHandler};
+
+mod registry;
+
+mod resource;
+pub use resource::{AskedUri, Resource, ResourceHandler, ResourceTemplate, not_found};
 
 mod router;
 
@@ -18,27 +42,28 @@ mod schema;
 
 mod subscription;
 
-mod tool;
-pub use tool::{Ask, Tool, ToolHandler, invalid_params};
+mod template;
+pub use template::{UriTemplate, Value, Variables};
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+mod tool;
+pub use tool::{Ask, Tool, ToolHandler, Toolbox, invalid_params};
+
+use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_core::Outcome;
 use bowline_core::era::{Dialects, Door, Offers, Request};
 use bowline_core::mux::Limits;
-use bowline_types::{
-    Implementation, Json, ResourcesCapability, ServerCapabilities, ToolsCapability,
-};
+use bowline_types::{CacheScope, Icon, Implementation, Json};
 
 use tokio::sync::watch;
 
-use crate::exchange::{BoxFuture, CancelMode, Context, Extensions, Responder};
+use crate::Result;
+use crate::exchange::{BoxFuture, CancelMode, Context, Responder};
 use crate::peer::{Closing, Peer, Role};
 use crate::wire::Wire;
-use crate::{Error, Result};
-use changes::Bus;
+use offer::Offer;
+use page::Cache;
 
 /// A server: a name, and what it offers. Cheap to clone; clones are the same server.
 ///
@@ -57,47 +82,39 @@ use changes::Bus;
 #[must_use = "a server does nothing until it is served or connected to"]
 pub struct Server {
     offer: Arc<Offer>,
-    bus: Bus,
+    bus: Arc<dyn Bus>,
     /// How long handlers may still run, once a shutdown was asked for.
     shutdown: watch::Sender<Option<Duration>>,
-}
-
-/// What a server offers. Does not change once requests come.
-#[derive(Clone)]
-struct Offer {
-    identity: Implementation,
-    instructions: Option<String>,
-    tools: BTreeMap<String, Tool>,
-    /// The answer to `tools/list`, once it was asked for.
-    tool_list: OnceLock<Json>,
-    /// What handlers find as their `State`.
-    state: Arc<Extensions>,
-    /// What is wrong with what was offered, told when the server is put to use.
-    flaws: Vec<String>,
-    resource_updates: bool,
-    served: Dialects,
-    limits: Limits,
 }
 
 impl Server {
     /// A server that offers nothing yet.
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
-        let offer = Offer {
-            identity: Implementation::new(name, version),
-            instructions: None,
-            tools: BTreeMap::new(),
-            tool_list: OnceLock::new(),
-            state: Arc::default(),
-            flaws: Vec::new(),
-            resource_updates: false,
-            served: Dialects::all(),
-            limits: Limits::default(),
-        };
         Self {
-            offer: Arc::new(offer),
-            bus: Bus::default(),
+            offer: Arc::new(Offer::new(Implementation::new(name, version))),
+            bus: Arc::new(LocalBus::default()),
             shutdown: watch::Sender::new(None),
         }
+    }
+
+    /// Names the server, for people.
+    pub fn title(self, title: impl Into<String>) -> Self {
+        self.offering(|offer| offer.identity.title = Some(title.into()))
+    }
+
+    /// Says what the server does, for people.
+    pub fn description(self, description: impl Into<String>) -> Self {
+        self.offering(|offer| offer.identity.description = Some(description.into()))
+    }
+
+    /// Says where to read more about the server.
+    pub fn website(self, url: impl Into<String>) -> Self {
+        self.offering(|offer| offer.identity.website_url = Some(url.into()))
+    }
+
+    /// Says how the server may be shown.
+    pub fn icons(self, icons: impl IntoIterator<Item = Icon>) -> Self {
+        self.offering(|offer| offer.identity.icons = Some(icons.into_iter().collect()))
     }
 
     /// Tells models how to use this server.
@@ -112,22 +129,109 @@ impl Server {
     pub fn tool(self, tool: impl Into<Tool>) -> Self {
         let tool = tool.into().registered();
         self.offering(|offer| match tool {
-            Ok(tool) => {
-                if offer.tools.insert(tool.name().to_owned(), tool).is_some() {
-                    tracing::warn!("a tool took the place of another with the same name");
-                }
-                offer.tool_list = OnceLock::new();
-            }
+            Ok(tool) => offer.add_tool(tool.name().to_owned(), tool.into()),
             Err(flaw) => offer.flaws.push(flaw.to_string()),
         })
     }
 
-    /// Offers several tools.
-    pub fn tools(self, tools: impl IntoIterator<Item = impl Into<Tool>>) -> Self {
-        tools.into_iter().fold(self, Self::tool)
+    /// Offers all the tools of a box, such as a type with `#[tools]` on its `impl` block.
+    pub fn toolbox(self, tools: impl Toolbox) -> Self {
+        tools.into_tools().into_iter().fold(self, Self::tool)
     }
 
-    /// Gives handlers something to work with: they find a copy of it as [`State`], by its type.
+    /// Offers a prompt. A later one with the same name takes the place of the earlier.
+    pub fn prompt(self, prompt: impl Into<Prompt>) -> Self {
+        let prompt = prompt.into();
+        self.offering(|offer| offer.add_prompt(prompt.name().to_owned(), prompt.into()))
+    }
+
+    /// Offers a resource. A later one at the same URI takes the place of the earlier.
+    pub fn resource(self, resource: impl Into<Resource>) -> Self {
+        let resource = resource.into();
+        self.offering(|offer| offer.add_resource(resource.uri().to_owned(), resource.into()))
+    }
+
+    /// Offers all resources whose URIs fit a template. A resource of its own at such a URI comes first;
+    /// of several templates that fit, the one with the most fixed text.
+    pub fn resource_template(self, template: impl Into<ResourceTemplate>) -> Self {
+        let template = template.into();
+        let text = template.uri_template().as_str().to_owned();
+        self.offering(|offer| offer.add_template(text, template.into()))
+    }
+
+    /// Proposes values for an argument of a prompt or a variable of a template.
+    pub fn completion(self, completer: impl Into<Completer>) -> Self {
+        let completer = completer.into();
+        self.offering(|offer| offer.add_completer(completer.into()))
+    }
+
+    /// Offers all that another server offers at this moment.
+    ///
+    /// Its tools and prompts are called by the prefix, an underscore and their name; its resources keep
+    /// their URIs. Its handlers find its own [state](Self::state) first, then this server's. Changes are
+    /// announced by this server.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::{CallToolResult, Server, Tool};
+    /// use serde_json::json;
+    ///
+    /// let forecast = Tool::raw("forecast", json!({"type": "object"}), async |_, _| {
+    ///     Ok(CallToolResult::text("sunny"))
+    /// });
+    /// let weather = Server::new("weather", "1.0.0").tool(forecast);
+    /// let server = Server::new("assistant", "1.0.0").mount("weather", &weather);
+    /// assert_eq!(server.tools().names(), ["weather_forecast"]);
+    /// ```
+    pub fn mount(self, prefix: &str, inner: &Self) -> Self {
+        self.offering(|offer| mount::mount(offer, prefix, inner))
+    }
+
+    /// Says that there is such a list, even while there is nothing on it: for what is added later.
+    pub fn advertise(self, list: List) -> Self {
+        self.offering(|offer| offer.advertise(list))
+    }
+
+    /// Puts at most this many entries on one page of a list. All are on one page by default.
+    pub fn page_size(self, most: usize) -> Self {
+        self.offering(|offer| offer.repage(|offer| offer.paging.size = Some(most.max(1))))
+    }
+
+    /// Says how long lists and the server's introduction stay fresh, and who may share them.
+    pub fn cache(self, ttl: Duration, scope: CacheScope) -> Self {
+        let cache = Cache::new(ttl, scope);
+        self.offering(|offer| offer.repage(|offer| offer.paging.cache = Some(cache)))
+    }
+
+    /// Says how long one list stays fresh, and who may share it.
+    pub fn cache_list(self, list: List, ttl: Duration, scope: CacheScope) -> Self {
+        let cache = Cache::new(ttl, scope);
+        self.offering(|offer| {
+            offer.repage(|offer| {
+                offer.caches.insert(list, cache);
+            });
+        })
+    }
+
+    /// Lets handlers log to clients that ask for it: [`Context::log`] is silent otherwise.
+    pub fn logging(self) -> Self {
+        self.offering(|offer| offer.logging = true)
+    }
+
+    /// Announces changes over this bus, and listens to it.
+    pub fn bus(mut self, bus: impl Bus) -> Self {
+        self.bus = Arc::new(bus);
+        self
+    }
+
+    /// Lets clients ask to be told when a resource changes; see [`Server::changed`].
+    pub fn resource_updates(self) -> Self {
+        self.offering(|offer| offer.resource_updates = true)
+    }
+
+    /// Shares a value with every handler, which finds it by its type: as [`State`], or by
+    /// [`Context::state`]. A later value of the same type takes the place of the earlier.
     ///
     /// # Examples
     ///
@@ -145,35 +249,8 @@ impl Server {
     ///     .tool(Tool::new("count", count));
     /// assert!(server.check().is_ok());
     /// ```
-    pub fn state<S: Clone + Send + Sync + 'static>(self, state: S) -> Self {
-        self.offering(|offer| Arc::make_mut(&mut offer.state).insert(state))
-    }
-
-    /// Checks that everything can be offered, and that every handler finds its state.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Misuse`] with everything that is wrong.
-    pub fn check(&self) -> Result<()> {
-        let missing = self.offer.tools.values().flat_map(|tool| {
-            let missing = tool.states().iter();
-            missing
-                .filter(|needed| !self.offer.state.contains(needed.id))
-                .map(|needed| {
-                    let (name, state) = (tool.name(), needed.name);
-                    format!("the tool `{name}` needs `State<{state}>`, which `Server::state` was not given")
-                })
-        });
-        let flaws: Vec<_> = self.offer.flaws.iter().cloned().chain(missing).collect();
-        if flaws.is_empty() {
-            return Ok(());
-        }
-        Err(Error::misuse(flaws.join("; ")))
-    }
-
-    /// Lets clients ask to be told when a resource changes; see [`Server::changed`].
-    pub fn resource_updates(self) -> Self {
-        self.offering(|offer| offer.resource_updates = true)
+    pub fn state<S: Send + Sync + 'static>(self, value: S) -> Self {
+        self.offering(|offer| offer.state.insert(value))
     }
 
     /// Serves these protocol versions only.
@@ -186,10 +263,49 @@ impl Server {
         self.offering(|offer| offer.limits = limits)
     }
 
+    /// Runs at most this many handlers at once, on all wires together. Requests beyond that are refused
+    /// as "overloaded".
+    pub fn most_handlers(self, most: usize) -> Self {
+        self.offering(|offer| offer.limit_handlers(most))
+    }
+
+    /// Keeps at most this many subscriptions at once, on all wires together. A client of the legacy era
+    /// has one for the lists and one for each resource.
+    pub fn most_subscriptions(self, most: usize) -> Self {
+        self.offering(|offer| offer.limit_subscriptions(most))
+    }
+
+    /// The tools, to add and remove some while the server runs.
+    #[must_use]
+    pub fn tools(&self) -> Tools<'_> {
+        Tools(self)
+    }
+
+    /// The prompts, to add and remove some while the server runs.
+    #[must_use]
+    pub fn prompts(&self) -> Prompts<'_> {
+        Prompts(self)
+    }
+
+    /// The resources and templates, to add and remove some while the server runs.
+    #[must_use]
+    pub fn resources(&self) -> Resources<'_> {
+        Resources(self)
+    }
+
     /// Tells subscribers that something changed.
     #[must_use]
     pub fn changed(&self) -> Changed<'_> {
         Changed::new(&self.bus)
+    }
+
+    /// Checks that everything can be offered, and that every handler finds its state.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Misuse`](crate::Error::Misuse) with everything that is wrong.
+    pub fn check(&self) -> Result<()> {
+        self.offer.check()
     }
 
     /// Serves one wire until it is at its end.
@@ -236,33 +352,20 @@ impl Server {
 }
 
 impl Responder for Server {
-    fn respond<'a>(&'a self, request: Request, cx: Context) -> BoxFuture<'a, Outcome> {
-        router::route(self, request, cx.with_state(self.offer.state.clone()))
-    }
-
-    fn check(&self) -> Result<()> {
-        Self::check(self)
+    fn respond<'a>(&'a self, request: Request, mut cx: Context) -> BoxFuture<'a, Outcome> {
+        cx.extensions_mut().extend(&self.offer.state);
+        if !self.offer.logging {
+            cx.mute();
+        }
+        router::route(self, request, cx)
     }
 
     fn cancel_mode(&self, request: &Request) -> CancelMode {
         router::cancel_mode(self, request)
     }
-}
 
-impl Offer {
-    fn capabilities(&self) -> ServerCapabilities {
-        let mut capabilities = ServerCapabilities::default();
-        if !self.tools.is_empty() {
-            let mut tools = ToolsCapability::default();
-            tools.list_changed = Some(true);
-            capabilities.tools = Some(tools);
-        }
-        if self.resource_updates {
-            let mut resources = ResourcesCapability::default();
-            resources.subscribe = Some(true);
-            capabilities.resources = Some(resources);
-        }
-        capabilities
+    fn check(&self) -> Result<()> {
+        self.offer.check()
     }
 }
 
@@ -270,7 +373,7 @@ impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Server")
             .field("identity", &self.offer.identity)
-            .field("tools", &self.offer.tools.keys())
+            .field("tools", &self.tools().names())
             .finish_non_exhaustive()
     }
 }

@@ -233,7 +233,7 @@ impl Tool {
     /// # use bowline::Tool;
     /// # struct Admin;
     /// # async fn wipe() {}
-    /// let tool = Tool::new("wipe", wipe).visible_to(|cx| cx.extensions().get::<Admin>().is_some());
+    /// let tool = Tool::new("wipe", wipe).visible_to(|cx| cx.extensions().find::<Admin>().is_some());
     /// ```
     pub fn visible_to(mut self, who: impl Fn(&Context) -> bool + Send + Sync + 'static) -> Self {
         self.visible_to = Some(Audience(Arc::new(who)));
@@ -361,6 +361,18 @@ impl Tool {
     fn annotated(mut self, change: impl FnOnce(&mut ToolAnnotations)) -> Self {
         change(self.definition.annotations.get_or_insert_default());
         self
+    }
+}
+
+/// Something whose methods are tools, such as a type with `#[tools]` on its `impl` block.
+pub trait Toolbox {
+    /// The tools, which share what was in the box.
+    fn into_tools(self) -> Vec<Tool>;
+}
+
+impl<T: Into<Tool>> Toolbox for Vec<T> {
+    fn into_tools(self) -> Vec<Tool> {
+        self.into_iter().map(Into::into).collect()
     }
 }
 
