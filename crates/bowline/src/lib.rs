@@ -57,8 +57,15 @@ pub use bowline_core::era::Caller;
 pub use bowline_types as types;
 pub use bowline_types::{CallToolResult, ErrorCode, Json, RequestId, RpcError};
 
+#[cfg(feature = "macros")]
+pub use bowline_macros::{tool, tools};
+
 /// What derives the schema of arguments and output; `#[derive(JsonSchema)]` comes from here.
 pub use schemars;
+/// What reads arguments and writes output; `#[derive(Deserialize, Serialize)]` comes from here.
+pub use serde;
+
+pub mod prelude;
 
 /// The README's code is tested like any other.
 #[cfg(doctest)]

@@ -165,6 +165,10 @@ impl Responder for Layered {
     fn cancel_mode(&self, request: &Request) -> CancelMode {
         self.stack.responder.cancel_mode(request)
     }
+
+    fn check(&self) -> crate::Result<()> {
+        self.stack.responder.check()
+    }
 }
 
 impl std::fmt::Debug for Layered {
