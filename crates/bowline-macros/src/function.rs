@@ -16,13 +16,13 @@ pub(crate) struct Function {
 }
 
 impl Function {
-    pub(crate) fn read(mut item: ItemFn, bowline: &Path) -> Result<Self> {
+    pub(crate) fn read(mut item: ItemFn) -> Result<Self> {
         refuse_generics(&item.sig)?;
         if let Some(receiver) = item.sig.receiver() {
             let why = "a method becomes a tool by `#[tools]` on its `impl` block";
-            return Err(Error::new(receiver.span(), why));
+            return Err(Error::new_spanned(receiver, why));
         }
-        let parameters = parameter::read(item.sig.inputs.iter_mut(), bowline)?;
+        let parameters = parameter::read(item.sig.inputs.iter_mut())?;
         let arguments = arguments_name(&item.sig.ident);
         Ok(Self {
             item,
@@ -43,8 +43,9 @@ impl Function {
         self.item.sig.asyncness.is_some()
     }
 
-    pub(crate) fn has_arguments(&self) -> bool {
-        parameter::has_arguments(&self.parameters)
+    /// The names by which arguments are passed, and where they stand.
+    pub(crate) fn arguments(&self) -> impl Iterator<Item = (String, Span)> {
+        parameter::names(&self.parameters)
     }
 
     /// Where to point if the function cannot be a handler: at what it returns.
@@ -58,6 +59,17 @@ impl Function {
         let passed = passed(&self.parameters);
         let function = &self.item.sig.ident;
         quote_spanned!(self.span()=> |#closure| #function(#passed))
+    }
+
+    /// The same for handlers that are always asynchronous: what is not `async` is ready at once.
+    pub(crate) fn async_handler(&self, bowline: &Path) -> TokenStream {
+        if self.is_async() {
+            return self.handler(bowline);
+        }
+        let closure = parameter::closure(&self.arguments, &self.parameters, bowline);
+        let passed = passed(&self.parameters);
+        let function = &self.item.sig.ident;
+        quote_spanned!(self.span()=> |#closure| ::std::future::ready(#function(#passed)))
     }
 
     /// A function of the same name that makes `made`; the function itself moves into it.
@@ -121,5 +133,5 @@ pub(crate) fn refuse_generics(signature: &Signature) -> Result<()> {
     }
     let why =
         "a handler has no generics: what is passed to it has one shape, which the model is told";
-    Err(Error::new(signature.generics.span(), why))
+    Err(Error::new_spanned(&signature.generics, why))
 }

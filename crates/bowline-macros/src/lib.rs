@@ -23,6 +23,8 @@ mod docs;
 mod function;
 mod options;
 mod parameter;
+mod prompt;
+mod resource;
 mod tool;
 mod tools;
 
@@ -53,6 +55,26 @@ pub fn tool(attribute: TokenStream, item: TokenStream) -> TokenStream {
 #[proc_macro_attribute]
 pub fn tools(attribute: TokenStream, item: TokenStream) -> TokenStream {
     finish(tools::expand(&attribute.into(), item.into()))
+}
+
+/// Makes a prompt of a function: `server.prompt(review)`.
+///
+/// Parameters are the arguments of the prompt, as with [`macro@tool`]. They arrive as text; what is a
+/// number or a `bool` is read from it.
+///
+/// Options: `name`, `title`, `description`, `icon`.
+#[proc_macro_attribute]
+pub fn prompt(attribute: TokenStream, item: TokenStream) -> TokenStream {
+    finish(prompt::expand(attribute.into(), item.into()))
+}
+
+/// Makes a resource of a function: `server.resource(readme)`. If its URI is a template, the parameters
+/// are the variables, and it is offered by `server.resource_template(forecast)`.
+///
+/// Options: `uri`, without which there is none; `name`, `title`, `description`, `icon`, `mime_type`.
+#[proc_macro_attribute]
+pub fn resource(attribute: TokenStream, item: TokenStream) -> TokenStream {
+    finish(resource::expand(attribute.into(), item.into()))
 }
 
 fn finish(expanded: syn::Result<proc_macro2::TokenStream>) -> TokenStream {

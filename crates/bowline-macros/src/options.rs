@@ -100,7 +100,7 @@ impl Options {
             _ => {
                 let why =
                     "a handler whose caller gave up is stopped (\"drop\") or told (\"signal\")";
-                return Err(Error::new(mode.span(), why));
+                return Err(Error::new_spanned(mode, why));
             }
         };
         self.setters

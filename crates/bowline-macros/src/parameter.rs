@@ -1,11 +1,12 @@
 //! The parameters of a function: what the model passes, and what the handler is given.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, format_ident, quote};
 use syn::spanned::Spanned;
 use syn::{Attribute, Error, Expr, FnArg, Ident, LitStr, Pat, PatType, Path, Result, Type};
 
 use crate::docs;
+use crate::options::plain;
 
 /// One parameter of a function.
 pub(crate) enum Parameter {
@@ -34,17 +35,14 @@ enum Default {
 }
 
 /// The parameters, in order. Takes off them what only the macro understands.
-pub(crate) fn read<'a>(
-    inputs: impl Iterator<Item = &'a mut FnArg>,
-    bowline: &Path,
-) -> Result<Vec<Parameter>> {
+pub(crate) fn read<'a>(inputs: impl Iterator<Item = &'a mut FnArg>) -> Result<Vec<Parameter>> {
     let mut parameters = Vec::new();
     let mut errors: Option<Error> = None;
     for input in inputs {
         let FnArg::Typed(input) = input else {
             continue;
         };
-        match Parameter::read(input, bowline) {
+        match Parameter::read(input) {
             Ok(parameter) => parameters.push(parameter),
             Err(error) => match &mut errors {
                 Some(errors) => errors.combine(error),
@@ -59,7 +57,7 @@ pub(crate) fn read<'a>(
 }
 
 impl Parameter {
-    fn read(input: &mut PatType, bowline: &Path) -> Result<Self> {
+    fn read(input: &mut PatType) -> Result<Self> {
         let attributes = std::mem::take(&mut input.attrs);
         let options = Options::read(attributes)?;
         let is_given = match options.kind {
@@ -69,7 +67,7 @@ impl Parameter {
         if is_given {
             return Ok(Self::Given(input.ty.clone()));
         }
-        Argument::read(input, options, bowline).map(|argument| Self::Argument(Box::new(argument)))
+        Argument::read(input, options).map(|argument| Self::Argument(Box::new(argument)))
     }
 
     /// The parameter in the call of the function; what is given is numbered.
@@ -82,15 +80,15 @@ impl Parameter {
 }
 
 impl Argument {
-    fn read(input: &PatType, options: Options, _: &Path) -> Result<Self> {
+    fn read(input: &PatType, options: Options) -> Result<Self> {
         let Pat::Ident(name) = &*input.pat else {
             let why = "an argument needs a name, for the model to pass it by";
-            return Err(Error::new(input.pat.span(), why));
+            return Err(Error::new_spanned(&input.pat, why));
         };
         if let Type::Reference(reference) = &*input.ty {
             let why =
                 "an argument is owned by its call: take it by value, such as `String` for `&str`";
-            return Err(Error::new(reference.span(), why));
+            return Err(Error::new_spanned(reference, why));
         }
         if last_segment(&input.ty).is_some_and(|name| name == "Caller") {
             return Err(Error::new(
@@ -113,7 +111,6 @@ impl Argument {
             name,
             ty,
             attributes,
-            renamed,
             header,
             ..
         } = self;
@@ -125,6 +122,7 @@ impl Argument {
                 Some(quote!(#[serde(default = #function)]))
             }
         };
+        let renamed = self.renamed();
         let renamed = renamed.iter();
         let header = header.iter();
         quote! {
@@ -134,6 +132,17 @@ impl Argument {
             #(#[schemars(extend("x-mcp-header" = #header))])*
             #name: #ty
         }
+    }
+
+    /// The name by which it is passed, if that is another: a parameter that is not used yet has an
+    /// underscore that is nobody else's business.
+    fn renamed(&self) -> Option<String> {
+        if let Some(renamed) = &self.renamed {
+            return Some(renamed.value());
+        }
+        let name = plain(&self.name);
+        let used = name.trim_start_matches('_');
+        (used != name && !used.is_empty()).then(|| used.to_owned())
     }
 
     fn default_function(&self) -> Option<TokenStream> {
@@ -200,8 +209,16 @@ pub(crate) fn closure(name: &Ident, parameters: &[Parameter], bowline: &Path) ->
     quote!(#arguments #(#given)*)
 }
 
-/// Whether anything is passed.
-pub(crate) fn has_arguments(parameters: &[Parameter]) -> bool {
+/// The names by which arguments are passed, and where they stand.
+pub(crate) fn names(parameters: &[Parameter]) -> impl Iterator<Item = (String, Span)> {
+    arguments(parameters).map(|argument| {
+        let renamed = argument.renamed();
+        let name = renamed.unwrap_or_else(|| plain(&argument.name));
+        (name, argument.name.span())
+    })
+}
+
+fn has_arguments(parameters: &[Parameter]) -> bool {
     arguments(parameters).next().is_some()
 }
 
@@ -224,7 +241,7 @@ fn one_kind_of_arguments(parameters: Vec<Parameter>) -> Result<Vec<Parameter>> {
     match args {
         Some(args) if has_arguments(&parameters) => {
             let why = "the arguments are either plain parameters or one `Args<_>`, not both";
-            Err(Error::new(args.span(), why))
+            Err(Error::new_spanned(args, why))
         }
         _ => Ok(parameters),
     }
@@ -239,7 +256,7 @@ fn is_given_by_its_name(ty: &Type) -> bool {
         return false;
     };
     match last.ident.to_string().as_str() {
-        "Context" | "Meta" | "Json" => last.arguments.is_none(),
+        "AskedUri" | "Context" | "Json" | "Meta" => last.arguments.is_none(),
         "Args" | "State" | "Extension" => !last.arguments.is_none(),
         "Arc" => holds(&last.arguments, |inner| {
             last_segment(inner).is_some_and(|name| name == "Caller")
@@ -306,7 +323,7 @@ impl Options {
             } else {
                 let why = "an argument has doc comments, `#[tool(…)]`, `#[header(\"…\")]`, `#[serde(…)]` and \
                            `#[schemars(…)]`";
-                return Err(Error::new(attribute.span(), why));
+                return Err(Error::new_spanned(&attribute, why));
             }
         }
         Ok(options)

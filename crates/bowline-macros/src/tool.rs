@@ -11,7 +11,7 @@ pub(crate) fn expand(attribute: TokenStream, item: TokenStream) -> Result<TokenS
     let options = Options::read(Kind::Tool, attribute)?;
     let item: ItemFn = syn::parse2(item)?;
     let bowline = &options.bowline;
-    let function = Function::read(item, bowline)?;
+    let function = Function::read(item)?;
 
     let name = options
         .name

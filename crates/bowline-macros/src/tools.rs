@@ -29,7 +29,7 @@ pub(crate) fn expand(attribute: &TokenStream, item: TokenStream) -> Result<Token
     }
     if tools.is_empty() {
         let why = "no method is marked `#[tool]`";
-        return Err(Error::new(block.self_ty.span(), why));
+        return Err(Error::new_spanned(&block.self_ty, why));
     }
     let (generics, _, where_clause) = block.generics.split_for_impl();
     let service = &block.self_ty;
@@ -69,10 +69,10 @@ fn tool(method: &mut ImplItemFn, options: &Options) -> Result<TokenStream> {
         && (receiver.mutability.is_some() || receiver.reference.is_none())
     {
         let why = "a tool takes `&self`: its calls run side by side";
-        return Err(Error::new(receiver.span(), why));
+        return Err(Error::new_spanned(receiver, why));
     }
     let has_receiver = receiver.is_some();
-    let parameters = parameter::read(method.sig.inputs.iter_mut(), bowline)?;
+    let parameters = parameter::read(method.sig.inputs.iter_mut())?;
     let function = &method.sig.ident;
     let arguments = arguments_name(function);
     let arguments_type = parameter::arguments_type(&arguments, &parameters, bowline);

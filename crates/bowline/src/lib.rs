@@ -58,7 +58,7 @@ pub use bowline_types as types;
 pub use bowline_types::{CallToolResult, ErrorCode, Json, RequestId, RpcError};
 
 #[cfg(feature = "macros")]
-pub use bowline_macros::{tool, tools};
+pub use bowline_macros::{prompt, resource, tool, tools};
 
 /// What derives the schema of arguments and output; `#[derive(JsonSchema)]` comes from here.
 pub use schemars;

@@ -6,4 +6,4 @@ pub use crate::{
 };
 
 #[cfg(feature = "macros")]
-pub use crate::{tool, tools};
+pub use crate::{prompt, resource, tool, tools};

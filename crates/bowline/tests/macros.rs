@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use bowline::prelude::*;
-use bowline::{Caller, ErrorCode, types};
+use bowline::server::AskedUri;
+use bowline::{Caller, ErrorCode, RpcError, types};
 use serde_json::{Value, json};
 
 /// Adds two numbers.
@@ -64,7 +65,7 @@ fn slowly(word: String) -> String {
 }
 
 #[tool(asks(elicitation, roots))]
-async fn ask() {}
+async fn ask(_whom: Option<String>) {}
 
 struct Counter {
     count: AtomicI64,
@@ -95,6 +96,37 @@ impl Counter {
 
     fn value(&self) -> i64 {
         self.count.load(Ordering::Relaxed)
+    }
+}
+
+/// Reviews code.
+#[prompt(title = "Review")]
+async fn review(
+    /// what to review
+    code: String,
+    /// how many lines of it
+    lines: Option<u32>,
+    State(style): State<&'static str>,
+) -> String {
+    format!("Review {lines:?} lines of {code} in {style} style.")
+}
+
+#[prompt(name = "hello")]
+fn greet() -> &'static str {
+    "Hello!"
+}
+
+/// Read me first.
+#[resource(uri = "docs://readme", mime_type = "text/plain")]
+async fn readme(asked: AskedUri) -> String {
+    asked.uri
+}
+
+#[resource(uri = "weather://{city}/{day}", title = "Forecast")]
+async fn forecast(city: String, day: u8) -> Result<String, RpcError> {
+    match day {
+        0..7 => Ok(format!("{city} on day {day}")),
+        _ => Err(RpcError::new(ErrorCode::INVALID_PARAMS, "that is too far")),
     }
 }
 
@@ -217,6 +249,7 @@ async fn what_a_tool_asks_for_is_checked_before_it_runs() {
     assert_eq!(error.code, ErrorCode::MISSING_CLIENT_CAPABILITY);
     let data: types::MissingRequiredClientCapability = error.data.unwrap().decode().unwrap();
     assert!(data.required_capabilities.roots.is_some());
+    assert!(definition(ask).await["inputSchema"]["properties"]["whom"].is_object());
 }
 
 #[tokio::test]
@@ -232,4 +265,127 @@ async fn the_tools_of_a_box_share_what_is_in_it() {
     let texts = [first, second, seen, zero].map(|reply| reply.text());
     assert_eq!(texts, ["41", "42", "42", "0"]);
     assert_eq!(server.tools().names(), ["count", "peek", "zero"]);
+}
+
+fn bookshop() -> Server {
+    Server::new("bookshop", "1.0.0")
+        .state("terse")
+        .prompt(review)
+        .prompt(greet)
+        .resource(readme)
+        .resource_template(forecast)
+}
+
+#[tokio::test]
+async fn a_prompt_takes_its_arguments_from_text() {
+    let client = Client::to(&bookshop()).await.unwrap();
+    let params = json!({"name": "review", "arguments": {"code": "x", "lines": "3"}});
+
+    let listed = client.raw("prompts/list", ()).await.unwrap();
+    let reviewed = client.raw("prompts/get", params).await.unwrap();
+    let greeted = client
+        .raw("prompts/get", json!({"name": "hello"}))
+        .await
+        .unwrap();
+
+    assert_eq!(
+        listed.decode::<Value>().unwrap()["prompts"],
+        json!([
+            {"name": "hello"},
+            {
+                "name": "review",
+                "title": "Review",
+                "description": "Reviews code.",
+                "arguments": [
+                    {"name": "code", "description": "what to review", "required": true},
+                    {"name": "lines", "description": "how many lines of it", "required": false},
+                ],
+            },
+        ])
+    );
+    assert_eq!(said(&reviewed), "Review Some(3) lines of x in terse style.");
+    assert_eq!(said(&greeted), "Hello!");
+}
+
+#[tokio::test]
+async fn a_prompt_refuses_text_that_does_not_fit() {
+    let client = Client::to(&bookshop()).await.unwrap();
+    let params = json!({"name": "review", "arguments": {"code": "x", "lines": "many"}});
+
+    let error = client.raw("prompts/get", params).await.unwrap_err();
+
+    assert!(
+        matches!(error, bowline::Error::Peer(error) if error.code == ErrorCode::INVALID_PARAMS)
+    );
+}
+
+#[tokio::test]
+async fn a_resource_is_read_by_a_function() {
+    let client = Client::to(&bookshop()).await.unwrap();
+
+    let read = client
+        .raw("resources/read", json!({"uri": "docs://readme"}))
+        .await
+        .unwrap();
+
+    assert_eq!(
+        read.decode::<Value>().unwrap()["contents"],
+        json!([{"uri": "docs://readme", "mimeType": "text/plain", "text": "docs://readme"}])
+    );
+}
+
+#[tokio::test]
+async fn the_variables_of_a_template_are_arguments() {
+    let client = Client::to(&bookshop()).await.unwrap();
+    let read = async |uri: &str| client.raw("resources/read", json!({"uri": uri})).await;
+
+    let tuesday = read("weather://paris/2").await.unwrap();
+    let too_far = read("weather://paris/9").await;
+    let no_day = read("weather://paris/tuesday").await;
+
+    assert_eq!(
+        tuesday.decode::<Value>().unwrap()["contents"][0]["text"],
+        "paris on day 2"
+    );
+    for refused in [too_far, no_day] {
+        let error = refused.unwrap_err();
+        assert!(
+            matches!(error, bowline::Error::Peer(error) if error.code == ErrorCode::INVALID_PARAMS)
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_template_that_is_none_is_refused_when_the_server_is_put_to_use() {
+    #[resource(uri = "weather://{city")]
+    async fn broken() -> String {
+        String::new()
+    }
+
+    let error = Client::to(&Server::new("weather", "1.0.0").resource_template(broken))
+        .await
+        .unwrap_err();
+
+    assert!(matches!(error, bowline::Error::Misuse { .. }));
+}
+
+#[tokio::test]
+async fn prompts_and_resources_need_their_state_too() {
+    let error = Server::new("bookshop", "1.0.0")
+        .prompt(review)
+        .check()
+        .unwrap_err();
+
+    assert_eq!(
+        error.to_string(),
+        "the prompt `review` needs `State<&str>`, which `Server::state` was not given"
+    );
+}
+
+fn said(prompt: &bowline::Reply) -> String {
+    let prompt: Value = prompt.decode().unwrap();
+    prompt["messages"][0]["content"]["text"]
+        .as_str()
+        .unwrap()
+        .to_owned()
 }

@@ -34,7 +34,9 @@ pub use prompt::{IntoPromptResult, Prompt, PromptHandler};
 mod registry;
 
 mod resource;
-pub use resource::{AskedUri, Resource, ResourceHandler, ResourceTemplate, not_found};
+pub use resource::{
+    AskedUri, IntoResourceTemplate, Resource, ResourceHandler, ResourceTemplate, not_found,
+};
 
 mod router;
 
@@ -44,6 +46,8 @@ mod subscription;
 
 mod template;
 pub use template::{UriTemplate, Value, Variables};
+
+mod texts;
 
 mod tool;
 pub use tool::{Ask, Tool, ToolHandler, Toolbox, invalid_params};
@@ -153,10 +157,17 @@ impl Server {
 
     /// Offers all resources whose URIs fit a template. A resource of its own at such a URI comes first;
     /// of several templates that fit, the one with the most fixed text.
-    pub fn resource_template(self, template: impl Into<ResourceTemplate>) -> Self {
-        let template = template.into();
-        let text = template.uri_template().as_str().to_owned();
-        self.offering(|offer| offer.add_template(text, template.into()))
+    ///
+    /// A template that is none is left out, and [`check`](Self::check) says why.
+    pub fn resource_template(self, template: impl IntoResourceTemplate) -> Self {
+        let template = template.into_resource_template();
+        self.offering(|offer| match template {
+            Ok(template) => {
+                let text = template.uri_template().as_str().to_owned();
+                offer.add_template(text, template.into());
+            }
+            Err(flaw) => offer.flaws.push(flaw.to_string()),
+        })
     }
 
     /// Proposes values for an argument of a prompt or a variable of a template.

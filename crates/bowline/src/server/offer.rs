@@ -12,8 +12,9 @@ use bowline_types::{
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::completion::{Completer, Target};
+use super::extract::NeededState;
 use super::page::{Cache, Listed, Paging};
-use super::registry::{Offered, Registry};
+use super::registry::{Offered, Registry, Snapshot};
 use super::{Prompt, Resource, ResourceTemplate, Tool};
 use crate::exchange::{Context, Extensions};
 
@@ -170,23 +171,39 @@ impl Offer {
 
     /// Checks that everything can be offered, and that every handler finds its state.
     pub(super) fn check(&self) -> crate::Result<()> {
-        let tools = self.tools.now();
         let mut flaws = self.flaws.clone();
-        for (name, offered) in tools.entries() {
-            let needed = offered.item.states().iter();
-            let missing = needed
-                .filter(|state| !self.state.holds(state.id) && !offered.state.holds(state.id));
-            flaws.extend(missing.map(|state| {
-                let state = state.name;
-                format!(
-                    "the tool `{name}` needs `State<{state}>`, which `Server::state` was not given"
-                )
-            }));
-        }
+        flaws.extend(self.stateless("tool", &self.tools.now(), Tool::states));
+        flaws.extend(self.stateless("prompt", &self.prompts.now(), Prompt::states));
+        flaws.extend(self.stateless("resource", &self.resources.now(), Resource::states));
+        let templates = self.templates.now();
+        flaws.extend(self.stateless("template", &templates, ResourceTemplate::states));
         if flaws.is_empty() {
             return Ok(());
         }
         Err(crate::Error::misuse(flaws.join("; ")))
+    }
+
+    /// The handlers that do not find their state.
+    fn stateless<T: Clone>(
+        &self,
+        kind: &str,
+        offered: &Snapshot<T>,
+        needed: impl Fn(&T) -> &[NeededState],
+    ) -> Vec<String> {
+        let entries = offered.entries().iter();
+        let missing = entries.flat_map(|(name, offered)| {
+            let needed = needed(&offered.item).iter();
+            needed
+                .filter(|state| !self.state.holds(state.id) && !offered.state.holds(state.id))
+                .map(move |state| (name, state.name))
+        });
+        missing
+            .map(|(name, state)| {
+                format!(
+                    "the {kind} `{name}` needs `State<{state}>`, which `Server::state` was not given"
+                )
+            })
+            .collect()
     }
 
     /// What clients are told that there is; what is not said here is not answered either.
