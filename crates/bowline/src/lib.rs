@@ -36,6 +36,8 @@ pub use error::{Error, Result};
 pub mod exchange;
 pub use exchange::{CancelMode, Context, Progress};
 
+pub mod http;
+
 pub mod layer;
 
 pub mod wire;

@@ -11,8 +11,19 @@
 mod context;
 pub use context::{Context, Outlet, Progress};
 
+mod deadline;
+
+mod driven;
+pub(crate) use driven::Driven;
+
 mod extensions;
 pub use extensions::Extensions;
+
+mod ids;
+pub(crate) use ids::Ids;
+
+mod said;
+pub(crate) use said::Said;
 
 mod in_process;
 pub use in_process::InProcess;

@@ -139,13 +139,8 @@ pub(super) fn prompt_arguments(needs: &Needs) -> Vec<PromptArgument> {
         .into_iter()
         .map(|(name, schema)| {
             let mut argument = PromptArgument::new(&name);
-            let text = |member: &str| {
-                schema
-                    .get(member)
-                    .and_then(Value::as_str)
-                    .map(str::to_owned)
-            };
-            argument.description = text("description");
+            let description = schema.get("description").and_then(Value::as_str);
+            argument.description = description.map(str::to_owned);
             argument.required = Some(required.contains(&name.as_str()));
             argument
         })
