@@ -5,8 +5,10 @@
 //! `subscriptions/listen` of our own. Neither client nor server code knows.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{self, Poll};
+use std::task::{self, Poll, Waker};
 use std::time::Duration;
 
 use bowline_core::Notification;
@@ -237,6 +239,11 @@ impl Watches {
         self.lists = Some(self.start(peer, caller, responder, filter));
     }
 
+    /// Whether `uri` is watched, or may be without there being more than `most`.
+    pub(super) fn has_room_for(&self, uri: &str, most: usize) -> bool {
+        self.by_uri.len() < most || self.by_uri.contains_key(uri)
+    }
+
     pub(super) fn unwatch(&mut self, uri: &str) {
         self.by_uri
             .remove(uri)
@@ -268,8 +275,15 @@ impl Watches {
                 caller: request.caller.clone(),
             },
         );
-        let running = run(responder, request, cx);
-        self.tasks.spawn(async move { drop(running.await) })
+        let mut running = run(responder, request, cx);
+        // Polled once here, so that it listens before the client is told that it does; the task polls it
+        // again, with a waker that counts.
+        let first = Pin::new(&mut running).poll(&mut task::Context::from_waker(Waker::noop()));
+        self.tasks.spawn(async move {
+            if first.is_pending() {
+                drop(running.await);
+            }
+        })
     }
 }
 

@@ -126,15 +126,16 @@ pub(super) async fn complete(
     mut cx: Context,
 ) -> Result<Completion, RpcError> {
     let target = Target::of(&asked);
-    let Some(offered) = offer.completers.get(&target) else {
-        // Something that exists and has nothing to propose is not a mistake.
-        return match target.exists(offer) {
-            true => Ok(Completion::default()),
-            false => Err(RpcError::new(
-                ErrorCode::INVALID_PARAMS,
-                "there is no such argument to complete",
-            )),
-        };
+    let offered = offer.completers.get(&target);
+    if !target.exists(offer, offered.is_some()) {
+        return Err(RpcError::new(
+            ErrorCode::INVALID_PARAMS,
+            "there is no such argument to complete",
+        ));
+    }
+    // Something that exists and has nothing to propose is not a mistake.
+    let Some(offered) = offered else {
+        return Ok(Completion::default());
     };
     cx.extensions_mut().extend(&offered.state);
     let context = asked.context.and_then(|context| context.arguments);
@@ -165,18 +166,19 @@ impl Target {
         }
     }
 
-    fn exists(&self, offer: &Offer) -> bool {
+    /// Whether the prompt or template is offered, and has the argument if nobody completes it.
+    fn exists(&self, offer: &Offer, is_completed: bool) -> bool {
         match self {
             Self::Prompt { name, argument } => {
                 let prompts = offer.prompts.now();
                 let prompt = prompts.find(name);
-                prompt.is_some_and(|offered| offered.item.takes(argument))
+                prompt.is_some_and(|offered| is_completed || offered.item.takes(argument))
             }
             Self::Template { uri, variable } => {
                 let templates = offer.templates.now();
                 templates.find(uri).is_some_and(|offered| {
                     let mut names = offered.item.uri_template().variables();
-                    names.any(|name| name == variable)
+                    is_completed || names.any(|name| name == variable)
                 })
             }
         }

@@ -29,11 +29,11 @@ use crate::{Error, Result};
 /// use bowline::server::UriTemplate;
 ///
 /// let template = UriTemplate::parse("note://{folder}/{title}{?version}")?;
-/// let found = template.find("note://work/caf%C3%A9?version=2").expect("it fits");
+/// let found = template.find("note://garden/caf%C3%A9?version=2").expect("it fits");
 /// assert_eq!(found.text("title"), Some("café"));
 /// assert_eq!(found.text("version"), Some("2"));
-/// assert_eq!(template.expand(&found), "note://work/caf%C3%A9?version=2");
-/// assert!(template.find("note://work/..%2Fsecrets").is_none());
+/// assert_eq!(template.expand(&found), "note://garden/caf%C3%A9?version=2");
+/// assert!(template.find("note://garden/..%2Fsecrets").is_none());
 /// # Ok::<(), bowline::Error>(())
 /// ```
 #[derive(Clone, Debug)]
