@@ -53,8 +53,12 @@ impl Function {
         returned_at(&self.item.sig)
     }
 
-    /// The closure that calls the function with what the handler is given.
+    /// The function, or a closure that calls it with what the handler is given.
     pub(crate) fn handler(&self, bowline: &Path) -> TokenStream {
+        if self.parameters.is_empty() {
+            let function = &self.item.sig.ident;
+            return quote_spanned!(self.span()=> #function);
+        }
         let closure = parameter::closure(&self.arguments, &self.parameters, bowline);
         let passed = passed(&self.parameters);
         let function = &self.item.sig.ident;

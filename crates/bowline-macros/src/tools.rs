@@ -85,23 +85,23 @@ fn tool(method: &mut ImplItemFn, options: &Options) -> Result<TokenStream> {
     let setters = options.setters(docs::text(&method.attrs));
     let is_async = method.sig.asyncness.is_some();
     let span = returned_at(&method.sig);
-    let made = match (has_receiver, is_async) {
+    let constructor = if is_async {
+        quote!(new)
+    } else {
+        quote!(blocking)
+    };
+    let handler = match (has_receiver, is_async) {
         (true, true) => quote_spanned! {span=>
-            #bowline::Tool::new(#name, move |#closure| {
+            move |#closure| {
                 let this = ::std::sync::Arc::clone(&this);
                 async move { this.#function(#passed).await }
-            })
+            }
         },
-        (true, false) => quote_spanned! {span=>
-            #bowline::Tool::blocking(#name, move |#closure| this.#function(#passed))
-        },
-        (false, true) => {
-            quote_spanned!(span=> #bowline::Tool::new(#name, |#closure| Self::#function(#passed)))
-        }
-        (false, false) => {
-            quote_spanned!(span=> #bowline::Tool::blocking(#name, |#closure| Self::#function(#passed)))
-        }
+        (true, false) => quote_spanned!(span=> move |#closure| this.#function(#passed)),
+        (false, _) if parameters.is_empty() => quote_spanned!(span=> Self::#function),
+        (false, _) => quote_spanned!(span=> |#closure| Self::#function(#passed)),
     };
+    let made = quote_spanned!(span=> #bowline::Tool::#constructor(#name, #handler));
     let this = has_receiver.then(|| quote!(let this = ::std::sync::Arc::clone(&this);));
     Ok(quote!({
         #arguments_type

@@ -83,6 +83,13 @@ impl IntoToolResult for Json {
     }
 }
 
+/// JSON without a schema.
+impl IntoToolResult for serde_json::Value {
+    fn into_tool_result(self) -> Result<CallToolResult, RpcError> {
+        Json::from(self).into_tool_result()
+    }
+}
+
 /// A failure that the model is told about, so that it can do better.
 ///
 /// Every error turns into one by `?`.
