@@ -13,10 +13,17 @@ pub(super) fn must_emulate(_: &Request) -> bool {
 
 pub(super) fn listen(peer: &Peer, request: &Request) -> Exchange {
     peer.call(request, bowline_core::mux::CallOptions::default())
+        .1
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Held;
+
+impl Held {
+    pub(super) fn is_empty(&self) -> bool {
+        true
+    }
+}
 
 #[derive(Default)]
 pub(super) struct Watches;

@@ -174,6 +174,10 @@ impl Serving {
         }
     }
 
+    pub(super) fn is_server(&self) -> bool {
+        matches!(self.role, Role::Server { .. })
+    }
+
     pub(super) fn accepts_batches(&self) -> bool {
         self.role
             .legacy_caller()

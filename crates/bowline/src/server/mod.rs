@@ -42,6 +42,8 @@ mod router;
 
 mod schema;
 
+mod stdio;
+
 mod subscription;
 
 mod template;
@@ -58,7 +60,7 @@ use std::time::Duration;
 use bowline_core::Outcome;
 use bowline_core::era::{Dialects, Door, Offers, Request};
 use bowline_core::mux::Limits;
-use bowline_types::{CacheScope, Icon, Implementation, Json};
+use bowline_types::{CacheScope, ErrorCode, Icon, Implementation, Json, RpcError};
 
 use tokio::sync::watch;
 
@@ -330,6 +332,12 @@ impl Server {
     /// Dropping the future closes the wire and drops every handler.
     pub async fn serve(self, wire: impl Wire) -> Result<()> {
         self.check()?;
+        self.serve_counted(wire).1.await
+    }
+
+    /// Serves one wire, with a handle by which to count what is going on at this end of it.
+    #[doc(hidden)]
+    pub fn serve_counted(self, wire: impl Wire) -> (Peer, BoxFuture<'static, Result<()>>) {
         let offers = Offers::from(&self.offer.capabilities());
         let role = Role::Server {
             door: Door::new(self.offer.served.clone(), offers),
@@ -337,23 +345,35 @@ impl Server {
             responder: Arc::new(self.clone()),
         };
         let (peer, mut driver) = Peer::new(Box::new(wire), role, self.offer.limits);
-        let mut shutdown = self.shutdown.subscribe();
-        // A wire that is at its end needs no shutdown any more.
-        tokio::select! {
-            biased;
-            () = &mut driver => return Ok(()),
-            Ok(grace) = shutdown.wait_for(Option::is_some) => {
-                peer.close(Closing::Drain(grace.unwrap_or_default()));
+        let (counted, mut shutdown) = (peer.clone(), self.shutdown.subscribe());
+        let serving = Box::pin(async move {
+            // A wire that is at its end needs no shutdown any more.
+            tokio::select! {
+                biased;
+                () = &mut driver => return Ok(()),
+                Ok(grace) = shutdown.wait_for(Option::is_some) => {
+                    peer.close(Closing::Drain(grace.unwrap_or_default()));
+                }
             }
-        }
-        driver.await;
-        Ok(())
+            driver.await;
+            Ok(())
+        });
+        (counted, serving)
     }
 
     /// Ends every wire in good order: new requests are refused, subscriptions come to their end, and
     /// running handlers get `grace` before they are dropped.
+    ///
+    /// In process a handler that runs already is part of its caller's future, and goes on as long as
+    /// that does.
     pub fn shut_down(&self, grace: Duration) {
         self.shutdown.send_replace(Some(grace));
+    }
+
+    /// Waits until somebody asks for a shutdown.
+    async fn shutting_down(&self) {
+        // The sender is `self`'s, so this cannot fail.
+        let _ = self.shutdown.subscribe().wait_for(Option::is_some).await;
     }
 
     fn offering(mut self, change: impl FnOnce(&mut Offer)) -> Self {
@@ -364,6 +384,11 @@ impl Server {
 
 impl Responder for Server {
     fn respond<'a>(&'a self, request: Request, mut cx: Context) -> BoxFuture<'a, Outcome> {
+        // A wire refuses new requests itself; in process nothing else stands before the handlers.
+        if self.shutdown.borrow().is_some() {
+            let error = RpcError::new(ErrorCode::INTERNAL_ERROR, "shutting down");
+            return Box::pin(std::future::ready(Err(error)));
+        }
         cx.extensions_mut().extend(&self.offer.state);
         if !self.offer.logging {
             cx.mute();

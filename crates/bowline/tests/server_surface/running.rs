@@ -7,7 +7,8 @@ use bowline::{CallToolResult, ErrorCode, Prompt, Resource, Server, Tool};
 use serde_json::json;
 
 use crate::ways::{
-    Raw, WAYS, Way, all_lists, echo, introduction, library, prompt, read_text, refused, serving,
+    Raw, WAYS, Way, all_lists, echo, in_time, introduction, library, prompt, read_text, refused,
+    serving,
 };
 
 #[tokio::test(start_paused = true)]
@@ -28,7 +29,7 @@ async fn what_is_added_and_removed_at_run_time_is_served_and_announced() {
             async {
                 let mut told = Vec::new();
                 while told.len() < 4 {
-                    told.extend(changes.next().await.unwrap());
+                    told.extend(in_time(changes.next()).await.unwrap());
                 }
                 told
             },
@@ -94,7 +95,8 @@ async fn servers_on_one_bus_announce_for_each_other() {
 
     two.tools().add(echo("new")).unwrap();
 
-    assert_eq!(changes.next().await.unwrap(), Some(Change::Tools));
+    let told = in_time(changes.next()).await.unwrap();
+    assert_eq!(told, Some(Change::Tools));
     assert_eq!(changes.honoured().prompts_list_changed, None);
 }
 
@@ -187,7 +189,7 @@ async fn a_subscriber_hears_of_its_resources_and_no_others() {
         filter.resource_subscriptions = Some(vec!["docs://readme".into()]);
         let mut changes = client.subscribe(filter).await.unwrap();
 
-        let (told, ()) = tokio::join!(changes.next(), async {
+        let (told, ()) = tokio::join!(in_time(changes.next()), async {
             tokio::task::yield_now().await;
             server.changed().resources();
             server.changed().resource_updated("docs://logo");

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
+use std::time::Duration;
 
 use bowline::server::{Completer, Contents, not_found};
 use bowline::types::{
@@ -162,6 +163,12 @@ pub(crate) fn echo(name: &str) -> Tool {
     Tool::raw(name, json!({"type": "object"}), async |arguments, _| {
         Ok(CallToolResult::text(arguments.to_string()))
     })
+}
+
+/// Fails what waits for something that does not come.
+pub(crate) async fn in_time<T>(waiting: impl Future<Output = T>) -> T {
+    let limit = Duration::from_secs(10);
+    tokio::time::timeout(limit, waiting).await.unwrap()
 }
 
 pub(crate) fn all_lists() -> SubscriptionFilter {
