@@ -83,6 +83,15 @@ pub trait Responder: Send + Sync + 'static {
     fn answers(&self) -> ClientCapabilities {
         ClientCapabilities::default()
     }
+
+    /// Checks that it can be put to use, before the first request comes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Misuse`] if it was put together wrongly.
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// What becomes of a handler whose caller gave up.

@@ -176,6 +176,10 @@ impl Responder for Layered {
     fn answers(&self) -> ClientCapabilities {
         self.stack.responder.answers()
     }
+
+    fn check(&self) -> crate::Result<()> {
+        self.stack.responder.check()
+    }
 }
 
 impl std::fmt::Debug for Layered {
