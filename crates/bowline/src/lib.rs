@@ -79,6 +79,8 @@ pub mod http;
 
 pub mod layer;
 
+mod random;
+
 pub mod wire;
 
 pub mod peer;

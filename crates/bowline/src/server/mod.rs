@@ -38,9 +38,14 @@ pub use resource::{
     AskedUri, IntoResourceTemplate, Resource, ResourceHandler, ResourceTemplate, not_found,
 };
 
+mod rounds;
+
 mod router;
 
 mod schema;
+
+mod sealed;
+pub use sealed::StateKeys;
 
 mod stdio;
 
@@ -52,7 +57,7 @@ pub use template::{UriTemplate, Value, Variables};
 mod texts;
 
 mod tool;
-pub use tool::{Ask, Tool, ToolHandler, Toolbox, invalid_params};
+pub use tool::{Askable, Tool, ToolHandler, Toolbox, invalid_params};
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -276,6 +281,23 @@ impl Server {
         self.offering(|offer| offer.limits = limits)
     }
 
+    /// Seals with these keys what must be known when a request comes back with the input it needed.
+    ///
+    /// Without them each server makes up a key of its own, so that no other replica takes up its requests.
+    pub fn input_keys(self, keys: impl Into<StateKeys>) -> Self {
+        self.offering(|offer| offer.input.keys = keys.into())
+    }
+
+    /// How many bytes a request may keep from one round to the next. 64 KiB by default.
+    pub fn input_limit(self, bytes: usize) -> Self {
+        self.offering(|offer| offer.input.state_limit = bytes)
+    }
+
+    /// How long a client may take to answer a question where it is asked directly. 5 min by default.
+    pub fn ask_timeout(self, timeout: Duration) -> Self {
+        self.offering(|offer| offer.input.ask_timeout = timeout)
+    }
+
     /// Runs at most this many handlers at once, on all wires together. Requests beyond that are refused
     /// as "overloaded".
     pub fn most_handlers(self, most: usize) -> Self {
@@ -393,7 +415,9 @@ impl Responder for Server {
         if !self.offer.logging {
             cx.mute();
         }
-        router::route(self, request, cx)
+        rounds::in_rounds(&self.offer.input, request, cx, |request, cx| {
+            router::route(self, request, cx)
+        })
     }
 
     fn cancel_mode(&self, request: &Request) -> CancelMode {

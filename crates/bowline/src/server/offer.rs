@@ -15,6 +15,7 @@ use super::completion::{Completer, Target};
 use super::extract::NeededState;
 use super::page::{Cache, Listed, Paging};
 use super::registry::{Offered, Registry, Snapshot};
+use super::rounds::InputRules;
 use super::{Prompt, Resource, ResourceTemplate, Tool};
 use crate::exchange::{Context, Extensions};
 
@@ -35,6 +36,7 @@ pub(super) struct Offer {
     pub(super) flaws: Vec<String>,
     pub(super) served: Dialects,
     pub(super) limits: Limits,
+    pub(super) input: InputRules,
     pub(super) paging: Paging,
     /// Caching hints of single lists; `paging` has those of the others.
     pub(super) caches: BTreeMap<List, Cache>,
@@ -74,6 +76,7 @@ impl Offer {
             flaws: Vec::new(),
             served: Dialects::all(),
             limits: Limits::default(),
+            input: InputRules::default(),
             paging: Paging::default(),
             caches: BTreeMap::new(),
             handlers: Arc::new(Semaphore::new(Semaphore::MAX_PERMITS)),
