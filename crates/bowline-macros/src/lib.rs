@@ -34,7 +34,7 @@ use syn::Error;
 /// Makes a tool of a function: `server.tool(add)`.
 ///
 /// Parameters are arguments, which the model passes, unless their type is one that handlers are given:
-/// `Context`, `State<_>`, `Extension<_>`, `Args<_>`, `Arc<Caller>`, `Meta`, `Json`. Doc comments become
+/// `Context`, `State<_>`, `Extension<_>`, `Args<_>`, `Principal`, `Arc<Caller>`, `Meta`, `Json`. Doc comments become
 /// descriptions. An `Option` may be left out. A function that is not `async` runs on a thread of its own.
 ///
 /// Options: `name`, `title`, `description`, `icon` (text); `read_only`, `destructive`, `idempotent`,

@@ -128,7 +128,7 @@ impl Options {
             }
         };
         self.setters
-            .extend(quote!(.asks(#bowline::server::Ask::#ask)));
+            .extend(quote!(.asks(#bowline::server::Askable::#ask)));
         Ok(())
     }
 }

@@ -256,7 +256,7 @@ fn is_given_by_its_name(ty: &Type) -> bool {
         return false;
     };
     match last.ident.to_string().as_str() {
-        "AskedUri" | "Context" | "Json" | "Meta" => last.arguments.is_none(),
+        "AskedUri" | "Context" | "Json" | "Meta" | "Principal" => last.arguments.is_none(),
         "Args" | "State" | "Extension" => !last.arguments.is_none(),
         "Arc" => holds(&last.arguments, |inner| {
             last_segment(inner).is_some_and(|name| name == "Caller")

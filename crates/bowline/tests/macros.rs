@@ -9,6 +9,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use bowline::client::Host;
 use bowline::prelude::*;
 use bowline::server::AskedUri;
 use bowline::{Caller, ErrorCode, RpcError, types};
@@ -250,6 +251,37 @@ async fn what_a_tool_asks_for_is_checked_before_it_runs() {
     let data: types::MissingRequiredClientCapability = error.data.unwrap().decode().unwrap();
     assert!(data.required_capabilities.roots.is_some());
     assert!(definition(ask).await["inputSchema"]["properties"]["whom"].is_object());
+}
+
+#[tokio::test]
+async fn a_tool_asks_in_every_era_with_the_same_lines() {
+    #[derive(bowline::serde::Deserialize, bowline::schemars::JsonSchema)]
+    #[serde(crate = "bowline::serde")]
+    #[schemars(crate = "bowline::schemars")]
+    struct Guests {
+        count: u32,
+    }
+
+    #[tool(asks(elicitation))]
+    async fn book(cx: Context, table: u32) -> Result<String, ToolError> {
+        let guests: Guests = cx.elicit("guests", "How many?").await?;
+        Ok(format!("table {table} for {}", guests.count))
+    }
+
+    let server = Server::new("restaurant", "1.0.0").tool(book);
+    for version in ["2026-07-28", "2025-11-25"] {
+        let host =
+            Host::new().elicitation(async |_| types::ElicitResult::accept(json!({"count": 2})));
+        let client = Client::to(&server)
+            .speaking(version)
+            .host(host)
+            .await
+            .unwrap();
+
+        let reply = client.call_tool("book", json!({"table": 7})).await.unwrap();
+
+        assert_eq!(reply.text(), "table 7 for 2", "{version}");
+    }
 }
 
 #[tokio::test]

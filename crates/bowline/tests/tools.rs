@@ -9,9 +9,10 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Duration;
 
 use bowline::schemars::{self, JsonSchema};
-use bowline::server::Ask;
+use bowline::server::Askable;
 use bowline::types::{ContentBlock, ImageContent, Meta};
 use bowline::{
     Args, CallToolResult, Caller, Client, Context, Error, ErrorCode, Json, Reply, RpcError, Server,
@@ -193,6 +194,7 @@ async fn output_that_is_no_object_is_wrapped_and_an_object_is_not() {
         content(&list)["structuredContent"],
         json!({"result": [1, 2]})
     );
+    assert_eq!(list.structured::<Vec<i64>>().unwrap(), [1, 2]);
     assert_eq!(
         content(&object)["structuredContent"],
         json!({"name": "here"})
@@ -344,7 +346,7 @@ async fn a_tool_that_a_caller_may_not_see_does_not_exist_for_it() {
 #[tokio::test]
 async fn a_caller_who_cannot_be_asked_is_refused_before_the_handler_runs() {
     let asking = async || -> String { panic!("the handler runs") };
-    let tool = Tool::new("asking", asking).asks(Ask::Elicitation);
+    let tool = Tool::new("asking", asking).asks(Askable::Elicitation);
 
     let reply = call(tool, json!({})).await;
 
@@ -407,7 +409,10 @@ async fn a_synchronous_handler_whose_caller_gave_up_is_told_runs_on_and_counts_u
         .unwrap();
     waiting.abort();
     cx.cancelled().await;
-    let while_it_runs_on = client.call_tool("wait", ()).await;
+    let while_it_runs_on = client
+        .call_tool("wait", ())
+        .timeout(Duration::from_secs(5))
+        .await;
     go.send(()).unwrap();
     go.send(()).unwrap();
     let after_it_ended = loop {

@@ -77,13 +77,6 @@ pub trait Responder: Send + Sync + 'static {
         CancelMode::Drop
     }
 
-    /// Which of a server's questions it answers, if it is the host of a client.
-    ///
-    /// A client declares this, beside what it is told to declare.
-    fn answers(&self) -> ClientCapabilities {
-        ClientCapabilities::default()
-    }
-
     /// Checks that it can be put to use, before the first request comes.
     ///
     /// # Errors
@@ -91,6 +84,13 @@ pub trait Responder: Send + Sync + 'static {
     /// [`Error::Misuse`] if it was put together wrongly.
     fn check(&self) -> Result<()> {
         Ok(())
+    }
+
+    /// Which of a server's questions it answers, if it is the host of a client.
+    ///
+    /// A client declares this, beside what it is told to declare.
+    fn answers(&self) -> ClientCapabilities {
+        ClientCapabilities::default()
     }
 }
 

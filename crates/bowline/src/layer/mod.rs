@@ -173,12 +173,12 @@ impl Responder for Layered {
         self.stack.responder.cancel_mode(request)
     }
 
-    fn answers(&self) -> ClientCapabilities {
-        self.stack.responder.answers()
-    }
-
     fn check(&self) -> crate::Result<()> {
         self.stack.responder.check()
+    }
+
+    fn answers(&self) -> ClientCapabilities {
+        self.stack.responder.answers()
     }
 }
 

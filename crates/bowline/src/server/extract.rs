@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::schema;
-use crate::exchange::Context;
+use crate::exchange::{Context, Principal};
 
 /// A parameter of a handler: something that can be found in what the handler is given.
 ///
@@ -33,7 +33,8 @@ use crate::exchange::Context;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a parameter of a handler",
     label = "not something a handler is given",
-    note = "a handler takes `Args<T>`, `State<S>`, `Extension<T>`, `Context`, `Arc<Caller>`, `Meta` or `Json`",
+    note = "a handler takes `Args<T>`, `State<S>`, `Extension<T>`, `Context`, `Principal`, `Arc<Caller>`, \
+            `Meta` or `Json`",
     note = "what the model passes is one `Args<T>`, where `T` derives `Deserialize` and `JsonSchema`"
 )]
 pub trait Extract: Sized + Send + 'static {
@@ -261,6 +262,12 @@ impl<T: Clone + Send + Sync + 'static> Extract for Extension<T> {
 impl Extract for Context {
     fn extract(given: &Given) -> Result<Self, ExtractError> {
         Ok(given.cx.clone())
+    }
+}
+
+impl Extract for Principal {
+    fn extract(given: &Given) -> Result<Self, ExtractError> {
+        Ok(given.cx.principal().clone())
     }
 }
 

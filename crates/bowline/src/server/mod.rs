@@ -57,7 +57,7 @@ pub use template::{UriTemplate, Value, Variables};
 mod texts;
 
 mod tool;
-pub use tool::{Ask, Tool, ToolHandler, Toolbox, invalid_params};
+pub use tool::{Askable, Tool, ToolHandler, Toolbox, invalid_params};
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,6 @@
 //! What a tool may return, and how it becomes the result that a model reads.
 
+use std::any::Any;
 use std::borrow::Cow;
 use std::fmt;
 
@@ -11,6 +12,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::schema;
+use crate::exchange::AskError;
 
 /// Something that a tool may return.
 #[diagnostic::on_unimplemented(
@@ -109,6 +111,8 @@ impl IntoToolResult for serde_json::Value {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolError {
     content: Vec<ContentBlock>,
+    /// What the client is told instead, because no model can do anything about it.
+    for_the_client: Option<RpcError>,
 }
 
 impl ToolError {
@@ -117,6 +121,7 @@ impl ToolError {
     pub fn new(text: impl Into<String>) -> Self {
         Self {
             content: vec![ContentBlock::text(text)],
+            for_the_client: None,
         }
     }
 
@@ -127,23 +132,34 @@ impl ToolError {
         self
     }
 
-    pub(super) fn into_result(self) -> CallToolResult {
+    fn into_result(self) -> Result<CallToolResult, RpcError> {
+        if let Some(error) = self.for_the_client {
+            return Err(error);
+        }
         let mut result = CallToolResult::new(self.content);
         result.is_error = Some(true);
-        result
+        Ok(result)
     }
 }
 
-/// Says the error and what caused it. A `ToolError` is no `Error` itself, which is what makes this possible.
-impl<E: std::error::Error> From<E> for ToolError {
+/// Says the error and what caused it. That the client cannot be asked something is told to the client, by
+/// the code that the protocol has for it, and not to the model.
+impl<E: std::error::Error + 'static> From<E> for ToolError {
     fn from(error: E) -> Self {
+        let asked = (&error as &dyn Any).downcast_ref::<AskError>();
+        let lacking = asked
+            .filter(|asked| matches!(asked, AskError::Missing(_) | AskError::Unsupported { .. }));
+        let for_the_client = lacking.map(AskError::to_rpc_error);
         let mut text = error.to_string();
         let mut cause = error.source();
         while let Some(error) = cause {
             text = format!("{text}: {error}");
             cause = error.source();
         }
-        Self::new(text)
+        Self {
+            for_the_client,
+            ..Self::new(text)
+        }
     }
 }
 
@@ -159,7 +175,7 @@ impl<T: IntoToolResult> IntoToolResult for Result<T, ToolError> {
     fn into_tool_result(self) -> Result<CallToolResult, RpcError> {
         match self {
             Ok(output) => output.into_tool_result(),
-            Err(error) => Ok(error.into_result()),
+            Err(error) => error.into_result(),
         }
     }
 
@@ -317,6 +333,19 @@ mod tests {
                 "isError": true,
             })
         );
+    }
+
+    #[test]
+    fn the_client_and_not_the_model_is_told_what_the_client_lacks() {
+        fn asking() -> Result<i64, ToolError> {
+            let (what, version) = ("roots/list", "1999");
+            Err(AskError::Unsupported { what, version })?
+        }
+
+        let error = asking().into_tool_result().unwrap_err();
+
+        assert_eq!(error.code, ErrorCode::MISSING_CLIENT_CAPABILITY);
+        assert!(written(Err::<(), ToolError>(AskError::Declined.into()))["isError"] == true);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Tools: functions that a model may call.
 
 mod asks;
-pub use asks::Ask;
+pub use asks::Askable;
 
 #[cfg(feature = "validate")]
 mod checks;
@@ -53,7 +53,7 @@ pub struct Tool {
     handler: Arc<dyn ToolHandler>,
     cancel_mode: CancelMode,
     states: Vec<NeededState>,
-    asks: Vec<Ask>,
+    asks: Vec<Askable>,
     at_once: Option<Arc<Semaphore>>,
     visible_to: Option<Audience>,
     wrapping: Wrapping,
@@ -220,8 +220,8 @@ impl Tool {
 
     /// Declares what the handler may ask its caller for. A caller who cannot be asked is refused before
     /// the handler runs.
-    pub fn asks(mut self, ask: Ask) -> Self {
-        self.asks.push(ask);
+    pub fn asks(mut self, what: Askable) -> Self {
+        self.asks.push(what);
         self
     }
 

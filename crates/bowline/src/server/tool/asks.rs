@@ -5,7 +5,7 @@ use bowline_types::{ClientCapabilities, MissingRequiredClientCapability, RpcErro
 /// Something that a tool may ask its caller for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Ask {
+pub enum Askable {
     /// To have the user fill in a form.
     Elicitation,
     /// To send the user to a URL.
@@ -18,7 +18,7 @@ pub enum Ask {
     Roots,
 }
 
-impl Ask {
+impl Askable {
     /// Adds to `missing` what `declared` lacks for this.
     fn look_for(self, declared: &ClientCapabilities, missing: &mut ClientCapabilities) {
         let elicitation = declared.elicitation.as_ref();
@@ -58,7 +58,7 @@ impl Ask {
 }
 
 /// Checks that a caller who declared this can be asked for all of these.
-pub(super) fn check(asks: &[Ask], declared: &ClientCapabilities) -> Result<(), RpcError> {
+pub(super) fn check(asks: &[Askable], declared: &ClientCapabilities) -> Result<(), RpcError> {
     let mut missing = ClientCapabilities::default();
     for ask in asks {
         ask.look_for(declared, &mut missing);
@@ -73,7 +73,7 @@ pub(super) fn check(asks: &[Ask], declared: &ClientCapabilities) -> Result<(), R
 mod tests {
     use super::*;
 
-    fn missing(asks: &[Ask], declared: &str) -> Option<String> {
+    fn missing(asks: &[Askable], declared: &str) -> Option<String> {
         let declared = serde_json::from_str(declared).unwrap();
         let data = check(asks, &declared).err()?.data.unwrap();
         Some(data.to_string())
@@ -82,25 +82,25 @@ mod tests {
     #[test]
     fn what_is_missing_is_named_and_nothing_else() {
         for (asks, declared, required) in [
-            (vec![Ask::Elicitation], r#"{"elicitation":{}}"#, None),
+            (vec![Askable::Elicitation], r#"{"elicitation":{}}"#, None),
             (
-                vec![Ask::Elicitation],
+                vec![Askable::Elicitation],
                 "{}",
                 Some(r#"{"elicitation":{"form":{}}}"#),
             ),
             (
-                vec![Ask::Elicitation],
+                vec![Askable::Elicitation],
                 r#"{"elicitation":{"url":{}}}"#,
                 Some(r#"{"elicitation":{"form":{}}}"#),
             ),
             (
-                vec![Ask::ElicitationByUrl],
+                vec![Askable::ElicitationByUrl],
                 r#"{"elicitation":{}}"#,
                 Some(r#"{"elicitation":{"url":{}}}"#),
             ),
-            (vec![Ask::Sampling], r#"{"sampling":{}}"#, None),
+            (vec![Askable::Sampling], r#"{"sampling":{}}"#, None),
             (
-                vec![Ask::SamplingWithTools, Ask::Roots],
+                vec![Askable::SamplingWithTools, Askable::Roots],
                 r#"{"sampling":{}}"#,
                 Some(r#"{"sampling":{"tools":{}},"roots":{}}"#),
             ),
