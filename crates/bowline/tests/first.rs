@@ -14,14 +14,25 @@ fn server() -> Server {
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_is_listed_and_called_over_a_memory_wire_in_every_era() {
-    for version in ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05", "auto"] {
+    for version in [
+        "2026-07-28",
+        "2025-11-25",
+        "2025-06-18",
+        "2025-03-26",
+        "2024-11-05",
+        "auto",
+    ] {
         let (near, far) = wire::memory();
         let serving = tokio::spawn(server().serve(far));
         let connect = Client::over(near);
-        let connect = if version == "auto" { connect } else { connect.speaking(version) };
+        let connect = if version == "auto" {
+            connect
+        } else {
+            connect.speaking(version)
+        };
         let client = connect.await.unwrap();
 
-        let tools = client.list_tools().await.unwrap().tools;
+        let tools = client.list_tools().await.unwrap();
         let (sender, mut progress) = tokio::sync::mpsc::unbounded_channel();
         let reply = client
             .call_tool("echo", json!({"a": 1}))
@@ -31,7 +42,10 @@ async fn a_tool_is_listed_and_called_over_a_memory_wire_in_every_era() {
 
         assert_eq!(tools[0].name, "echo");
         assert_eq!(reply.text(), r#"{"a":1}"#);
-        assert_eq!((progress.try_recv(), progress.try_recv()), (Ok(1.0), Ok(2.0)));
+        assert_eq!(
+            (progress.try_recv(), progress.try_recv()),
+            (Ok(1.0), Ok(2.0))
+        );
         client.close().await.unwrap();
         serving.await.unwrap().unwrap();
     }
@@ -43,6 +57,6 @@ async fn a_tool_is_listed_and_called_in_process() {
 
     let reply = client.call_tool("echo", json!({"a": 1})).await.unwrap();
 
-    assert_eq!(client.list_tools().await.unwrap().tools[0].name, "echo");
+    assert_eq!(client.list_tools().await.unwrap()[0].name, "echo");
     assert_eq!(reply.text(), r#"{"a":1}"#);
 }

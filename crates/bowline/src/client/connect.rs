@@ -2,7 +2,7 @@
 
 use std::future::IntoFuture;
 use std::sync::atomic::AtomicI64;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use bowline_core::Outcome;
@@ -10,6 +10,7 @@ use bowline_core::era::{Caller, Dialect, Dialects, Request};
 use bowline_core::mux::Limits;
 use bowline_types::{ClientCapabilities, ErrorCode, Implementation, LoggingLevel, RpcError};
 
+use super::habits::Habits;
 use super::opening::Opening;
 use super::{Client, Inner, OpenWire};
 use crate::exchange::{BoxFuture, Channel, Context, InProcess, Responder};
@@ -38,6 +39,7 @@ pub struct Connect {
     host: Arc<dyn Responder>,
     timeout: Duration,
     probe_timeout: Duration,
+    pub(super) habits: Habits,
 }
 
 enum Target {
@@ -64,6 +66,7 @@ impl Connect {
             host: Arc::new(NoHost),
             timeout: DEFAULT_TIMEOUT,
             probe_timeout: DEFAULT_PROBE_TIMEOUT,
+            habits: Habits::default(),
         }
     }
 
@@ -125,7 +128,9 @@ impl Connect {
             host,
             timeout,
             probe_timeout,
+            habits,
         } = self;
+        let hearing = habits.hearing();
         let server_caller = Arc::new(OnceLock::new());
         let (channel, wire): (Arc<dyn Channel>, _) = match target {
             Target::InProcess(responder) => {
@@ -141,6 +146,9 @@ impl Connect {
                     host: host.clone(),
                 };
                 let (peer, driver) = Peer::new(wire, role, Limits::default());
+                let tap = hearing.clone();
+                peer.notices()
+                    .tap(Box::new(move |notification| tap.hear(notification)));
                 // Owned by the connection: it ends when `OpenWire` is dropped.
                 tokio::spawn(driver);
                 (Arc::new(peer.clone()), Some(OpenWire(peer)))
@@ -154,22 +162,31 @@ impl Connect {
             timeout,
             probe_timeout,
         };
-        let (caller, server) = opening.open(caller).await?;
+        let (caller, server) = opening.open(caller, habits.remembered).await?;
         // Set once, here; a server that asks earlier is answered as an unknown one.
         let _ = server_caller.set(Arc::new(Caller::new(caller.dialect)));
-        let (caller, last_token) = (Arc::new(caller), AtomicI64::new(0));
+        let (level, dialect) = (caller.log_level, caller.dialect);
         let inner = Inner {
             channel,
-            caller,
+            dialect,
+            caller: Mutex::new(Arc::new(caller)),
+            hearing,
+            checks_capabilities: habits.checks_capabilities,
             host,
             server,
             timeout,
-            last_token,
+            last_token: AtomicI64::new(0),
             wire,
         };
-        Ok(Client {
+        let client = Client {
             inner: Arc::new(inner),
-        })
+        };
+        if let Some(level) = level
+            && let Err(error) = client.set_log_level(level).await
+        {
+            tracing::debug!(%error, "the server does not let its log level be set");
+        }
+        Ok(client)
     }
 }
 

@@ -11,6 +11,7 @@ use bowline_types::{
 };
 use std::sync::Arc;
 
+use super::Verdict as Remembered;
 use crate::exchange::{Answer, Channel};
 use crate::peer::Peer;
 use crate::{Error, Result};
@@ -27,11 +28,15 @@ pub(super) struct Opening<'a> {
 }
 
 impl Opening<'_> {
-    /// Opens the channel for `caller`, whose dialect is decided here.
+    /// Opens the channel for `caller`, whose dialect is decided here, or was the last time.
     pub(super) async fn open(
         &self,
         mut caller: Caller,
+        remembered: Option<Remembered>,
     ) -> Result<(Caller, Option<DiscoverResult>)> {
+        if let Some(verdict) = remembered {
+            return self.trust(caller, verdict).await;
+        }
         let Some(modern) = self.speaking.latest_modern() else {
             return self.shake_hands(caller, self.latest_legacy()?).await;
         };
@@ -41,6 +46,26 @@ impl Opening<'_> {
             return Ok((caller, None));
         }
         self.probe(caller, modern).await
+    }
+
+    /// Does what the last time's verdict says, without asking first.
+    async fn trust(
+        &self,
+        mut caller: Caller,
+        verdict: Remembered,
+    ) -> Result<(Caller, Option<DiscoverResult>)> {
+        let dialect = verdict.dialect()?;
+        if self.speaking.of(dialect.version).is_none() {
+            let version = dialect.version;
+            return Err(Error::misuse(format!(
+                "the server is remembered to speak `{version}`, and this client is not to"
+            )));
+        }
+        if !dialect.is_modern() {
+            return self.shake_hands(caller, dialect).await;
+        }
+        caller.dialect = dialect;
+        Ok((caller, verdict.into_server()))
     }
 
     async fn probe(
