@@ -114,13 +114,12 @@ impl Outputs {
         let Ok(Called { name }) = params.decode::<Called<'_>>() else {
             return Ok(Looked::Fine);
         };
-        let promise = match self.lock().tools.get(&*name) {
-            Some(Some(promise)) => promise.clone(),
-            Some(None) => return Ok(Looked::Fine),
-            None if is_structured => return Ok(self.unlisted()),
-            None => return Ok(Looked::Fine),
-        };
-        promise.is_kept_by(&name, result).map(|()| Looked::Fine)
+        let known = self.lock().tools.get(&*name).cloned();
+        match known {
+            Some(Some(promise)) => promise.is_kept_by(&name, result).map(|()| Looked::Fine),
+            None if is_structured => Ok(self.unlisted()),
+            Some(None) | None => Ok(Looked::Fine),
+        }
     }
 
     /// Whether it would help to list the tools; says so once.

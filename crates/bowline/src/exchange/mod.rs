@@ -21,9 +21,10 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{self, Poll};
 
+pub use bowline_core::Notification;
+use bowline_core::Outcome;
 use bowline_core::era::{Request, Unsealed};
 use bowline_core::mux::CallOptions;
-use bowline_core::{Notification, Outcome};
 use bowline_types::{Json, RequestId};
 
 use crate::{Error, Result};
