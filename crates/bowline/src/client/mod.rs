@@ -27,7 +27,10 @@ mod offers;
 mod outputs;
 pub use outputs::OutputCheck;
 
-#[cfg_attr(not(feature = "validate"), path = "schema_off.rs")]
+#[cfg(feature = "validate")]
+mod schema;
+#[cfg(not(feature = "validate"))]
+#[path = "schema_off.rs"]
 mod schema;
 
 mod cache;
