@@ -36,6 +36,10 @@ pub use error::{Error, Result};
 pub mod exchange;
 pub use exchange::{CancelMode, Context, Progress};
 
+pub mod http;
+
+pub mod layer;
+
 pub mod wire;
 
 pub mod peer;
@@ -53,3 +57,8 @@ pub mod testing;
 #[doc(inline)]
 pub use bowline_types as types;
 pub use bowline_types::{CallToolResult, ErrorCode, Json, RequestId, RpcError};
+
+/// The README's code is tested like any other.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

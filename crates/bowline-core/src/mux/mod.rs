@@ -37,6 +37,8 @@ mod refers;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod model;
 #[cfg(test)]
+mod pinned;
+#[cfg(test)]
 mod tests;
 
 use std::borrow::Cow;
@@ -407,6 +409,12 @@ impl Mux {
         }
     }
 
+    /// Forgets a call whose request was lost on its way, where the wire can tell. The peer has not heard of
+    /// it, so it is told nothing; why it was lost is for the wire to say.
+    pub fn handle_lost(&mut self, id: &RequestId) -> Option<CallId> {
+        self.pending.take_answered(id)
+    }
+
     /// Fails the calls whose deadline has passed.
     pub fn handle_timeout(&mut self, now: Instant) {
         while let Some((call, overdue)) = self.pending.next_overdue(now) {
@@ -465,6 +473,12 @@ impl Mux {
     #[must_use]
     pub fn request_id(&self, call: CallId) -> Option<&RequestId> {
         self.pending.request_id(call)
+    }
+
+    /// Whether the request of a call still waits for the wire: abandoned now, it never was.
+    #[must_use]
+    pub fn is_unsent(&self, call: CallId) -> bool {
+        self.pending.is_unsent(call)
     }
 
     // --- the parts of `handle_message` ---

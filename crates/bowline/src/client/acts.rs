@@ -158,6 +158,15 @@ impl Client {
         Draft::new(self, SetLevelRequest::NAME, params, act)
     }
 
+    /// Tells a server that remembers it which level was chosen while connecting.
+    pub(super) async fn ask_for_logs(&self) {
+        if let Some(level) = self.caller().log_level
+            && let Err(error) = self.set_log_level(level).await
+        {
+            tracing::debug!(%error, "the server does not let its log level be set");
+        }
+    }
+
     /// Sends a request of any kind; the method names the types of its params and its result.
     pub fn request<M: Method>(&self, params: &M::Params) -> Draft<Typed<M>> {
         Draft::new(self, M::NAME, encode_object(params), Typed::new())

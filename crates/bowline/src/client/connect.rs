@@ -9,11 +9,15 @@ use bowline_core::Outcome;
 use bowline_core::era::{Caller, Dialect, Dialects, Request};
 use bowline_core::mux::Limits;
 use bowline_types::{ClientCapabilities, ErrorCode, Implementation, LoggingLevel, RpcError};
+use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 
 use super::habits::Habits;
+use super::hearing::Hearing;
+use super::http::{HttpOpening, Opened};
 use super::opening::Opening;
 use super::{Client, Inner, OpenWire};
-use crate::exchange::{BoxFuture, Channel, Context, InProcess, Responder};
+use crate::exchange::{BoxFuture, Context, InProcess, Responder};
+use crate::http::client::{Endpoint, HttpSend, HyperSend, ResponseLimits, parse_url};
 use crate::peer::{Peer, Role};
 use crate::wire::Wire;
 use crate::{Error, Result};
@@ -40,11 +44,15 @@ pub struct Connect {
     timeout: Duration,
     probe_timeout: Duration,
     pub(super) habits: Habits,
+    send: Option<Arc<dyn HttpSend>>,
+    headers: HeaderMap,
+    response_limits: ResponseLimits,
 }
 
 enum Target {
     InProcess(Arc<dyn Responder>),
     Wire(Box<dyn Wire>),
+    Url(Result<Uri>),
 }
 
 impl Connect {
@@ -54,6 +62,10 @@ impl Connect {
 
     pub(super) fn over(wire: Box<dyn Wire>) -> Self {
         Self::new(Target::Wire(wire))
+    }
+
+    pub(super) fn at(url: &str) -> Self {
+        Self::new(Target::Url(parse_url(url)))
     }
 
     fn new(target: Target) -> Self {
@@ -67,6 +79,9 @@ impl Connect {
             timeout: DEFAULT_TIMEOUT,
             probe_timeout: DEFAULT_PROBE_TIMEOUT,
             habits: Habits::default(),
+            send: None,
+            headers: HeaderMap::new(),
+            response_limits: ResponseLimits::default(),
         }
     }
 
@@ -120,6 +135,24 @@ impl Connect {
         self
     }
 
+    /// Sends HTTP requests through `send` instead of a connection pool of this client's own.
+    pub fn http(mut self, send: impl HttpSend) -> Self {
+        self.send = Some(Arc::new(send));
+        self
+    }
+
+    /// Sends this header with every HTTP request.
+    pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.append(name, value);
+        self
+    }
+
+    /// Takes no more than this from an HTTP server.
+    pub fn response_limits(mut self, limits: ResponseLimits) -> Self {
+        self.response_limits = limits;
+        self
+    }
+
     async fn connect(self) -> Result<Client> {
         let Self {
             target,
@@ -129,64 +162,109 @@ impl Connect {
             timeout,
             probe_timeout,
             habits,
+            send,
+            headers,
+            response_limits,
         } = self;
         let hearing = habits.hearing();
-        let server_caller = Arc::new(OnceLock::new());
-        let (channel, wire): (Arc<dyn Channel>, _) = match target {
+        let opened = match target {
+            Target::Url(uri) => {
+                let send = match send {
+                    Some(send) => send,
+                    None => Arc::new(HyperSend::new()?),
+                };
+                let endpoint = Endpoint {
+                    uri: uri?,
+                    send,
+                    headers,
+                    limits: response_limits,
+                };
+                let opening = HttpOpening {
+                    endpoint,
+                    host: host.clone(),
+                    hearing: hearing.clone(),
+                    speaking: speaking?,
+                    timeout,
+                    probe_timeout,
+                };
+                opening.open(caller, habits.remembered.as_ref()).await?
+            }
             Target::InProcess(responder) => {
                 let way_back = Arc::new(InProcess::new(host.clone()));
-                (
-                    Arc::new(InProcess::new(responder).with_way_back(way_back)),
-                    None,
-                )
+                let channel = InProcess::new(responder).with_way_back(way_back);
+                let opening = Opening {
+                    channel: &channel,
+                    peer: None,
+                    speaking: speaking?,
+                    timeout,
+                    probe_timeout,
+                };
+                let (caller, server) = opening.open(caller, habits.remembered.as_ref()).await?;
+                Opened {
+                    channel: Arc::new(channel),
+                    caller,
+                    server,
+                    wire: None,
+                }
             }
             Target::Wire(wire) => {
+                let server_caller = Arc::new(OnceLock::new());
                 let role = Role::Client {
                     server: server_caller.clone(),
                     host: host.clone(),
                 };
                 let (peer, driver) = Peer::new(wire, role, Limits::default());
-                let tap = hearing.clone();
-                peer.notices()
-                    .tap(Box::new(move |notification| tap.hear(notification)));
+                hearing.tap(&peer);
                 // Owned by the connection: it ends when `OpenWire` is dropped.
                 tokio::spawn(driver);
-                (Arc::new(peer.clone()), Some(OpenWire(peer)))
+                let wire = OpenWire(peer.clone());
+                let opening = Opening {
+                    channel: &peer,
+                    peer: Some(&peer),
+                    speaking: speaking?,
+                    timeout,
+                    probe_timeout,
+                };
+                let (caller, server) = opening.open(caller, habits.remembered.as_ref()).await?;
+                // Set once, here; a server that asks earlier is answered as an unknown one.
+                let _ = server_caller.set(Arc::new(Caller::new(caller.dialect)));
+                Opened {
+                    channel: Arc::new(peer),
+                    caller,
+                    server,
+                    wire: Some(wire),
+                }
             }
         };
-        let peer = wire.as_ref().map(|wire| &wire.0);
-        let opening = Opening {
-            channel: &*channel,
-            peer,
-            speaking: speaking?,
-            timeout,
-            probe_timeout,
-        };
-        let (caller, server) = opening.open(caller, habits.remembered).await?;
-        // Set once, here; a server that asks earlier is answered as an unknown one.
-        let _ = server_caller.set(Arc::new(Caller::new(caller.dialect)));
-        let (level, dialect) = (caller.log_level, caller.dialect);
+        let client = opened.into_client(hearing, host, timeout, &habits);
+        client.ask_for_logs().await;
+        Ok(client)
+    }
+}
+
+impl Opened {
+    fn into_client(
+        self,
+        hearing: Arc<Hearing>,
+        host: Arc<dyn Responder>,
+        timeout: Duration,
+        habits: &Habits,
+    ) -> Client {
         let inner = Inner {
-            channel,
-            dialect,
-            caller: Mutex::new(Arc::new(caller)),
+            channel: self.channel,
+            dialect: self.caller.dialect,
+            caller: Mutex::new(Arc::new(self.caller)),
             hearing,
             checks_capabilities: habits.checks_capabilities,
             host,
-            server,
+            server: self.server,
             timeout,
             last_token: AtomicI64::new(0),
-            wire,
+            wire: self.wire,
         };
-        let client = Client {
+        Client {
             inner: Arc::new(inner),
-        };
-        if let Some(level) = level
-            && let Err(error) = client.set_log_level(level).await
-        {
-            tracing::debug!(%error, "the server does not let its log level be set");
         }
-        Ok(client)
     }
 }
 

@@ -15,6 +15,7 @@ use bowline_types::{
 use super::Change;
 use super::caching::Caching;
 use super::outputs::Outputs;
+use crate::peer::Peer;
 
 /// Called for each log message.
 pub(super) type OnLog = Arc<dyn Fn(LoggingMessageNotificationParams) + Send + Sync>;
@@ -30,6 +31,13 @@ pub(super) struct Hearing {
 }
 
 impl Hearing {
+    /// Hears everything that comes over a wire.
+    pub(super) fn tap(self: &Arc<Self>, peer: &Peer) {
+        let hearing = self.clone();
+        let tap = move |notification: &Notification| hearing.hear(notification);
+        peer.notices().tap(Box::new(tap));
+    }
+
     pub(super) fn hear(&self, notification: &Notification) {
         match &*notification.method {
             // These two belong to one call, which hears them itself.

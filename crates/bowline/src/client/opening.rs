@@ -32,7 +32,7 @@ impl Opening<'_> {
     pub(super) async fn open(
         &self,
         mut caller: Caller,
-        remembered: Option<Remembered>,
+        remembered: Option<&Remembered>,
     ) -> Result<(Caller, Option<DiscoverResult>)> {
         if let Some(verdict) = remembered {
             return self.trust(caller, verdict).await;
@@ -52,20 +52,14 @@ impl Opening<'_> {
     async fn trust(
         &self,
         mut caller: Caller,
-        verdict: Remembered,
+        verdict: &Remembered,
     ) -> Result<(Caller, Option<DiscoverResult>)> {
-        let dialect = verdict.dialect()?;
-        if self.speaking.of(dialect.version).is_none() {
-            let version = dialect.version;
-            return Err(Error::misuse(format!(
-                "the server is remembered to speak `{version}`, and this client is not to"
-            )));
-        }
+        let dialect = verdict.dialect_of(&self.speaking)?;
         if !dialect.is_modern() {
             return self.shake_hands(caller, dialect).await;
         }
         caller.dialect = dialect;
-        Ok((caller, verdict.into_server()))
+        Ok((caller, verdict.server().cloned()))
     }
 
     async fn probe(
@@ -162,11 +156,11 @@ fn unusable() -> Outcome {
     ))
 }
 
-fn incompatible(versions: &[String]) -> Error {
+pub(super) fn incompatible(versions: &[String]) -> Error {
     let versions = versions.join(", ");
     Error::protocol(format!(
         "there is no version that both sides speak; the server has: {versions}"
     ))
 }
 
-const MOST_PROBES: usize = 3;
+pub(super) const MOST_PROBES: usize = 3;

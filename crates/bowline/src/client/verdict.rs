@@ -1,6 +1,6 @@
 //! What was found out about a server, to be remembered for the next time.
 
-use bowline_core::era::Dialect;
+use bowline_core::era::{Dialect, Dialects};
 use bowline_types::DiscoverResult;
 use serde::{Deserialize, Serialize};
 
@@ -47,14 +47,13 @@ impl Verdict {
         self.server.as_ref()
     }
 
-    pub(super) fn dialect(&self) -> Result<&'static Dialect> {
-        Dialect::of(&self.version).ok_or_else(|| {
+    /// The dialect to speak, if this client is willing to.
+    pub(super) fn dialect_of(&self, speaking: &Dialects) -> Result<&'static Dialect> {
+        speaking.of(&self.version).ok_or_else(|| {
             let version = &self.version;
-            Error::misuse(format!("there is no protocol version `{version}`"))
+            Error::misuse(format!(
+                "the server is remembered to speak `{version}`, and this client is not to"
+            ))
         })
-    }
-
-    pub(super) fn into_server(self) -> Option<DiscoverResult> {
-        self.server
     }
 }

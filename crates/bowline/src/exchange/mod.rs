@@ -11,6 +11,17 @@
 mod context;
 pub use context::{Context, Outlet, Progress};
 
+mod deadline;
+
+mod driven;
+pub(crate) use driven::Driven;
+
+mod ids;
+pub(crate) use ids::Ids;
+
+mod said;
+pub(crate) use said::Said;
+
 mod in_process;
 pub use in_process::InProcess;
 
@@ -21,10 +32,10 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{self, Poll};
 
-pub use bowline_core::Notification;
-use bowline_core::Outcome;
-use bowline_core::era::{Request, Unsealed};
-use bowline_core::mux::CallOptions;
+use bowline_core::era::Unsealed;
+pub use bowline_core::era::{Caller, Dialect, Dialects, Request};
+pub use bowline_core::mux::CallOptions;
+pub use bowline_core::{Notification, Outcome};
 use bowline_types::{Json, RequestId};
 
 use crate::{Error, Result};

@@ -20,8 +20,16 @@ pub(super) struct Mailbox {
     every_word_counts: bool,
     /// Whether a word that counts found no room. Nothing is taken in after that.
     lagged: bool,
-    outcome: Option<Result<Json, Failure>>,
+    outcome: Option<Ended>,
     waker: Option<Waker>,
+}
+
+/// How a call ended.
+enum Ended {
+    /// As the engine tells it.
+    Settled(Result<Json, Failure>),
+    /// Its request was lost, as the wire tells it.
+    Lost(Error),
 }
 
 impl Mailbox {
@@ -53,7 +61,12 @@ impl Mailbox {
     }
 
     pub(super) fn settle(&mut self, outcome: Result<Json, Failure>) -> Option<Waker> {
-        self.outcome = Some(outcome);
+        self.outcome = Some(Ended::Settled(outcome));
+        self.waker.take()
+    }
+
+    pub(super) fn lose(&mut self, error: Error) -> Option<Waker> {
+        self.outcome = Some(Ended::Lost(error));
         self.waker.take()
     }
 }
@@ -134,7 +147,10 @@ impl Ongoing for Call {
         let mailbox = state.mailboxes.remove(&self.call);
         drop(state);
         drop(mailbox);
-        Poll::Ready(Step::Answered(self.answer(outcome)))
+        Poll::Ready(Step::Answered(match outcome {
+            Ended::Settled(outcome) => self.answer(outcome),
+            Ended::Lost(error) => Err(error),
+        }))
     }
 
     fn request_id(&self) -> Option<&RequestId> {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bowline_core::Notification;
 use bowline_core::era::{Caller, Request, tell};
-use bowline_core::mux::CallOptions;
+use bowline_core::mux::{CallId, CallOptions};
 use bowline_types::{
     Json, Method, Notice, PromptListChangedNotification, RequestId,
     ResourceListChangedNotification, ResourceUpdatedNotification,
@@ -59,10 +59,28 @@ struct Listen {
     listener: Listener,
     filter: SubscriptionFilter,
     /// Requests that are not answered yet.
-    subscribing: VecDeque<Exchange>,
+    subscribing: VecDeque<Subscribing>,
     /// Resources whose last holder unsubscribes.
     held: Vec<String>,
     acknowledged: bool,
+}
+
+/// A `resources/subscribe` under way.
+struct Subscribing {
+    uri: String,
+    call: Option<CallId>,
+    exchange: Exchange,
+}
+
+/// A resource that somebody on this wire wants to hear of.
+#[derive(Default)]
+pub(super) struct Watched {
+    holders: usize,
+    /// Whether the server may think that we are subscribed, so that it must be told when we are not.
+    is_known: bool,
+    /// Whether the server said that we are. Until then every holder asks for itself, because another's
+    /// request may still be withdrawn or refused.
+    is_confirmed: bool,
 }
 
 impl Listen {
@@ -76,12 +94,12 @@ impl Listen {
             if self.held.contains(&uri) {
                 continue;
             }
-            let is_first = self.peer.with(|state| {
-                let holders = state.watched.entry(uri.clone()).or_insert(0);
-                *holders += 1;
-                *holders == 1
+            let is_confirmed = self.peer.with(|state| {
+                let watched = state.watched.entry(uri.clone()).or_default();
+                watched.holders += 1;
+                watched.is_confirmed
             });
-            if is_first {
+            if !is_confirmed {
                 let params = SubscribeRequestParams::new(uri.clone());
                 let request = self.request::<SubscribeRequest>(&params);
                 // Its cancel would leave open whether the server obeyed; unsubscribing does not.
@@ -89,8 +107,13 @@ impl Listen {
                     cancel_on_abandon: false,
                     ..limited()
                 };
-                self.subscribing
-                    .push_back(self.peer.call(&request, options));
+                let (call, exchange) = self.peer.call(&request, options);
+                let uri = uri.clone();
+                self.subscribing.push_back(Subscribing {
+                    uri,
+                    call,
+                    exchange,
+                });
             }
             self.held.push(uri);
         }
@@ -99,6 +122,33 @@ impl Listen {
     fn request<M: Method>(&self, params: &M::Params) -> Request {
         let params = Json::encode(params).unwrap_or_else(|_| Json::empty_object());
         Request::new(M::NAME, params, self.caller.clone())
+    }
+
+    fn confirm(&self, uri: &str) {
+        self.peer.with(|state| {
+            if let Some(watched) = state.watched.get_mut(uri) {
+                watched.is_known = true;
+                watched.is_confirmed = true;
+            }
+        });
+    }
+
+    /// Lets go of requests that were not answered. Those that left may have been heard.
+    fn stop_subscribing(&mut self) {
+        for Subscribing {
+            uri,
+            call,
+            exchange,
+        } in self.subscribing.drain(..)
+        {
+            self.peer.with(|state| {
+                let has_left = call.is_some_and(|call| !state.mux.is_unsent(call));
+                if let Some(watched) = state.watched.get_mut(&uri) {
+                    watched.is_known |= has_left;
+                }
+            });
+            drop(exchange);
+        }
     }
 
     fn acknowledgement(&self) -> Notification {
@@ -129,13 +179,15 @@ impl Listen {
 impl Ongoing for Listen {
     fn poll_step(&mut self, cx: &mut task::Context<'_>) -> Poll<Step> {
         while let Some(subscribing) = self.subscribing.front_mut() {
-            match task::ready!(subscribing.poll_step(cx)) {
-                Step::Notification(_) => {}
-                Step::Answered(Ok(_)) => drop(self.subscribing.pop_front()),
-                Step::Answered(Err(error)) => {
-                    self.subscribing.pop_front();
-                    return Poll::Ready(Step::Answered(Err(error)));
-                }
+            let Step::Answered(answer) = task::ready!(subscribing.exchange.poll_step(cx)) else {
+                continue;
+            };
+            let answered = self.subscribing.pop_front();
+            if let Err(error) = answer {
+                return Poll::Ready(Step::Answered(Err(error)));
+            }
+            if let Some(Subscribing { uri, .. }) = answered {
+                self.confirm(&uri);
             }
         }
         if !self.acknowledged {
@@ -163,22 +215,21 @@ impl Ongoing for Listen {
 
 impl Drop for Listen {
     fn drop(&mut self) {
+        self.stop_subscribing();
         for uri in std::mem::take(&mut self.held) {
-            let is_last = self.peer.with(|state| {
-                let Some(holders) = state.watched.get_mut(&uri) else {
-                    return false;
-                };
-                *holders -= 1;
-                let is_last = *holders == 0;
-                if is_last {
-                    state.watched.remove(&uri);
-                }
-                is_last
+            let must_tell = self.peer.with(|state| {
+                let watched = state.watched.get_mut(&uri)?;
+                watched.holders -= 1;
+                let is_last = watched.holders == 0;
+                is_last.then(|| state.watched.remove(&uri))?
             });
-            if is_last {
+            if must_tell.is_some_and(|watched| watched.is_known) {
                 let params = UnsubscribeRequestParams::new(uri);
                 let request = self.request::<UnsubscribeRequest>(&params);
-                self.peer.call_unheard(&request, limited());
+                // Nobody waits for the answer; the deadline ends the call.
+                if let Err(error) = self.peer.start(&request, limited(), None) {
+                    tracing::debug!(%error, "a resource was not unsubscribed from");
+                }
             }
         }
     }

@@ -13,7 +13,11 @@ pub(super) fn must_emulate(_: &Request) -> bool {
 
 pub(super) fn listen(peer: &Peer, request: &Request) -> Exchange {
     peer.call(request, bowline_core::mux::CallOptions::default())
+        .1
 }
+
+/// Nothing is watched without being asked for.
+pub(super) enum Watched {}
 
 #[derive(Default)]
 pub(super) struct Watches;

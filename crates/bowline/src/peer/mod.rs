@@ -23,6 +23,9 @@ pub(crate) use serving::Role;
 #[cfg_attr(bowline_no_legacy, path = "legacy_stub.rs")]
 mod legacy;
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -61,8 +64,8 @@ struct State {
     driver: Option<Waker>,
     closing: Option<Closing>,
     failure: Option<Arc<io::Error>>,
-    /// How many hold on to a legacy subscription of each resource.
-    watched: BTreeMap<String, usize>,
+    /// The resources that legacy subscriptions are about.
+    watched: BTreeMap<String, legacy::Watched>,
 }
 
 /// How much is still done before the wire is closed.
@@ -106,6 +109,18 @@ impl Peer {
     #[must_use]
     pub fn sizes(&self) -> Sizes {
         self.shared.lock().mux.sizes()
+    }
+
+    /// Whether nothing at all is remembered: no call, no request, no mailbox, no listener.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        let state = self.shared.lock();
+        let tables = state.mux.sizes() == Sizes::default();
+        tables
+            && state.mailboxes.is_empty()
+            && state.watched.is_empty()
+            && !self.shared.notices.has_listeners()
     }
 
     /// What the other side says that belongs to no call.
@@ -170,23 +185,20 @@ impl Channel for Peer {
         if legacy::must_emulate(&request) {
             return legacy::listen(self, &request);
         }
-        self.call(&request, options)
+        self.call(&request, options).1
     }
 }
 
 impl Peer {
-    fn call(&self, request: &Request, options: CallOptions) -> Exchange {
+    /// Starts a call, and tells which it is unless it failed at once.
+    fn call(&self, request: &Request, options: CallOptions) -> (Option<CallId>, Exchange) {
         let mailbox = Mailbox::new(options.is_subscription || request.method == LISTEN);
         match self.start(request, options, Some(mailbox)) {
-            Ok((call, id)) => Exchange::new(Call::new(self.clone(), call, id, request)),
-            Err(error) => Exchange::failed(error),
-        }
-    }
-
-    /// Starts a call whose answer nobody waits for. Its deadline ends it.
-    fn call_unheard(&self, request: &Request, options: CallOptions) {
-        if let Err(error) = self.start(request, options, None) {
-            tracing::debug!(%error, method = %request.method, "a farewell was not sent");
+            Ok((call, id)) => {
+                let exchange = Exchange::new(Call::new(self.clone(), call, id, request));
+                (Some(call), exchange)
+            }
+            Err(error) => (None, Exchange::failed(error)),
         }
     }
 

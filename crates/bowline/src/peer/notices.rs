@@ -55,6 +55,10 @@ impl Notices {
         }
     }
 
+    pub(super) fn has_listeners(&self) -> bool {
+        !self.lock().queues.is_empty()
+    }
+
     /// Has `tap` hear everything first, that which belongs to calls included. The first tap stays.
     pub(crate) fn tap(&self, tap: Tap) {
         let _ = self.tap.set(tap);

@@ -130,6 +130,12 @@ impl Server {
     ///
     /// Dropping the future closes the wire and drops every handler.
     pub async fn serve(self, wire: impl Wire) -> Result<()> {
+        self.serve_counted(wire).1.await
+    }
+
+    /// Serves one wire, with a handle by which to count what is going on at this end of it.
+    #[doc(hidden)]
+    pub fn serve_counted(self, wire: impl Wire) -> (Peer, BoxFuture<'static, Result<()>>) {
         let offers = Offers::from(&self.offer.capabilities());
         let role = Role::Server {
             door: Door::new(self.offer.served.clone(), offers),
@@ -137,17 +143,20 @@ impl Server {
             responder: Arc::new(self.clone()),
         };
         let (peer, mut driver) = Peer::new(Box::new(wire), role, self.offer.limits);
-        let mut shutdown = self.shutdown.subscribe();
-        // A wire that is at its end needs no shutdown any more.
-        tokio::select! {
-            biased;
-            () = &mut driver => return Ok(()),
-            Ok(grace) = shutdown.wait_for(Option::is_some) => {
-                peer.close(Closing::Drain(grace.unwrap_or_default()));
+        let (counted, mut shutdown) = (peer.clone(), self.shutdown.subscribe());
+        let serving = Box::pin(async move {
+            // A wire that is at its end needs no shutdown any more.
+            tokio::select! {
+                biased;
+                () = &mut driver => return Ok(()),
+                Ok(grace) = shutdown.wait_for(Option::is_some) => {
+                    peer.close(Closing::Drain(grace.unwrap_or_default()));
+                }
             }
-        }
-        driver.await;
-        Ok(())
+            driver.await;
+            Ok(())
+        });
+        (counted, serving)
     }
 
     /// Ends every wire in good order: new requests are refused, subscriptions come to their end, and

@@ -1,12 +1,13 @@
 //! One frame a line: the framing of stdio, and of any other byte stream.
 
+use std::future::Future;
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 
 use bowline_core::Message;
 use bytes::{Bytes, BytesMut};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 
 use super::{Received, Wire};
 
@@ -77,7 +78,7 @@ impl Wire for Lines {
             if let Some(received) = self.splitter.next_line() {
                 return Poll::Ready(received);
             }
-            match ready!(poll_fill(self.read.as_mut(), cx, &mut self.splitter.buffer)) {
+            match ready!(poll_fill(&mut self.read, cx, &mut self.splitter.buffer)) {
                 Ok(0) => return Poll::Ready(self.splitter.end()),
                 Ok(_) => {}
                 Err(error) => return Poll::Ready(Received::Broken(error)),
@@ -197,18 +198,13 @@ impl Splitter {
 
 /// Reads once into the spare room of `buffer`.
 fn poll_fill(
-    read: Pin<&mut (dyn AsyncRead + Send)>,
+    read: &mut Pin<Box<dyn AsyncRead + Send>>,
     cx: &mut Context<'_>,
     buffer: &mut BytesMut,
 ) -> Poll<io::Result<usize>> {
-    let length = buffer.len();
-    buffer.resize(length + READ_SIZE, 0);
-    let mut room = ReadBuf::new(&mut buffer[length..]);
-    let polled = read.poll_read(cx, &mut room);
-    let filled = room.filled().len();
-    buffer.truncate(length + filled);
-    ready!(polled)?;
-    Poll::Ready(Ok(filled))
+    buffer.reserve(READ_SIZE);
+    // Nothing is lost by making this future anew for each poll: it takes bytes only when it is ready.
+    pin!(read.read_buf(buffer)).poll(cx)
 }
 
 const DEFAULT_MAX_LINE: usize = 16 * 1024 * 1024;

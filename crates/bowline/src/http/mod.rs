@@ -1,0 +1,3 @@
+//! Streamable HTTP: a POST and its response are an exchange.
+
+pub mod client;

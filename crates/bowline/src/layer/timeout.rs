@@ -1,0 +1,42 @@
+//! A time limit for handlers.
+
+use std::time::Duration;
+
+use bowline_core::Outcome;
+use bowline_core::era::Request;
+use bowline_types::{ErrorCode, RpcError};
+
+use super::{Layer, Next};
+use crate::exchange::BoxFuture;
+
+/// Drops a handler that takes longer than this, and answers with an internal error.
+///
+/// Subscriptions are not limited: they are meant to go on.
+#[derive(Clone, Copy, Debug)]
+pub struct Timeout {
+    after: Duration,
+}
+
+impl Timeout {
+    /// Handlers may take this long.
+    #[must_use]
+    pub fn new(after: Duration) -> Self {
+        Self { after }
+    }
+}
+
+impl Layer for Timeout {
+    fn handle(&self, request: Request, next: Next) -> BoxFuture<'static, Outcome> {
+        if request.method == "subscriptions/listen" {
+            return next.run(request);
+        }
+        let after = self.after;
+        Box::pin(async move {
+            let timely = tokio::time::timeout(after, next.run(request)).await;
+            timely.unwrap_or_else(|_| {
+                let why = format!("the handler took longer than {after:?}");
+                Err(RpcError::new(ErrorCode::INTERNAL_ERROR, why))
+            })
+        })
+    }
+}

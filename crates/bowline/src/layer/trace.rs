@@ -1,0 +1,67 @@
+//! A span around each request.
+
+use std::time::Instant;
+
+use bowline_core::Outcome;
+use bowline_core::era::Request;
+use bowline_types::Meta;
+use serde::Deserialize;
+use tracing::Instrument as _;
+
+use super::{Layer, Next};
+use crate::exchange::BoxFuture;
+
+/// Puts a `tracing` span around each request, with its method, id and caller, and the `traceparent` that the
+/// caller sent, so that a subscriber can continue the caller's trace.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct Trace;
+
+impl Trace {
+    /// The layer.
+    #[must_use]
+    pub fn new() -> Self {
+        Self
+    }
+}
+
+impl Layer for Trace {
+    fn handle(&self, request: Request, next: Next) -> BoxFuture<'static, Outcome> {
+        let span = tracing::info_span!(
+            "request",
+            method = %request.method,
+            id = %next.context().request_id(),
+            version = request.caller.dialect.version,
+            traceparent = tracing::field::Empty,
+        );
+        if span.is_disabled() {
+            return next.run(request);
+        }
+        if let Some(parent) = traceparent(&request) {
+            span.record("traceparent", parent);
+        }
+        let started = Instant::now();
+        Box::pin(
+            async move {
+                let outcome = next.run(request).await;
+                let elapsed = started.elapsed();
+                match &outcome {
+                    Ok(_) => tracing::info!(?elapsed, "answered"),
+                    Err(error) => tracing::info!(?elapsed, %error, "refused"),
+                }
+                outcome
+            }
+            .instrument(span),
+        )
+    }
+}
+
+fn traceparent(request: &Request) -> Option<String> {
+    #[derive(Deserialize)]
+    struct WithMeta {
+        #[serde(rename = "_meta")]
+        meta: Option<Meta>,
+    }
+    let WithMeta { meta } = request.params.decode().ok()?;
+    meta?.traceparent().ok().flatten()
+}

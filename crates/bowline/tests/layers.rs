@@ -1,0 +1,128 @@
+//! Layers stand around every request, in their order, on every transport.
+
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test says by panicking what it saw"
+)]
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bowline::exchange::{Outcome, Request};
+use bowline::layer::{FromTower, Layered, Limit, Next, Timeout, Trace};
+use bowline::{CallToolResult, Client, Error, ErrorCode, RpcError, Server, Tool};
+use serde_json::json;
+
+fn server() -> Server {
+    let stuck = Tool::raw("stuck", json!({"type": "object"}), async |_, _| {
+        std::future::pending().await
+    });
+    let quick = Tool::raw("quick", json!({"type": "object"}), async |_, _| {
+        Ok(CallToolResult::text("done"))
+    });
+    Server::new("layers", "1.0.0").tool(stuck).tool(quick)
+}
+
+fn code(error: &Error) -> ErrorCode {
+    match error {
+        Error::Peer(error) => error.code,
+        other => panic!("expected the peer's no, saw {other:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_layer_is_the_outermost() {
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let note = |name: &'static str| {
+        let order = order.clone();
+        move |request: Request, next: Next| {
+            let order = order.clone();
+            async move {
+                order.lock().unwrap().push(name);
+                next.run(request).await
+            }
+        }
+    };
+    let layered = Layered::new(server())
+        .layer(note("outer"))
+        .layer(note("inner"));
+    let client = Client::to(&layered).speaking("2026-07-28").await.unwrap();
+
+    client.call_tool("quick", ()).await.unwrap();
+
+    assert_eq!(*order.lock().unwrap(), ["outer", "inner"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_layer_may_answer_by_itself() {
+    async fn no(_: Request, _: Next) -> Outcome {
+        Err(RpcError::new(ErrorCode(-7), "closed today"))
+    }
+    let client = Client::to(&Layered::new(server()).layer(no))
+        .speaking("2026-07-28")
+        .await
+        .unwrap();
+
+    let error = client.call_tool("quick", ()).await.unwrap_err();
+
+    assert_eq!(code(&error), ErrorCode(-7));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_takes_too_long_is_dropped_and_others_are_not_disturbed() {
+    let layered = Layered::new(server())
+        .layer(Trace::new())
+        .layer(Timeout::new(Duration::from_secs(1)));
+    let client = Client::to(&layered).speaking("2026-07-28").await.unwrap();
+
+    let (stuck, quick) = tokio::join!(
+        client.call_tool("stuck", ()).into_future(),
+        client.call_tool("quick", ()).into_future()
+    );
+
+    assert_eq!(code(&stuck.unwrap_err()), ErrorCode::INTERNAL_ERROR);
+    assert_eq!(quick.unwrap().text(), "done");
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_beyond_the_limit_are_shed_and_an_abandoned_one_frees_its_place() {
+    let client = Client::to(&Layered::new(server()).layer(Limit::new(1)))
+        .speaking("2026-07-28")
+        .await
+        .unwrap();
+    let mut first = client.call_tool("stuck", ()).start();
+    assert!(
+        std::future::poll_fn(|cx| std::task::Poll::Ready(std::pin::Pin::new(&mut first).poll(cx)))
+            .await
+            .is_pending()
+    );
+
+    let shed = client.call_tool("quick", ()).await.unwrap_err();
+    drop(first);
+    let taken = client.call_tool("quick", ()).await;
+
+    assert!(shed.to_string().contains("overloaded"));
+    assert_eq!(taken.unwrap().text(), "done");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tower_layer_is_a_layer() {
+    #[derive(Clone)]
+    struct Count(Arc<AtomicUsize>);
+    impl<S> tower_layer::Layer<S> for Count {
+        type Service = S;
+        fn layer(&self, inner: S) -> S {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            inner
+        }
+    }
+    let count = Count(Arc::default());
+    let layered = Layered::new(server()).layer(FromTower::new(count.clone()));
+    let client = Client::to(&layered).speaking("2026-07-28").await.unwrap();
+
+    client.call_tool("quick", ()).await.unwrap();
+
+    assert_eq!(count.0.load(Ordering::Relaxed), 1);
+}
