@@ -2,24 +2,23 @@
 
 use std::future::IntoFuture;
 use std::sync::atomic::AtomicI64;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bowline_core::Outcome;
 use bowline_core::era::{Caller, Dialect, Dialects, Request};
-use bowline_core::mux::Limits;
 use bowline_types::{ClientCapabilities, ErrorCode, Implementation, LoggingLevel, RpcError};
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 
 use super::habits::Habits;
 use super::hearing::Hearing;
-use super::http::{HttpOpening, Opened};
-use super::opening::Opening;
-use super::{Client, Inner, OpenWire};
-use crate::exchange::{BoxFuture, Context, InProcess, Responder};
+use super::http::HttpOpening;
+use super::link::{Answering, End, Link, Reached};
+use super::opening::{Opened, Opening};
+use super::{Client, Inner};
+use crate::exchange::{BoxFuture, Context, Responder};
 use crate::http::client::{Endpoint, HttpSend, HyperSend, ResponseLimits, parse_url};
-use crate::peer::{Peer, Role};
-use crate::wire::Wire;
+use crate::wire::{Command, Wire};
 use crate::{Error, Result};
 
 /// A connection that is being made; await it.
@@ -43,25 +42,28 @@ pub struct Connect {
     host: Arc<dyn Responder>,
     timeout: Duration,
     probe_timeout: Duration,
-    pub(super) habits: Habits,
     send: Option<Arc<dyn HttpSend>>,
     headers: HeaderMap,
     response_limits: ResponseLimits,
+    pub(super) habits: Habits,
 }
 
 enum Target {
-    InProcess(Arc<dyn Responder>),
-    Wire(Box<dyn Wire>),
     Url(Result<Uri>),
+    End(End),
 }
 
 impl Connect {
     pub(super) fn to(responder: Arc<dyn Responder>) -> Self {
-        Self::new(Target::InProcess(responder))
+        Self::new(Target::End(End::InProcess(responder)))
     }
 
     pub(super) fn over(wire: Box<dyn Wire>) -> Self {
-        Self::new(Target::Wire(wire))
+        Self::new(Target::End(End::Wire(wire)))
+    }
+
+    pub(super) fn child(command: Command) -> Self {
+        Self::new(Target::End(End::Child(Box::new(command))))
     }
 
     pub(super) fn at(url: &str) -> Self {
@@ -78,10 +80,10 @@ impl Connect {
             host: Arc::new(NoHost),
             timeout: DEFAULT_TIMEOUT,
             probe_timeout: DEFAULT_PROBE_TIMEOUT,
-            habits: Habits::default(),
             send: None,
             headers: HeaderMap::new(),
             response_limits: ResponseLimits::default(),
+            habits: Habits::default(),
         }
     }
 
@@ -154,118 +156,97 @@ impl Connect {
     }
 
     async fn connect(self) -> Result<Client> {
-        let Self {
-            target,
+        let timeout = self.timeout;
+        let host = self.host.clone();
+        let hearing = self.habits.hearing();
+        let checks_capabilities = self.habits.checks_capabilities;
+        let Reached {
+            link,
             caller,
-            speaking,
+            server,
+        } = self.reach(hearing.clone()).await?;
+        let inner = Inner {
+            channel: link.channel,
+            dialect: caller.dialect,
+            caller: Mutex::new(Arc::new(caller)),
+            hearing,
+            checks_capabilities,
             host,
+            server,
             timeout,
-            probe_timeout,
-            habits,
-            send,
-            headers,
-            response_limits,
-        } = self;
-        let hearing = habits.hearing();
-        let opened = match target {
+            last_token: AtomicI64::new(0),
+            wire: link.wire,
+        };
+        let client = Client {
+            inner: Arc::new(inner),
+        };
+        client.ask_for_logs().await;
+        Ok(client)
+    }
+
+    async fn reach(self, hearing: Arc<Hearing>) -> Result<Reached> {
+        let speaking = self.speaking?;
+        let (timeout, probe_timeout) = (self.timeout, self.probe_timeout);
+        match self.target {
             Target::Url(uri) => {
-                let send = match send {
+                let send = match self.send {
                     Some(send) => send,
                     None => Arc::new(HyperSend::new()?),
                 };
                 let endpoint = Endpoint {
                     uri: uri?,
                     send,
-                    headers,
-                    limits: response_limits,
+                    headers: self.headers,
+                    limits: self.response_limits,
                 };
                 let opening = HttpOpening {
                     endpoint,
-                    host: host.clone(),
-                    hearing: hearing.clone(),
-                    speaking: speaking?,
+                    host: self.host,
+                    hearing,
+                    speaking,
                     timeout,
                     probe_timeout,
+                    remembered: self.habits.remembered,
                 };
-                opening.open(caller, habits.remembered.as_ref()).await?
+                opening.open(self.caller).await
             }
-            Target::InProcess(responder) => {
-                let way_back = Arc::new(InProcess::new(host.clone()));
-                let channel = InProcess::new(responder).with_way_back(way_back);
+            Target::End(end) => {
                 let opening = Opening {
-                    channel: &channel,
-                    peer: None,
-                    speaking: speaking?,
+                    speaking: &speaking,
                     timeout,
                     probe_timeout,
+                    remembered: self.habits.remembered.as_ref(),
                 };
-                let (caller, server) = opening.open(caller, habits.remembered.as_ref()).await?;
-                Opened {
-                    channel: Arc::new(channel),
-                    caller,
-                    server,
-                    wire: None,
-                }
+                let answering = Answering::by(self.host, hearing);
+                reach(end, answering, self.caller, &opening).await
             }
-            Target::Wire(wire) => {
-                let server_caller = Arc::new(OnceLock::new());
-                let role = Role::Client {
-                    server: server_caller.clone(),
-                    host: host.clone(),
-                };
-                let (peer, driver) = Peer::new(wire, role, Limits::default());
-                hearing.tap(&peer);
-                // Owned by the connection: it ends when `OpenWire` is dropped.
-                tokio::spawn(driver);
-                let wire = OpenWire(peer.clone());
-                let opening = Opening {
-                    channel: &peer,
-                    peer: Some(&peer),
-                    speaking: speaking?,
-                    timeout,
-                    probe_timeout,
-                };
-                let (caller, server) = opening.open(caller, habits.remembered.as_ref()).await?;
-                // Set once, here; a server that asks earlier is answered as an unknown one.
-                let _ = server_caller.set(Arc::new(Caller::new(caller.dialect)));
-                Opened {
-                    channel: Arc::new(peer),
-                    caller,
-                    server,
-                    wire: Some(wire),
-                }
-            }
-        };
-        let client = opened.into_client(hearing, host, timeout, &habits);
-        client.ask_for_logs().await;
-        Ok(client)
+        }
     }
 }
 
-impl Opened {
-    fn into_client(
-        self,
-        hearing: Arc<Hearing>,
-        host: Arc<dyn Responder>,
-        timeout: Duration,
-        habits: &Habits,
-    ) -> Client {
-        let inner = Inner {
-            channel: self.channel,
-            dialect: self.caller.dialect,
-            caller: Mutex::new(Arc::new(self.caller)),
-            hearing,
-            checks_capabilities: habits.checks_capabilities,
-            host,
-            server: self.server,
-            timeout,
-            last_token: AtomicI64::new(0),
-            wire: self.wire,
-        };
-        Client {
-            inner: Arc::new(inner),
+/// Connects to `end`, and a second time if it is a child that leaves when it is asked what it speaks.
+async fn reach(
+    end: End,
+    answering: Answering,
+    caller: Caller,
+    opening: &Opening<'_>,
+) -> Result<Reached> {
+    let (mut link, command) = end.link(answering.clone())?;
+    let opened = opening.open(&link, caller, command.is_some()).await?;
+    let (caller, server) = match (opened, command) {
+        (Opened::Open(caller, server), _) => (caller, server),
+        (Opened::Gone(caller, offered), Some(mut command)) => {
+            link = Link::spawn(&mut command, answering.clone())?;
+            opening.shake_hands(&link, caller, offered).await?
         }
-    }
+        (Opened::Gone(..), None) => return Err(Error::Closed),
+    };
+    answering.server_is(&caller);
+    Ok(Reached {
+        link,
+        caller,
+        server,
+    })
 }
 
 impl IntoFuture for Connect {

@@ -51,7 +51,7 @@ impl Client {
     ///
     /// let first = client.list_tools().first_page().await?;
     /// if let Some(next) = first.next_cursor {
-    ///     let second = client.list_tools().page(next).await?;
+    ///     let second = client.list_tools().cursor(next).await?;
     /// }
     ///
     /// let mut tools = client.list_tools().stream();
@@ -98,7 +98,7 @@ impl<M: Listed> Draft<List<M>> {
     }
 
     /// Asks for the page that an earlier one named, and no other.
-    pub fn page(self, cursor: impl Into<Cursor>) -> Draft<Typed<M>> {
+    pub fn cursor(self, cursor: impl Into<Cursor>) -> Draft<Typed<M>> {
         self.only(Some(cursor.into()))
     }
 

@@ -1,5 +1,6 @@
 //! Whether a server offers what a request asks for.
 
+use bowline_core::era::Dialect;
 use bowline_types::{
     CallToolRequest, CompleteRequest, GetPromptRequest, ListPromptsRequest,
     ListResourceTemplatesRequest, ListResourcesRequest, ListToolsRequest, Method,
@@ -14,7 +15,7 @@ impl Client {
     pub(super) fn check_offered(&self, method: &str) -> Result<()> {
         let missing = self
             .capabilities()
-            .and_then(|capabilities| missing(capabilities, method));
+            .and_then(|offered| missing(offered, self.dialect(), method));
         match missing {
             None => Ok(()),
             Some(capability) => Err(Error::misuse(format!(
@@ -25,14 +26,17 @@ impl Client {
 }
 
 /// The capability that a server must have for `method` and does not have.
-fn missing(offered: &ServerCapabilities, method: &str) -> Option<&'static str> {
+fn missing(offered: &ServerCapabilities, dialect: &Dialect, method: &str) -> Option<&'static str> {
     let (capability, is_offered) = match method {
         ListToolsRequest::NAME | CallToolRequest::NAME => ("tools", offered.tools.is_some()),
         ListPromptsRequest::NAME | GetPromptRequest::NAME => ("prompts", offered.prompts.is_some()),
         ListResourcesRequest::NAME
         | ListResourceTemplatesRequest::NAME
         | ReadResourceRequest::NAME => ("resources", offered.resources.is_some()),
-        CompleteRequest::NAME => ("completions", offered.completions.is_some()),
+        CompleteRequest::NAME => (
+            "completions",
+            offered.completions.is_some() || !dialect.completions_are_declared,
+        ),
         SetLevelRequest::NAME => ("logging", offered.logging.is_some()),
         _ => return None,
     };

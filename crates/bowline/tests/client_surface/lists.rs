@@ -63,7 +63,7 @@ async fn each_list_asks_for_its_own_method() {
 async fn one_page_is_asked_for_by_its_cursor_and_tells_the_next() {
     let (client, mut server) = modern().await;
 
-    let page = client.list_tools().page("two").into_future();
+    let page = client.list_tools().cursor("two").into_future();
     let script = async {
         let asked = server.expect("tools/list").await;
         assert_eq!(asked.params()["cursor"], "two");

@@ -232,7 +232,7 @@ async fn log_messages_reach_their_callback_in_process() {
         cx.log(LoggingLevel::Error, json!("heard"));
         Ok(CallToolResult::text("done"))
     });
-    let server = Server::new("chatty", "1.0.0").tool(chatty);
+    let server = Server::new("chatty", "1.0.0").logging().tool(chatty);
     let (sender, mut logs) = mpsc::unbounded_channel();
     let connect = Client::to(&server).on_log(move |log| sender.send(log.data).unwrap());
     let client = connect.log_level(LoggingLevel::Warning).await.unwrap();

@@ -74,6 +74,7 @@ impl Tools {
     pub(crate) fn server(&self) -> Server {
         Server::new("letting go", "1.0.0")
             .resource_updates()
+            .logging()
             .tool(Tool::raw("quick", any_object(), async |_, _| {
                 Ok(CallToolResult::text("quick"))
             }))
@@ -93,6 +94,13 @@ impl Tools {
                     cx.cancelled().await;
                     cx.progress(2.0);
                     cx.log(bowline::types::LoggingLevel::Error, json!("unheard"));
+                    Ok(CallToolResult::text(name))
+                })
+                .cancel_mode(CancelMode::Signal),
+            )
+            .tool(
+                self.tool("deaf", |tools, name, _| async move {
+                    tools.released(&name).await;
                     Ok(CallToolResult::text(name))
                 })
                 .cancel_mode(CancelMode::Signal),
