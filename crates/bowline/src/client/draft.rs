@@ -55,6 +55,7 @@ pub(super) struct Terms {
     log_level: Option<LoggingLevel>,
     pub(super) freshness: Freshness,
     is_checked: bool,
+    by_hand: bool,
 }
 
 impl<A> Draft<A> {
@@ -79,6 +80,7 @@ impl<A> Draft<A> {
             log_level: None,
             freshness: Freshness::Any,
             is_checked: client.inner.checks_capabilities,
+            by_hand: false,
         };
         Self { terms, act }
     }
@@ -150,6 +152,14 @@ impl<A> Draft<A> {
 }
 
 impl<A: OneRequest> Draft<A> {
+    /// Leaves the server's questions to the caller: if it needs input first, the call is over with
+    /// [`Reply::input_required`](super::Reply::input_required), and it is up to the caller to send the
+    /// request again with the answers.
+    pub fn by_hand(mut self) -> Self {
+        self.terms.by_hand = true;
+        self
+    }
+
     /// Sends the request now, and returns the call that is then under way.
     pub fn start(self) -> Call {
         self.terms.start()
@@ -183,6 +193,7 @@ impl Terms {
             log_level: self.log_level,
             freshness: self.freshness,
             is_checked: self.is_checked,
+            by_hand: self.by_hand,
         }
     }
 
@@ -198,6 +209,7 @@ impl Terms {
             log_level,
             freshness,
             is_checked,
+            by_hand,
         } = self;
         let params = params
             .and_then(|params| add_meta(params, meta.as_ref()))
@@ -217,7 +229,7 @@ impl Terms {
             None => client.open(request.clone(), options.clone(), freshness),
             Some(error) => Exchange::failed(error),
         };
-        Call::new(client, request, options, on_progress, exchange)
+        Call::new(client, request, options, on_progress, exchange).by_hand(by_hand)
     }
 }
 

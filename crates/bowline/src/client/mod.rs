@@ -5,6 +5,9 @@ pub use connect::Connect;
 
 mod habits;
 
+mod host;
+pub use host::Host;
+
 mod http;
 
 mod link;
@@ -25,6 +28,8 @@ pub use lists::{Items, List, Listed};
 
 mod call;
 pub use call::{Call, Reply};
+
+mod asking;
 
 mod offers;
 
@@ -106,6 +111,7 @@ struct Inner {
     host: Arc<dyn Responder>,
     server: Option<DiscoverResult>,
     timeout: Duration,
+    most_rounds: u32,
     last_token: AtomicI64,
     wire: Option<OpenWire>,
 }

@@ -27,7 +27,12 @@ mod registry;
 mod resource;
 pub use resource::{AskedUri, Resource, ResourceHandler, ResourceTemplate, not_found};
 
+mod rounds;
+
 mod router;
+
+mod sealed;
+pub use sealed::StateKeys;
 
 mod stdio;
 
@@ -226,6 +231,23 @@ impl Server {
         self.offering(|offer| offer.limits = limits)
     }
 
+    /// Seals with these keys what must be known when a request comes back with the input it needed.
+    ///
+    /// Without them each server makes up a key of its own, so that no other replica takes up its requests.
+    pub fn input_keys(self, keys: impl Into<StateKeys>) -> Self {
+        self.offering(|offer| offer.input.keys = keys.into())
+    }
+
+    /// How many bytes a request may keep from one round to the next. 64 KiB by default.
+    pub fn input_limit(self, bytes: usize) -> Self {
+        self.offering(|offer| offer.input.state_limit = bytes)
+    }
+
+    /// How long a client may take to answer a question where it is asked directly. 5 min by default.
+    pub fn ask_timeout(self, timeout: Duration) -> Self {
+        self.offering(|offer| offer.input.ask_timeout = timeout)
+    }
+
     /// Runs at most this many handlers at once, on all wires together. Requests beyond that are refused
     /// as "overloaded".
     pub fn most_handlers(self, most: usize) -> Self {
@@ -333,7 +355,9 @@ impl Responder for Server {
         if !self.offer.logging {
             cx.mute();
         }
-        router::route(self, request, cx)
+        rounds::in_rounds(&self.offer.input, request, cx, |request, cx| {
+            router::route(self, request, cx)
+        })
     }
 
     fn cancel_mode(&self, request: &Request) -> CancelMode {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline::exchange::{BoxFuture, Channel, Exchange, Responder};
+use bowline::types::{ClientCapabilities, RootsCapability};
 use bowline::{CallToolResult, CancelMode, Context, Json, RpcError, Server, Tool};
 use bowline_core::Outcome;
 use bowline_core::era::Request;
@@ -160,6 +161,12 @@ impl Responder for Host {
             guard.finish();
             Ok(Json::from(json!({"roots": []})))
         })
+    }
+
+    fn answers(&self) -> ClientCapabilities {
+        let mut answers = ClientCapabilities::default();
+        answers.roots = Some(RootsCapability::default());
+        answers
     }
 }
 
