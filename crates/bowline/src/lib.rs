@@ -94,6 +94,9 @@ pub use server::{
     Tool, ToolError, Toolbox, invalid_params,
 };
 
+#[cfg(feature = "testing")]
+pub mod testing;
+
 pub use bowline_core::era::Caller;
 /// The vocabulary of the protocol.
 #[doc(inline)]
