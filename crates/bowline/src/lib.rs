@@ -50,6 +50,9 @@ pub use client::{Call, Client, Reply};
 pub mod server;
 pub use server::{Server, Tool, invalid_params};
 
+#[cfg(feature = "testing")]
+pub mod testing;
+
 /// The vocabulary of the protocol.
 #[doc(inline)]
 pub use bowline_types as types;
