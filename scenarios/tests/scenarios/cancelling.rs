@@ -79,7 +79,10 @@ async fn a_cancelled_request_is_stopped_and_not_answered(world: World) {
 
     let heard = client.hear().await;
     assert_eq!(heard["id"], "tally");
-    assert_eq!(heard["result"]["content"][0]["text"], "1 1", "begun and dropped");
+    assert_eq!(
+        heard["result"]["content"][0]["text"], "1 1",
+        "begun and dropped"
+    );
     client.expect_nothing().await;
 }
 

@@ -5,13 +5,15 @@
 //! `subscriptions/listen` of our own. Neither client nor server code knows.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{self, Poll};
+use std::task::{self, Poll, Waker};
 use std::time::Duration;
 
 use bowline_core::Notification;
 use bowline_core::era::{Caller, Request, tell};
-use bowline_core::mux::CallOptions;
+use bowline_core::mux::{CallId, CallOptions};
 use bowline_types::{
     Json, Method, Notice, PromptListChangedNotification, RequestId,
     ResourceListChangedNotification, ResourceUpdatedNotification,
@@ -59,10 +61,28 @@ struct Listen {
     listener: Listener,
     filter: SubscriptionFilter,
     /// Requests that are not answered yet.
-    subscribing: VecDeque<Exchange>,
+    subscribing: VecDeque<Subscribing>,
     /// Resources whose last holder unsubscribes.
     held: Vec<String>,
     acknowledged: bool,
+}
+
+/// A `resources/subscribe` under way.
+struct Subscribing {
+    uri: String,
+    call: Option<CallId>,
+    exchange: Exchange,
+}
+
+/// A resource that somebody on this wire wants to hear of.
+#[derive(Default)]
+pub(super) struct Watched {
+    holders: usize,
+    /// Whether the server may think that we are subscribed, so that it must be told when we are not.
+    is_known: bool,
+    /// Whether the server said that we are. Until then every holder asks for itself, because another's
+    /// request may still be withdrawn or refused.
+    is_confirmed: bool,
 }
 
 impl Listen {
@@ -76,7 +96,12 @@ impl Listen {
             if self.held.contains(&uri) {
                 continue;
             }
-            if self.peer.with(|state| state.legacy.hold(&uri)) {
+            let is_confirmed = self.peer.with(|state| {
+                let watched = state.watched.entry(uri.clone()).or_default();
+                watched.holders += 1;
+                watched.is_confirmed
+            });
+            if !is_confirmed {
                 let params = SubscribeRequestParams::new(uri.clone());
                 let request = self.request::<SubscribeRequest>(&params);
                 // Its cancel would leave open whether the server obeyed; unsubscribing does not.
@@ -84,8 +109,13 @@ impl Listen {
                     cancel_on_abandon: false,
                     ..limited()
                 };
-                self.subscribing
-                    .push_back(self.peer.call(&request, options));
+                let (call, exchange) = self.peer.call(&request, options);
+                let uri = uri.clone();
+                self.subscribing.push_back(Subscribing {
+                    uri,
+                    call,
+                    exchange,
+                });
             }
             self.held.push(uri);
         }
@@ -94,6 +124,33 @@ impl Listen {
     fn request<M: Method>(&self, params: &M::Params) -> Request {
         let params = Json::encode(params).unwrap_or_else(|_| Json::empty_object());
         Request::new(M::NAME, params, self.caller.clone())
+    }
+
+    fn confirm(&self, uri: &str) {
+        self.peer.with(|state| {
+            if let Some(watched) = state.watched.get_mut(uri) {
+                watched.is_known = true;
+                watched.is_confirmed = true;
+            }
+        });
+    }
+
+    /// Lets go of requests that were not answered. Those that left may have been heard.
+    fn stop_subscribing(&mut self) {
+        for Subscribing {
+            uri,
+            call,
+            exchange,
+        } in self.subscribing.drain(..)
+        {
+            self.peer.with(|state| {
+                let has_left = call.is_some_and(|call| !state.mux.is_unsent(call));
+                if let Some(watched) = state.watched.get_mut(&uri) {
+                    watched.is_known |= has_left;
+                }
+            });
+            drop(exchange);
+        }
     }
 
     fn acknowledgement(&self) -> Notification {
@@ -124,13 +181,15 @@ impl Listen {
 impl Ongoing for Listen {
     fn poll_step(&mut self, cx: &mut task::Context<'_>) -> Poll<Step> {
         while let Some(subscribing) = self.subscribing.front_mut() {
-            match task::ready!(subscribing.poll_step(cx)) {
-                Step::Notification(_) => {}
-                Step::Answered(Ok(_)) => drop(self.subscribing.pop_front()),
-                Step::Answered(Err(error)) => {
-                    self.subscribing.pop_front();
-                    return Poll::Ready(Step::Answered(Err(error)));
-                }
+            let Step::Answered(answer) = task::ready!(subscribing.exchange.poll_step(cx)) else {
+                continue;
+            };
+            let answered = self.subscribing.pop_front();
+            if let Err(error) = answer {
+                return Poll::Ready(Step::Answered(Err(error)));
+            }
+            if let Some(Subscribing { uri, .. }) = answered {
+                self.confirm(&uri);
             }
         }
         if !self.acknowledged {
@@ -157,8 +216,15 @@ impl Ongoing for Listen {
 
 impl Drop for Listen {
     fn drop(&mut self) {
+        self.stop_subscribing();
         for uri in std::mem::take(&mut self.held) {
-            if self.peer.with(|state| state.legacy.let_go(&uri)) {
+            let must_tell = self.peer.with(|state| {
+                let watched = state.watched.get_mut(&uri)?;
+                watched.holders -= 1;
+                let is_last = watched.holders == 0;
+                is_last.then(|| state.watched.remove(&uri))?
+            });
+            if must_tell.is_some_and(|watched| watched.is_known) {
                 let params = UnsubscribeRequestParams::new(uri);
                 let request = self.request::<UnsubscribeRequest>(&params);
                 // Nobody waits for the answer; the deadline ends the call.
@@ -167,32 +233,6 @@ impl Drop for Listen {
                 }
             }
         }
-    }
-}
-
-/// How many hold on to the subscription of each resource, on one wire.
-#[derive(Debug, Default)]
-pub(super) struct Held(BTreeMap<String, usize>);
-
-impl Held {
-    /// Adds a holder. Whether it is the first.
-    fn hold(&mut self, uri: &str) -> bool {
-        let holders = self.0.entry(uri.to_owned()).or_insert(0);
-        *holders += 1;
-        *holders == 1
-    }
-
-    /// Takes a holder away. Whether it was the last.
-    fn let_go(&mut self, uri: &str) -> bool {
-        let Some(holders) = self.0.get_mut(uri) else {
-            return false;
-        };
-        *holders -= 1;
-        let was_last = *holders == 0;
-        if was_last {
-            self.0.remove(uri);
-        }
-        was_last
     }
 }
 
@@ -237,6 +277,11 @@ impl Watches {
         self.lists = Some(self.start(peer, caller, responder, filter));
     }
 
+    /// Whether `uri` is watched, or may be without there being more than `most`.
+    pub(super) fn has_room_for(&self, uri: &str, most: usize) -> bool {
+        self.by_uri.len() < most || self.by_uri.contains_key(uri)
+    }
+
     pub(super) fn unwatch(&mut self, uri: &str) {
         self.by_uri
             .remove(uri)
@@ -268,8 +313,15 @@ impl Watches {
                 caller: request.caller.clone(),
             },
         );
-        let running = run(responder, request, cx);
-        self.tasks.spawn(async move { drop(running.await) })
+        let mut running = run(responder, request, cx);
+        // Polled once here, so that it listens before the client is told that it does; the task polls it
+        // again, with a waker that counts.
+        let first = Pin::new(&mut running).poll(&mut task::Context::from_waker(Waker::noop()));
+        self.tasks.spawn(async move {
+            if first.is_pending() {
+                drop(running.await);
+            }
+        })
     }
 }
 
