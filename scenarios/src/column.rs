@@ -22,6 +22,8 @@ pub enum Transport {
     InProcess,
     /// A wire in memory.
     Memory,
+    /// The standard input and output of a child process.
+    Stdio,
 }
 
 impl Column {
@@ -38,7 +40,7 @@ impl Column {
 
 impl Transport {
     /// All of them, the simplest first.
-    pub const ALL: &'static [Self] = &[Self::InProcess, Self::Memory];
+    pub const ALL: &'static [Self] = &[Self::InProcess, Self::Memory, Self::Stdio];
 
     /// What stands for it in the table.
     #[must_use]
@@ -46,6 +48,7 @@ impl Transport {
         match self {
             Self::InProcess => 'p',
             Self::Memory => 'm',
+            Self::Stdio => 's',
         }
     }
 }
@@ -61,6 +64,7 @@ impl fmt::Display for Transport {
         f.write_str(match self {
             Self::InProcess => "in process",
             Self::Memory => "memory",
+            Self::Stdio => "stdio",
         })
     }
 }

@@ -15,8 +15,11 @@ use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use bowline_core::era::Dialect;
+
 use crate::behaviours::{Behaviours, Coverage};
-use crate::{Column, Scenario, World, table};
+use crate::world::Role;
+use crate::{Column, Scenario, Transport, World, table};
 
 /// One scenario in one column, and how it went.
 #[derive(Debug)]
@@ -30,7 +33,13 @@ pub(crate) struct Ran<'a> {
 /// Runs what the command line asks for.
 #[must_use]
 pub fn main(scenarios: &[Scenario]) -> ExitCode {
-    let asked = Asked::parse(std::env::args().skip(1));
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [serve, path, version, nth] = arguments.as_slice()
+        && serve == "--serve"
+    {
+        return serve_child(scenarios, path, version, nth);
+    }
+    let asked = Asked::parse(arguments.into_iter());
     let tests: Vec<(&Scenario, Column)> = scenarios
         .iter()
         .flat_map(|scenario| Column::all().map(move |column| (scenario, column)))
@@ -76,6 +85,27 @@ pub fn main(scenarios: &[Scenario]) -> ExitCode {
     } else {
         ExitCode::FAILURE
     }
+}
+
+/// Serves one connection of a scenario, as a child of the process that runs it.
+fn serve_child(scenarios: &[Scenario], path: &str, version: &str, nth: &str) -> ExitCode {
+    let scenario = scenarios.iter().find(|one| one.path() == path);
+    let (Some(scenario), Some(dialect), Ok(nth)) = (scenario, Dialect::of(version), nth.parse())
+    else {
+        return ExitCode::FAILURE;
+    };
+    let column = Column {
+        transport: Transport::Stdio,
+        dialect,
+    };
+    let world = World::new(scenario, column, Role::Serve(nth));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(scenario.run(world));
+    // A scenario that never connects has nothing to serve.
+    ExitCode::FAILURE
 }
 
 /// What the command line asks for.
@@ -141,14 +171,21 @@ fn next<T>(queue: &Mutex<VecDeque<T>>) -> Option<T> {
 fn run(scenario: &Scenario, column: Column) -> Option<String> {
     SEEN.with_borrow_mut(Vec::clear);
     let ended = catch_unwind(AssertUnwindSafe(|| {
+        // The clock of another process cannot be stopped, so with one of those ours goes on too.
+        let is_alone = column.transport != Transport::Stdio;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
-            .start_paused(true)
+            .start_paused(is_alone)
             .build()
             .unwrap();
         runtime.block_on(async {
-            let running = scenario.run(World::new(column));
-            tokio::time::timeout(PATIENCE, running).await
+            let running = scenario.run(World::new(scenario, column, Role::Run));
+            let patience = if is_alone {
+                PATIENCE
+            } else {
+                PATIENCE_WITH_A_CHILD
+            };
+            tokio::time::timeout(patience, running).await
         })
     }));
     match ended {
@@ -189,5 +226,7 @@ thread_local! {
     static SEEN: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Under a paused clock this passes at once when nothing else happens.
-const PATIENCE: Duration = Duration::from_secs(24 * 3600);
+/// Where the clock is stopped this passes at once when nothing else happens.
+const PATIENCE: Duration = Duration::from_secs(3600);
+/// Where it is not, nothing takes as long as this.
+const PATIENCE_WITH_A_CHILD: Duration = Duration::from_secs(60);

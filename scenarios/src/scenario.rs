@@ -82,6 +82,18 @@ impl Scenario {
         self
     }
 
+    /// Only where there is a wire.
+    pub fn on_wires(mut self) -> Self {
+        self.transports = &[Transport::Memory, Transport::Stdio];
+        self
+    }
+
+    /// Only where there is a child process.
+    pub fn in_a_child(mut self) -> Self {
+        self.transports = &[Transport::Stdio];
+        self
+    }
+
     /// Only where the client and the server can share variables.
     pub fn in_one_process(mut self) -> Self {
         self.transports = &[Transport::InProcess, Transport::Memory];

@@ -1,27 +1,43 @@
 //! What a scenario runs in: a transport, a protocol version, and ways to connect over them.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use bowline::client::Connect;
 use bowline::testing::{self, Scripted, Tapped};
 use bowline::types::{DiscoverRequest, DiscoverResult, RequestParams};
+use bowline::wire::Command;
 use bowline::{Client, Result, Server};
 use bowline_core::era::Dialect;
 use serde_json::Value;
 
-use crate::{Column, Transport};
+use crate::{Column, Scenario, Transport};
 
 /// A transport and a protocol version, for one run of one scenario.
 #[derive(Debug)]
 pub struct World {
+    scenario: String,
     column: Column,
+    role: Role,
+    connections: Cell<usize>,
     tapped: RefCell<Option<Tapped>>,
 }
 
+/// What a process is to do with a scenario.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Run it to its end.
+    Run,
+    /// Run it up to this connection and serve that one, as the child of the process that runs it.
+    Serve(usize),
+}
+
 impl World {
-    pub(crate) fn new(column: Column) -> Self {
+    pub(crate) fn new(scenario: &Scenario, column: Column, role: Role) -> Self {
         Self {
+            scenario: scenario.path(),
             column,
+            role,
+            connections: Cell::new(0),
             tapped: RefCell::new(None),
         }
     }
@@ -88,13 +104,28 @@ impl World {
         server: &Server,
         choose: impl FnOnce(Connect) -> Connect,
     ) -> Result<Client> {
-        let transport = match self.column.transport {
-            Transport::InProcess => testing::Transport::InProcess,
-            Transport::Memory => testing::Transport::Memory,
+        let nth = self.connections.replace(self.connections.get() + 1);
+        let transport = match (self.column.transport, self.role) {
+            (Transport::InProcess, _) => testing::Transport::InProcess,
+            (Transport::Memory, _) => testing::Transport::Memory,
+            (Transport::Stdio, Role::Run) => {
+                return choose(Client::spawn(self.child(nth)).speaking(self.version())).await;
+            }
+            (Transport::Stdio, Role::Serve(mine)) if mine == nth => serve(server).await,
+            // What comes before the connection that this process serves only has to happen somehow.
+            (Transport::Stdio, Role::Serve(_)) => testing::Transport::Memory,
         };
         let reach = testing::Column::new(transport, self.column.dialect).reach(server);
         *self.tapped.borrow_mut() = reach.tapped;
         choose(reach.connect).await
+    }
+
+    /// The process that serves the `nth` connection of this scenario: this program again.
+    #[must_use]
+    pub fn child(&self, nth: usize) -> Command {
+        let program = std::env::current_exe().unwrap();
+        let nth = nth.to_string();
+        Command::new(program).args(["--serve", &self.scenario, self.version(), &nth])
     }
 
     /// What passed over the wire of the last connection, where there is a wire to look at.
@@ -159,5 +190,13 @@ impl World {
                 client.request::<DiscoverRequest>(&params).await.unwrap()
             }
         }
+    }
+}
+
+/// Serves the process that started this one, and ends with it.
+async fn serve(server: &Server) -> ! {
+    match server.clone().serve_stdio().await {
+        Ok(()) => std::process::exit(0),
+        Err(error) => panic!("standard input and output cannot be served: {error}"),
     }
 }

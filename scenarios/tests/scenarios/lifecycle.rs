@@ -40,7 +40,8 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
             "lifecycle:ping",
             "ping:client-to-server"
         )
-        .legacy(),
+        .legacy()
+        .on_wires(),
         scenario!(
             a_client_answers_a_ping,
             "lifecycle:ping",
