@@ -120,9 +120,30 @@ impl World {
         choose(reach.connect).await
     }
 
+    /// Connects a client to `server` in a child process, with a say in how that is started.
+    ///
+    /// # Panics
+    ///
+    /// If that fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future ends the child.
+    pub async fn connect_to_child(
+        &self,
+        server: &Server,
+        choose: impl FnOnce(Command) -> Command,
+    ) -> Client {
+        let nth = self.connections.replace(self.connections.get() + 1);
+        if self.role == Role::Serve(nth) {
+            serve(server).await;
+        }
+        let connect = Client::spawn(choose(self.child(nth)));
+        connect.speaking(self.version()).await.unwrap()
+    }
+
     /// The process that serves the `nth` connection of this scenario: this program again.
-    #[must_use]
-    pub fn child(&self, nth: usize) -> Command {
+    fn child(&self, nth: usize) -> Command {
         let program = std::env::current_exe().unwrap();
         let nth = nth.to_string();
         Command::new(program).args(["--serve", &self.scenario, self.version(), &nth])

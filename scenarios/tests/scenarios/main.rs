@@ -7,8 +7,13 @@
 
 mod cancelling;
 mod lifecycle;
+mod lists;
 mod progress;
+mod prompts;
 mod protocol;
+mod resources;
+mod stdio;
+mod subscriptions;
 mod support;
 mod tools;
 
@@ -21,6 +26,11 @@ fn main() -> ExitCode {
         cancelling::scenarios(),
         progress::scenarios(),
         tools::scenarios(),
+        resources::scenarios(),
+        subscriptions::scenarios(),
+        prompts::scenarios(),
+        lists::scenarios(),
+        stdio::scenarios(),
     ];
     scenarios::runner::main(&scenarios.concat())
 }

@@ -1,9 +1,13 @@
 //! Servers and questions that many scenarios need.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use bowline::types::{ListToolsRequest, PaginatedRequestParams, Tool as ToolDefinition};
+use bowline::types::{
+    GetPromptRequest, GetPromptRequestParams, GetPromptResult, ListToolsRequest,
+    PaginatedRequestParams, ReadResourceRequest, ReadResourceRequestParams, ReadResourceResult,
+    Tool as ToolDefinition,
+};
 use bowline::{CallToolResult, Client, Context, Error, Json, Result, RpcError, Server, Tool};
 use serde_json::{Value, json};
 
@@ -26,6 +30,19 @@ pub(crate) fn answering(name: &str, result: Value) -> Tool {
         let result = result.clone();
         async { Ok(result) }
     })
+}
+
+/// Adds a tool `change` that does this to the server while it runs.
+pub(crate) fn with_change(server: Server, change: fn(&Server)) -> Server {
+    let own = Arc::new(OnceLock::<Server>::new());
+    let itself = own.clone();
+    let tool = Tool::raw("change", anything(), move |_, _| {
+        change(itself.get().unwrap());
+        async { Ok(CallToolResult::text("changed")) }
+    });
+    let server = server.tool(tool);
+    own.set(server.clone()).unwrap();
+    server
 }
 
 /// A server whose tool `hang` never ends, whose tool `tally` tells how many of those began and how many were
@@ -135,4 +152,32 @@ pub(crate) async fn tools(client: &Client) -> Vec<ToolDefinition> {
 /// What a result says, as JSON.
 pub(crate) fn value(json: &Json) -> Value {
     json.decode().unwrap()
+}
+
+/// Reads a resource.
+pub(crate) async fn read(client: &Client, uri: &str) -> Result<ReadResourceResult> {
+    let params = ReadResourceRequestParams::new(uri);
+    client.request::<ReadResourceRequest>(&params).await
+}
+
+/// Reads a resource, as JSON.
+pub(crate) async fn contents(client: &Client, uri: &str) -> Value {
+    serde_json::to_value(read(client, uri).await.unwrap().contents).unwrap()
+}
+
+/// Asks for a prompt.
+pub(crate) async fn prompt(
+    client: &Client,
+    name: &str,
+    arguments: Value,
+) -> Result<GetPromptResult> {
+    let mut params = GetPromptRequestParams::new(name);
+    params.arguments = serde_json::from_value(arguments).unwrap();
+    client.request::<GetPromptRequest>(&params).await
+}
+
+/// The messages of a prompt, as JSON.
+pub(crate) async fn messages(client: &Client, name: &str, arguments: Value) -> Value {
+    let result = prompt(client, name, arguments).await.unwrap();
+    serde_json::to_value(result.messages).unwrap()
 }
