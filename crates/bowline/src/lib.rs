@@ -40,6 +40,8 @@ pub mod http;
 
 pub mod layer;
 
+mod random;
+
 pub mod wire;
 
 pub mod peer;

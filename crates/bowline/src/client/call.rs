@@ -8,21 +8,21 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{self, Poll, ready};
 
 use bowline_core::Notification;
-use bowline_core::era::{Caller, Request};
-use bowline_core::input::{DEFAULT_ROUND_CAP, Misuse, Question, Rounds, Step as Asks};
+use bowline_core::era::Request;
+use bowline_core::input::{Misuse, Rounds, Step as Asks, is_input_required};
 use bowline_core::mux::CallOptions;
 use bowline_types::{
-    CallToolResult, ContentBlock, Json, Meta, Notice, ProgressNotification,
+    CallToolResult, ContentBlock, InputRequiredResult, Json, Meta, Notice, ProgressNotification,
     ProgressNotificationParams, RequestId,
 };
 use serde::de::DeserializeOwned;
 
 use super::Client;
-use crate::exchange::{Answer, BoxFuture, Channel, Exchange, InProcess, Step};
+use super::asking::Asking;
+use crate::exchange::{Answer, Exchange, InProcess, Step};
 use crate::{Error, Result};
 
 /// Called for each progress report.
@@ -50,13 +50,15 @@ pub struct Call {
     options: CallOptions,
     on_progress: Option<OnProgress>,
     rounds: Option<Rounds>,
+    /// Whether the caller answers the server's questions, rather than the host.
+    by_hand: bool,
     state: State,
 }
 
 enum State {
     Waiting(Exchange),
     /// The host is answering the server's questions.
-    Asking(BoxFuture<'static, Result<Vec<(String, Json)>>>),
+    Asking(Asking),
     Done,
 }
 
@@ -75,8 +77,14 @@ impl Call {
             options,
             on_progress,
             rounds: None,
+            by_hand: false,
             state,
         }
+    }
+
+    pub(super) fn by_hand(mut self, by_hand: bool) -> Self {
+        self.by_hand = by_hand;
+        self
     }
 
     /// The id of the request that is under way, if one is.
@@ -115,20 +123,21 @@ impl Call {
             Some(rounds) => rounds,
             none => {
                 let (method, params) = (&self.request.method, self.request.params.clone());
-                let rounds = Rounds::new(method.clone(), Some(params), DEFAULT_ROUND_CAP);
+                let cap = self.client.inner.most_rounds;
+                let rounds = Rounds::new(method.clone(), Some(params), cap);
                 none.insert(rounds.map_err(misuse)?)
             }
         };
         let asks = rounds
             .next(result)
             .map_err(|broken| Error::protocol(broken.to_string()))?;
-        let questions = match asks {
-            Asks::Ask(questions) => questions,
-            Asks::Retry => Vec::new(),
-        };
         let host = InProcess::new(self.client.inner.host.clone());
-        let answers = answer_all(host, self.request.caller.clone(), questions);
-        Ok(State::Asking(Box::pin(answers)))
+        let caller = self.request.caller.clone();
+        let asking = match asks {
+            Asks::Ask(questions) => Asking::new(host, caller, questions)?,
+            Asks::Retry => Asking::pause(host, caller, rounds.round()),
+        };
+        Ok(State::Asking(asking))
     }
 
     /// Sends the request again, with the answers.
@@ -162,9 +171,13 @@ impl Future for Call {
                         this.hear(&notification);
                         continue;
                     }
-                    Step::Answered(Ok(Answer::InputRequired(result))) => this.ask(&result),
+                    Step::Answered(Ok(Answer::InputRequired(result))) if !this.by_hand => {
+                        this.ask(&result)
+                    }
                     Step::Answered(Ok(
-                        Answer::Complete(result) | Answer::Extension { result, .. },
+                        Answer::Complete(result)
+                        | Answer::InputRequired(result)
+                        | Answer::Extension { result, .. },
                     )) => {
                         this.state = State::Done;
                         return Poll::Ready(Ok(Reply(result)));
@@ -172,7 +185,7 @@ impl Future for Call {
                     Step::Answered(Err(error)) => Err(error),
                 },
                 State::Asking(answers) => {
-                    ready!(answers.as_mut().poll(cx)).and_then(|answers| this.retry(answers))
+                    ready!(Pin::new(answers).poll(cx)).and_then(|answers| this.retry(answers))
                 }
                 State::Done => Err(Error::misuse("a call that is done was polled again")),
             };
@@ -194,31 +207,6 @@ impl std::fmt::Debug for Call {
             .field("id", &self.id())
             .finish_non_exhaustive()
     }
-}
-
-async fn answer_all(
-    host: InProcess,
-    caller: Arc<Caller>,
-    questions: Vec<(String, Question)>,
-) -> Result<Vec<(String, Json)>> {
-    let mut answers = Vec::new();
-    for (key, question) in questions {
-        let (method, params) = question.into_request();
-        let request = Request::new(
-            method,
-            params.unwrap_or_else(Json::empty_object),
-            caller.clone(),
-        );
-        match host.open(request, CallOptions::default()).answer().await? {
-            Answer::Complete(result) => answers.push((key, result)),
-            Answer::InputRequired(_) | Answer::Extension { .. } => {
-                return Err(Error::misuse(format!(
-                    "the host answered `{method}` by asking back"
-                )));
-            }
-        }
-    }
-    Ok(answers)
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "it is made for `map_err`")]
@@ -299,6 +287,14 @@ impl Reply {
     /// If the result is not that of a tool.
     pub fn tool_result(&self) -> Result<CallToolResult> {
         self.decode()
+    }
+
+    /// What the server needs first, of a request that was sent
+    /// [by hand](super::CallTool::by_hand).
+    #[must_use]
+    pub fn input_required(&self) -> Option<InputRequiredResult> {
+        let needs_input = is_input_required(&self.0);
+        needs_input.then(|| self.0.decode().ok()).flatten()
     }
 
     /// What accompanies the result.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bowline_core::Outcome;
 use bowline_core::era::{Caller, Dialect, Dialects, Request};
+use bowline_core::input::DEFAULT_ROUND_CAP;
 use bowline_types::{ClientCapabilities, ErrorCode, Implementation, LoggingLevel, RpcError};
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 
@@ -40,6 +41,7 @@ pub struct Connect {
     host: Arc<dyn Responder>,
     timeout: Duration,
     probe_timeout: Duration,
+    most_rounds: u32,
     send: Option<Arc<dyn HttpSend>>,
     headers: HeaderMap,
     response_limits: ResponseLimits,
@@ -77,6 +79,7 @@ impl Connect {
             host: Arc::new(NoHost),
             timeout: DEFAULT_TIMEOUT,
             probe_timeout: DEFAULT_PROBE_TIMEOUT,
+            most_rounds: DEFAULT_ROUND_CAP,
             send: None,
             headers: HeaderMap::new(),
             response_limits: ResponseLimits::default(),
@@ -114,7 +117,8 @@ impl Connect {
         self
     }
 
-    /// Has the server's questions answered by `host`.
+    /// Has the server's questions answered by `host`, such as a [`Host`](super::Host), and declares what
+    /// it answers.
     pub fn host(mut self, host: impl Responder) -> Self {
         self.host = Arc::new(host);
         self
@@ -130,6 +134,12 @@ impl Connect {
     /// How long to wait for an answer that tells what the server speaks. 5 s by default.
     pub fn probe_timeout(mut self, timeout: Duration) -> Self {
         self.probe_timeout = timeout;
+        self
+    }
+
+    /// How often a server may ask for input before one request is given up. 10 times by default.
+    pub fn most_rounds(mut self, rounds: u32) -> Self {
+        self.most_rounds = rounds;
         self
     }
 
@@ -151,8 +161,9 @@ impl Connect {
         self
     }
 
-    async fn connect(self) -> Result<Client> {
-        let timeout = self.timeout;
+    async fn connect(mut self) -> Result<Client> {
+        declare(&mut self.caller.capabilities, self.host.answers());
+        let (timeout, most_rounds) = (self.timeout, self.most_rounds);
         let host = self.host.clone();
         let Reached {
             link,
@@ -165,6 +176,7 @@ impl Connect {
             host,
             server,
             timeout,
+            most_rounds,
             last_token: AtomicI64::new(0),
             wire: link.wire,
         };
@@ -251,6 +263,13 @@ impl std::fmt::Debug for Connect {
             .field("speaking", &self.speaking)
             .finish_non_exhaustive()
     }
+}
+
+/// Adds what the host answers to what the client is told to declare.
+fn declare(declared: &mut ClientCapabilities, answers: ClientCapabilities) {
+    declared.elicitation = declared.elicitation.take().or(answers.elicitation);
+    declared.sampling = declared.sampling.take().or(answers.sampling);
+    declared.roots = declared.roots.take().or(answers.roots);
 }
 
 /// A host that answers nothing.

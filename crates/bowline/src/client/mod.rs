@@ -1,10 +1,15 @@
 //! Clients: what an application holds to reach a server.
 
+mod asking;
+
 mod call;
 pub use call::{Call, Reply};
 
 mod connect;
 pub use connect::Connect;
+
+mod host;
+pub use host::Host;
 
 mod http;
 
@@ -63,6 +68,7 @@ struct Inner {
     host: Arc<dyn Responder>,
     server: Option<DiscoverResult>,
     timeout: Duration,
+    most_rounds: u32,
     last_token: AtomicI64,
     wire: Option<OpenWire>,
 }

@@ -28,6 +28,7 @@ struct Draft {
     options: CallOptions,
     meta: Option<Meta>,
     on_progress: Option<OnProgress>,
+    by_hand: bool,
 }
 
 impl Draft {
@@ -43,6 +44,7 @@ impl Draft {
             options,
             meta: None,
             on_progress: None,
+            by_hand: false,
         }
     }
 
@@ -54,6 +56,7 @@ impl Draft {
             options,
             meta,
             on_progress,
+            by_hand,
         } = self;
         let params = params.and_then(|params| add_meta(params, meta.as_ref()));
         let (params, refusal) = match params {
@@ -68,7 +71,7 @@ impl Draft {
             None => client.inner.channel.open(request.clone(), options.clone()),
             Some(error) => Exchange::failed(error),
         };
-        Call::new(client, request, options, on_progress, exchange)
+        Call::new(client, request, options, on_progress, exchange).by_hand(by_hand)
     }
 }
 
@@ -185,6 +188,14 @@ macro_rules! request_setters {
             /// Whether the server is told when the call is dropped before its answer. It is by default.
             pub fn cancel_on_abandon(mut $self, cancel: bool) -> Self {
                 $draft.options.cancel_on_abandon = cancel;
+                $self
+            }
+
+            /// Leaves the server's questions to the caller: if it needs input first, the call is over with
+            /// [`Reply::input_required`](super::Reply::input_required), and it is up to the caller to send
+            /// the request again with the answers.
+            pub fn by_hand(mut $self) -> Self {
+                $draft.by_hand = true;
                 $self
             }
 

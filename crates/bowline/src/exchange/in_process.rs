@@ -19,6 +19,7 @@ use super::deadline::Deadline;
 use super::ids::{Ids, Reservation};
 use super::run::{Running, run};
 use super::said::Said;
+use super::way_back::{Questions, WayBack};
 use super::{Answer, CancelMode, Channel, Context, Exchange, Ongoing, Outlet, Responder, Step};
 use crate::Error;
 
@@ -63,10 +64,12 @@ impl Channel for InProcess {
         };
         let said = Arc::new(Said::default());
         let asks = request.caller.dialect.server_asks_by == ServerAsksBy::Request;
+        let questions = Questions::default();
         let way_back = self.way_back.clone().filter(|_| asks);
+        let way_back = way_back.map(|channel| WayBack::new(channel, questions.clone()));
         let outlet = ToCaller {
             said: said.clone(),
-            way_back,
+            way_back: way_back.map(|it| Arc::new(it) as _),
         };
         let cx = Context::new(reservation.id().clone(), &request, outlet);
         Exchange::new(Handled {
@@ -76,6 +79,7 @@ impl Channel for InProcess {
             has_started: false,
             outcome: None,
             said,
+            questions,
             reservation,
             idle: options.idle_timeout.map(Deadline::from),
             total: options.total_timeout.map(Deadline::from),
@@ -99,6 +103,7 @@ struct Handled {
     has_started: bool,
     outcome: Option<Outcome>,
     said: Arc<Said>,
+    questions: Questions,
     reservation: Reservation,
     idle: Option<Deadline>,
     total: Option<Deadline>,
@@ -112,11 +117,16 @@ impl Ongoing for Handled {
         }
         self.said.wake_on_next(cx.waker());
         self.has_started = true;
+        let was_asking = self.questions.are_open();
         if let Some(running) = &mut self.running
             && let Poll::Ready(outcome) = Pin::new(running).poll(cx)
         {
             self.running = None;
             self.outcome = Some(outcome);
+        }
+        if was_asking && !self.questions.are_open() {
+            // The idle deadline counts again from here; the next poll starts its timer.
+            cx.waker().wake_by_ref();
         }
         // What the handler said before it ended comes before its answer.
         if let Some(notification) = self.said.next() {
@@ -145,6 +155,10 @@ impl Ongoing for Handled {
 
 impl Handled {
     fn poll_overdue(&mut self, cx: &mut task::Context<'_>) -> Option<Duration> {
+        if self.questions.are_open() {
+            self.idle.iter_mut().for_each(Deadline::restart);
+            return self.total.as_mut().and_then(|total| total.poll_overdue(cx));
+        }
         // The total deadline is asked first: it is the one that nothing moves.
         let deadlines = [&mut self.total, &mut self.idle];
         deadlines

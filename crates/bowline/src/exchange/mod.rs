@@ -28,8 +28,17 @@ pub(crate) use said::Said;
 mod in_process;
 pub use in_process::InProcess;
 
+mod input;
+pub use input::{Ask, AskError, Elicit, Elicited, NotAForm};
+pub(crate) use input::{DEFAULT_ASK_TIMEOUT, Input};
+
+mod principal;
+pub use principal::Principal;
+
 mod run;
 pub(crate) use run::run;
+
+mod way_back;
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -39,7 +48,7 @@ use bowline_core::era::Unsealed;
 pub use bowline_core::era::{Caller, Dialect, Dialects, Request};
 pub use bowline_core::mux::CallOptions;
 pub use bowline_core::{Notification, Outcome};
-use bowline_types::{Json, RequestId};
+use bowline_types::{ClientCapabilities, Json, RequestId};
 
 use crate::{Error, Result};
 
@@ -66,6 +75,13 @@ pub trait Responder: Send + Sync + 'static {
     fn cancel_mode(&self, request: &Request) -> CancelMode {
         let _ = request;
         CancelMode::Drop
+    }
+
+    /// Which of a server's questions it answers, if it is the host of a client.
+    ///
+    /// A client declares this, beside what it is told to declare.
+    fn answers(&self) -> ClientCapabilities {
+        ClientCapabilities::default()
     }
 }
 

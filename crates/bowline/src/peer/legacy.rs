@@ -74,17 +74,6 @@ struct Subscribing {
     exchange: Exchange,
 }
 
-/// A resource that somebody on this wire wants to hear of.
-#[derive(Default)]
-pub(super) struct Watched {
-    holders: usize,
-    /// Whether the server may think that we are subscribed, so that it must be told when we are not.
-    is_known: bool,
-    /// Whether the server said that we are. Until then every holder asks for itself, because another's
-    /// request may still be withdrawn or refused.
-    is_confirmed: bool,
-}
-
 impl Listen {
     fn subscribe(&mut self) {
         for uri in self
@@ -96,12 +85,7 @@ impl Listen {
             if self.held.contains(&uri) {
                 continue;
             }
-            let is_confirmed = self.peer.with(|state| {
-                let watched = state.watched.entry(uri.clone()).or_default();
-                watched.holders += 1;
-                watched.is_confirmed
-            });
-            if !is_confirmed {
+            if self.peer.with(|state| state.legacy.hold(&uri)) {
                 let params = SubscribeRequestParams::new(uri.clone());
                 let request = self.request::<SubscribeRequest>(&params);
                 // Its cancel would leave open whether the server obeyed; unsubscribing does not.
@@ -126,15 +110,6 @@ impl Listen {
         Request::new(M::NAME, params, self.caller.clone())
     }
 
-    fn confirm(&self, uri: &str) {
-        self.peer.with(|state| {
-            if let Some(watched) = state.watched.get_mut(uri) {
-                watched.is_known = true;
-                watched.is_confirmed = true;
-            }
-        });
-    }
-
     /// Lets go of requests that were not answered. Those that left may have been heard.
     fn stop_subscribing(&mut self) {
         for Subscribing {
@@ -144,9 +119,8 @@ impl Listen {
         } in self.subscribing.drain(..)
         {
             self.peer.with(|state| {
-                let has_left = call.is_some_and(|call| !state.mux.is_unsent(call));
-                if let Some(watched) = state.watched.get_mut(&uri) {
-                    watched.is_known |= has_left;
+                if call.is_some_and(|call| !state.mux.is_unsent(call)) {
+                    state.legacy.may_be_known(&uri);
                 }
             });
             drop(exchange);
@@ -189,7 +163,7 @@ impl Ongoing for Listen {
                 return Poll::Ready(Step::Answered(Err(error)));
             }
             if let Some(Subscribing { uri, .. }) = answered {
-                self.confirm(&uri);
+                self.peer.with(|state| state.legacy.confirm(&uri));
             }
         }
         if !self.acknowledged {
@@ -218,13 +192,7 @@ impl Drop for Listen {
     fn drop(&mut self) {
         self.stop_subscribing();
         for uri in std::mem::take(&mut self.held) {
-            let must_tell = self.peer.with(|state| {
-                let watched = state.watched.get_mut(&uri)?;
-                watched.holders -= 1;
-                let is_last = watched.holders == 0;
-                is_last.then(|| state.watched.remove(&uri))?
-            });
-            if must_tell.is_some_and(|watched| watched.is_known) {
+            if self.peer.with(|state| state.legacy.let_go(&uri)) {
                 let params = UnsubscribeRequestParams::new(uri);
                 let request = self.request::<UnsubscribeRequest>(&params);
                 // Nobody waits for the answer; the deadline ends the call.
@@ -233,6 +201,62 @@ impl Drop for Listen {
                 }
             }
         }
+    }
+}
+
+/// The resources that somebody wants to hear of, on one wire.
+#[derive(Debug, Default)]
+pub(super) struct Held(BTreeMap<String, Watched>);
+
+#[derive(Debug, Default)]
+struct Watched {
+    holders: usize,
+    /// Whether the server may think that we are subscribed, so that it must be told when we are not.
+    is_known: bool,
+    /// Whether the server said that we are. Until then every holder asks for itself, because another's
+    /// request may still be withdrawn or refused.
+    is_confirmed: bool,
+}
+
+impl Held {
+    /// Adds a holder. Whether it must ask the server.
+    fn hold(&mut self, uri: &str) -> bool {
+        let watched = self.0.entry(uri.to_owned()).or_default();
+        watched.holders += 1;
+        !watched.is_confirmed
+    }
+
+    /// The server may have heard of a request that nobody waits for any more.
+    fn may_be_known(&mut self, uri: &str) {
+        if let Some(watched) = self.0.get_mut(uri) {
+            watched.is_known = true;
+        }
+    }
+
+    /// The server said yes.
+    fn confirm(&mut self, uri: &str) {
+        if let Some(watched) = self.0.get_mut(uri) {
+            watched.is_known = true;
+            watched.is_confirmed = true;
+        }
+    }
+
+    /// Takes a holder away. Whether it was the last, and must tell the server.
+    fn let_go(&mut self, uri: &str) -> bool {
+        let Some(watched) = self.0.get_mut(uri) else {
+            return false;
+        };
+        watched.holders -= 1;
+        if watched.holders > 0 {
+            return false;
+        }
+        let must_tell = watched.is_known;
+        self.0.remove(uri);
+        must_tell
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 }
 

@@ -16,8 +16,14 @@ pub(super) fn listen(peer: &Peer, request: &Request) -> Exchange {
         .1
 }
 
-/// Nothing is watched without being asked for.
-pub(super) enum Watched {}
+#[derive(Debug, Default)]
+pub(super) struct Held;
+
+impl Held {
+    pub(super) fn is_empty(&self) -> bool {
+        true
+    }
+}
 
 #[derive(Default)]
 pub(super) struct Watches;

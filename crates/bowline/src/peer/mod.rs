@@ -64,8 +64,7 @@ struct State {
     driver: Option<Waker>,
     closing: Option<Closing>,
     failure: Option<Arc<io::Error>>,
-    /// The resources that legacy subscriptions are about.
-    watched: BTreeMap<String, legacy::Watched>,
+    legacy: legacy::Held,
 }
 
 /// How much is still done before the wire is closed.
@@ -87,7 +86,7 @@ impl Peer {
                 driver: None,
                 closing: None,
                 failure: None,
-                watched: BTreeMap::new(),
+                legacy: legacy::Held::default(),
             }),
             notices: Notices::default(),
             ended: watch::Sender::new(false),
@@ -119,7 +118,7 @@ impl Peer {
         let tables = state.mux.sizes() == Sizes::default();
         tables
             && state.mailboxes.is_empty()
-            && state.watched.is_empty()
+            && state.legacy.is_empty()
             && !self.shared.notices.has_listeners()
     }
 

@@ -27,7 +27,12 @@ mod registry;
 mod resource;
 pub use resource::{AskedUri, Resource, ResourceHandler, ResourceTemplate, not_found};
 
+mod rounds;
+
 mod router;
+
+mod sealed;
+pub use sealed::StateKeys;
 
 mod stdio;
 
@@ -45,7 +50,7 @@ use std::time::Duration;
 use bowline_core::Outcome;
 use bowline_core::era::{Dialects, Door, Offers, Request};
 use bowline_core::mux::Limits;
-use bowline_types::{CacheScope, Icon, Implementation, Json};
+use bowline_types::{CacheScope, ErrorCode, Icon, Implementation, Json, RpcError};
 
 use tokio::sync::watch;
 
@@ -226,6 +231,23 @@ impl Server {
         self.offering(|offer| offer.limits = limits)
     }
 
+    /// Seals with these keys what must be known when a request comes back with the input it needed.
+    ///
+    /// Without them each server makes up a key of its own, so that no other replica takes up its requests.
+    pub fn input_keys(self, keys: impl Into<StateKeys>) -> Self {
+        self.offering(|offer| offer.input.keys = keys.into())
+    }
+
+    /// How many bytes a request may keep from one round to the next. 64 KiB by default.
+    pub fn input_limit(self, bytes: usize) -> Self {
+        self.offering(|offer| offer.input.state_limit = bytes)
+    }
+
+    /// How long a client may take to answer a question where it is asked directly. 5 min by default.
+    pub fn ask_timeout(self, timeout: Duration) -> Self {
+        self.offering(|offer| offer.input.ask_timeout = timeout)
+    }
+
     /// Runs at most this many handlers at once, on all wires together. Requests beyond that are refused
     /// as "overloaded".
     pub fn most_handlers(self, most: usize) -> Self {
@@ -303,8 +325,17 @@ impl Server {
 
     /// Ends every wire in good order: new requests are refused, subscriptions come to their end, and
     /// running handlers get `grace` before they are dropped.
+    ///
+    /// In process a handler that runs already is part of its caller's future, and goes on as long as
+    /// that does.
     pub fn shut_down(&self, grace: Duration) {
         self.shutdown.send_replace(Some(grace));
+    }
+
+    /// Waits until somebody asks for a shutdown.
+    async fn shutting_down(&self) {
+        // The sender is `self`'s, so this cannot fail.
+        let _ = self.shutdown.subscribe().wait_for(Option::is_some).await;
     }
 
     fn offering(mut self, change: impl FnOnce(&mut Offer)) -> Self {
@@ -315,11 +346,18 @@ impl Server {
 
 impl Responder for Server {
     fn respond<'a>(&'a self, request: Request, mut cx: Context) -> BoxFuture<'a, Outcome> {
+        // A wire refuses new requests itself; in process nothing else stands before the handlers.
+        if self.shutdown.borrow().is_some() {
+            let error = RpcError::new(ErrorCode::INTERNAL_ERROR, "shutting down");
+            return Box::pin(std::future::ready(Err(error)));
+        }
         cx.extensions_mut().extend(&self.offer.state);
         if !self.offer.logging {
             cx.mute();
         }
-        router::route(self, request, cx)
+        rounds::in_rounds(&self.offer.input, request, cx, |request, cx| {
+            router::route(self, request, cx)
+        })
     }
 
     fn cancel_mode(&self, request: &Request) -> CancelMode {

@@ -14,6 +14,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use super::completion::{Completer, Target};
 use super::page::{Cache, Listed, Paging};
 use super::registry::{Offered, Registry};
+use super::rounds::InputRules;
 use super::{Prompt, Resource, ResourceTemplate, Tool};
 use crate::exchange::Extensions;
 
@@ -32,6 +33,7 @@ pub(super) struct Offer {
     pub(super) state: Extensions,
     pub(super) served: Dialects,
     pub(super) limits: Limits,
+    pub(super) input: InputRules,
     pub(super) paging: Paging,
     /// Caching hints of single lists; `paging` has those of the others.
     pub(super) caches: BTreeMap<List, Cache>,
@@ -70,6 +72,7 @@ impl Offer {
             state: Extensions::default(),
             served: Dialects::all(),
             limits: Limits::default(),
+            input: InputRules::default(),
             paging: Paging::default(),
             caches: BTreeMap::new(),
             handlers: Arc::new(Semaphore::new(Semaphore::MAX_PERMITS)),

@@ -33,6 +33,7 @@ pub(super) async fn listen(server: &Server, request: Request, cx: Context) -> Ou
         let heard = tokio::select! {
             biased;
             () = cx.shutting_down() => return encode(&SubscriptionsListenResult::new(cx.request_id())),
+            () = server.shutting_down() => return encode(&SubscriptionsListenResult::new(cx.request_id())),
             heard = changes.next() => heard,
         };
         match heard {

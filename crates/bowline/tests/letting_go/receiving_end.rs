@@ -5,7 +5,7 @@ use std::time::Duration;
 use bowline::types::SubscriptionFilter;
 use bowline::{Error, wire};
 use serde_json::json;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::script::Script;
 use crate::tools::Tools;
@@ -198,28 +198,77 @@ async fn shutting_down_new_work_is_refused_and_running_handlers_get_a_grace_peri
     world.end_without_wire(&frames).await;
 }
 
+in_process!(shutting_down_new_work_is_refused);
+// In process a handler that runs already is its caller's, who may wait for it or not.
+async fn shutting_down_new_work_is_refused(mut world: World) {
+    let call = world.in_flight("slow").await;
+
+    world.server.shut_down(Duration::from_secs(1));
+    let refused = world.client.call_tool("quick", ()).await;
+    world.tools.release("mine");
+    world.tools.release("bystander");
+
+    assert!(matches!(refused, Err(Error::Peer(error)) if error.message == "shutting down"));
+    assert_eq!(call.await.unwrap().text(), "mine");
+    assert_eq!(world.bystander().await.unwrap().text(), "bystander");
+}
+
+in_process!(shutting_down_subscriptions_end_with_a_graceful_result);
+async fn shutting_down_subscriptions_end_with_a_graceful_result(world: World) {
+    let mut changes = world.client.subscribe(tools_changes()).await.unwrap();
+
+    world.server.shut_down(Duration::from_secs(1));
+
+    let ended = timeout(Duration::from_secs(1), changes.next()).await;
+    assert_eq!(ended.expect("it ends at once").unwrap(), None);
+}
+
+// A legacy wire knows no end of a subscription but its own.
 #[tokio::test(start_paused = true)]
-async fn shutting_down_subscriptions_end_with_a_graceful_result() {
+async fn shutting_down_subscriptions_end_with_a_result_then_a_cancel_over_a_wire() {
     let mut world = World::over_memory("2026-07-28").await;
-    let mut filter = SubscriptionFilter::default();
-    filter.tools_list_changed = Some(true);
-    let mut changes = world.client.subscribe(filter).await.unwrap();
+    let mut changes = world.client.subscribe(tools_changes()).await.unwrap();
 
     world.server.shut_down(Duration::from_secs(1));
 
     assert_eq!(changes.next().await.unwrap(), None);
     world.tools.release("bystander");
     assert_eq!(world.bystander().await.unwrap().text(), "bystander");
+    let ended = cancel_text(&world.id(1).to_string(), "the subscription ended");
     let frames = [
         world.request(1, "subscriptions/listen"),
         "← notifications/subscriptions/acknowledged".to_owned(),
         world.result(1),
-        format!(
-            "← {}",
-            cancel_text(&world.id(1).to_string(), "the subscription ended")
-        ),
+        format!("← {ended}"),
         format!("← {} result", world.id(0)),
     ];
     drop(changes);
     world.end_without_wire(&frames).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_runs_on_unheard_counts_against_a_limit() {
+    let (version, tools) = ("2026-07-28", Tools::new());
+    let (server_end, mut script) = scripted_client(version, &tools).await;
+    let limit = 4096;
+    for id in 1..=limit {
+        script.say_text(&call_frame(version, id, "deaf"));
+        script.say_text(&cancel_text(&id.to_string(), "unheard"));
+    }
+
+    script.say_text(&call_frame(version, "one more", "quick"));
+    assert_eq!(script.hear_in_short().await, "\"one more\" error -32603");
+    tools.release("mine");
+    tools.until(|tally| tally.finished == limit).await;
+    script.say_text(&call_frame(version, "next", "quick"));
+
+    assert_eq!(script.hear_in_short().await, "\"next\" result");
+    assert!(server_end.is_idle());
+    assert_eq!(script.rest().await, NOTHING);
+}
+
+fn tools_changes() -> SubscriptionFilter {
+    let mut filter = SubscriptionFilter::default();
+    filter.tools_list_changed = Some(true);
+    filter
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline::exchange::{BoxFuture, Channel, Exchange, Responder};
+use bowline::types::{ClientCapabilities, RootsCapability};
 use bowline::{CallToolResult, CancelMode, Context, Json, RpcError, Server, Tool};
 use bowline_core::Outcome;
 use bowline_core::era::Request;
@@ -74,6 +75,7 @@ impl Tools {
     pub(crate) fn server(&self) -> Server {
         Server::new("letting go", "1.0.0")
             .resource_updates()
+            .logging()
             .tool(Tool::raw("quick", any_object(), async |_, _| {
                 Ok(CallToolResult::text("quick"))
             }))
@@ -93,6 +95,13 @@ impl Tools {
                     cx.cancelled().await;
                     cx.progress(2.0);
                     cx.log(bowline::types::LoggingLevel::Error, json!("unheard"));
+                    Ok(CallToolResult::text(name))
+                })
+                .cancel_mode(CancelMode::Signal),
+            )
+            .tool(
+                self.tool("deaf", |tools, name, _| async move {
+                    tools.released(&name).await;
                     Ok(CallToolResult::text(name))
                 })
                 .cancel_mode(CancelMode::Signal),
@@ -152,6 +161,12 @@ impl Responder for Host {
             guard.finish();
             Ok(Json::from(json!({"roots": []})))
         })
+    }
+
+    fn answers(&self) -> ClientCapabilities {
+        let mut answers = ClientCapabilities::default();
+        answers.roots = Some(RootsCapability::default());
+        answers
     }
 }
 

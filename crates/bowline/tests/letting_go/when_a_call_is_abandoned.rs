@@ -1,5 +1,6 @@
 //! When a call is abandoned: what goes over the wire, and what the caller sees.
 
+use std::future::IntoFuture;
 use std::time::Duration;
 
 use bowline::Error;
@@ -138,6 +139,52 @@ async fn after_close_a_call_is_closed(version: &'static str) {
         Some("x/pending")
     );
     assert_eq!(script.hear_all().await, NOTHING);
+}
+
+in_every_era!(closing_a_wire_that_nobody_reads_takes_a_second_at_most);
+async fn closing_a_wire_that_nobody_reads_takes_a_second_at_most(version: &'static str) {
+    let (client, script) = scripted_server(version).await;
+    let fill: Vec<_> = (0..100).map(|_| client.raw("x/fill", ()).start()).collect();
+    let start = Instant::now();
+
+    client.close().await.unwrap();
+
+    assert_eq!(start.elapsed(), Duration::from_secs(1));
+    for call in fill {
+        assert!(matches!(call.await, Err(Error::Closed)));
+    }
+    drop(script);
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancelled_timeout_and_closed_are_different_errors() {
+    // What a peer may cancel of ours are subscriptions, which only the modern wire has.
+    let (client, mut script) = scripted_server("2026-07-28").await;
+    let listen = |id: &str| {
+        client
+            .raw("subscriptions/listen", json!({"notifications": {}}))
+            .id(id)
+    };
+
+    let timed_out = listen("a").timeout(Duration::from_millis(5)).await;
+    let (cancelled, ()) = tokio::join!(listen("b").into_future(), async {
+        while script.hear().await["id"] != "b" {}
+        script.say_text(&cancel_text("\"b\"", "over"));
+    });
+    let (closed, ()) = tokio::join!(listen("c").into_future(), async {
+        script.hear().await;
+        drop(script);
+    });
+
+    assert!(
+        matches!(timed_out, Err(Error::Timeout { .. })),
+        "{timed_out:?}"
+    );
+    assert!(
+        matches!(cancelled, Err(Error::Cancelled { .. })),
+        "{cancelled:?}"
+    );
+    assert!(matches!(closed, Err(Error::Closed)), "{closed:?}");
 }
 
 in_every_era!(a_late_result_or_error_is_dropped_and_the_id_is_free_again);

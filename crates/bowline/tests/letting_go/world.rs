@@ -310,6 +310,25 @@ macro_rules! everywhere {
     };
 }
 
+/// Runs a scenario in process, in both eras.
+macro_rules! in_process {
+    ($sentence:ident) => {
+        mod $sentence {
+            use crate::world::World;
+
+            #[tokio::test(start_paused = true)]
+            async fn in_process_at_2026_07_28() {
+                super::$sentence(World::in_process("2026-07-28").await).await;
+            }
+
+            #[tokio::test(start_paused = true)]
+            async fn in_process_at_2025_11_25() {
+                super::$sentence(World::in_process("2025-11-25").await).await;
+            }
+        }
+    };
+}
+
 /// Runs a scenario over a wire in memory, in every era.
 macro_rules! on_every_wire {
     ($sentence:ident) => {
