@@ -6,12 +6,14 @@
 )]
 
 mod cancelling;
+mod elicitation;
 mod lifecycle;
 mod lists;
 mod progress;
 mod prompts;
 mod protocol;
 mod resources;
+mod sampling;
 mod stdio;
 mod subscriptions;
 mod support;
@@ -30,6 +32,8 @@ fn main() -> ExitCode {
         subscriptions::scenarios(),
         prompts::scenarios(),
         lists::scenarios(),
+        elicitation::scenarios(),
+        sampling::scenarios(),
         stdio::scenarios(),
     ];
     scenarios::runner::main(&scenarios.concat())
