@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::task::{self, Poll};
 use std::time::Duration;
 
-use bowline_core::era::{Dialect, Request, ServerAsksBy, unseal};
+use bowline_core::era::{Dialect, Request, Seal, ServerAsksBy, seal, unseal};
 use bowline_core::mux::CallOptions;
 use bowline_core::{Notification, Outcome};
-use bowline_types::RequestId;
+use bowline_types::{Json, RequestId};
 
 use super::deadline::Deadline;
 use super::ids::{Ids, Reservation};
@@ -74,6 +74,7 @@ impl Channel for InProcess {
         let cx = Context::new(reservation.id().clone(), &request, outlet);
         Exchange::new(Handled {
             method: request.method.clone(),
+            dialect: request.caller.dialect,
             cancel_mode: self.responder.cancel_mode(&request),
             running: Some(run(self.responder.clone(), request, cx)),
             has_started: false,
@@ -98,6 +99,7 @@ impl std::fmt::Debug for InProcess {
 /// A handler that runs inside its caller's future.
 struct Handled {
     method: Cow<'static, str>,
+    dialect: &'static Dialect,
     cancel_mode: CancelMode,
     running: Option<Running>,
     has_started: bool,
@@ -137,6 +139,12 @@ impl Ongoing for Handled {
         }
         match self.outcome.take() {
             Some(outcome) => {
+                // A result is inside already; an error has the code that its caller's dialect has for it.
+                let form = Seal::new(self.dialect, self.method.clone());
+                let outcome = match outcome {
+                    Ok(result) => Ok(result),
+                    refused => seal(&form, &Json::empty_object(), refused),
+                };
                 let unsealed = unseal(&self.method, Dialect::LATEST, &[], outcome);
                 Poll::Ready(Step::Answered(Answer::from_unsealed(unsealed)))
             }
