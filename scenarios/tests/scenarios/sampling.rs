@@ -244,14 +244,12 @@ async fn sound_goes_to_the_model(world: World) {
 async fn context_is_asked_only_of_a_client_that_has_it(world: World) {
     let mut params = asking(text("Hello?"));
     params["includeContext"] = json!("thisServer");
-    let with_context: ClientCapabilities =
-        serde_json::from_value(json!({"sampling": {"context": {}}})).unwrap();
     let (host, unasked) = model(answer(text("x")));
     let without = world
         .connect_with(&writing(params.clone()), |connect| connect.host(host))
         .await;
 
-    let choose = |connect: Connect, host| connect.host(host).capabilities(with_context);
+    let choose = |connect: Connect, host: Host| connect.host(host.sampling_context());
     let (asked, _) = written(&world, params, answer(text("x")), choose).await;
     let refused = refusal(without.call_tool("write", ()).await);
 
@@ -319,10 +317,12 @@ async fn a_no_of_the_user_is_an_error(world: World) {
         })
         .await;
 
-    let refused = refusal(client.call_tool("write", ()).await);
+    let refused = client.call_tool("write", ()).await.unwrap_err();
 
-    assert_eq!(refused.code, ErrorCode::USER_REJECTED);
-    assert!(refused.message.contains("not that"), "{refused:?}");
+    assert!(refused.to_string().contains("not that"), "{refused:?}");
+    if !world.is_modern() {
+        assert_eq!(refusal::<()>(Err(refused)).code, ErrorCode::USER_REJECTED);
+    }
 }
 
 /// A server whose tool `look` tells the roots.
@@ -387,9 +387,9 @@ async fn a_host_that_fails_is_an_error(world: World) {
         .connect_with(&looking(), |connect| connect.host(Forgetful))
         .await;
 
-    let refused = refusal(client.call_tool("look", ()).await);
+    let refused = client.call_tool("look", ()).await.unwrap_err();
 
-    assert!(refused.message.contains("where was I?"), "{refused:?}");
+    assert!(refused.to_string().contains("where was I?"), "{refused:?}");
 }
 
 async fn a_client_without_roots_is_not_asked(world: World) {

@@ -49,6 +49,7 @@ pub struct Host {
     url: Option<Answers<ElicitRequestUrlParams, ElicitResult>>,
     sampling: Option<Answers<CreateMessageRequestParams, Result<CreateMessageResult, RpcError>>>,
     sampling_tools: bool,
+    sampling_context: bool,
     roots: Option<Answers<(), Vec<Root>>>,
 }
 
@@ -102,6 +103,12 @@ impl Host {
     /// Lets servers hand tools to the model.
     pub fn sampling_tools(mut self) -> Self {
         self.sampling_tools = true;
+        self
+    }
+
+    /// Lets servers have what they and others told this client added to what the model is asked.
+    pub fn sampling_context(mut self) -> Self {
+        self.sampling_context = true;
         self
     }
 
@@ -177,6 +184,7 @@ impl Responder for Host {
         if self.sampling.is_some() {
             let mut sampling = SamplingCapability::default();
             sampling.tools = self.sampling_tools.then(Settings::default);
+            sampling.context = self.sampling_context.then(Settings::default);
             capabilities.sampling = Some(sampling);
         }
         capabilities.roots = self.roots.is_some().then(RootsCapability::default);
@@ -304,8 +312,9 @@ mod tests {
                     .elicitation_url(async |_| ElicitResult::new(ElicitAction::Accept))
                     .sampling(samples)
                     .sampling_tools()
+                    .sampling_context()
             ),
-            json!({"elicitation": {"url": {}}, "sampling": {"tools": {}}})
+            json!({"elicitation": {"url": {}}, "sampling": {"tools": {}, "context": {}}})
         );
     }
 }
