@@ -66,6 +66,24 @@ fn sampling() -> Vec<Scenario> {
             a_client_that_cannot_sample_is_not_asked,
             "sampling:create-message:not-supported",
         ),
+        scenario!(
+            a_server_does_not_send_a_use_of_a_tool_without_its_result,
+            "sampling:tool-use:server-preflight",
+            "sampling:tool-result:no-mixed-content",
+        )
+        .since("2025-11-25"),
+        scenario!(
+            a_client_refuses_a_use_of_a_tool_without_its_result,
+            "sampling:tool-use:result-balance",
+            "sampling:tool-result:no-mixed-content",
+        )
+        .since("2025-11-25")
+        .legacy()
+        .in_memory(),
+        scenario!(
+            without_tools_a_model_answers_with_one_block,
+            "sampling:result:no-tools-single-content",
+        ),
         scenario!(a_no_of_the_user_is_an_error, "sampling:error:user-rejected"),
     ]
 }
@@ -298,6 +316,63 @@ async fn tools_are_sent_only_to_a_client_that_can_use_them(world: World) {
 
     assert!(refused.message.contains("tools"), "{refused:?}");
     assert!(asked.lock().unwrap().is_empty());
+}
+
+/// Conversations in which a use of a tool has no result, or has it beside something else.
+fn unbalanced() -> [Value; 2] {
+    let uses = json!({"role": "assistant", "content": [
+        {"type": "tool_use", "id": "1", "name": "weather", "input": {}},
+    ]});
+    let result = json!({"type": "tool_result", "toolUseId": "1", "content": [text("rain")]});
+    let (mut without, mut mixed) = (with_tools(), with_tools());
+    without["messages"] = json!([uses, {"role": "user", "content": text("Well?")}]);
+    mixed["messages"] = json!([uses, {"role": "user", "content": [result, text("Well?")]}]);
+    [without, mixed]
+}
+
+async fn a_server_does_not_send_a_use_of_a_tool_without_its_result(world: World) {
+    for params in unbalanced() {
+        let (host, asked) = model(answer(text("x")));
+        let host = host.sampling_tools();
+        let client = world
+            .connect_with(&writing(params), |connect| connect.host(host))
+            .await;
+
+        let refused = client.call_tool("write", ()).await;
+
+        assert!(refused.is_err(), "{refused:?}");
+        assert!(asked.lock().unwrap().is_empty());
+    }
+}
+
+async fn a_client_refuses_a_use_of_a_tool_without_its_result(world: World) {
+    for params in unbalanced() {
+        let (host, asked) = model(answer(text("x")));
+        let host = host.sampling_tools();
+        let (client, mut server) = world
+            .scripted_server(json!({}), |connect| connect.host(host))
+            .await;
+
+        let refused = server.ask("s", "sampling/createMessage", params).await;
+
+        assert_eq!(refused["error"]["code"], -32602, "{refused}");
+        assert!(asked.lock().unwrap().is_empty());
+        drop(client);
+    }
+}
+
+async fn without_tools_a_model_answers_with_one_block(world: World) {
+    let params = asking(text("Hello?"));
+    let (host, _) = model(answer(json!([text("one"), text("two")])));
+    let client = world
+        .connect_with(&writing(params.clone()), |connect| connect.host(host))
+        .await;
+
+    let several = client.call_tool("write", ()).await;
+    let (_, one) = written(&world, params, answer(json!([text("one")])), Connect::host).await;
+
+    assert!(several.is_err(), "{several:?}");
+    assert_eq!(one["content"], text("one"));
 }
 
 async fn a_client_that_cannot_sample_is_not_asked(world: World) {

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use bowline_core::Outcome;
 use bowline_core::era::Request;
-use bowline_core::input::{Kind, Question};
+use bowline_core::input::{Kind, Question, check_tool_uses};
 use bowline_core::json::Object;
 use bowline_types::{
     ClientCapabilities, CreateMessageRequestParams, CreateMessageResult, ElicitAction,
     ElicitRequestFormParams, ElicitRequestParams, ElicitRequestUrlParams, ElicitResult,
     ElicitSchema, ElicitationCapability, ErrorCode, InputRequest, Json, ListRootsResult, Root,
-    RootsCapability, RpcError, SamplingCapability, Settings,
+    RootsCapability, RpcError, SamplingCapability, SamplingContent, Settings,
 };
 use serde::Serialize;
 
@@ -148,7 +148,18 @@ impl Host {
                     sampling: Some(sampling),
                     ..
                 },
-            ) => encode(&sampling(*params).await?),
+            ) => {
+                check_tool_uses(&params.messages).map_err(|violation| {
+                    RpcError::new(ErrorCode::INVALID_PARAMS, violation.to_string())
+                })?;
+                let has_tools = params.tools.is_some();
+                let written = sampling(*params).await?;
+                encode(&if has_tools {
+                    written
+                } else {
+                    in_one_block(written)?
+                })
+            }
             (
                 InputRequest::ListRoots(_),
                 Self {
@@ -228,6 +239,18 @@ fn fill_in(mut result: ElicitResult, schema: &ElicitSchema) -> Result<ElicitResu
     }
     result.content = Some(filled.to_json());
     Ok(result)
+}
+
+/// Without tools a model answers with one block.
+fn in_one_block(mut written: CreateMessageResult) -> Result<CreateMessageResult, RpcError> {
+    if let SamplingContent::Many(blocks) = &mut written.content {
+        let (Some(block), true) = (blocks.pop(), blocks.is_empty()) else {
+            let why = "the host answered with a number of blocks, which takes tools";
+            return Err(RpcError::new(ErrorCode::INTERNAL_ERROR, why));
+        };
+        written.content = SamplingContent::One(block);
+    }
+    Ok(written)
 }
 
 /// How a question is refused that was asked although nobody here said that it can be answered.
