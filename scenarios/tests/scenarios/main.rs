@@ -7,8 +7,10 @@
 
 mod cancelling;
 mod elicitation;
+mod flows;
 mod lifecycle;
 mod lists;
+mod logging;
 mod progress;
 mod prompts;
 mod protocol;
@@ -34,6 +36,8 @@ fn main() -> ExitCode {
         lists::scenarios(),
         elicitation::scenarios(),
         sampling::scenarios(),
+        logging::scenarios(),
+        flows::scenarios(),
         stdio::scenarios(),
     ];
     scenarios::runner::main(&scenarios.concat())
