@@ -8,6 +8,10 @@ use serde_json::{Value, json};
 use crate::support::{anything, echo, tools};
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
+    [introductions(), handshakes(), envelopes()].concat()
+}
+
+fn introductions() -> Vec<Scenario> {
     vec![
         scenario!(
             the_server_introduces_itself_when_the_connection_opens,
@@ -29,6 +33,11 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
             "lifecycle:initialize:client-info",
             "mcpserver:tool:extra",
         ),
+    ]
+}
+
+fn handshakes() -> Vec<Scenario> {
+    vec![
         scenario!(
             one_notice_ends_the_handshake_before_anything_is_asked,
             "lifecycle:initialized-notification",
@@ -76,6 +85,11 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         )
         .legacy()
         .in_memory(),
+    ]
+}
+
+fn envelopes() -> Vec<Scenario> {
+    vec![
         scenario!(
             every_request_carries_its_envelope_and_no_notification_does,
             "lifecycle:stateless:request-envelope",

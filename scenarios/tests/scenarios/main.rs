@@ -4,6 +4,10 @@
     clippy::unwrap_used,
     reason = "a scenario says by panicking what it saw"
 )]
+#![allow(
+    clippy::needless_pass_by_value,
+    reason = "what a scenario makes on the spot it hands over"
+)]
 
 mod cancelling;
 mod elicitation;

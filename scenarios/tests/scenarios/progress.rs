@@ -7,6 +7,7 @@ use bowline::types::{ProgressNotificationParams, ProgressToken};
 use bowline::{CallToolResult, Context, Error, Json, Progress, Server, Tool};
 use scenarios::{Scenario, World, scenario};
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 use crate::support::{anything, hanging, tally};
 
@@ -157,27 +158,38 @@ async fn each_call_hears_its_own_progress(world: World) {
 }
 
 async fn after_the_answer_there_is_no_progress(world: World) {
-    let lingering = Tool::raw("linger", anything(), async |_, cx: Context| {
-        cx.progress(1.0);
-        tokio::spawn(async move {
-            tokio::time::sleep(Duration::from_secs(1)).await;
-            cx.progress(2.0);
-        });
-        Ok(CallToolResult::text("done"))
+    let nudged = Arc::new(Notify::new());
+    let nudge = nudged.clone();
+    let linger = Tool::raw("linger", anything(), move |_, cx: Context| {
+        let nudged = nudged.clone();
+        async move {
+            cx.progress(1.0);
+            tokio::spawn(async move {
+                nudged.notified().await;
+                cx.progress(2.0);
+            });
+            Ok(CallToolResult::text("done"))
+        }
     });
-    let mut client = world
-        .scripted_client(&Server::new("s", "1").tool(lingering), json!({}))
-        .await;
+    let nudge = Tool::raw("nudge", anything(), move |_, _| {
+        nudge.notify_one();
+        async { Ok(CallToolResult::text("nudged")) }
+    });
+    let server = Server::new("s", "1").tool(linger).tool(nudge);
+    let mut client = world.scripted_client(&server, json!({})).await;
 
     let params = json!({"name": "linger", "_meta": {"progressToken": "t"}});
     client.request(world.dialect(), "a", "tools/call", params);
-
     let report = client.expect_notification("notifications/progress").await;
+    let answer = client.hear().await;
+    client.request(world.dialect(), "b", "tools/call", json!({"name": "nudge"}));
+    let nudged = client.hear().await;
+
     assert_eq!(
         (&report["progressToken"], &report["progress"]),
         (&json!("t"), &json!(1))
     );
-    assert_eq!(client.hear().await["id"], "a");
+    assert_eq!((&answer["id"], &nudged["id"]), (&json!("a"), &json!("b")));
     client.expect_nothing().await;
 }
 
@@ -250,8 +262,9 @@ async fn a_call_that_takes_too_long_is_cancelled_at_the_other_end(world: World) 
 
 async fn progress_starts_the_wait_anew_but_not_the_total(world: World) {
     let steady = Tool::raw("steady", anything(), async |_, cx: Context| {
-        for minute in 1..=10 {
-            tokio::time::sleep(Duration::from_secs(60)).await;
+        let mut minutes = tokio::time::interval(Duration::from_secs(60));
+        for minute in 0..=10 {
+            minutes.tick().await;
             cx.progress(f64::from(minute));
         }
         Ok(CallToolResult::text("ten minutes"))

@@ -413,9 +413,9 @@ fn looking() -> Server {
 
 async fn the_roots_are_asked_for(world: World) {
     let host = Host::new().roots(async || {
-        let mut home = Root::new("file:///home/ada");
-        home.name = Some("home".into());
-        vec![home, Root::new("file:///tmp")]
+        let mut ours = Root::new("file:///project");
+        ours.name = Some("ours".into());
+        vec![ours, Root::new("file:///elsewhere")]
     });
     let client = world
         .connect_with(&looking(), |connect| connect.host(host))
@@ -426,7 +426,7 @@ async fn the_roots_are_asked_for(world: World) {
     let roots: Value = serde_json::from_str(&reply.text()).unwrap();
     assert_eq!(
         roots,
-        json!([{"uri": "file:///home/ada", "name": "home"}, {"uri": "file:///tmp"}])
+        json!([{"uri": "file:///project", "name": "ours"}, {"uri": "file:///elsewhere"}])
     );
 }
 
