@@ -5,8 +5,8 @@
 #![allow(clippy::print_stdout, reason = "this example talks to a person")]
 
 use bowline::client::Host;
+use bowline::prelude::*;
 use bowline::types::ElicitResult;
-use bowline::{CallToolResult, Client, Server, Tool};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -21,25 +21,24 @@ struct Booking {
     window: bool,
 }
 
-fn book() -> Tool {
-    Tool::raw("book", json!({"type": "object"}), async |_, cx| {
-        let table = cx.once("table", async { 7 }).await?;
-        let booking: Booking = cx
-            .elicit("booking", format!("Table {table} is free. For whom?"))
-            .await?;
-        let place = if booking.window {
-            "at the window"
-        } else {
-            "inside"
-        };
-        let text = format!("Table {table} {place} for {}", booking.guests);
-        Ok(CallToolResult::text(text))
-    })
+/// Books a table.
+#[tool(asks(elicitation))]
+async fn book(cx: Context) -> Result<String, ToolError> {
+    let table = cx.once("table", async { 7 }).await?;
+    let booking: Booking = cx
+        .elicit("booking", format!("Table {table} is free. For whom?"))
+        .await?;
+    let place = if booking.window {
+        "at the window"
+    } else {
+        "inside"
+    };
+    Ok(format!("Table {table} {place} for {}", booking.guests))
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> bowline::Result<()> {
-    let server = Server::new("restaurant", "1.0.0").tool(book());
+    let server = Server::new("restaurant", "1.0.0").tool(book);
     for version in ["2026-07-28", "2025-11-25"] {
         let host = Host::new().elicitation(async |form| {
             println!("  the user is asked: {}", form.message);

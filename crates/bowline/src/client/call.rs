@@ -259,18 +259,28 @@ impl Reply {
         texts.collect::<Vec<_>>().join("\n")
     }
 
-    /// The structured output of a tool.
+    /// The structured output of a tool. What is no object, such as a number, servers wrap into one as its
+    /// only member `result`; it is found there.
     ///
     /// # Errors
     ///
     /// If there is none, or it does not have the shape of `T`.
     pub fn structured<T: DeserializeOwned>(&self) -> Result<T> {
+        #[derive(serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Wrapped<T> {
+            result: T,
+        }
+
         let Some(structured) = self.tool_result()?.structured_content else {
             return Err(Error::protocol("the tool gave no structured output"));
         };
-        structured
-            .decode()
-            .map_err(|error| Error::undecodable("the structured output has the wrong shape", error))
+        structured.decode().or_else(|error| {
+            let wrapped: Result<Wrapped<T>, _> = structured.decode();
+            wrapped
+                .map(|wrapped| wrapped.result)
+                .map_err(|_| Error::undecodable("the structured output has the wrong shape", error))
+        })
     }
 
     /// Whether the tool says that it failed. What went wrong is in [`Reply::text`].

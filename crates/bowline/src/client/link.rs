@@ -50,7 +50,10 @@ impl End {
     /// Connects, and returns the command by which the server can be started once more, if it can.
     pub(super) fn link(self, answering: Answering) -> Result<(Link, Option<Box<Command>>)> {
         match self {
-            Self::InProcess(responder) => Ok((Link::in_process(responder, answering.host), None)),
+            Self::InProcess(responder) => {
+                responder.check()?;
+                Ok((Link::in_process(responder, answering.host), None))
+            }
             Self::Wire(wire) => Ok((Link::over(wire, None, answering), None)),
             Self::Child(mut command) => {
                 let link = Link::spawn(&mut command, answering)?;

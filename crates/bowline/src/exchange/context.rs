@@ -148,7 +148,7 @@ impl Context {
 
     /// Who is asking.
     #[must_use]
-    pub fn caller(&self) -> &Caller {
+    pub fn caller(&self) -> &Arc<Caller> {
         &self.shared.caller
     }
 

@@ -77,6 +77,15 @@ pub trait Responder: Send + Sync + 'static {
         CancelMode::Drop
     }
 
+    /// Checks that it can be put to use, before the first request comes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Misuse`] if it was put together wrongly.
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Which of a server's questions it answers, if it is the host of a client.
     ///
     /// A client declares this, beside what it is told to declare.

@@ -173,6 +173,10 @@ impl Responder for Layered {
         self.stack.responder.cancel_mode(request)
     }
 
+    fn check(&self) -> crate::Result<()> {
+        self.stack.responder.check()
+    }
+
     fn answers(&self) -> ClientCapabilities {
         self.stack.responder.answers()
     }

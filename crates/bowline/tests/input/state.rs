@@ -64,7 +64,7 @@ async fn a_server_within_a_server_leaves_the_rounds_to_the_outer_one() {
         "order",
         json!({"type": "object"}),
         move |_, cx: Context| {
-            let (inner, caller) = (inner.clone(), Arc::new(cx.caller().clone()));
+            let (inner, caller) = (inner.clone(), cx.caller().clone());
             async move {
                 let params = json!({"name": "order"}).into();
                 let request = Request::new("tools/call", params, caller);

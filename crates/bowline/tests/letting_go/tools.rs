@@ -173,7 +173,7 @@ impl Responder for Host {
 /// A question to the client, as a handler puts it in the legacy era.
 fn ask(cx: &Context) -> Exchange {
     let way_back: Arc<dyn Channel> = cx.way_back().expect("this era lets a server ask");
-    let caller = Arc::new(cx.caller().clone());
+    let caller = cx.caller().clone();
     let request = Request::new("roots/list", Json::empty_object(), caller);
     way_back.open(request, CallOptions::default())
 }

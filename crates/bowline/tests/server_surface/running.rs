@@ -35,7 +35,7 @@ async fn what_is_added_and_removed_at_run_time_is_served_and_announced() {
             },
             async {
                 tokio::task::yield_now().await;
-                server.tools().add(echo("second"));
+                server.tools().add(echo("second")).unwrap();
                 assert!(server.tools().remove("first"));
                 assert!(!server.tools().remove("first"));
                 server
@@ -93,7 +93,7 @@ async fn servers_on_one_bus_announce_for_each_other() {
     let client = Way::Wire("2026-07-28").connect(&one).await;
     let mut changes = client.subscribe(all_lists()).await.unwrap();
 
-    two.tools().add(echo("new"));
+    two.tools().add(echo("new")).unwrap();
 
     let told = in_time(changes.next()).await.unwrap();
     assert_eq!(told, Some(Change::Tools));
