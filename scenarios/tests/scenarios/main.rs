@@ -12,6 +12,7 @@
 mod cancelling;
 mod elicitation;
 mod flows;
+mod functions;
 mod lifecycle;
 mod lists;
 mod logging;
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
         cancelling::scenarios(),
         progress::scenarios(),
         tools::scenarios(),
+        functions::scenarios(),
         resources::scenarios(),
         subscriptions::scenarios(),
         prompts::scenarios(),
