@@ -70,7 +70,7 @@ async fn a_function_is_called_with_its_decoded_arguments() {
 async fn its_types_describe_it() {
     let client = client_of(Tool::new("add", add).description("Adds.").read_only(true)).await;
 
-    let tool = client.list_tools().await.unwrap().tools.remove(0);
+    let tool = client.list_tools().await.unwrap().remove(0);
 
     assert_eq!(
         serde_json::to_value(tool).unwrap(),
@@ -339,8 +339,8 @@ async fn a_tool_that_a_caller_may_not_see_does_not_exist_for_it() {
         unknown.unwrap_err().to_string().replace("secret", "absent"),
         absent.unwrap_err().to_string()
     );
-    assert_eq!(friend.list_tools().await.unwrap().tools.len(), 2);
-    assert_eq!(stranger.list_tools().await.unwrap().tools.len(), 1);
+    assert_eq!(friend.list_tools().await.unwrap().len(), 2);
+    assert_eq!(stranger.list_tools().await.unwrap().len(), 1);
 }
 
 #[tokio::test]

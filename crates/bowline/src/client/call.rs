@@ -6,7 +6,7 @@
 //!    └──────────── next exchange ◀──────────────┘
 //! ```
 
-use std::future::Future;
+use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::task::{self, Poll, ready};
 
@@ -15,14 +15,15 @@ use bowline_core::era::Request;
 use bowline_core::input::{Misuse, Rounds, Step as Asks, is_input_required};
 use bowline_core::mux::CallOptions;
 use bowline_types::{
-    CallToolResult, ContentBlock, InputRequiredResult, Json, Meta, Notice, ProgressNotification,
-    ProgressNotificationParams, RequestId,
+    CallToolRequest, CallToolResult, ContentBlock, InputRequiredResult, Json, ListToolsRequest,
+    Meta, Method, Notice, ProgressNotification, ProgressNotificationParams, RequestId, Tool,
 };
 use serde::de::DeserializeOwned;
 
 use super::Client;
 use super::asking::Asking;
-use crate::exchange::{Answer, Exchange, InProcess, Step};
+use super::outputs::Looked;
+use crate::exchange::{Answer, BoxFuture, Exchange, InProcess, Step};
 use crate::{Error, Result};
 
 /// Called for each progress report.
@@ -59,6 +60,8 @@ enum State {
     Waiting(Exchange),
     /// The host is answering the server's questions.
     Asking(Asking),
+    /// The result is there; what it must look like is being asked for.
+    Listing(BoxFuture<'static, Result<Vec<Tool>>>, Json),
     Done,
 }
 
@@ -92,7 +95,7 @@ impl Call {
     pub fn id(&self) -> Option<&RequestId> {
         match &self.state {
             State::Waiting(exchange) => exchange.request_id(),
-            State::Asking(_) | State::Done => None,
+            State::Asking(_) | State::Listing(..) | State::Done => None,
         }
     }
 
@@ -103,9 +106,33 @@ impl Call {
         }
     }
 
+    /// The callback, for the request that carries on where this one ended.
+    pub(super) fn take_on_progress(&mut self) -> Option<OnProgress> {
+        self.on_progress.take()
+    }
+
+    /// Looks at a result before its caller gets it.
+    fn take_in(&mut self, result: Json) -> Poll<Result<Reply>> {
+        let outputs = &self.client.inner.hearing.outputs;
+        match &*self.request.method {
+            ListToolsRequest::NAME => outputs.learn(&result),
+            CallToolRequest::NAME => match outputs.look(&self.request.params, &result) {
+                Ok(Looked::Fine) => {}
+                Ok(Looked::Unlisted) => {
+                    let list = self.client.list_tools().into_future();
+                    self.state = State::Listing(list, result);
+                    return Poll::Pending;
+                }
+                Err(error) => return Poll::Ready(Err(error)),
+            },
+            _ => {}
+        }
+        Poll::Ready(Ok(Reply(result)))
+    }
+
     fn hear(&mut self, notification: &Notification) {
         if notification.method != ProgressNotification::NAME {
-            return tracing::debug!(method = %notification.method, "said within a call");
+            return self.client.hear_within(notification);
         }
         let (Some(on_progress), Some(params)) = (&mut self.on_progress, &notification.params)
         else {
@@ -174,10 +201,15 @@ impl Future for Call {
                     Step::Answered(Ok(Answer::InputRequired(result))) if !this.by_hand => {
                         this.ask(&result)
                     }
+                    Step::Answered(Ok(Answer::Complete(result))) => {
+                        this.state = State::Done;
+                        match this.take_in(result) {
+                            Poll::Ready(reply) => return Poll::Ready(reply),
+                            Poll::Pending => continue,
+                        }
+                    }
                     Step::Answered(Ok(
-                        Answer::Complete(result)
-                        | Answer::InputRequired(result)
-                        | Answer::Extension { result, .. },
+                        Answer::InputRequired(result) | Answer::Extension { result, .. },
                     )) => {
                         this.state = State::Done;
                         return Poll::Ready(Ok(Reply(result)));
@@ -186,6 +218,16 @@ impl Future for Call {
                 },
                 State::Asking(answers) => {
                     ready!(Pin::new(answers).poll(cx)).and_then(|answers| this.retry(answers))
+                }
+                State::Listing(list, result) => {
+                    if let Err(error) = ready!(list.as_mut().poll(cx)) {
+                        tracing::debug!(%error, "there is no list to check a tool's output by");
+                    }
+                    let outputs = &this.client.inner.hearing.outputs;
+                    let looked = outputs.look(&this.request.params, result);
+                    let reply = looked.map(|_| Reply(result.clone()));
+                    this.state = State::Done;
+                    return Poll::Ready(reply);
                 }
                 State::Done => Err(Error::misuse("a call that is done was polled again")),
             };

@@ -1,8 +1,8 @@
 //! How a client comes to be: where it connects, as whom, and speaking what.
 
 use std::future::IntoFuture;
-use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bowline_core::Outcome;
@@ -11,6 +11,8 @@ use bowline_core::input::DEFAULT_ROUND_CAP;
 use bowline_types::{ClientCapabilities, ErrorCode, Implementation, LoggingLevel, RpcError};
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 
+use super::habits::Habits;
+use super::hearing::Hearing;
 use super::http::HttpOpening;
 use super::link::{Answering, End, Link, Reached};
 use super::opening::{Opened, Opening};
@@ -45,6 +47,7 @@ pub struct Connect {
     send: Option<Arc<dyn HttpSend>>,
     headers: HeaderMap,
     response_limits: ResponseLimits,
+    pub(super) habits: Habits,
 }
 
 enum Target {
@@ -83,6 +86,7 @@ impl Connect {
             send: None,
             headers: HeaderMap::new(),
             response_limits: ResponseLimits::default(),
+            habits: Habits::default(),
         }
     }
 
@@ -165,14 +169,19 @@ impl Connect {
         declare(&mut self.caller.capabilities, self.host.answers());
         let (timeout, most_rounds) = (self.timeout, self.most_rounds);
         let host = self.host.clone();
+        let hearing = self.habits.hearing();
+        let checks_capabilities = self.habits.checks_capabilities;
         let Reached {
             link,
             caller,
             server,
-        } = self.reach().await?;
+        } = self.reach(hearing.clone()).await?;
         let inner = Inner {
             channel: link.channel,
-            caller: Arc::new(caller),
+            dialect: caller.dialect,
+            caller: Mutex::new(Arc::new(caller)),
+            hearing,
+            checks_capabilities,
             host,
             server,
             timeout,
@@ -180,12 +189,14 @@ impl Connect {
             last_token: AtomicI64::new(0),
             wire: link.wire,
         };
-        Ok(Client {
+        let client = Client {
             inner: Arc::new(inner),
-        })
+        };
+        client.ask_for_logs().await;
+        Ok(client)
     }
 
-    async fn reach(self) -> Result<Reached> {
+    async fn reach(self, hearing: Arc<Hearing>) -> Result<Reached> {
         let speaking = self.speaking?;
         let (timeout, probe_timeout) = (self.timeout, self.probe_timeout);
         match self.target {
@@ -203,9 +214,11 @@ impl Connect {
                 let opening = HttpOpening {
                     endpoint,
                     host: self.host,
+                    hearing,
                     speaking,
                     timeout,
                     probe_timeout,
+                    remembered: self.habits.remembered,
                 };
                 opening.open(self.caller).await
             }
@@ -214,8 +227,10 @@ impl Connect {
                     speaking: &speaking,
                     timeout,
                     probe_timeout,
+                    remembered: self.habits.remembered.as_ref(),
                 };
-                reach(end, self.host, self.caller, &opening).await
+                let answering = Answering::by(self.host, hearing);
+                reach(end, answering, self.caller, &opening).await
             }
         }
     }
@@ -224,11 +239,10 @@ impl Connect {
 /// Connects to `end`, and a second time if it is a child that leaves when it is asked what it speaks.
 async fn reach(
     end: End,
-    host: Arc<dyn Responder>,
+    answering: Answering,
     caller: Caller,
     opening: &Opening<'_>,
 ) -> Result<Reached> {
-    let answering = Answering::by(host);
     let (mut link, command) = end.link(answering.clone())?;
     let opened = opening.open(&link, caller, command.is_some()).await?;
     let (caller, server) = match (opened, command) {

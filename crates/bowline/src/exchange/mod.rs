@@ -172,7 +172,12 @@ impl Exchange {
 
     /// An exchange that failed before it began.
     pub fn failed(error: Error) -> Self {
-        Self::new(Failed(Some(error)))
+        Self::new(Settled(Some(Err(error))))
+    }
+
+    /// An exchange that was answered before it began.
+    pub fn answered(result: Json) -> Self {
+        Self::new(Settled(Some(Ok(Answer::Complete(result)))))
     }
 
     /// The id of the request, if it got as far as having one.
@@ -247,12 +252,12 @@ impl Answer {
     }
 }
 
-/// An exchange that failed before it began.
-struct Failed(Option<Error>);
+/// An exchange that was over before it began.
+struct Settled(Option<Result<Answer>>);
 
-impl Ongoing for Failed {
+impl Ongoing for Settled {
     fn poll_step(&mut self, _: &mut task::Context<'_>) -> Poll<Step> {
-        Poll::Ready(Step::Answered(Err(self.0.take().unwrap_or(Error::Closed))))
+        Poll::Ready(Step::Answered(self.0.take().unwrap_or(Err(Error::Closed))))
     }
 
     fn request_id(&self) -> Option<&RequestId> {
