@@ -11,7 +11,10 @@ use crate::support::{anything, refusal, tools, value};
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
     vec![
-        scenario!(what_accompanies_a_request_reaches_the_handler, "meta:request-to-handler"),
+        scenario!(
+            what_accompanies_a_request_reaches_the_handler,
+            "meta:request-to-handler"
+        ),
         scenario!(
             whatever_a_tool_says_of_itself_reaches_the_client,
             "tools:list:metadata",
@@ -28,7 +31,10 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
             "mcpserver:tool:output-schema:wrapped",
         )
         .since(OUTPUT),
-        scenario!(the_error_of_a_handler_is_a_failed_result, "mcpserver:tool:handler-throws"),
+        scenario!(
+            the_error_of_a_handler_is_a_failed_result,
+            "mcpserver:tool:handler-throws"
+        ),
         scenario!(
             arguments_that_do_not_fit_never_reach_the_handler,
             "mcpserver:tool:input-validation",
@@ -68,7 +74,9 @@ async fn what_accompanies_a_request_reaches_the_handler(world: World) {
         let note = meta.get("example.com/note");
         note.map(ToString::to_string).unwrap_or_default()
     };
-    let client = world.connect(&Server::new("s", "1").tool(Tool::new("note", note))).await;
+    let client = world
+        .connect(&Server::new("s", "1").tool(Tool::new("note", note)))
+        .await;
     let mut meta = Meta::default();
     meta.insert("example.com/note", Json::from(json!({"deep": [1]})));
 
@@ -104,7 +112,10 @@ async fn whatever_a_tool_says_of_itself_reaches_the_client(world: World) {
     assert_eq!(tool["title"], "Add");
     assert_eq!(tool["description"], "Adds two numbers.");
     assert_eq!(tool["annotations"], hints);
-    assert_eq!(tool["icons"], json!([{"src": "https://example.com/icon.png"}]));
+    assert_eq!(
+        tool["icons"],
+        json!([{"src": "https://example.com/icon.png"}])
+    );
     assert_eq!(tool["_meta"], json!({"example.com/team": "blue"}));
     assert_eq!(tool["inputSchema"]["properties"], properties);
     assert_eq!(tool["outputSchema"], output);
@@ -123,7 +134,9 @@ async fn the_type_that_is_returned_describes_the_output(world: World) {
             sky: "clear".into(),
         })
     };
-    let client = world.connect(&Server::new("s", "1").tool(Tool::new("weather", weather))).await;
+    let client = world
+        .connect(&Server::new("s", "1").tool(Tool::new("weather", weather)))
+        .await;
 
     let schema = value(tools(&client).await[0].output_schema.as_ref().unwrap());
     let reply = client.call_tool("weather", ()).await.unwrap();
@@ -150,7 +163,9 @@ async fn output_that_is_no_object_is_wrapped_into_one(world: World) {
 
 async fn the_error_of_a_handler_is_a_failed_result(world: World) {
     let parse = async || -> Result<i64, ToolError> { Ok("seven".parse::<i64>()?) };
-    let client = world.connect(&Server::new("s", "1").tool(Tool::new("parse", parse))).await;
+    let client = world
+        .connect(&Server::new("s", "1").tool(Tool::new("parse", parse)))
+        .await;
 
     let reply = client.call_tool("parse", ()).await.unwrap();
 
@@ -160,7 +175,9 @@ async fn the_error_of_a_handler_is_a_failed_result(world: World) {
 
 async fn arguments_that_do_not_fit_never_reach_the_handler(world: World) {
     let strict = async |_: Args<Sum>| -> i64 { panic!("the handler ran") };
-    let client = world.connect(&Server::new("s", "1").tool(Tool::new("strict", strict))).await;
+    let client = world
+        .connect(&Server::new("s", "1").tool(Tool::new("strict", strict)))
+        .await;
 
     for arguments in [json!({}), json!({"a": 1}), json!({"a": "one", "b": 2})] {
         let reply = client.call_tool("strict", arguments.clone()).await.unwrap();
@@ -194,7 +211,9 @@ async fn draw(Args(drawing): Args<Drawing>) -> String {
 }
 
 async fn nested_constrained_and_alternative_arguments_are_checked_and_decoded(world: World) {
-    let client = world.connect(&Server::new("s", "1").tool(Tool::new("draw", draw))).await;
+    let client = world
+        .connect(&Server::new("s", "1").tool(Tool::new("draw", draw)))
+        .await;
     let circle = json!({"kind": "circle", "radius": 1});
 
     let fits = json!({"shape": circle, "copies": 2, "colours": ["red", "blue"]});

@@ -113,7 +113,7 @@ fn growing() -> Server {
         .prompt(Prompt::raw("first", async |_, _| Ok("text")))
         .resource(Resource::text("docs://first", "first", "text"));
     with_change(server, |server| {
-        server.tools().add(echo("second"));
+        server.tools().add(echo("second")).unwrap();
         server
             .prompts()
             .add(Prompt::raw("second", async |_, _| Ok("text")));
