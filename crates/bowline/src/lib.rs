@@ -40,6 +40,9 @@ pub mod layer;
 
 pub mod wire;
 
+#[cfg(feature = "http-server")]
+pub mod http;
+
 pub mod peer;
 
 pub mod client;

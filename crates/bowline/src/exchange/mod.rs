@@ -14,8 +14,16 @@ pub use context::{Context, Outlet, Progress};
 mod in_process;
 pub use in_process::InProcess;
 
+mod principal;
+pub use principal::Principal;
+
 mod run;
-pub(crate) use run::run;
+pub(crate) use run::{Running, run};
+
+#[cfg(feature = "http-server")]
+mod said;
+#[cfg(feature = "http-server")]
+pub(crate) use said::Said;
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;

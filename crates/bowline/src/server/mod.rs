@@ -3,6 +3,9 @@
 mod changes;
 pub use changes::Changed;
 
+#[cfg(feature = "http-server")]
+mod http;
+
 mod router;
 
 mod subscription;

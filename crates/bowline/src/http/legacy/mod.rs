@@ -1,0 +1,33 @@
+//! The legacy era over HTTP.
+
+use std::sync::Arc;
+
+use ::http::request::Parts;
+use ::http::{Response, StatusCode};
+use bowline_core::http::admission::Rejection;
+use bowline_core::http::legacy::Post;
+use bowline_core::http::media::Accepts;
+use bytes::Bytes;
+
+use super::server::{HttpBody, Site};
+
+/// What a service remembers of its legacy clients.
+#[derive(Clone, Default)]
+pub(crate) struct Legacy;
+
+pub(super) async fn answer(
+    _: &Arc<Site>,
+    _: &Parts,
+    _: Accepts,
+    _: Bytes,
+    _: Post,
+) -> Result<Response<HttpBody>, Rejection> {
+    Err(Rejection::http(StatusCode::NOT_IMPLEMENTED, "not yet"))
+}
+
+pub(super) fn answer_verb(_: &Arc<Site>, _: &Parts) -> Result<Response<HttpBody>, Rejection> {
+    Err(Rejection::http(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "this method is not served here",
+    ))
+}
