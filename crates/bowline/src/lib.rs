@@ -36,12 +36,11 @@ pub use error::{Error, Result};
 pub mod exchange;
 pub use exchange::{CancelMode, Context, Progress};
 
+pub mod http;
+
 pub mod layer;
 
 pub mod wire;
-
-#[cfg(feature = "http-server")]
-pub mod http;
 
 pub mod peer;
 

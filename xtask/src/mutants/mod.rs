@@ -61,13 +61,16 @@ pub fn try_all(root: &Path, folder: &Path, only: &[String]) -> io::Result<Vec<Tr
     let tree = Tree::read(root)?;
     let scratch = Scratch::open(folder)?;
     scratch.sync(&tree)?;
-    let patches: Vec<(&str, Result<Patch, String>)> = tree
+    let mut patches: Vec<(&str, Result<Patch, String>)> = tree
         .files()
         .iter()
         .filter_map(|file| Some((patch::name(&file.path)?, file)))
         .filter(|(name, _)| only.is_empty() || only.iter().any(|part| name.contains(part)))
         .map(|(name, file)| (name, Patch::parse(file.text().unwrap_or_default())))
         .collect();
+    // To break a package and put it right is to rebuild whatever depends on it, so the mutants that one
+    // package's tests judge come one after another.
+    patches.sort_by(|(_, one), (_, other)| judge(one).cmp(&judge(other)));
 
     println!("running the named tests on sound code");
     let named = patches.iter().filter_map(|(_, patch)| patch.as_ref().ok());
@@ -91,7 +94,14 @@ pub fn try_all(root: &Path, folder: &Path, only: &[String]) -> io::Result<Vec<Tr
             verdict,
         });
     }
+    trials.sort_by(|one, other| one.name.cmp(&other.name));
     Ok(trials)
+}
+
+/// The package whose tests judge the mutant, or the first of them.
+fn judge(patch: &Result<Patch, String>) -> Option<&str> {
+    let first = patch.as_ref().ok()?.tests.first()?;
+    Some(&first.package)
 }
 
 fn try_one(

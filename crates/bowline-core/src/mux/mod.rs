@@ -407,6 +407,12 @@ impl Mux {
         }
     }
 
+    /// Forgets a call whose request was lost on its way, where the wire can tell. The peer has not heard of
+    /// it, so it is told nothing; why it was lost is for the wire to say.
+    pub fn handle_lost(&mut self, id: &RequestId) -> Option<CallId> {
+        self.pending.take_answered(id)
+    }
+
     /// Fails the calls whose deadline has passed.
     pub fn handle_timeout(&mut self, now: Instant) {
         while let Some((call, overdue)) = self.pending.next_overdue(now) {

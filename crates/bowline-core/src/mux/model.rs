@@ -356,6 +356,9 @@ impl Player {
                 Event::Oddity(_) => {}
             }
         }
+        if self.mux.sizes().pending == 0 {
+            assert_eq!(self.mux.poll_timeout(), None, "a deadline of no call");
+        }
     }
 
     fn check_settled(&mut self, call: CallId, outcome: Result<Json, super::Failure>) {

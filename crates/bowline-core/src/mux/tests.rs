@@ -1,5 +1,7 @@
 //! The laws of the engine, one test each, with two engines back to back.
 
+mod leaks;
+
 use super::*;
 use bowline_types::ProgressToken;
 
@@ -304,12 +306,17 @@ fn calls_that_were_withdrawn_leave_their_room_to_others() {
         ..Limits::default()
     });
     let now = Instant::now();
+    for _ in 0..3 {
+        client.notify(Notification::new("stays", None)).unwrap();
+    }
 
     for _ in 0..1000 {
         let call = client.call(now, "x", None, CallOptions::default()).unwrap();
         client.abandon(call, &Reason::Dropped);
     }
 
+    assert_eq!(client.sizes().queued, 3);
+    assert_eq!(std::iter::from_fn(|| client.poll_transmit()).count(), 3);
     assert_eq!(client.sizes(), Sizes::default());
 }
 
@@ -329,8 +336,6 @@ fn end_of_stream_fails_every_pending_call_in_call_order_and_leaves_nothing_in_an
             pair.call("b"),
             pair.call_with("c", with_id(-5)),
         ];
-        pair.deliver();
-        let unsent = pair.call("d");
         pair.server
             .call(pair.now, "back", None, CallOptions::default())
             .unwrap();
@@ -338,6 +343,8 @@ fn end_of_stream_fails_every_pending_call_in_call_order_and_leaves_nothing_in_an
         let Some(Event::Request { id, .. }) = pair.client.poll_event() else {
             panic!("a request")
         };
+        let unsent = pair.call("d");
+        pair.client.notify(Notification::new("n", None)).unwrap();
 
         pair.client.handle_end(end);
 
@@ -604,6 +611,7 @@ fn a_peers_cancel_ends_its_own_request_or_our_subscription_of_that_id() {
         settled(pair.client.poll_event()),
         (listen, Err(Failure::Unsubscribed))
     );
+    assert_eq!(pair.client.request_id(listen), None);
     assert_eq!(pair.client.poll_event(), None);
     assert!(pair.client.request_id(plain).is_some());
 }

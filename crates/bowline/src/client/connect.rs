@@ -8,11 +8,15 @@ use std::time::Duration;
 use bowline_core::Outcome;
 use bowline_core::era::{Caller, Dialect, Dialects, Request};
 use bowline_core::mux::Limits;
+use http::{HeaderMap, HeaderName, HeaderValue, Uri};
+
 use bowline_types::{ClientCapabilities, ErrorCode, Implementation, LoggingLevel, RpcError};
 
+use super::http::{HttpOpening, Opened};
 use super::opening::Opening;
 use super::{Client, Inner, OpenWire};
 use crate::exchange::{BoxFuture, Channel, Context, InProcess, Responder};
+use crate::http::client::{Endpoint, HttpSend, HyperSend, ResponseLimits, parse_url};
 use crate::peer::{Peer, Role};
 use crate::wire::Wire;
 use crate::{Error, Result};
@@ -38,11 +42,15 @@ pub struct Connect {
     host: Arc<dyn Responder>,
     timeout: Duration,
     probe_timeout: Duration,
+    send: Option<Arc<dyn HttpSend>>,
+    headers: HeaderMap,
+    response_limits: ResponseLimits,
 }
 
 enum Target {
     InProcess(Arc<dyn Responder>),
     Wire(Box<dyn Wire>),
+    Url(Result<Uri>),
 }
 
 impl Connect {
@@ -52,6 +60,10 @@ impl Connect {
 
     pub(super) fn over(wire: Box<dyn Wire>) -> Self {
         Self::new(Target::Wire(wire))
+    }
+
+    pub(super) fn at(url: &str) -> Self {
+        Self::new(Target::Url(parse_url(url)))
     }
 
     fn new(target: Target) -> Self {
@@ -64,6 +76,9 @@ impl Connect {
             host: Arc::new(NoHost),
             timeout: DEFAULT_TIMEOUT,
             probe_timeout: DEFAULT_PROBE_TIMEOUT,
+            send: None,
+            headers: HeaderMap::new(),
+            response_limits: ResponseLimits::default(),
         }
     }
 
@@ -117,6 +132,24 @@ impl Connect {
         self
     }
 
+    /// Sends HTTP requests through `send` instead of a connection pool of this client's own.
+    pub fn http(mut self, send: impl HttpSend) -> Self {
+        self.send = Some(Arc::new(send));
+        self
+    }
+
+    /// Sends this header with every HTTP request.
+    pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.append(name, value);
+        self
+    }
+
+    /// Takes no more than this from an HTTP server.
+    pub fn response_limits(mut self, limits: ResponseLimits) -> Self {
+        self.response_limits = limits;
+        self
+    }
+
     async fn connect(self) -> Result<Client> {
         let Self {
             target,
@@ -125,6 +158,9 @@ impl Connect {
             host,
             timeout,
             probe_timeout,
+            send,
+            headers,
+            response_limits,
         } = self;
         let server_caller = Arc::new(OnceLock::new());
         let (channel, wire): (Arc<dyn Channel>, _) = match target {
@@ -134,6 +170,45 @@ impl Connect {
                     Arc::new(InProcess::new(responder).with_way_back(way_back)),
                     None,
                 )
+            }
+            Target::Url(uri) => {
+                let send = match send {
+                    Some(send) => send,
+                    None => Arc::new(HyperSend::new()?),
+                };
+                let endpoint = Endpoint {
+                    uri: uri?,
+                    send,
+                    headers,
+                    limits: response_limits,
+                };
+                let (speaking, opening_host) = (speaking?, host.clone());
+                let opening = HttpOpening {
+                    endpoint,
+                    host: opening_host,
+                    speaking,
+                    timeout,
+                    probe_timeout,
+                };
+                let Opened {
+                    channel,
+                    caller,
+                    server,
+                    wire,
+                } = opening.open(caller).await?;
+                let (caller, last_token) = (Arc::new(caller), AtomicI64::new(0));
+                let inner = Inner {
+                    channel,
+                    caller,
+                    host,
+                    server,
+                    timeout,
+                    last_token,
+                    wire,
+                };
+                return Ok(Client {
+                    inner: Arc::new(inner),
+                });
             }
             Target::Wire(wire) => {
                 let role = Role::Client {

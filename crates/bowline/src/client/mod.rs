@@ -6,6 +6,8 @@ pub use call::{Call, Reply};
 mod connect;
 pub use connect::Connect;
 
+mod http;
+
 mod opening;
 
 mod request;
@@ -69,6 +71,19 @@ impl Client {
     /// Connects to a server, or anything else that answers requests, in the same process.
     pub fn to<R: Responder + Clone>(server: &R) -> Connect {
         Connect::to(Arc::new(server.clone()))
+    }
+
+    /// Connects to a server at an `http://` or `https://` URL, whatever version it speaks.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn example() -> bowline::Result<()> {
+    /// let client = bowline::Client::connect("http://localhost:8000/mcp").await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn connect(url: &str) -> Connect {
+        Connect::at(url)
     }
 
     /// Connects over a wire.

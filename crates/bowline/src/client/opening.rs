@@ -137,11 +137,11 @@ fn unusable() -> Outcome {
     ))
 }
 
-fn incompatible(versions: &[String]) -> Error {
+pub(super) fn incompatible(versions: &[String]) -> Error {
     let versions = versions.join(", ");
     Error::protocol(format!(
         "there is no version that both sides speak; the server has: {versions}"
     ))
 }
 
-const MOST_PROBES: usize = 3;
+pub(super) const MOST_PROBES: usize = 3;

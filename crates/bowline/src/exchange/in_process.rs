@@ -4,20 +4,21 @@
 //! Ids obey the same rules as on a wire.
 
 use std::borrow::Cow;
-use std::collections::{BTreeSet, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{self, Poll, Waker};
+use std::sync::Arc;
+use std::task::{self, Poll};
 use std::time::Duration;
 
 use bowline_core::era::{Dialect, Request, ServerAsksBy, unseal};
-use bowline_core::mux::{CallOptions, Refused};
-use bowline_core::{CorrelationKey, Minter, Notification, Outcome};
+use bowline_core::mux::CallOptions;
+use bowline_core::{Notification, Outcome};
 use bowline_types::RequestId;
-use tokio::time::Sleep;
 
+use super::deadline::Deadline;
+use super::ids::{Ids, Reservation};
 use super::run::{Running, run};
+use super::said::Said;
 use super::{Answer, CancelMode, Channel, Context, Exchange, Ongoing, Outlet, Responder, Step};
 use crate::Error;
 
@@ -26,13 +27,7 @@ use crate::Error;
 pub struct InProcess {
     responder: Arc<dyn Responder>,
     way_back: Option<Arc<dyn Channel>>,
-    ids: Arc<Mutex<Ids>>,
-}
-
-#[derive(Default)]
-struct Ids {
-    in_use: BTreeSet<CorrelationKey>,
-    minter: Minter,
+    ids: Ids,
 }
 
 impl InProcess {
@@ -42,7 +37,7 @@ impl InProcess {
         Self {
             responder,
             way_back: None,
-            ids: Arc::default(),
+            ids: Ids::default(),
         }
     }
 
@@ -56,26 +51,13 @@ impl InProcess {
     /// How many requests are in progress.
     #[must_use]
     pub fn in_flight(&self) -> usize {
-        lock(&self.ids).in_use.len()
-    }
-
-    fn reserve(&self, chosen: Option<RequestId>) -> Result<Reservation, Refused> {
-        let mut ids = lock(&self.ids);
-        let Ids { in_use, minter } = &mut *ids;
-        let id = chosen.unwrap_or_else(|| minter.mint(|key| in_use.contains(key)));
-        if !in_use.insert(CorrelationKey::from(&id)) {
-            return Err(Refused::IdInUse(id));
-        }
-        Ok(Reservation {
-            id,
-            ids: self.ids.clone(),
-        })
+        self.ids.in_use()
     }
 }
 
 impl Channel for InProcess {
     fn open(&self, request: Request, options: CallOptions) -> Exchange {
-        let reservation = match self.reserve(options.id) {
+        let reservation = match self.ids.reserve(options.id) {
             Ok(reservation) => reservation,
             Err(refused) => return Exchange::failed(Error::misuse(refused.to_string())),
         };
@@ -86,7 +68,7 @@ impl Channel for InProcess {
             said: said.clone(),
             way_back,
         };
-        let cx = Context::new(reservation.id.clone(), &request, outlet);
+        let cx = Context::new(reservation.id().clone(), &request, outlet);
         Exchange::new(Handled {
             method: request.method.clone(),
             cancel_mode: self.responder.cancel_mode(&request),
@@ -106,20 +88,6 @@ impl std::fmt::Debug for InProcess {
         f.debug_struct("InProcess")
             .field("in_flight", &self.in_flight())
             .finish_non_exhaustive()
-    }
-}
-
-/// An id that nobody else has while this lives.
-struct Reservation {
-    id: RequestId,
-    ids: Arc<Mutex<Ids>>,
-}
-
-impl Drop for Reservation {
-    fn drop(&mut self) {
-        lock(&self.ids)
-            .in_use
-            .remove(&CorrelationKey::from(&self.id));
     }
 }
 
@@ -152,7 +120,9 @@ impl Ongoing for Handled {
         }
         // What the handler said before it ended comes before its answer.
         if let Some(notification) = self.said.next() {
-            self.idle.iter_mut().for_each(Deadline::restart);
+            self.idle
+                .iter_mut()
+                .for_each(|idle| idle.hear(&notification));
             return Poll::Ready(Step::Notification(notification));
         }
         match self.outcome.take() {
@@ -165,11 +135,11 @@ impl Ongoing for Handled {
     }
 
     fn request_id(&self) -> Option<&RequestId> {
-        Some(&self.reservation.id)
+        Some(self.reservation.id())
     }
 
     fn cancel(self: Box<Self>, reason: String) {
-        tracing::debug!(id = %self.reservation.id, reason, "a call in process was cancelled");
+        tracing::debug!(id = %self.reservation.id(), reason, "a call in process was cancelled");
     }
 }
 
@@ -220,82 +190,3 @@ impl Outlet for ToCaller {
         self.way_back.clone()
     }
 }
-
-/// Notifications on their way from a handler to its caller.
-#[derive(Default)]
-struct Said(Mutex<Queue>);
-
-#[derive(Default)]
-struct Queue {
-    notifications: VecDeque<Notification>,
-    waker: Option<Waker>,
-    closed: bool,
-}
-
-impl Said {
-    fn push(&self, notification: Notification) {
-        let mut queue = lock(&self.0);
-        if queue.closed {
-            return;
-        }
-        // The caller's task runs the handler too, so this fills up only if a handler never awaits.
-        if queue.notifications.len() == MOST_SAID {
-            tracing::warn!("a handler said more than its caller took in; the oldest is dropped");
-            queue.notifications.pop_front();
-        }
-        queue.notifications.push_back(notification);
-        let waker = queue.waker.take();
-        drop(queue);
-        waker.into_iter().for_each(Waker::wake);
-    }
-
-    fn next(&self) -> Option<Notification> {
-        lock(&self.0).notifications.pop_front()
-    }
-
-    fn wake_on_next(&self, waker: &Waker) {
-        let waker = waker.clone();
-        let old = lock(&self.0).waker.replace(waker);
-        drop(old);
-    }
-
-    fn close(&self) {
-        let mut queue = lock(&self.0);
-        queue.closed = true;
-        let old = queue.waker.take();
-        drop(queue);
-        drop(old);
-    }
-}
-
-/// A time limit that starts at the first poll.
-struct Deadline {
-    after: Duration,
-    sleep: Option<Pin<Box<Sleep>>>,
-}
-
-impl Deadline {
-    fn poll_overdue(&mut self, cx: &mut task::Context<'_>) -> Option<Duration> {
-        let sleep = self
-            .sleep
-            .get_or_insert_with(|| Box::pin(tokio::time::sleep(self.after)));
-        sleep.as_mut().poll(cx).is_ready().then_some(self.after)
-    }
-
-    fn restart(&mut self) {
-        self.sleep = None;
-    }
-}
-
-impl From<Duration> for Deadline {
-    fn from(after: Duration) -> Self {
-        Self { after, sleep: None }
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // No code that could panic runs under these locks.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-const MOST_SAID: usize = 1024;

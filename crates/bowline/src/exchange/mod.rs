@@ -11,6 +11,17 @@
 mod context;
 pub use context::{Context, Outlet, Progress};
 
+mod deadline;
+
+mod driven;
+pub(crate) use driven::Driven;
+
+mod ids;
+pub(crate) use ids::Ids;
+
+mod said;
+pub(crate) use said::Said;
+
 mod in_process;
 pub use in_process::InProcess;
 
@@ -19,11 +30,6 @@ pub use principal::Principal;
 
 mod run;
 pub(crate) use run::{Running, run};
-
-#[cfg(feature = "http-server")]
-mod said;
-#[cfg(feature = "http-server")]
-pub(crate) use said::Said;
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;

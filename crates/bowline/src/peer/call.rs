@@ -17,8 +17,16 @@ use crate::exchange::{Answer, Ongoing, Step};
 #[derive(Default)]
 pub(super) struct Mailbox {
     notifications: VecDeque<Notification>,
-    outcome: Option<Result<Json, Failure>>,
+    outcome: Option<Ended>,
     waker: Option<Waker>,
+}
+
+/// How a call ended.
+enum Ended {
+    /// As the engine tells it.
+    Settled(Result<Json, Failure>),
+    /// Its request was lost, as the wire tells it.
+    Lost(Error),
 }
 
 impl Mailbox {
@@ -33,7 +41,12 @@ impl Mailbox {
     }
 
     pub(super) fn settle(&mut self, outcome: Result<Json, Failure>) -> Option<Waker> {
-        self.outcome = Some(outcome);
+        self.outcome = Some(Ended::Settled(outcome));
+        self.waker.take()
+    }
+
+    pub(super) fn lose(&mut self, error: Error) -> Option<Waker> {
+        self.outcome = Some(Ended::Lost(error));
         self.waker.take()
     }
 }
@@ -109,7 +122,10 @@ impl Ongoing for Call {
         let mailbox = state.mailboxes.remove(&self.call);
         drop(state);
         drop(mailbox);
-        Poll::Ready(Step::Answered(self.answer(outcome)))
+        Poll::Ready(Step::Answered(match outcome {
+            Ended::Settled(outcome) => self.answer(outcome),
+            Ended::Lost(error) => Err(error),
+        }))
     }
 
     fn request_id(&self) -> Option<&RequestId> {

@@ -19,12 +19,13 @@ use std::time::Duration;
 
 use bowline_core::mux::{End, Event};
 use bowline_core::{Malformed, Message, Notification, decode_batch, is_batch};
-use bowline_types::{ErrorCode, RpcError};
+use bowline_types::{ErrorCode, RequestId, RpcError};
 use bytes::Bytes;
 use tokio::time::{Instant, Sleep};
 
 use super::serving::{Role, Serving};
 use super::{Closing, Peer};
+use crate::Error;
 use crate::wire::{Received, Wire};
 
 /// Drives one wire until it is at its end.
@@ -119,6 +120,7 @@ impl Driver {
                     let error = RpcError::new(ErrorCode::INVALID_REQUEST, why);
                     self.take_in_malformed(Malformed::Request { id: None, error });
                 }
+                Poll::Ready(Received::Lost { id, error }) => self.lost(&id, error),
                 Poll::Ready(Received::End) => {
                     self.input_ended();
                     return true;
@@ -158,6 +160,15 @@ impl Driver {
     fn take_in_malformed(&mut self, malformed: Malformed) {
         tracing::warn!(%malformed, "a frame was no message");
         self.peer.shared.lock().mux.handle_malformed(malformed);
+    }
+
+    fn lost(&mut self, id: &RequestId, error: Error) {
+        let mut state = self.peer.shared.lock();
+        let call = state.mux.handle_lost(id);
+        let mailbox = call.and_then(|call| state.mailboxes.get_mut(&call));
+        let waker = mailbox.and_then(|mailbox| mailbox.lose(error));
+        drop(state);
+        waker.into_iter().for_each(Waker::wake);
     }
 
     /// Fails what is overdue. Whether the timer rang.

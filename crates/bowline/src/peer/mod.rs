@@ -23,6 +23,9 @@ pub(crate) use serving::Role;
 #[cfg_attr(bowline_no_legacy, path = "legacy_stub.rs")]
 mod legacy;
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

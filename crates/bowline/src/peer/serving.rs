@@ -250,3 +250,63 @@ fn subscription_ended(id: &InFlightId) -> Notification {
 }
 
 const MOST_HANDLERS: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::task::Poll;
+
+    use bowline_core::era::{Dialects, Offers, stamp};
+    use bowline_core::mux::{Event, Limits};
+    use bowline_core::{Message, Outcome};
+
+    use super::*;
+    use crate::exchange::BoxFuture;
+
+    struct Quick;
+
+    impl Responder for Quick {
+        fn respond<'a>(&'a self, _: Request, _: Context) -> BoxFuture<'a, Outcome> {
+            Box::pin(async { Ok(Json::empty_object()) })
+        }
+    }
+
+    fn role() -> Role {
+        Role::Server {
+            door: Door::new(Dialects::all(), Offers::default()),
+            responder: Arc::new(Quick),
+            identity: Json::empty_object(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_handler_that_is_done_is_forgotten() {
+        let (peer, _driver) =
+            Peer::new(Box::new(crate::wire::memory().0), role(), Limits::default());
+        let request = Request::new(
+            "quick",
+            Json::empty_object(),
+            Arc::new(Caller::new(Dialect::LATEST)),
+        );
+        let message = Message::from(stamp(&request).with_id(1));
+        let arrived = peer.with(|state| {
+            state.mux.handle_message(std::time::Instant::now(), message);
+            state.mux.poll_event()
+        });
+        let Some(Event::Request { id, method, params }) = arrived else {
+            panic!("expected a request, saw {arrived:?}");
+        };
+        let mut serving = Serving::new(peer, role());
+        serving.begin(id, method, params);
+        assert_eq!(serving.running.len(), 1);
+
+        poll_fn(|cx| match serving.reap(cx) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        })
+        .await;
+
+        assert!(serving.running.is_empty());
+        assert!(serving.handlers.is_empty());
+    }
+}

@@ -13,7 +13,10 @@ use std::io;
 use std::task::{Context, Poll};
 
 use bowline_core::Message;
+use bowline_types::RequestId;
 use bytes::Bytes;
+
+use crate::Error;
 
 /// A duplex carrier of frames: a pipe, a socket, a queue in memory.
 ///
@@ -62,6 +65,13 @@ pub enum Received {
     TooLong {
         /// The limit, in bytes.
         limit: usize,
+    },
+    /// One request could not be carried, or its answer not brought back. The wire goes on.
+    Lost {
+        /// Which request.
+        id: RequestId,
+        /// What became of it.
+        error: Error,
     },
     /// The other side closed the wire.
     End,

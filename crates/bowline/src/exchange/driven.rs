@@ -1,0 +1,92 @@
+//! An exchange that is carried on by a future of its own, inside its caller's.
+
+use std::sync::Arc;
+use std::task::{self, Poll};
+use std::time::Duration;
+
+use bowline_core::mux::CallOptions;
+use bowline_types::RequestId;
+
+use super::deadline::Deadline;
+use super::ids::Reservation;
+use super::{Answer, BoxFuture, Ongoing, Said, Step};
+use crate::{Error, Result};
+
+/// An exchange whose steps a future takes: it ends with the answer, and what is said before that goes through
+/// [`Said`]. Dropping it drops the future.
+pub(crate) struct Driven {
+    future: Option<BoxFuture<'static, Result<Answer>>>,
+    answer: Option<Result<Answer>>,
+    said: Arc<Said>,
+    reservation: Reservation,
+    idle: Option<Deadline>,
+    total: Option<Deadline>,
+}
+
+impl Driven {
+    pub(crate) fn new(
+        future: BoxFuture<'static, Result<Answer>>,
+        said: Arc<Said>,
+        reservation: Reservation,
+        options: &CallOptions,
+    ) -> Self {
+        Self {
+            future: Some(future),
+            answer: None,
+            said,
+            reservation,
+            idle: options.idle_timeout.map(Deadline::from),
+            total: options.total_timeout.map(Deadline::from),
+        }
+    }
+
+    fn poll_overdue(&mut self, cx: &mut task::Context<'_>) -> Option<Duration> {
+        // The total deadline is asked first: it is the one that nothing moves.
+        let deadlines = [&mut self.total, &mut self.idle];
+        deadlines
+            .into_iter()
+            .flatten()
+            .find_map(|deadline| deadline.poll_overdue(cx))
+    }
+}
+
+impl Ongoing for Driven {
+    fn poll_step(&mut self, cx: &mut task::Context<'_>) -> Poll<Step> {
+        self.said.wake_on_next(cx.waker());
+        // What is waiting is handed out before more is taken from the wire, which bounds the queue.
+        if let Some(notification) = self.said.next() {
+            self.idle
+                .iter_mut()
+                .for_each(|idle| idle.hear(&notification));
+            return Poll::Ready(Step::Notification(notification));
+        }
+        if let Some(after) = self.poll_overdue(cx) {
+            self.future = None;
+            return Poll::Ready(Step::Answered(Err(Error::Timeout { after })));
+        }
+        if let Some(future) = &mut self.future
+            && let Poll::Ready(answer) = future.as_mut().poll(cx)
+        {
+            self.future = None;
+            self.answer = Some(answer);
+        }
+        if let Some(notification) = self.said.next() {
+            self.idle
+                .iter_mut()
+                .for_each(|idle| idle.hear(&notification));
+            return Poll::Ready(Step::Notification(notification));
+        }
+        match self.answer.take() {
+            Some(answer) => Poll::Ready(Step::Answered(answer)),
+            None => Poll::Pending,
+        }
+    }
+
+    fn request_id(&self) -> Option<&RequestId> {
+        Some(self.reservation.id())
+    }
+
+    fn cancel(self: Box<Self>, reason: String) {
+        tracing::debug!(id = %self.reservation.id(), reason, "a call was cancelled");
+    }
+}

@@ -1,0 +1,263 @@
+//! The modern channel: one POST per request, and its response is the exchange.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bowline_core::era::{Dialect, Request, stamp, unseal};
+use bowline_core::http::headers::{Mirrored, ParamHeaders, mirror, name_member};
+use bowline_core::json::Object;
+use bowline_core::mux::CallOptions;
+use bowline_core::{CorrelationKey, Message, Outcome};
+use bowline_types::{
+    CallToolRequest, CallToolRequestParams, ErrorCode, Json, ListToolsRequest, ListToolsResult,
+    Method, RequestId, UnsupportedProtocolVersion,
+};
+use http::{Response, StatusCode};
+
+use super::body::ResponseBody;
+use super::response::{Reply, message, no_answer, read};
+use super::send::Handed;
+use super::{Endpoint, message_headers};
+use crate::exchange::{Answer, Channel, Driven, Exchange, Ids, Said};
+use crate::{Error, Result};
+
+/// Reaches a server of revision 2026-07-28 over HTTP.
+///
+/// # Cancel safety
+///
+/// Dropping an exchange abandons its POST, which is what tells the server. Nothing further is sent.
+#[derive(Clone)]
+pub struct HttpChannel {
+    endpoint: Endpoint,
+    ids: Ids,
+    tools: Arc<Mutex<BTreeMap<String, Arc<ParamHeaders>>>>,
+}
+
+impl HttpChannel {
+    pub(crate) fn new(endpoint: Endpoint) -> Self {
+        Self {
+            endpoint,
+            ids: Ids::default(),
+            tools: Arc::default(),
+        }
+    }
+
+    /// How many requests are in progress.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.ids.in_use()
+    }
+
+    /// Sends a request and returns its status and its answer, if it has one; for finding out what the
+    /// server speaks.
+    pub(crate) async fn probe(&self, request: &Request) -> Result<(StatusCode, Option<Outcome>)> {
+        let id = RequestId::Number(0);
+        let response = self.post(&id, request).await?;
+        let status = response.status();
+        let outcome = match read(&self.endpoint, response).await? {
+            Reply::Bare(_) => None,
+            Reply::Json(_, body) => match message(&body) {
+                Ok(Message::Response(response)) => Some(response.outcome),
+                _ => None,
+            },
+            Reply::Events(mut events) => loop {
+                let Some(event) = events.next().await? else {
+                    break None;
+                };
+                if let Ok(Message::Response(response)) = message(&event.data) {
+                    break Some(response.outcome);
+                }
+            },
+        };
+        Ok((status, outcome))
+    }
+
+    async fn exchange(self, id: RequestId, request: Request, said: Arc<Said>) -> Result<Answer> {
+        let outcome = self.round_trip(&id, &request, &said).await?;
+        let (request, outcome) = match self.amend(&request, &outcome).await {
+            Some(amended) => {
+                let outcome = self.round_trip(&id, &amended, &said).await?;
+                (amended, outcome)
+            }
+            None => (request, outcome),
+        };
+        let outcome = if request.method == ListToolsRequest::NAME {
+            outcome.map(|result| self.learn_tools(result))
+        } else {
+            outcome
+        };
+        let unsealed = unseal(&request.method, request.caller.dialect, &[], outcome);
+        Answer::from_unsealed(unsealed)
+    }
+
+    /// What to send instead, once, if the server's no can be helped.
+    async fn amend(&self, request: &Request, outcome: &Outcome) -> Option<Request> {
+        let error = outcome.as_ref().err()?;
+        match error.code {
+            ErrorCode::HEADER_MISMATCH if request.method == CallToolRequest::NAME => {
+                // The tool's schema says which arguments are mirrored in headers; ours may be old.
+                self.list_tools(request).await;
+                Some(request.clone())
+            }
+            ErrorCode::UNSUPPORTED_PROTOCOL_VERSION => {
+                let data: UnsupportedProtocolVersion = error.data.as_ref()?.decode().ok()?;
+                let mut versions = data
+                    .supported
+                    .iter()
+                    .filter_map(|version| Dialect::of(version.as_str()));
+                let dialect = versions.find(|dialect| {
+                    dialect.is_modern() && !std::ptr::eq(*dialect, request.caller.dialect)
+                })?;
+                let mut amended = request.clone();
+                Arc::make_mut(&mut amended.caller).dialect = dialect;
+                Some(amended)
+            }
+            _ => None,
+        }
+    }
+
+    /// Asks for all tools, for the sake of their schemas.
+    async fn list_tools(&self, asking: &Request) {
+        let list = Request::new(
+            ListToolsRequest::NAME,
+            Json::empty_object(),
+            asking.caller.clone(),
+        );
+        let Ok(reservation) = self.ids.reserve(None) else {
+            return;
+        };
+        let said = Arc::new(Said::default());
+        if let Ok(Ok(result)) = self.round_trip(reservation.id(), &list, &said).await {
+            self.learn_tools(result);
+        }
+    }
+
+    /// Notes which arguments of which tools have headers, and drops tools whose schemas break the rules.
+    fn learn_tools(&self, result: Json) -> Json {
+        let Ok(mut list) = result.decode::<ListToolsResult>() else {
+            return result;
+        };
+        let before = list.tools.len();
+        let mut tools = self.lock();
+        list.tools
+            .retain(|tool| match ParamHeaders::read(&tool.input_schema) {
+                Ok(plan) if plan.is_empty() => {
+                    tools.remove(&tool.name);
+                    true
+                }
+                Ok(plan) => {
+                    tools.insert(tool.name.clone(), Arc::new(plan));
+                    true
+                }
+                Err(bad) => {
+                    tracing::warn!(tool = tool.name, %bad, "a tool was left out of the list");
+                    tools.remove(&tool.name);
+                    false
+                }
+            });
+        drop(tools);
+        if list.tools.len() == before {
+            return result;
+        }
+        let rewritten = Object::read(&result).ok().and_then(|mut object| {
+            object.set("tools", Json::encode(&list.tools).ok()?);
+            Some(object.to_json())
+        });
+        rewritten.unwrap_or(result)
+    }
+
+    /// One POST, up to its answer.
+    async fn round_trip(&self, id: &RequestId, request: &Request, said: &Said) -> Result<Outcome> {
+        let response = self.post(id, request).await?;
+        match read(&self.endpoint, response).await? {
+            Reply::Bare(status) => Err(no_answer(status)),
+            Reply::Json(status, body) => match message(&body) {
+                Ok(Message::Response(response)) if answers(response.id.as_ref(), id) => {
+                    Ok(response.outcome)
+                }
+                Ok(_) => Err(Error::protocol("the response answers another request")),
+                // A JSON body that is no message, at an error status: the status says more.
+                Err(_) if !status.is_success() => Err(no_answer(status)),
+                Err(error) => Err(error),
+            },
+            Reply::Events(mut events) => loop {
+                let Some(event) = events.next().await? else {
+                    let what = "the response ended without an answer".into();
+                    return Err(Error::Transport { what, source: None });
+                };
+                if event.data.is_empty() {
+                    continue;
+                }
+                match message(&event.data)? {
+                    Message::Response(response) if answers(response.id.as_ref(), id) => {
+                        return Ok(response.outcome);
+                    }
+                    Message::Notification(notification) => said.push(notification),
+                    Message::Response(_) | Message::Request(_) => {
+                        tracing::warn!(
+                            "the server sent something that does not belong in this response"
+                        );
+                    }
+                }
+            },
+        }
+    }
+
+    async fn post(&self, id: &RequestId, request: &Request) -> Result<Response<ResponseBody>> {
+        let stamped = stamp(request);
+        let plan = self.plan(request);
+        let mut headers = message_headers();
+        let mirrored = Mirrored {
+            version: request.caller.dialect.version,
+            method: &stamped.method,
+            params: stamped.params.as_ref(),
+            name_member: name_member(&stamped.method),
+        };
+        mirror(mirrored, plan.as_deref(), &mut headers)
+            .map_err(|unmirrorable| Error::misuse(unmirrorable.to_string()))?;
+        let frame = Message::from(stamped.with_id(id.clone())).to_frame();
+        self.endpoint
+            .request(http::Method::POST, headers, frame, &Handed::new())
+            .await
+    }
+
+    fn plan(&self, request: &Request) -> Option<Arc<ParamHeaders>> {
+        if request.method != CallToolRequest::NAME || self.lock().is_empty() {
+            return None;
+        }
+        let params: CallToolRequestParams = request.params.decode().ok()?;
+        self.lock().get(&params.name).cloned()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Arc<ParamHeaders>>> {
+        // No code that could panic runs under this lock.
+        self.tools.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Channel for HttpChannel {
+    fn open(&self, request: Request, options: CallOptions) -> Exchange {
+        let reservation = match self.ids.reserve(options.id.clone()) {
+            Ok(reservation) => reservation,
+            Err(refused) => return Exchange::failed(Error::misuse(refused.to_string())),
+        };
+        let said = Arc::new(Said::default());
+        let future = self
+            .clone()
+            .exchange(reservation.id().clone(), request, said.clone());
+        Exchange::new(Driven::new(Box::pin(future), said, reservation, &options))
+    }
+}
+
+impl std::fmt::Debug for HttpChannel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HttpChannel")
+            .field("uri", &self.endpoint.uri)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Whether a response with this id answers our request; an error may come without one.
+fn answers(id: Option<&RequestId>, ours: &RequestId) -> bool {
+    id.is_none_or(|id| CorrelationKey::from(id) == CorrelationKey::from(ours))
+}

@@ -1,0 +1,223 @@
+//! What the requests of one legacy wire have in common: the session, its version, and its GET stream.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bowline_core::era::{Dialect, VersionHeader, after_opening};
+use bowline_core::http::headers::PROTOCOL_VERSION;
+use bowline_core::http::legacy::{LAST_EVENT_ID, SESSION_ID};
+use bowline_core::{Message, Response as Answer};
+use bowline_types::InitializeResult;
+use bytes::Bytes;
+use http::header::ACCEPT;
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
+use tokio::sync::mpsc;
+
+use crate::http::client::body::ResponseBody;
+use crate::http::client::response::{Events, Reply, message, no_answer, read};
+use crate::http::client::send::Handed;
+use crate::http::client::{Endpoint, message_headers};
+use crate::wire::Received;
+use crate::{Error, Result};
+
+/// What the requests of one wire share.
+pub(crate) struct Link {
+    pub(super) endpoint: Endpoint,
+    incoming: mpsc::Sender<Received>,
+    session: Mutex<Session>,
+    reopening: tokio::sync::Mutex<()>,
+}
+
+#[derive(Default)]
+struct Session {
+    id: Option<HeaderValue>,
+    dialect: Option<&'static Dialect>,
+    /// The handshake, in case the server forgets us.
+    handshake: Option<Bytes>,
+}
+
+impl Link {
+    pub(super) fn new(endpoint: Endpoint, incoming: mpsc::Sender<Received>) -> Self {
+        Self {
+            endpoint,
+            incoming,
+            session: Mutex::default(),
+            reopening: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// A handshake is about to be sent.
+    pub(super) fn begin(&self, handshake: Bytes) {
+        *self.lock() = Session {
+            handshake: Some(handshake),
+            ..Session::default()
+        };
+    }
+
+    /// Takes note of what the answer to the handshake says.
+    pub(super) fn opened(&self, headers: &HeaderMap, answer: &Answer) {
+        let result: Option<InitializeResult> = answer
+            .outcome
+            .as_ref()
+            .ok()
+            .and_then(|result| result.decode().ok());
+        let mut session = self.lock();
+        session.id = headers.get(SESSION_ID).cloned();
+        session.dialect = result.and_then(|result| Dialect::of(result.protocol_version.as_str()));
+    }
+
+    pub(super) fn session_id(&self) -> Option<HeaderValue> {
+        self.lock().id.clone()
+    }
+
+    pub(super) async fn post(
+        &self,
+        frame: Bytes,
+        handed: &Handed,
+    ) -> Result<Response<ResponseBody>> {
+        let headers = self.headers(message_headers());
+        self.endpoint
+            .request(Method::POST, headers, frame, handed)
+            .await
+    }
+
+    /// Posts something that has no answer. If it fails, nobody can be told.
+    pub(super) async fn post_quietly(&self, frame: Bytes) {
+        match self.post(frame, &Handed::new()).await {
+            Ok(response) if response.status().is_success() => {}
+            Ok(response) => {
+                tracing::debug!(status = %response.status(), "a message was not accepted")
+            }
+            Err(error) => tracing::debug!(%error, "a message could not be posted"),
+        }
+    }
+
+    /// Hands a message, or the loss of one, to the engine.
+    pub(super) async fn deliver(&self, received: Received) {
+        // Fails only when the wire is gone, and then nobody waits.
+        let _ = self.incoming.send(received).await;
+    }
+
+    /// Hears what the server says unasked, for as long as it lets us.
+    pub(super) async fn listen(&self) {
+        let mut last_event = None;
+        let mut failures = 0;
+        while failures < MOST_FAILURES {
+            let Ok(Some(mut events)) = self.stream(last_event.as_deref()).await else {
+                return;
+            };
+            let mut heard_any = false;
+            while let Ok(Some(event)) = events.next().await {
+                heard_any = true;
+                if !event.data.is_empty() {
+                    self.deliver(Received::Frame(event.data)).await;
+                }
+            }
+            last_event = events.last_event_id().map(str::to_owned).or(last_event);
+            failures = if heard_any { 0 } else { failures + 1 };
+            self.pause(events.retry(), failures).await;
+        }
+        tracing::warn!("the server keeps closing its stream; it is not asked again");
+    }
+
+    /// Opens a GET stream; `None` if the server has none.
+    pub(super) async fn stream(&self, last_event: Option<&str>) -> Result<Option<Events>> {
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+        if let Some(id) = last_event.and_then(|id| HeaderValue::from_str(id).ok()) {
+            headers.insert(LAST_EVENT_ID, id);
+        }
+        let headers = self.headers(headers);
+        let response = self
+            .endpoint
+            .request(Method::GET, headers, Bytes::new(), &Handed::new())
+            .await?;
+        match read(&self.endpoint, response).await? {
+            Reply::Events(events) => Ok(Some(events)),
+            Reply::Bare(StatusCode::METHOD_NOT_ALLOWED) => Ok(None),
+            Reply::Bare(status) | Reply::Json(status, _) => Err(no_answer(status)),
+        }
+    }
+
+    /// Waits as long as the server asked us to, or longer each time.
+    pub(super) async fn pause(&self, retry: Option<u64>, failures: u32) {
+        let asked = retry.map(Duration::from_millis);
+        let grown = FIRST_PAUSE * 2_u32.saturating_pow(failures.min(6));
+        tokio::time::sleep(asked.unwrap_or(grown).min(LONGEST_PAUSE)).await;
+    }
+
+    /// Shakes hands again after the server forgot the session `forgotten`. Whether there is a new one.
+    pub(super) async fn reopen(&self, forgotten: &HeaderValue) -> Result<()> {
+        let _one_at_a_time = self.reopening.lock().await;
+        if self.session_id().as_ref() != Some(forgotten) {
+            return Ok(()); // somebody else did it meanwhile
+        }
+        let Some(handshake) = self.lock().handshake.clone() else {
+            return Err(Error::Closed);
+        };
+        self.begin(handshake.clone());
+        let response = self.post(handshake, &Handed::new()).await?;
+        let headers = response.headers().clone();
+        let answer = match read(&self.endpoint, response).await? {
+            Reply::Bare(status) => return Err(no_answer(status)),
+            Reply::Json(_, body) => message(&body)?,
+            Reply::Events(mut events) => loop {
+                let Some(event) = events.next().await? else {
+                    return Err(Error::Closed);
+                };
+                if let Ok(answer @ Message::Response(_)) = message(&event.data) {
+                    break answer;
+                }
+            },
+        };
+        let Message::Response(answer) = answer else {
+            return Err(Error::protocol("the handshake was not answered"));
+        };
+        self.opened(&headers, &answer);
+        answer.outcome.map_err(Error::Peer)?;
+        if let Some(ready) = self.dialect().and_then(after_opening) {
+            self.post_quietly(Message::from(ready).to_frame()).await;
+        }
+        Ok(())
+    }
+
+    /// Tells the server that the session is over, if there is one.
+    pub(super) async fn end(&self) {
+        if self.session_id().is_some() {
+            let (headers, handed) = (self.headers(HeaderMap::new()), Handed::new());
+            let ended = self
+                .endpoint
+                .request(Method::DELETE, headers, Bytes::new(), &handed);
+            if let Err(error) = ended.await {
+                tracing::debug!(%error, "the session could not be ended");
+            }
+        }
+    }
+
+    fn dialect(&self) -> Option<&'static Dialect> {
+        self.lock().dialect
+    }
+
+    fn headers(&self, mut headers: HeaderMap) -> HeaderMap {
+        let session = self.lock();
+        if let Some(id) = &session.id {
+            headers.insert(SESSION_ID, id.clone());
+        }
+        if let Some(dialect) = session.dialect
+            && dialect.http.version_header != VersionHeader::Never
+        {
+            headers.insert(PROTOCOL_VERSION, HeaderValue::from_static(dialect.version));
+        }
+        headers
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Session> {
+        // No code that could panic runs under this lock.
+        self.session.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How often in a row a stream may end without having said anything.
+pub(super) const MOST_FAILURES: u32 = 5;
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);

@@ -1,0 +1,145 @@
+//! Reaching a server over HTTP.
+//!
+//! ```text
+//! HttpChannel ── one POST per request ──▶ the response is the exchange       (2026-07-28)
+//! Peer over HttpWire ── POSTs and a GET stream, made into one duplex wire     (until 2025-11-25)
+//! ```
+
+mod body;
+pub use body::ResponseBody;
+
+mod channel;
+pub use channel::HttpChannel;
+
+mod response;
+
+mod send;
+pub use send::{HttpSend, HyperSend, RequestBody};
+
+#[cfg_attr(bowline_no_legacy, path = "legacy_stub.rs")]
+pub(crate) mod legacy;
+
+use std::sync::Arc;
+
+use bowline_core::sse;
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE, LOCATION};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
+
+use crate::{Error, Result};
+use send::Handed;
+
+/// Where a server is, and how it is spoken to.
+#[derive(Clone)]
+pub(crate) struct Endpoint {
+    pub(crate) uri: Uri,
+    pub(crate) send: Arc<dyn HttpSend>,
+    /// Sent with every request.
+    pub(crate) headers: HeaderMap,
+    pub(crate) limits: ResponseLimits,
+}
+
+impl Endpoint {
+    /// Sends a request, following redirects that keep the method and stay within the origin.
+    pub(crate) async fn request(
+        &self,
+        method: Method,
+        headers: HeaderMap,
+        frame: Bytes,
+        handed: &Handed,
+    ) -> Result<Response<ResponseBody>> {
+        let mut uri = self.uri.clone();
+        for _ in 0..MOST_REDIRECTS {
+            let mut request = Request::new(RequestBody::new(frame.clone(), handed.clone()));
+            *request.method_mut() = method.clone();
+            *request.uri_mut() = uri.clone();
+            *request.headers_mut() = headers.clone();
+            request.headers_mut().extend(self.headers.clone());
+            let response = self.send.send(request).await?;
+            match redirect(&uri, &response) {
+                Some(next) => uri = next?,
+                None => return Ok(response),
+            }
+        }
+        Err(Error::protocol("the server redirects without end"))
+    }
+}
+
+/// Where a response sends us, if it does, and if we go there.
+fn redirect(from: &Uri, response: &Response<ResponseBody>) -> Option<Result<Uri>> {
+    if !matches!(
+        response.status(),
+        StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT
+    ) {
+        return None;
+    }
+    let location = response.headers().get(LOCATION)?.to_str().ok()?;
+    let target: Uri = location.parse().ok()?;
+    let same_origin = target.authority().is_none()
+        || (target.authority() == from.authority() && target.scheme() == from.scheme());
+    if !same_origin {
+        let what =
+            format!("the server redirects to another origin, {target}, where we do not follow");
+        return Some(Err(Error::protocol(what)));
+    }
+    let mut parts = from.clone().into_parts();
+    parts.path_and_query = target.into_parts().path_and_query;
+    Some(Uri::from_parts(parts).map_err(|error| Error::protocol(error.to_string())))
+}
+
+/// The headers that every POST of a message has.
+pub(crate) fn message_headers() -> HeaderMap {
+    let mut headers = HeaderMap::with_capacity(8);
+    headers.insert(
+        ACCEPT,
+        HeaderValue::from_static("application/json, text/event-stream"),
+    );
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers
+}
+
+const MOST_REDIRECTS: usize = 5;
+
+/// How much a server may send.
+#[derive(Clone, Copy, Debug)]
+#[allow(
+    clippy::exhaustive_structs,
+    reason = "users name what they choose and leave the rest"
+)]
+pub struct ResponseLimits {
+    /// The longest JSON response, in bytes.
+    pub body: usize,
+    /// The longest event of a stream, in bytes.
+    pub event: usize,
+}
+
+impl Default for ResponseLimits {
+    fn default() -> Self {
+        Self {
+            body: 64 * 1024 * 1024,
+            event: 16 * 1024 * 1024,
+        }
+    }
+}
+
+impl ResponseLimits {
+    pub(crate) fn decoder(self) -> sse::Decoder {
+        sse::Decoder::new(sse::Limits {
+            line: self.event,
+            event: self.event,
+        })
+    }
+}
+
+/// Reads the address of a server.
+pub(crate) fn parse_url(url: &str) -> Result<Uri> {
+    let uri: Uri = url
+        .parse()
+        .map_err(|error| Error::misuse(format!("`{url}` is not a URL: {error}")))?;
+    match uri.scheme_str() {
+        Some("http" | "https") if uri.host().is_some() => Ok(uri),
+        _ => Err(Error::misuse(format!(
+            "`{url}` is not an http:// or https:// URL"
+        ))),
+    }
+}

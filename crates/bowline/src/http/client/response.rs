@@ -1,0 +1,125 @@
+//! What kind of response came back, and the messages in it.
+
+use bowline_core::{Malformed, Message, sse};
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::{HeaderMap, Response, StatusCode};
+
+use super::body::ResponseBody;
+use super::{Endpoint, ResponseLimits};
+use crate::{Error, Result};
+
+/// A response, sorted by what it carries.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "it lives for a moment, and boxing would cost each stream"
+)]
+pub(crate) enum Reply {
+    /// One JSON text, at any status.
+    Json(StatusCode, Bytes),
+    /// Messages as they come.
+    Events(Events),
+    /// Neither.
+    Bare(StatusCode),
+}
+
+/// Reads the head, and the body if it is short work.
+pub(crate) async fn read(endpoint: &Endpoint, response: Response<ResponseBody>) -> Result<Reply> {
+    let (head, body) = response.into_parts();
+    if matches!(
+        head.status,
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN
+    ) && let Some(challenge) = text(&head.headers, &WWW_AUTHENTICATE)
+    {
+        return Err(Error::Unauthorized { challenge });
+    }
+    let media = text(&head.headers, &CONTENT_TYPE).unwrap_or_default();
+    let media = media
+        .split(';')
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .to_ascii_lowercase();
+    match &*media {
+        "text/event-stream" if head.status.is_success() => {
+            Ok(Reply::Events(Events::new(body, endpoint.limits)))
+        }
+        "application/json" => {
+            let body = body.collect(endpoint.limits.body).await?;
+            Ok(Reply::Json(head.status, body))
+        }
+        _ => Ok(Reply::Bare(head.status)),
+    }
+}
+
+/// The error for a response that carries no answer.
+pub(crate) fn no_answer(status: StatusCode) -> Error {
+    match status {
+        StatusCode::UNAUTHORIZED => Error::Unauthorized {
+            challenge: String::new(),
+        },
+        StatusCode::ACCEPTED => {
+            Error::protocol("the server accepted a request without answering it")
+        }
+        status if status.is_success() => Error::protocol("the response carries no JSON-RPC answer"),
+        status => Error::Transport {
+            what: format!("the server answered with HTTP status {status}"),
+            source: None,
+        },
+    }
+}
+
+/// A stream of messages.
+pub(crate) struct Events {
+    body: ResponseBody,
+    decoder: sse::Decoder,
+}
+
+impl Events {
+    pub(crate) fn new(body: ResponseBody, limits: ResponseLimits) -> Self {
+        Self {
+            body,
+            decoder: limits.decoder(),
+        }
+    }
+
+    /// The next event; `None` at the end of the stream.
+    pub(crate) async fn next(&mut self) -> Result<Option<sse::Event>> {
+        loop {
+            match self.decoder.next() {
+                Some(Ok(event)) => return Ok(Some(event)),
+                Some(Err(too_large)) => return Err(Error::protocol(too_large.to_string())),
+                None => {}
+            }
+            match self.body.chunk().await? {
+                Some(chunk) => self.decoder.push(chunk),
+                None => return Ok(None),
+            }
+        }
+    }
+
+    pub(crate) fn last_event_id(&self) -> Option<&str> {
+        self.decoder.last_event_id()
+    }
+
+    pub(crate) fn retry(&self) -> Option<u64> {
+        self.decoder.retry()
+    }
+}
+
+/// Reads one message out of JSON or an event's data.
+pub(crate) fn message(frame: &Bytes) -> Result<Message> {
+    Message::decode(frame).map_err(|malformed| match malformed {
+        Malformed::Request { error, .. } => {
+            Error::protocol(format!("no message: {}", error.message))
+        }
+        Malformed::Response { why, .. } => Error::protocol(why),
+    })
+}
+
+fn text(headers: &HeaderMap, name: &http::HeaderName) -> Option<String> {
+    headers
+        .get(name)
+        .and_then(|value| value.to_str().ok())
+        .map(str::to_owned)
+}

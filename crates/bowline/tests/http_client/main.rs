@@ -1,0 +1,8 @@
+//! The HTTP client against a scripted peer: what it posts, what it makes of the answers, what letting go does.
+
+#![allow(clippy::panic, reason = "a test says by panicking what it saw")]
+
+mod legacy;
+mod modern;
+mod scripted;
+mod wire_faults;

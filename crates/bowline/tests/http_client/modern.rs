@@ -1,0 +1,251 @@
+//! Revision 2026-07-28: a POST and its response are an exchange.
+
+use std::time::Duration;
+
+use bowline::{Client, Error, ErrorCode};
+use serde_json::json;
+
+use crate::scripted::{Arrived, Peer, STREAM, Say, bare, error, event, json, json_with, result};
+
+fn text(said: &str) -> serde_json::Value {
+    json!({"resultType": "complete", "content": [{"type": "text", "text": said}]})
+}
+
+async fn connect(peer: &Peer) -> Client {
+    Client::connect(&peer.url)
+        .speaking("2026-07-28")
+        .await
+        .unwrap()
+}
+
+#[tokio::test]
+async fn the_headers_say_what_the_body_says() {
+    let mut peer =
+        Peer::start(|request| Say::Bytes(json("200 OK", &result(request, &text("hi"))))).await;
+    let client = connect(&peer).await;
+
+    let reply = client
+        .call_tool("grüß dich", json!({"a": 1}))
+        .await
+        .unwrap();
+
+    let request = peer.request().await;
+    let meta = &request.body["params"]["_meta"];
+    assert_eq!(reply.text(), "hi");
+    assert_eq!(
+        request.header("mcp-protocol-version"),
+        meta["io.modelcontextprotocol/protocolVersion"].as_str()
+    );
+    assert_eq!(request.header("mcp-method"), Some("tools/call"));
+    assert_eq!(
+        request.header("mcp-name"),
+        Some("=?base64?Z3LDvMOfIGRpY2g=?=")
+    );
+    assert_eq!(
+        request.header("accept"),
+        Some("application/json, text/event-stream")
+    );
+}
+
+#[tokio::test]
+async fn dropping_a_call_closes_its_post_and_nothing_further_is_posted() {
+    for said in ["", STREAM] {
+        let mut peer = Peer::start(move |_| Say::BytesThenStall(said.into())).await;
+        let client = connect(&peer).await;
+        let mut call = client.call_tool("slow", ()).start();
+
+        tokio::select! {
+            biased;
+            outcome = &mut call => panic!("the call ended: {outcome:?}"),
+            request = peer.request() => assert_eq!(request.what(), "POST tools/call"),
+        }
+        drop(call);
+        peer.client_left().await;
+
+        assert_eq!(peer.so_far(), [""; 0]);
+    }
+}
+
+#[tokio::test]
+async fn a_calls_own_timeout_closes_its_post() {
+    let mut peer = Peer::start(|_| Say::BytesThenStall(STREAM.into())).await;
+    let client = connect(&peer).await;
+
+    let outcome = client
+        .call_tool("slow", ())
+        .timeout(Duration::from_millis(100))
+        .await;
+
+    assert!(matches!(outcome, Err(Error::Timeout { .. })));
+    peer.request().await;
+    peer.client_left().await;
+}
+
+#[tokio::test]
+async fn progress_comes_before_the_answer_on_one_stream() {
+    let peer = Peer::start(|request| {
+        let token = &request.body["params"]["_meta"]["progressToken"];
+        let progress = |at| {
+            let params = json!({"progressToken": token, "progress": at});
+            event(&json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}))
+        };
+        let answer = event(&result(request, &text("done")));
+        Say::BytesThenClose(format!(
+            "{STREAM}: keep-alive\n\n{}{}{answer}",
+            progress(1),
+            progress(2)
+        ))
+    })
+    .await;
+    let client = connect(&peer).await;
+    let (sender, mut seen) = tokio::sync::mpsc::unbounded_channel();
+
+    let reply = client
+        .call_tool("slow", ())
+        .on_progress(move |report| sender.send(report.progress).unwrap())
+        .await
+        .unwrap();
+
+    assert_eq!(reply.text(), "done");
+    assert_eq!((seen.try_recv(), seen.try_recv()), (Ok(1.0), Ok(2.0)));
+}
+
+#[tokio::test]
+async fn an_error_body_counts_at_any_status() {
+    let peer = Peer::start(|request| {
+        Say::Bytes(json("404 Not Found", &error(request, -32601, &json!(null))))
+    })
+    .await;
+    let client = connect(&peer).await;
+
+    let outcome = client.raw("no/such", ()).await;
+
+    assert!(
+        matches!(outcome, Err(Error::Peer(error)) if error.code == ErrorCode::METHOD_NOT_FOUND)
+    );
+}
+
+#[tokio::test]
+async fn a_challenge_is_an_error_of_its_own() {
+    let peer = Peer::start(|_| {
+        let head = "HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Bearer scope=\"x\"\r\nContent-Length: 0\r\n\r\n";
+        Say::Bytes(head.into())
+    })
+    .await;
+
+    let direct = connect(&peer).await.call_tool("x", ()).await;
+    let probed = Client::connect(&peer.url).await;
+
+    assert!(
+        matches!(direct, Err(Error::Unauthorized { challenge }) if challenge == "Bearer scope=\"x\"")
+    );
+    assert!(matches!(probed, Err(Error::Unauthorized { .. })));
+}
+
+#[tokio::test]
+async fn an_outage_is_no_verdict_on_the_era() {
+    let mut peer = Peer::start(|_| Say::Bytes(bare("503 Service Unavailable"))).await;
+
+    let outcome = Client::connect(&peer.url).await;
+
+    assert!(matches!(outcome, Err(Error::Transport { .. })));
+    assert_eq!(peer.so_far(), ["POST server/discover"]);
+}
+
+#[tokio::test]
+async fn a_server_that_is_silent_on_the_probe_does_not_hang_it() {
+    let mut peer = Peer::start(|_| Say::BytesThenStall(String::new())).await;
+
+    let outcome = Client::connect(&peer.url)
+        .probe_timeout(Duration::from_millis(100))
+        .await;
+
+    assert!(matches!(
+        outcome,
+        Err(Error::Timeout { .. } | Error::Transport { .. })
+    ));
+    peer.request().await;
+    peer.client_left().await;
+}
+
+#[tokio::test]
+async fn a_header_mismatch_lists_the_tools_again_and_resends_once() {
+    let schema = json!({"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}});
+    let mut peer = Peer::start(move |request| match &*request.what() {
+        "POST tools/list" => {
+            let bad = json!({"type": "object", "properties": {"n": {"type": "number", "x-mcp-header": "N"}}});
+            let tools = json!([{"name": "query", "inputSchema": schema}, {"name": "broken", "inputSchema": bad}]);
+            Say::Bytes(json("200 OK", &result(request, &json!({"resultType": "complete", "tools": tools}))))
+        }
+        _ if request.header("mcp-param-region") == Some("us") => Say::Bytes(json("200 OK", &result(request, &text("ok")))),
+        _ => Say::Bytes(json("400 Bad Request", &error(request, -32020, &json!(null)))),
+    })
+    .await;
+    let client = connect(&peer).await;
+
+    let reply = client
+        .call_tool("query", json!({"region": "us"}))
+        .await
+        .unwrap();
+    let tools = client.list_tools().await.unwrap().tools;
+
+    assert_eq!(reply.text(), "ok");
+    assert_eq!(
+        tools.len(),
+        1,
+        "a tool whose annotations break the rules is left out"
+    );
+    assert_eq!(
+        peer.so_far(),
+        [
+            "POST tools/call",
+            "POST tools/list",
+            "POST tools/call",
+            "POST tools/list"
+        ]
+    );
+}
+
+#[tokio::test]
+async fn redirects_are_followed_within_the_origin_only() {
+    let redirect = |to: &str| {
+        format!("HTTP/1.1 307 Temporary Redirect\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n")
+    };
+    let peer = Peer::start(
+        move |request: &Arrived| match request.head.split(' ').nth(1) {
+            Some("/mcp") => Say::Bytes(redirect("/moved")),
+            Some("/moved") => Say::Bytes(json("200 OK", &result(request, &text("found")))),
+            _ => Say::Bytes(redirect("http://elsewhere.invalid/mcp")),
+        },
+    )
+    .await;
+
+    let within = connect(&peer).await.call_tool("x", ()).await;
+    let away = peer.url.replace("/mcp", "/away");
+    let across = Client::connect(&away)
+        .speaking("2026-07-28")
+        .await
+        .unwrap()
+        .call_tool("x", ())
+        .await;
+
+    assert_eq!(within.unwrap().text(), "found");
+    assert!(matches!(across, Err(Error::Protocol { .. })));
+}
+
+#[tokio::test]
+async fn the_probe_finds_a_modern_server() {
+    let peer = Peer::start(|request| {
+        let found = json!({
+            "resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}},
+            "ttlMs": 0, "cacheScope": "private",
+        });
+        Say::Bytes(json_with("200 OK", "X-Extra: yes\r\n", &result(request, &found)))
+    })
+    .await;
+
+    let client = Client::connect(&peer.url).await.unwrap();
+
+    assert!(client.dialect().is_modern());
+    assert!(client.capabilities().unwrap().tools.is_some());
+}
