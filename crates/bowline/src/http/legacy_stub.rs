@@ -1,6 +1,7 @@
 //! What takes the place of `legacy/` in a build without the legacy era: nothing gets this far.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ::http::request::Parts;
 use ::http::{Response, StatusCode};
@@ -13,7 +14,13 @@ use super::server::{HttpBody, Site};
 
 /// What a service remembers of its legacy clients.
 #[derive(Clone, Default)]
-pub(crate) struct Legacy;
+pub(crate) struct Legacy {}
+
+impl Legacy {
+    pub(super) fn orphan_limit_of_calls(&self) -> Duration {
+        Duration::ZERO
+    }
+}
 
 pub(super) async fn answer(
     _: &Arc<Site>,

@@ -1,4 +1,4 @@
-//! A modern request: its handler lives inside the response.
+//! A request that is complete in itself: its handler lives inside the response.
 //!
 //! ```text
 //! Handling ── outcome first ─────────────────────────▶ JSON, with the status that fits
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::task::{self, Poll};
 use std::time::Duration;
 
-use ::http::Response;
+use ::http::{Response, StatusCode};
 use bowline_core::era::{Dialect, Request, Seal, seal, tell};
 use bowline_core::http::media::Accepts;
 use bowline_core::http::status::{Head, needs_bad_request, of_outcome};
@@ -26,14 +26,14 @@ use bowline_types::{
 };
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, watch};
-use tokio::time::{Instant, Sleep};
+use tokio::time::Sleep;
 
-use super::Site;
 use super::body::{self, Events, HttpBody};
+use super::{KeepAlive, Site};
 use crate::exchange::{BoxFuture, CancelMode, Channel, Context, Outlet, Running, Said, run};
 
 /// A request whose handler is at work.
-pub(super) struct Handling {
+pub(crate) struct Handling {
     id: RequestId,
     form: Seal,
     identity: Json,
@@ -48,6 +48,8 @@ pub(super) struct Handling {
     grace: Option<BoxFuture<'static, ()>>,
     commit_after: Duration,
     keep_alive: Duration,
+    /// How long the handler may run on without its client, where a disconnect is no cancel.
+    orphan_limit: Duration,
     permit: Option<OwnedSemaphorePermit>,
 }
 
@@ -58,7 +60,7 @@ enum Step {
 }
 
 impl Handling {
-    pub(super) fn new(
+    pub(crate) fn new(
         site: &Site,
         id: RequestId,
         request: Request,
@@ -85,6 +87,7 @@ impl Handling {
             grace: None,
             commit_after: site.commit_after,
             keep_alive: site.keep_alive,
+            orphan_limit: site.legacy.orphan_limit_of_calls(),
             permit: Some(permit),
         }
     }
@@ -94,15 +97,17 @@ impl Handling {
     /// # Cancel safety
     ///
     /// Dropping the future, or the body of the response, drops the handler.
-    pub(super) async fn respond(mut self, accepts: Accepts) -> Response<HttpBody> {
+    pub(crate) async fn respond(mut self, accepts: Accepts) -> Response<HttpBody> {
         let first = self.first_step(accepts).await;
         match first {
             Some(Step::Ends(outcome)) if accepts.json || outcome.is_err() => {
                 let answer = self.seal(outcome);
-                body::json(
-                    of_outcome(&answer.outcome, Head::Uncommitted),
-                    &answer.into(),
-                )
+                let status = if self.form.dialect.is_modern() {
+                    of_outcome(&answer.outcome, Head::Uncommitted)
+                } else {
+                    StatusCode::OK
+                };
+                body::json(status, &answer.into())
             }
             first => body::stream(Answering {
                 keep_alive: KeepAlive::new(self.keep_alive),
@@ -157,7 +162,7 @@ impl Handling {
             return Poll::Pending;
         }
         task::ready!(self.poll_shutdown(cx));
-        self.let_go();
+        self.stop();
         let error = RpcError::new(ErrorCode::INTERNAL_ERROR, "shutting down");
         Poll::Ready(Step::Ends(Err(error)))
     }
@@ -186,20 +191,51 @@ impl Handling {
         }
     }
 
+    /// An outcome that wants a status of its own comes too late for one: it is told in another way.
+    fn after_head(&self, outcome: Outcome) -> Outcome {
+        match outcome {
+            Err(error) if self.form.dialect.is_modern() && needs_bad_request(error.code) => {
+                let internal = |message| RpcError::new(ErrorCode::INTERNAL_ERROR, message);
+                if self.form.method != CallToolRequest::NAME {
+                    return Err(internal(error.message));
+                }
+                let result = CallToolResult::error(error.message);
+                Json::encode(&result).map_err(|error| internal(error.to_string()))
+            }
+            outcome => outcome,
+        }
+    }
+
     /// Stops the handler, or lets it run on unheard if that is how it wants to be cancelled.
-    fn let_go(&mut self) {
+    fn stop(&mut self) {
         self.said.close();
         let Some(running) = self.running.take() else {
             return;
         };
-        if self.cancel_mode == CancelMode::Signal
-            && self.has_started
-            && let Ok(runtime) = tokio::runtime::Handle::try_current()
-        {
+        if self.cancel_mode == CancelMode::Signal && self.has_started {
             running.context().cancel();
-            let permit = self.permit.take();
+            self.run_on(async move { drop(running.await) });
+        }
+    }
+
+    /// The client has gone.
+    fn let_go(&mut self) {
+        if self.form.dialect.http.disconnect_cancels {
+            return self.stop();
+        }
+        self.said.close();
+        let orphan_limit = self.orphan_limit;
+        if let Some(running) = self.running.take().filter(|_| self.has_started) {
+            self.run_on(async move { drop(tokio::time::timeout(orphan_limit, running).await) });
+        }
+    }
+
+    /// Runs what is left of the handler as a task, which still takes up the request's room.
+    fn run_on(&mut self, rest: impl Future<Output = ()> + Send + 'static) {
+        let permit = self.permit.take();
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
-                drop(running.await);
+                rest.await;
                 drop(permit);
             });
         }
@@ -239,7 +275,7 @@ impl Events for Answering {
                 Step::Says(notification) => notification.into(),
                 Step::Ends(outcome) => {
                     is_over = true;
-                    handling.seal(after_head(&handling.form, outcome)).into()
+                    handling.seal(handling.after_head(outcome)).into()
                 }
             };
             encode_frame(&message.to_frame(), &mut out);
@@ -253,49 +289,6 @@ impl Events for Answering {
         }
         self.keep_alive.restart();
         Poll::Ready(Some(out.into()))
-    }
-}
-
-/// An outcome that wants a status of its own comes too late for one: it is told in another way.
-fn after_head(form: &Seal, outcome: Outcome) -> Outcome {
-    match outcome {
-        Err(error) if needs_bad_request(error.code) && form.method == CallToolRequest::NAME => {
-            let result = CallToolResult::error(error.message);
-            Json::encode(&result).map_err(|_| RpcError::new(ErrorCode::INTERNAL_ERROR, "no result"))
-        }
-        Err(error) if needs_bad_request(error.code) => {
-            Err(RpcError::new(ErrorCode::INTERNAL_ERROR, error.message))
-        }
-        outcome => outcome,
-    }
-}
-
-/// The time until a silent stream should say something.
-pub(crate) struct KeepAlive {
-    interval: Duration,
-    sleep: Option<Pin<Box<Sleep>>>,
-}
-
-impl KeepAlive {
-    pub(crate) fn new(interval: Duration) -> Self {
-        Self {
-            interval,
-            sleep: None,
-        }
-    }
-
-    pub(crate) fn poll(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
-        let interval = self.interval;
-        let sleep = self
-            .sleep
-            .get_or_insert_with(|| Box::pin(tokio::time::sleep(interval)));
-        sleep.as_mut().poll(cx)
-    }
-
-    pub(crate) fn restart(&mut self) {
-        if let Some(sleep) = &mut self.sleep {
-            sleep.as_mut().reset(Instant::now() + self.interval);
-        }
     }
 }
 

@@ -10,9 +10,12 @@
 //! client closed it or the connection broke, drops the handler; no task is spawned for a request.
 
 mod answer;
-use answer::Handling;
+pub(crate) use answer::Handling;
 
-mod body;
+mod keep_alive;
+pub(crate) use keep_alive::KeepAlive;
+
+pub(crate) mod body;
 pub use body::HttpBody;
 
 mod connection;
@@ -62,7 +65,7 @@ use crate::exchange::{BoxFuture, Responder};
 #[derive(Clone)]
 #[must_use = "a service does nothing until it is mounted or served"]
 pub struct HttpService {
-    site: Arc<Site>,
+    pub(crate) site: Arc<Site>,
 }
 
 /// What is served, and how.
