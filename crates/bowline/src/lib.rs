@@ -48,7 +48,7 @@ pub mod client;
 pub use client::{Call, Client, Reply};
 
 pub mod server;
-pub use server::{Server, Tool, invalid_params};
+pub use server::{Prompt, Resource, ResourceTemplate, Server, Tool, invalid_params};
 
 /// The vocabulary of the protocol.
 #[doc(inline)]

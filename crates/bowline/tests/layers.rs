@@ -1,6 +1,10 @@
 //! Layers stand around every request, in their order, on every transport.
 
-#![allow(clippy::panic, reason = "a test says by panicking what it saw")]
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test says by panicking what it saw"
+)]
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

@@ -38,6 +38,8 @@ pub struct Dialect {
     pub may_need_input: &'static [&'static str],
     /// The code that says that a resource does not exist.
     pub missing_resource: ErrorCode,
+    /// Whether a server declares that it completes arguments; where it does not, it just may.
+    pub completions_are_declared: bool,
     /// Whether several messages may come as one JSON array.
     pub batches: bool,
     /// What `structuredContent` of a tool's result may be.
@@ -422,6 +424,7 @@ static V2026_07_28: Dialect = Dialect {
     ],
     may_need_input: &["tools/call", "prompts/get", "resources/read"],
     missing_resource: ErrorCode::INVALID_PARAMS,
+    completions_are_declared: true,
     batches: false,
     structured_content: StructuredContent::Any,
     elicitation: ElicitationModes::FormAndUrl,
@@ -465,6 +468,7 @@ static V2025_06_18: Dialect = Dialect {
 
 static V2025_03_26: Dialect = Dialect {
     version: "2025-03-26",
+    completions_are_declared: true,
     batches: true,
     http: HttpFacts {
         transport: HttpTransport::Streamable,
@@ -483,6 +487,7 @@ static V2024_11_05: Dialect = Dialect {
     cacheable: &[],
     may_need_input: &[],
     missing_resource: ErrorCode::RESOURCE_NOT_FOUND,
+    completions_are_declared: false,
     batches: false,
     structured_content: StructuredContent::Absent,
     elicitation: ElicitationModes::None,

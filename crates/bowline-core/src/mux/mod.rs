@@ -37,6 +37,8 @@ mod refers;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod model;
 #[cfg(test)]
+mod pinned;
+#[cfg(test)]
 mod tests;
 
 use std::borrow::Cow;
@@ -487,6 +489,12 @@ impl Mux {
     #[must_use]
     pub fn request_id(&self, call: CallId) -> Option<&RequestId> {
         self.pending.request_id(call)
+    }
+
+    /// Whether the request of a call still waits for the wire: abandoned now, it never was.
+    #[must_use]
+    pub fn is_unsent(&self, call: CallId) -> bool {
+        self.pending.is_unsent(call)
     }
 
     // --- the parts of `handle_message` ---

@@ -222,6 +222,10 @@ impl PendingCalls {
         self.calls.contains_key(&call)
     }
 
+    pub(super) fn is_unsent(&self, call: CallId) -> bool {
+        self.calls.get(&call).is_some_and(Pending::is_unsent)
+    }
+
     pub(super) fn request_id(&self, call: CallId) -> Option<&RequestId> {
         self.calls.get(&call).map(Pending::id)
     }

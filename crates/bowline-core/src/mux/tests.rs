@@ -6,14 +6,14 @@ use super::*;
 use bowline_types::ProgressToken;
 
 /// Two ends and an imaginary wire. Time moves only when a test says so.
-struct Pair {
-    client: Mux,
-    server: Mux,
-    now: Instant,
+pub(super) struct Pair {
+    pub(super) client: Mux,
+    pub(super) server: Mux,
+    pub(super) now: Instant,
 }
 
 impl Pair {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             client: Mux::default(),
             server: Mux::default(),
@@ -21,16 +21,16 @@ impl Pair {
         }
     }
 
-    fn call(&mut self, method: &'static str) -> CallId {
+    pub(super) fn call(&mut self, method: &'static str) -> CallId {
         self.call_with(method, CallOptions::default())
     }
 
-    fn call_with(&mut self, method: &'static str, options: CallOptions) -> CallId {
+    pub(super) fn call_with(&mut self, method: &'static str, options: CallOptions) -> CallId {
         self.client.call(self.now, method, None, options).unwrap()
     }
 
     /// Moves everything that is queued on either side to the other.
-    fn deliver(&mut self) {
+    pub(super) fn deliver(&mut self) {
         loop {
             let (from_client, from_server) =
                 (self.client.poll_transmit(), self.server.poll_transmit());
@@ -46,14 +46,14 @@ impl Pair {
         }
     }
 
-    fn advance(&mut self, by: Duration) {
+    pub(super) fn advance(&mut self, by: Duration) {
         self.now += by;
         self.client.handle_timeout(self.now);
         self.server.handle_timeout(self.now);
     }
 
     /// The request that just arrived at the server.
-    fn serve_one(&mut self) -> InFlightId {
+    pub(super) fn serve_one(&mut self) -> InFlightId {
         match self.server.poll_event() {
             Some(Event::Request { id, .. }) => id,
             other => panic!("expected a request, saw {other:?}"),
@@ -61,21 +61,21 @@ impl Pair {
     }
 
     /// Calls and delivers: what the server must answer, and the call.
-    fn call_and_serve(&mut self) -> (CallId, InFlightId) {
+    pub(super) fn call_and_serve(&mut self) -> (CallId, InFlightId) {
         let call = self.call("tools/call");
         self.deliver();
         (call, self.serve_one())
     }
 
-    fn server_says(&mut self, text: &str) {
+    pub(super) fn server_says(&mut self, text: &str) {
         self.client.handle_message(self.now, message(text));
     }
 
-    fn client_says(&mut self, text: &str) {
+    pub(super) fn client_says(&mut self, text: &str) {
         self.server.handle_message(self.now, message(text));
     }
 
-    fn assert_empty(&self) {
+    pub(super) fn assert_empty(&self) {
         assert_eq!(
             (self.client.sizes(), self.server.sizes()),
             (Sizes::default(), Sizes::default())
@@ -83,34 +83,34 @@ impl Pair {
     }
 }
 
-fn message(text: &str) -> Message {
+pub(super) fn message(text: &str) -> Message {
     Message::decode(&bytes::Bytes::copy_from_slice(text.as_bytes())).unwrap()
 }
 
-fn text(message: Option<Message>) -> String {
+pub(super) fn text(message: Option<Message>) -> String {
     let frame = message.expect("a message is queued").to_frame();
     String::from_utf8(frame.to_vec()).unwrap()
 }
 
-fn ok() -> Outcome {
+pub(super) fn ok() -> Outcome {
     Ok(Json::empty_object())
 }
 
-fn settled(event: Option<Event>) -> (CallId, Result<Json, Failure>) {
+pub(super) fn settled(event: Option<Event>) -> (CallId, Result<Json, Failure>) {
     match event {
         Some(Event::Settled { call, outcome }) => (call, outcome),
         other => panic!("expected the end of a call, saw {other:?}"),
     }
 }
 
-fn with_id(id: impl Into<RequestId>) -> CallOptions {
+pub(super) fn with_id(id: impl Into<RequestId>) -> CallOptions {
     CallOptions {
         id: Some(id.into()),
         ..CallOptions::default()
     }
 }
 
-fn cancel_frame(id: &str, reason: &str) -> String {
+pub(super) fn cancel_frame(id: &str, reason: &str) -> String {
     format!(
         r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id},"reason":"{reason}"}}}}"#
     )

@@ -1,24 +1,22 @@
 //! How a client comes to be: where it connects, as whom, and speaking what.
 
 use std::future::IntoFuture;
+use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bowline_core::Outcome;
 use bowline_core::era::{Caller, Dialect, Dialects, Request};
-use bowline_core::mux::Limits;
+use bowline_types::{ClientCapabilities, ErrorCode, Implementation, LoggingLevel, RpcError};
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 
-use bowline_types::{ClientCapabilities, ErrorCode, Implementation, LoggingLevel, RpcError};
-
-use super::http::{HttpOpening, Opened};
-use super::opening::Opening;
-use super::{Client, Inner, OpenWire};
-use crate::exchange::{BoxFuture, Channel, Context, InProcess, Responder};
+use super::http::HttpOpening;
+use super::link::{Answering, End, Link, Reached};
+use super::opening::{Opened, Opening};
+use super::{Client, Inner};
+use crate::exchange::{BoxFuture, Context, Responder};
 use crate::http::client::{Endpoint, HttpSend, HyperSend, ResponseLimits, parse_url};
-use crate::peer::{Peer, Role};
-use crate::wire::Wire;
+use crate::wire::{Command, Wire};
 use crate::{Error, Result};
 
 /// A connection that is being made; await it.
@@ -48,18 +46,21 @@ pub struct Connect {
 }
 
 enum Target {
-    InProcess(Arc<dyn Responder>),
-    Wire(Box<dyn Wire>),
     Url(Result<Uri>),
+    End(End),
 }
 
 impl Connect {
     pub(super) fn to(responder: Arc<dyn Responder>) -> Self {
-        Self::new(Target::InProcess(responder))
+        Self::new(Target::End(End::InProcess(responder)))
     }
 
     pub(super) fn over(wire: Box<dyn Wire>) -> Self {
-        Self::new(Target::Wire(wire))
+        Self::new(Target::End(End::Wire(wire)))
+    }
+
+    pub(super) fn child(command: Command) -> Self {
+        Self::new(Target::End(End::Child(Box::new(command))))
     }
 
     pub(super) fn at(url: &str) -> Self {
@@ -151,101 +152,87 @@ impl Connect {
     }
 
     async fn connect(self) -> Result<Client> {
-        let Self {
-            target,
+        let timeout = self.timeout;
+        let host = self.host.clone();
+        let Reached {
+            link,
             caller,
-            speaking,
+            server,
+        } = self.reach().await?;
+        let inner = Inner {
+            channel: link.channel,
+            caller: Arc::new(caller),
             host,
+            server,
             timeout,
-            probe_timeout,
-            send,
-            headers,
-            response_limits,
-        } = self;
-        let server_caller = Arc::new(OnceLock::new());
-        let (channel, wire): (Arc<dyn Channel>, _) = match target {
-            Target::InProcess(responder) => {
-                let way_back = Arc::new(InProcess::new(host.clone()));
-                (
-                    Arc::new(InProcess::new(responder).with_way_back(way_back)),
-                    None,
-                )
-            }
+            last_token: AtomicI64::new(0),
+            wire: link.wire,
+        };
+        Ok(Client {
+            inner: Arc::new(inner),
+        })
+    }
+
+    async fn reach(self) -> Result<Reached> {
+        let speaking = self.speaking?;
+        let (timeout, probe_timeout) = (self.timeout, self.probe_timeout);
+        match self.target {
             Target::Url(uri) => {
-                let send = match send {
+                let send = match self.send {
                     Some(send) => send,
                     None => Arc::new(HyperSend::new()?),
                 };
                 let endpoint = Endpoint {
                     uri: uri?,
                     send,
-                    headers,
-                    limits: response_limits,
+                    headers: self.headers,
+                    limits: self.response_limits,
                 };
-                let (speaking, opening_host) = (speaking?, host.clone());
                 let opening = HttpOpening {
                     endpoint,
-                    host: opening_host,
+                    host: self.host,
                     speaking,
                     timeout,
                     probe_timeout,
                 };
-                let Opened {
-                    channel,
-                    caller,
-                    server,
-                    wire,
-                } = opening.open(caller).await?;
-                let (caller, last_token) = (Arc::new(caller), AtomicI64::new(0));
-                let inner = Inner {
-                    channel,
-                    caller,
-                    host,
-                    server,
+                opening.open(self.caller).await
+            }
+            Target::End(end) => {
+                let opening = Opening {
+                    speaking: &speaking,
                     timeout,
-                    last_token,
-                    wire,
+                    probe_timeout,
                 };
-                return Ok(Client {
-                    inner: Arc::new(inner),
-                });
+                reach(end, self.host, self.caller, &opening).await
             }
-            Target::Wire(wire) => {
-                let role = Role::Client {
-                    server: server_caller.clone(),
-                    host: host.clone(),
-                };
-                let (peer, driver) = Peer::new(wire, role, Limits::default());
-                // Owned by the connection: it ends when `OpenWire` is dropped.
-                tokio::spawn(driver);
-                (Arc::new(peer.clone()), Some(OpenWire(peer)))
-            }
-        };
-        let peer = wire.as_ref().map(|wire| &wire.0);
-        let opening = Opening {
-            channel: &*channel,
-            peer,
-            speaking: speaking?,
-            timeout,
-            probe_timeout,
-        };
-        let (caller, server) = opening.open(caller).await?;
-        // Set once, here; a server that asks earlier is answered as an unknown one.
-        let _ = server_caller.set(Arc::new(Caller::new(caller.dialect)));
-        let (caller, last_token) = (Arc::new(caller), AtomicI64::new(0));
-        let inner = Inner {
-            channel,
-            caller,
-            host,
-            server,
-            timeout,
-            last_token,
-            wire,
-        };
-        Ok(Client {
-            inner: Arc::new(inner),
-        })
+        }
     }
+}
+
+/// Connects to `end`, and a second time if it is a child that leaves when it is asked what it speaks.
+async fn reach(
+    end: End,
+    host: Arc<dyn Responder>,
+    caller: Caller,
+    opening: &Opening<'_>,
+) -> Result<Reached> {
+    let answering = Answering::by(host);
+    let (mut link, command) = end.link(answering.clone())?;
+    let opened = opening.open(&link, caller, command.is_some()).await?;
+    let (caller, server) = match (opened, command) {
+        (Opened::Open(caller, server), _) => (caller, server),
+        (Opened::Gone(caller, offered), Some(mut command)) => {
+            link = Link::spawn(&mut command, answering.clone())?;
+            opening.shake_hands(&link, caller, offered).await?
+        }
+        (Opened::Gone(..), None) => return Err(Error::Closed),
+    };
+    answering.server_is(&caller);
+    Ok(Reached {
+        link,
+        caller,
+        server,
+    })
 }
 
 impl IntoFuture for Connect {

@@ -1,18 +1,17 @@
 //! The first words over HTTP: which era the server speaks, and the channel for it.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_core::era::probe::{HttpReply, Undecided, Verdict, judge_http};
+use bowline_core::era::probe::{HttpReply, Undecided, Verdict, judge_http, suggests_two_endpoints};
 use bowline_core::era::{Caller, Dialects, Request};
-use bowline_core::mux::Limits;
-use bowline_types::{DiscoverRequest, DiscoverResult, Json, Method};
+use bowline_types::{DiscoverRequest, Json, Method};
 
-use super::OpenWire;
+use super::link::{Answering, Link, Reached};
 use super::opening::{MOST_PROBES, Opening, incompatible};
-use crate::exchange::{Channel, Responder};
-use crate::http::client::{Endpoint, HttpChannel, legacy};
-use crate::peer::{Peer, Role};
+use crate::exchange::Responder;
+use crate::http::client::{Endpoint, HttpChannel, UnexpectedStatus, legacy};
+use crate::wire::Wire;
 use crate::{Error, Result};
 
 /// A server over HTTP, not yet known.
@@ -24,27 +23,18 @@ pub(super) struct HttpOpening {
     pub(super) probe_timeout: Duration,
 }
 
-/// A server that was reached.
-pub(super) struct Opened {
-    pub(super) channel: Arc<dyn Channel>,
-    pub(super) caller: Caller,
-    pub(super) server: Option<DiscoverResult>,
-    pub(super) wire: Option<OpenWire>,
-}
-
 impl HttpOpening {
-    pub(super) async fn open(self, mut caller: Caller) -> Result<Opened> {
+    pub(super) async fn open(self, mut caller: Caller) -> Result<Reached> {
         let Some(modern) = self.speaking.latest_modern() else {
             return self.shake_hands(caller).await;
         };
         let channel = HttpChannel::new(self.endpoint.clone());
         if self.speaking.iter().count() == 1 {
             caller.dialect = modern;
-            return Ok(Opened {
-                channel: Arc::new(channel),
+            return Ok(Reached {
+                link: Link::by(channel),
                 caller,
                 server: None,
-                wire: None,
             });
         }
         let mut tried = vec![modern];
@@ -65,11 +55,10 @@ impl HttpOpening {
                     let result = probe.ok().and_then(|(_, outcome)| outcome?.ok());
                     let server = result.and_then(|result| result.decode().ok());
                     caller.dialect = dialect;
-                    return Ok(Opened {
-                        channel: Arc::new(channel),
+                    return Ok(Reached {
+                        link: Link::by(channel),
                         caller,
                         server,
-                        wire: None,
                     });
                 }
                 Verdict::Retry(dialect) if tried.len() < MOST_PROBES => tried.push(dialect),
@@ -107,39 +96,56 @@ impl HttpOpening {
             }))
     }
 
-    /// Opens a legacy wire made of HTTP requests.
-    async fn shake_hands(self, caller: Caller) -> Result<Opened> {
-        let Some(wire) = legacy::wire(self.endpoint) else {
+    /// Opens a legacy wire made of HTTP requests: Streamable HTTP first, then HTTP+SSE.
+    async fn shake_hands(self, caller: Caller) -> Result<Reached> {
+        let Some(wire) = legacy::wire(self.endpoint.clone()) else {
             return Err(incompatible(&[]));
         };
-        let server_caller = Arc::new(OnceLock::new());
-        let role = Role::Client {
-            server: server_caller.clone(),
-            host: self.host,
+        let refused = match self.shake_hands_over(wire, caller.clone()).await {
+            Err(error) if is_without_streamable_http(&error) => error,
+            reached_or_failed => return reached_or_failed,
         };
-        let (peer, driver) = Peer::new(wire, role, Limits::default());
-        // Owned by the connection: it ends when `OpenWire` is dropped.
-        tokio::spawn(driver);
-        let wire = OpenWire(peer.clone());
+        let opening = legacy::two_endpoints(self.endpoint.clone());
+        match tokio::time::timeout(self.probe_timeout, opening).await {
+            Ok(Ok(wire)) => self.shake_hands_over(wire, caller).await,
+            // It speaks neither; what it said to the first attempt says more.
+            Ok(Err(_)) | Err(_) => Err(refused),
+        }
+    }
+
+    async fn shake_hands_over(&self, wire: Box<dyn Wire>, caller: Caller) -> Result<Reached> {
+        let answering = Answering::by(self.host.clone());
+        let link = Link::over(wire, None, answering.clone());
+        let legacy = Dialects::only(|dialect| {
+            !dialect.is_modern() && self.speaking.of(dialect.version).is_some()
+        });
         let opening = Opening {
-            channel: &peer,
-            peer: Some(&peer),
-            speaking: Dialects::only(|dialect| {
-                !dialect.is_modern() && self.speaking.of(dialect.version).is_some()
-            }),
+            speaking: &legacy,
             timeout: self.timeout,
             probe_timeout: self.probe_timeout,
         };
-        let (caller, server) = opening.open(caller).await?;
-        // Set once, here; a server that asks earlier is answered as an unknown one.
-        let _ = server_caller.set(Arc::new(Caller::new(caller.dialect)));
-        Ok(Opened {
-            channel: Arc::new(peer),
+        let offered = opening.latest_legacy()?;
+        let (caller, server) = opening.shake_hands(&link, caller, offered).await?;
+        answering.server_is(&caller);
+        Ok(Reached {
+            link,
             caller,
             server,
-            wire: Some(wire),
         })
     }
+}
+
+/// Whether a failed `initialize` suggests that the server has two endpoints.
+fn is_without_streamable_http(error: &Error) -> bool {
+    let Error::Transport {
+        source: Some(source),
+        ..
+    } = error
+    else {
+        return false;
+    };
+    let status = source.downcast_ref::<UnexpectedStatus>();
+    status.is_some_and(|status| suggests_two_endpoints(status.0.as_u16()))
 }
 
 fn undecided(why: Undecided) -> Error {

@@ -8,6 +8,8 @@ pub use connect::Connect;
 
 mod http;
 
+mod link;
+
 mod opening;
 
 mod request;
@@ -28,9 +30,10 @@ use bowline_types::{
 use serde::Serialize;
 
 use crate::exchange::{Channel, Responder};
-use crate::peer::{Closing, Peer};
-use crate::wire::Wire;
+use crate::peer::Peer;
+use crate::wire::{Command, Wire};
 use crate::{Error, Result};
+use link::OpenWire;
 
 /// A connection to a server. Cheap to clone; the connection ends with its last clone.
 ///
@@ -64,9 +67,6 @@ struct Inner {
     wire: Option<OpenWire>,
 }
 
-/// A wire that is closed when this is dropped, after what is queued was sent.
-struct OpenWire(Peer);
-
 impl Client {
     /// Connects to a server, or anything else that answers requests, in the same process.
     pub fn to<R: Responder + Clone>(server: &R) -> Connect {
@@ -89,6 +89,32 @@ impl Client {
     /// Connects over a wire.
     pub fn over(wire: impl Wire) -> Connect {
         Connect::over(Box::new(wire))
+    }
+
+    /// Starts a server as a child process, without a shell, and connects to it.
+    ///
+    /// A child that exits fails every call with an error that shows what it exited with and what it last
+    /// said on stderr. The child is ended with the connection, and never outlives it; [`Client::close`]
+    /// returns when it was reaped. What it inherits and how it is ended is told at [`Command`].
+    ///
+    /// If the child exits while it is asked what it speaks, as some old servers do, it is started once
+    /// more.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn example() -> bowline::Result<()> {
+    /// use std::process::Command;
+    ///
+    /// let client = bowline::Client::spawn(Command::new("weather-server")).await?;
+    /// let reply = client.call_tool("forecast", serde_json::json!({"city": "Bergen"})).await?;
+    /// client.close().await
+    /// # }
+    /// ```
+    ///
+    /// [`Command`]: crate::wire::Command
+    pub fn spawn(command: impl Into<Command>) -> Connect {
+        Connect::child(command.into())
     }
 
     /// Calls a tool. `arguments` become a JSON object; `()` means none.
@@ -156,12 +182,13 @@ impl Client {
     /// The other end of the wire, if there is one: for counting what is going on.
     #[must_use]
     pub fn peer(&self) -> Option<&Peer> {
-        self.inner.wire.as_ref().map(|wire| &wire.0)
+        self.inner.wire.as_ref().map(|wire| &wire.peer)
     }
 
     /// Ends the connection in good order: what is queued is sent, then the wire is closed.
     ///
-    /// A wire that does not take what is queued within a second is closed all the same.
+    /// A wire that does not take what is queued within a second is closed all the same. A server that was
+    /// started by [`Client::spawn`] is ended, and has been reaped when this returns.
     ///
     /// # Errors
     ///
@@ -171,21 +198,14 @@ impl Client {
     ///
     /// Safe: the connection closes even if nobody waits for it.
     pub async fn close(self) -> Result<()> {
-        if let Some(peer) = self.peer() {
-            peer.close(Closing::Flush(FLUSH_LIMIT));
-            peer.ended().await;
+        if let Some(wire) = &self.inner.wire {
+            wire.close().await;
         }
         Ok(())
     }
 
     fn mint_token(&self) -> ProgressToken {
         ProgressToken::Number(self.inner.last_token.fetch_add(1, Ordering::Relaxed) + 1)
-    }
-}
-
-impl Drop for OpenWire {
-    fn drop(&mut self) {
-        self.0.close(Closing::Flush(FLUSH_LIMIT));
     }
 }
 
@@ -209,5 +229,3 @@ fn encode_object(value: &impl Serialize) -> Result<Json> {
         Err(Error::misuse("arguments and params are a JSON object"))
     }
 }
-
-const FLUSH_LIMIT: Duration = Duration::from_secs(1);

@@ -1,94 +1,164 @@
 //! The first words over a channel: which version both sides speak, and what the server offers.
 
+use std::future::{pending, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bowline_core::Outcome;
-use bowline_core::era::probe::{DuplexReply, Verdict, judge_duplex};
+use bowline_core::era::probe::{DuplexReply, Verdict, judge_duplex, judge_refused_handshake};
 use bowline_core::era::{Caller, Dialect, Dialects, Request, after_opening};
 use bowline_core::mux::CallOptions;
 use bowline_types::{
     DiscoverRequest, DiscoverResult, ErrorCode, Json, Method, ProtocolVersion, RpcError,
 };
-use std::sync::Arc;
 
-use crate::exchange::{Answer, Channel};
-use crate::peer::Peer;
+use super::link::Link;
+use crate::exchange::Answer;
 use crate::{Error, Result};
 
 /// What is needed to find out.
 pub(super) struct Opening<'a> {
-    pub(super) channel: &'a dyn Channel,
-    /// The wire, where there is one: the legacy handshake ends with a notification.
-    pub(super) peer: Option<&'a Peer>,
     /// What this client is willing to speak.
-    pub(super) speaking: Dialects,
+    pub(super) speaking: &'a Dialects,
     pub(super) timeout: Duration,
     pub(super) probe_timeout: Duration,
 }
 
+/// How the first words went.
+#[allow(clippy::large_enum_variant, reason = "there is one, and not for long")]
+pub(super) enum Opened {
+    /// Both sides know what they speak, and we may know what the server says of itself.
+    Open(Caller, Option<DiscoverResult>),
+    /// The server left when it was asked. That is what an older one may do; start it again and shake hands
+    /// at once, offering this.
+    Gone(Caller, &'static Dialect),
+}
+
 impl Opening<'_> {
-    /// Opens the channel for `caller`, whose dialect is decided here.
+    /// Opens `link` for `caller`, whose dialect is decided here. A server that leaves is
+    /// [`Opened::Gone`] if it `can_restart`.
     pub(super) async fn open(
         &self,
+        link: &Link,
         mut caller: Caller,
-    ) -> Result<(Caller, Option<DiscoverResult>)> {
+        can_restart: bool,
+    ) -> Result<Opened> {
         let Some(modern) = self.speaking.latest_modern() else {
-            return self.shake_hands(caller, self.latest_legacy()?).await;
+            let opened = self.shake_hands(link, caller, self.latest_legacy()?).await;
+            return opened.map(|(caller, server)| Opened::Open(caller, server));
         };
         if self.speaking.iter().count() == 1 {
             // A version without a handshake that is spoken whatever the server says: nothing to ask.
             caller.dialect = modern;
-            return Ok((caller, None));
+            return Ok(Opened::Open(caller, None));
         }
-        self.probe(caller, modern).await
+        self.probe(link, caller, modern, can_restart).await
     }
 
     async fn probe(
         &self,
+        link: &Link,
         mut caller: Caller,
         modern: &'static Dialect,
-    ) -> Result<(Caller, Option<DiscoverResult>)> {
+        can_restart: bool,
+    ) -> Result<Opened> {
         let mut tried = vec![modern];
         loop {
             caller.dialect = tried.last().copied().unwrap_or(modern);
-            let answer = self.discover(&caller, self.probe_timeout).await;
-            let outcome = match &answer {
-                Ok(result) => Some(Ok(result.clone())),
-                Err(Error::Peer(error)) => Some(Err(error.clone())),
-                Err(Error::Protocol { .. }) => Some(unusable()),
-                Err(_) => None,
-            };
+            let mut asking = Box::pin(discover(link, &caller));
+            let answer = within(self.probe_timeout, &mut asking).await;
+            let outcome = as_outcome(&answer);
             let reply = match (&outcome, &answer) {
                 (Some(outcome), _) => DuplexReply::Outcome(outcome),
                 (None, Err(Error::Timeout { .. })) => DuplexReply::Silence,
-                // The wire cannot be opened anew from here, so what broke it is what there is to tell.
-                (None, _) => return answer.map(|_| (caller, None)),
+                (None, Err(Error::Transport { .. } | Error::Closed)) if can_restart => {
+                    DuplexReply::Gone
+                }
+                // The wire cannot be opened anew, so what broke it is what there is to tell.
+                (None, _) => return Err(answer.err().unwrap_or(Error::Closed)),
             };
-            match judge_duplex(reply, &self.speaking, &tried) {
-                Verdict::Modern(dialect) => {
+            match (judge_duplex(reply, self.speaking, &tried), reply) {
+                (Verdict::Modern(dialect), _) => {
                     let server = answer.ok().and_then(|result| result.decode().ok());
                     caller.dialect = dialect;
-                    return Ok((caller, server));
+                    return Ok(Opened::Open(caller, server));
                 }
-                Verdict::Retry(dialect) if tried.len() < MOST_PROBES => tried.push(dialect),
-                Verdict::Legacy(dialect) => return self.shake_hands(caller, dialect).await,
-                Verdict::Incompatible(versions) => return Err(incompatible(&versions)),
-                Verdict::Retry(_) | Verdict::Unauthorized | Verdict::Undecided(_) => {
+                (Verdict::Retry(dialect), _) if tried.len() < MOST_PROBES => tried.push(dialect),
+                (Verdict::Legacy(dialect), DuplexReply::Gone) => {
+                    return Ok(Opened::Gone(caller, dialect));
+                }
+                (Verdict::Legacy(dialect), reply) => {
+                    let late = matches!(reply, DuplexReply::Silence).then_some(asking);
+                    let opened = self
+                        .fall_back(link, caller.clone(), dialect, late, &tried)
+                        .await;
+                    return opened.map(|(caller, server)| Opened::Open(caller, server));
+                }
+                (Verdict::Incompatible(versions), _) => return Err(incompatible(&versions)),
+                (Verdict::Retry(_) | Verdict::Unauthorized | Verdict::Undecided(_), _) => {
                     return Err(answer.err().unwrap_or_else(|| incompatible(&[])));
                 }
             }
         }
     }
 
-    /// The legacy opening. Inside it is a `server/discover` like any other.
-    async fn shake_hands(
+    /// Shakes hands with an older server, unless the `late` answer to the probe shows that it was only
+    /// slow to start.
+    async fn fall_back(
         &self,
+        link: &Link,
+        caller: Caller,
+        offered: &'static Dialect,
+        late: Option<impl Future<Output = Result<Json>>>,
+        tried: &[&'static Dialect],
+    ) -> Result<(Caller, Option<DiscoverResult>)> {
+        let Some(late) = late else {
+            return self.shake_hands(link, caller, offered).await;
+        };
+        let mut heard_after_all = pin!(async {
+            let answer = late.await;
+            if let Some(reply) = as_outcome(&answer)
+                && let Verdict::Modern(dialect) =
+                    judge_duplex(DuplexReply::Outcome(&reply), self.speaking, tried)
+            {
+                let server = answer.ok().and_then(|result| result.decode().ok());
+                let mut caller = caller.clone();
+                caller.dialect = dialect;
+                return (caller, server);
+            }
+            pending().await
+        });
+        tokio::select! {
+            biased;
+            opened = &mut heard_after_all => Ok(opened),
+            opened = self.shake_hands(link, caller.clone(), offered) => {
+                // Both may have come between the two polls, and this one was asked first.
+                match poll_fn(|cx| Poll::Ready(heard_after_all.as_mut().poll(cx))).await {
+                    Poll::Ready(earlier) => Ok(earlier),
+                    Poll::Pending => opened,
+                }
+            }
+        }
+    }
+
+    /// The legacy opening. Inside it is a `server/discover` like any other.
+    pub(super) async fn shake_hands(
+        &self,
+        link: &Link,
         mut caller: Caller,
         offered: &'static Dialect,
     ) -> Result<(Caller, Option<DiscoverResult>)> {
         caller.dialect = offered;
-        let answer = self.discover(&caller, self.timeout).await?;
-        let server: DiscoverResult = answer.decode().map_err(|error| {
+        let mut answer = within(self.timeout, discover(link, &caller)).await;
+        if let Err(Error::Peer(error)) = &answer
+            && let Some(modern) = judge_refused_handshake(error, self.speaking)
+        {
+            caller.dialect = modern;
+            answer = within(self.timeout, discover(link, &caller)).await;
+        }
+        let server: DiscoverResult = answer?.decode().map_err(|error| {
             Error::undecodable("the server's introduction is unreadable", error)
         })?;
         let spoken = server
@@ -99,33 +169,50 @@ impl Opening<'_> {
             return Err(incompatible(&spoken.map(str::to_owned).collect::<Vec<_>>()));
         };
         caller.dialect = dialect;
-        if let (Some(peer), Some(ready)) = (self.peer, after_opening(dialect)) {
+        if let (Some(peer), Some(ready)) = (link.peer(), after_opening(dialect)) {
             peer.notify(ready);
         }
         Ok((caller, Some(server)))
     }
 
-    async fn discover(&self, caller: &Caller, timeout: Duration) -> Result<Json> {
-        let request = Request::new(
-            DiscoverRequest::NAME,
-            Json::empty_object(),
-            Arc::new(caller.clone()),
-        );
-        let options = CallOptions {
-            total_timeout: Some(timeout),
-            ..CallOptions::default()
-        };
-        match self.channel.open(request, options).answer().await? {
+    pub(super) fn latest_legacy(&self) -> Result<&'static Dialect> {
+        let latest = self.speaking.latest_legacy();
+        latest.ok_or_else(|| Error::misuse("this client is to speak no version at all"))
+    }
+}
+
+/// Asks the server what it is, for as long as it takes.
+fn discover(link: &Link, caller: &Caller) -> impl Future<Output = Result<Json>> + use<> {
+    let request = Request::new(
+        DiscoverRequest::NAME,
+        Json::empty_object(),
+        Arc::new(caller.clone()),
+    );
+    let exchange = link.channel.open(request, CallOptions::default());
+    async {
+        match exchange.answer().await? {
             Answer::Complete(result) => Ok(result),
             Answer::InputRequired(_) | Answer::Extension { .. } => Err(Error::protocol(
                 "`server/discover` was not answered by its result",
             )),
         }
     }
+}
 
-    fn latest_legacy(&self) -> Result<&'static Dialect> {
-        let latest = self.speaking.latest_legacy();
-        latest.ok_or_else(|| Error::misuse("this client is to speak no version at all"))
+async fn within<T>(limit: Duration, asking: impl Future<Output = Result<T>>) -> Result<T> {
+    let timed_out = |_| Err(Error::Timeout { after: limit });
+    tokio::time::timeout(limit, asking)
+        .await
+        .unwrap_or_else(timed_out)
+}
+
+/// What the server said, if it said anything.
+fn as_outcome(answer: &Result<Json>) -> Option<Outcome> {
+    match answer {
+        Ok(result) => Some(Ok(result.clone())),
+        Err(Error::Peer(error)) => Some(Err(error.clone())),
+        Err(Error::Protocol { .. }) => Some(unusable()),
+        Err(_) => None,
     }
 }
 

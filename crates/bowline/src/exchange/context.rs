@@ -11,7 +11,7 @@ use bowline_types::{
 };
 use tokio::sync::Notify;
 
-use super::Channel;
+use super::{Channel, Extensions};
 
 /// What a handler may know and do for the current request. Cheap to clone.
 ///
@@ -31,6 +31,8 @@ use super::Channel;
 #[derive(Clone)]
 pub struct Context {
     shared: Arc<Shared>,
+    extensions: Extensions,
+    is_mute: bool,
 }
 
 struct Shared {
@@ -111,6 +113,8 @@ impl Context {
                 cancelled: Signal::default(),
                 shutting_down: Signal::default(),
             }),
+            extensions: Extensions::default(),
+            is_mute: false,
         }
     }
 
@@ -124,6 +128,35 @@ impl Context {
     #[must_use]
     pub fn caller(&self) -> &Caller {
         &self.shared.caller
+    }
+
+    /// What the server shares with its handlers, by its type; see `Server::state`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use bowline::Context;
+    /// struct Database;
+    ///
+    /// async fn query(cx: Context) -> bool {
+    ///     cx.state::<Database>().is_some()
+    /// }
+    /// ```
+    #[must_use]
+    pub fn state<S: Send + Sync + 'static>(&self) -> Option<&S> {
+        self.extensions.find()
+    }
+
+    /// Everything that the server and its layers add to the request.
+    #[must_use]
+    pub fn extensions(&self) -> &Extensions {
+        &self.extensions
+    }
+
+    /// Everything that the server and its layers add to the request, for a layer that adds more. Clones
+    /// of the context that exist already do not see it.
+    pub fn extensions_mut(&mut self) -> &mut Extensions {
+        &mut self.extensions
     }
 
     /// Reports progress, if the caller asked for it.
@@ -154,8 +187,12 @@ impl Context {
         self.notify::<ProgressNotification>(&params);
     }
 
-    /// Logs something to the caller, if it asked for messages this severe.
+    /// Logs something to the caller, if the server [may](crate::Server::logging) and the caller asked for
+    /// messages this severe.
     pub fn log(&self, level: LoggingLevel, data: impl Into<Json>) {
+        if self.is_mute {
+            return;
+        }
         if self
             .shared
             .caller
@@ -209,6 +246,11 @@ impl Context {
     /// Safe: nothing is lost by dropping it.
     pub async fn shutting_down(&self) {
         self.shared.shutting_down.wait().await;
+    }
+
+    /// Logs nothing to the caller: what does not say that it logs must not.
+    pub(crate) fn mute(&mut self) {
+        self.is_mute = true;
     }
 
     pub(crate) fn cancel(&self) {

@@ -16,6 +16,9 @@ mod deadline;
 mod driven;
 pub(crate) use driven::Driven;
 
+mod extensions;
+pub use extensions::Extensions;
+
 mod ids;
 pub(crate) use ids::Ids;
 

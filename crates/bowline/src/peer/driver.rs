@@ -3,8 +3,8 @@
 //! ```text
 //! Running ──close──▶ Closing ──flushed, or time is up──▶ Ended
 //!    │                                                     ▲
-//!    ├── input ends, handlers still at work ──▶ Closing ───┤
-//!    └── input ends, nothing to finish; the wire breaks ───┘
+//!    ├── input ends ──▶ Closing, until handlers are done ──┤
+//!    └── the wire breaks ──────────────────────────────────┘
 //! ```
 //!
 //! One turn: receive, expire deadlines, hand out events, transmit. Receiving comes first and never stops
@@ -159,6 +159,9 @@ impl Driver {
 
     fn take_in_malformed(&mut self, malformed: Malformed) {
         tracing::warn!(%malformed, "a frame was no message");
+        if matches!(malformed, Malformed::Request { id: None, .. }) && !self.serving.is_server() {
+            return; // servers print to their output by mistake, and a client has no answer to that
+        }
         self.peer.shared.lock().mux.handle_malformed(malformed);
     }
 
@@ -309,12 +312,9 @@ impl Driver {
         }
     }
 
-    /// The other side will say nothing more. It may still want the answers to what it asked.
+    /// The other side will say nothing more. It may still want the answers to what it asked, those
+    /// included that sit in the wire's buffer.
     fn input_ended(&mut self) {
-        let sizes = self.peer.shared.lock().mux.sizes();
-        if sizes.in_flight == 0 {
-            return self.end(End::Closed);
-        }
         let until = match self.phase {
             Phase::Closing { until, .. } => until,
             Phase::Running | Phase::Ended => Instant::now() + AFTER_INPUT,
@@ -327,7 +327,17 @@ impl Driver {
     }
 
     fn broken(&mut self, error: io::Error) {
+        if self.phase == Phase::Ended {
+            return; // a wire that was closed cannot be written to, and that is no failure
+        }
         tracing::debug!(%error, "the wire broke");
+        if let Phase::Closing {
+            input_ended: true, ..
+        } = self.phase
+        {
+            // It said its last word and left; that it takes in nothing any more is no failure.
+            return self.end(End::Closed);
+        }
         self.peer
             .shared
             .lock()

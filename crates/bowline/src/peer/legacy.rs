@@ -5,13 +5,15 @@
 //! `subscriptions/listen` of our own. Neither client nor server code knows.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{self, Poll};
+use std::task::{self, Poll, Waker};
 use std::time::Duration;
 
 use bowline_core::Notification;
 use bowline_core::era::{Caller, Request, tell};
-use bowline_core::mux::CallOptions;
+use bowline_core::mux::{CallId, CallOptions};
 use bowline_types::{
     Json, Method, Notice, PromptListChangedNotification, RequestId,
     ResourceListChangedNotification, ResourceUpdatedNotification,
@@ -59,10 +61,17 @@ struct Listen {
     listener: Listener,
     filter: SubscriptionFilter,
     /// Requests that are not answered yet.
-    subscribing: VecDeque<Exchange>,
+    subscribing: VecDeque<Subscribing>,
     /// Resources whose last holder unsubscribes.
     held: Vec<String>,
     acknowledged: bool,
+}
+
+/// A `resources/subscribe` under way.
+struct Subscribing {
+    uri: String,
+    call: Option<CallId>,
+    exchange: Exchange,
 }
 
 impl Listen {
@@ -84,8 +93,13 @@ impl Listen {
                     cancel_on_abandon: false,
                     ..limited()
                 };
-                self.subscribing
-                    .push_back(self.peer.call(&request, options));
+                let (call, exchange) = self.peer.call(&request, options);
+                let uri = uri.clone();
+                self.subscribing.push_back(Subscribing {
+                    uri,
+                    call,
+                    exchange,
+                });
             }
             self.held.push(uri);
         }
@@ -94,6 +108,23 @@ impl Listen {
     fn request<M: Method>(&self, params: &M::Params) -> Request {
         let params = Json::encode(params).unwrap_or_else(|_| Json::empty_object());
         Request::new(M::NAME, params, self.caller.clone())
+    }
+
+    /// Lets go of requests that were not answered. Those that left may have been heard.
+    fn stop_subscribing(&mut self) {
+        for Subscribing {
+            uri,
+            call,
+            exchange,
+        } in self.subscribing.drain(..)
+        {
+            self.peer.with(|state| {
+                if call.is_some_and(|call| !state.mux.is_unsent(call)) {
+                    state.legacy.may_be_known(&uri);
+                }
+            });
+            drop(exchange);
+        }
     }
 
     fn acknowledgement(&self) -> Notification {
@@ -124,13 +155,15 @@ impl Listen {
 impl Ongoing for Listen {
     fn poll_step(&mut self, cx: &mut task::Context<'_>) -> Poll<Step> {
         while let Some(subscribing) = self.subscribing.front_mut() {
-            match task::ready!(subscribing.poll_step(cx)) {
-                Step::Notification(_) => {}
-                Step::Answered(Ok(_)) => drop(self.subscribing.pop_front()),
-                Step::Answered(Err(error)) => {
-                    self.subscribing.pop_front();
-                    return Poll::Ready(Step::Answered(Err(error)));
-                }
+            let Step::Answered(answer) = task::ready!(subscribing.exchange.poll_step(cx)) else {
+                continue;
+            };
+            let answered = self.subscribing.pop_front();
+            if let Err(error) = answer {
+                return Poll::Ready(Step::Answered(Err(error)));
+            }
+            if let Some(Subscribing { uri, .. }) = answered {
+                self.peer.with(|state| state.legacy.confirm(&uri));
             }
         }
         if !self.acknowledged {
@@ -157,6 +190,7 @@ impl Ongoing for Listen {
 
 impl Drop for Listen {
     fn drop(&mut self) {
+        self.stop_subscribing();
         for uri in std::mem::take(&mut self.held) {
             if self.peer.with(|state| state.legacy.let_go(&uri)) {
                 let params = UnsubscribeRequestParams::new(uri);
@@ -170,29 +204,59 @@ impl Drop for Listen {
     }
 }
 
-/// How many hold on to the subscription of each resource, on one wire.
+/// The resources that somebody wants to hear of, on one wire.
 #[derive(Debug, Default)]
-pub(super) struct Held(BTreeMap<String, usize>);
+pub(super) struct Held(BTreeMap<String, Watched>);
+
+#[derive(Debug, Default)]
+struct Watched {
+    holders: usize,
+    /// Whether the server may think that we are subscribed, so that it must be told when we are not.
+    is_known: bool,
+    /// Whether the server said that we are. Until then every holder asks for itself, because another's
+    /// request may still be withdrawn or refused.
+    is_confirmed: bool,
+}
 
 impl Held {
-    /// Adds a holder. Whether it is the first.
+    /// Adds a holder. Whether it must ask the server.
     fn hold(&mut self, uri: &str) -> bool {
-        let holders = self.0.entry(uri.to_owned()).or_insert(0);
-        *holders += 1;
-        *holders == 1
+        let watched = self.0.entry(uri.to_owned()).or_default();
+        watched.holders += 1;
+        !watched.is_confirmed
     }
 
-    /// Takes a holder away. Whether it was the last.
+    /// The server may have heard of a request that nobody waits for any more.
+    fn may_be_known(&mut self, uri: &str) {
+        if let Some(watched) = self.0.get_mut(uri) {
+            watched.is_known = true;
+        }
+    }
+
+    /// The server said yes.
+    fn confirm(&mut self, uri: &str) {
+        if let Some(watched) = self.0.get_mut(uri) {
+            watched.is_known = true;
+            watched.is_confirmed = true;
+        }
+    }
+
+    /// Takes a holder away. Whether it was the last, and must tell the server.
     fn let_go(&mut self, uri: &str) -> bool {
-        let Some(holders) = self.0.get_mut(uri) else {
+        let Some(watched) = self.0.get_mut(uri) else {
             return false;
         };
-        *holders -= 1;
-        let was_last = *holders == 0;
-        if was_last {
-            self.0.remove(uri);
+        watched.holders -= 1;
+        if watched.holders > 0 {
+            return false;
         }
-        was_last
+        let must_tell = watched.is_known;
+        self.0.remove(uri);
+        must_tell
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 }
 
@@ -237,6 +301,11 @@ impl Watches {
         self.lists = Some(self.start(peer, caller, responder, filter));
     }
 
+    /// Whether `uri` is watched, or may be without there being more than `most`.
+    pub(super) fn has_room_for(&self, uri: &str, most: usize) -> bool {
+        self.by_uri.len() < most || self.by_uri.contains_key(uri)
+    }
+
     pub(super) fn unwatch(&mut self, uri: &str) {
         self.by_uri
             .remove(uri)
@@ -268,8 +337,15 @@ impl Watches {
                 caller: request.caller.clone(),
             },
         );
-        let running = run(responder, request, cx);
-        self.tasks.spawn(async move { drop(running.await) })
+        let mut running = run(responder, request, cx);
+        // Polled once here, so that it listens before the client is told that it does; the task polls it
+        // again, with a waker that counts.
+        let first = Pin::new(&mut running).poll(&mut task::Context::from_waker(Waker::noop()));
+        self.tasks.spawn(async move {
+            if first.is_pending() {
+                drop(running.await);
+            }
+        })
     }
 }
 

@@ -13,10 +13,17 @@ pub(super) fn must_emulate(_: &Request) -> bool {
 
 pub(super) fn listen(peer: &Peer, request: &Request) -> Exchange {
     peer.call(request, bowline_core::mux::CallOptions::default())
+        .1
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Held;
+
+impl Held {
+    pub(super) fn is_empty(&self) -> bool {
+        true
+    }
+}
 
 #[derive(Default)]
 pub(super) struct Watches;
@@ -25,6 +32,10 @@ impl Watches {
     pub(super) fn watch(&mut self, _: &Peer, _: Arc<Caller>, _: Arc<dyn Responder>, _: String) {}
 
     pub(super) fn watch_lists(&mut self, _: &Peer, _: Arc<Caller>, _: Arc<dyn Responder>) {}
+
+    pub(super) fn has_room_for(&self, _: &str, _: usize) -> bool {
+        true
+    }
 
     pub(super) fn unwatch(&mut self, _: &str) {}
 

@@ -110,6 +110,18 @@ impl Peer {
         self.shared.lock().mux.sizes()
     }
 
+    /// Whether nothing at all is remembered: no call, no request, no mailbox, no listener.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        let state = self.shared.lock();
+        let tables = state.mux.sizes() == Sizes::default();
+        tables
+            && state.mailboxes.is_empty()
+            && state.legacy.is_empty()
+            && !self.shared.notices.has_listeners()
+    }
+
     /// What the other side says that belongs to no call.
     pub(crate) fn notices(&self) -> &Notices {
         &self.shared.notices
@@ -161,15 +173,19 @@ impl Channel for Peer {
         if legacy::must_emulate(&request) {
             return legacy::listen(self, &request);
         }
-        self.call(&request, options)
+        self.call(&request, options).1
     }
 }
 
 impl Peer {
-    fn call(&self, request: &Request, options: CallOptions) -> Exchange {
+    /// Starts a call, and tells which it is unless it failed at once.
+    fn call(&self, request: &Request, options: CallOptions) -> (Option<CallId>, Exchange) {
         match self.start(request, options, Some(Mailbox::default())) {
-            Ok((call, id)) => Exchange::new(Call::new(self.clone(), call, id, request)),
-            Err(error) => Exchange::failed(error),
+            Ok((call, id)) => {
+                let exchange = Exchange::new(Call::new(self.clone(), call, id, request));
+                (Some(call), exchange)
+            }
+            Err(error) => (None, Exchange::failed(error)),
         }
     }
 

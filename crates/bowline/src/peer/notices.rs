@@ -43,6 +43,10 @@ impl Notices {
         }
     }
 
+    pub(super) fn has_listeners(&self) -> bool {
+        !self.lock().queues.is_empty()
+    }
+
     pub(crate) fn publish(&self, notification: &Notification) {
         self.for_each(|queue| {
             if queue.notifications.len() == MOST_WAITING {

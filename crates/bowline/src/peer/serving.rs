@@ -50,6 +50,7 @@ struct Handler {
     task: AbortHandle,
     cx: Context,
     cancel_mode: CancelMode,
+    is_subscription: bool,
 }
 
 impl Serving {
@@ -72,8 +73,7 @@ impl Serving {
     ) {
         // Handlers that were cancelled but run on are counted here too.
         if self.handlers.len() >= MOST_HANDLERS {
-            let error = RpcError::new(ErrorCode::INTERNAL_ERROR, "overloaded");
-            return self.peer.respond(&id, Err(error));
+            return self.peer.respond(&id, Err(overloaded()));
         }
         let raw = RawRequest {
             id: id.request_id().clone(),
@@ -84,6 +84,9 @@ impl Serving {
             Ok(Admitted::Request { request, seal }) => self.start(id, request, seal),
             Ok(Admitted::Answer(result)) => self.peer.respond(&id, Ok(result)),
             Ok(Admitted::Watch(uri)) => {
+                if !self.watches.has_room_for(&uri, MOST_SUBSCRIPTIONS) {
+                    return self.peer.respond(&id, Err(overloaded()));
+                }
                 if let Some((caller, responder)) = self.role.legacy_caller() {
                     self.watches.watch(&self.peer, caller, responder, uri);
                 }
@@ -98,6 +101,10 @@ impl Serving {
     }
 
     fn start(&mut self, id: InFlightId, request: Request, form: Seal) {
+        let is_subscription = form.method == LISTEN;
+        if is_subscription && self.subscriptions() >= MOST_SUBSCRIPTIONS {
+            return self.peer.respond(&id, Err(overloaded()));
+        }
         let (responder, identity) = self.role.responder();
         let outlet = ToPeer {
             peer: self.peer.clone(),
@@ -110,7 +117,7 @@ impl Serving {
         let (peer, key) = (self.peer.clone(), id.clone());
         let task = self.handlers.spawn(async move {
             let outcome = running.await;
-            let ends_subscription = outcome.is_ok() && form.method == LISTEN;
+            let ends_subscription = outcome.is_ok() && is_subscription;
             peer.respond(&id, seal(&form, &identity, outcome));
             if ends_subscription {
                 peer.notify(subscription_ended(&id));
@@ -123,8 +130,14 @@ impl Serving {
                 task,
                 cx,
                 cancel_mode,
+                is_subscription,
             },
         );
+    }
+
+    fn subscriptions(&self) -> usize {
+        let running = self.running.values();
+        running.filter(|handler| handler.is_subscription).count()
     }
 
     /// The caller gave up.
@@ -159,6 +172,10 @@ impl Serving {
         {
             self.watches.watch_lists(&self.peer, caller, responder);
         }
+    }
+
+    pub(super) fn is_server(&self) -> bool {
+        matches!(self.role, Role::Server { .. })
     }
 
     pub(super) fn accepts_batches(&self) -> bool {
@@ -265,7 +282,14 @@ fn subscription_ended(id: &InFlightId) -> Notification {
     Notification::new(CancelledNotification::NAME, params)
 }
 
+fn overloaded() -> RpcError {
+    RpcError::new(ErrorCode::INTERNAL_ERROR, "overloaded")
+}
+
 const MOST_HANDLERS: usize = 4096;
+
+/// On one wire: a subscription lasts, so that one client could take the room of all others.
+const MOST_SUBSCRIPTIONS: usize = 1024;
 
 #[cfg(test)]
 mod tests {

@@ -1,15 +1,72 @@
 //! Announcements that something changed, and those who listen.
 
-use bowline_types::SubscriptionFilter;
-use tokio::sync::broadcast;
+use std::sync::Arc;
 
-/// One change.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Change {
+use bowline_types::SubscriptionFilter;
+use serde::{Deserialize, Serialize};
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
+
+/// One change. It can be encoded, so that a [`Bus`] may carry it to other replicas of the server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Change {
+    /// The list of tools.
     Tools,
+    /// The list of prompts.
     Prompts,
+    /// The list of resources, or of their templates.
     Resources,
+    /// What the resource at a URI holds.
     Resource(String),
+}
+
+/// Carries announcements to those who listen.
+///
+/// The default is a [`LocalBus`] of the server's own. Where several replicas serve the same clients, give
+/// them one that reaches all: it sends what is announced to the others, and what comes from them to a
+/// [`LocalBus`] that it keeps for [`listen`](Self::listen). A change that is announced twice does no harm.
+pub trait Bus: Send + Sync + 'static {
+    /// Tells every listener, here and elsewhere. Must not block.
+    fn announce(&self, change: Change);
+
+    /// Listens from now on.
+    fn listen(&self) -> Changes;
+}
+
+/// A bus within one process. Clones are the same bus.
+///
+/// # Examples
+///
+/// Two servers that announce for each other:
+///
+/// ```
+/// use bowline::Server;
+/// use bowline::server::LocalBus;
+///
+/// let bus = LocalBus::default();
+/// let public = Server::new("public", "1.0.0").bus(bus.clone());
+/// let admin = Server::new("admin", "1.0.0").bus(bus);
+/// ```
+#[derive(Clone, Debug)]
+pub struct LocalBus(broadcast::Sender<Change>);
+
+/// The changes that one listener hears of.
+#[derive(Debug)]
+pub struct Changes(broadcast::Receiver<Change>);
+
+/// What a listener hears.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(
+    clippy::exhaustive_enums,
+    reason = "a listener that forgets one kind misses changes"
+)]
+pub enum Heard {
+    /// One change.
+    Change(Change),
+    /// More changes than could be kept: everything may have changed.
+    TooMany,
 }
 
 impl Change {
@@ -26,35 +83,45 @@ impl Change {
     }
 }
 
-/// Carries changes to whoever listens.
-#[derive(Clone, Debug)]
-pub(super) struct Bus(broadcast::Sender<Change>);
+impl Bus for LocalBus {
+    fn announce(&self, change: Change) {
+        // Fails only if nobody listens, which is fine.
+        let _ = self.0.send(change);
+    }
 
-impl Default for Bus {
+    fn listen(&self) -> Changes {
+        Changes(self.0.subscribe())
+    }
+}
+
+impl Default for LocalBus {
     fn default() -> Self {
         Self(broadcast::Sender::new(MOST_WAITING))
     }
 }
 
-impl Bus {
-    pub(super) fn listen(&self) -> broadcast::Receiver<Change> {
-        self.0.subscribe()
-    }
-
-    fn announce(&self, change: Change) {
-        // Fails only if nobody listens, which is fine.
-        let _ = self.0.send(change);
+impl Changes {
+    /// The next change; `None` once nobody can announce any more.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: a change is taken only when it is returned.
+    pub async fn next(&mut self) -> Option<Heard> {
+        match self.0.recv().await {
+            Ok(change) => Some(Heard::Change(change)),
+            Err(RecvError::Lagged(_)) => Some(Heard::TooMany),
+            Err(RecvError::Closed) => None,
+        }
     }
 }
 
 /// Announces changes: `server.changed().tools()`.
-#[derive(Debug)]
 pub struct Changed<'a> {
-    bus: &'a Bus,
+    bus: &'a Arc<dyn Bus>,
 }
 
 impl<'a> Changed<'a> {
-    pub(super) fn new(bus: &'a Bus) -> Self {
+    pub(super) fn new(bus: &'a Arc<dyn Bus>) -> Self {
         Self { bus }
     }
 
@@ -68,7 +135,7 @@ impl<'a> Changed<'a> {
         self.bus.announce(Change::Prompts);
     }
 
-    /// The list of resources changed.
+    /// The list of resources, or of their templates, changed.
     pub fn resources(&self) {
         self.bus.announce(Change::Resources);
     }
@@ -76,6 +143,12 @@ impl<'a> Changed<'a> {
     /// What the resource holds changed.
     pub fn resource_updated(&self, uri: impl Into<String>) {
         self.bus.announce(Change::Resource(uri.into()));
+    }
+}
+
+impl std::fmt::Debug for Changed<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Changed").finish_non_exhaustive()
     }
 }
 

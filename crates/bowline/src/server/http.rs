@@ -1,11 +1,15 @@
 //! A server over HTTP: what it tells the admission ladder, and its own way onto a socket.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
 
 use bowline_core::era::Offers;
 use bowline_core::http::admission::Catalog;
 use bowline_core::http::headers::ParamHeaders;
-use bowline_types::ServerCapabilities;
+use bowline_types::{
+    CallToolRequest, CompleteRequest, DiscoverRequest, GetPromptRequest, ListPromptsRequest,
+    ListResourceTemplatesRequest, ListResourcesRequest, ListToolsRequest, Method,
+    ReadResourceRequest, SubscriptionsListenRequest,
+};
 use tokio::net::ToSocketAddrs;
 
 use super::Server;
@@ -16,17 +20,11 @@ impl Server {
     /// This server as an HTTP service, to mount in axum or any other HTTP server, or to
     /// [`bind`](HttpService::bind) to an address.
     ///
-    /// What is offered is settled by then; later changes to the server do not show.
     pub fn http(&self) -> HttpService {
-        let capabilities = self.offer.capabilities();
-        let service = HttpService::new(
-            self.clone(),
-            Offered::new(self, &capabilities),
-            &self.offer.identity,
-        );
+        let service = HttpService::new(self.clone(), self.clone(), &self.offer.identity);
         service.having(|site| {
             site.served = self.offer.served.clone();
-            site.offers = Offers::from(&capabilities);
+            site.offers = Offers::from(&self.offer.capabilities());
             site.limits = self.offer.limits;
             site.shutdown = self.shutdown.clone();
         })
@@ -55,47 +53,26 @@ impl Server {
     }
 }
 
-/// What a server can tell about its methods without running a handler.
-struct Offered {
-    capabilities: ServerCapabilities,
-    /// Tools whose arguments are mirrored in headers.
-    params: BTreeMap<String, ParamHeaders>,
-}
-
-impl Offered {
-    fn new(server: &Server, capabilities: &ServerCapabilities) -> Self {
-        let mut params = BTreeMap::new();
-        for tool in server.offer.tools.values() {
-            match ParamHeaders::read(&tool.definition().input_schema) {
-                Ok(plan) if plan.is_empty() => {}
-                Ok(plan) => drop(params.insert(tool.name().to_owned(), plan)),
-                Err(bad) => tracing::error!(
-                    tool = tool.name(), %bad,
-                    "HTTP clients will hide this tool: an `x-mcp-header` of its schema breaks the rules"
-                ),
-            }
-        }
-        Self {
-            capabilities: capabilities.clone(),
-            params,
-        }
-    }
-}
-
-impl Catalog for Offered {
+/// What is not advertised is not answered.
+impl Catalog for Server {
     fn answers(&self, method: &str) -> bool {
-        let has = &self.capabilities;
-        match method.split_once('/') {
-            Some(("server", "discover") | ("subscriptions", "listen")) => true,
-            Some(("tools", "list" | "call")) => has.tools.is_some(),
-            Some(("prompts", "list" | "get")) => has.prompts.is_some(),
-            Some(("resources", "list" | "read" | "templates/list")) => has.resources.is_some(),
-            Some(("completion", "complete")) => has.completions.is_some(),
+        match method {
+            DiscoverRequest::NAME | SubscriptionsListenRequest::NAME => true,
+            ListToolsRequest::NAME | CallToolRequest::NAME => self.offer.has_tools(),
+            ListPromptsRequest::NAME | GetPromptRequest::NAME => self.offer.has_prompts(),
+            ListResourcesRequest::NAME
+            | ListResourceTemplatesRequest::NAME
+            | ReadResourceRequest::NAME => self.offer.has_resources(),
+            CompleteRequest::NAME => self.offer.has_completions(),
             _ => false,
         }
     }
 
-    fn param_headers(&self, tool: &str) -> Option<&ParamHeaders> {
-        self.params.get(tool)
+    fn param_headers(&self, tool: &str) -> Option<Cow<'_, ParamHeaders>> {
+        let tools = self.offer.tools.now();
+        let definition = tools.find(tool)?.item.definition();
+        // Clients do not show a tool whose annotations break the rules; nobody mirrors its arguments.
+        let plan = ParamHeaders::read(&definition.input_schema).ok()?;
+        Some(Cow::Owned(plan))
     }
 }

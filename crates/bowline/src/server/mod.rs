@@ -1,28 +1,54 @@
 //! Servers: what answers requests.
 
 mod changes;
-pub use changes::Changed;
+pub use changes::{Bus, Change, Changed, Changes, Heard, LocalBus};
+
+mod completion;
+pub use completion::{Completer, CompletionHandler, IntoCompletion, Typing};
+
+mod contents;
+pub use contents::{Contents, IntoReadResult};
+
+mod live;
+pub use live::{Prompts, Resources, Tools};
+
+mod mount;
+
+mod offer;
+pub use offer::List;
+
+mod page;
+
+mod prompt;
+pub use prompt::{IntoPromptResult, Prompt, PromptHandler};
+
+mod registry;
+
+mod resource;
+pub use resource::{AskedUri, Resource, ResourceHandler, ResourceTemplate, not_found};
 
 #[cfg(feature = "http-server")]
 mod http;
 
 mod router;
 
+mod stdio;
+
 mod subscription;
+
+mod template;
+pub use template::{UriTemplate, Value, Variables};
 
 mod tool;
 pub use tool::{Tool, ToolHandler, invalid_params};
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_core::Outcome;
 use bowline_core::era::{Dialects, Door, Offers, Request};
 use bowline_core::mux::Limits;
-use bowline_types::{
-    Implementation, Json, ResourcesCapability, ServerCapabilities, ToolsCapability,
-};
+use bowline_types::{CacheScope, ErrorCode, Icon, Implementation, Json, RpcError};
 
 use tokio::sync::watch;
 
@@ -30,7 +56,8 @@ use crate::Result;
 use crate::exchange::{BoxFuture, CancelMode, Context, Responder};
 use crate::peer::{Closing, Peer, Role};
 use crate::wire::Wire;
-use changes::Bus;
+use offer::Offer;
+use page::Cache;
 
 /// A server: a name, and what it offers. Cheap to clone; clones are the same server.
 ///
@@ -49,41 +76,39 @@ use changes::Bus;
 #[must_use = "a server does nothing until it is served or connected to"]
 pub struct Server {
     offer: Arc<Offer>,
-    bus: Bus,
+    bus: Arc<dyn Bus>,
     /// How long handlers may still run, once a shutdown was asked for.
     shutdown: watch::Sender<Option<Duration>>,
-}
-
-/// What a server offers. Does not change once requests come.
-#[derive(Clone)]
-struct Offer {
-    identity: Implementation,
-    instructions: Option<String>,
-    tools: BTreeMap<String, Tool>,
-    /// The answer to `tools/list`, once it was asked for.
-    tool_list: OnceLock<Json>,
-    resource_updates: bool,
-    served: Dialects,
-    limits: Limits,
 }
 
 impl Server {
     /// A server that offers nothing yet.
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
-        let offer = Offer {
-            identity: Implementation::new(name, version),
-            instructions: None,
-            tools: BTreeMap::new(),
-            tool_list: OnceLock::new(),
-            resource_updates: false,
-            served: Dialects::all(),
-            limits: Limits::default(),
-        };
         Self {
-            offer: Arc::new(offer),
-            bus: Bus::default(),
+            offer: Arc::new(Offer::new(Implementation::new(name, version))),
+            bus: Arc::new(LocalBus::default()),
             shutdown: watch::Sender::new(None),
         }
+    }
+
+    /// Names the server, for people.
+    pub fn title(self, title: impl Into<String>) -> Self {
+        self.offering(|offer| offer.identity.title = Some(title.into()))
+    }
+
+    /// Says what the server does, for people.
+    pub fn description(self, description: impl Into<String>) -> Self {
+        self.offering(|offer| offer.identity.description = Some(description.into()))
+    }
+
+    /// Says where to read more about the server.
+    pub fn website(self, url: impl Into<String>) -> Self {
+        self.offering(|offer| offer.identity.website_url = Some(url.into()))
+    }
+
+    /// Says how the server may be shown.
+    pub fn icons(self, icons: impl IntoIterator<Item = Icon>) -> Self {
+        self.offering(|offer| offer.identity.icons = Some(icons.into_iter().collect()))
     }
 
     /// Tells models how to use this server.
@@ -94,17 +119,104 @@ impl Server {
     /// Offers a tool. A later one with the same name takes the place of the earlier.
     pub fn tool(self, tool: impl Into<Tool>) -> Self {
         let tool = tool.into();
+        self.offering(|offer| offer.add_tool(tool.name().to_owned(), tool.into()))
+    }
+
+    /// Offers a prompt. A later one with the same name takes the place of the earlier.
+    pub fn prompt(self, prompt: impl Into<Prompt>) -> Self {
+        let prompt = prompt.into();
+        self.offering(|offer| offer.add_prompt(prompt.name().to_owned(), prompt.into()))
+    }
+
+    /// Offers a resource. A later one at the same URI takes the place of the earlier.
+    pub fn resource(self, resource: impl Into<Resource>) -> Self {
+        let resource = resource.into();
+        self.offering(|offer| offer.add_resource(resource.uri().to_owned(), resource.into()))
+    }
+
+    /// Offers all resources whose URIs fit a template. A resource of its own at such a URI comes first;
+    /// of several templates that fit, the one with the most fixed text.
+    pub fn resource_template(self, template: impl Into<ResourceTemplate>) -> Self {
+        let template = template.into();
+        let text = template.uri_template().as_str().to_owned();
+        self.offering(|offer| offer.add_template(text, template.into()))
+    }
+
+    /// Proposes values for an argument of a prompt or a variable of a template.
+    pub fn completion(self, completer: impl Into<Completer>) -> Self {
+        let completer = completer.into();
+        self.offering(|offer| offer.add_completer(completer.into()))
+    }
+
+    /// Offers all that another server offers at this moment.
+    ///
+    /// Its tools and prompts are called by the prefix, an underscore and their name; its resources keep
+    /// their URIs. Its handlers find its own [state](Self::state) first, then this server's. Changes are
+    /// announced by this server.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::{CallToolResult, Server, Tool};
+    /// use serde_json::json;
+    ///
+    /// let forecast = Tool::raw("forecast", json!({"type": "object"}), async |_, _| {
+    ///     Ok(CallToolResult::text("sunny"))
+    /// });
+    /// let weather = Server::new("weather", "1.0.0").tool(forecast);
+    /// let server = Server::new("assistant", "1.0.0").mount("weather", &weather);
+    /// assert_eq!(server.tools().names(), ["weather_forecast"]);
+    /// ```
+    pub fn mount(self, prefix: &str, inner: &Self) -> Self {
+        self.offering(|offer| mount::mount(offer, prefix, inner))
+    }
+
+    /// Says that there is such a list, even while there is nothing on it: for what is added later.
+    pub fn advertise(self, list: List) -> Self {
+        self.offering(|offer| offer.advertise(list))
+    }
+
+    /// Puts at most this many entries on one page of a list. All are on one page by default.
+    pub fn page_size(self, most: usize) -> Self {
+        self.offering(|offer| offer.repage(|offer| offer.paging.size = Some(most.max(1))))
+    }
+
+    /// Says how long lists and the server's introduction stay fresh, and who may share them.
+    pub fn cache(self, ttl: Duration, scope: CacheScope) -> Self {
+        let cache = Cache::new(ttl, scope);
+        self.offering(|offer| offer.repage(|offer| offer.paging.cache = Some(cache)))
+    }
+
+    /// Says how long one list stays fresh, and who may share it.
+    pub fn cache_list(self, list: List, ttl: Duration, scope: CacheScope) -> Self {
+        let cache = Cache::new(ttl, scope);
         self.offering(|offer| {
-            if offer.tools.insert(tool.name().to_owned(), tool).is_some() {
-                tracing::warn!("a tool took the place of another with the same name");
-            }
-            offer.tool_list = OnceLock::new();
+            offer.repage(|offer| {
+                offer.caches.insert(list, cache);
+            });
         })
+    }
+
+    /// Lets handlers log to clients that ask for it: [`Context::log`] is silent otherwise.
+    pub fn logging(self) -> Self {
+        self.offering(|offer| offer.logging = true)
+    }
+
+    /// Announces changes over this bus, and listens to it.
+    pub fn bus(mut self, bus: impl Bus) -> Self {
+        self.bus = Arc::new(bus);
+        self
     }
 
     /// Lets clients ask to be told when a resource changes; see [`Server::changed`].
     pub fn resource_updates(self) -> Self {
         self.offering(|offer| offer.resource_updates = true)
+    }
+
+    /// Shares a value with every handler, which finds it by its type: [`Context::state`]. A later value
+    /// of the same type takes the place of the earlier.
+    pub fn state<S: Send + Sync + 'static>(self, value: S) -> Self {
+        self.offering(|offer| offer.state.insert(value))
     }
 
     /// Serves these protocol versions only.
@@ -115,6 +227,36 @@ impl Server {
     /// Takes on this much at once on each wire.
     pub fn limits(self, limits: Limits) -> Self {
         self.offering(|offer| offer.limits = limits)
+    }
+
+    /// Runs at most this many handlers at once, on all wires together. Requests beyond that are refused
+    /// as "overloaded".
+    pub fn most_handlers(self, most: usize) -> Self {
+        self.offering(|offer| offer.limit_handlers(most))
+    }
+
+    /// Keeps at most this many subscriptions at once, on all wires together. A client of the legacy era
+    /// has one for the lists and one for each resource.
+    pub fn most_subscriptions(self, most: usize) -> Self {
+        self.offering(|offer| offer.limit_subscriptions(most))
+    }
+
+    /// The tools, to add and remove some while the server runs.
+    #[must_use]
+    pub fn tools(&self) -> Tools<'_> {
+        Tools(self)
+    }
+
+    /// The prompts, to add and remove some while the server runs.
+    #[must_use]
+    pub fn prompts(&self) -> Prompts<'_> {
+        Prompts(self)
+    }
+
+    /// The resources and templates, to add and remove some while the server runs.
+    #[must_use]
+    pub fn resources(&self) -> Resources<'_> {
+        Resources(self)
     }
 
     /// Tells subscribers that something changed.
@@ -133,6 +275,12 @@ impl Server {
     ///
     /// Dropping the future closes the wire and drops every handler.
     pub async fn serve(self, wire: impl Wire) -> Result<()> {
+        self.serve_counted(wire).1.await
+    }
+
+    /// Serves one wire, with a handle by which to count what is going on at this end of it.
+    #[doc(hidden)]
+    pub fn serve_counted(self, wire: impl Wire) -> (Peer, BoxFuture<'static, Result<()>>) {
         let offers = Offers::from(&self.offer.capabilities());
         let role = Role::Server {
             door: Door::new(self.offer.served.clone(), offers),
@@ -140,23 +288,35 @@ impl Server {
             responder: Arc::new(self.clone()),
         };
         let (peer, mut driver) = Peer::new(Box::new(wire), role, self.offer.limits);
-        let mut shutdown = self.shutdown.subscribe();
-        // A wire that is at its end needs no shutdown any more.
-        tokio::select! {
-            biased;
-            () = &mut driver => return Ok(()),
-            Ok(grace) = shutdown.wait_for(Option::is_some) => {
-                peer.close(Closing::Drain(grace.unwrap_or_default()));
+        let (counted, mut shutdown) = (peer.clone(), self.shutdown.subscribe());
+        let serving = Box::pin(async move {
+            // A wire that is at its end needs no shutdown any more.
+            tokio::select! {
+                biased;
+                () = &mut driver => return Ok(()),
+                Ok(grace) = shutdown.wait_for(Option::is_some) => {
+                    peer.close(Closing::Drain(grace.unwrap_or_default()));
+                }
             }
-        }
-        driver.await;
-        Ok(())
+            driver.await;
+            Ok(())
+        });
+        (counted, serving)
     }
 
     /// Ends every wire in good order: new requests are refused, subscriptions come to their end, and
     /// running handlers get `grace` before they are dropped.
+    ///
+    /// In process a handler that runs already is part of its caller's future, and goes on as long as
+    /// that does.
     pub fn shut_down(&self, grace: Duration) {
         self.shutdown.send_replace(Some(grace));
+    }
+
+    /// Waits until somebody asks for a shutdown.
+    async fn shutting_down(&self) {
+        // The sender is `self`'s, so this cannot fail.
+        let _ = self.shutdown.subscribe().wait_for(Option::is_some).await;
     }
 
     fn offering(mut self, change: impl FnOnce(&mut Offer)) -> Self {
@@ -166,7 +326,16 @@ impl Server {
 }
 
 impl Responder for Server {
-    fn respond<'a>(&'a self, request: Request, cx: Context) -> BoxFuture<'a, Outcome> {
+    fn respond<'a>(&'a self, request: Request, mut cx: Context) -> BoxFuture<'a, Outcome> {
+        // A wire refuses new requests itself; in process nothing else stands before the handlers.
+        if self.shutdown.borrow().is_some() {
+            let error = RpcError::new(ErrorCode::INTERNAL_ERROR, "shutting down");
+            return Box::pin(std::future::ready(Err(error)));
+        }
+        cx.extensions_mut().extend(&self.offer.state);
+        if !self.offer.logging {
+            cx.mute();
+        }
         router::route(self, request, cx)
     }
 
@@ -175,28 +344,11 @@ impl Responder for Server {
     }
 }
 
-impl Offer {
-    fn capabilities(&self) -> ServerCapabilities {
-        let mut capabilities = ServerCapabilities::default();
-        if !self.tools.is_empty() {
-            let mut tools = ToolsCapability::default();
-            tools.list_changed = Some(true);
-            capabilities.tools = Some(tools);
-        }
-        if self.resource_updates {
-            let mut resources = ResourcesCapability::default();
-            resources.subscribe = Some(true);
-            capabilities.resources = Some(resources);
-        }
-        capabilities
-    }
-}
-
 impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Server")
             .field("identity", &self.offer.identity)
-            .field("tools", &self.offer.tools.keys())
+            .field("tools", &self.tools().names())
             .finish_non_exhaustive()
     }
 }

@@ -5,30 +5,54 @@ use std::borrow::Cow;
 use bowline_core::Outcome;
 use bowline_core::era::Request;
 use bowline_types::{
-    CacheScope, CallToolRequest, DiscoverRequest, DiscoverResult, ErrorCode, Json,
-    ListToolsRequest, ListToolsResult, Method, RpcError, SubscriptionsListenRequest,
+    CallToolRequest, CompleteRequest, CompleteResult, DiscoverRequest, ErrorCode, GetPromptRequest,
+    Json, ListPromptsRequest, ListResourceTemplatesRequest, ListResourcesRequest, ListToolsRequest,
+    Method, ReadResourceRequest, RpcError, SubscriptionsListenRequest,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use super::completion::complete;
+use super::offer::List;
+use super::page::list;
+use super::prompt::Asked;
+use super::resource::not_found;
 use super::subscription::listen;
 use super::tool::invalid_params;
-use super::{Server, Tool};
+use super::{Offer, Server, Tool};
 use crate::exchange::{BoxFuture, CancelMode, Context};
 
-/// Answers a request, or says that nobody does.
+/// Answers a request, or says that nobody does. What is not advertised is not answered.
 pub(super) fn route<'a>(
     server: &'a Server,
     request: Request,
     cx: Context,
 ) -> BoxFuture<'a, Outcome> {
-    let has_tools = !server.offer.tools.is_empty();
+    let offer = &*server.offer;
     match &*request.method {
-        DiscoverRequest::NAME => Box::pin(std::future::ready(discover(server))),
-        ListToolsRequest::NAME if has_tools => Box::pin(std::future::ready(list_tools(server))),
-        CallToolRequest::NAME if has_tools => Box::pin(call_tool(server, request, cx)),
+        DiscoverRequest::NAME => ready(encode(&offer.introduction())),
+        ListToolsRequest::NAME if offer.has_tools() => {
+            let paging = offer.paging(List::Tools);
+            ready(list(&offer.tools.now(), &request.params, &paging))
+        }
+        CallToolRequest::NAME if offer.has_tools() => Box::pin(call_tool(offer, request, cx)),
+        ListPromptsRequest::NAME if offer.has_prompts() => {
+            let paging = offer.paging(List::Prompts);
+            ready(list(&offer.prompts.now(), &request.params, &paging))
+        }
+        GetPromptRequest::NAME if offer.has_prompts() => Box::pin(render(offer, request, cx)),
+        ListResourcesRequest::NAME if offer.has_resources() => {
+            let paging = offer.paging(List::Resources);
+            ready(list(&offer.resources.now(), &request.params, &paging))
+        }
+        ListResourceTemplatesRequest::NAME if offer.has_resources() => {
+            let paging = offer.paging(List::ResourceTemplates);
+            ready(list(&offer.templates.now(), &request.params, &paging))
+        }
+        ReadResourceRequest::NAME if offer.has_resources() => Box::pin(read(offer, request, cx)),
+        CompleteRequest::NAME if offer.has_completions() => Box::pin(propose(offer, request, cx)),
         SubscriptionsListenRequest::NAME => Box::pin(listen(server, request, cx)),
-        method => Box::pin(std::future::ready(Err(nobody_answers(method)))),
+        method => ready(Err(nobody_answers(method))),
     }
 }
 
@@ -37,54 +61,76 @@ pub(super) fn cancel_mode(server: &Server, request: &Request) -> CancelMode {
     if request.method != CallToolRequest::NAME {
         return CancelMode::Drop;
     }
+    let tools = server.offer.tools.now();
     Called::read(&request.params)
         .ok()
-        .and_then(|called| server.offer.tools.get(&*called.name))
-        .map_or(CancelMode::Drop, Tool::mode)
+        .and_then(|called| tools.find(&called.name))
+        .map_or(CancelMode::Drop, |offered| Tool::mode(&offered.item))
 }
 
-fn discover(server: &Server) -> Outcome {
-    let offer = &server.offer;
-    let versions = offer
-        .served
-        .iter()
-        .map(|dialect| dialect.protocol_version())
-        .collect();
-    let mut result = DiscoverResult::new(versions, offer.capabilities());
-    result.instructions.clone_from(&offer.instructions);
-    result.cache_scope = Some(CacheScope::PUBLIC);
-    let mut meta = bowline_types::Meta::default();
-    meta.set_server_info(&offer.identity);
-    result.meta = Some(meta);
-    encode(&result)
-}
-
-fn list_tools(server: &Server) -> Outcome {
-    if let Some(list) = server.offer.tool_list.get() {
-        return Ok(list.clone());
-    }
-    let tools = server
-        .offer
-        .tools
-        .values()
-        .map(|tool| tool.definition().clone())
-        .collect();
-    let list = encode(&ListToolsResult::new(tools))?;
-    Ok(server.offer.tool_list.get_or_init(|| list).clone())
-}
-
-async fn call_tool(server: &Server, request: Request, cx: Context) -> Outcome {
-    let (tool, arguments) = {
+async fn call_tool(offer: &Offer, request: Request, mut cx: Context) -> Outcome {
+    let _permit = offer.handler_permit()?;
+    let tools = offer.tools.now();
+    let (offered, arguments) = {
         let called = Called::read(&request.params)?;
-        let Some(tool) = server.offer.tools.get(&*called.name) else {
+        let Some(offered) = tools.find(&called.name) else {
             let why = format!("no tool is called `{}`", called.name);
             return Err(RpcError::new(ErrorCode::INVALID_PARAMS, why));
         };
         let arguments = called.arguments.map(|raw| request.params.part(raw));
-        (tool, arguments.unwrap_or_else(Json::empty_object))
+        (offered, arguments.unwrap_or_else(Json::empty_object))
     };
-    let result = tool.handler().call(arguments, cx).await?;
+    cx.extensions_mut().extend(&offered.state);
+    let result = offered.item.handler().call(arguments, cx).await?;
     encode(&result)
+}
+
+async fn render(offer: &Offer, request: Request, mut cx: Context) -> Outcome {
+    let _permit = offer.handler_permit()?;
+    let asked = Asked::read(&request.params)?;
+    let prompts = offer.prompts.now();
+    let Some(offered) = prompts.find(&asked.name) else {
+        let why = format!("no prompt is called `{}`", asked.name);
+        return Err(RpcError::new(ErrorCode::INVALID_PARAMS, why));
+    };
+    cx.extensions_mut().extend(&offered.state);
+    encode(&offered.item.render(asked, cx).await?)
+}
+
+async fn read(offer: &Offer, request: Request, mut cx: Context) -> Outcome {
+    #[derive(Deserialize)]
+    struct Target {
+        uri: String,
+    }
+
+    let _permit = offer.handler_permit()?;
+    let Target { uri } = request.params.decode().map_err(invalid_params)?;
+    let resources = offer.resources.now();
+    if let Some(offered) = resources.find(&uri) {
+        cx.extensions_mut().extend(&offered.state);
+        return encode(&offered.item.read(uri, cx).await?);
+    }
+    let templates = offer.templates.now();
+    let fitting = templates.entries().values().filter_map(|offered| {
+        let template = offered.item.uri_template();
+        template
+            .find(&uri)
+            .map(|found| (template.literal_len(), offered, found))
+    });
+    // Of equals the first in the order of the list: `max_by_key` would take the last.
+    let best = fitting.reduce(|best, next| if next.0 > best.0 { next } else { best });
+    let Some((_, offered, variables)) = best else {
+        return Err(not_found(&uri));
+    };
+    cx.extensions_mut().extend(&offered.state);
+    encode(&offered.item.read(uri, variables, cx).await?)
+}
+
+async fn propose(offer: &Offer, request: Request, cx: Context) -> Outcome {
+    let _permit = offer.handler_permit()?;
+    let asked = request.params.decode().map_err(invalid_params)?;
+    let completion = complete(offer, asked, cx).await?;
+    encode(&CompleteResult::new(completion))
 }
 
 /// The params of `tools/call` as far as the router needs them, without a copy.
@@ -117,6 +163,10 @@ pub(super) fn encode(result: &impl Serialize) -> Outcome {
         tracing::error!(%error, "a result has no JSON form");
         RpcError::new(ErrorCode::INTERNAL_ERROR, "the result has no JSON form")
     })
+}
+
+fn ready<'a>(outcome: Outcome) -> BoxFuture<'a, Outcome> {
+    Box::pin(std::future::ready(outcome))
 }
 
 fn nobody_answers(method: &str) -> RpcError {

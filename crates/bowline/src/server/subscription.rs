@@ -9,10 +9,9 @@ use bowline_types::{
     SubscriptionsAcknowledgedNotificationParams, SubscriptionsListenRequestParams,
     SubscriptionsListenResult, ToolListChangedNotification,
 };
-use tokio::sync::broadcast::error::RecvError;
 
 use super::Server;
-use super::changes::Change;
+use super::changes::{Change, Heard};
 use super::router::encode;
 use super::tool::invalid_params;
 use crate::exchange::Context;
@@ -21,6 +20,7 @@ use crate::exchange::Context;
 pub(super) async fn listen(server: &Server, request: Request, cx: Context) -> Outcome {
     let params: SubscriptionsListenRequestParams =
         request.params.decode().map_err(invalid_params)?;
+    let _permit = server.offer.subscription_permit()?;
     let filter = honoured(params.notifications, &server.offer.capabilities());
     let meta = subscription_meta(&cx);
     // Listening begins before the acknowledgement, so that nothing after it is missed.
@@ -30,17 +30,18 @@ pub(super) async fn listen(server: &Server, request: Request, cx: Context) -> Ou
     cx.notify::<SubscriptionsAcknowledgedNotification>(&acknowledged);
     loop {
         // Shutting down comes first: there may always be one more change.
-        let change = tokio::select! {
+        let heard = tokio::select! {
             biased;
             () = cx.shutting_down() => return encode(&SubscriptionsListenResult::new(cx.request_id())),
-            change = changes.recv() => change,
+            () = server.shutting_down() => return encode(&SubscriptionsListenResult::new(cx.request_id())),
+            heard = changes.next() => heard,
         };
-        match change {
-            Ok(change) if change.is_wanted(&filter) => tell(&cx, &change, &meta),
-            Ok(_) => {}
+        match heard {
+            Some(Heard::Change(change)) if change.is_wanted(&filter) => tell(&cx, &change, &meta),
+            Some(Heard::Change(_)) => {}
             // Too slow for what happened: everything may have changed, and saying so is enough.
-            Err(RecvError::Lagged(_)) => tell_everything(&cx, &filter, &meta),
-            Err(RecvError::Closed) => {
+            Some(Heard::TooMany) => tell_everything(&cx, &filter, &meta),
+            None => {
                 return encode(&SubscriptionsListenResult::new(cx.request_id()));
             }
         }
@@ -67,6 +68,9 @@ fn honoured(mut wish: SubscriptionFilter, has: &ServerCapabilities) -> Subscript
     );
     if resources.is_none_or(|resources| resources.subscribe != Some(true)) {
         wish.resource_subscriptions = None;
+    }
+    if let Some(uris) = &mut wish.resource_subscriptions {
+        uris.truncate(MOST_URIS);
     }
     wish.other.clear();
     wish
@@ -109,3 +113,6 @@ fn subscription_meta(cx: &Context) -> Meta {
     meta.set_subscription_id(cx.request_id());
     meta
 }
+
+/// What one subscription may watch; the acknowledgement says which of a longer wish are honoured.
+const MOST_URIS: usize = 1024;

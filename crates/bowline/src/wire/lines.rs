@@ -8,6 +8,7 @@ use std::task::{Context, Poll, ready};
 use bowline_core::Message;
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::net::TcpStream;
 
 use super::{Received, Wire};
 
@@ -48,6 +49,45 @@ impl Lines {
             outgoing: Vec::new(),
             written: 0,
         }
+    }
+
+    /// A wire over a TCP connection, which is set to send small messages at once.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// use bowline::{Client, wire::Lines};
+    ///
+    /// let stream = tokio::net::TcpStream::connect("127.0.0.1:4000").await?;
+    /// let client = Client::over(Lines::tcp(stream)).await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn tcp(stream: TcpStream) -> Self {
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "small messages may be held back");
+        }
+        let (read, write) = stream.into_split();
+        Self::new(read, write)
+    }
+
+    /// A wire over a Unix socket.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn example(server: bowline::Server) -> Result<(), Box<dyn std::error::Error>> {
+    /// let listener = tokio::net::UnixListener::bind("calculator.sock")?;
+    /// loop {
+    ///     let (stream, _) = listener.accept().await?;
+    ///     tokio::spawn(server.clone().serve(bowline::wire::Lines::unix(stream)));
+    /// }
+    /// # }
+    /// ```
+    #[cfg(unix)]
+    pub fn unix(stream: tokio::net::UnixStream) -> Self {
+        let (read, write) = stream.into_split();
+        Self::new(read, write)
     }
 
     /// Skips lines of more than `bytes`.

@@ -3,11 +3,18 @@
 //! A wire moves frames and knows nothing of what they say. Outbound it is given messages, which are well
 //! formed by construction; inbound it yields whatever bytes the other side sent.
 
+mod child;
+pub use child::Command;
+pub(crate) use child::Leash;
+
 mod lines;
 pub use lines::Lines;
 
 mod memory;
 pub use memory::{Memory, memory};
+
+mod stdio;
+pub use stdio::stdio;
 
 use std::io;
 use std::task::{Context, Poll};

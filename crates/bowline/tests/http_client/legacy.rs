@@ -8,7 +8,11 @@ use crate::scripted::{Arrived, Peer, STREAM, Say, bare, event, json, json_with, 
 const SESSION: &str = "Mcp-Session-Id: s1\r\n";
 
 fn greeting() -> serde_json::Value {
-    json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "old", "version": "1"}})
+    greeting_of("2025-11-25")
+}
+
+fn greeting_of(version: &str) -> serde_json::Value {
+    json!({"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": {"name": "old", "version": "1"}})
 }
 
 /// What any legacy server says to everything but a tool call.
@@ -205,4 +209,45 @@ async fn a_lost_request_costs_only_itself() {
 
     assert!(matches!(lost, Err(Error::Protocol { .. })));
     assert!(found.is_ok());
+}
+
+#[tokio::test]
+async fn a_server_with_two_endpoints_is_found_and_spoken_to() {
+    let (push, more) = tokio::sync::mpsc::unbounded_channel();
+    let mut more = Some(more);
+    let mut peer = Peer::start(move |request| {
+        let path = request.head.split(' ').nth(1);
+        match (&*request.what(), path) {
+            ("GET", Some("/mcp")) => {
+                let named = format!("{STREAM}event: endpoint\ndata: /messages?id=7\n\n");
+                Say::BytesThenMore(named, more.take().unwrap())
+            }
+            (what, Some("/messages?id=7")) => {
+                let answer = match what {
+                    "POST initialize" => greeting_of("2024-11-05"),
+                    _ => json!({"content": [{"type": "text", "text": "old"}]}),
+                };
+                if !request.body["id"].is_null() {
+                    push.send(format!(
+                        "event: message\n{}",
+                        event(&result(request, &answer))
+                    ))
+                    .unwrap();
+                }
+                Say::Bytes(bare("202 Accepted"))
+            }
+            _ => Say::Bytes(bare("405 Method Not Allowed")),
+        }
+    })
+    .await;
+
+    let client = Client::connect(&peer.url).await.unwrap();
+    let reply = client.call_tool("x", ()).await.unwrap();
+
+    assert_eq!(client.dialect().version, "2024-11-05");
+    assert_eq!(reply.text(), "old");
+    drop(client);
+    while !peer.so_far().contains(&"client left".into()) {
+        tokio::task::yield_now().await;
+    }
 }

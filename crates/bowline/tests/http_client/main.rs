@@ -1,6 +1,10 @@
 //! The HTTP client against a scripted peer: what it posts, what it makes of the answers, what letting go does.
 
-#![allow(clippy::panic, reason = "a test says by panicking what it saw")]
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test says by panicking what it saw"
+)]
 
 mod legacy;
 mod modern;

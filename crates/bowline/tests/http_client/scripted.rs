@@ -39,6 +39,8 @@ pub(crate) enum Say {
     BytesThenClose(String),
     /// These bytes, then nothing until the client goes away.
     BytesThenStall(String),
+    /// These bytes, then whatever comes through, until the client goes away.
+    BytesThenMore(String, mpsc::UnboundedReceiver<String>),
 }
 
 /// What the peer saw.
@@ -109,6 +111,18 @@ async fn converse<S: FnMut(&Arrived) -> Say>(
             Say::Bytes(bytes) => stream.write_all(bytes.as_bytes()).await.unwrap(),
             Say::BytesThenClose(bytes) => {
                 let _ = stream.write_all(bytes.as_bytes()).await;
+                return;
+            }
+            Say::BytesThenMore(bytes, mut more) => {
+                stream.write_all(bytes.as_bytes()).await.unwrap();
+                let mut rest = [0; 64];
+                loop {
+                    tokio::select! {
+                        Some(bytes) = more.recv() => stream.write_all(bytes.as_bytes()).await.unwrap(),
+                        read = stream.read(&mut rest) => if !read.is_ok_and(|read| read > 0) { break },
+                    }
+                }
+                let _ = sender.send(Saw::ClientLeft);
                 return;
             }
             Say::BytesThenStall(bytes) => {

@@ -108,6 +108,7 @@ impl Adapter {
                 object.remove("supportedVersions");
                 object.set("protocolVersion", encode(self.0.version));
                 object.set("serverInfo", own_server.unwrap_or_else(|| server.clone()));
+                self.fit_capabilities(&mut object);
             }
             "tools/call" if !self.can_hold(object.member("structuredContent")) => {
                 object.remove("structuredContent");
@@ -169,6 +170,22 @@ impl Adapter {
             StructuredContent::Absent => false,
             StructuredContent::Object => structured.is_none_or(Json::is_object),
             StructuredContent::Any => true,
+        }
+    }
+
+    /// Takes away what a server of this version does not declare.
+    fn fit_capabilities(self, introduction: &mut Object<'_>) {
+        if self.0.completions_are_declared {
+            return;
+        }
+        let Some(declared) = introduction.member("capabilities").cloned() else {
+            return;
+        };
+        if let Ok(mut capabilities) = Object::read(&declared)
+            && capabilities.remove("completions").is_some()
+        {
+            let fitted = capabilities.to_json();
+            introduction.set("capabilities", fitted);
         }
     }
 

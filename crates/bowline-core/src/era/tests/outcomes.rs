@@ -132,6 +132,26 @@ fn an_output_schema_that_legacy_clients_would_choke_on_is_left_out() {
 }
 
 #[test]
+fn completions_are_declared_where_the_version_has_a_word_for_it() {
+    let table = [
+        ("2024-11-05", false),
+        ("2025-03-26", true),
+        ("2025-11-25", true),
+        ("2026-07-28", true),
+    ];
+    for (version, declared) in table {
+        let dialect = Dialect::of(version).unwrap();
+        let introduction = json!({"capabilities": {"completions": {}, "tools": {}}});
+
+        let result = sealed(dialect, "server/discover", introduction).unwrap();
+
+        let told = &value(&result)["capabilities"];
+        assert_eq!(told.get("completions").is_some(), declared, "{version}");
+        assert_eq!(told["tools"], json!({}), "{version}");
+    }
+}
+
+#[test]
 fn a_result_without_a_form_becomes_an_internal_error() {
     let ask = json!({"resultType": "input_required", "requestState": "x"});
     let mut table = vec![

@@ -2,7 +2,12 @@
 
 use super::Endpoint;
 use crate::wire::Wire;
+use crate::{Error, Result};
 
 pub(crate) fn wire(_: Endpoint) -> Option<Box<dyn Wire>> {
     None
+}
+
+pub(crate) async fn two_endpoints(_: Endpoint) -> Result<Box<dyn Wire>> {
+    Err(Error::misuse("this build speaks no legacy version"))
 }

@@ -12,6 +12,7 @@ mod channel;
 pub use channel::HttpChannel;
 
 mod response;
+pub use response::UnexpectedStatus;
 
 mod send;
 pub use send::{HttpSend, HyperSend, RequestBody};
@@ -75,16 +76,20 @@ fn redirect(from: &Uri, response: &Response<ResponseBody>) -> Option<Result<Uri>
     }
     let location = response.headers().get(LOCATION)?.to_str().ok()?;
     let target: Uri = location.parse().ok()?;
+    Some(within_origin(from, target))
+}
+
+/// Resolves an address that a server names, if it stays where the server is.
+pub(crate) fn within_origin(from: &Uri, target: Uri) -> Result<Uri> {
     let same_origin = target.authority().is_none()
         || (target.authority() == from.authority() && target.scheme() == from.scheme());
     if !same_origin {
-        let what =
-            format!("the server redirects to another origin, {target}, where we do not follow");
-        return Some(Err(Error::protocol(what)));
+        let what = format!("the server sends us to another origin, {target}, where we do not go");
+        return Err(Error::protocol(what));
     }
     let mut parts = from.clone().into_parts();
     parts.path_and_query = target.into_parts().path_and_query;
-    Some(Uri::from_parts(parts).map_err(|error| Error::protocol(error.to_string())))
+    Uri::from_parts(parts).map_err(|error| Error::protocol(error.to_string()))
 }
 
 /// The headers that every POST of a message has.

@@ -64,10 +64,16 @@ pub(crate) fn no_answer(status: StatusCode) -> Error {
         status if status.is_success() => Error::protocol("the response carries no JSON-RPC answer"),
         status => Error::Transport {
             what: format!("the server answered with HTTP status {status}"),
-            source: None,
+            source: Some(Box::new(UnexpectedStatus(status))),
         },
     }
 }
+
+/// The HTTP status of a response that carries no answer: the `source` of the transport error it becomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("HTTP status {0}")]
+#[non_exhaustive]
+pub struct UnexpectedStatus(pub StatusCode);
 
 /// A stream of messages.
 pub(crate) struct Events {

@@ -41,7 +41,7 @@ use crate::exchange::Principal;
 use response::{Shape, answers, events, one_event, only_stream, parse_event_id};
 use session::{Patience, Session, gone};
 use sessions::Sessions;
-use streams::{Form, Layout, UNSOLICITED};
+use streams::{CannotRead, Form, Layout, UNSOLICITED};
 
 /// How clients of the legacy era are served; [`HttpService::legacy`] takes one.
 ///
@@ -259,8 +259,10 @@ pub(super) fn answer_verb(site: &Arc<Site>, head: &Parts) -> Result<Response<Htt
             named.ok_or_else(|| bad_request("`Last-Event-ID` names no event"))?
         }
     };
-    let reader = session.read(key, after);
-    let reader = reader.ok_or_else(|| bad_request("what followed that event was not kept"))?;
+    let reader = session.read(key, after).map_err(|why| match why {
+        CannotRead::Taken => Rejection::http(StatusCode::CONFLICT, "the stream is open already"),
+        CannotRead::Lost => bad_request("what followed that event was not kept"),
+    })?;
     Ok(events(site, reader))
 }
 
@@ -385,8 +387,7 @@ fn open_two_endpoints(site: &Site, head: &Parts) -> Result<Response<HttpBody>, R
         .sessions
         .start(site, legacy, Layout::One, principal(head))?;
     let session = driven.session.clone();
-    let reader = session.read(UNSOLICITED, None);
-    let reader = reader.ok_or_else(gone)?;
+    let reader = session.read(UNSOLICITED, None).map_err(|_| gone())?;
     legacy.sessions.publish(driven);
     let endpoint = format!("{}?{QUERY}={}", head.uri.path(), session.id);
     Ok(only_stream(site, reader, endpoint, legacy.sessions.clone()))
@@ -417,9 +418,9 @@ fn single<'a>(head: &'a Parts, name: &::http::HeaderName) -> Result<Option<&'a s
 /// A GET or DELETE names a version that is served, if it names one.
 fn check_version(site: &Site, head: &Parts) -> Result<(), Rejection> {
     match single(head, &headers::PROTOCOL_VERSION)? {
-        Some(version) if site.served.of(version).is_none_or(Dialect::is_modern) => {
-            Err(bad_request(&format!("version {version:?} is not served")))
-        }
+        Some(version) if site.served.of(version).is_none_or(Dialect::is_modern) => Err(
+            bad_request(&format!("Unsupported protocol version: {version:?}")),
+        ),
         _ => Ok(()),
     }
 }

@@ -21,7 +21,7 @@ use bytes::Bytes;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio::time::Instant;
 
-use super::streams::{Form, Next, Streams};
+use super::streams::{CannotRead, Form, Next, Streams};
 use crate::exchange::Principal;
 use crate::http::server::unavailable;
 use crate::wire::{Received, Wire};
@@ -126,14 +126,18 @@ impl Session {
     }
 
     /// Reads a stream from behind a place, or from where the last reader stopped.
-    pub(super) fn read(self: &Arc<Self>, key: u64, after: Option<u64>) -> Option<Reader> {
+    pub(super) fn read(
+        self: &Arc<Self>,
+        key: u64,
+        after: Option<u64>,
+    ) -> Result<Reader, CannotRead> {
         let mut state = self.lock();
         let (reader, replaced) = state.streams.attach(key, after)?;
         state.readers += 1;
         drop(state);
         replaced.into_iter().for_each(Waker::wake);
         self.changed.notify_one();
-        Some(Reader {
+        Ok(Reader {
             session: self.clone(),
             key,
             reader,

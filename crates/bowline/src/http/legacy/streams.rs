@@ -72,6 +72,15 @@ pub(super) enum Next {
     End,
 }
 
+/// Why a stream cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CannotRead {
+    /// Somebody else does.
+    Taken,
+    /// There is no such stream, or what followed that place of it was not kept.
+    Lost,
+}
+
 /// What became of a message.
 #[derive(Debug, Default)]
 pub(super) struct Routed {
@@ -174,18 +183,25 @@ impl Streams {
         self.route(None, &terminator.into()).wake
     }
 
-    /// Lets somebody read a stream, from behind a place or from where the last one stopped. Whoever read
-    /// it before is at its end. `None` if there is no such stream, or not that place of it.
-    pub(super) fn attach(&mut self, key: u64, after: Option<u64>) -> Option<(u64, Option<Waker>)> {
-        let stream = self.streams.get_mut(&key)?;
+    /// Lets somebody read a stream, from where the last one stopped, unless somebody does. Or from behind
+    /// a place, which only one who lost the stream can name: whoever read it until then is at its end.
+    pub(super) fn attach(
+        &mut self,
+        key: u64,
+        after: Option<u64>,
+    ) -> Result<(u64, Option<Waker>), CannotRead> {
+        let stream = self.streams.get_mut(&key).ok_or(CannotRead::Lost)?;
+        if after.is_none() && stream.reader.is_some() {
+            return Err(CannotRead::Taken);
+        }
         let place = after.unwrap_or(stream.read);
-        if self.store.after(key, place) == After::Lost {
-            return None;
+        if after.is_some() && self.store.after(key, place) == After::Lost {
+            return Err(CannotRead::Lost);
         }
         self.last_reader += 1;
         stream.read = place;
         stream.reader = Some(self.last_reader);
-        Some((self.last_reader, stream.waker.take()))
+        Ok((self.last_reader, stream.waker.take()))
     }
 
     pub(super) fn detach(&mut self, key: u64, reader: u64) {

@@ -57,14 +57,19 @@ async fn a_lost_stream_goes_on_after_the_last_event_that_was_seen() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_second_reader_takes_the_place_of_the_first() {
+async fn a_stream_has_one_reader_unless_the_second_comes_to_resume_it() {
     let stage = Stage::new();
     let mut client = Conversation::open(&stage.server.http(), "2025-06-18").await;
-    let first = client.send(client.get()).await;
+    let mut first = client.send(client.get()).await;
+    stage.server.changed().tools();
+    let seen = first.chunk().await.unwrap();
 
-    let mut second = client.send(client.get()).await;
+    let refused = client.send(client.get()).await;
+    let again = with(client.get(), "last-event-id", last_event_id(&seen));
+    let mut second = client.send(again).await;
     stage.server.changed().tools();
 
+    assert_eq!(refused.status(), 409);
     assert_eq!(first.text().await, "");
     assert_eq!(messages(&second.chunk().await.unwrap()).len(), 1);
 }

@@ -8,6 +8,9 @@ mod carry;
 mod link;
 use link::Link;
 
+mod two_endpoints;
+use two_endpoints::TwoEndpoints;
+
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
@@ -33,6 +36,11 @@ use crate::wire::{Received, Wire};
 #[allow(clippy::unnecessary_wraps, reason = "a build without legacy has none")]
 pub(crate) fn wire(endpoint: Endpoint) -> Option<Box<dyn Wire>> {
     Some(Box::new(HttpWire::new(endpoint)))
+}
+
+/// A wire to a server of 2024-11-05, which has two endpoints.
+pub(crate) async fn two_endpoints(endpoint: Endpoint) -> crate::Result<Box<dyn Wire>> {
+    Ok(Box::new(TwoEndpoints::open(endpoint).await?))
 }
 
 /// A legacy server over HTTP, as a wire.

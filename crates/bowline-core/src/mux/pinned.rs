@@ -1,0 +1,212 @@
+//! The contract of cancellation as two engines back to back show it, where the laws do not by name.
+
+use super::tests::{Pair, cancel_frame, ok, settled, text, with_id};
+use super::*;
+
+#[test]
+fn every_request_cancels_when_abandoned_by_default_in_both_directions() {
+    let mut pair = Pair::new();
+    let (ours, _) = pair.call_and_serve();
+    let theirs = pair
+        .server
+        .call(pair.now, "roots/list", None, CallOptions::default());
+    pair.deliver();
+
+    pair.client.abandon(ours, &Reason::Dropped);
+    pair.server.abandon(theirs.unwrap(), &Reason::Dropped);
+
+    for mux in [&mut pair.client, &mut pair.server] {
+        assert_eq!(
+            text(mux.poll_transmit()),
+            cancel_frame("1", "caller cancelled")
+        );
+        assert_eq!(mux.poll_transmit(), None);
+    }
+}
+
+#[test]
+fn dropped_by_its_caller_timed_out_and_cancelled_outright_are_told_apart_by_their_reason() {
+    let limit = Duration::from_millis(200);
+    let reasons = [
+        (Reason::Dropped, "caller cancelled"),
+        (
+            Reason::Overdue(Overdue::Idle(limit)),
+            "timed out after 200ms",
+        ),
+        (
+            Reason::Overdue(Overdue::Total(limit)),
+            "timed out after 200ms",
+        ),
+        (Reason::Given("bored".to_owned()), "bored"),
+    ];
+    for (reason, told) in reasons {
+        let mut pair = Pair::new();
+        let (call, _) = pair.call_and_serve();
+
+        pair.client.abandon(call, &reason);
+
+        assert_eq!(text(pair.client.poll_transmit()), cancel_frame("1", told));
+    }
+}
+
+#[test]
+fn timed_out_the_frame_is_queued_before_the_caller_sees_it_even_if_nothing_can_be_delivered() {
+    let mut pair = Pair::new();
+    let limit = Duration::from_millis(200);
+    let options = CallOptions {
+        idle_timeout: Some(limit),
+        ..CallOptions::default()
+    };
+    let sent = pair.call_with("sent", options.clone());
+    let _request = pair.client.poll_transmit();
+    let stuck = pair.call_with("stuck", options);
+
+    pair.advance(limit);
+
+    // The cancel waits for the wire, and the callers do not wait for the cancel.
+    assert_eq!(pair.client.sizes().queued, 1);
+    let timeout = || Err(Failure::Timeout(Overdue::Idle(limit)));
+    assert_eq!(settled(pair.client.poll_event()), (sent, timeout()));
+    assert_eq!(settled(pair.client.poll_event()), (stuck, timeout()));
+    let cancel = cancel_frame("1", "timed out after 200ms");
+    assert_eq!(text(pair.client.poll_transmit()), cancel);
+    assert_eq!(pair.client.poll_transmit(), None);
+}
+
+#[test]
+fn only_what_left_is_cancelled() {
+    let mut pair = Pair::new();
+    let calls = ["a", "b", "c"].map(|method| pair.call(method));
+    let _a = pair.client.poll_transmit();
+    assert_eq!(
+        calls.map(|call| pair.client.is_unsent(call)),
+        [false, true, true]
+    );
+
+    for call in calls {
+        pair.client.abandon(call, &Reason::Dropped);
+    }
+
+    assert_eq!(
+        text(pair.client.poll_transmit()),
+        cancel_frame("1", "caller cancelled")
+    );
+    assert_eq!(pair.client.poll_transmit(), None);
+    pair.assert_empty();
+}
+
+#[test]
+fn the_wires_own_failure_is_not_a_timeout_and_no_cancel_follows() {
+    let mut pair = Pair::new();
+    let limit = Duration::from_secs(1);
+    let options = CallOptions {
+        total_timeout: Some(limit),
+        ..CallOptions::default()
+    };
+    let call = pair.call_with("slow", options);
+    pair.deliver();
+
+    pair.client.handle_end(End::Broken);
+    pair.advance(2 * limit);
+    pair.client.abandon(call, &Reason::Dropped);
+
+    let broken = Err(Failure::Ended(End::Broken));
+    assert_eq!(settled(pair.client.poll_event()), (call, broken));
+    assert_eq!(pair.client.poll_event(), None);
+    assert_eq!(pair.client.poll_transmit(), None);
+}
+
+#[test]
+fn a_late_result_or_error_is_dropped_and_the_id_is_free_again() {
+    for late in [
+        r#""result":{}"#,
+        r#""error":{"code":-32603,"message":"late"}"#,
+    ] {
+        let mut pair = Pair::new();
+        let call = pair.call_with("x", with_id("mine"));
+        pair.deliver();
+        pair.client.abandon(call, &Reason::Dropped);
+
+        pair.server_says(&format!(r#"{{"jsonrpc":"2.0","id":"mine",{late}}}"#));
+
+        // For the log; nobody is waiting, so nothing is synthesised.
+        let oddity = Oddity::UnexpectedResponse("mine".into());
+        assert_eq!(pair.client.poll_event(), Some(Event::Oddity(oddity)));
+        assert_eq!(pair.client.poll_event(), None);
+        pair.call_with("x", with_id("mine"));
+    }
+}
+
+#[test]
+fn a_chosen_id_reaches_the_peer_verbatim_and_the_next_call_mints_as_before() {
+    let mut pair = Pair::new();
+    for chosen in [RequestId::from("7"), RequestId::from(-3), "x y".into()] {
+        pair.call_with("x", with_id(chosen.clone()));
+        pair.deliver();
+        assert_eq!(pair.serve_one().request_id(), &chosen);
+    }
+
+    let minted = pair.call("x");
+
+    assert_eq!(pair.client.request_id(minted), Some(&1.into()));
+}
+
+#[test]
+fn an_inbound_request_is_registered_on_arrival_so_a_cancel_right_behind_it_finds_it() {
+    let mut pair = Pair::new();
+
+    pair.client_says(r#"{"jsonrpc":"2.0","id":7,"method":"x"}"#);
+    pair.client_says(&cancel_frame("7", "at once"));
+
+    let id = pair.serve_one();
+    let reason = Some("at once".to_owned());
+    let cancelled = Event::Cancelled {
+        id: id.clone(),
+        reason,
+    };
+    assert_eq!(pair.server.poll_event(), Some(cancelled));
+    pair.server.respond(&id, ok());
+    assert_eq!(pair.server.poll_transmit(), None);
+    pair.assert_empty();
+}
+
+#[test]
+fn at_most_one_answer_per_id() {
+    let mut pair = Pair::new();
+    let (_, id) = pair.call_and_serve();
+
+    pair.server.respond(&id, ok());
+    pair.server.respond(&id, ok());
+    let after = Notification::new("notifications/progress", None);
+    let after = pair.server.notify_within(&id, after);
+
+    assert_eq!(after, Err(NotSent::RequestOver));
+    assert!(pair.server.poll_transmit().is_some());
+    assert_eq!(pair.server.poll_transmit(), None);
+}
+
+#[test]
+fn a_subscription_ends_by_a_result_then_a_cancel_or_by_either() {
+    let result = r#"{"jsonrpc":"2.0","id":"s","result":{}}"#.to_owned();
+    let cancel = cancel_frame("\"s\"", "over");
+    for ends in [vec![&result, &cancel], vec![&result], vec![&cancel]] {
+        let mut pair = Pair::new();
+        let options = CallOptions {
+            is_subscription: true,
+            ..with_id("s")
+        };
+        let call = pair.call_with("subscriptions/listen", options);
+        let _request = pair.client.poll_transmit();
+
+        for end in &ends {
+            pair.server_says(end);
+        }
+
+        let (settled, outcome) = settled(pair.client.poll_event());
+        assert_eq!(settled, call);
+        assert_eq!(outcome.is_ok(), ends[0] == &result);
+        assert_eq!(pair.client.poll_event(), None);
+        assert_eq!(pair.client.poll_transmit(), None);
+        pair.assert_empty();
+    }
+}

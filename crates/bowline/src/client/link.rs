@@ -1,0 +1,137 @@
+//! What a client has of the other side: a channel, and whatever must live for it to stay open.
+
+use std::sync::{Arc, OnceLock};
+
+use bowline_core::era::Caller;
+use bowline_core::mux::Limits;
+use bowline_types::DiscoverResult;
+
+use crate::Result;
+use crate::exchange::{Channel, InProcess, Responder};
+use crate::peer::{Closing, Peer, Role};
+use crate::wire::{Command, Leash, Wire};
+
+/// What is at the other end of a link.
+pub(super) enum End {
+    InProcess(Arc<dyn Responder>),
+    Wire(Box<dyn Wire>),
+    Child(Box<Command>),
+}
+
+/// Who answers what the server asks, and who the server then is, once that is known.
+#[derive(Clone)]
+pub(super) struct Answering {
+    host: Arc<dyn Responder>,
+    server: Arc<OnceLock<Arc<Caller>>>,
+}
+
+/// A channel to the server.
+pub(super) struct Link {
+    pub(super) channel: Arc<dyn Channel>,
+    pub(super) wire: Option<OpenWire>,
+}
+
+/// A server that was reached, and what is known of it.
+pub(super) struct Reached {
+    pub(super) link: Link,
+    /// Who we are to it: the dialect is decided.
+    pub(super) caller: Caller,
+    pub(super) server: Option<DiscoverResult>,
+}
+
+/// A wire that is closed when this is dropped, after what is queued was sent.
+pub(super) struct OpenWire {
+    pub(super) peer: Peer,
+    /// The child process at the other end, if we started it.
+    child: Option<Leash>,
+}
+
+impl End {
+    /// Connects, and returns the command by which the server can be started once more, if it can.
+    pub(super) fn link(self, answering: Answering) -> Result<(Link, Option<Box<Command>>)> {
+        match self {
+            Self::InProcess(responder) => Ok((Link::in_process(responder, answering.host), None)),
+            Self::Wire(wire) => Ok((Link::over(wire, None, answering), None)),
+            Self::Child(mut command) => {
+                let link = Link::spawn(&mut command, answering)?;
+                Ok((link, Some(command)))
+            }
+        }
+    }
+}
+
+impl Answering {
+    pub(super) fn by(host: Arc<dyn Responder>) -> Self {
+        let server = Arc::new(OnceLock::new());
+        Self { host, server }
+    }
+
+    /// Tells who the server is, by what is spoken with it. One that asks earlier is an unknown one.
+    pub(super) fn server_is(&self, caller: &Caller) {
+        let server = Arc::new(Caller::new(caller.dialect));
+        // Set once: a connection is opened once.
+        let _ = self.server.set(server);
+    }
+}
+
+impl Link {
+    /// A channel that needs nothing else.
+    pub(super) fn by(channel: impl Channel) -> Self {
+        Self {
+            channel: Arc::new(channel),
+            wire: None,
+        }
+    }
+
+    fn in_process(responder: Arc<dyn Responder>, host: Arc<dyn Responder>) -> Self {
+        let way_back = Arc::new(InProcess::new(host));
+        Self::by(InProcess::new(responder).with_way_back(way_back))
+    }
+
+    pub(super) fn spawn(command: &mut Command, answering: Answering) -> Result<Self> {
+        let (wire, leash) = command.spawn()?;
+        Ok(Self::over(wire, Some(leash), answering))
+    }
+
+    pub(super) fn over(wire: Box<dyn Wire>, child: Option<Leash>, answering: Answering) -> Self {
+        let Answering { host, server } = answering;
+        let role = Role::Client { server, host };
+        let (peer, driver) = Peer::new(wire, role, Limits::default());
+        // Owned by the connection: it ends when `OpenWire` is dropped.
+        tokio::spawn(driver);
+        Self {
+            channel: Arc::new(peer.clone()),
+            wire: Some(OpenWire { peer, child }),
+        }
+    }
+
+    pub(super) fn peer(&self) -> Option<&Peer> {
+        self.wire.as_ref().map(|wire| &wire.peer)
+    }
+}
+
+impl OpenWire {
+    /// Sends what is queued, closes the wire and ends the child.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: both end even if nobody waits for it.
+    pub(super) async fn close(&self) {
+        if let Some(child) = &self.child {
+            child.end_in_order();
+        }
+        self.peer.close(FLUSH);
+        self.peer.ended().await;
+        if let Some(child) = &self.child {
+            child.reaped().await;
+        }
+    }
+}
+
+impl Drop for OpenWire {
+    fn drop(&mut self) {
+        self.peer.close(FLUSH);
+    }
+}
+
+const FLUSH: Closing = Closing::Flush(std::time::Duration::from_secs(1));

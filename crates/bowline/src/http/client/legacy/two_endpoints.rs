@@ -1,0 +1,181 @@
+//! HTTP+SSE, the transport of 2024-11-05: one endpoint to listen at, another to post to.
+//!
+//! The server names the second as the first event of the stream at the first. Everything it says comes
+//! over that stream, and the end of the stream is the end of the wire.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bowline_core::Message;
+use bytes::Bytes;
+use http::header::ACCEPT;
+use http::{HeaderMap, HeaderValue, Method, Uri};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use crate::http::client::response::{Events, Reply, no_answer, read};
+use crate::http::client::send::Handed;
+use crate::http::client::{Endpoint, message_headers, within_origin};
+use crate::wire::{Received, Wire};
+use crate::{Error, Result};
+
+/// A server with two endpoints, as a wire.
+///
+/// # Cancel safety
+///
+/// Dropping it closes the stream, which is how this transport ends.
+pub(super) struct TwoEndpoints {
+    incoming: mpsc::Receiver<Received>,
+    outgoing: mpsc::Sender<Bytes>,
+    /// A message that found room and was not handed over yet.
+    ready: Option<Reserved>,
+    /// The reader and the writer; dropping the set ends them.
+    tasks: JoinSet<()>,
+}
+
+type Reserved = Pin<Box<dyn Future<Output = Option<mpsc::OwnedPermit<Bytes>>> + Send>>;
+
+impl TwoEndpoints {
+    /// Listens at `endpoint`, and waits to be told where to post.
+    pub(super) async fn open(endpoint: Endpoint) -> Result<Self> {
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+        let response = endpoint
+            .request(Method::GET, headers, Bytes::new(), &Handed::new())
+            .await?;
+        let mut events = match read(&endpoint, response).await? {
+            Reply::Events(events) => events,
+            Reply::Bare(status) | Reply::Json(status, _) => return Err(no_answer(status)),
+        };
+        let post_to = post_address(&endpoint.uri, &mut events).await?;
+        let (sender, incoming) = mpsc::channel(MOST_WAITING);
+        let (outgoing, queue) = mpsc::channel(MOST_WAITING);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(listen(events, sender.clone()));
+        tasks.spawn(post_all(
+            Endpoint {
+                uri: post_to,
+                ..endpoint
+            },
+            queue,
+            sender,
+        ));
+        Ok(Self {
+            incoming,
+            outgoing,
+            ready: None,
+            tasks,
+        })
+    }
+}
+
+impl Wire for TwoEndpoints {
+    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Received> {
+        self.incoming
+            .poll_recv(cx)
+            .map(|received| received.unwrap_or(Received::End))
+    }
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.outgoing.is_closed() {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        if self.outgoing.capacity() > 0 {
+            return Poll::Ready(Ok(()));
+        }
+        // Room is waited for by reserving it; the place is given back at once, for only we send.
+        let outgoing = self.outgoing.clone();
+        let reserved = self
+            .ready
+            .get_or_insert_with(|| Box::pin(async move { outgoing.reserve_owned().await.ok() }));
+        match reserved.as_mut().poll(cx) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(place) => {
+                drop(place);
+                self.ready = None;
+                Poll::Ready(Ok(()))
+            }
+        }
+    }
+
+    fn send(&mut self, message: &Message) {
+        if self.outgoing.try_send(message.to_frame()).is_err() {
+            tracing::debug!("a message was not posted: the wire is closing");
+        }
+    }
+
+    fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_close(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.tasks.abort_all();
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// The first event says where to post, within the same origin.
+async fn post_address(listening_at: &Uri, events: &mut Events) -> Result<Uri> {
+    let first = events.next().await?;
+    let Some(event) = first.filter(|event| event.name.as_deref() == Some("endpoint")) else {
+        return Err(Error::protocol(
+            "the stream does not begin by naming an endpoint",
+        ));
+    };
+    let named = std::str::from_utf8(&event.data)
+        .ok()
+        .and_then(|text| text.trim().parse().ok());
+    let named: Uri = named.ok_or_else(|| Error::protocol("the named endpoint is no URL"))?;
+    within_origin(listening_at, named)
+}
+
+async fn listen(mut events: Events, incoming: mpsc::Sender<Received>) {
+    let end = loop {
+        match events.next().await {
+            Ok(Some(event)) if event.data.is_empty() => {}
+            Ok(Some(event)) => {
+                if incoming.send(Received::Frame(event.data)).await.is_err() {
+                    return;
+                }
+            }
+            Ok(None) => break Received::End,
+            Err(error) => break Received::Broken(io::Error::other(error)),
+        }
+    };
+    // Fails only when the wire is gone, and then nobody waits.
+    let _ = incoming.send(end).await;
+}
+
+/// Posts one message after the other: the order on the wire is the order of the calls.
+async fn post_all(
+    endpoint: Endpoint,
+    mut queue: mpsc::Receiver<Bytes>,
+    incoming: mpsc::Sender<Received>,
+) {
+    while let Some(frame) = queue.recv().await {
+        let handed = Handed::new();
+        let posted = endpoint
+            .request(Method::POST, message_headers(), frame.clone(), &handed)
+            .await;
+        let error = match posted {
+            Ok(response) if response.status().is_success() => continue,
+            Ok(response) => no_answer(response.status()),
+            Err(error) => error,
+        };
+        match Message::decode(&frame) {
+            Ok(Message::Request(request)) => {
+                let _ = incoming
+                    .send(Received::Lost {
+                        id: request.id,
+                        error,
+                    })
+                    .await;
+            }
+            _ => tracing::debug!(%error, "a message could not be posted"),
+        }
+    }
+}
+
+const MOST_WAITING: usize = 256;

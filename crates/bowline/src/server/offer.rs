@@ -1,0 +1,245 @@
+//! What a server offers, and what it says of it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bowline_core::era::Dialects;
+use bowline_core::mux::Limits;
+use bowline_types::{
+    DiscoverResult, ErrorCode, Implementation, Meta, PromptsCapability, ResourcesCapability,
+    RpcError, ServerCapabilities, Settings, ToolsCapability,
+};
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use super::completion::{Completer, Target};
+use super::page::{Cache, Listed, Paging};
+use super::registry::{Offered, Registry};
+use super::{Prompt, Resource, ResourceTemplate, Tool};
+use crate::exchange::Extensions;
+
+/// What a server offers. Only the registries change once requests come.
+#[derive(Clone)]
+pub(super) struct Offer {
+    pub(super) identity: Implementation,
+    pub(super) instructions: Option<String>,
+    pub(super) tools: Registry<Tool>,
+    pub(super) prompts: Registry<Prompt>,
+    pub(super) resources: Registry<Resource>,
+    pub(super) templates: Registry<ResourceTemplate>,
+    pub(super) completers: BTreeMap<Target, Offered<Completer>>,
+    pub(super) resource_updates: bool,
+    pub(super) logging: bool,
+    pub(super) state: Extensions,
+    pub(super) served: Dialects,
+    pub(super) limits: Limits,
+    pub(super) paging: Paging,
+    /// Caching hints of single lists; `paging` has those of the others.
+    pub(super) caches: BTreeMap<List, Cache>,
+    /// How many handlers may run at once, on all wires together.
+    handlers: Arc<Semaphore>,
+    /// How many subscriptions there may be at once, on all wires together.
+    subscriptions: Arc<Semaphore>,
+}
+
+/// A list that a server has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum List {
+    /// `tools/list`
+    Tools,
+    /// `prompts/list`
+    Prompts,
+    /// `resources/list`
+    Resources,
+    /// `resources/templates/list`
+    ResourceTemplates,
+}
+
+impl Offer {
+    pub(super) fn new(identity: Implementation) -> Self {
+        Self {
+            identity,
+            instructions: None,
+            tools: Registry::default(),
+            prompts: Registry::default(),
+            resources: Registry::default(),
+            templates: Registry::default(),
+            completers: BTreeMap::new(),
+            resource_updates: false,
+            logging: false,
+            state: Extensions::default(),
+            served: Dialects::all(),
+            limits: Limits::default(),
+            paging: Paging::default(),
+            caches: BTreeMap::new(),
+            handlers: Arc::new(Semaphore::new(Semaphore::MAX_PERMITS)),
+            subscriptions: Arc::new(Semaphore::new(MOST_SUBSCRIPTIONS)),
+        }
+    }
+
+    pub(super) fn add_tool(&mut self, name: String, tool: Offered<Tool>) {
+        warn_of_odd_name(&name);
+        let old = self.tools.building().add_with_state(name, tool);
+        warn_of_replaced("tool", old.is_some());
+    }
+
+    pub(super) fn add_prompt(&mut self, name: String, prompt: Offered<Prompt>) {
+        let old = self.prompts.building().add_with_state(name, prompt);
+        warn_of_replaced("prompt", old.is_some());
+    }
+
+    pub(super) fn add_resource(&mut self, uri: String, resource: Offered<Resource>) {
+        let old = self.resources.building().add_with_state(uri, resource);
+        warn_of_replaced("resource", old.is_some());
+    }
+
+    pub(super) fn add_template(&mut self, text: String, template: Offered<ResourceTemplate>) {
+        let old = self.templates.building().add_with_state(text, template);
+        warn_of_replaced("resource template", old.is_some());
+    }
+
+    pub(super) fn add_completer(&mut self, completer: Offered<Completer>) {
+        let target = completer.item.target.clone();
+        let old = self.completers.insert(target, completer);
+        warn_of_replaced("completer", old.is_some());
+    }
+
+    pub(super) fn advertise(&mut self, list: List) {
+        match list {
+            List::Tools => self.tools.building().advertise(),
+            List::Prompts => self.prompts.building().advertise(),
+            List::Resources | List::ResourceTemplates => self.resources.building().advertise(),
+        }
+    }
+
+    /// Changes how lists are cut and hinted; pages that were encoded before are so no more.
+    pub(super) fn repage(&mut self, change: impl FnOnce(&mut Self)) {
+        change(self);
+        self.tools.building();
+        self.prompts.building();
+        self.resources.building();
+        self.templates.building();
+    }
+
+    pub(super) fn paging(&self, list: List) -> Paging {
+        let mut paging = self.paging.clone();
+        if let Some(own) = self.caches.get(&list) {
+            paging.cache = Some(own.clone());
+        }
+        paging
+    }
+
+    pub(super) fn limit_handlers(&mut self, most: usize) {
+        self.handlers = Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS)));
+    }
+
+    pub(super) fn limit_subscriptions(&mut self, most: usize) {
+        self.subscriptions = Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS)));
+    }
+
+    /// Room for one more handler, or the error that there is none.
+    pub(super) fn handler_permit(&self) -> Result<SemaphorePermit<'_>, RpcError> {
+        self.handlers.try_acquire().map_err(|_| overloaded())
+    }
+
+    /// Room for one more subscription, or the error that there is none.
+    pub(super) fn subscription_permit(&self) -> Result<SemaphorePermit<'_>, RpcError> {
+        self.subscriptions.try_acquire().map_err(|_| overloaded())
+    }
+
+    pub(super) fn has_tools(&self) -> bool {
+        self.tools.now().is_advertised()
+    }
+
+    pub(super) fn has_prompts(&self) -> bool {
+        self.prompts.now().is_advertised()
+    }
+
+    pub(super) fn has_resources(&self) -> bool {
+        self.resource_updates
+            || self.resources.now().is_advertised()
+            || self.templates.now().is_advertised()
+    }
+
+    pub(super) fn has_completions(&self) -> bool {
+        !self.completers.is_empty()
+    }
+
+    /// What clients are told that there is; what is not said here is not answered either.
+    pub(super) fn capabilities(&self) -> ServerCapabilities {
+        let mut capabilities = ServerCapabilities::default();
+        if self.has_tools() {
+            let tools = capabilities.tools.insert(ToolsCapability::default());
+            tools.list_changed = Some(true);
+        }
+        if self.has_prompts() {
+            let prompts = capabilities.prompts.insert(PromptsCapability::default());
+            prompts.list_changed = Some(true);
+        }
+        if self.has_resources() {
+            let resources = capabilities
+                .resources
+                .insert(ResourcesCapability::default());
+            resources.list_changed = Some(true);
+            resources.subscribe = self.resource_updates.then_some(true);
+        }
+        capabilities.completions = self.has_completions().then(Settings::default);
+        capabilities.logging = self.logging.then(Settings::default);
+        capabilities
+    }
+
+    /// The answer to `server/discover`.
+    pub(super) fn introduction(&self) -> DiscoverResult {
+        let versions = self.served.iter().map(|dialect| dialect.protocol_version());
+        let mut result = DiscoverResult::new(versions.collect(), self.capabilities());
+        result.instructions.clone_from(&self.instructions);
+        let cache = self.paging.cache.as_ref();
+        result.ttl_ms = cache.map(|cache| cache.ttl_ms);
+        let scope = cache.map(|cache| cache.scope.clone());
+        // Everybody is told the same.
+        result.cache_scope = Some(scope.unwrap_or(bowline_types::CacheScope::PUBLIC));
+        let mut meta = Meta::default();
+        meta.set_server_info(&self.identity);
+        result.meta = Some(meta);
+        result
+    }
+}
+
+impl Listed for Tool {
+    type Definition = bowline_types::Tool;
+    const MEMBER: &'static str = "tools";
+
+    fn listed_as(&self, name: &str) -> bowline_types::Tool {
+        let mut definition = self.definition().clone();
+        name.clone_into(&mut definition.name);
+        definition
+    }
+}
+
+fn warn_of_replaced(kind: &str, replaced: bool) {
+    if replaced {
+        tracing::warn!(
+            kind,
+            "something took the place of another with the same name"
+        );
+    }
+}
+
+/// Clients and the models behind them may refuse names outside of what the specification recommends.
+fn warn_of_odd_name(name: &str) {
+    let is_usual = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
+    if !(1..=LONGEST_NAME).contains(&name.len()) || !name.bytes().all(is_usual) {
+        tracing::warn!(
+            name,
+            "a tool's name has 1 to 128 of the characters A-Z a-z 0-9 _ . -"
+        );
+    }
+}
+
+fn overloaded() -> RpcError {
+    RpcError::new(ErrorCode::INTERNAL_ERROR, "overloaded")
+}
+
+const MOST_SUBSCRIPTIONS: usize = 16 * 1024;
+
+const LONGEST_NAME: usize = 128;

@@ -1,0 +1,291 @@
+//! Lists, page by page.
+//!
+//! A list is in the order of names, and a cursor says after which name to go on: it stays good while
+//! things come and go. All pages are encoded when the first is asked for, and kept until something changes.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bowline_core::Outcome;
+use bowline_types::{CacheScope, ErrorCode, Json, RpcError};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Serialize, Serializer};
+
+use super::registry::Snapshot;
+use super::router::encode;
+use super::tool::invalid_params;
+
+/// Something that can be listed.
+pub(super) trait Listed: Clone {
+    type Definition: Serialize;
+    /// The member of the result that holds the list. It marks cursors too: one list's are no other's.
+    const MEMBER: &'static str;
+
+    /// What the list says of it, where it is offered under this name.
+    fn listed_as(&self, name: &str) -> Self::Definition;
+}
+
+/// How long an answer stays fresh, and who may share it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Cache {
+    pub(super) ttl_ms: u64,
+    pub(super) scope: CacheScope,
+}
+
+impl Cache {
+    pub(super) fn new(ttl: Duration, scope: CacheScope) -> Self {
+        let ttl_ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
+        Self { ttl_ms, scope }
+    }
+}
+
+/// How a list is cut into pages.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Paging {
+    /// How many fit on a page; all of them, if nothing is said.
+    pub(super) size: Option<usize>,
+    pub(super) cache: Option<Cache>,
+}
+
+/// The pages of a list, encoded.
+#[derive(Clone, Debug)]
+pub(super) struct Pages {
+    first: Json,
+    /// By the name after which they begin.
+    later: BTreeMap<String, Json>,
+}
+
+/// The page that `params` ask for.
+pub(super) fn list<T: Listed>(snapshot: &Snapshot<T>, params: &Json, paging: &Paging) -> Outcome {
+    #[derive(Deserialize)]
+    struct Asked {
+        cursor: Option<String>,
+    }
+
+    let Asked { cursor } = params.decode().map_err(invalid_params)?;
+    let pages = match snapshot.pages.get() {
+        Some(pages) => pages,
+        None => {
+            let pages = Pages::encode(snapshot, paging)?;
+            snapshot.pages.get_or_init(|| pages)
+        }
+    };
+    let Some(cursor) = cursor else {
+        return Ok(pages.first.clone());
+    };
+    let after = after::<T>(&cursor)
+        .ok_or_else(|| RpcError::new(ErrorCode::INVALID_PARAMS, "the cursor is not valid"))?;
+    match pages.later.get(&after) {
+        Some(page) => Ok(page.clone()),
+        // The pages were cut differently when the cursor was made.
+        None => Page::of(snapshot, Some(&after), paging).encode(),
+    }
+}
+
+impl Pages {
+    fn encode<T: Listed>(snapshot: &Snapshot<T>, paging: &Paging) -> Result<Self, RpcError> {
+        let page = Page::of(snapshot, None, paging);
+        let mut pages = Self {
+            first: page.encode()?,
+            later: BTreeMap::new(),
+        };
+        let mut next = page.last.filter(|_| page.has_more);
+        while let Some(after) = next {
+            let page = Page::of(snapshot, Some(after), paging);
+            pages.later.insert(after.to_owned(), page.encode()?);
+            next = page.last.filter(|_| page.has_more);
+        }
+        Ok(pages)
+    }
+}
+
+/// One page, not encoded yet.
+struct Page<'a, T: Listed> {
+    items: Vec<T::Definition>,
+    last: Option<&'a str>,
+    has_more: bool,
+    cache: Option<&'a Cache>,
+}
+
+impl<'a, T: Listed> Page<'a, T> {
+    fn of(snapshot: &'a Snapshot<T>, after: Option<&str>, paging: &'a Paging) -> Self {
+        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut rest = snapshot
+            .entries()
+            .range::<str, _>((start, Bound::Unbounded));
+        let mut page = Self {
+            items: Vec::new(),
+            last: None,
+            has_more: false,
+            cache: paging.cache.as_ref(),
+        };
+        for (name, offered) in rest.by_ref().take(paging.size.unwrap_or(usize::MAX)) {
+            page.items.push(offered.item.listed_as(name));
+            page.last = Some(name);
+        }
+        page.has_more = rest.next().is_some();
+        page
+    }
+
+    fn encode(&self) -> Outcome {
+        encode(self)
+    }
+}
+
+impl<T: Listed> Serialize for Page<'_, T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry(T::MEMBER, &self.items)?;
+        if let Some(last) = self.last.filter(|_| self.has_more) {
+            map.serialize_entry("nextCursor", &cursor::<T>(last))?;
+        }
+        if let Some(cache) = self.cache {
+            map.serialize_entry("ttlMs", &cache.ttl_ms)?;
+            map.serialize_entry("cacheScope", &cache.scope)?;
+        }
+        map.end()
+    }
+}
+
+/// The cursor to what comes after `name`.
+fn cursor<T: Listed>(name: &str) -> String {
+    let mut bytes = name.as_bytes().to_vec();
+    bytes.extend(checksum::<T>(name));
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+/// The name in a cursor, if we made it, and for this list.
+fn after<T: Listed>(cursor: &str) -> Option<String> {
+    let bytes = URL_SAFE_NO_PAD.decode(cursor).ok()?;
+    let (name, sum) = bytes.split_last_chunk()?;
+    let name = std::str::from_utf8(name).ok()?;
+    (*sum == checksum::<T>(name)).then(|| name.to_owned())
+}
+
+/// Tells our cursors from anything else (FNV-1a). It need not be a secret: a forged cursor reveals nothing
+/// that the list does not.
+fn checksum<T: Listed>(name: &str) -> [u8; 4] {
+    let bytes = T::MEMBER.bytes().chain([0]).chain(name.bytes());
+    let sum = bytes.fold(0x811c_9dc5_u32, |sum, byte| {
+        (sum ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    });
+    sum.to_be_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::registry::Registry;
+    use super::*;
+
+    #[derive(Clone)]
+    struct Letter;
+
+    impl Listed for Letter {
+        type Definition = String;
+        const MEMBER: &'static str = "letters";
+
+        fn listed_as(&self, name: &str) -> String {
+            name.to_owned()
+        }
+    }
+
+    #[derive(Clone)]
+    struct Other;
+
+    impl Listed for Other {
+        type Definition = String;
+        const MEMBER: &'static str = "others";
+
+        fn listed_as(&self, name: &str) -> String {
+            name.to_owned()
+        }
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Answer {
+        letters: Vec<String>,
+        next_cursor: Option<String>,
+    }
+
+    fn letters(names: &str) -> Registry<Letter> {
+        let mut registry = Registry::default();
+        for name in names.chars() {
+            registry.building().add(name.into(), Letter);
+        }
+        registry
+    }
+
+    fn ask(registry: &Registry<Letter>, cursor: Option<&str>) -> Result<Answer, RpcError> {
+        let params = Json::from(serde_json::json!({ "cursor": cursor }));
+        let page = list(&registry.now(), &params, &PAIRS)?;
+        Ok(page.decode().unwrap())
+    }
+
+    #[test]
+    fn every_entry_is_on_exactly_one_page_in_the_order_of_names() {
+        let registry = letters("ecadb");
+
+        let first = ask(&registry, None).unwrap();
+        let second = ask(&registry, first.next_cursor.as_deref()).unwrap();
+        let third = ask(&registry, second.next_cursor.as_deref()).unwrap();
+
+        assert_eq!(first.letters, ["a", "b"]);
+        assert_eq!(second.letters, ["c", "d"]);
+        assert_eq!(third.letters, ["e"]);
+        assert_eq!(third.next_cursor, None);
+    }
+
+    #[test]
+    fn a_list_that_fills_its_last_page_ends_there() {
+        let registry = letters("ab");
+
+        assert_eq!(ask(&registry, None).unwrap().next_cursor, None);
+    }
+
+    #[test]
+    fn a_cursor_stays_good_while_entries_come_and_go() {
+        let registry = letters("abcd");
+        let first = ask(&registry, None).unwrap();
+        registry.change(|entries| entries.remove("b"));
+        registry.change(|entries| entries.add("bb".into(), Letter));
+
+        let second = ask(&registry, first.next_cursor.as_deref()).unwrap();
+
+        assert_eq!(second.letters, ["bb", "c"]);
+    }
+
+    #[test]
+    fn a_cursor_that_we_did_not_make_for_this_list_is_invalid() {
+        let registry = letters("abc");
+        let others = cursor::<Other>("a");
+
+        for cursor in ["", "a", "b", "AAAA", "AAAAAAAA", "&", &others] {
+            let error = ask(&registry, Some(cursor)).unwrap_err();
+
+            assert_eq!(error.code, ErrorCode::INVALID_PARAMS, "{cursor}");
+        }
+    }
+
+    #[test]
+    fn a_list_is_encoded_once_until_something_changes() {
+        let registry = letters("abc");
+        let params = Json::empty_object();
+        let ask = || list(&registry.now(), &params, &PAIRS).unwrap();
+
+        let (first, again) = (ask(), ask());
+        registry.change(|entries| entries.remove("a"));
+        let changed = ask();
+
+        assert_eq!(first.as_bytes().as_ptr(), again.as_bytes().as_ptr());
+        assert_ne!(first, changed);
+    }
+
+    const PAIRS: Paging = Paging {
+        size: Some(2),
+        cache: None,
+    };
+}

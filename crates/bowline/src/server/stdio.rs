@@ -1,0 +1,103 @@
+//! Serving the client that started this process.
+
+use std::io;
+use std::time::Duration;
+
+use super::Server;
+use crate::{Error, Result, wire};
+
+impl Server {
+    /// Serves the client that started this process, over standard input and output.
+    ///
+    /// The wire is moved away from descriptors 0 and 1 first, so that neither `println!` nor a child of
+    /// this process can corrupt it; see [`wire::stdio`]. Clients of every protocol version are served.
+    ///
+    /// Returns when the client closes our input, after running handlers had two seconds to finish. At
+    /// SIGTERM or SIGINT (Ctrl-C outside Unix) the server is shut down with the same grace; at the second
+    /// one it returns at once. Both signals are taken over from their default, for the whole process.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Misuse`] if standard input and output were taken before, [`Error::Transport`] if they
+    /// cannot be used.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes the wire and drops every handler. Standard input and output are not
+    /// given back.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// #[tokio::main]
+    /// async fn main() -> bowline::Result<()> {
+    ///     bowline::Server::new("calculator", "1.0.0").serve_stdio().await
+    /// }
+    /// ```
+    pub async fn serve_stdio(self) -> Result<()> {
+        let wire = wire::stdio()?;
+        let mut signals = Signals::new().map_err(|error| Error::Transport {
+            what: "signals cannot be listened for".into(),
+            source: Some(error.into()),
+        })?;
+        let serving = self.clone().serve(wire);
+        tokio::pin!(serving);
+        // A wire that is at its end needs no shutdown any more.
+        tokio::select! {
+            biased;
+            served = &mut serving => return served,
+            () = signals.next() => self.shut_down(GRACE),
+        }
+        tokio::select! {
+            biased;
+            served = &mut serving => served,
+            () = signals.next() => Ok(()),
+        }
+    }
+}
+
+/// The signals by which a process is asked to end.
+#[cfg(unix)]
+struct Signals {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+}
+
+#[cfg(unix)]
+impl Signals {
+    fn new() -> io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+#[cfg(not(unix))]
+struct Signals;
+
+#[cfg(not(unix))]
+impl Signals {
+    #[allow(clippy::unnecessary_wraps, reason = "on Unix it can fail")]
+    fn new() -> io::Result<Self> {
+        Ok(Self)
+    }
+
+    async fn next(&mut self) {
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending().await // nobody can ask
+        }
+    }
+}
+
+/// How long handlers may still run when the process is asked to end.
+const GRACE: Duration = Duration::from_secs(2);

@@ -1,0 +1,99 @@
+//! Descriptors that cannot be waited for: one plain thread each, and a bounded pipe in memory to it.
+//!
+//! Plain threads and not the runtime's, since a runtime that shuts down waits for its own, and one that
+//! waits for a terminal may never be done.
+
+use std::fs::File;
+use std::future::Future;
+use std::io::{self, Read, Write};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::thread;
+
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, duplex};
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+/// Reads `file` in a thread of its own.
+pub(super) fn read(mut file: File) -> io::Result<DuplexStream> {
+    let (near, mut far) = duplex(CAPACITY);
+    let runtime = Handle::current();
+    thread::Builder::new()
+        .name("bowline-stdin".into())
+        .spawn(move || {
+            let mut chunk = vec![0; CAPACITY];
+            loop {
+                let count = match file.read(&mut chunk) {
+                    Ok(0) => return,
+                    Ok(count) => count,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                    // A terminal that was hung up says so by an error; for us it is the end all the same.
+                    Err(error) => return tracing::debug!(%error, "standard input failed"),
+                };
+                if runtime.block_on(far.write_all(&chunk[..count])).is_err() {
+                    return; // nobody listens any more
+                }
+            }
+        })?;
+    Ok(near)
+}
+
+/// Writes `file` in a thread of its own.
+pub(super) fn write(mut file: File) -> io::Result<Writing> {
+    let (near, mut far) = duplex(CAPACITY);
+    let (sender, done) = oneshot::channel();
+    let runtime = Handle::current();
+    thread::Builder::new()
+        .name("bowline-stdout".into())
+        .spawn(move || {
+            let mut chunk = vec![0; CAPACITY];
+            let written = loop {
+                match runtime.block_on(far.read(&mut chunk)) {
+                    Ok(0) => break Ok(()),
+                    Ok(count) => {
+                        if let Err(error) = file.write_all(&chunk[..count]) {
+                            break Err(error);
+                        }
+                    }
+                    Err(error) => break Err(error),
+                }
+            };
+            let _ = sender.send(written); // or nobody waits for it
+        })?;
+    Ok(Writing {
+        pipe: near,
+        done: Some(done),
+    })
+}
+
+/// The near end of a thread that writes. Shutting it down waits until all of it is written.
+pub(super) struct Writing {
+    pipe: DuplexStream,
+    done: Option<oneshot::Receiver<io::Result<()>>>,
+}
+
+impl AsyncWrite for Writing {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.pipe).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.pipe).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.pipe).poll_shutdown(cx))?;
+        let Some(done) = &mut self.done else {
+            return Poll::Ready(Ok(()));
+        };
+        let written = ready!(Pin::new(done).poll(cx));
+        self.done = None;
+        Poll::Ready(written.unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into())))
+    }
+}
+
+const CAPACITY: usize = 64 * 1024;

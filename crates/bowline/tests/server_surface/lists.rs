@@ -1,0 +1,210 @@
+//! What a server says that it has: lists, capabilities, identity, mounted servers.
+
+use std::time::Duration;
+
+use bowline::server::{Completer, List};
+use bowline::types::{
+    CacheScope, CompleteArgument, CompleteRequestParams, Icon, ListPromptsRequest,
+    PaginatedRequestParams, PromptReference,
+};
+use bowline::{CallToolResult, Client, ErrorCode, Prompt, Resource, Server, Tool};
+use serde_json::json;
+
+use crate::ways::{WAYS, Way, complete, echo, prompt, read, read_text, refused, reviewer, serving};
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_offered_is_neither_advertised_nor_answered() {
+    let methods = [
+        "tools/list",
+        "tools/call",
+        "prompts/list",
+        "prompts/get",
+        "resources/list",
+        "resources/templates/list",
+        "resources/read",
+        "completion/complete",
+    ];
+    for way in WAYS {
+        let client = way.connect(&Server::new("empty", "1.0.0")).await;
+
+        for method in methods {
+            let error = refused(client.raw(method, json!({})).await.unwrap_err());
+
+            assert_eq!(error.code, ErrorCode::METHOD_NOT_FOUND, "{way:?} {method}");
+        }
+        let told = client
+            .capabilities()
+            .map(|told| serde_json::to_value(told).unwrap());
+        assert!(told.is_none_or(|told| told == json!({})), "{way:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn capabilities_follow_from_what_is_offered() {
+    let server = reviewer().tool(echo("echo")).resource_updates().logging();
+    let expected = json!({
+        "tools": {"listChanged": true},
+        "prompts": {"listChanged": true},
+        "resources": {"listChanged": true, "subscribe": true},
+        "completions": {},
+        "logging": {},
+    });
+
+    for version in ["2025-11-25", "2025-03-26"] {
+        let client = Way::Wire(version).connect(&server).await;
+
+        let told = serde_json::to_value(client.capabilities().unwrap()).unwrap();
+        assert_eq!(told, expected, "{version}");
+    }
+    let client = Way::Wire("2024-11-05").connect(&server).await;
+    let told = client.capabilities().unwrap();
+    assert_eq!(told.completions, None, "the first version declares none");
+    assert!(told.prompts.is_some());
+    let client = Client::over(serving(&server)).await.unwrap();
+    let told = serde_json::to_value(client.capabilities().unwrap()).unwrap();
+    assert_eq!(told, expected, "as discovered");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_identity_is_told_whole() {
+    let server = Server::new("s", "1")
+        .title("The Server")
+        .description("Serves.")
+        .website("https://example.com")
+        .icons([Icon::new("https://example.com/icon.png")]);
+
+    let client = Way::Wire("2025-11-25").connect(&server).await;
+
+    let told = serde_json::to_value(client.server_implementation().unwrap()).unwrap();
+    let expected = json!({
+        "name": "s", "version": "1", "title": "The Server", "description": "Serves.",
+        "websiteUrl": "https://example.com", "icons": [{"src": "https://example.com/icon.png"}],
+    });
+    assert_eq!(told, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_is_handed_out_in_pages_of_the_size_that_was_set() {
+    for way in WAYS {
+        let server = (0..5).fold(Server::new("s", "1"), |server, n| {
+            server.tool(echo(&format!("tool{n}")))
+        });
+        let client = way.connect(&server.page_size(2)).await;
+
+        let mut names = Vec::new();
+        let mut sizes = Vec::new();
+        let mut page = client.list_tools().await.unwrap();
+        loop {
+            sizes.push(page.tools.len());
+            names.extend(page.tools.into_iter().map(|tool| tool.name));
+            let Some(next) = page.next_cursor else { break };
+            page = client.list_tools().cursor(next).await.unwrap();
+        }
+        let bad = client.list_tools().cursor("made up").await.unwrap_err();
+
+        assert_eq!(names, ["tool0", "tool1", "tool2", "tool3", "tool4"]);
+        assert_eq!(sizes, [2, 2, 1]);
+        assert_eq!(refused(bad).code, ErrorCode::INVALID_PARAMS);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn caching_hints_are_given_as_they_were_set_and_in_the_modern_era_only() {
+    let long = Duration::from_secs(60);
+    let readme = Resource::text("docs://readme", "readme", "text").cache(long, CacheScope::PUBLIC);
+    let server = Server::new("s", "1")
+        .tool(echo("a"))
+        .tool(echo("b"))
+        .prompt(Prompt::raw("p", async |_, _| Ok("text")))
+        .resource(readme)
+        .resource(Resource::text("docs://other", "other", "text"))
+        .page_size(1)
+        .cache(long, CacheScope::PUBLIC)
+        .cache_list(List::Prompts, Duration::from_millis(5), CacheScope::PRIVATE);
+    let modern = Way::Wire("2026-07-28").connect(&server).await;
+    let legacy = Way::Wire("2025-11-25").connect(&server).await;
+
+    let first = modern.list_tools().await.unwrap();
+    let second = modern
+        .list_tools()
+        .cursor(first.next_cursor.unwrap())
+        .await
+        .unwrap();
+    let params = PaginatedRequestParams::default();
+    let prompts = modern.request::<ListPromptsRequest>(&params).await.unwrap();
+    let readme = read(&modern, "docs://readme").await.unwrap();
+    let other = read(&modern, "docs://other").await.unwrap();
+    let old = legacy.raw("tools/list", json!({})).await.unwrap();
+
+    assert_eq!(
+        (first.ttl_ms, first.cache_scope),
+        (Some(60_000), Some(CacheScope::PUBLIC))
+    );
+    assert_eq!(
+        (second.ttl_ms, second.cache_scope),
+        (Some(60_000), Some(CacheScope::PUBLIC))
+    );
+    assert_eq!(
+        (prompts.ttl_ms, prompts.cache_scope),
+        (Some(5), Some(CacheScope::PRIVATE))
+    );
+    assert_eq!(
+        (readme.ttl_ms, readme.cache_scope),
+        (Some(60_000), Some(CacheScope::PUBLIC))
+    );
+    assert_eq!(
+        (other.ttl_ms, other.cache_scope),
+        (Some(0), Some(CacheScope::PRIVATE))
+    );
+    assert!(!old.json().as_str().contains("ttlMs"), "{old:?}");
+}
+
+#[derive(Debug)]
+struct Unit(&'static str);
+
+#[tokio::test(start_paused = true)]
+async fn a_mounted_server_keeps_its_state_and_gets_a_prefix() {
+    let forecast = Tool::raw("forecast", json!({"type": "object"}), async |_, cx| {
+        let unit = cx.state::<Unit>().map_or("none", |unit| unit.0);
+        let limit = cx.state::<u8>().copied().unwrap_or_default();
+        Ok(CallToolResult::text(format!("{limit} {unit}")))
+    });
+    let weather = Server::new("weather", "1")
+        .state(Unit("celsius"))
+        .tool(forecast.clone())
+        .prompt(Prompt::raw("ask", async |_, _| Ok("text")).required("city", "where"))
+        .completion(Completer::for_prompt("ask", "city", async |_, _| {
+            Ok(vec!["Oslo"])
+        }))
+        .resource(Resource::text("weather://help", "help", "help"));
+    let server = Server::new("outer", "1")
+        .state(Unit("kelvin"))
+        .state(7_u8)
+        .tool(forecast)
+        .mount("weather", &weather);
+    for way in WAYS {
+        let client = way.connect(&server).await;
+
+        let inner = client
+            .call_tool("weather_forecast", json!({}))
+            .await
+            .unwrap();
+        let outer = client.call_tool("forecast", json!({})).await.unwrap();
+        let city = CompleteRequestParams::new(
+            PromptReference::new("weather_ask"),
+            CompleteArgument::new("city", ""),
+        );
+        let cities = complete(&client, city).await.unwrap();
+
+        assert_eq!(inner.text(), "7 celsius");
+        assert_eq!(outer.text(), "7 kelvin");
+        assert_eq!(
+            client.list_tools().await.unwrap().tools[1].name,
+            "weather_forecast"
+        );
+        assert_eq!(cities.values, ["Oslo"]);
+        assert_eq!(read_text(&client, "weather://help").await, "help");
+        let arguments = json!({"city": "Oslo"});
+        assert!(prompt(&client, "weather_ask", arguments).await.is_ok());
+    }
+}

@@ -1,0 +1,124 @@
+//! Prompts, and the completion of arguments.
+
+use bowline::ErrorCode;
+use bowline::types::{
+    CompleteArgument, CompleteRequestParams, Completion, ListPromptsRequest,
+    PaginatedRequestParams, PromptReference, ResourceTemplateReference, Role,
+};
+use serde_json::{Value, json};
+
+use crate::ways::{WAYS, Way, complete, prompt, refused, reviewer};
+
+#[tokio::test(start_paused = true)]
+async fn a_prompt_is_listed_and_filled_in() {
+    for way in WAYS {
+        let client = way.connect(&reviewer()).await;
+
+        let params = PaginatedRequestParams::default();
+        let listed = client.request::<ListPromptsRequest>(&params).await.unwrap();
+        let review = prompt(&client, "review", json!({"code": "x = 1"}))
+            .await
+            .unwrap();
+        let hello = prompt(&client, "hello", Value::Null).await.unwrap();
+
+        assert_eq!(listed.prompts[0].name, "hello");
+        let arguments = listed.prompts[1].arguments.as_ref().unwrap();
+        let required: Vec<_> = arguments.iter().map(|argument| argument.required).collect();
+        assert_eq!(required, [Some(true), Some(false)]);
+        assert_eq!(review.description.as_deref(), Some("Reviews code."));
+        let messages = serde_json::to_value(&review.messages).unwrap();
+        let expected = json!([
+            {"role": "user", "content": {"type": "text", "text": "Review kindly."}},
+            {"role": "assistant", "content": {"type": "text", "text": "x = 1"}},
+        ]);
+        assert_eq!(messages, expected);
+        assert_eq!(hello.messages[0].role, Role::User);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_prompt_that_cannot_be_filled_in_is_refused_for_its_params() {
+    for way in WAYS {
+        let client = way.connect(&reviewer()).await;
+
+        let unknown = prompt(&client, "nobody", json!({})).await.unwrap_err();
+        let missing = prompt(&client, "review", json!({"style": "x"}))
+            .await
+            .unwrap_err();
+        let number = json!({"name": "review", "arguments": {"code": 1}});
+        let number = client.raw("prompts/get", number).await.unwrap_err();
+
+        for error in [unknown, missing, number] {
+            assert_eq!(refused(error).code, ErrorCode::INVALID_PARAMS, "{way:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn arguments_are_completed_from_what_was_typed_and_decided() {
+    for way in WAYS {
+        let client = way.connect(&reviewer()).await;
+        let (review, typed) = (
+            PromptReference::new("review"),
+            CompleteArgument::new("style", "k"),
+        );
+        let mut of_prompt = CompleteRequestParams::new(review.clone(), typed);
+        let decided = json!({"arguments": {"code": "knuth"}});
+        of_prompt.context = Some(serde_json::from_value(decided).unwrap());
+        let template = ResourceTemplateReference::new("docs://{book}/{page}");
+        let of_template =
+            CompleteRequestParams::new(template.clone(), CompleteArgument::new("page", ""));
+        let of_silent = CompleteRequestParams::new(review, CompleteArgument::new("code", ""));
+
+        let styles = complete(&client, of_prompt).await.unwrap();
+        let pages = complete(&client, of_template).await.unwrap();
+        let nothing = complete(&client, of_silent).await.unwrap();
+
+        assert_eq!(
+            styles,
+            Completion::new(vec!["Kindly".into(), "kurtly".into(), "knuth".into()])
+        );
+        assert_eq!(pages.values.len(), 100);
+        assert_eq!((pages.total, pages.has_more), (Some(250), Some(true)));
+        assert!(nothing.values.is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_does_not_exist_cannot_be_completed() {
+    for way in WAYS {
+        let client = way.connect(&reviewer()).await;
+        let (known, argument) = (
+            PromptReference::new("review"),
+            CompleteArgument::new("style", ""),
+        );
+        let template = ResourceTemplateReference::new("docs://{book}/{page}");
+        let wishes = [
+            CompleteRequestParams::new(PromptReference::new("nobody"), argument.clone()),
+            CompleteRequestParams::new(ResourceTemplateReference::new("docs://x"), argument),
+            CompleteRequestParams::new(known, CompleteArgument::new("colour", "")),
+            CompleteRequestParams::new(template, CompleteArgument::new("colour", "")),
+        ];
+
+        for wish in wishes {
+            let error = refused(complete(&client, wish).await.unwrap_err());
+
+            assert_eq!(error.code, ErrorCode::INVALID_PARAMS, "{way:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_prompt_that_was_removed_is_completed_no_more() {
+    let server = reviewer();
+    let client = Way::Wire("2026-07-28").connect(&server).await;
+    let style = CompleteArgument::new("style", "");
+    let params = CompleteRequestParams::new(PromptReference::new("review"), style);
+
+    let before = complete(&client, params.clone()).await;
+    server.prompts().remove("review");
+    let after = complete(&client, params).await;
+
+    assert!(before.is_ok());
+    assert_eq!(refused(after.unwrap_err()).code, ErrorCode::INVALID_PARAMS);
+}

@@ -1,0 +1,98 @@
+//! Resources and templates.
+
+use bowline::server::Contents;
+use bowline::types::{ListResourceTemplatesRequest, ListResourcesRequest, PaginatedRequestParams};
+use bowline::{ErrorCode, Resource, Server};
+use serde_json::{Value, json};
+
+use crate::ways::{WAYS, Way, library, read, read_text, refused};
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_is_listed_and_read() {
+    for way in WAYS {
+        let client = way.connect(&library()).await;
+
+        let params = PaginatedRequestParams::default();
+        let listed = client
+            .request::<ListResourcesRequest>(&params)
+            .await
+            .unwrap();
+        let readme = read(&client, "docs://readme").await.unwrap();
+        let logo = read(&client, "docs://logo").await.unwrap();
+        let folder = read(&client, "docs://folder").await.unwrap();
+
+        let uris: Vec<_> = listed.resources.iter().map(|of| of.uri.as_str()).collect();
+        let expected = [
+            "docs://folder",
+            "docs://gone",
+            "docs://logo",
+            "docs://readme",
+        ];
+        assert_eq!(uris, expected, "{way:?}");
+        let readme = serde_json::to_value(&readme.contents).unwrap();
+        let text = json!({"uri": "docs://readme", "mimeType": "text/plain", "text": "Read me."});
+        assert_eq!(readme, json!([text]));
+        let logo = serde_json::to_value(&logo.contents).unwrap();
+        let blob = json!({"uri": "docs://logo", "mimeType": "image/png", "blob": "AQID"});
+        assert_eq!(logo, json!([blob]));
+        assert_eq!(folder.contents[1].uri(), "docs://folder/2");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_template_is_listed_and_read_with_its_variables() {
+    for way in WAYS {
+        let client = way.connect(&library()).await;
+
+        let params = PaginatedRequestParams::default();
+        let listed = client
+            .request::<ListResourceTemplatesRequest>(&params)
+            .await
+            .unwrap();
+        let page = read_text(&client, "docs://a%20book/pages/7").await;
+        let other = read_text(&client, "docs://a/b").await;
+        let no_number = read(&client, "docs://book/pages/x").await.unwrap_err();
+
+        assert_eq!(
+            listed.resource_templates[1].uri_template,
+            "docs://{book}/pages/{page}"
+        );
+        assert_eq!(
+            listed.resource_templates[1].description.as_deref(),
+            Some("One page.")
+        );
+        assert_eq!(
+            page, "page 7 of a book",
+            "the template with more fixed text comes first"
+        );
+        assert_eq!(other, "a/b");
+        assert_eq!(refused(no_number).code, ErrorCode::INVALID_PARAMS);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_that_does_not_exist_is_told_by_the_code_of_the_era_and_its_uri() {
+    for way in WAYS {
+        let client = way.connect(&library()).await;
+
+        for uri in ["docs://gone", "other://x", "docs://a/../b", "docs://%2e%2e"] {
+            let error = refused(read(&client, uri).await.unwrap_err());
+
+            assert_eq!(error.code, way.missing_resource(), "{way:?} {uri}");
+            let told: Value = error.data.unwrap().decode().unwrap();
+            assert_eq!(told, json!({ "uri": uri }));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn contents_are_never_an_empty_array() {
+    let nothing = Resource::raw("docs://x", "x", async |_, _| Ok(Vec::<Contents>::new()));
+    let client = Way::Wire("2026-07-28")
+        .connect(&Server::new("s", "1").resource(nothing))
+        .await;
+
+    let error = refused(read(&client, "docs://x").await.unwrap_err());
+
+    assert_eq!(error.code, ErrorCode::INVALID_PARAMS);
+}

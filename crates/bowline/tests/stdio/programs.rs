@@ -1,0 +1,199 @@
+//! The children: a server of ours, and servers as others have written them.
+
+use std::io::{BufRead, Write};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bowline::wire::Command;
+use bowline::{CallToolResult, Server, Tool, wire};
+use serde_json::{Value, json};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Notify;
+
+/// Names the program that this process is to be.
+pub(crate) const VARIABLE: &str = "BOWLINE_TEST_PROGRAM";
+
+/// Starts this very program as another.
+pub(crate) fn command(program: &str) -> Command {
+    std_command(program).into()
+}
+
+pub(crate) fn std_command(program: &str) -> std::process::Command {
+    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    command.env(VARIABLE, program);
+    command
+}
+
+pub(crate) fn run(program: &str) -> ExitCode {
+    match program {
+        "server" => serve(),
+        "odd" => speak(answer_odd),
+        "silent" => speak(answer_legacy),
+        "leaves" => speak(|message| {
+            if message["method"] != "initialize" && message["id"] == 1 {
+                eprintln!("not initialized");
+                std::process::exit(3);
+            }
+            answer_legacy(message)
+        }),
+        "chatty" => {
+            println!("Listening on stdio.");
+            speak(|message| {
+                assert!(message["method"].is_string(), "answered: {message}");
+                println!("[debug] {}", message["method"]);
+                answer_legacy(message)
+            });
+        }
+        "late" => {
+            let mut probe = Value::Null;
+            speak(move |message| match message["method"].as_str() {
+                Some("server/discover") => {
+                    probe = message["id"].clone();
+                    vec![]
+                }
+                Some("initialize") => {
+                    let late = result(&probe, discovery());
+                    [vec![late], answer_legacy(message)].concat()
+                }
+                _ => answer_legacy(message),
+            });
+        }
+        "refuses" => {
+            let mut probes = 0;
+            speak(move |message| match message["method"].as_str() {
+                Some("server/discover") => {
+                    probes += 1;
+                    if probes == 1 {
+                        vec![]
+                    } else {
+                        vec![result(&message["id"], discovery())]
+                    }
+                }
+                Some("initialize") => vec![json!({
+                    "jsonrpc": "2.0",
+                    "id": message["id"],
+                    "error": {
+                        "code": -32022,
+                        "message": "unsupported protocol version",
+                        "data": {"supported": ["2026-07-28"], "requested": "2025-11-25"},
+                    },
+                })],
+                _ => answer_legacy(message),
+            });
+        }
+        other => panic!("there is no program `{other}`"),
+    }
+    ExitCode::SUCCESS
+}
+
+/// A server of ours, with tools that misbehave.
+fn serve() {
+    let object = || json!({"type": "object"});
+    let server = Server::new("child", "1.0.0")
+        .tool(Tool::raw("echo", object(), async |arguments, _| {
+            Ok(CallToolResult::text(arguments.to_string()))
+        }))
+        .tool(Tool::raw("print", object(), async |_, _| {
+            println!("a stray line");
+            Ok(CallToolResult::text("printed"))
+        }))
+        .tool(Tool::raw("nest", object(), async |_, _| {
+            let mut nested = tokio::process::Command::new("sh");
+            nested.args(["-c", r#"read line; echo "nested read <$line>""#]);
+            let status = nested.status().await.unwrap();
+            Ok(CallToolResult::text(status.to_string()))
+        }))
+        .tool(Tool::raw("take again", object(), async |_, _| {
+            Ok(CallToolResult::text(wire::stdio().unwrap_err().to_string()))
+        }))
+        .tool(Tool::raw("hang", object(), async |_, _| {
+            let _guard = CountDrop;
+            eprintln!("{} hangs", std::process::id());
+            std::future::pending().await
+        }))
+        .tool(Tool::raw("await drop", object(), async |_, _| {
+            WAS_DROPPED.notified().await;
+            Ok(CallToolResult::text(
+                DROPPED.load(Ordering::SeqCst).to_string(),
+            ))
+        }))
+        .tool(Tool::raw("await signal", object(), async |_, _| {
+            let mut terminate = signal(SignalKind::terminate()).unwrap();
+            eprintln!("{} awaits", std::process::id());
+            terminate.recv().await;
+            tokio::task::yield_now().await;
+            Ok(CallToolResult::text("finished"))
+        }))
+        .tool(Tool::raw("variables", object(), async |_, _| {
+            let names = std::env::vars_os().map(|(name, _)| name.into_string().unwrap());
+            Ok(CallToolResult::text(names.collect::<Vec<_>>().join("\n")))
+        }));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(server.serve_stdio()).unwrap();
+}
+
+struct CountDrop;
+
+impl Drop for CountDrop {
+    fn drop(&mut self) {
+        DROPPED.fetch_add(1, Ordering::SeqCst);
+        WAS_DROPPED.notify_one();
+    }
+}
+
+static DROPPED: AtomicUsize = AtomicUsize::new(0);
+static WAS_DROPPED: Notify = Notify::const_new();
+
+/// Reads messages and writes what `answer` makes of each, until the input ends.
+fn speak(mut answer: impl FnMut(&Value) -> Vec<Value>) {
+    for line in std::io::stdin().lock().lines() {
+        let message: Value = serde_json::from_str(&line.unwrap()).unwrap();
+        for message in answer(&message) {
+            println!("{message}");
+        }
+        std::io::stdout().flush().unwrap();
+    }
+}
+
+fn answer_odd(message: &Value) -> Vec<Value> {
+    if message["method"] != "server/discover" {
+        return answer_legacy(message);
+    }
+    let error = json!({"code": 12345, "message": "who are you?"});
+    vec![json!({"jsonrpc": "2.0", "id": message["id"], "error": error})]
+}
+
+/// Answers what a legacy server knows and is silent about everything else.
+fn answer_legacy(message: &Value) -> Vec<Value> {
+    let answer = match message["method"].as_str() {
+        Some("initialize") => json!({
+            "protocolVersion": "2025-06-18",
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": "old", "version": "0.1.0"},
+        }),
+        Some("tools/call") => json!({
+            "resultType": "complete",
+            "content": [{"type": "text", "text": "done"}],
+        }),
+        _ => return vec![],
+    };
+    vec![result(&message["id"], answer)]
+}
+
+fn discovery() -> Value {
+    json!({
+        "resultType": "complete",
+        "supportedVersions": ["2026-07-28"],
+        "capabilities": {"tools": {}},
+        "ttlMs": 0,
+        "cacheScope": "private",
+    })
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "it is given a literal")]
+fn result(id: &Value, result: Value) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "result": result})
+}

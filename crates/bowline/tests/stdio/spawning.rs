@@ -1,0 +1,248 @@
+//! Children: how they end, whoever ends them, and what they leave behind.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use bowline::wire::Command;
+use bowline::{Client, Error};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use tokio::sync::mpsc;
+
+use crate::programs;
+use crate::serving::{connect, pid_of};
+
+pub(crate) async fn a_server_exits_when_its_input_ends() {
+    let command = programs::command("server").grace(NEVER);
+    let client = Client::spawn(command).await.unwrap();
+
+    client.close().await.unwrap();
+
+    // That it returned is the proof: the grace period is longer than a test may take.
+}
+
+pub(crate) async fn dropping_a_call_drops_the_handler_in_the_child() {
+    let (client, mut stderr) = connect().await;
+    let call = client.call_tool("hang", ()).start();
+    stderr.recv().await.unwrap();
+
+    drop(call);
+
+    let dropped = client.call_tool("await drop", ()).await.unwrap();
+    assert_eq!(dropped.text(), "1");
+    client.close().await.unwrap();
+}
+
+pub(crate) async fn a_killed_child_fails_its_calls_and_shows_its_last_words() {
+    let (client, mut stderr) = connect().await;
+    let call = client.call_tool("hang", ()).start();
+    let line = stderr.recv().await.unwrap();
+
+    kill_process(pid_of(&line), Signal::KILL).unwrap();
+
+    let error = call.await.unwrap_err();
+    assert!(matches!(error, Error::Transport { .. }), "{error:?}");
+    assert!(error.to_string().contains("signal: 9"), "{error}");
+    assert!(error.to_string().contains(&line), "{error}");
+    let next = client.call_tool("echo", ()).await.unwrap_err();
+    assert_eq!(next.to_string(), error.to_string());
+}
+
+pub(crate) async fn a_child_that_exits_fails_its_calls_with_its_status() {
+    let connect = Client::spawn(programs::command("leaves")).speaking("2026-07-28");
+    let client = connect.await.unwrap();
+
+    let error = client.call_tool("anything", ()).await.unwrap_err();
+
+    assert!(error.to_string().contains("exit status: 3"), "{error}");
+    assert!(error.to_string().contains("not initialized"), "{error}");
+}
+
+pub(crate) async fn a_child_that_leaves_its_output_open_to_another_fails_its_calls() {
+    let (client, mut stderr) = shell("sleep 600 & echo $! >&2; exit 4").await;
+    let left_behind = pid_of(&stderr.recv().await.unwrap());
+
+    let error = client.call_tool("anything", ()).await.unwrap_err();
+
+    assert!(error.to_string().contains("exit status: 4"), "{error}");
+    gone(left_behind).await;
+}
+
+pub(crate) async fn a_child_that_closes_its_input_fails_its_calls() {
+    let (client, mut stderr) = shell("exec <&-; echo closed >&2; sleep 600").await;
+    stderr.recv().await.unwrap();
+
+    let error = client.call_tool("anything", ()).await.unwrap_err();
+
+    assert!(
+        error.to_string().contains("closed its input or output"),
+        "{error}"
+    );
+}
+
+pub(crate) async fn a_child_that_closes_its_output_fails_its_calls() {
+    let (client, _) = shell("exec >&-; sleep 600").await;
+
+    let error = client.call_tool("anything", ()).await.unwrap_err();
+
+    assert!(
+        error.to_string().contains("closed its input or output"),
+        "{error}"
+    );
+}
+
+pub(crate) async fn a_child_that_prints_to_its_output_is_understood_and_not_answered() {
+    let connect = Client::spawn(programs::command("chatty")).speaking("2025-06-18");
+    let client = connect.await.unwrap();
+
+    let replies = [
+        client.call_tool("anything", ()).await.unwrap().text(),
+        client.call_tool("anything", ()).await.unwrap().text(),
+    ];
+
+    assert_eq!(replies, ["done", "done"]);
+    client.close().await.unwrap();
+}
+
+pub(crate) async fn a_child_that_ignores_every_request_to_exit_is_killed_with_its_children() {
+    let (client, pids) = stubborn(Duration::from_millis(50)).await;
+
+    client.close().await.unwrap();
+
+    assert!(
+        test_kill_process(pids[0]).is_err(),
+        "a child is reaped when `close` returns"
+    );
+    gone(pids[1]).await;
+}
+
+pub(crate) async fn a_child_ends_with_its_client() {
+    let (client, mut stderr) = connect().await;
+    let call = client.call_tool("hang", ()).start();
+    let pid = pid_of(&stderr.recv().await.unwrap());
+
+    drop((client, call));
+
+    gone(pid).await;
+}
+
+pub(crate) async fn a_stubborn_child_ends_with_its_client() {
+    let (client, pids) = stubborn(Duration::from_millis(50)).await;
+
+    drop(client);
+
+    for pid in pids {
+        gone(pid).await;
+    }
+}
+
+pub(crate) async fn a_child_is_killed_at_once_when_the_runtime_ends() {
+    let pids = tokio::task::spawn_blocking(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let (_client, pids) = runtime.block_on(stubborn(NEVER));
+        drop(runtime);
+        pids
+    });
+
+    for pid in pids.await.unwrap() {
+        gone(pid).await;
+    }
+}
+
+pub(crate) async fn a_child_knows_only_safe_variables_and_those_it_is_given() {
+    let command = programs::command("server").env("GIVEN", "1");
+    let client = Client::spawn(command).await.unwrap();
+
+    let theirs = client.call_tool("variables", ()).await.unwrap().text();
+
+    let theirs: BTreeSet<&str> = theirs.lines().collect();
+    let safe = [
+        "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER",
+    ];
+    let allowed: BTreeSet<&str> = safe
+        .into_iter()
+        .chain(["GIVEN", programs::VARIABLE])
+        .collect();
+    assert!(
+        theirs.contains("GIVEN") && theirs.contains("PATH"),
+        "{theirs:?}"
+    );
+    assert!(theirs.is_subset(&allowed), "{theirs:?}");
+    client.close().await.unwrap();
+}
+
+pub(crate) async fn a_child_knows_everything_if_it_is_told_everything() {
+    let command = programs::command("server").inherit_env().env_remove("PATH");
+    let client = Client::spawn(command).await.unwrap();
+
+    let theirs = client.call_tool("variables", ()).await.unwrap().text();
+
+    let theirs: BTreeSet<&str> = theirs.lines().collect();
+    let ours: BTreeSet<String> = std::env::vars().map(|(name, _)| name).collect();
+    let missing: Vec<_> = ours
+        .iter()
+        .filter(|name| !theirs.contains(&***name))
+        .collect();
+    assert_eq!(missing, ["PATH"]);
+    client.close().await.unwrap();
+}
+
+pub(crate) async fn a_program_that_does_not_exist_cannot_be_started() {
+    let error = Client::spawn(Command::new("no-such-program-anywhere"))
+        .await
+        .unwrap_err();
+
+    assert!(matches!(error, Error::Transport { .. }), "{error:?}");
+    assert!(
+        error.to_string().contains("no-such-program-anywhere"),
+        "{error}"
+    );
+}
+
+/// A child that reads nothing and ignores SIGTERM, with a child of its own that does the same.
+async fn stubborn(grace: Duration) -> (Client, [Pid; 2]) {
+    let script = "trap '' TERM; sleep 600 & echo $$ >&2; echo $! >&2; wait; wait; sleep 600";
+    let (client, mut stderr) = shell_with_grace(script, grace).await;
+    let pids = [stderr.recv().await.unwrap(), stderr.recv().await.unwrap()];
+    (client, pids.map(|line| pid_of(&line)))
+}
+
+async fn shell(script: &str) -> (Client, mpsc::UnboundedReceiver<String>) {
+    shell_with_grace(script, Duration::from_secs(2)).await
+}
+
+async fn shell_with_grace(
+    script: &str,
+    grace: Duration,
+) -> (Client, mpsc::UnboundedReceiver<String>) {
+    let (sender, stderr) = mpsc::unbounded_channel();
+    let command = Command::new("sh")
+        .args(["-c", script])
+        .grace(grace)
+        .on_stderr(move |line| sender.send(line.to_owned()).unwrap_or_default());
+    // Spoken without asking, so that a program that cannot answer is connected to.
+    let client = Client::spawn(command).speaking("2026-07-28").await.unwrap();
+    (client, stderr)
+}
+
+/// Waits until a process that we cannot wait for is no more.
+async fn gone(pid: Pid) {
+    let mut ticks = tokio::time::interval(Duration::from_millis(5));
+    while test_kill_process(pid).is_ok() && !is_zombie(pid) {
+        ticks.tick().await;
+    }
+}
+
+/// Whether it has ended and only waits for its new parent to look.
+fn is_zombie(pid: Pid) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
+    let state = stat
+        .ok()
+        .and_then(|stat| stat.rsplit(')').next().map(str::to_owned));
+    state.is_some_and(|state| state.trim_start().starts_with('Z'))
+}
+
+/// Longer than a test may take.
+const NEVER: Duration = Duration::from_secs(600);
