@@ -10,3 +10,5 @@ mod disconnect;
 mod legacy;
 mod refusals;
 mod shutdown;
+#[cfg(not(bowline_no_legacy))]
+mod together;

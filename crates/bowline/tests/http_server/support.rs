@@ -52,7 +52,7 @@ impl Stage {
     }
 
     pub(crate) async fn next(&mut self) -> Happened {
-        let next = tokio::time::timeout(Duration::from_secs(120), self.happened.recv());
+        let next = tokio::time::timeout(Duration::from_secs(61), self.happened.recv());
         next.await
             .expect("something happens")
             .expect("the server lives")
