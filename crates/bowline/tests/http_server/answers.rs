@@ -25,19 +25,14 @@ async fn an_outcome_that_comes_at_once_is_plain_json() {
 async fn an_outcome_within_the_delay_is_plain_json_too() {
     let mut stage = Stage::new();
     let mut link = Link::to(&stage.server.http()).await;
-    let release = stage.release.clone();
-    tokio::spawn(async move {
-        tokio::time::sleep(Duration::from_millis(200)).await;
-        release.notify_one();
-    });
-
-    let reply = link.send(call(1, "wait", "a")).await;
-
-    assert_eq!(
-        reply.json().await["result"]["content"][0]["text"],
-        "released"
-    );
+    let waiting = tokio::spawn(async move { link.send(call(1, "wait", "a")).await.json().await });
     stage.started("a").await;
+
+    tokio::time::advance(Duration::from_millis(200)).await;
+    stage.release.notify_one();
+
+    let answer = waiting.await.unwrap();
+    assert_eq!(answer["result"]["content"][0]["text"], "released");
     stage.finished("a").await;
 }
 
@@ -96,25 +91,21 @@ async fn a_silent_stream_is_kept_alive_by_comments() {
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_reads_no_events_waits_for_its_json() {
-    let stage = Stage::new();
+    let mut stage = Stage::new();
     let mut link = Link::to(&stage.server.http()).await;
-    let release = stage.release.clone();
-    tokio::spawn(async move {
-        tokio::time::sleep(Duration::from_secs(60)).await;
-        release.notify_one();
-    });
-
     let request = with(
         call_with_progress(1, "talk", "a"),
         "accept",
         "application/json",
     );
-    let reply = link.send(request).await;
+    let waiting = tokio::spawn(async move { link.send(request).await.json().await });
+    stage.started("a").await;
 
-    assert_eq!(
-        reply.json().await["result"]["content"][0]["text"],
-        "released"
-    );
+    tokio::time::advance(Duration::from_secs(60)).await;
+    stage.release.notify_one();
+
+    let answer = waiting.await.unwrap();
+    assert_eq!(answer["result"]["content"][0]["text"], "released");
 }
 
 #[tokio::test(start_paused = true)]

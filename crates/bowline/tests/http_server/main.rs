@@ -1,6 +1,10 @@
 //! The HTTP server, over sockets and over pipes in memory.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on stops")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on stops"
+)]
 
 mod support;
 

@@ -1,6 +1,9 @@
 //! What is not let in, and with which status.
 
 use bowline::exchange::Dialects;
+use bytes::Bytes;
+use http::Request;
+use http_body_util::Full;
 use serde_json::{Value, json};
 
 use crate::support::*;
@@ -13,88 +16,40 @@ async fn each_refusal_has_its_status_and_its_error() {
         .http()
         .versions(Dialects::modern())
         .max_body(2000);
-    let echo = || call(1, "echo", "a");
-    let large = call(1, "echo", &"x".repeat(2000));
-    let tool = json!({"name": "region", "arguments": {"region": "eu"}});
-    let mut unread = echo();
-    *unread.body_mut() = "{".into();
-    let table = [
-        (
-            "another host",
-            403,
-            -32600,
-            with(echo(), "host", "evil.example"),
-        ),
-        (
-            "a web page",
-            403,
-            -32600,
-            with(echo(), "origin", "https://evil.example"),
-        ),
-        (
-            "no JSON",
-            415,
-            -32600,
-            with(echo(), "content-type", "text/plain"),
-        ),
-        (
-            "reads nothing",
-            406,
-            -32600,
-            with(echo(), "accept", "text/html"),
-        ),
-        ("too large", 413, -32600, large),
-        ("not parsed", 400, -32700, unread),
-        (
-            "another version",
-            400,
-            -32020,
-            with(echo(), "mcp-protocol-version", "2025-11-25"),
-        ),
-        (
-            "another method",
-            400,
-            -32020,
-            with(echo(), "mcp-method", "tools/list"),
-        ),
-        (
-            "another name",
-            400,
-            -32020,
-            with(echo(), "mcp-name", "wait"),
-        ),
-        (
-            "unmirrored argument",
-            400,
-            -32020,
-            modern(1, "tools/call", tool),
-        ),
-        (
-            "unknown method",
-            404,
-            -32601,
-            modern(1, "tools/forget", json!({})),
-        ),
-        (
-            "retired method",
-            404,
-            -32601,
-            modern(1, "initialize", json!({})),
-        ),
-        (
-            "legacy",
-            400,
-            -32020,
-            post(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})),
-        ),
-    ];
 
-    for (what, status, code, request) in table {
+    for (what, status, code, request) in refused() {
         let reply = Link::to(&service).await.send(request).await;
 
         assert_eq!(reply.status(), status, "{what}");
         assert_eq!(reply.json().await["error"]["code"], code, "{what}");
     }
+}
+
+type Row = (&'static str, u16, i64, Request<Full<Bytes>>);
+
+#[rustfmt::skip]
+fn refused() -> Vec<Row> {
+    let echo = || call(1, "echo", "a");
+    let large = call(1, "echo", &"x".repeat(2000));
+    let tool = json!({"name": "region", "arguments": {"region": "eu"}});
+    let legacy = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
+    let mut unread = echo();
+    *unread.body_mut() = "{".into();
+    vec![
+        ("another host", 403, -32600, with(echo(), "host", "evil.example")),
+        ("a web page", 403, -32600, with(echo(), "origin", "https://evil.example")),
+        ("no JSON", 415, -32600, with(echo(), "content-type", "text/plain")),
+        ("reads nothing", 406, -32600, with(echo(), "accept", "text/html")),
+        ("too large", 413, -32600, large),
+        ("not parsed", 400, -32700, unread),
+        ("another version", 400, -32020, with(echo(), "mcp-protocol-version", "2025-11-25")),
+        ("another method", 400, -32020, with(echo(), "mcp-method", "tools/list")),
+        ("another name", 400, -32020, with(echo(), "mcp-name", "wait")),
+        ("unmirrored argument", 400, -32020, modern(1, "tools/call", tool)),
+        ("unknown method", 404, -32601, modern(1, "tools/forget", json!({}))),
+        ("retired method", 404, -32601, modern(1, "initialize", json!({}))),
+        ("legacy", 400, -32020, post(&legacy)),
+    ]
 }
 
 #[tokio::test(start_paused = true)]

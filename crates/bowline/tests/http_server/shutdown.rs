@@ -16,7 +16,7 @@ async fn a_shutdown_lets_handlers_finish_within_their_grace() {
     stage.started("a").await;
 
     stage.server.shut_down(Duration::from_secs(10));
-    tokio::time::sleep(Duration::from_secs(5)).await;
+    tokio::time::advance(Duration::from_secs(5)).await;
     stage.release.notify_one();
 
     assert_eq!(reply.messages().await.last().unwrap()["id"], 1);

@@ -115,9 +115,9 @@ async fn an_idle_session_ends() {
     let service = stage.server.http().legacy(legacy);
     let mut client = Conversation::open(&service, "2025-11-25").await;
 
-    tokio::time::sleep(Duration::from_secs(50)).await;
+    tokio::time::advance(Duration::from_secs(50)).await;
     let before = client.send(client.call(1, "echo", "a")).await.status();
-    tokio::time::sleep(Duration::from_secs(61)).await;
+    tokio::time::advance(Duration::from_secs(61)).await;
 
     assert_eq!(before, 200);
     assert_eq!(client.send(client.call(2, "echo", "a")).await.status(), 404);
@@ -131,7 +131,7 @@ async fn an_open_stream_holds_off_the_end_of_an_idle_session() {
     let mut client = Conversation::open(&stage.server.http().legacy(legacy), "2025-11-25").await;
     let _stream = client.send(client.get()).await;
 
-    tokio::time::sleep(Duration::from_secs(600)).await;
+    tokio::time::advance(Duration::from_secs(600)).await;
 
     assert_eq!(client.send(client.call(1, "echo", "a")).await.status(), 200);
 }
