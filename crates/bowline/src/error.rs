@@ -57,6 +57,9 @@ pub enum Error {
         /// By whom, or why.
         reason: String,
     },
+    /// A subscription said more than was taken in, and was given up: changes were missed.
+    #[error("changes came faster than they were taken in")]
+    Lagged,
     /// The connection is closed.
     #[error("the connection is closed")]
     Closed,

@@ -4,22 +4,61 @@
 //! # A server and a client
 //!
 //! ```
-//! use bowline::{CallToolResult, Client, Server, Tool};
+//! use bowline::prelude::*;
 //! use serde_json::json;
 //!
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> bowline::Result<()> {
-//! let schema = json!({"type": "object", "properties": {"name": {"type": "string"}}});
-//! let greet = Tool::raw("greet", schema, async |args, _cx| {
-//!     let args: serde_json::Value = args.decode().map_err(bowline::invalid_params)?;
-//!     Ok(CallToolResult::text(format!("Hello, {}!", args["name"])))
-//! });
-//! let server = Server::new("greeter", "1.0.0").tool(greet);
+//! /// Adds two numbers.
+//! #[tool]
+//! async fn add(
+//!     /// the first
+//!     a: i64,
+//!     /// the second
+//!     b: i64,
+//! ) -> i64 {
+//!     a + b
+//! }
 //!
-//! let client = Client::to(&server).await?;
-//! let reply = client.call_tool("greet", json!({"name": "you"})).await?;
-//! assert_eq!(reply.text(), "Hello, \"you\"!");
-//! # Ok(()) }
+//! #[tokio::main]
+//! async fn main() -> bowline::Result<()> {
+//!     let server = Server::new("calculator", "1.0.0").tool(add);
+//!
+//!     let client = Client::to(&server).await?;
+//!     let reply = client.call_tool("add", json!({"a": 1, "b": 2})).await?;
+//!     assert_eq!(reply.text(), "3");
+//!     Ok(())
+//! }
+//! ```
+//!
+//! The attribute is sugar over [handlers](server::Handler): any `async fn` whose parameters are
+//! [extractors](server::Extract) and whose result is [something for a model](IntoToolResult).
+//!
+//! ```
+//! use bowline::prelude::*;
+//! use bowline::schemars::{self, JsonSchema};
+//! use serde::{Deserialize, Serialize};
+//!
+//! #[derive(Deserialize, JsonSchema)]
+//! struct Query {
+//!     /// the name of the city
+//!     city: String,
+//! }
+//!
+//! #[derive(Serialize, JsonSchema)]
+//! struct Weather {
+//!     celsius: f64,
+//! }
+//!
+//! async fn weather(Args(query): Args<Query>, cx: Context) -> Result<Structured<Weather>, ToolError> {
+//!     if query.city.is_empty() {
+//!         return Err(ToolError::new("the city has no name; ask for one"));
+//!     }
+//!     cx.progress(0.5);
+//!     Ok(Structured(Weather { celsius: 21.5 }))
+//! }
+//!
+//! let tool = Tool::new("weather", weather).description("Tells the weather.").read_only(true);
+//! let server = Server::new("weather", "1.0.0").tool(tool);
+//! # assert!(server.check().is_ok());
 //! ```
 //!
 //! # Cancel safety
@@ -40,6 +79,8 @@ pub mod http;
 
 pub mod layer;
 
+mod random;
+
 pub mod wire;
 
 pub mod peer;
@@ -48,12 +89,29 @@ pub mod client;
 pub use client::{Call, Client, Reply};
 
 pub mod server;
-pub use server::{Prompt, Resource, ResourceTemplate, Server, Tool, invalid_params};
+pub use server::{
+    Args, Extension, IntoToolResult, Prompt, Resource, ResourceTemplate, Server, State, Structured,
+    Tool, ToolError, Toolbox, invalid_params,
+};
 
+#[cfg(feature = "testing")]
+pub mod testing;
+
+pub use bowline_core::era::Caller;
 /// The vocabulary of the protocol.
 #[doc(inline)]
 pub use bowline_types as types;
 pub use bowline_types::{CallToolResult, ErrorCode, Json, RequestId, RpcError};
+
+#[cfg(feature = "macros")]
+pub use bowline_macros::{prompt, resource, tool, tools};
+
+/// What derives the schema of arguments and output; `#[derive(JsonSchema)]` comes from here.
+pub use schemars;
+/// What reads arguments and writes output; `#[derive(Deserialize, Serialize)]` comes from here.
+pub use serde;
+
+pub mod prelude;
 
 /// The README's code is tested like any other.
 #[cfg(doctest)]

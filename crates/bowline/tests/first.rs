@@ -32,7 +32,7 @@ async fn a_tool_is_listed_and_called_over_a_memory_wire_in_every_era() {
         };
         let client = connect.await.unwrap();
 
-        let tools = client.list_tools().await.unwrap().tools;
+        let tools = client.list_tools().await.unwrap();
         let (sender, mut progress) = tokio::sync::mpsc::unbounded_channel();
         let reply = client
             .call_tool("echo", json!({"a": 1}))
@@ -57,6 +57,6 @@ async fn a_tool_is_listed_and_called_in_process() {
 
     let reply = client.call_tool("echo", json!({"a": 1})).await.unwrap();
 
-    assert_eq!(client.list_tools().await.unwrap().tools[0].name, "echo");
+    assert_eq!(client.list_tools().await.unwrap()[0].name, "echo");
     assert_eq!(reply.text(), r#"{"a":1}"#);
 }

@@ -56,7 +56,12 @@ impl Allowance {
     }
 }
 
-pub(super) const ALLOWANCES: &[Allowance] = &[];
+pub(super) const ALLOWANCES: &[Allowance] = &[Allowance {
+    rule: "names",
+    path: "crates/bowline/src/client/acts.rs",
+    line: "pub fn get_prompt(",
+    reason: "the specification's own word: `prompts/get`, `GetPromptRequest`",
+}];
 
 #[cfg(test)]
 mod tests {

@@ -185,6 +185,11 @@ impl Round {
         }
     }
 
+    /// Takes back a question that nobody waits for any more: the client is not asked.
+    pub fn withdraw(&mut self, key: &str) {
+        self.pending.remove(key);
+    }
+
     /// What an earlier round, or this one, remembered under `key`.
     #[must_use]
     pub fn recall(&self, key: &str) -> Option<&Json> {
@@ -329,6 +334,19 @@ mod tests {
                 r#""b":{"method":"roots/list"}},"requestState":"sealed"}"#
             )
         );
+    }
+
+    #[test]
+    fn a_question_that_was_taken_back_is_not_asked() {
+        let mut round = Round::open(None, None).unwrap();
+        round.ask("a", form("Who?")).unwrap();
+        round.ask("b", form("Why?")).unwrap();
+
+        round.withdraw("a");
+        round.withdraw("never asked");
+
+        let required = round.finish(1000).unwrap().unwrap();
+        assert_eq!(required.questions.keys().collect::<Vec<_>>(), ["b"]);
     }
 
     #[test]

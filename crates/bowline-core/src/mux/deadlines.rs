@@ -1,6 +1,7 @@
 //! Deadlines of pending calls.
 //!
-//! A call has an idle deadline, which progress moves, and a total deadline, which nothing moves.
+//! A call has an idle deadline, which progress moves, and a total deadline, which nothing moves. While the
+//! peer waits for us, idle deadlines are paused.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -31,9 +32,12 @@ impl Deadline {
             .and_then(|(_, after)| Some((now.checked_add(after)?, after)));
     }
 
-    /// Which of the two comes first.
-    fn first(&self) -> Option<(Instant, Overdue)> {
-        let idle = self.idle.map(|(at, after)| (at, Overdue::Idle(after)));
+    /// Which of the two comes first, of those that count.
+    fn first(&self, idle: Idle) -> Option<(Instant, Overdue)> {
+        let idle = match idle {
+            Idle::Counts => self.idle.map(|(at, after)| (at, Overdue::Idle(after))),
+            Idle::Paused => None,
+        };
         let total = self.total.map(|(at, after)| (at, Overdue::Total(after)));
         match (idle, total) {
             (Some(idle), Some(total)) => Some(if total.0 <= idle.0 { total } else { idle }),
@@ -46,17 +50,26 @@ impl Deadline {
 #[derive(Debug, Default)]
 pub(super) struct Deadlines {
     queue: BTreeSet<(Instant, CallId)>,
+    idle: Idle,
+}
+
+/// Whether idle deadlines count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Idle {
+    #[default]
+    Counts,
+    Paused,
 }
 
 impl Deadlines {
     pub(super) fn insert(&mut self, call: CallId, deadline: &Deadline) {
-        if let Some((at, _)) = deadline.first() {
+        if let Some((at, _)) = deadline.first(self.idle) {
             self.queue.insert((at, call));
         }
     }
 
     pub(super) fn remove(&mut self, call: CallId, deadline: &Deadline) {
-        if let Some((at, _)) = deadline.first() {
+        if let Some((at, _)) = deadline.first(self.idle) {
             self.queue.remove(&(at, call));
         }
     }
@@ -67,18 +80,42 @@ impl Deadlines {
         self.insert(call, deadline);
     }
 
+    /// Idle deadlines do not count any more.
+    pub(super) fn pause_idle<'a>(
+        &mut self,
+        calls: impl Iterator<Item = (CallId, &'a mut Deadline)>,
+    ) {
+        self.idle = Idle::Paused;
+        self.queue.clear();
+        calls.for_each(|(call, deadline)| self.insert(call, deadline));
+    }
+
+    /// Idle deadlines count again, as if something had just been heard of every call.
+    pub(super) fn resume_idle<'a>(
+        &mut self,
+        now: Instant,
+        calls: impl Iterator<Item = (CallId, &'a mut Deadline)>,
+    ) {
+        self.idle = Idle::Counts;
+        self.queue.clear();
+        for (call, deadline) in calls {
+            deadline.heard(now);
+            self.insert(call, deadline);
+        }
+    }
+
     pub(super) fn next(&self) -> Option<(Instant, CallId)> {
         self.queue.first().copied()
+    }
+
+    /// Which deadline of a call has passed at `now`.
+    pub(super) fn overdue(&self, deadline: &Deadline, now: Instant) -> Option<Overdue> {
+        deadline
+            .first(self.idle)
+            .and_then(|(at, which)| (at <= now).then_some(which))
     }
 
     pub(super) fn clear(&mut self) {
         self.queue.clear();
     }
-}
-
-/// Which deadline of a call has passed at `now`.
-pub(super) fn overdue(deadline: &Deadline, now: Instant) -> Option<Overdue> {
-    deadline
-        .first()
-        .and_then(|(at, which)| (at <= now).then_some(which))
 }

@@ -420,6 +420,16 @@ impl Mux {
         }
     }
 
+    /// Lets idle deadlines stand still, total ones not: the peer may be silent because it waits for us.
+    pub fn pause_idle(&mut self) {
+        self.pending.pause_idle();
+    }
+
+    /// Lets idle deadlines count again, from now on.
+    pub fn resume_idle(&mut self, now: Instant) {
+        self.pending.resume_idle(now);
+    }
+
     /// Forgets a call whose request was lost on its way, where the wire can tell. The peer has not heard of
     /// it, so it is told nothing; why it was lost is for the wire to say.
     pub fn handle_lost(&mut self, id: &RequestId) -> Option<CallId> {

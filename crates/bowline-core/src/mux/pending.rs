@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use bowline_types::{Json, ProgressToken, RequestId};
 
-use super::deadlines::{Deadline, Deadlines, overdue};
+use super::deadlines::{Deadline, Deadlines};
 use super::{InFlightId, Outgoing, Overdue, Refused};
 use crate::id::{CorrelationKey, Minter};
 use crate::message::RawRequest;
@@ -203,7 +203,21 @@ impl PendingCalls {
     /// A call whose deadline has passed.
     pub(super) fn next_overdue(&self, now: Instant) -> Option<(CallId, Overdue)> {
         let (_, call) = self.deadlines.next()?;
-        overdue(&self.calls.get(&call)?.deadline, now).map(|which| (call, which))
+        let deadline = &self.calls.get(&call)?.deadline;
+        let which = self.deadlines.overdue(deadline, now)?;
+        Some((call, which))
+    }
+
+    pub(super) fn pause_idle(&mut self) {
+        let calls = self.calls.iter_mut();
+        let deadlines = calls.map(|(call, pending)| (*call, &mut pending.deadline));
+        self.deadlines.pause_idle(deadlines);
+    }
+
+    pub(super) fn resume_idle(&mut self, now: Instant) {
+        let calls = self.calls.iter_mut();
+        let deadlines = calls.map(|(call, pending)| (*call, &mut pending.deadline));
+        self.deadlines.resume_idle(now, deadlines);
     }
 
     pub(super) fn next_deadline(&self) -> Option<Instant> {

@@ -450,6 +450,40 @@ fn progress_moves_the_idle_deadline_never_the_total_one() {
 }
 
 #[test]
+fn idle_deadlines_stand_still_while_paused_and_total_ones_do_not() {
+    let mut pair = Pair::new();
+    let second = Duration::from_secs(1);
+    let idle = |seconds| CallOptions {
+        idle_timeout: Some(seconds * second),
+        ..CallOptions::default()
+    };
+    let before = pair.call_with("a", idle(2));
+    pair.client.pause_idle();
+    pair.call_with("b", idle(1));
+    let limited = CallOptions {
+        total_timeout: Some(5 * second),
+        ..idle(2)
+    };
+    let total = pair.call_with("c", limited);
+
+    pair.advance(5 * second);
+
+    let timeout = Err(Failure::Timeout(Overdue::Total(5 * second)));
+    assert_eq!(settled(pair.client.poll_event()), (total, timeout));
+    assert_eq!(pair.client.poll_event(), None);
+    pair.client.resume_idle(pair.now);
+    pair.advance(second);
+    assert!(matches!(
+        settled(pair.client.poll_event()).1,
+        Err(Failure::Timeout(Overdue::Idle(_)))
+    ));
+    assert_eq!(pair.client.poll_event(), None);
+    pair.advance(second);
+    let timeout = Err(Failure::Timeout(Overdue::Idle(2 * second)));
+    assert_eq!(settled(pair.client.poll_event()), (before, timeout));
+}
+
+#[test]
 fn our_calls_correlate_in_one_coerced_domain_and_ids_travel_verbatim() {
     let cases = [
         (RequestId::from(7), "7", r#""7""#),

@@ -6,23 +6,24 @@
 //!    └──────────── next exchange ◀──────────────┘
 //! ```
 
-use std::future::Future;
+use std::future::{Future, IntoFuture};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{self, Poll, ready};
 
 use bowline_core::Notification;
-use bowline_core::era::{Caller, Request};
-use bowline_core::input::{DEFAULT_ROUND_CAP, Misuse, Question, Rounds, Step as Asks};
+use bowline_core::era::Request;
+use bowline_core::input::{Misuse, Rounds, Step as Asks, is_input_required};
 use bowline_core::mux::CallOptions;
 use bowline_types::{
-    CallToolResult, ContentBlock, Json, Meta, Notice, ProgressNotification,
-    ProgressNotificationParams, RequestId,
+    CallToolRequest, CallToolResult, ContentBlock, InputRequiredResult, Json, ListToolsRequest,
+    Meta, Method, Notice, ProgressNotification, ProgressNotificationParams, RequestId, Tool,
 };
 use serde::de::DeserializeOwned;
 
 use super::Client;
-use crate::exchange::{Answer, BoxFuture, Channel, Exchange, InProcess, Step};
+use super::asking::Asking;
+use super::outputs::Looked;
+use crate::exchange::{Answer, BoxFuture, Exchange, InProcess, Step};
 use crate::{Error, Result};
 
 /// Called for each progress report.
@@ -50,13 +51,17 @@ pub struct Call {
     options: CallOptions,
     on_progress: Option<OnProgress>,
     rounds: Option<Rounds>,
+    /// Whether the caller answers the server's questions, rather than the host.
+    by_hand: bool,
     state: State,
 }
 
 enum State {
     Waiting(Exchange),
     /// The host is answering the server's questions.
-    Asking(BoxFuture<'static, Result<Vec<(String, Json)>>>),
+    Asking(Asking),
+    /// The result is there; what it must look like is being asked for.
+    Listing(BoxFuture<'static, Result<Vec<Tool>>>, Json),
     Done,
 }
 
@@ -75,8 +80,14 @@ impl Call {
             options,
             on_progress,
             rounds: None,
+            by_hand: false,
             state,
         }
+    }
+
+    pub(super) fn by_hand(mut self, by_hand: bool) -> Self {
+        self.by_hand = by_hand;
+        self
     }
 
     /// The id of the request that is under way, if one is.
@@ -84,7 +95,7 @@ impl Call {
     pub fn id(&self) -> Option<&RequestId> {
         match &self.state {
             State::Waiting(exchange) => exchange.request_id(),
-            State::Asking(_) | State::Done => None,
+            State::Asking(_) | State::Listing(..) | State::Done => None,
         }
     }
 
@@ -95,9 +106,33 @@ impl Call {
         }
     }
 
+    /// The callback, for the request that carries on where this one ended.
+    pub(super) fn take_on_progress(&mut self) -> Option<OnProgress> {
+        self.on_progress.take()
+    }
+
+    /// Looks at a result before its caller gets it.
+    fn take_in(&mut self, result: Json) -> Poll<Result<Reply>> {
+        let outputs = &self.client.inner.hearing.outputs;
+        match &*self.request.method {
+            ListToolsRequest::NAME => outputs.learn(&result),
+            CallToolRequest::NAME => match outputs.look(&self.request.params, &result) {
+                Ok(Looked::Fine) => {}
+                Ok(Looked::Unlisted) => {
+                    let list = self.client.list_tools().into_future();
+                    self.state = State::Listing(list, result);
+                    return Poll::Pending;
+                }
+                Err(error) => return Poll::Ready(Err(error)),
+            },
+            _ => {}
+        }
+        Poll::Ready(Ok(Reply(result)))
+    }
+
     fn hear(&mut self, notification: &Notification) {
         if notification.method != ProgressNotification::NAME {
-            return tracing::debug!(method = %notification.method, "said within a call");
+            return self.client.hear_within(notification);
         }
         let (Some(on_progress), Some(params)) = (&mut self.on_progress, &notification.params)
         else {
@@ -115,20 +150,21 @@ impl Call {
             Some(rounds) => rounds,
             none => {
                 let (method, params) = (&self.request.method, self.request.params.clone());
-                let rounds = Rounds::new(method.clone(), Some(params), DEFAULT_ROUND_CAP);
+                let cap = self.client.inner.most_rounds;
+                let rounds = Rounds::new(method.clone(), Some(params), cap);
                 none.insert(rounds.map_err(misuse)?)
             }
         };
         let asks = rounds
             .next(result)
             .map_err(|broken| Error::protocol(broken.to_string()))?;
-        let questions = match asks {
-            Asks::Ask(questions) => questions,
-            Asks::Retry => Vec::new(),
-        };
         let host = InProcess::new(self.client.inner.host.clone());
-        let answers = answer_all(host, self.request.caller.clone(), questions);
-        Ok(State::Asking(Box::pin(answers)))
+        let caller = self.request.caller.clone();
+        let asking = match asks {
+            Asks::Ask(questions) => Asking::new(host, caller, questions)?,
+            Asks::Retry => Asking::pause(host, caller, rounds.round()),
+        };
+        Ok(State::Asking(asking))
     }
 
     /// Sends the request again, with the answers.
@@ -162,9 +198,18 @@ impl Future for Call {
                         this.hear(&notification);
                         continue;
                     }
-                    Step::Answered(Ok(Answer::InputRequired(result))) => this.ask(&result),
+                    Step::Answered(Ok(Answer::InputRequired(result))) if !this.by_hand => {
+                        this.ask(&result)
+                    }
+                    Step::Answered(Ok(Answer::Complete(result))) => {
+                        this.state = State::Done;
+                        match this.take_in(result) {
+                            Poll::Ready(reply) => return Poll::Ready(reply),
+                            Poll::Pending => continue,
+                        }
+                    }
                     Step::Answered(Ok(
-                        Answer::Complete(result) | Answer::Extension { result, .. },
+                        Answer::InputRequired(result) | Answer::Extension { result, .. },
                     )) => {
                         this.state = State::Done;
                         return Poll::Ready(Ok(Reply(result)));
@@ -172,7 +217,17 @@ impl Future for Call {
                     Step::Answered(Err(error)) => Err(error),
                 },
                 State::Asking(answers) => {
-                    ready!(answers.as_mut().poll(cx)).and_then(|answers| this.retry(answers))
+                    ready!(Pin::new(answers).poll(cx)).and_then(|answers| this.retry(answers))
+                }
+                State::Listing(list, result) => {
+                    if let Err(error) = ready!(list.as_mut().poll(cx)) {
+                        tracing::debug!(%error, "there is no list to check a tool's output by");
+                    }
+                    let outputs = &this.client.inner.hearing.outputs;
+                    let looked = outputs.look(&this.request.params, result);
+                    let reply = looked.map(|_| Reply(result.clone()));
+                    this.state = State::Done;
+                    return Poll::Ready(reply);
                 }
                 State::Done => Err(Error::misuse("a call that is done was polled again")),
             };
@@ -194,31 +249,6 @@ impl std::fmt::Debug for Call {
             .field("id", &self.id())
             .finish_non_exhaustive()
     }
-}
-
-async fn answer_all(
-    host: InProcess,
-    caller: Arc<Caller>,
-    questions: Vec<(String, Question)>,
-) -> Result<Vec<(String, Json)>> {
-    let mut answers = Vec::new();
-    for (key, question) in questions {
-        let (method, params) = question.into_request();
-        let request = Request::new(
-            method,
-            params.unwrap_or_else(Json::empty_object),
-            caller.clone(),
-        );
-        match host.open(request, CallOptions::default()).answer().await? {
-            Answer::Complete(result) => answers.push((key, result)),
-            Answer::InputRequired(_) | Answer::Extension { .. } => {
-                return Err(Error::misuse(format!(
-                    "the host answered `{method}` by asking back"
-                )));
-            }
-        }
-    }
-    Ok(answers)
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "it is made for `map_err`")]
@@ -271,18 +301,28 @@ impl Reply {
         texts.collect::<Vec<_>>().join("\n")
     }
 
-    /// The structured output of a tool.
+    /// The structured output of a tool. What is no object, such as a number, servers wrap into one as its
+    /// only member `result`; it is found there.
     ///
     /// # Errors
     ///
     /// If there is none, or it does not have the shape of `T`.
     pub fn structured<T: DeserializeOwned>(&self) -> Result<T> {
+        #[derive(serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Wrapped<T> {
+            result: T,
+        }
+
         let Some(structured) = self.tool_result()?.structured_content else {
             return Err(Error::protocol("the tool gave no structured output"));
         };
-        structured
-            .decode()
-            .map_err(|error| Error::undecodable("the structured output has the wrong shape", error))
+        structured.decode().or_else(|error| {
+            let wrapped: Result<Wrapped<T>, _> = structured.decode();
+            wrapped
+                .map(|wrapped| wrapped.result)
+                .map_err(|_| Error::undecodable("the structured output has the wrong shape", error))
+        })
     }
 
     /// Whether the tool says that it failed. What went wrong is in [`Reply::text`].
@@ -299,6 +339,14 @@ impl Reply {
     /// If the result is not that of a tool.
     pub fn tool_result(&self) -> Result<CallToolResult> {
         self.decode()
+    }
+
+    /// What the server needs first, of a request that was sent
+    /// [by hand](super::CallTool::by_hand).
+    #[must_use]
+    pub fn input_required(&self) -> Option<InputRequiredResult> {
+        let needs_input = is_input_required(&self.0);
+        needs_input.then(|| self.0.decode().ok()).flatten()
     }
 
     /// What accompanies the result.

@@ -1,15 +1,18 @@
 //! How a client comes to be: where it connects, as whom, and speaking what.
 
 use std::future::IntoFuture;
-use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bowline_core::Outcome;
 use bowline_core::era::{Caller, Dialect, Dialects, Request};
+use bowline_core::input::DEFAULT_ROUND_CAP;
 use bowline_types::{ClientCapabilities, ErrorCode, Implementation, LoggingLevel, RpcError};
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 
+use super::habits::Habits;
+use super::hearing::Hearing;
 use super::http::HttpOpening;
 use super::link::{Answering, End, Link, Reached};
 use super::opening::{Opened, Opening};
@@ -40,9 +43,11 @@ pub struct Connect {
     host: Arc<dyn Responder>,
     timeout: Duration,
     probe_timeout: Duration,
+    most_rounds: u32,
     send: Option<Arc<dyn HttpSend>>,
     headers: HeaderMap,
     response_limits: ResponseLimits,
+    pub(super) habits: Habits,
 }
 
 enum Target {
@@ -77,9 +82,11 @@ impl Connect {
             host: Arc::new(NoHost),
             timeout: DEFAULT_TIMEOUT,
             probe_timeout: DEFAULT_PROBE_TIMEOUT,
+            most_rounds: DEFAULT_ROUND_CAP,
             send: None,
             headers: HeaderMap::new(),
             response_limits: ResponseLimits::default(),
+            habits: Habits::default(),
         }
     }
 
@@ -114,7 +121,8 @@ impl Connect {
         self
     }
 
-    /// Has the server's questions answered by `host`.
+    /// Has the server's questions answered by `host`, such as a [`Host`](super::Host), and declares what
+    /// it answers.
     pub fn host(mut self, host: impl Responder) -> Self {
         self.host = Arc::new(host);
         self
@@ -130,6 +138,12 @@ impl Connect {
     /// How long to wait for an answer that tells what the server speaks. 5 s by default.
     pub fn probe_timeout(mut self, timeout: Duration) -> Self {
         self.probe_timeout = timeout;
+        self
+    }
+
+    /// How often a server may ask for input before one request is given up. 10 times by default.
+    pub fn most_rounds(mut self, rounds: u32) -> Self {
+        self.most_rounds = rounds;
         self
     }
 
@@ -151,29 +165,38 @@ impl Connect {
         self
     }
 
-    async fn connect(self) -> Result<Client> {
-        let timeout = self.timeout;
+    async fn connect(mut self) -> Result<Client> {
+        declare(&mut self.caller.capabilities, self.host.answers());
+        let (timeout, most_rounds) = (self.timeout, self.most_rounds);
         let host = self.host.clone();
+        let hearing = self.habits.hearing();
+        let checks_capabilities = self.habits.checks_capabilities;
         let Reached {
             link,
             caller,
             server,
-        } = self.reach().await?;
+        } = self.reach(hearing.clone()).await?;
         let inner = Inner {
             channel: link.channel,
-            caller: Arc::new(caller),
+            dialect: caller.dialect,
+            caller: Mutex::new(Arc::new(caller)),
+            hearing,
+            checks_capabilities,
             host,
             server,
             timeout,
+            most_rounds,
             last_token: AtomicI64::new(0),
             wire: link.wire,
         };
-        Ok(Client {
+        let client = Client {
             inner: Arc::new(inner),
-        })
+        };
+        client.ask_for_logs().await;
+        Ok(client)
     }
 
-    async fn reach(self) -> Result<Reached> {
+    async fn reach(self, hearing: Arc<Hearing>) -> Result<Reached> {
         let speaking = self.speaking?;
         let (timeout, probe_timeout) = (self.timeout, self.probe_timeout);
         match self.target {
@@ -191,9 +214,11 @@ impl Connect {
                 let opening = HttpOpening {
                     endpoint,
                     host: self.host,
+                    hearing,
                     speaking,
                     timeout,
                     probe_timeout,
+                    remembered: self.habits.remembered,
                 };
                 opening.open(self.caller).await
             }
@@ -202,8 +227,10 @@ impl Connect {
                     speaking: &speaking,
                     timeout,
                     probe_timeout,
+                    remembered: self.habits.remembered.as_ref(),
                 };
-                reach(end, self.host, self.caller, &opening).await
+                let answering = Answering::by(self.host, hearing);
+                reach(end, answering, self.caller, &opening).await
             }
         }
     }
@@ -212,11 +239,10 @@ impl Connect {
 /// Connects to `end`, and a second time if it is a child that leaves when it is asked what it speaks.
 async fn reach(
     end: End,
-    host: Arc<dyn Responder>,
+    answering: Answering,
     caller: Caller,
     opening: &Opening<'_>,
 ) -> Result<Reached> {
-    let answering = Answering::by(host);
     let (mut link, command) = end.link(answering.clone())?;
     let opened = opening.open(&link, caller, command.is_some()).await?;
     let (caller, server) = match (opened, command) {
@@ -251,6 +277,13 @@ impl std::fmt::Debug for Connect {
             .field("speaking", &self.speaking)
             .finish_non_exhaustive()
     }
+}
+
+/// Adds what the host answers to what the client is told to declare.
+fn declare(declared: &mut ClientCapabilities, answers: ClientCapabilities) {
+    declared.elicitation = declared.elicitation.take().or(answers.elicitation);
+    declared.sampling = declared.sampling.take().or(answers.sampling);
+    declared.roots = declared.roots.take().or(answers.roots);
 }
 
 /// A host that answers nothing.

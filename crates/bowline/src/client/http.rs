@@ -7,6 +7,8 @@ use bowline_core::era::probe::{HttpReply, Undecided, Verdict, judge_http, sugges
 use bowline_core::era::{Caller, Dialects, Request};
 use bowline_types::{DiscoverRequest, Json, Method};
 
+use super::Verdict as Remembered;
+use super::hearing::Hearing;
 use super::link::{Answering, Link, Reached};
 use super::opening::{MOST_PROBES, Opening, incompatible};
 use crate::exchange::Responder;
@@ -18,13 +20,28 @@ use crate::{Error, Result};
 pub(super) struct HttpOpening {
     pub(super) endpoint: Endpoint,
     pub(super) host: Arc<dyn Responder>,
+    pub(super) hearing: Arc<Hearing>,
     pub(super) speaking: Dialects,
     pub(super) timeout: Duration,
     pub(super) probe_timeout: Duration,
+    /// What was found out the last time.
+    pub(super) remembered: Option<Remembered>,
 }
 
 impl HttpOpening {
     pub(super) async fn open(self, mut caller: Caller) -> Result<Reached> {
+        if let Some(verdict) = &self.remembered {
+            let dialect = verdict.dialect_of(&self.speaking)?;
+            if !dialect.is_modern() {
+                return self.shake_hands(caller).await;
+            }
+            caller.dialect = dialect;
+            return Ok(Reached {
+                link: Link::by(HttpChannel::new(self.endpoint)),
+                caller,
+                server: verdict.server().cloned(),
+            });
+        }
         let Some(modern) = self.speaking.latest_modern() else {
             return self.shake_hands(caller).await;
         };
@@ -114,7 +131,7 @@ impl HttpOpening {
     }
 
     async fn shake_hands_over(&self, wire: Box<dyn Wire>, caller: Caller) -> Result<Reached> {
-        let answering = Answering::by(self.host.clone());
+        let answering = Answering::by(self.host.clone(), self.hearing.clone());
         let link = Link::over(wire, None, answering.clone());
         let legacy = Dialects::only(|dialect| {
             !dialect.is_modern() && self.speaking.of(dialect.version).is_some()
@@ -123,6 +140,7 @@ impl HttpOpening {
             speaking: &legacy,
             timeout: self.timeout,
             probe_timeout: self.probe_timeout,
+            remembered: None,
         };
         let offered = opening.latest_legacy()?;
         let (caller, server) = opening.shake_hands(&link, caller, offered).await?;

@@ -6,6 +6,7 @@ use bowline_core::era::Caller;
 use bowline_core::mux::Limits;
 use bowline_types::DiscoverResult;
 
+use super::hearing::Hearing;
 use crate::Result;
 use crate::exchange::{Channel, InProcess, Responder};
 use crate::peer::{Closing, Peer, Role};
@@ -18,11 +19,12 @@ pub(super) enum End {
     Child(Box<Command>),
 }
 
-/// Who answers what the server asks, and who the server then is, once that is known.
+/// Who hears what the server says and answers what it asks, and who it is, once that is known.
 #[derive(Clone)]
 pub(super) struct Answering {
     host: Arc<dyn Responder>,
     server: Arc<OnceLock<Arc<Caller>>>,
+    hearing: Arc<Hearing>,
 }
 
 /// A channel to the server.
@@ -50,7 +52,10 @@ impl End {
     /// Connects, and returns the command by which the server can be started once more, if it can.
     pub(super) fn link(self, answering: Answering) -> Result<(Link, Option<Box<Command>>)> {
         match self {
-            Self::InProcess(responder) => Ok((Link::in_process(responder, answering.host), None)),
+            Self::InProcess(responder) => {
+                responder.check()?;
+                Ok((Link::in_process(responder, answering.host), None))
+            }
             Self::Wire(wire) => Ok((Link::over(wire, None, answering), None)),
             Self::Child(mut command) => {
                 let link = Link::spawn(&mut command, answering)?;
@@ -61,9 +66,13 @@ impl End {
 }
 
 impl Answering {
-    pub(super) fn by(host: Arc<dyn Responder>) -> Self {
+    pub(super) fn by(host: Arc<dyn Responder>, hearing: Arc<Hearing>) -> Self {
         let server = Arc::new(OnceLock::new());
-        Self { host, server }
+        Self {
+            host,
+            server,
+            hearing,
+        }
     }
 
     /// Tells who the server is, by what is spoken with it. One that asks earlier is an unknown one.
@@ -94,9 +103,14 @@ impl Link {
     }
 
     pub(super) fn over(wire: Box<dyn Wire>, child: Option<Leash>, answering: Answering) -> Self {
-        let Answering { host, server } = answering;
+        let Answering {
+            host,
+            server,
+            hearing,
+        } = answering;
         let role = Role::Client { server, host };
         let (peer, driver) = Peer::new(wire, role, Limits::default());
+        hearing.tap(&peer);
         // Owned by the connection: it ends when `OpenWire` is dropped.
         tokio::spawn(driver);
         Self {

@@ -1,10 +1,12 @@
 //! Clients: what an application holds to reach a server.
 
-mod call;
-pub use call::{Call, Reply};
-
 mod connect;
 pub use connect::Connect;
+
+mod habits;
+
+mod host;
+pub use host::Host;
 
 mod http;
 
@@ -12,27 +14,69 @@ mod link;
 
 mod opening;
 
-mod request;
-pub use request::{CallTool, ListTools, RawCall, Typed};
+mod verdict;
+pub use verdict::Verdict;
+
+mod draft;
+pub use draft::{Draft, OneRequest};
+
+mod acts;
+pub use acts::{CallTool, Complete, Ping, Raw, SetLogLevel, Typed};
+
+mod lists;
+pub use lists::{Items, List, Listed};
+
+mod call;
+pub use call::{Call, Reply};
+
+mod asking;
+
+mod offers;
+
+mod outputs;
+pub use outputs::OutputCheck;
+
+#[cfg(feature = "validate")]
+mod schema;
+#[cfg(not(feature = "validate"))]
+#[path = "schema_off.rs"]
+mod schema;
+
+mod cache;
+pub use cache::{Cache, CacheEntry, CacheKey, MemoryCache, Owner};
+
+mod caching;
+
+mod changes;
+pub use changes::{Change, Changes};
 
 mod subscription;
-pub use subscription::{Change, Subscribe, Subscription};
+pub use subscription::{Ended, Subscribe, Subscription};
 
-use std::sync::Arc;
+mod watch;
+pub use watch::Watch;
+
+mod hearing;
+
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bowline_core::era::{Caller, Dialect};
+use bowline_core::Notification;
+use bowline_core::era::{Caller, Dialect, Request};
+use bowline_core::mux::CallOptions;
 use bowline_types::{
-    DiscoverResult, Implementation, Json, Method, ProgressToken, ServerCapabilities,
+    DiscoverResult, Implementation, Json, LoggingLevel, ProgressToken, ServerCapabilities,
     SubscriptionFilter,
 };
 use serde::Serialize;
 
-use crate::exchange::{Channel, Responder};
+use crate::exchange::{Channel, Exchange, Responder};
 use crate::peer::Peer;
 use crate::wire::{Command, Wire};
 use crate::{Error, Result};
+use caching::Freshness;
+use hearing::Hearing;
 use link::OpenWire;
 
 /// A connection to a server. Cheap to clone; the connection ends with its last clone.
@@ -59,10 +103,15 @@ pub struct Client {
 
 struct Inner {
     channel: Arc<dyn Channel>,
-    caller: Arc<Caller>,
+    dialect: &'static Dialect,
+    /// Who is asking, with the log level as it was last set.
+    caller: Mutex<Arc<Caller>>,
+    hearing: Arc<Hearing>,
+    checks_capabilities: bool,
     host: Arc<dyn Responder>,
     server: Option<DiscoverResult>,
     timeout: Duration,
+    most_rounds: u32,
     last_token: AtomicI64,
     wire: Option<OpenWire>,
 }
@@ -117,42 +166,27 @@ impl Client {
         Connect::child(command.into())
     }
 
-    /// Calls a tool. `arguments` become a JSON object; `()` means none.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # async fn example(client: bowline::Client) -> bowline::Result<()> {
-    /// let reply = client
-    ///     .call_tool("add", serde_json::json!({"a": 1, "b": 2}))
-    ///     .timeout(Duration::from_secs(5))
-    ///     .await?;
-    /// let sum: i64 = reply.structured()?;
-    /// # Ok(()) }
-    /// ```
-    pub fn call_tool(&self, name: impl Into<String>, arguments: impl Serialize) -> CallTool {
-        CallTool::new(self, name.into(), &arguments)
-    }
-
-    /// Lists the server's tools.
-    pub fn list_tools(&self) -> ListTools {
-        ListTools::new(self)
-    }
-
     /// Asks to be told when something changes.
-    pub fn subscribe(&self, filter: SubscriptionFilter) -> Subscribe {
-        Subscribe::new(self, filter)
+    ///
+    /// In the legacy era this is made of `resources/subscribe` and what the server says unasked.
+    pub fn subscribe(&self, changes: impl Into<SubscriptionFilter>) -> Subscribe {
+        Subscribe::new(self, changes.into())
     }
 
-    /// Sends a request of any kind; the method names the types of its params and its result.
-    pub fn request<M: Method>(&self, params: &M::Params) -> Typed<M> {
-        Typed::new(self, params)
+    /// Asks to be told when something changes, again and again if a subscription is lost.
+    pub fn watch(&self, changes: impl Into<SubscriptionFilter>) -> Watch {
+        Watch::new(self, changes.into())
     }
 
-    /// Sends a request that no type describes.
-    pub fn raw(&self, method: impl Into<String>, params: impl Serialize) -> RawCall {
-        RawCall::new(self, method.into(), &params)
+    /// Says whom the client acts for from now on: private results of others are not used any more.
+    pub fn set_principal(&self, principal: impl Into<String>) {
+        self.inner.hearing.caching.belong_to(principal.into());
+    }
+
+    /// What was found out about the server, for [`Connect::remembered`] the next time.
+    #[must_use]
+    pub fn verdict(&self) -> Verdict {
+        Verdict::new(self.dialect(), self.inner.server.clone())
     }
 
     /// What the server said of itself, if it was asked.
@@ -176,7 +210,7 @@ impl Client {
     /// The protocol version that is spoken.
     #[must_use]
     pub fn dialect(&self) -> &'static Dialect {
-        self.inner.caller.dialect
+        self.inner.dialect
     }
 
     /// The other end of the wire, if there is one: for counting what is going on.
@@ -204,6 +238,30 @@ impl Client {
         Ok(())
     }
 
+    fn caller(&self) -> Arc<Caller> {
+        let caller = self.inner.caller.lock();
+        caller.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Wants log messages of at least this severity with every request.
+    fn log_from(&self, level: LoggingLevel) {
+        let caller = self.inner.caller.lock();
+        let mut caller = caller.unwrap_or_else(PoisonError::into_inner);
+        Arc::make_mut(&mut caller).log_level = Some(level);
+    }
+
+    fn open(&self, request: Request, options: CallOptions, freshness: Freshness) -> Exchange {
+        let (caching, channel) = (&self.inner.hearing.caching, &*self.inner.channel);
+        caching.open(channel, request, options, freshness)
+    }
+
+    /// Hears what came with an exchange, unless a wire's driver has heard it already.
+    fn hear_within(&self, notification: &Notification) {
+        if self.inner.wire.is_none() {
+            self.inner.hearing.hear(notification);
+        }
+    }
+
     fn mint_token(&self) -> ProgressToken {
         ProgressToken::Number(self.inner.last_token.fetch_add(1, Ordering::Relaxed) + 1)
     }
@@ -212,7 +270,7 @@ impl Client {
 impl std::fmt::Debug for Client {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Client")
-            .field("caller", &self.inner.caller)
+            .field("caller", &self.caller())
             .finish_non_exhaustive()
     }
 }

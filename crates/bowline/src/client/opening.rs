@@ -14,6 +14,7 @@ use bowline_types::{
     DiscoverRequest, DiscoverResult, ErrorCode, Json, Method, ProtocolVersion, RpcError,
 };
 
+use super::Verdict as Remembered;
 use super::link::Link;
 use crate::exchange::Answer;
 use crate::{Error, Result};
@@ -24,6 +25,8 @@ pub(super) struct Opening<'a> {
     pub(super) speaking: &'a Dialects,
     pub(super) timeout: Duration,
     pub(super) probe_timeout: Duration,
+    /// What was found out the last time.
+    pub(super) remembered: Option<&'a Remembered>,
 }
 
 /// How the first words went.
@@ -37,7 +40,7 @@ pub(super) enum Opened {
 }
 
 impl Opening<'_> {
-    /// Opens `link` for `caller`, whose dialect is decided here. A server that leaves is
+    /// Opens `link` for `caller`, whose dialect is decided here or was the last time. A server that leaves is
     /// [`Opened::Gone`] if it `can_restart`.
     pub(super) async fn open(
         &self,
@@ -45,6 +48,15 @@ impl Opening<'_> {
         mut caller: Caller,
         can_restart: bool,
     ) -> Result<Opened> {
+        if let Some(verdict) = self.remembered {
+            let dialect = verdict.dialect_of(self.speaking)?;
+            if !dialect.is_modern() {
+                let opened = self.shake_hands(link, caller, dialect).await;
+                return opened.map(|(caller, server)| Opened::Open(caller, server));
+            }
+            caller.dialect = dialect;
+            return Ok(Opened::Open(caller, verdict.server().cloned()));
+        }
         let Some(modern) = self.speaking.latest_modern() else {
             let opened = self.shake_hands(link, caller, self.latest_legacy()?).await;
             return opened.map(|(caller, server)| Opened::Open(caller, server));

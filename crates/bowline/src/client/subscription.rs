@@ -3,19 +3,19 @@
 //! One API for both eras: where the wire has no `subscriptions/listen`, the channel makes one up.
 
 use std::future::{IntoFuture, poll_fn};
+use std::pin::Pin;
 use std::task::{self, Poll, ready};
 
-use bowline_core::Notification;
 use bowline_core::era::Request;
 use bowline_core::mux::CallOptions;
 use bowline_types::{
-    Method, Notice, PromptListChangedNotification, RequestId, ResourceListChangedNotification,
-    ResourceUpdatedNotification, ResourceUpdatedNotificationParams, SubscriptionFilter,
-    SubscriptionsAcknowledgedNotification, SubscriptionsAcknowledgedNotificationParams,
-    SubscriptionsListenRequest, SubscriptionsListenRequestParams, ToolListChangedNotification,
+    Method, Notice, RequestId, SubscriptionFilter, SubscriptionsAcknowledgedNotification,
+    SubscriptionsAcknowledgedNotificationParams, SubscriptionsListenRequest,
+    SubscriptionsListenRequestParams,
 };
+use futures_core::Stream;
 
-use super::{Client, encode_object};
+use super::{Change, Client, encode_object};
 use crate::exchange::{BoxFuture, Exchange, Step};
 use crate::{Error, Result};
 
@@ -49,7 +49,7 @@ impl Subscribe {
 
     async fn subscribe(self) -> Result<Subscription> {
         let params = encode_object(&SubscriptionsListenRequestParams::new(self.filter))?;
-        let caller = self.client.inner.caller.clone();
+        let caller = self.client.caller();
         let request = Request::new(SubscriptionsListenRequest::NAME, params, caller);
         let mut exchange = self.client.inner.channel.open(request, self.options);
         let honoured = tokio::time::timeout(self.client.inner.timeout, acknowledged(&mut exchange))
@@ -60,7 +60,8 @@ impl Subscribe {
         Ok(Subscription {
             exchange: Some(exchange),
             honoured,
-            _client: self.client,
+            ended: None,
+            client: self.client,
         })
     }
 }
@@ -74,7 +75,9 @@ impl IntoFuture for Subscribe {
     }
 }
 
-/// Changes, as the server tells them.
+/// Changes, as the server tells them; a stream.
+///
+/// A subscription that is lost stays lost; [`Client::watch`] subscribes again.
 ///
 /// # Cancel safety
 ///
@@ -84,11 +87,9 @@ impl IntoFuture for Subscribe {
 ///
 /// ```
 /// # async fn example(client: bowline::Client) -> bowline::Result<()> {
-/// use bowline::{client::Change, types::SubscriptionFilter};
+/// use bowline::client::{Change, Changes};
 ///
-/// let mut filter = SubscriptionFilter::default();
-/// filter.tools_list_changed = Some(true);
-/// let mut changes = client.subscribe(filter).await?;
+/// let mut changes = client.subscribe(Changes::new().tools()).await?;
 /// while let Some(change) = changes.next().await? {
 ///     if change == Change::Tools {
 ///         let tools = client.list_tools().await?;
@@ -101,24 +102,23 @@ impl IntoFuture for Subscribe {
 pub struct Subscription {
     exchange: Option<Exchange>,
     honoured: SubscriptionFilter,
+    ended: Option<Ended>,
     /// The connection lives as long as somebody listens.
-    _client: Client,
+    client: Client,
 }
 
-/// Something that changed at the server.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// How a subscription came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Change {
-    /// The list of tools.
-    Tools,
-    /// The list of prompts.
-    Prompts,
-    /// The list of resources.
-    Resources,
-    /// What one resource holds.
-    Resource(String),
-    /// Something that an extension tells of.
-    Other(Notification),
+pub enum Ended {
+    /// The server ended it in good order.
+    Graceful,
+    /// The server gave it up without a result.
+    Cancelled,
+    /// Changes came faster than they were taken in; some were missed.
+    Lagged,
+    /// The wire failed or was closed, or the server broke the protocol.
+    Lost,
 }
 
 impl Subscription {
@@ -132,52 +132,56 @@ impl Subscription {
     ///
     /// # Errors
     ///
-    /// If the subscription was lost: the wire failed, or the server ended it without a word.
+    /// Once, if the subscription did not end in good order; [`Subscription::ended`] says how it did.
     ///
     /// # Cancel safety
     ///
     /// Safe: a change is taken only when it is returned.
     pub async fn next(&mut self) -> Result<Option<Change>> {
-        poll_fn(|cx| self.poll_next(cx)).await
+        poll_fn(|cx| self.poll_change(cx)).await
     }
 
-    /// Polls for the next change.
-    ///
-    /// # Errors
-    ///
-    /// As [`Subscription::next`].
-    pub fn poll_next(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<Option<Change>>> {
+    /// How the subscription came to its end, if it did.
+    #[must_use]
+    pub fn ended(&self) -> Option<Ended> {
+        self.ended
+    }
+
+    fn poll_change(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<Option<Change>>> {
         let Some(exchange) = &mut self.exchange else {
             return Poll::Ready(Ok(None));
         };
-        let ended = match ready!(exchange.poll_step(cx)) {
+        let (ended, result) = match ready!(exchange.poll_step(cx)) {
             Step::Notification(notification) => {
+                self.client.hear_within(&notification);
                 return Poll::Ready(Ok(Some(Change::from(notification))));
             }
-            Step::Answered(Ok(_)) => Ok(None),
-            Step::Answered(Err(error)) => Err(error),
+            Step::Answered(Ok(_)) => (Ended::Graceful, Ok(None)),
+            Step::Answered(Err(error)) => (Ended::of(&error), Err(error)),
         };
+        if ended == Ended::Lagged {
+            self.client.inner.hearing.hear_change(&Change::Missed);
+        }
         self.exchange = None;
-        Poll::Ready(ended)
+        self.ended = Some(ended);
+        Poll::Ready(result)
     }
 }
 
-impl From<Notification> for Change {
-    fn from(notification: Notification) -> Self {
-        match &*notification.method {
-            ToolListChangedNotification::NAME => Self::Tools,
-            PromptListChangedNotification::NAME => Self::Prompts,
-            ResourceListChangedNotification::NAME => Self::Resources,
-            ResourceUpdatedNotification::NAME => {
-                let params = notification.params.as_ref();
-                let params: Option<ResourceUpdatedNotificationParams> =
-                    params.and_then(|params| params.decode().ok());
-                match params {
-                    Some(params) => Self::Resource(params.uri),
-                    None => Self::Other(notification),
-                }
-            }
-            _ => Self::Other(notification),
+impl Stream for Subscription {
+    type Item = Result<Change>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Option<Self::Item>> {
+        self.get_mut().poll_change(cx).map(Result::transpose)
+    }
+}
+
+impl Ended {
+    fn of(error: &Error) -> Self {
+        match error {
+            Error::Cancelled { .. } => Self::Cancelled,
+            Error::Lagged => Self::Lagged,
+            _ => Self::Lost,
         }
     }
 }

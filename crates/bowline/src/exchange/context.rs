@@ -11,7 +11,7 @@ use bowline_types::{
 };
 use tokio::sync::Notify;
 
-use super::{Channel, Extensions};
+use super::{Channel, Extensions, Input, Principal};
 
 /// What a handler may know and do for the current request. Cheap to clone.
 ///
@@ -31,6 +31,9 @@ use super::{Channel, Extensions};
 #[derive(Clone)]
 pub struct Context {
     shared: Arc<Shared>,
+    principal: Principal,
+    /// What is asked in the current round, where something may be.
+    input: Option<Arc<Input>>,
     extensions: Extensions,
     is_mute: bool,
 }
@@ -113,9 +116,28 @@ impl Context {
                 cancelled: Signal::default(),
                 shutting_down: Signal::default(),
             }),
+            principal: Principal::anonymous(),
+            input: None,
             extensions: Extensions::default(),
             is_mute: false,
         }
+    }
+
+    /// The same context, on behalf of somebody. For layers that check credentials.
+    #[must_use]
+    pub fn with_principal(mut self, principal: Principal) -> Self {
+        self.principal = principal;
+        self
+    }
+
+    /// The same context, in which questions may be asked.
+    pub(crate) fn with_input(mut self, input: Arc<Input>) -> Self {
+        self.input = Some(input);
+        self
+    }
+
+    pub(crate) fn input(&self) -> Option<&Arc<Input>> {
+        self.input.as_ref()
     }
 
     /// The id of the request, as the caller wrote it.
@@ -126,8 +148,18 @@ impl Context {
 
     /// Who is asking.
     #[must_use]
-    pub fn caller(&self) -> &Caller {
+    pub fn caller(&self) -> &Arc<Caller> {
         &self.shared.caller
+    }
+
+    pub(super) fn shared_caller(&self) -> Arc<Caller> {
+        self.shared.caller.clone()
+    }
+
+    /// On whose behalf it is asked.
+    #[must_use]
+    pub fn principal(&self) -> &Principal {
+        &self.principal
     }
 
     /// What the server shares with its handlers, by its type; see `Server::state`.
@@ -224,7 +256,8 @@ impl Context {
         self.shared.outlet.way_back()
     }
 
-    /// Waits until the caller gives up. For what a handler spawned: the handler itself is dropped.
+    /// Waits until the caller gives up, or the handler is stopped because it needs input first. For what
+    /// a handler spawned: the handler itself is dropped.
     ///
     /// # Cancel safety
     ///
@@ -233,7 +266,7 @@ impl Context {
         self.shared.cancelled.wait().await;
     }
 
-    /// Whether the caller gave up.
+    /// Whether the caller gave up, or the handler was stopped because it needs input first.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.shared.cancelled.is_raised()

@@ -24,10 +24,15 @@ impl Deadline {
         sleep.as_mut().poll(cx).is_ready().then_some(self.after)
     }
 
+    /// Starts again at the next poll.
+    pub(crate) fn restart(&mut self) {
+        self.sleep = None;
+    }
+
     /// Starts again if the notification is progress; nothing else moves an idle deadline, on any channel.
     pub(crate) fn hear(&mut self, notification: &Notification) {
         if notification.method == ProgressNotification::NAME {
-            self.sleep = None;
+            self.restart();
         }
     }
 }

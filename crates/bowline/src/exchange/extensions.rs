@@ -35,6 +35,13 @@ impl Extensions {
         value.downcast_ref()
     }
 
+    /// Whether there is a value of the type with this id.
+    pub(crate) fn holds(&self, of: TypeId) -> bool {
+        self.0
+            .as_ref()
+            .is_some_and(|values| values.contains_key(&of))
+    }
+
     /// Adds everything that `others` holds; of two values of one type, the one from `others` stays.
     pub fn extend(&mut self, others: &Self) {
         match (&mut self.0, &others.0) {

@@ -10,15 +10,16 @@ use std::sync::Arc;
 use std::task::{self, Poll};
 use std::time::Duration;
 
-use bowline_core::era::{Dialect, Request, ServerAsksBy, unseal};
+use bowline_core::era::{Dialect, Request, Seal, ServerAsksBy, seal, unseal};
 use bowline_core::mux::CallOptions;
 use bowline_core::{Notification, Outcome};
-use bowline_types::RequestId;
+use bowline_types::{Json, Method, PingRequest, RequestId, SetLevelRequest};
 
 use super::deadline::Deadline;
 use super::ids::{Ids, Reservation};
 use super::run::{Running, run};
 use super::said::Said;
+use super::way_back::{Questions, WayBack};
 use super::{Answer, CancelMode, Channel, Context, Exchange, Ongoing, Outlet, Responder, Step};
 use crate::Error;
 
@@ -57,25 +58,32 @@ impl InProcess {
 
 impl Channel for InProcess {
     fn open(&self, request: Request, options: CallOptions) -> Exchange {
+        if is_answered_at_the_door(&request) {
+            return Exchange::answered(Json::empty_object());
+        }
         let reservation = match self.ids.reserve(options.id) {
             Ok(reservation) => reservation,
             Err(refused) => return Exchange::failed(Error::misuse(refused.to_string())),
         };
         let said = Arc::new(Said::default());
         let asks = request.caller.dialect.server_asks_by == ServerAsksBy::Request;
+        let questions = Questions::default();
         let way_back = self.way_back.clone().filter(|_| asks);
+        let way_back = way_back.map(|channel| WayBack::new(channel, questions.clone()));
         let outlet = ToCaller {
             said: said.clone(),
-            way_back,
+            way_back: way_back.map(|it| Arc::new(it) as _),
         };
         let cx = Context::new(reservation.id().clone(), &request, outlet);
         Exchange::new(Handled {
             method: request.method.clone(),
+            dialect: request.caller.dialect,
             cancel_mode: self.responder.cancel_mode(&request),
             running: Some(run(self.responder.clone(), request, cx)),
             has_started: false,
             outcome: None,
             said,
+            questions,
             reservation,
             idle: options.idle_timeout.map(Deadline::from),
             total: options.total_timeout.map(Deadline::from),
@@ -94,11 +102,13 @@ impl std::fmt::Debug for InProcess {
 /// A handler that runs inside its caller's future.
 struct Handled {
     method: Cow<'static, str>,
+    dialect: &'static Dialect,
     cancel_mode: CancelMode,
     running: Option<Running>,
     has_started: bool,
     outcome: Option<Outcome>,
     said: Arc<Said>,
+    questions: Questions,
     reservation: Reservation,
     idle: Option<Deadline>,
     total: Option<Deadline>,
@@ -112,11 +122,16 @@ impl Ongoing for Handled {
         }
         self.said.wake_on_next(cx.waker());
         self.has_started = true;
+        let was_asking = self.questions.are_open();
         if let Some(running) = &mut self.running
             && let Poll::Ready(outcome) = Pin::new(running).poll(cx)
         {
             self.running = None;
             self.outcome = Some(outcome);
+        }
+        if was_asking && !self.questions.are_open() {
+            // The idle deadline counts again from here; the next poll starts its timer.
+            cx.waker().wake_by_ref();
         }
         // What the handler said before it ended comes before its answer.
         if let Some(notification) = self.said.next() {
@@ -127,6 +142,12 @@ impl Ongoing for Handled {
         }
         match self.outcome.take() {
             Some(outcome) => {
+                // A result is inside already; an error has the code that its caller's dialect has for it.
+                let form = Seal::new(self.dialect, self.method.clone());
+                let outcome = match outcome {
+                    Ok(result) => Ok(result),
+                    refused => seal(&form, &Json::empty_object(), refused),
+                };
                 let unsealed = unseal(&self.method, Dialect::LATEST, &[], outcome);
                 Poll::Ready(Step::Answered(Answer::from_unsealed(unsealed)))
             }
@@ -145,6 +166,10 @@ impl Ongoing for Handled {
 
 impl Handled {
     fn poll_overdue(&mut self, cx: &mut task::Context<'_>) -> Option<Duration> {
+        if self.questions.are_open() {
+            self.idle.iter_mut().for_each(Deadline::restart);
+            return self.total.as_mut().and_then(|total| total.poll_overdue(cx));
+        }
         // The total deadline is asked first: it is the one that nothing moves.
         let deadlines = [&mut self.total, &mut self.idle];
         deadlines
@@ -189,4 +214,10 @@ impl Outlet for ToCaller {
     fn way_back(&self) -> Option<Arc<dyn Channel>> {
         self.way_back.clone()
     }
+}
+
+/// Whether the request is one that the door of a wire answers by itself; responders do not know it.
+fn is_answered_at_the_door(request: &Request) -> bool {
+    let answers = [PingRequest::NAME, SetLevelRequest::NAME];
+    answers.contains(&&*request.method) && request.caller.dialect.knows_request(&request.method)
 }

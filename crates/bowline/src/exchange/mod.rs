@@ -28,11 +28,17 @@ pub(crate) use said::Said;
 mod in_process;
 pub use in_process::InProcess;
 
+mod input;
+pub use input::{Ask, AskError, Elicit, Elicited, NotAForm};
+pub(crate) use input::{DEFAULT_ASK_TIMEOUT, Input};
+
 mod principal;
 pub use principal::Principal;
 
 mod run;
 pub(crate) use run::{Running, run};
+
+mod way_back;
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -42,7 +48,7 @@ use bowline_core::era::Unsealed;
 pub use bowline_core::era::{Caller, Dialect, Dialects, Request};
 pub use bowline_core::mux::CallOptions;
 pub use bowline_core::{Notification, Outcome};
-use bowline_types::{Json, RequestId};
+use bowline_types::{ClientCapabilities, Json, RequestId};
 
 use crate::{Error, Result};
 
@@ -69,6 +75,22 @@ pub trait Responder: Send + Sync + 'static {
     fn cancel_mode(&self, request: &Request) -> CancelMode {
         let _ = request;
         CancelMode::Drop
+    }
+
+    /// Checks that it can be put to use, before the first request comes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Misuse`] if it was put together wrongly.
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Which of a server's questions it answers, if it is the host of a client.
+    ///
+    /// A client declares this, beside what it is told to declare.
+    fn answers(&self) -> ClientCapabilities {
+        ClientCapabilities::default()
     }
 }
 
@@ -150,7 +172,12 @@ impl Exchange {
 
     /// An exchange that failed before it began.
     pub fn failed(error: Error) -> Self {
-        Self::new(Failed(Some(error)))
+        Self::new(Settled(Some(Err(error))))
+    }
+
+    /// An exchange that was answered before it began.
+    pub fn answered(result: Json) -> Self {
+        Self::new(Settled(Some(Ok(Answer::Complete(result)))))
     }
 
     /// The id of the request, if it got as far as having one.
@@ -225,12 +252,12 @@ impl Answer {
     }
 }
 
-/// An exchange that failed before it began.
-struct Failed(Option<Error>);
+/// An exchange that was over before it began.
+struct Settled(Option<Result<Answer>>);
 
-impl Ongoing for Failed {
+impl Ongoing for Settled {
     fn poll_step(&mut self, _: &mut task::Context<'_>) -> Poll<Step> {
-        Poll::Ready(Step::Answered(Err(self.0.take().unwrap_or(Error::Closed))))
+        Poll::Ready(Step::Answered(self.0.take().unwrap_or(Err(Error::Closed))))
     }
 
     fn request_id(&self) -> Option<&RequestId> {

@@ -24,7 +24,7 @@ impl Legacy {
 
 pub(super) async fn answer(
     _: &Arc<Site>,
-    _: &Parts,
+    _: Parts,
     _: Accepts,
     _: Bytes,
     post: Post,

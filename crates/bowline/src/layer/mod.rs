@@ -36,8 +36,9 @@ use std::sync::Arc;
 
 use bowline_core::Outcome;
 use bowline_core::era::Request;
+use bowline_types::ClientCapabilities;
 
-use crate::exchange::{BoxFuture, CancelMode, Context, Responder};
+use crate::exchange::{BoxFuture, CancelMode, Context, Principal, Responder};
 
 /// Something that is done around requests.
 pub trait Layer: Send + Sync + 'static {
@@ -75,6 +76,12 @@ impl Next {
     #[must_use]
     pub fn context(&self) -> &Context {
         &self.cx
+    }
+
+    /// Says on whose behalf the request is made. For layers that have checked a credential.
+    pub fn on_behalf_of(mut self, principal: Principal) -> Self {
+        self.cx = self.cx.with_principal(principal);
+        self
     }
 
     /// Passes the request on.
@@ -164,6 +171,14 @@ impl Responder for Layered {
 
     fn cancel_mode(&self, request: &Request) -> CancelMode {
         self.stack.responder.cancel_mode(request)
+    }
+
+    fn check(&self) -> crate::Result<()> {
+        self.stack.responder.check()
+    }
+
+    fn answers(&self) -> ClientCapabilities {
+        self.stack.responder.answers()
     }
 }
 

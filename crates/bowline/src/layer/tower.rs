@@ -72,7 +72,9 @@ impl Service<Arriving> for NextService {
     }
 
     fn call(&mut self, arriving: Arriving) -> Self::Future {
-        self.0.clone().run(arriving.request)
+        let mut next = self.0.clone();
+        next.cx = arriving.cx;
+        next.run(arriving.request)
     }
 }
 

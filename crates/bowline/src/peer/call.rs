@@ -14,9 +14,12 @@ use crate::Error;
 use crate::exchange::{Answer, Ongoing, Step};
 
 /// What has arrived for one call and was not picked up yet.
-#[derive(Default)]
 pub(super) struct Mailbox {
     notifications: VecDeque<Notification>,
+    /// On a subscription every word counts; elsewhere the newest says it all.
+    every_word_counts: bool,
+    /// Whether a word that counts found no room. Nothing is taken in after that.
+    lagged: bool,
     outcome: Option<Ended>,
     waker: Option<Waker>,
 }
@@ -30,10 +33,27 @@ enum Ended {
 }
 
 impl Mailbox {
+    pub(super) fn new(every_word_counts: bool) -> Self {
+        Self {
+            notifications: VecDeque::new(),
+            every_word_counts,
+            lagged: false,
+            outcome: None,
+            waker: None,
+        }
+    }
+
     /// Takes in a notification; returns whom to wake, once the lock is released.
     pub(super) fn notify(&mut self, notification: Notification) -> Option<Waker> {
+        if self.lagged {
+            return None;
+        }
         if self.notifications.len() == MOST_WAITING {
-            // The newest says most: progress is overtaken by progress, and "changed" by "changed".
+            if self.every_word_counts {
+                self.lagged = true;
+                return self.waker.take();
+            }
+            // The newest says most: progress is overtaken by progress.
             self.notifications.pop_front();
         }
         self.notifications.push_back(notification);
@@ -112,6 +132,11 @@ impl Ongoing for Call {
         if let Some(notification) = mailbox.notifications.pop_front() {
             drop(state);
             return Poll::Ready(Step::Notification(notification));
+        }
+        if mailbox.lagged {
+            drop(state);
+            self.abandon(&Reason::Given("the listener fell behind".into()));
+            return Poll::Ready(Step::Answered(Err(Error::Lagged)));
         }
         let Some(outcome) = mailbox.outcome.take() else {
             let old = mailbox.waker.replace(waker);

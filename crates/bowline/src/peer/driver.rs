@@ -210,34 +210,29 @@ impl Driver {
 
     /// Hands out what the engine has to tell. Whether there was anything.
     fn dispatch(&mut self, cx: &mut Context<'_>) -> bool {
-        let mut wakers = Vec::new();
+        let mut events = std::mem::take(&mut self.events);
         {
             let mut state = self.peer.shared.lock();
-            let state = &mut *state;
-            while let Some(event) = state.mux.poll_event() {
-                match event {
-                    Event::Settled { call, outcome } => {
-                        let mailbox = state.mailboxes.get_mut(&call);
-                        wakers.extend(mailbox.and_then(|mailbox| mailbox.settle(outcome)));
-                    }
-                    Event::Notified { call, notification } => {
-                        let mailbox = state.mailboxes.get_mut(&call);
-                        wakers.extend(mailbox.and_then(|mailbox| mailbox.notify(notification)));
-                    }
-                    other => self.events.push(other),
-                }
-            }
+            events.extend(std::iter::from_fn(|| state.mux.poll_event()));
         }
-        let any = !(wakers.is_empty() && self.events.is_empty());
-        wakers.into_iter().for_each(Waker::wake);
-        for event in std::mem::take(&mut self.events) {
+        let any = !events.is_empty();
+        for event in events.drain(..) {
             self.handle(event);
         }
+        self.events = events;
         self.serving.reap(cx) || any
     }
 
     fn handle(&mut self, event: Event) {
         match event {
+            Event::Settled { call, outcome } => {
+                self.peer.deliver(call, |mailbox| mailbox.settle(outcome));
+            }
+            Event::Notified { call, notification } => {
+                self.peer.notices().overhear(&notification);
+                self.peer
+                    .deliver(call, |mailbox| mailbox.notify(notification));
+            }
             Event::Request { id, method, params } => self.serving.begin(id, method, params),
             Event::Cancelled { id, reason } => {
                 tracing::debug!(id = %id.request_id(), reason, "the caller gave up");

@@ -24,7 +24,7 @@ use bowline_types::{
 };
 use tokio::task::JoinSet;
 
-use super::notices::Listener;
+use super::notices::{Lagged, Listener};
 use super::{LISTEN, Peer};
 use crate::Error;
 use crate::exchange::{Channel, Context, Exchange, Ongoing, Outlet, Responder, Step, run};
@@ -172,10 +172,11 @@ impl Ongoing for Listen {
         }
         loop {
             match task::ready!(self.listener.poll_next(cx)) {
-                Some(notification) if self.wants(&notification) => {
+                Some(Ok(notification)) if self.wants(&notification) => {
                     return Poll::Ready(Step::Notification(notification));
                 }
-                Some(_) => {}
+                Some(Ok(_)) => {}
+                Some(Err(Lagged)) => return Poll::Ready(Step::Answered(Err(Error::Lagged))),
                 None => return Poll::Ready(Step::Answered(Err(self.peer.end_error()))),
             }
         }

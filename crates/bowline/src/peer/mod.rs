@@ -146,6 +146,17 @@ impl Peer {
         let _ = self.shared.ended.subscribe().wait_for(|ended| *ended).await;
     }
 
+    /// Puts something into the mailbox of a call, if somebody still waits for it.
+    fn deliver(&self, call: CallId, put: impl FnOnce(&mut Mailbox) -> Option<Waker>) {
+        let waker = self.shared.lock().mailboxes.get_mut(&call).and_then(put);
+        waker.into_iter().for_each(Waker::wake);
+    }
+
+    /// Whether the driver is done.
+    pub(crate) fn has_ended(&self) -> bool {
+        *self.shared.ended.borrow()
+    }
+
     fn notify_within(&self, id: &InFlightId, notification: Notification) {
         let result = self.with(|state| state.mux.notify_within(id, notification));
         if let Err(NotSent::Full) = result {
@@ -180,7 +191,8 @@ impl Channel for Peer {
 impl Peer {
     /// Starts a call, and tells which it is unless it failed at once.
     fn call(&self, request: &Request, options: CallOptions) -> (Option<CallId>, Exchange) {
-        match self.start(request, options, Some(Mailbox::default())) {
+        let mailbox = Mailbox::new(options.is_subscription || request.method == LISTEN);
+        match self.start(request, options, Some(mailbox)) {
             Ok((call, id)) => {
                 let exchange = Exchange::new(Call::new(self.clone(), call, id, request));
                 (Some(call), exchange)

@@ -1,14 +1,24 @@
 //! What the other side says that belongs to no call, passed on to whoever listens.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{self, Poll, Waker};
 
 use bowline_core::Notification;
 
 /// The place where such notifications arrive.
 #[derive(Clone, Default)]
-pub(crate) struct Notices(Arc<Mutex<Listeners>>);
+pub(crate) struct Notices {
+    listeners: Arc<Mutex<Listeners>>,
+    tap: Arc<OnceLock<Tap>>,
+}
+
+/// Hears what the other side says before anybody else does.
+pub(crate) type Tap = Box<dyn Fn(&Notification) + Send + Sync>;
+
+/// A listener took in less than was said.
+#[derive(Debug)]
+pub(crate) struct Lagged;
 
 #[derive(Default)]
 struct Listeners {
@@ -20,6 +30,8 @@ struct Listeners {
 struct Queue {
     notifications: VecDeque<Notification>,
     waker: Option<Waker>,
+    /// Whether something found no room. Nothing is taken in after that.
+    lagged: bool,
     ended: bool,
 }
 
@@ -47,12 +59,25 @@ impl Notices {
         !self.lock().queues.is_empty()
     }
 
+    /// Has `tap` hear everything first, that which belongs to calls included. The first tap stays.
+    pub(crate) fn tap(&self, tap: Tap) {
+        let _ = self.tap.set(tap);
+    }
+
+    /// Tells the tap, and nobody else.
+    pub(crate) fn overhear(&self, notification: &Notification) {
+        if let Some(tap) = self.tap.get() {
+            tap(notification);
+        }
+    }
+
     pub(crate) fn publish(&self, notification: &Notification) {
+        self.overhear(notification);
         self.for_each(|queue| {
-            if queue.notifications.len() == MOST_WAITING {
-                queue.notifications.pop_front();
+            queue.lagged |= queue.notifications.len() == MOST_WAITING;
+            if !queue.lagged {
+                queue.notifications.push_back(notification.clone());
             }
-            queue.notifications.push_back(notification.clone());
         });
     }
 
@@ -75,20 +100,28 @@ impl Notices {
     }
 
     fn lock(&self) -> MutexGuard<'_, Listeners> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.listeners
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Listener {
     /// The next notification; `None` when the wire is at its end.
-    pub(crate) fn poll_next(&mut self, cx: &mut task::Context<'_>) -> Poll<Option<Notification>> {
+    pub(crate) fn poll_next(
+        &mut self,
+        cx: &mut task::Context<'_>,
+    ) -> Poll<Option<Result<Notification, Lagged>>> {
         let waker = cx.waker().clone();
         let mut listeners = self.notices.lock();
         let Some(queue) = listeners.queues.get_mut(&self.key) else {
             return Poll::Ready(None);
         };
         if let Some(notification) = queue.notifications.pop_front() {
-            return Poll::Ready(Some(notification));
+            return Poll::Ready(Some(Ok(notification)));
+        }
+        if queue.lagged {
+            return Poll::Ready(Some(Err(Lagged)));
         }
         if queue.ended {
             return Poll::Ready(None);

@@ -43,6 +43,8 @@ pub(super) struct Serving {
     /// Dropping the set drops every handler.
     handlers: JoinSet<InFlightId>,
     running: BTreeMap<InFlightId, Handler>,
+    /// Whether the host of this client is deciding something that the server waits for.
+    host_decides: bool,
     watches: legacy::Watches,
 }
 
@@ -60,6 +62,7 @@ impl Serving {
             role,
             handlers: JoinSet::new(),
             running: BTreeMap::new(),
+            host_decides: false,
             watches: legacy::Watches::default(),
         }
     }
@@ -133,6 +136,7 @@ impl Serving {
                 is_subscription,
             },
         );
+        self.watch_host();
     }
 
     fn subscriptions(&self) -> usize {
@@ -149,6 +153,24 @@ impl Serving {
         if handler.cancel_mode == CancelMode::Drop {
             handler.task.abort();
         }
+        self.watch_host();
+    }
+
+    /// A server that waits for the host is silent, and not to blame for it.
+    fn watch_host(&mut self) {
+        let decides = matches!(self.role, Role::Client { .. }) && !self.running.is_empty();
+        if decides == self.host_decides {
+            return;
+        }
+        self.host_decides = decides;
+        let now = tokio::time::Instant::now().into_std();
+        self.peer.with(|state| {
+            if decides {
+                state.mux.pause_idle();
+            } else {
+                state.mux.resume_idle(now);
+            }
+        });
     }
 
     /// Forgets handlers that are done. Whether there were any.
@@ -159,6 +181,9 @@ impl Serving {
             if let Ok(id) = joined {
                 self.running.remove(&id);
             }
+        }
+        if any {
+            self.watch_host();
         }
         any
     }

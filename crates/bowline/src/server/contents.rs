@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bowline_types::{
-    BlobResourceContents, ReadResourceResult, ResourceContents, TextResourceContents,
+    BlobResourceContents, ReadResourceResult, ResourceContents, RpcError, TextResourceContents,
 };
 use bytes::Bytes;
 
@@ -33,9 +33,19 @@ enum Body {
 }
 
 /// What a resource's handler may return.
+#[diagnostic::on_unimplemented(
+    message = "a resource cannot contain `{Self}`",
+    label = "has no form as the contents of a resource",
+    note = "a resource contains text, bytes, `Contents`, a `ReadResourceResult`, or a `Result` of one of these \
+            whose error is `RpcError`"
+)]
 pub trait IntoReadResult {
     /// The result of `resources/read` for the resource at `uri`.
-    fn into_read_result(self, uri: &str) -> ReadResourceResult;
+    ///
+    /// # Errors
+    ///
+    /// If the resource could not be read.
+    fn into_read_result(self, uri: &str) -> Result<ReadResourceResult, RpcError>;
 }
 
 impl Contents {
@@ -87,43 +97,50 @@ impl Contents {
 }
 
 impl IntoReadResult for ReadResourceResult {
-    fn into_read_result(self, _: &str) -> ReadResourceResult {
-        self
+    fn into_read_result(self, _: &str) -> Result<ReadResourceResult, RpcError> {
+        Ok(self)
+    }
+}
+
+impl<T: IntoReadResult> IntoReadResult for Result<T, RpcError> {
+    fn into_read_result(self, uri: &str) -> Result<ReadResourceResult, RpcError> {
+        self.and_then(|contents| contents.into_read_result(uri))
     }
 }
 
 impl IntoReadResult for Vec<Contents> {
-    fn into_read_result(self, uri: &str) -> ReadResourceResult {
-        ReadResourceResult::new(self.into_iter().map(|contents| contents.at(uri)).collect())
+    fn into_read_result(self, uri: &str) -> Result<ReadResourceResult, RpcError> {
+        let contents = self.into_iter().map(|contents| contents.at(uri));
+        Ok(ReadResourceResult::new(contents.collect()))
     }
 }
 
 impl IntoReadResult for Contents {
-    fn into_read_result(self, uri: &str) -> ReadResourceResult {
+    fn into_read_result(self, uri: &str) -> Result<ReadResourceResult, RpcError> {
         vec![self].into_read_result(uri)
     }
 }
 
 impl IntoReadResult for String {
-    fn into_read_result(self, uri: &str) -> ReadResourceResult {
+    fn into_read_result(self, uri: &str) -> Result<ReadResourceResult, RpcError> {
         Contents::text(self).into_read_result(uri)
     }
 }
 
 impl IntoReadResult for &str {
-    fn into_read_result(self, uri: &str) -> ReadResourceResult {
+    fn into_read_result(self, uri: &str) -> Result<ReadResourceResult, RpcError> {
         Contents::text(self).into_read_result(uri)
     }
 }
 
 impl IntoReadResult for Bytes {
-    fn into_read_result(self, uri: &str) -> ReadResourceResult {
+    fn into_read_result(self, uri: &str) -> Result<ReadResourceResult, RpcError> {
         Contents::blob(self).into_read_result(uri)
     }
 }
 
 impl IntoReadResult for Vec<u8> {
-    fn into_read_result(self, uri: &str) -> ReadResourceResult {
+    fn into_read_result(self, uri: &str) -> Result<ReadResourceResult, RpcError> {
         Contents::blob(self).into_read_result(uri)
     }
 }

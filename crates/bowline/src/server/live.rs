@@ -5,6 +5,8 @@
     reason = "whether something was there matters to few who remove it"
 )]
 
+use crate::Result;
+
 use super::{Prompt, Resource, ResourceTemplate, Server, Tool};
 
 /// The tools of a running server: `server.tools().add(tool)`.
@@ -19,9 +21,10 @@ use super::{Prompt, Resource, ResourceTemplate, Server, Tool};
 /// let saw = Tool::raw("saw", json!({"type": "object"}), async |_, _| {
 ///     Ok(CallToolResult::text("sawn"))
 /// });
-/// server.tools().add(saw);
+/// server.tools().add(saw)?;
 /// assert!(server.tools().remove("saw"));
 /// assert!(server.tools().names().is_empty());
+/// # Ok::<(), bowline::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct Tools<'a>(pub(super) &'a Server);
@@ -36,12 +39,17 @@ pub struct Resources<'a>(pub(super) &'a Server);
 
 impl Tools<'_> {
     /// Offers a tool from now on, in the place of an earlier one with the same name.
-    pub fn add(&self, tool: impl Into<Tool>) {
-        let tool = tool.into();
+    ///
+    /// # Errors
+    ///
+    /// As [`Tool::check`]; nothing has changed then.
+    pub fn add(&self, tool: impl Into<Tool>) -> Result<()> {
+        let tool = tool.into().registered()?;
         let tools = &self.0.offer.tools;
         let old = tools.change(|tools| tools.add(tool.name().to_owned(), tool));
         drop(old);
         self.0.changed().tools();
+        Ok(())
     }
 
     /// Offers a tool no more. Calls that have begun go on. Whether it was there.

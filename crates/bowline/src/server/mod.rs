@@ -9,6 +9,12 @@ pub use completion::{Completer, CompletionHandler, IntoCompletion, Typing};
 mod contents;
 pub use contents::{Contents, IntoReadResult};
 
+mod extract;
+pub use extract::{Args, Extension, Extract, ExtractError, Given, Needs, Parameters, State};
+
+mod handler;
+pub use handler::{BlockingHandler, Handler};
+
 mod live;
 pub use live::{Prompts, Resources, Tools};
 
@@ -16,6 +22,9 @@ mod mount;
 
 mod offer;
 pub use offer::List;
+
+mod output;
+pub use output::{IntoToolResult, Structured, ToolError};
 
 mod page;
 
@@ -25,12 +34,21 @@ pub use prompt::{IntoPromptResult, Prompt, PromptHandler};
 mod registry;
 
 mod resource;
-pub use resource::{AskedUri, Resource, ResourceHandler, ResourceTemplate, not_found};
+pub use resource::{
+    AskedUri, IntoResourceTemplate, Resource, ResourceHandler, ResourceTemplate, not_found,
+};
+
+mod rounds;
 
 #[cfg(feature = "http-server")]
 mod http;
 
 mod router;
+
+mod schema;
+
+mod sealed;
+pub use sealed::StateKeys;
 
 mod stdio;
 
@@ -39,8 +57,10 @@ mod subscription;
 mod template;
 pub use template::{UriTemplate, Value, Variables};
 
+mod texts;
+
 mod tool;
-pub use tool::{Tool, ToolHandler, invalid_params};
+pub use tool::{Askable, Tool, ToolHandler, Toolbox, invalid_params};
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -117,9 +137,20 @@ impl Server {
     }
 
     /// Offers a tool. A later one with the same name takes the place of the earlier.
+    ///
+    /// A tool that cannot be offered, such as one whose schema is not valid, is left out, and
+    /// [`check`](Self::check) says why; so does every way to serve or to connect.
     pub fn tool(self, tool: impl Into<Tool>) -> Self {
-        let tool = tool.into();
-        self.offering(|offer| offer.add_tool(tool.name().to_owned(), tool.into()))
+        let tool = tool.into().registered();
+        self.offering(|offer| match tool {
+            Ok(tool) => offer.add_tool(tool.name().to_owned(), tool.into()),
+            Err(flaw) => offer.flaws.push(flaw.to_string()),
+        })
+    }
+
+    /// Offers all the tools of a box, such as a type with `#[tools]` on its `impl` block.
+    pub fn toolbox(self, tools: impl Toolbox) -> Self {
+        tools.into_tools().into_iter().fold(self, Self::tool)
     }
 
     /// Offers a prompt. A later one with the same name takes the place of the earlier.
@@ -136,10 +167,17 @@ impl Server {
 
     /// Offers all resources whose URIs fit a template. A resource of its own at such a URI comes first;
     /// of several templates that fit, the one with the most fixed text.
-    pub fn resource_template(self, template: impl Into<ResourceTemplate>) -> Self {
-        let template = template.into();
-        let text = template.uri_template().as_str().to_owned();
-        self.offering(|offer| offer.add_template(text, template.into()))
+    ///
+    /// A template that is none is left out, and [`check`](Self::check) says why.
+    pub fn resource_template(self, template: impl IntoResourceTemplate) -> Self {
+        let template = template.into_resource_template();
+        self.offering(|offer| match template {
+            Ok(template) => {
+                let text = template.uri_template().as_str().to_owned();
+                offer.add_template(text, template.into());
+            }
+            Err(flaw) => offer.flaws.push(flaw.to_string()),
+        })
     }
 
     /// Proposes values for an argument of a prompt or a variable of a template.
@@ -213,8 +251,25 @@ impl Server {
         self.offering(|offer| offer.resource_updates = true)
     }
 
-    /// Shares a value with every handler, which finds it by its type: [`Context::state`]. A later value
-    /// of the same type takes the place of the earlier.
+    /// Shares a value with every handler, which finds it by its type: as [`State`], or by
+    /// [`Context::state`]. A later value of the same type takes the place of the earlier.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicU64, Ordering};
+    /// use bowline::{Server, State, Tool};
+    ///
+    /// async fn count(State(counter): State<Arc<AtomicU64>>) -> u64 {
+    ///     counter.fetch_add(1, Ordering::Relaxed)
+    /// }
+    ///
+    /// let server = Server::new("counter", "1.0.0")
+    ///     .state(Arc::new(AtomicU64::new(0)))
+    ///     .tool(Tool::new("count", count));
+    /// assert!(server.check().is_ok());
+    /// ```
     pub fn state<S: Send + Sync + 'static>(self, value: S) -> Self {
         self.offering(|offer| offer.state.insert(value))
     }
@@ -227,6 +282,23 @@ impl Server {
     /// Takes on this much at once on each wire.
     pub fn limits(self, limits: Limits) -> Self {
         self.offering(|offer| offer.limits = limits)
+    }
+
+    /// Seals with these keys what must be known when a request comes back with the input it needed.
+    ///
+    /// Without them each server makes up a key of its own, so that no other replica takes up its requests.
+    pub fn input_keys(self, keys: impl Into<StateKeys>) -> Self {
+        self.offering(|offer| offer.input.keys = keys.into())
+    }
+
+    /// How many bytes a request may keep from one round to the next. 64 KiB by default.
+    pub fn input_limit(self, bytes: usize) -> Self {
+        self.offering(|offer| offer.input.state_limit = bytes)
+    }
+
+    /// How long a client may take to answer a question where it is asked directly. 5 min by default.
+    pub fn ask_timeout(self, timeout: Duration) -> Self {
+        self.offering(|offer| offer.input.ask_timeout = timeout)
     }
 
     /// Runs at most this many handlers at once, on all wires together. Requests beyond that are refused
@@ -265,16 +337,26 @@ impl Server {
         Changed::new(&self.bus)
     }
 
+    /// Checks that everything can be offered, and that every handler finds its state.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Misuse`](crate::Error::Misuse) with everything that is wrong.
+    pub fn check(&self) -> Result<()> {
+        self.offer.check()
+    }
+
     /// Serves one wire until it is at its end.
     ///
     /// # Errors
     ///
-    /// None today: a wire that breaks is the end of that wire, and is logged.
+    /// As [`check`](Self::check). A wire that breaks is the end of that wire, and is logged.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future closes the wire and drops every handler.
     pub async fn serve(self, wire: impl Wire) -> Result<()> {
+        self.check()?;
         self.serve_counted(wire).1.await
     }
 
@@ -336,11 +418,17 @@ impl Responder for Server {
         if !self.offer.logging {
             cx.mute();
         }
-        router::route(self, request, cx)
+        rounds::in_rounds(&self.offer.input, request, cx, |request, cx| {
+            router::route(self, request, cx)
+        })
     }
 
     fn cancel_mode(&self, request: &Request) -> CancelMode {
         router::cancel_mode(self, request)
+    }
+
+    fn check(&self) -> Result<()> {
+        self.offer.check()
     }
 }
 

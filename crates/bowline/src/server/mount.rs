@@ -28,6 +28,7 @@ pub(super) fn mount(outer: &mut Offer, prefix: &str, inner: &Server) {
         }
         outer.add_completer(completer);
     }
+    outer.flaws.extend(inner.flaws.iter().cloned());
     outer.resource_updates |= inner.resource_updates;
 }
 

@@ -12,10 +12,12 @@ use bowline_types::{
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::completion::{Completer, Target};
+use super::extract::NeededState;
 use super::page::{Cache, Listed, Paging};
-use super::registry::{Offered, Registry};
+use super::registry::{Offered, Registry, Snapshot};
+use super::rounds::InputRules;
 use super::{Prompt, Resource, ResourceTemplate, Tool};
-use crate::exchange::Extensions;
+use crate::exchange::{Context, Extensions};
 
 /// What a server offers. Only the registries change once requests come.
 #[derive(Clone)]
@@ -30,8 +32,11 @@ pub(super) struct Offer {
     pub(super) resource_updates: bool,
     pub(super) logging: bool,
     pub(super) state: Extensions,
+    /// What is wrong with what was to be offered, told when the server is put to use.
+    pub(super) flaws: Vec<String>,
     pub(super) served: Dialects,
     pub(super) limits: Limits,
+    pub(super) input: InputRules,
     pub(super) paging: Paging,
     /// Caching hints of single lists; `paging` has those of the others.
     pub(super) caches: BTreeMap<List, Cache>,
@@ -68,8 +73,10 @@ impl Offer {
             resource_updates: false,
             logging: false,
             state: Extensions::default(),
+            flaws: Vec::new(),
             served: Dialects::all(),
             limits: Limits::default(),
+            input: InputRules::default(),
             paging: Paging::default(),
             caches: BTreeMap::new(),
             handlers: Arc::new(Semaphore::new(Semaphore::MAX_PERMITS)),
@@ -165,6 +172,43 @@ impl Offer {
         !self.completers.is_empty()
     }
 
+    /// Checks that everything can be offered, and that every handler finds its state.
+    pub(super) fn check(&self) -> crate::Result<()> {
+        let mut flaws = self.flaws.clone();
+        flaws.extend(self.stateless("tool", &self.tools.now(), Tool::states));
+        flaws.extend(self.stateless("prompt", &self.prompts.now(), Prompt::states));
+        flaws.extend(self.stateless("resource", &self.resources.now(), Resource::states));
+        let templates = self.templates.now();
+        flaws.extend(self.stateless("template", &templates, ResourceTemplate::states));
+        if flaws.is_empty() {
+            return Ok(());
+        }
+        Err(crate::Error::misuse(flaws.join("; ")))
+    }
+
+    /// The handlers that do not find their state.
+    fn stateless<T: Clone>(
+        &self,
+        kind: &str,
+        offered: &Snapshot<T>,
+        needed: impl Fn(&T) -> &[NeededState],
+    ) -> Vec<String> {
+        let entries = offered.entries().iter();
+        let missing = entries.flat_map(|(name, offered)| {
+            let needed = needed(&offered.item).iter();
+            needed
+                .filter(|state| !self.state.holds(state.id) && !offered.state.holds(state.id))
+                .map(move |state| (name, state.name))
+        });
+        missing
+            .map(|(name, state)| {
+                format!(
+                    "the {kind} `{name}` needs `State<{state}>`, which `Server::state` was not given"
+                )
+            })
+            .collect()
+    }
+
     /// What clients are told that there is; what is not said here is not answered either.
     pub(super) fn capabilities(&self) -> ServerCapabilities {
         let mut capabilities = ServerCapabilities::default();
@@ -213,6 +257,14 @@ impl Listed for Tool {
         let mut definition = self.definition().clone();
         name.clone_into(&mut definition.name);
         definition
+    }
+
+    fn is_for_everybody(&self) -> bool {
+        self.is_for_everybody()
+    }
+
+    fn is_visible_to(&self, cx: &Context) -> bool {
+        self.is_visible_to(cx)
     }
 }
 

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use super::registry::Snapshot;
 use super::router::encode;
 use super::tool::invalid_params;
+use crate::exchange::Context;
 
 /// Something that can be listed.
 pub(super) trait Listed: Clone {
@@ -26,6 +27,17 @@ pub(super) trait Listed: Clone {
 
     /// What the list says of it, where it is offered under this name.
     fn listed_as(&self, name: &str) -> Self::Definition;
+
+    /// Whether it is on everybody's list.
+    fn is_for_everybody(&self) -> bool {
+        true
+    }
+
+    /// Whether it is on the list of whoever is asking.
+    fn is_visible_to(&self, cx: &Context) -> bool {
+        let _ = cx;
+        true
+    }
 }
 
 /// How long an answer stays fresh, and who may share it.
@@ -56,6 +68,25 @@ pub(super) struct Pages {
     first: Json,
     /// By the name after which they begin.
     later: BTreeMap<String, Json>,
+}
+
+/// The page that `params` ask for, with what whoever is asking may see.
+pub(super) fn list_for<T: Listed>(
+    cx: &Context,
+    snapshot: &Snapshot<T>,
+    params: &Json,
+    paging: &Paging,
+) -> Outcome {
+    let mut entries = snapshot.entries().values();
+    if entries.all(|offered| offered.item.is_for_everybody()) {
+        return list(snapshot, params, paging);
+    }
+    let visible = snapshot.only(|item| item.is_visible_to(cx));
+    let mut paging = paging.clone();
+    if let Some(cache) = &mut paging.cache {
+        cache.scope = CacheScope::PRIVATE;
+    }
+    list(&visible, params, &paging)
 }
 
 /// The page that `params` ask for.

@@ -9,7 +9,10 @@ use bowline_types::{
 };
 use serde::Deserialize;
 
+use super::extract::{NeededState, Needs, Parameters};
+use super::handler::Handler;
 use super::page::Listed;
+use super::texts::{self, OfTexts};
 use super::tool::invalid_params;
 use crate::exchange::{BoxFuture, Context};
 
@@ -32,6 +35,7 @@ use crate::exchange::{BoxFuture, Context};
 pub struct Prompt {
     definition: bowline_types::Prompt,
     handler: Arc<dyn PromptHandler>,
+    states: Vec<NeededState>,
 }
 
 /// What is behind a [`Prompt`].
@@ -45,12 +49,41 @@ pub trait PromptHandler: Send + Sync + 'static {
 }
 
 /// What a prompt's handler may return.
+#[diagnostic::on_unimplemented(
+    message = "a prompt cannot return `{Self}`",
+    label = "has no form as the result of a prompt",
+    note = "a prompt returns text, `PromptMessage`s, a `GetPromptResult`, or a `Result` of one of these whose \
+            error is `RpcError`"
+)]
 pub trait IntoPromptResult {
     /// The result of `prompts/get`.
-    fn into_prompt_result(self) -> GetPromptResult;
+    ///
+    /// # Errors
+    ///
+    /// If the prompt could not be filled in.
+    fn into_prompt_result(self) -> Result<GetPromptResult, RpcError>;
 }
 
 impl Prompt {
+    /// A prompt whose handler is an `async fn` of up to eight extractors, each an
+    /// [`Extract`](super::Extract).
+    ///
+    /// The fields of its [`Args`](super::Args) are the arguments of the prompt. They arrive as text; what
+    /// is a number or a `bool` is read from it.
+    pub fn new<H, E>(name: impl Into<String>, handler: H) -> Self
+    where
+        H: Handler<E, Output: IntoPromptResult, Future: Send>,
+        E: Parameters,
+    {
+        let needs = Needs::of::<E>();
+        let mut definition = bowline_types::Prompt::new(name);
+        let arguments = texts::prompt_arguments(&needs);
+        definition.arguments = (!arguments.is_empty()).then_some(arguments);
+        let mut prompt = Self::with_handler(definition, OfTexts::<H, E>::new(handler, &needs));
+        prompt.states = needs.states().to_vec();
+        prompt
+    }
+
     /// A prompt whose handler takes the arguments as they come: text by name. Required ones are there.
     pub fn raw<H, F, R>(name: impl Into<String>, handler: H) -> Self
     where
@@ -66,6 +99,7 @@ impl Prompt {
         Self {
             definition,
             handler: Arc::new(handler),
+            states: Vec::new(),
         }
     }
 
@@ -118,6 +152,10 @@ impl Prompt {
         &self.definition.name
     }
 
+    pub(super) fn states(&self) -> &[NeededState] {
+        &self.states
+    }
+
     pub(super) fn takes(&self, argument: &str) -> bool {
         let mut arguments = self.definition.arguments.iter().flatten();
         arguments.any(|taken| taken.name == argument)
@@ -142,6 +180,13 @@ impl Prompt {
             result.description.clone_from(&self.definition.description);
         }
         Ok(result)
+    }
+}
+
+/// A function that makes a prompt stands for the prompt.
+impl<F: FnOnce() -> Self> From<F> for Prompt {
+    fn from(make: F) -> Self {
+        make()
     }
 }
 
@@ -192,31 +237,37 @@ where
         cx: Context,
     ) -> BoxFuture<'a, Result<GetPromptResult, RpcError>> {
         let rendered = self.0(arguments, cx);
-        Box::pin(async { rendered.await.map(R::into_prompt_result) })
+        Box::pin(async { rendered.await.and_then(R::into_prompt_result) })
     }
 }
 
 impl IntoPromptResult for GetPromptResult {
-    fn into_prompt_result(self) -> GetPromptResult {
-        self
+    fn into_prompt_result(self) -> Result<GetPromptResult, RpcError> {
+        Ok(self)
+    }
+}
+
+impl<T: IntoPromptResult> IntoPromptResult for Result<T, RpcError> {
+    fn into_prompt_result(self) -> Result<GetPromptResult, RpcError> {
+        self.and_then(T::into_prompt_result)
     }
 }
 
 impl IntoPromptResult for Vec<PromptMessage> {
-    fn into_prompt_result(self) -> GetPromptResult {
-        GetPromptResult::new(self)
+    fn into_prompt_result(self) -> Result<GetPromptResult, RpcError> {
+        Ok(GetPromptResult::new(self))
     }
 }
 
 impl IntoPromptResult for PromptMessage {
-    fn into_prompt_result(self) -> GetPromptResult {
-        GetPromptResult::new(vec![self])
+    fn into_prompt_result(self) -> Result<GetPromptResult, RpcError> {
+        Ok(GetPromptResult::new(vec![self]))
     }
 }
 
 /// One message from the user.
 impl IntoPromptResult for String {
-    fn into_prompt_result(self) -> GetPromptResult {
+    fn into_prompt_result(self) -> Result<GetPromptResult, RpcError> {
         let text = bowline_types::TextContent::new(self);
         PromptMessage::new(Role::User, text).into_prompt_result()
     }
@@ -224,7 +275,7 @@ impl IntoPromptResult for String {
 
 /// One message from the user.
 impl IntoPromptResult for &str {
-    fn into_prompt_result(self) -> GetPromptResult {
+    fn into_prompt_result(self) -> Result<GetPromptResult, RpcError> {
         self.to_owned().into_prompt_result()
     }
 }

@@ -80,6 +80,19 @@ impl<T: Clone> Snapshot<T> {
         &self.entries
     }
 
+    /// What of this is to be seen.
+    pub(super) fn only(&self, is_visible: impl Fn(&T) -> bool) -> Self {
+        let entries = self.entries.iter();
+        let visible = entries.filter(|(_, offered)| is_visible(&offered.item));
+        Self {
+            entries: visible
+                .map(|(name, offered)| (name.clone(), offered.clone()))
+                .collect(),
+            is_advertised: self.is_advertised,
+            pages: OnceLock::new(),
+        }
+    }
+
     pub(super) fn find(&self, name: &str) -> Option<&Offered<T>> {
         self.entries.get(name)
     }

@@ -9,8 +9,11 @@ use bowline_types::{
 };
 
 use super::contents::{Contents, IntoReadResult};
+use super::extract::{NeededState, Needs, Parameters};
+use super::handler::Handler;
 use super::page::{Cache, Listed};
 use super::template::{UriTemplate, Variables};
+use super::texts::OfTexts;
 use crate::Result;
 use crate::exchange::{BoxFuture, Context};
 
@@ -78,9 +81,24 @@ pub struct AskedUri {
 struct Reading {
     handler: Arc<dyn ResourceHandler>,
     cache: Option<Cache>,
+    states: Vec<NeededState>,
 }
 
 impl Resource {
+    /// A resource whose handler is an `async fn` of up to eight extractors, each an
+    /// [`Extract`](super::Extract).
+    pub fn new<H, E>(uri: impl Into<String>, name: impl Into<String>, handler: H) -> Self
+    where
+        H: Handler<E, Output: IntoReadResult, Future: Send>,
+        E: Parameters,
+    {
+        let needs = Needs::of::<E>();
+        let definition = bowline_types::Resource::new(uri, name);
+        let mut resource = Self::with_handler(definition, OfTexts::<H, E>::new(handler, &needs));
+        resource.reading.states = needs.states().to_vec();
+        resource
+    }
+
     /// A resource that a handler reads; it gets the URI.
     pub fn raw<H, F, R>(uri: impl Into<String>, name: impl Into<String>, handler: H) -> Self
     where
@@ -150,6 +168,32 @@ impl Resource {
 }
 
 impl ResourceTemplate {
+    /// Resources whose handler is an `async fn` of up to eight extractors, each an
+    /// [`Extract`](super::Extract).
+    ///
+    /// The fields of its [`Args`](super::Args) are the variables of the template: text, or a number or a
+    /// `bool` that is read from it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Misuse`](crate::Error::Misuse) if `template` is not a usable [`UriTemplate`].
+    pub fn new<H, E>(
+        template: impl Into<String>,
+        name: impl Into<String>,
+        handler: H,
+    ) -> Result<Self>
+    where
+        H: Handler<E, Output: IntoReadResult, Future: Send>,
+        E: Parameters,
+    {
+        let needs = Needs::of::<E>();
+        let template = UriTemplate::parse(template)?;
+        let handler = OfTexts::<H, E>::new(handler, &needs);
+        let mut resources = Self::with_handler(template, name, handler);
+        resources.reading.states = needs.states().to_vec();
+        Ok(resources)
+    }
+
     /// Resources that a handler reads; it gets the URI and what the variables stand for in it.
     ///
     /// A variable never leads out of where it stands: a URI in which one is `..` or hides a slash does
@@ -242,6 +286,10 @@ macro_rules! resource_setters {
                 self.reading.cache = Some(Cache::new(ttl, scope));
                 self
             }
+
+            pub(super) fn states(&self) -> &[NeededState] {
+                &self.reading.states
+            }
         }
 
         impl std::fmt::Debug for $name {
@@ -255,6 +303,42 @@ macro_rules! resource_setters {
 }
 
 resource_setters!(Resource ResourceTemplate);
+
+/// A function that makes a resource stands for the resource.
+impl<F: FnOnce() -> Self> From<F> for Resource {
+    fn from(make: F) -> Self {
+        make()
+    }
+}
+
+/// A template, or what makes one and may fail to.
+pub trait IntoResourceTemplate {
+    /// The template.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, because its text is not that of a template.
+    fn into_resource_template(self) -> Result<ResourceTemplate>;
+}
+
+impl IntoResourceTemplate for ResourceTemplate {
+    fn into_resource_template(self) -> Result<Self> {
+        Ok(self)
+    }
+}
+
+impl IntoResourceTemplate for Result<ResourceTemplate> {
+    fn into_resource_template(self) -> Self {
+        self
+    }
+}
+
+/// A function that makes a template stands for the template.
+impl<F: FnOnce() -> R, R: IntoResourceTemplate> IntoResourceTemplate for F {
+    fn into_resource_template(self) -> Result<ResourceTemplate> {
+        self().into_resource_template()
+    }
+}
 
 impl Listed for Resource {
     type Definition = bowline_types::Resource;
@@ -279,6 +363,7 @@ impl Reading {
         Self {
             handler: Arc::new(handler),
             cache: None,
+            states: Vec::new(),
         }
     }
 
@@ -329,7 +414,7 @@ where
     ) -> BoxFuture<'a, Result<ReadResourceResult, RpcError>> {
         let uri = asked.uri.clone();
         let read = self.0(asked, cx);
-        Box::pin(async move { Ok(read.await?.into_read_result(&uri)) })
+        Box::pin(async move { read.await?.into_read_result(&uri) })
     }
 }
 

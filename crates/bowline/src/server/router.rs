@@ -14,12 +14,12 @@ use serde_json::value::RawValue;
 
 use super::completion::complete;
 use super::offer::List;
-use super::page::list;
+use super::page::{list, list_for};
 use super::prompt::Asked;
 use super::resource::not_found;
 use super::subscription::listen;
 use super::tool::invalid_params;
-use super::{Offer, Server, Tool};
+use super::{Given, Offer, Server, Tool};
 use crate::exchange::{BoxFuture, CancelMode, Context};
 
 /// Answers a request, or says that nobody does. What is not advertised is not answered.
@@ -33,7 +33,7 @@ pub(super) fn route<'a>(
         DiscoverRequest::NAME => ready(encode(&offer.introduction())),
         ListToolsRequest::NAME if offer.has_tools() => {
             let paging = offer.paging(List::Tools);
-            ready(list(&offer.tools.now(), &request.params, &paging))
+            ready(list_for(&cx, &offer.tools.now(), &request.params, &paging))
         }
         CallToolRequest::NAME if offer.has_tools() => Box::pin(call_tool(offer, request, cx)),
         ListPromptsRequest::NAME if offer.has_prompts() => {
@@ -71,17 +71,20 @@ pub(super) fn cancel_mode(server: &Server, request: &Request) -> CancelMode {
 async fn call_tool(offer: &Offer, request: Request, mut cx: Context) -> Outcome {
     let _permit = offer.handler_permit()?;
     let tools = offer.tools.now();
-    let (offered, arguments) = {
+    let (offered, arguments, meta) = {
         let called = Called::read(&request.params)?;
-        let Some(offered) = tools.find(&called.name) else {
+        let found = tools.find(&called.name);
+        let Some(offered) = found.filter(|offered| offered.item.is_visible_to(&cx)) else {
             let why = format!("no tool is called `{}`", called.name);
             return Err(RpcError::new(ErrorCode::INVALID_PARAMS, why));
         };
         let arguments = called.arguments.map(|raw| request.params.part(raw));
-        (offered, arguments.unwrap_or_else(Json::empty_object))
+        let meta = called.meta.map(|raw| request.params.part(raw));
+        (offered, arguments.unwrap_or_else(Json::empty_object), meta)
     };
     cx.extensions_mut().extend(&offered.state);
-    let result = offered.item.handler().call(arguments, cx).await?;
+    let given = Given::new(arguments, cx).with_meta(meta);
+    let result = offered.item.call(given).await?;
     encode(&result)
 }
 
@@ -140,6 +143,8 @@ struct Called<'a> {
     name: Cow<'a, str>,
     #[serde(borrow)]
     arguments: Option<&'a RawValue>,
+    #[serde(borrow, rename = "_meta")]
+    meta: Option<&'a RawValue>,
 }
 
 impl<'a> Called<'a> {

@@ -1,32 +1,98 @@
 //! Tools: functions that a model may call.
 
+mod asks;
+pub use asks::Askable;
+
+#[cfg(feature = "validate")]
+mod checks;
+#[cfg(feature = "validate")]
+use checks::Checks;
+
+#[cfg(not(feature = "validate"))]
+mod checks_off;
+#[cfg(not(feature = "validate"))]
+use checks_off::Checks;
+
+mod function;
+pub use function::ToolHandler;
+use function::{Blocking, Typed, Untyped};
+
 use std::future::Future;
 use std::sync::Arc;
 
-use bowline_types::{CallToolResult, ErrorCode, Json, RpcError};
+use bowline_core::http::headers::ParamHeaders;
+use bowline_types::{CallToolResult, ErrorCode, Icon, Json, Meta, RpcError, ToolAnnotations};
+use serde_json::Value;
+use tokio::sync::Semaphore;
 
-use crate::exchange::{BoxFuture, CancelMode, Context};
+use super::extract::{Given, NeededState, Needs, Parameters};
+use super::handler::{BlockingHandler, Handler};
+use super::output::{self, IntoToolResult};
+use super::schema::{self, Wrapping};
+use crate::exchange::{CancelMode, Context};
+use crate::{Error, Result};
 
 /// A tool and the handler behind it.
+///
+/// # Examples
+///
+/// ```
+/// use bowline::{Context, Tool};
+///
+/// async fn who(cx: Context) -> String {
+///     let caller = cx.caller().implementation.as_ref();
+///     caller.map_or_else(|| "a stranger".into(), |caller| caller.name.clone())
+/// }
+///
+/// let tool = Tool::new("who", who).description("Says who is asking.").read_only(true);
+/// ```
 #[derive(Clone)]
 #[must_use = "a tool is offered by `Server::tool`"]
 pub struct Tool {
     definition: bowline_types::Tool,
     handler: Arc<dyn ToolHandler>,
     cancel_mode: CancelMode,
+    states: Vec<NeededState>,
+    asks: Vec<Askable>,
+    at_once: Option<Arc<Semaphore>>,
+    visible_to: Option<Audience>,
+    wrapping: Wrapping,
+    flaw: Option<String>,
+    /// The schemas, compiled when the tool is registered.
+    checks: Option<Arc<Checks>>,
 }
 
-/// What is behind a [`Tool`].
-pub trait ToolHandler: Send + Sync + 'static {
-    /// Runs the tool. The future is dropped if the caller gives up.
-    fn call<'a>(
-        &'a self,
-        arguments: Json,
-        cx: Context,
-    ) -> BoxFuture<'a, Result<CallToolResult, RpcError>>;
-}
+/// Who sees a tool.
+#[derive(Clone)]
+struct Audience(Arc<dyn Fn(&Context) -> bool + Send + Sync>);
 
 impl Tool {
+    /// A tool whose handler is an `async fn` of up to eight extractors, each an [`Extract`](super::Extract), that returns
+    /// something that is [`IntoToolResult`].
+    ///
+    /// The schema of the arguments is that of its [`Args`](super::Args), the schema of the output that of
+    /// what it returns. The future is dropped when the caller gives up.
+    pub fn new<H, E>(name: impl Into<String>, handler: H) -> Self
+    where
+        H: Handler<E, Output: IntoToolResult, Future: Send>,
+        E: Parameters,
+    {
+        Self::of::<H::Output, E>(name.into(), Typed::new(handler))
+    }
+
+    /// A tool whose handler is a synchronous function. It runs on a thread where it holds up nobody.
+    ///
+    /// A function cannot be dropped half-way. When its caller gives up it is told by
+    /// [`Context::is_cancelled`] and runs on, unheard, whatever the [`cancel_mode`](Self::cancel_mode);
+    /// if it had not started yet, it never does. At most 64 run at once; see [`at_once`](Self::at_once).
+    pub fn blocking<H, E>(name: impl Into<String>, handler: H) -> Self
+    where
+        H: BlockingHandler<E, Output: IntoToolResult>,
+        E: Parameters,
+    {
+        Self::of::<H::Output, E>(name.into(), Blocking::new(handler)).at_once(MOST_BLOCKING)
+    }
+
     /// A tool without Rust types: JSON in, and a schema in words of your own.
     ///
     /// # Examples
@@ -45,16 +111,98 @@ impl Tool {
         H: Fn(Json, Context) -> F + Send + Sync + 'static,
         F: Future<Output = Result<CallToolResult, RpcError>> + Send + 'static,
     {
+        let definition = bowline_types::Tool::new(name, schema);
+        Self::from_parts(definition, Untyped(handler))
+    }
+
+    /// A tool from its definition and what runs it.
+    pub fn from_parts(definition: bowline_types::Tool, handler: impl ToolHandler) -> Self {
         Self {
-            definition: bowline_types::Tool::new(name, schema),
-            handler: Arc::new(Function(handler)),
+            definition,
+            handler: Arc::new(handler),
             cancel_mode: CancelMode::default(),
+            states: Vec::new(),
+            asks: Vec::new(),
+            at_once: None,
+            visible_to: None,
+            wrapping: Wrapping::AsIs,
+            flaw: None,
+            checks: None,
         }
+    }
+
+    fn of<R: IntoToolResult, E: Parameters>(name: String, handler: impl ToolHandler) -> Self {
+        let needs = Needs::of::<E>();
+        let input = needs.input_schema().cloned();
+        let definition = bowline_types::Tool::new(name, input.unwrap_or_else(schema::of_nothing));
+        let mut tool = Self::from_parts(definition, handler);
+        tool.states = needs.states().to_vec();
+        if needs.has_arguments_twice() {
+            tool.flaw = Some("its handler takes `Args` twice".to_owned());
+        }
+        if let Some(output) = R::output_schema() {
+            let (output, wrapping) = schema::as_object(output);
+            tool.definition.output_schema = Some(output);
+            tool.wrapping = wrapping;
+        }
+        tool
+    }
+
+    /// Names the tool for people.
+    pub fn title(mut self, title: impl Into<String>) -> Self {
+        self.definition.title = Some(title.into());
+        self
     }
 
     /// Says what the tool does, for the model.
     pub fn description(mut self, description: impl Into<String>) -> Self {
         self.definition.description = Some(description.into());
+        self
+    }
+
+    /// Says whether it changes nothing.
+    pub fn read_only(self, yes: bool) -> Self {
+        self.annotated(|annotations| annotations.read_only_hint = Some(yes))
+    }
+
+    /// Says whether it may destroy something.
+    pub fn destructive(self, yes: bool) -> Self {
+        self.annotated(|annotations| annotations.destructive_hint = Some(yes))
+    }
+
+    /// Says whether doing it twice is like doing it once.
+    pub fn idempotent(self, yes: bool) -> Self {
+        self.annotated(|annotations| annotations.idempotent_hint = Some(yes))
+    }
+
+    /// Says whether it reaches beyond its own domain, such as into the web.
+    pub fn open_world(self, yes: bool) -> Self {
+        self.annotated(|annotations| annotations.open_world_hint = Some(yes))
+    }
+
+    /// Adds a picture that stands for it.
+    pub fn icon(mut self, icon: Icon) -> Self {
+        self.definition.icons.get_or_insert_default().push(icon);
+        self
+    }
+
+    /// Sets what accompanies its definition.
+    pub fn meta(mut self, meta: Meta) -> Self {
+        self.definition.meta = Some(meta);
+        self
+    }
+
+    /// Describes the arguments in words of your own instead of those of a type.
+    pub fn input_schema(mut self, schema: impl Into<Json>) -> Self {
+        self.definition.input_schema = schema.into();
+        self
+    }
+
+    /// Describes the structured output in words of your own instead of those of a type. It is then not
+    /// wrapped, and must be an object.
+    pub fn output_schema(mut self, schema: impl Into<Json>) -> Self {
+        self.definition.output_schema = Some(schema.into());
+        self.wrapping = Wrapping::AsIs;
         self
     }
 
@@ -64,22 +212,186 @@ impl Tool {
         self
     }
 
+    /// Runs at most this many calls at once and refuses what is beyond.
+    pub fn at_once(mut self, most: usize) -> Self {
+        self.at_once = Some(Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))));
+        self
+    }
+
+    /// Declares what the handler may ask its caller for. A caller who cannot be asked is refused before
+    /// the handler runs.
+    pub fn asks(mut self, what: Askable) -> Self {
+        self.asks.push(what);
+        self
+    }
+
+    /// Shows the tool only to some. For all others it does not exist, neither in the list nor when called.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use bowline::Tool;
+    /// # struct Admin;
+    /// # async fn wipe() {}
+    /// let tool = Tool::new("wipe", wipe).visible_to(|cx| cx.extensions().find::<Admin>().is_some());
+    /// ```
+    pub fn visible_to(mut self, who: impl Fn(&Context) -> bool + Send + Sync + 'static) -> Self {
+        self.visible_to = Some(Audience(Arc::new(who)));
+        self
+    }
+
     /// The name under which it is called.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.definition.name
     }
 
-    pub(super) fn definition(&self) -> &bowline_types::Tool {
+    /// What clients see of it.
+    #[must_use]
+    pub fn definition(&self) -> &bowline_types::Tool {
         &self.definition
     }
 
-    pub(super) fn handler(&self) -> &dyn ToolHandler {
-        &*self.handler
+    /// Checks that the tool can be offered. [`Server::tool`](super::Server::tool) does so too, and serving
+    /// fails if one of the tools cannot.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Misuse`] if its name is empty, its handler takes arguments twice, or its schemas are not
+    /// valid JSON Schema 2020-12 of objects, refer to something outside of themselves, or break the rules
+    /// for `x-mcp-header`.
+    pub fn check(&self) -> Result<()> {
+        self.compile().map(drop).map_err(|why| self.misuse(&why))
+    }
+
+    /// The tool, ready to be called.
+    pub(super) fn registered(mut self) -> Result<Self> {
+        let checks = self.compile().map_err(|why| self.misuse(&why))?;
+        self.checks = Some(Arc::new(checks));
+        Ok(self)
+    }
+
+    pub(super) fn states(&self) -> &[NeededState] {
+        &self.states
     }
 
     pub(super) fn mode(&self) -> CancelMode {
         self.cancel_mode
+    }
+
+    pub(super) fn is_for_everybody(&self) -> bool {
+        self.visible_to.is_none()
+    }
+
+    pub(super) fn is_visible_to(&self, cx: &Context) -> bool {
+        self.visible_to
+            .as_ref()
+            .is_none_or(|audience| audience.0(cx))
+    }
+
+    /// Runs the tool.
+    pub(super) async fn call(&self, mut given: Given) -> Result<CallToolResult, RpcError> {
+        asks::check(&self.asks, &given.context().caller().capabilities)?;
+        if let Some(checks) = &self.checks
+            && let Err(why) = checks.arguments(given.arguments())
+        {
+            return Ok(misfit(&why));
+        }
+        if let Some(at_once) = &self.at_once {
+            let permit = at_once.clone().try_acquire_owned();
+            given.hold(permit.map_err(|_| overloaded())?);
+        }
+        // Kept here too, for handlers that do not keep it themselves.
+        let _permit = given.permit();
+        let mut result = self.handler.call(given).await?;
+        if result.is_error != Some(true) {
+            if self.wrapping == Wrapping::InResult {
+                output::wrap(&mut result)?;
+            }
+            self.check_output(&result)?;
+        }
+        Ok(result)
+    }
+
+    fn check_output(&self, result: &CallToolResult) -> Result<(), RpcError> {
+        if self.definition.output_schema.is_none() {
+            return Ok(());
+        }
+        let complaint = match (&result.structured_content, &self.checks) {
+            (None, _) => "there is no structured output".to_owned(),
+            (Some(output), Some(checks)) => match checks.output(output) {
+                Ok(()) => return Ok(()),
+                Err(why) => why,
+            },
+            (Some(_), None) => return Ok(()),
+        };
+        tracing::error!(
+            tool = self.name(),
+            complaint,
+            "output does not fit its schema"
+        );
+        Err(RpcError::new(
+            ErrorCode::INTERNAL_ERROR,
+            "the tool's output does not fit its schema",
+        ))
+    }
+
+    fn compile(&self) -> Result<Checks, String> {
+        if let Some(flaw) = &self.flaw {
+            return Err(flaw.clone());
+        }
+        if self.definition.name.is_empty() {
+            return Err("it has no name".to_owned());
+        }
+        let input = &self.definition.input_schema;
+        let output = self.definition.output_schema.as_ref();
+        must_be_of_object("input", input)?;
+        output.map_or(Ok(()), |output| must_be_of_object("output", output))?;
+        ParamHeaders::read(input).map_err(|error| error.to_string())?;
+        Checks::compile(input, output)
+    }
+
+    fn misuse(&self, why: &str) -> Error {
+        Error::misuse(format!(
+            "the tool `{}` cannot be offered: {why}",
+            self.name()
+        ))
+    }
+
+    fn annotated(mut self, change: impl FnOnce(&mut ToolAnnotations)) -> Self {
+        change(self.definition.annotations.get_or_insert_default());
+        self
+    }
+}
+
+/// Something whose methods are tools, such as a type with `#[tools]` on its `impl` block.
+pub trait Toolbox {
+    /// The tools, which share what was in the box.
+    fn into_tools(self) -> Vec<Tool>;
+}
+
+impl<T: Into<Tool>> Toolbox for Vec<T> {
+    fn into_tools(self) -> Vec<Tool> {
+        self.into_iter().map(Into::into).collect()
+    }
+}
+
+/// A function that makes a tool stands for the tool.
+///
+/// # Examples
+///
+/// ```
+/// use bowline::{Server, Tool};
+///
+/// fn noon() -> Tool {
+///     Tool::new("noon", async || "noon").description("Says what time it is.")
+/// }
+///
+/// let server = Server::new("clock", "1.0.0").tool(noon);
+/// ```
+impl<F: FnOnce() -> Self> From<F> for Tool {
+    fn from(make: F) -> Self {
+        make()
     }
 }
 
@@ -91,21 +403,30 @@ impl std::fmt::Debug for Tool {
     }
 }
 
-/// A function as a handler.
-struct Function<H>(H);
-
-impl<H, F> ToolHandler for Function<H>
-where
-    H: Fn(Json, Context) -> F + Send + Sync + 'static,
-    F: Future<Output = Result<CallToolResult, RpcError>> + Send + 'static,
-{
-    fn call<'a>(
-        &'a self,
-        arguments: Json,
-        cx: Context,
-    ) -> BoxFuture<'a, Result<CallToolResult, RpcError>> {
-        Box::pin(self.0(arguments, cx))
+fn must_be_of_object(what: &str, schema: &Json) -> Result<(), String> {
+    let object: Option<Value> = schema.decode().ok();
+    let of_object = object
+        .as_ref()
+        .and_then(|schema| schema.get("type"))
+        .is_some_and(|kind| kind == "object");
+    if of_object {
+        return Ok(());
     }
+    Err(format!(
+        "its {what} schema is not that of an object: its `type` must be `object`"
+    ))
+}
+
+/// What a model is told about arguments that do not fit.
+fn misfit(why: &str) -> CallToolResult {
+    CallToolResult::error(format!("the arguments do not fit:\n{why}"))
+}
+
+fn overloaded() -> RpcError {
+    RpcError::new(
+        ErrorCode::INTERNAL_ERROR,
+        "overloaded: too many calls of this tool are running",
+    )
 }
 
 /// The error for params or arguments of the wrong shape.
@@ -117,3 +438,5 @@ pub fn invalid_params(error: serde_json::Error) -> RpcError {
         format!("invalid params: {error}"),
     )
 }
+
+const MOST_BLOCKING: usize = 64;

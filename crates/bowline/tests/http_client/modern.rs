@@ -187,7 +187,7 @@ async fn a_header_mismatch_lists_the_tools_again_and_resends_once() {
         .call_tool("query", json!({"region": "us"}))
         .await
         .unwrap();
-    let tools = client.list_tools().await.unwrap().tools;
+    let tools = client.list_tools().await.unwrap();
 
     assert_eq!(reply.text(), "ok");
     assert_eq!(

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline::exchange::{BoxFuture, Channel, Exchange, Responder};
+use bowline::types::{ClientCapabilities, RootsCapability};
 use bowline::{CallToolResult, CancelMode, Context, Json, RpcError, Server, Tool};
 use bowline_core::Outcome;
 use bowline_core::era::Request;
@@ -161,12 +162,18 @@ impl Responder for Host {
             Ok(Json::from(json!({"roots": []})))
         })
     }
+
+    fn answers(&self) -> ClientCapabilities {
+        let mut answers = ClientCapabilities::default();
+        answers.roots = Some(RootsCapability::default());
+        answers
+    }
 }
 
 /// A question to the client, as a handler puts it in the legacy era.
 fn ask(cx: &Context) -> Exchange {
     let way_back: Arc<dyn Channel> = cx.way_back().expect("this era lets a server ask");
-    let caller = Arc::new(cx.caller().clone());
+    let caller = cx.caller().clone();
     let request = Request::new("roots/list", Json::empty_object(), caller);
     way_back.open(request, CallOptions::default())
 }

@@ -93,7 +93,7 @@ async fn a_list_is_handed_out_in_pages_of_the_size_that_was_set() {
 
         let mut names = Vec::new();
         let mut sizes = Vec::new();
-        let mut page = client.list_tools().await.unwrap();
+        let mut page = client.list_tools().first_page().await.unwrap();
         loop {
             sizes.push(page.tools.len());
             names.extend(page.tools.into_iter().map(|tool| tool.name));
@@ -124,7 +124,7 @@ async fn caching_hints_are_given_as_they_were_set_and_in_the_modern_era_only() {
     let modern = Way::Wire("2026-07-28").connect(&server).await;
     let legacy = Way::Wire("2025-11-25").connect(&server).await;
 
-    let first = modern.list_tools().await.unwrap();
+    let first = modern.list_tools().first_page().await.unwrap();
     let second = modern
         .list_tools()
         .cursor(first.next_cursor.unwrap())
@@ -199,7 +199,7 @@ async fn a_mounted_server_keeps_its_state_and_gets_a_prefix() {
         assert_eq!(inner.text(), "7 celsius");
         assert_eq!(outer.text(), "7 kelvin");
         assert_eq!(
-            client.list_tools().await.unwrap().tools[1].name,
+            client.list_tools().await.unwrap()[1].name,
             "weather_forecast"
         );
         assert_eq!(cities.values, ["Oslo"]);

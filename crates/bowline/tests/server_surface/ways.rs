@@ -46,8 +46,8 @@ impl Way {
     /// The code that this way has for a resource that does not exist.
     pub(crate) fn missing_resource(self) -> ErrorCode {
         match self {
-            Self::Wire("2026-07-28") => ErrorCode::INVALID_PARAMS,
-            Self::Wire(_) | Self::InProcess => ErrorCode::RESOURCE_NOT_FOUND,
+            Self::Wire("2026-07-28") | Self::InProcess => ErrorCode::INVALID_PARAMS,
+            Self::Wire(_) => ErrorCode::RESOURCE_NOT_FOUND,
         }
     }
 }

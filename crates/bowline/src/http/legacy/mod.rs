@@ -201,15 +201,16 @@ impl HttpService {
 /// Answers what a legacy client posted.
 pub(super) async fn answer(
     site: &Arc<Site>,
-    head: &Parts,
+    head: Parts,
     accepts: Accepts,
     body: Bytes,
     post: Post,
 ) -> Result<Response<HttpBody>, Rejection> {
     let legacy = &site.legacy;
     if legacy.mode == Mode::Stateless {
-        return stateless::answer(site, accepts, post).await;
+        return stateless::answer(site, head, accepts, post).await;
     }
+    let head = &head;
     if let Some(id) = session_in_query(legacy, head) {
         return hear_only(legacy, head, id, body);
     }

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bowline_core::era::Door;
+use bowline_core::Outcome;
+use bowline_core::era::{Door, Request};
 use bowline_core::http::admission::Rejection;
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
@@ -11,7 +12,7 @@ use tokio::task::AbortHandle;
 use super::Legacy;
 use super::session::{Patience, Session, SessionWire, gone};
 use super::streams::{Layout, Streams};
-use crate::exchange::Principal;
+use crate::exchange::{BoxFuture, CancelMode, Context, Principal, Responder};
 use crate::http::server::{Site, unavailable};
 use crate::peer::{Closing, Driver, Peer, Role};
 
@@ -55,12 +56,15 @@ impl Sessions {
         let room = self.room.clone().try_acquire_owned();
         let room = room.map_err(|_| unavailable("too many sessions are open"))?;
         let streams = Streams::new(layout, legacy.store());
-        let session = Arc::new(Session::new(mint_id()?, principal, streams, room));
         let role = Role::Server {
             door: Door::new(site.served.clone(), site.offers),
-            responder: site.responder.clone(),
+            responder: Arc::new(OnBehalf {
+                principal: principal.clone(),
+                responder: site.responder.clone(),
+            }),
             identity: site.identity.clone(),
         };
+        let session = Arc::new(Session::new(mint_id()?, principal, streams, room));
         let wire = Box::new(SessionWire(session.clone()));
         let (peer, driver) = Peer::new(wire, role, site.limits);
         let conduct = conduct(
@@ -128,6 +132,23 @@ async fn conduct(
     };
     peer.close(Closing::Drain(grace.unwrap_or_default()));
     driver.await;
+}
+
+/// A responder whose every request is made on behalf of whoever opened the session.
+struct OnBehalf {
+    principal: Principal,
+    responder: Arc<dyn Responder>,
+}
+
+impl Responder for OnBehalf {
+    fn respond<'a>(&'a self, request: Request, cx: Context) -> BoxFuture<'a, Outcome> {
+        let cx = cx.with_principal(self.principal.clone());
+        self.responder.respond(request, cx)
+    }
+
+    fn cancel_mode(&self, request: &Request) -> CancelMode {
+        self.responder.cancel_mode(request)
+    }
 }
 
 /// An id that nobody can guess.

@@ -1,5 +1,6 @@
 //! Legacy requests without a session: each is answered as if it were the only one.
 
+use ::http::request::Parts;
 use ::http::{Response, StatusCode};
 use bowline_core::era::{Admitted, Dialect, Rejection as Refused, legacy as era};
 use bowline_core::http::admission::Rejection;
@@ -14,6 +15,7 @@ use crate::http::server::{Handling, HttpBody, Site, body};
 /// Answers what a legacy client posted.
 pub(super) async fn answer(
     site: &Site,
+    head: Parts,
     accepts: Accepts,
     post: Post,
 ) -> Result<Response<HttpBody>, Rejection> {
@@ -31,7 +33,7 @@ pub(super) async fn answer(
     match admit(site, dialect, raw) {
         Ok(Admitted::Request { request, seal }) => {
             let permit = site.permit().map_err(|refused| refused.about(id.clone()))?;
-            let handling = Handling::new(site, id, request, seal, permit);
+            let handling = Handling::new(site, id, request, seal, head, permit);
             Ok(handling.respond(accepts).await)
         }
         Ok(Admitted::Answer(result)) => Ok(at_once(id, Ok(result))),

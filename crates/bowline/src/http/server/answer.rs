@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::task::{self, Poll};
 use std::time::Duration;
 
+use ::http::request::Parts;
 use ::http::{Response, StatusCode};
 use bowline_core::era::{Dialect, Request, Seal, seal, tell};
 use bowline_core::http::media::Accepts;
@@ -30,7 +31,9 @@ use tokio::time::Sleep;
 
 use super::body::{self, Events, HttpBody};
 use super::{KeepAlive, Site};
-use crate::exchange::{BoxFuture, CancelMode, Channel, Context, Outlet, Running, Said, run};
+use crate::exchange::{
+    BoxFuture, CancelMode, Channel, Context, Outlet, Principal, Running, Said, run,
+};
 
 /// A request whose handler is at work.
 pub(crate) struct Handling {
@@ -65,6 +68,7 @@ impl Handling {
         id: RequestId,
         request: Request,
         form: Seal,
+        head: Parts,
         permit: OwnedSemaphorePermit,
     ) -> Self {
         let said = Arc::new(Said::default());
@@ -72,7 +76,10 @@ impl Handling {
             said: said.clone(),
             dialect: request.caller.dialect,
         };
-        let cx = Context::new(id.clone(), &request, outlet);
+        let principal = head.extensions.get::<Principal>().cloned();
+        let mut cx = Context::new(id.clone(), &request, outlet)
+            .with_principal(principal.unwrap_or_default());
+        cx.extensions_mut().insert(head);
         Self {
             id,
             form,

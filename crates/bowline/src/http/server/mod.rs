@@ -43,6 +43,11 @@ use crate::exchange::{BoxFuture, Responder};
 /// Answers HTTP requests: a `tower` service for any HTTP server, axum's included. Cheap to clone; clones
 /// are the same service.
 ///
+/// A [`Principal`](crate::exchange::Principal) among the extensions of a request, put there by a layer that
+/// checked a credential, is the one on whose behalf its handler runs. A handler finds the whole head of its
+/// request, an `http::request::Parts`, among the extensions of its context, unless its client is
+/// one that the server remembers.
+///
 /// Both eras are served on one URL. Web pages and names of other machines are kept out until
 /// [`HttpService::source`] lets them in.
 ///
@@ -235,12 +240,12 @@ impl Site {
         match admit(&head.headers, &body, &self.served, &*self.catalog)? {
             Admitted::Modern { id, request, seal } => {
                 let permit = self.permit().map_err(|refused| refused.about(id.clone()))?;
-                let handling = Handling::new(&self, id, request, seal, permit);
+                let handling = Handling::new(&self, id, request, seal, head, permit);
                 Ok(handling.respond(accepts).await)
             }
             // Nothing that a modern client can say over HTTP concerns another request.
             Admitted::Notification(_) => Ok(body::empty(StatusCode::ACCEPTED)),
-            Admitted::Legacy(post) => legacy::answer(&self, &head, accepts, body, post).await,
+            Admitted::Legacy(post) => legacy::answer(&self, head, accepts, body, post).await,
         }
     }
 

@@ -31,12 +31,13 @@ impl HttpService {
     ///
     /// # Errors
     ///
-    /// [`Error::Transport`] if the address cannot be had.
+    /// [`Error::Transport`] if the address cannot be had, [`Error::Misuse`] if what is offered cannot be.
     ///
     /// # Cancel safety
     ///
     /// Safe: dropping the future gives the address back.
     pub async fn bind(self, addr: impl ToSocketAddrs) -> Result<Bound> {
+        self.site.responder.check()?;
         let cannot = |error: io::Error| Error::Transport {
             what: "the address cannot be had".into(),
             source: Some(error.into()),

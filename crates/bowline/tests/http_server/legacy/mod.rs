@@ -138,7 +138,7 @@ pub(crate) fn asks(server: Server) -> Server {
             let Some(back) = cx.way_back() else {
                 return Ok(CallToolResult::error("there is no way back"));
             };
-            let caller = std::sync::Arc::new(cx.caller().clone());
+            let caller = cx.caller().clone();
             let question = Inside::new("roots/list", Json::empty_object(), caller);
             match back.open(question, CallOptions::default()).answer().await {
                 Ok(answer) => Ok(CallToolResult::text(format!("{answer:?}"))),

@@ -1,0 +1,24 @@
+//! `#[prompt]` on a function.
+
+use proc_macro2::TokenStream;
+use quote::{quote, quote_spanned};
+use syn::{ItemFn, Result};
+
+use crate::function::Function;
+use crate::options::{Kind, Options};
+
+pub(crate) fn expand(attribute: TokenStream, item: TokenStream) -> Result<TokenStream> {
+    let options = Options::read(Kind::Prompt, attribute)?;
+    let item: ItemFn = syn::parse2(item)?;
+    let bowline = &options.bowline;
+    let function = Function::read(item)?;
+
+    let name = options
+        .name
+        .as_ref()
+        .map_or_else(|| function.name(), syn::LitStr::value);
+    let handler = function.async_handler(bowline);
+    let setters = options.setters(function.docs());
+    let prompt = quote_spanned!(function.span()=> #bowline::Prompt::new(#name, #handler) #setters);
+    Ok(function.wrapped(&quote!(#bowline::Prompt), &prompt, bowline))
+}

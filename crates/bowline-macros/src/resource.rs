@@ -1,0 +1,69 @@
+//! `#[resource]` on a function: one resource, or all those whose URIs fit a template.
+
+use proc_macro2::{Span, TokenStream};
+use quote::{quote, quote_spanned};
+use syn::{Error, ItemFn, LitStr, Result};
+
+use crate::function::Function;
+use crate::options::{Kind, Options};
+
+pub(crate) fn expand(attribute: TokenStream, item: TokenStream) -> Result<TokenStream> {
+    let options = Options::read(Kind::Resource, attribute)?;
+    let item: ItemFn = syn::parse2(item)?;
+    let bowline = &options.bowline;
+    let function = Function::read(item)?;
+    let Some(uri) = &options.uri else {
+        let why = "a resource is somewhere: `#[resource(uri = \"docs://readme\")]`";
+        return Err(Error::new(Span::call_site(), why));
+    };
+    check_arguments(uri, &function)?;
+
+    let name = options
+        .name
+        .as_ref()
+        .map_or_else(|| function.name(), LitStr::value);
+    let handler = function.async_handler(bowline);
+    let setters = options.setters(function.docs());
+    let span = function.span();
+    if !uri.value().contains('{') {
+        let resource =
+            quote_spanned!(span=> #bowline::Resource::new(#uri, #name, #handler) #setters);
+        return Ok(function.wrapped(&quote!(#bowline::Resource), &resource, bowline));
+    }
+    let template = quote_spanned! {span=>
+        #bowline::ResourceTemplate::new(#uri, #name, #handler).map(|template| template #setters)
+    };
+    let output = quote!(#bowline::Result<#bowline::ResourceTemplate>);
+    Ok(function.wrapped(&output, &template, bowline))
+}
+
+/// Every argument must be a variable of the template, or it would never be there.
+fn check_arguments(uri: &LitStr, function: &Function) -> Result<()> {
+    let template = uri.value();
+    let variables = variables(&template);
+    for (name, span) in function.arguments() {
+        if !variables.contains(&name.as_str()) {
+            let why = format!("`{template}` has no variable `{{{name}}}`");
+            return Err(Error::new(span, why));
+        }
+    }
+    Ok(())
+}
+
+/// The names in the brackets of a URI template.
+fn variables(template: &str) -> Vec<&str> {
+    let expressions = template.split('{').skip(1);
+    expressions
+        .filter_map(|rest| rest.split_once('}'))
+        .flat_map(|(expression, _)| expression.trim_start_matches(OPERATORS).split(','))
+        .map(|variable| {
+            variable
+                .trim_end_matches('*')
+                .split(':')
+                .next()
+                .unwrap_or_default()
+        })
+        .collect()
+}
+
+const OPERATORS: &[char] = &['+', '#', '.', '/', ';', '?', '&'];

@@ -1,0 +1,195 @@
+//! What may be kept, for whom and for how long, and when it must be asked for again.
+//!
+//! A change that is heard while an answer is on its way may have happened after the answer was written and
+//! before it arrived, so such an answer is not kept.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{self, Poll};
+use std::time::Duration;
+
+use bowline_core::era::Request;
+use bowline_core::mux::CallOptions;
+use bowline_types::{CacheScope, Json, RequestId};
+use serde::Deserialize;
+use tokio::time::Instant;
+
+use super::Change;
+use super::cache::{Cache, CacheEntry, CacheKey, Owner};
+use crate::exchange::{Answer, Channel, Exchange, Ongoing, Step};
+
+/// How new a result has to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Freshness {
+    /// One that is still good will do.
+    Any,
+    /// Straight from the server; it is kept for others.
+    New,
+    /// Straight from the server, and nothing is kept.
+    Apart,
+}
+
+impl Freshness {
+    /// As new as this, and in any case new.
+    pub(super) fn anew(self) -> Self {
+        match self {
+            Self::Any | Self::New => Self::New,
+            Self::Apart => Self::Apart,
+        }
+    }
+}
+
+/// A client's view of its cache.
+pub(super) struct Caching {
+    cache: Arc<dyn Cache>,
+    owner: Mutex<Owner>,
+    /// How many changes were heard of.
+    changes: AtomicU64,
+}
+
+impl Caching {
+    pub(super) fn new(cache: Arc<dyn Cache>, principal: Option<String>) -> Self {
+        static CLIENTS: AtomicU64 = AtomicU64::new(0);
+        let owner = match principal {
+            Some(principal) => Owner::Principal(principal),
+            None => Owner::Client(CLIENTS.fetch_add(1, Ordering::Relaxed)),
+        };
+        Self {
+            cache,
+            owner: Mutex::new(owner),
+            changes: AtomicU64::new(0),
+        }
+    }
+
+    /// Whom private results belong to from now on.
+    pub(super) fn belong_to(&self, principal: String) {
+        *self.owner.lock().unwrap_or_else(PoisonError::into_inner) = Owner::Principal(principal);
+    }
+
+    /// Forgets what a change made wrong.
+    pub(super) fn hear(&self, change: &Change) {
+        self.changes.fetch_add(1, Ordering::SeqCst);
+        self.cache.evict(change);
+    }
+
+    /// Starts an exchange, unless a result is at hand.
+    pub(super) fn open(
+        self: &Arc<Self>,
+        channel: &dyn Channel,
+        request: Request,
+        options: CallOptions,
+        freshness: Freshness,
+    ) -> Exchange {
+        if freshness == Freshness::Apart || !request.caller.dialect.caches(&request.method) {
+            return channel.open(request, options);
+        }
+        let key = CacheKey {
+            owner: self.owner(),
+            method: request.method.clone().into_owned(),
+            params: request.params.as_str().to_owned(),
+        };
+        if freshness == Freshness::Any
+            && let Some(result) = self.find(&key)
+        {
+            return Exchange::answered(result);
+        }
+        Exchange::new(Keeping {
+            changes: self.changes.load(Ordering::SeqCst),
+            exchange: channel.open(request, options),
+            caching: self.clone(),
+            key,
+        })
+    }
+
+    fn find(&self, key: &CacheKey) -> Option<Json> {
+        let public = CacheKey {
+            owner: Owner::Anyone,
+            ..key.clone()
+        };
+        let now = Instant::now();
+        [key, &public]
+            .into_iter()
+            .filter_map(|key| self.cache.find(key))
+            .find(|entry| entry.fresh_until > now)
+            .map(|entry| entry.result)
+    }
+
+    fn keep(&self, mut key: CacheKey, result: &Json) {
+        let Some(hints) = Hints::of(result) else {
+            return;
+        };
+        if hints.is_public {
+            key.owner = Owner::Anyone;
+        }
+        let entry = CacheEntry {
+            result: result.clone(),
+            fresh_until: Instant::now() + hints.lifetime,
+        };
+        self.cache.keep(key, entry);
+    }
+
+    fn owner(&self) -> Owner {
+        let owner = self.owner.lock().unwrap_or_else(PoisonError::into_inner);
+        owner.clone()
+    }
+}
+
+/// An exchange whose result is kept if the server says that it stays good.
+struct Keeping {
+    exchange: Exchange,
+    caching: Arc<Caching>,
+    key: CacheKey,
+    /// How many changes had been heard of when it was opened.
+    changes: u64,
+}
+
+impl Ongoing for Keeping {
+    fn poll_step(&mut self, cx: &mut task::Context<'_>) -> Poll<Step> {
+        let step = task::ready!(self.exchange.poll_step(cx));
+        if let Step::Answered(Ok(Answer::Complete(result))) = &step
+            && self.changes == self.caching.changes.load(Ordering::SeqCst)
+            // Whoever asked may have become somebody else, and this is not for them.
+            && self.key.owner == self.caching.owner()
+        {
+            self.caching.keep(self.key.clone(), result);
+        }
+        Poll::Ready(step)
+    }
+
+    fn request_id(&self) -> Option<&RequestId> {
+        self.exchange.request_id()
+    }
+
+    fn cancel(self: Box<Self>, reason: String) {
+        self.exchange.cancel(reason);
+    }
+}
+
+/// What a server says about a result's freshness.
+struct Hints {
+    lifetime: Duration,
+    is_public: bool,
+}
+
+impl Hints {
+    /// The hints of a result that stays good for some time; `None` if it does not.
+    fn of(result: &Json) -> Option<Self> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Members {
+            ttl_ms: Option<f64>,
+            cache_scope: Option<CacheScope>,
+        }
+
+        let members: Members = result.decode().ok()?;
+        let milliseconds = members.ttl_ms.filter(|ttl| *ttl > 0.0)?;
+        let lifetime = Duration::from_secs_f64((milliseconds / 1_000.0).min(LONGEST.as_secs_f64()));
+        Some(Self {
+            lifetime,
+            is_public: members.cache_scope == Some(CacheScope::PUBLIC),
+        })
+    }
+}
+
+/// However long a server says: nobody knows what a year brings.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);

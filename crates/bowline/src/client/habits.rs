@@ -1,0 +1,110 @@
+//! How a client goes about its requests: what it remembers, what it checks, whom it tells.
+
+use std::sync::Arc;
+
+use bowline_core::Notification;
+use bowline_types::LoggingMessageNotificationParams;
+
+use super::cache::{Cache, MemoryCache};
+use super::caching::Caching;
+use super::hearing::{Hearing, OnLog, OnNotification};
+use super::outputs::Outputs;
+use super::{Connect, OutputCheck, Verdict};
+
+/// What can be chosen when a client is made, beyond where it connects and as whom.
+pub(super) struct Habits {
+    cache: Arc<dyn Cache>,
+    principal: Option<String>,
+    output_check: OutputCheck,
+    pub(super) checks_capabilities: bool,
+    pub(super) remembered: Option<Verdict>,
+    on_log: Option<OnLog>,
+    on_notification: Option<OnNotification>,
+}
+
+impl Default for Habits {
+    fn default() -> Self {
+        Self {
+            cache: Arc::new(MemoryCache::default()),
+            principal: None,
+            output_check: OutputCheck::default(),
+            checks_capabilities: true,
+            remembered: None,
+            on_log: None,
+            on_notification: None,
+        }
+    }
+}
+
+impl Habits {
+    pub(super) fn hearing(&self) -> Arc<Hearing> {
+        Arc::new(Hearing {
+            caching: Arc::new(Caching::new(self.cache.clone(), self.principal.clone())),
+            outputs: Arc::new(Outputs::new(self.output_check)),
+            on_log: self.on_log.clone(),
+            on_notification: self.on_notification.clone(),
+        })
+    }
+}
+
+impl Connect {
+    /// Takes what was found out the last time for granted.
+    ///
+    /// A modern server is then not asked anything before the first request. A legacy one still wants its
+    /// handshake, but is not probed before. If the server has changed since, requests may fail with
+    /// `-32022`: connect again without a verdict then.
+    pub fn remembered(mut self, verdict: Verdict) -> Self {
+        self.habits.remembered = Some(verdict);
+        self
+    }
+
+    /// Calls `on_log` with each log message of the server.
+    ///
+    /// It is called from the task that reads the wire, or from the call that the message came with, and
+    /// must not block.
+    pub fn on_log(
+        mut self,
+        on_log: impl Fn(LoggingMessageNotificationParams) + Send + Sync + 'static,
+    ) -> Self {
+        self.habits.on_log = Some(Arc::new(on_log));
+        self
+    }
+
+    /// Calls `on_notification` with everything that the server says besides log messages and progress:
+    /// changes, and what nobody here knows.
+    ///
+    /// It is called as [`Connect::on_log`] is. The cache has already forgotten what changed.
+    pub fn on_notification(
+        mut self,
+        on_notification: impl Fn(&Notification) + Send + Sync + 'static,
+    ) -> Self {
+        self.habits.on_notification = Some(Arc::new(on_notification));
+        self
+    }
+
+    /// Keeps results that stay good in `cache`. By default each client has a [`MemoryCache`] of its own.
+    pub fn cache(mut self, cache: Arc<dyn Cache>) -> Self {
+        self.habits.cache = cache;
+        self
+    }
+
+    /// Says whom the client acts for, so that clients of the same principal share private results.
+    ///
+    /// Without it, private results stay with the client that got them, even in a shared cache.
+    pub fn principal(mut self, principal: impl Into<String>) -> Self {
+        self.habits.principal = Some(principal.into());
+        self
+    }
+
+    /// When structured output is checked against the schema of its tool.
+    pub fn output_check(mut self, check: OutputCheck) -> Self {
+        self.habits.output_check = check;
+        self
+    }
+
+    /// Sends requests even if the server does not say that it offers such a thing.
+    pub fn unchecked(mut self) -> Self {
+        self.habits.checks_capabilities = false;
+        self
+    }
+}

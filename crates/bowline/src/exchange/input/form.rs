@@ -1,0 +1,300 @@
+//! A Rust type as the form that asks for it.
+//!
+//! Forms are a small part of JSON Schema: one object, whose members are texts, numbers, yes or no, or
+//! choices. What a type has beyond that is refused by the name of the member, before anybody is asked.
+
+use bowline_types::{
+    ElicitSchema, EnumSchema, Fields, LegacyTitledEnumSchema, PrimitiveSchemaDefinition,
+};
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value, json};
+
+/// The type has more to it than a form can ask for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotAForm {
+    /// It is not a struct with named fields.
+    #[error("`{name}` is not a form: it must be a struct with named fields")]
+    NotAnObject {
+        /// The type.
+        name: String,
+    },
+    /// A field of it is neither a text, a number, yes or no, nor a choice.
+    #[error(
+        "the field `{field}` of `{name}` is neither a text, a number, a boolean nor a choice of texts"
+    )]
+    Field {
+        /// The type.
+        name: String,
+        /// The field.
+        field: String,
+    },
+}
+
+/// The form that asks for a `T`: first what has to be filled in, then what may be left empty.
+pub(super) fn form_of<T: JsonSchema>() -> Result<ElicitSchema, NotAForm> {
+    let settings = SchemaSettings::draft2020_12().with(|it| it.inline_subschemas = true);
+    let schema = settings.into_generator().into_root_schema_for::<T>();
+    read_form(&T::schema_name(), schema.to_value())
+}
+
+/// Writes the choices of a form in the words that there were at first: titles beside the values rather than
+/// with them. A choice of several values had no words; it is left to the client what to make of it.
+pub(super) fn in_first_words(mut form: ElicitSchema) -> ElicitSchema {
+    for (_, field) in &mut form.properties.0 {
+        let PrimitiveSchemaDefinition::Enum(EnumSchema::TitledSingleSelect(choice)) = field else {
+            continue;
+        };
+        let (values, titles) = std::mem::take(&mut choice.one_of)
+            .into_iter()
+            .map(|choice| (choice.value, choice.title))
+            .unzip();
+        let mut first = LegacyTitledEnumSchema::new(values, titles);
+        first.title = choice.title.take();
+        first.description = choice.description.take();
+        first.default = choice.default.take();
+        *field = first.into();
+    }
+    form
+}
+
+fn read_form(name: &str, schema: Value) -> Result<ElicitSchema, NotAForm> {
+    let not_an_object = || NotAForm::NotAnObject { name: name.into() };
+    let Value::Object(mut schema) = schema else {
+        return Err(not_an_object());
+    };
+    if schema.get("type") != Some(&Value::from("object")) {
+        return Err(not_an_object());
+    }
+    let Some(Value::Object(properties)) = schema.remove("properties") else {
+        return Err(not_an_object());
+    };
+    let required: Vec<String> = match schema.remove("required") {
+        Some(required) => serde_json::from_value(required).map_err(|_| not_an_object())?,
+        None => Vec::new(),
+    };
+    let mut fields = Vec::new();
+    for (field, schema) in properties {
+        let definition = read_field(schema).ok_or_else(|| NotAForm::Field {
+            name: name.into(),
+            field: field.clone(),
+        })?;
+        fields.push((field, definition));
+    }
+    let place = |name: &str| required.iter().position(|it| it == name);
+    fields.sort_by_key(|(name, _)| place(name).unwrap_or(usize::MAX));
+    let mut form = ElicitSchema::new();
+    form.properties = Fields(fields);
+    form.required = (!required.is_empty()).then_some(required);
+    Ok(form)
+}
+
+fn read_field(schema: Value) -> Option<PrimitiveSchemaDefinition> {
+    let schema = plain(schema)?;
+    match serde_json::from_value(Value::Object(schema)).ok()? {
+        PrimitiveSchemaDefinition::Unknown(_) => None,
+        known => Some(known),
+    }
+}
+
+/// Writes a field in the words that a form has. What is optional is so by not being required, never by
+/// being `null`.
+fn plain(schema: Value) -> Option<Map<String, Value>> {
+    let Value::Object(mut schema) = schema else {
+        return None;
+    };
+    if let Some(Value::Array(either)) = schema.remove("anyOf") {
+        let mut others = either.into_iter().filter(|it| !is_null_schema(it));
+        let (Some(Value::Object(only)), None) = (others.next(), others.next()) else {
+            return None;
+        };
+        for (keyword, value) in only {
+            schema.entry(keyword).or_insert(value);
+        }
+    }
+    if let Some(Value::Array(types)) = schema.get_mut("type") {
+        types.retain(|it| it != "null");
+        let (Some(only), true) = (types.first().cloned(), types.len() == 1) else {
+            return None;
+        };
+        schema.insert("type".into(), only);
+    }
+    if let Some(Value::Array(values)) = schema.get_mut("enum") {
+        values.retain(|it| !it.is_null());
+    }
+    if let Some(Value::Array(variants)) = schema.remove("oneOf") {
+        schema.insert("type".into(), "string".into());
+        schema.insert("oneOf".into(), titled(variants)?);
+    }
+    if let Some(value) = schema.remove("const") {
+        schema.insert("enum".into(), json!([value]));
+    }
+    if let Some(items) = schema.remove("items") {
+        let mut items = plain(items)?;
+        if let Some(variants) = items.remove("oneOf") {
+            items.insert("anyOf".into(), variants);
+        }
+        schema.insert("items".into(), Value::Object(items));
+    }
+    let is_text = schema.get("type") == Some(&Value::from("string"));
+    schema.retain(|keyword, value| match keyword.as_str() {
+        "default" => !value.is_null(),
+        "format" => is_text && FORMATS.iter().any(|format| value == format),
+        _ => true,
+    });
+    Some(schema)
+}
+
+fn is_null_schema(schema: &Value) -> bool {
+    schema.get("type") == Some(&Value::from("null"))
+}
+
+/// The variants of a documented `enum`: those with a sentence of their own, and the rest in lists.
+fn titled(variants: Vec<Value>) -> Option<Value> {
+    let mut choices = Vec::new();
+    for variant in variants {
+        if is_null_schema(&variant) {
+            continue;
+        }
+        if let Some(Value::Array(values)) = variant.get("enum") {
+            choices.extend(
+                values
+                    .iter()
+                    .map(|value| json!({"const": value, "title": value})),
+            );
+            continue;
+        }
+        let value = variant.get("const").filter(|value| value.is_string())?;
+        let title = variant.get("title").or_else(|| variant.get("description"));
+        choices.push(json!({"const": value, "title": title.unwrap_or(value)}));
+    }
+    Some(Value::Array(choices))
+}
+
+/// The formats of texts that forms have; others are told by the answer's own type.
+const FORMATS: [&str; 4] = ["email", "uri", "date", "date-time"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(JsonSchema)]
+    #[allow(dead_code, reason = "only its schema is of interest")]
+    struct Booking {
+        /// Who is coming.
+        name: String,
+        #[schemars(range(min = 1, max = 9))]
+        guests: u8,
+        #[serde(default)]
+        vegan: bool,
+        tip: Option<f64>,
+        seat: Seat,
+        drink: Option<Drink>,
+        extras: Vec<Drink>,
+        #[schemars(email)]
+        mail: Option<String>,
+    }
+
+    #[derive(JsonSchema)]
+    #[allow(dead_code, reason = "only its schema is of interest")]
+    enum Seat {
+        /// With a view.
+        Window,
+        Aisle,
+    }
+
+    #[derive(JsonSchema)]
+    #[allow(dead_code, reason = "only its schema is of interest")]
+    #[serde(rename_all = "lowercase")]
+    enum Drink {
+        Tea,
+        Coffee,
+    }
+
+    #[test]
+    fn every_kind_of_field_has_its_place_in_a_form() {
+        let form = form_of::<Booking>().unwrap();
+
+        assert_eq!(
+            serde_json::to_value(&form).unwrap(),
+            json!({
+                "type": "object",
+                "properties": {
+                    "name": {"type": "string", "description": "Who is coming."},
+                    "guests": {"type": "integer", "minimum": 1, "maximum": 9},
+                    "seat": {"type": "string", "oneOf": [
+                        {"const": "Aisle", "title": "Aisle"},
+                        {"const": "Window", "title": "With a view."},
+                    ]},
+                    "extras": {"type": "array", "items": {"type": "string", "enum": ["tea", "coffee"]}},
+                    "vegan": {"type": "boolean", "default": false},
+                    "tip": {"type": "number"},
+                    "drink": {"type": "string", "enum": ["tea", "coffee"]},
+                    "mail": {"type": "string", "format": "email"},
+                },
+                "required": ["name", "guests", "seat", "extras"],
+            })
+        );
+    }
+
+    #[test]
+    fn what_has_to_be_filled_in_comes_first_in_the_order_of_the_type() {
+        let form = form_of::<Booking>().unwrap();
+
+        let names: Vec<_> = form.properties.0.iter().map(|(name, _)| &**name).collect();
+        assert_eq!(names[..4], ["name", "guests", "seat", "extras"]);
+    }
+
+    #[test]
+    fn titles_stand_beside_their_values_where_choices_were_written_so() {
+        let form = in_first_words(form_of::<Booking>().unwrap());
+
+        let form = serde_json::to_value(&form).unwrap();
+        assert_eq!(
+            form["properties"]["seat"],
+            json!({"type": "string", "enum": ["Aisle", "Window"], "enumNames": ["Aisle", "With a view."]})
+        );
+        assert_eq!(form["properties"]["name"]["type"], "string");
+    }
+
+    #[test]
+    fn a_nested_struct_is_refused_by_the_name_of_its_field() {
+        #[derive(JsonSchema)]
+        #[allow(dead_code, reason = "only its schema is of interest")]
+        struct Trip {
+            from: String,
+            booking: Booking,
+        }
+
+        let error = form_of::<Trip>().unwrap_err();
+
+        assert_eq!(
+            error.to_string(),
+            "the field `booking` of `Trip` is neither a text, a number, a boolean nor a choice of texts"
+        );
+    }
+
+    #[test]
+    fn a_list_of_free_texts_is_no_choice() {
+        #[derive(JsonSchema)]
+        #[allow(dead_code, reason = "only its schema is of interest")]
+        struct Tags {
+            tags: Vec<String>,
+        }
+
+        assert!(matches!(form_of::<Tags>(), Err(NotAForm::Field { field, .. }) if field == "tags"));
+    }
+
+    #[test]
+    fn what_is_no_struct_is_no_form() {
+        assert!(matches!(
+            form_of::<String>(),
+            Err(NotAForm::NotAnObject { .. })
+        ));
+        assert!(matches!(
+            form_of::<Seat>(),
+            Err(NotAForm::NotAnObject { .. })
+        ));
+    }
+}

@@ -1,0 +1,227 @@
+//! JSON Schema 2020-12 from Rust types, in the form that models read best: everything in its place
+//! instead of behind a `$ref`, and no Rust in it.
+
+use bowline_types::Json;
+use schemars::generate::SchemaSettings;
+use schemars::transform::RecursiveTransform;
+use schemars::{JsonSchema, Schema};
+use serde_json::{Value, json};
+
+/// The schema of what is read into `T`.
+pub(super) fn of_input<T: JsonSchema>() -> Json {
+    generate::<T>(SchemaSettings::draft2020_12().for_deserialize()).into()
+}
+
+/// The schema of what `T` is written as.
+pub(super) fn of_output<T: JsonSchema>() -> Json {
+    generate::<T>(SchemaSettings::draft2020_12().for_serialize()).into()
+}
+
+/// The schema of arguments that a handler does not ask for.
+pub(super) fn of_nothing() -> Json {
+    json!({"type": "object", "properties": {}}).into()
+}
+
+/// What becomes of structured output on its way out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wrapping {
+    /// It is an object, as clients until 2025-11-25 expect it, and goes as it is.
+    AsIs,
+    /// It may be something else, and becomes the member `result` of an object.
+    InResult,
+}
+
+/// The schema of an object that holds what `schema` describes, and how to make such an object.
+pub(super) fn as_object(schema: Json) -> (Json, Wrapping) {
+    match schema.decode() {
+        Ok(mut value) if is_of_object(&value) => {
+            // A choice between objects does not say so itself.
+            if value.get("type").is_none() {
+                value["type"] = "object".into();
+                return (value.into(), Wrapping::AsIs);
+            }
+            (schema, Wrapping::AsIs)
+        }
+        Ok(value) => (wrapped(value).into(), Wrapping::InResult),
+        Err(_) => (schema, Wrapping::AsIs),
+    }
+}
+
+/// Whether everything that fits the schema is an object.
+fn is_of_object(schema: &Value) -> bool {
+    if schema.get("type").and_then(Value::as_str) == Some("object") {
+        return true;
+    }
+    let choices = schema.get("oneOf").or_else(|| schema.get("anyOf"));
+    choices
+        .and_then(Value::as_array)
+        .is_some_and(|choices| !choices.is_empty() && choices.iter().all(is_of_object))
+}
+
+fn generate<T: JsonSchema>(settings: SchemaSettings) -> Value {
+    let settings = settings.with(|settings| {
+        settings.inline_subschemas = true;
+        // 2020-12 is what a schema of the protocol is written in unless it says otherwise.
+        settings.meta_schema = None;
+        settings
+            .transforms
+            .push(Box::new(RecursiveTransform(without_rust)));
+    });
+    let mut schema = settings.into_generator().into_root_schema_for::<T>();
+    // The name of a Rust type means nothing to a model.
+    schema.remove("title");
+    schema.to_value()
+}
+
+fn wrapped(mut schema: Value) -> Value {
+    // A recursive type refers to its definitions from the root.
+    let definitions = schema
+        .as_object_mut()
+        .and_then(|schema| schema.remove("$defs"));
+    let mut wrapped = json!({
+        "type": "object",
+        "properties": {"result": schema},
+        "required": ["result"],
+    });
+    if let Some(definitions) = definitions {
+        wrapped["$defs"] = definitions;
+    }
+    wrapped
+}
+
+fn without_rust(schema: &mut Schema) {
+    // `int64` and its like are no formats of JSON Schema, and some readers refuse them.
+    if let Some(Value::String(format)) = schema.get("format")
+        && NUMBER_FORMATS.contains(&format.as_str())
+    {
+        schema.remove("format");
+    }
+    // What is mirrored in a header has exactly one type; an argument that is left out has no header.
+    if schema.get("x-mcp-header").is_some()
+        && let Some(Value::Array(types)) = schema.get("type")
+        && let [one] = &types
+            .iter()
+            .filter(|name| *name != "null")
+            .collect::<Vec<_>>()[..]
+    {
+        let one = (*one).clone();
+        schema.insert("type".to_owned(), one);
+    }
+}
+
+const NUMBER_FORMATS: &[&str] = &[
+    "int", "int8", "int16", "int32", "int64", "int128", "uint", "uint8", "uint16", "uint32",
+    "uint64", "uint128", "float", "double",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A place.
+    #[derive(JsonSchema, serde::Deserialize)]
+    #[allow(dead_code, reason = "only its schema is looked at")]
+    struct Place {
+        /// its name
+        name: String,
+        at: Option<Point>,
+        #[serde(default)]
+        zoom: u8,
+    }
+
+    #[derive(JsonSchema, serde::Deserialize)]
+    #[allow(dead_code, reason = "only its schema is looked at")]
+    struct Point {
+        x: i64,
+        y: f64,
+    }
+
+    #[derive(JsonSchema, serde::Serialize)]
+    #[allow(dead_code, reason = "only its schema is looked at")]
+    struct Tree(Vec<Self>);
+
+    #[test]
+    fn input_is_inlined_and_free_of_rust() {
+        let schema: Value = of_input::<Place>().decode().unwrap();
+
+        assert_eq!(
+            schema,
+            json!({
+                "type": "object",
+                "description": "A place.",
+                "properties": {
+                    "name": {"type": "string", "description": "its name"},
+                    "at": {
+                        "type": ["object", "null"],
+                        "properties": {"x": {"type": "integer"}, "y": {"type": "number"}},
+                        "required": ["x", "y"],
+                    },
+                    "zoom": {"type": "integer", "minimum": 0, "maximum": 255, "default": 0},
+                },
+                "required": ["name"],
+            })
+        );
+    }
+
+    #[test]
+    fn output_that_is_no_object_is_wrapped_into_one() {
+        let (schema, wrapping) = as_object(of_output::<Vec<i64>>());
+
+        assert_eq!(wrapping, Wrapping::InResult);
+        assert_eq!(
+            schema.decode::<Value>().unwrap(),
+            json!({
+                "type": "object",
+                "properties": {"result": {"type": "array", "items": {"type": "integer"}}},
+                "required": ["result"],
+            })
+        );
+    }
+
+    #[test]
+    fn a_recursive_type_keeps_its_definitions_at_the_root_when_it_is_wrapped() {
+        let schema: Value = as_object(of_output::<Tree>()).0.decode().unwrap();
+
+        let reference = schema["properties"]["result"]["items"]["$ref"].as_str();
+        let target = reference.and_then(|reference| schema.pointer(&reference[1..]));
+        assert!(target.is_some(), "{schema:#}");
+    }
+
+    #[test]
+    fn a_choice_between_objects_is_an_object_and_one_with_null_is_not() {
+        #[derive(JsonSchema, serde::Serialize)]
+        #[serde(tag = "kind")]
+        #[allow(dead_code, reason = "only its schema is looked at")]
+        enum Shape {
+            Circle { radius: f64 },
+            Square { side: f64 },
+        }
+
+        let (shape, wrapping) = as_object(of_output::<Shape>());
+
+        assert_eq!(wrapping, Wrapping::AsIs);
+        assert_eq!(shape.decode::<Value>().unwrap()["type"], "object");
+        assert_eq!(
+            as_object(of_output::<Option<Shape>>()).1,
+            Wrapping::InResult
+        );
+        assert_eq!(as_object(of_output::<Value>()).1, Wrapping::InResult);
+    }
+
+    #[test]
+    fn a_mirrored_argument_that_may_be_left_out_has_one_type() {
+        #[derive(JsonSchema)]
+        #[allow(dead_code, reason = "only its schema is looked at")]
+        struct Query {
+            #[schemars(extend("x-mcp-header" = "Region"))]
+            region: Option<String>,
+        }
+
+        let schema: Value = of_input::<Query>().decode().unwrap();
+
+        assert_eq!(
+            schema["properties"]["region"],
+            json!({"type": "string", "x-mcp-header": "Region"})
+        );
+    }
+}

@@ -1,0 +1,288 @@
+//! The acts that are one request, and what can be chosen about them.
+
+use std::time::Duration;
+
+use bowline::client::Verdict;
+use bowline::types::{ContentBlock, LoggingLevel, Meta, PromptReference, ReadResourceRequest};
+use bowline::{Client, Error, testing};
+use serde_json::{Value, json};
+
+use super::{legacy, legacy_with, modern, modern_with};
+
+#[tokio::test(start_paused = true)]
+async fn every_act_sends_its_request_and_reads_its_result() {
+    let (client, mut server) = modern().await;
+
+    let acts = async {
+        let reply = client.call_tool("add", json!({"a": 1})).await.unwrap();
+        let read = client.read_resource("file:///a").await.unwrap();
+        let arguments = json!({"language": "Rust"});
+        let prompt = client.get_prompt("review", arguments).await.unwrap();
+        let completing = client.complete(PromptReference::new("review"), "language", "Ru");
+        let completion = completing.given("style", "terse").await.unwrap();
+        let raw = client.raw("acme/do", json!({"x": 1})).await.unwrap();
+        (reply, read, prompt, completion, raw)
+    };
+    let script = async {
+        let call = server.expect("tools/call").await;
+        assert_eq!(call.params()["name"], "add");
+        assert_eq!(call.params()["arguments"], json!({"a": 1}));
+        call.answer(json!({"content": [{"type": "text", "text": "one"}]}));
+        let read = server.expect("resources/read").await;
+        assert_eq!(read.params()["uri"], "file:///a");
+        read.answer(json!({"contents": [{"uri": "file:///a", "text": "hello"}]}));
+        let prompt = server.expect("prompts/get").await;
+        assert_eq!(prompt.params()["arguments"], json!({"language": "Rust"}));
+        let said = json!({"role": "user", "content": {"type": "text", "text": "look"}});
+        prompt.answer(json!({"messages": [said]}));
+        let complete = server.expect("completion/complete").await;
+        let expected = json!({"type": "ref/prompt", "name": "review"});
+        assert_eq!(complete.params()["ref"], expected);
+        let expected = json!({"name": "language", "value": "Ru"});
+        assert_eq!(complete.params()["argument"], expected);
+        let expected = json!({"arguments": {"style": "terse"}});
+        assert_eq!(complete.params()["context"], expected);
+        complete.answer(json!({"completion": {"values": ["Ruby", "Rust"]}}));
+        let raw = server.expect("acme/do").await;
+        assert_eq!(raw.params()["x"], 1);
+        raw.answer(json!({"y": 2}));
+    };
+    let ((reply, read, prompt, completion, raw), ()) = tokio::join!(acts, script);
+
+    assert_eq!(reply.text(), "one");
+    assert_eq!(read.contents[0].uri(), "file:///a");
+    assert_eq!(prompt.messages[0].content, ContentBlock::text("look"));
+    assert_eq!(completion.values, ["Ruby", "Rust"]);
+    assert_eq!(raw.decode::<Value>().unwrap()["y"], 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_setter_changes_the_request_of_whatever_act() {
+    let (client, mut server) = modern().await;
+    let mut meta = Meta::default();
+    meta.insert("acme/trace", json!("t1"));
+
+    let read = client
+        .read_resource("file:///a")
+        .id("chosen")
+        .meta(meta)
+        .log_level(LoggingLevel::Warning)
+        .timeout(Duration::from_secs(3));
+    let read = tokio::spawn(read.into_future());
+    let request = server.expect("resources/read").await;
+
+    assert_eq!(request.id(), "chosen".into());
+    assert_eq!(request.params()["_meta"]["acme/trace"], "t1");
+    let level = &request.params()["_meta"]["io.modelcontextprotocol/logLevel"];
+    assert_eq!(level, "warning");
+    let id = request.hold();
+    let reason = server.expect_cancel(&id).await;
+    assert_eq!(reason, "timed out after 3s");
+    let error = read.await.unwrap().unwrap_err();
+    assert!(matches!(error, Error::Timeout { after } if after == Duration::from_secs(3)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_started_call_can_be_cancelled_with_a_reason_and_a_dropped_draft_sends_nothing() {
+    let (client, mut server) = modern().await;
+
+    drop(client.read_resource("file:///never"));
+    let call = client.read_resource("file:///a").start();
+    let id = server.expect("resources/read").await.hold();
+    call.cancel("the user closed the tab");
+
+    assert_eq!(server.expect_cancel(&id).await, "the user closed the tab");
+    server.expect_nothing().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn abandoning_without_a_cancel_is_silent() {
+    let (client, mut server) = modern().await;
+
+    let call = client
+        .call_tool("slow", ())
+        .cancel_on_abandon(false)
+        .start();
+    let _ = server.expect("tools/call").await.hold();
+    drop(call);
+
+    server.expect_nothing().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ping_is_a_ping_where_there_is_one_and_a_discovery_elsewhere() {
+    let (old, mut old_server) = legacy(json!({})).await;
+    let (new, mut new_server) = modern().await;
+
+    let pings = async { (old.ping().await, new.ping().await) };
+    let script = async {
+        old_server.expect("ping").await.answer(json!({}));
+        let discovery = json!({"supportedVersions": ["2026-07-28"], "capabilities": {}});
+        new_server.expect("server/discover").await.answer(discovery);
+    };
+    let ((old, new), ()) = tokio::join!(pings, script);
+
+    old.unwrap();
+    new.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_server_does_not_offer_is_not_sent_unless_one_insists() {
+    let (client, mut server) = legacy(json!({"tools": {}})).await;
+
+    let error = client.get_prompt("p", ()).await.unwrap_err();
+    let insisting = tokio::spawn(client.get_prompt("p", ()).unchecked().into_future());
+
+    assert!(matches!(&error, Error::Misuse { what } if what.contains("`prompts`")));
+    server
+        .expect("prompts/get")
+        .await
+        .answer(json!({"messages": []}));
+    insisting.await.unwrap().unwrap();
+    assert!(
+        client
+            .complete(PromptReference::new("p"), "a", "")
+            .await
+            .is_err()
+    );
+    assert!(client.set_log_level(LoggingLevel::Debug).await.is_err());
+    assert!(client.list_resources().await.is_err());
+    server.expect_nothing().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_said_nothing_of_itself_is_asked_anything() {
+    let (client, mut server) = modern().await;
+
+    let call = client.call_tool("x", ()).start();
+
+    server
+        .expect("tools/call")
+        .await
+        .answer(json!({"content": []}));
+    call.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_may_be_told_not_to_check_what_is_offered() {
+    let (client, mut server) = legacy_with(json!({}), |connect| connect.unchecked()).await;
+
+    let call = client.call_tool("x", ()).start();
+
+    server
+        .expect("tools/call")
+        .await
+        .answer(json!({"content": []}));
+    call.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_log_level_is_set_by_a_request_in_the_legacy_era_and_with_each_request_in_the_modern() {
+    let (old, mut old_server) = legacy(json!({"logging": {}, "tools": {}})).await;
+    let (new, mut new_server) = modern().await;
+
+    let setting = tokio::spawn(old.set_log_level(LoggingLevel::Error).into_future());
+    let set = old_server.expect("logging/setLevel").await;
+    assert_eq!(set.params()["level"], "error");
+    set.answer(json!({}));
+    setting.await.unwrap().unwrap();
+
+    new.set_log_level(LoggingLevel::Error).await.unwrap();
+    let _call = new.call_tool("x", ()).start();
+    let call = new_server.expect("tools/call").await;
+    let level = &call.params()["_meta"]["io.modelcontextprotocol/logLevel"];
+    assert_eq!(level, "error");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_level_that_is_chosen_while_connecting_is_set_in_the_legacy_era_too() {
+    let (wire, mut server) = testing::scripted();
+    let connect = Client::over(wire)
+        .speaking("2025-11-25")
+        .log_level(LoggingLevel::Notice);
+
+    let connecting = tokio::spawn(connect.into_future());
+    server
+        .shake_hands("2025-11-25", json!({"logging": {}}))
+        .await;
+    let set = server.expect("logging/setLevel").await;
+
+    assert_eq!(set.params()["level"], "notice");
+    set.answer(json!({}));
+    connecting.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_remembered_verdict_connects_without_a_word() {
+    let (wire, mut server) = testing::scripted();
+    let connecting = tokio::spawn(Client::over(wire).into_future());
+    let discovery = json!({"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}});
+    server.expect("server/discover").await.answer(discovery);
+    let client = connecting.await.unwrap().unwrap();
+    let note = serde_json::to_string(&client.verdict()).unwrap();
+
+    let verdict: Verdict = serde_json::from_str(&note).unwrap();
+    let (wire, mut server) = testing::scripted();
+    let again = Client::over(wire).remembered(verdict).await.unwrap();
+
+    server.expect_nothing().await;
+    assert_eq!(again.dialect(), client.dialect());
+    assert!(again.capabilities().unwrap().tools.is_some());
+    assert!(matches!(
+        again.get_prompt("p", ()).await,
+        Err(Error::Misuse { .. })
+    ));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_remembered_legacy_server_is_not_probed() {
+    let (client, _server) = legacy(json!({})).await;
+    let verdict = client.verdict();
+
+    let (wire, mut server) = testing::scripted();
+    let connecting = tokio::spawn(Client::over(wire).remembered(verdict).into_future());
+    server.shake_hands("2025-11-25", json!({})).await;
+
+    connecting.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_verdict_that_this_client_is_not_to_act_on_is_refused() {
+    let (client, _server) = legacy(json!({})).await;
+
+    let (wire, _other) = testing::scripted();
+    let connect = Client::over(wire).speaking("2026-07-28");
+    let error = connect.remembered(client.verdict()).await.unwrap_err();
+
+    assert!(matches!(error, Error::Misuse { .. }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn arguments_that_cannot_be_sent_are_the_callers_mistake() {
+    let (client, mut server) = modern().await;
+
+    let tool = client.call_tool("x", 5).await.unwrap_err();
+    let prompt = client.get_prompt("p", json!({"n": 5})).await.unwrap_err();
+
+    assert!(matches!(tool, Error::Misuse { .. }));
+    assert!(matches!(prompt, Error::Misuse { .. }));
+    server.expect_nothing().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_typed_request_gives_its_methods_result() {
+    let (client, mut server) = modern_with(|connect| connect).await;
+    let params = serde_json::from_value(json!({"uri": "file:///a"})).unwrap();
+
+    let request = client.request::<ReadResourceRequest>(&params).into_future();
+    let request = tokio::spawn(request);
+    server
+        .expect("resources/read")
+        .await
+        .answer(json!({"contents": "wrong"}));
+
+    assert!(matches!(
+        request.await.unwrap(),
+        Err(Error::Protocol { .. })
+    ));
+}

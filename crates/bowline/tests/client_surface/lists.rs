@@ -1,0 +1,186 @@
+//! Lists: all pages, one page, item by item.
+
+use bowline::{Error, ErrorCode};
+use serde_json::json;
+
+use super::{breach, modern, tool};
+
+#[tokio::test(start_paused = true)]
+async fn awaiting_a_list_collects_every_page_once_and_ends_where_no_next_cursor_is_named() {
+    let (client, mut server) = modern().await;
+
+    let listing = client.list_tools().into_future();
+    let script = async {
+        let first = server.expect("tools/list").await;
+        assert_eq!(first.params().get("cursor"), None);
+        first.answer(json!({"tools": [tool("a"), tool("b")], "nextCursor": ""}));
+        let second = server.expect("tools/list").await;
+        assert_eq!(second.params()["cursor"], "", "an empty cursor is a cursor");
+        second.answer(json!({"tools": [], "nextCursor": "opaque/ü="}));
+        let third = server.expect("tools/list").await;
+        assert_eq!(third.params()["cursor"], "opaque/ü=");
+        third.answer(json!({"tools": [tool("c")]}));
+        server.expect_nothing().await;
+    };
+    let (tools, ()) = tokio::join!(listing, script);
+
+    let names: Vec<_> = tools.unwrap().into_iter().map(|tool| tool.name).collect();
+    assert_eq!(names, ["a", "b", "c"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_list_asks_for_its_own_method() {
+    let (client, mut server) = modern().await;
+
+    let lists = async {
+        (
+            client.list_resources().await.unwrap(),
+            client.list_resource_templates().await.unwrap(),
+            client.list_prompts().await.unwrap(),
+        )
+    };
+    let script = async {
+        let resource = json!({"uri": "file:///a", "name": "a"});
+        let resources = json!({"resources": [resource]});
+        server.expect("resources/list").await.answer(resources);
+        let template = json!({"uriTemplate": "file:///{name}", "name": "t"});
+        let templates = json!({"resourceTemplates": [template]});
+        server
+            .expect("resources/templates/list")
+            .await
+            .answer(templates);
+        let prompts = json!({"prompts": [{"name": "p"}]});
+        server.expect("prompts/list").await.answer(prompts);
+    };
+    let ((resources, templates, prompts), ()) = tokio::join!(lists, script);
+
+    assert_eq!(resources[0].uri, "file:///a");
+    assert_eq!(templates[0].uri_template, "file:///{name}");
+    assert_eq!(prompts[0].name, "p");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_page_is_asked_for_by_its_cursor_and_tells_the_next() {
+    let (client, mut server) = modern().await;
+
+    let page = client.list_tools().cursor("two").into_future();
+    let script = async {
+        let asked = server.expect("tools/list").await;
+        assert_eq!(asked.params()["cursor"], "two");
+        asked.answer(json!({"tools": [tool("b")], "nextCursor": "three"}));
+        server.expect_nothing().await;
+    };
+    let (page, ()) = tokio::join!(page, script);
+
+    assert_eq!(page.unwrap().next_cursor, Some("three".into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cursor_that_comes_again_is_the_servers_mistake() {
+    let (client, mut server) = modern().await;
+
+    let listing = client.list_tools().into_future();
+    let script = async {
+        for _ in 0..2 {
+            let page = json!({"tools": [tool("a")], "nextCursor": "again"});
+            server.expect("tools/list").await.answer(page);
+        }
+        server.expect_nothing().await;
+    };
+    let (tools, ()) = tokio::join!(listing, script);
+
+    assert!(breach(&tools.unwrap_err()).contains("cursor"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_without_an_end_is_cut_at_a_number_of_pages_or_items() {
+    for cut_by_pages in [true, false] {
+        let (client, mut server) = modern().await;
+
+        let list = client.list_tools();
+        let list = if cut_by_pages {
+            list.most_pages(2)
+        } else {
+            list.most_items(3)
+        };
+        let script = async {
+            for number in 0..2 {
+                let page =
+                    json!({"tools": [tool("a"), tool("b")], "nextCursor": number.to_string()});
+                server.expect("tools/list").await.answer(page);
+            }
+            server.expect_nothing().await;
+        };
+        let (tools, ()) = tokio::join!(list.into_future(), script);
+
+        assert!(breach(&tools.unwrap_err()).contains("more than"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_asks_for_a_page_when_it_is_needed_and_dropping_it_cancels_that_page() {
+    let (client, mut server) = modern().await;
+    let mut tools = client.list_tools().stream();
+
+    server.expect_nothing().await;
+    let (first, ()) = tokio::join!(tools.next(), async {
+        let page = json!({"tools": [tool("a")], "nextCursor": "two"});
+        server.expect("tools/list").await.answer(page);
+    });
+    server.expect_nothing().await;
+    let id = tokio::select! {
+        id = async { server.expect("tools/list").await.hold() } => id,
+        _ = tools.next() => panic!("the second page was not sent"),
+    };
+    drop(tools);
+
+    assert_eq!(first.unwrap().unwrap().name, "a");
+    assert_eq!(server.expect_cancel(&id).await, "caller cancelled");
+    server.expect_nothing().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_starts_over_once_when_its_cursor_is_no_longer_good() {
+    let (client, mut server) = modern().await;
+
+    let listing = client.list_tools().into_future();
+    let script = async {
+        let stale = json!({"tools": [tool("old")], "nextCursor": "x"});
+        server.expect("tools/list").await.answer(stale);
+        let second = server.expect("tools/list").await;
+        second.refuse(ErrorCode::INVALID_PARAMS, "no such cursor");
+        let fresh = server.expect("tools/list").await;
+        assert_eq!(fresh.params().get("cursor"), None);
+        fresh.answer(json!({"tools": [tool("new")], "nextCursor": "y"}));
+        let last = server.expect("tools/list").await;
+        last.refuse(ErrorCode::INVALID_PARAMS, "no such cursor");
+        server.expect_nothing().await;
+    };
+    let (tools, ()) = tokio::join!(listing, script);
+
+    assert!(matches!(tools, Err(Error::Peer(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn progress_is_reported_for_every_page() {
+    let (client, mut server) = modern().await;
+    let (sender, mut reports) = tokio::sync::mpsc::unbounded_channel();
+
+    let listing = client
+        .list_tools()
+        .on_progress(move |report| sender.send(report.progress).unwrap())
+        .into_future();
+    let script = async {
+        for (at, next) in [(1, json!("two")), (2, json!(null))] {
+            let page = server.expect("tools/list").await;
+            let token = page.params()["_meta"]["progressToken"].clone();
+            let progress = json!({"progressToken": token, "progress": at});
+            let page = page.notify("notifications/progress", progress);
+            page.answer(json!({"tools": [], "nextCursor": next}));
+        }
+    };
+    let (tools, ()) = tokio::join!(listing, script);
+
+    tools.unwrap();
+    assert_eq!((reports.try_recv(), reports.try_recv()), (Ok(1.0), Ok(2.0)));
+}

@@ -1,0 +1,11 @@
+//! A synchronous function where an `async fn` is expected.
+
+use bowline::Tool;
+
+fn three() -> i64 {
+    3
+}
+
+fn main() {
+    let _ = Tool::new("three", three);
+}

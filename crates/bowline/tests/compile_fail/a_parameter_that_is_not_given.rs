@@ -1,0 +1,11 @@
+//! A plain parameter, which would have to be in `Args`.
+
+use bowline::{Context, Tool};
+
+async fn add(_cx: Context, a: i64) -> i64 {
+    a
+}
+
+fn main() {
+    let _ = Tool::new("add", add);
+}

@@ -1,0 +1,12 @@
+//! A result that has no form.
+
+use bowline::prelude::*;
+
+struct Weather;
+
+#[tool]
+async fn weather(_city: String) -> Weather {
+    Weather
+}
+
+fn main() {}

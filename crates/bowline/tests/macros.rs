@@ -1,0 +1,423 @@
+//! Tools, prompts and resources made by attributes.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::needless_pass_by_value,
+    reason = "what fails here fails a test, and handlers own their parameters"
+)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use bowline::client::Host;
+use bowline::prelude::*;
+use bowline::server::AskedUri;
+use bowline::{Caller, ErrorCode, RpcError, types};
+use serde_json::{Value, json};
+
+/// Adds two numbers.
+///
+/// Both of them.
+#[tool]
+async fn add(
+    /// the first
+    a: i64,
+    /** the second */
+    b: i64,
+) -> i64 {
+    a + b
+}
+
+/// Looks something up.
+#[tool(
+    name = "look-up",
+    title = "Look up",
+    read_only,
+    destructive = false,
+    idempotent,
+    open_world = false,
+    icon = "https://example.com/a.png",
+    cancel = "signal",
+    at_once = 2
+)]
+async fn look_up(
+    cx: Context,
+    #[tool(name = "type")] kind: String,
+    State(shelf): State<Arc<Vec<&'static str>>>,
+    #[tool(default = 1)] mut nth: usize,
+    #[header("Region")] region: Option<String>,
+    #[tool(default)]
+    #[schemars(length(max = 3))]
+    tags: Vec<String>,
+    caller: Arc<Caller>,
+) -> Result<String, ToolError> {
+    nth -= 1;
+    let found = shelf
+        .get(nth)
+        .ok_or_else(|| ToolError::new("there is no such book"))?;
+    let version = caller.dialect.version;
+    let id = cx.request_id();
+    Ok(format!("{kind} {found} {region:?} {tags:?} {version} {id}"))
+}
+
+#[tool]
+fn slowly(word: String) -> String {
+    word
+}
+
+#[tool(asks(elicitation, roots))]
+async fn ask(_whom: Option<String>) {}
+
+struct Counter {
+    count: AtomicI64,
+}
+
+#[tools]
+impl Counter {
+    /// Counts on.
+    #[tool]
+    async fn count(
+        &self,
+        /// how far
+        #[tool(default = 1)]
+        by: i64,
+    ) -> i64 {
+        self.count.fetch_add(by, Ordering::Relaxed) + by
+    }
+
+    #[tool(name = "peek")]
+    fn look(&self) -> i64 {
+        self.value()
+    }
+
+    #[tool]
+    async fn zero() -> i64 {
+        0
+    }
+
+    fn value(&self) -> i64 {
+        self.count.load(Ordering::Relaxed)
+    }
+}
+
+/// Reviews code.
+#[prompt(title = "Review")]
+async fn review(
+    /// what to review
+    code: String,
+    /// how many lines of it
+    lines: Option<u32>,
+    State(style): State<&'static str>,
+) -> String {
+    format!("Review {lines:?} lines of {code} in {style} style.")
+}
+
+#[prompt(name = "hello")]
+fn greet() -> &'static str {
+    "Hello!"
+}
+
+/// Read me first.
+#[resource(uri = "docs://readme", mime_type = "text/plain")]
+async fn readme(asked: AskedUri) -> String {
+    asked.uri
+}
+
+#[resource(uri = "weather://{city}/{day}", title = "Forecast")]
+async fn forecast(city: String, day: u8) -> Result<String, RpcError> {
+    match day {
+        0..7 => Ok(format!("{city} on day {day}")),
+        _ => Err(RpcError::new(ErrorCode::INVALID_PARAMS, "that is too far")),
+    }
+}
+
+async fn definition(tool: impl Into<Tool>) -> Value {
+    serde_json::to_value(tool.into().definition()).unwrap()
+}
+
+#[tokio::test]
+async fn parameters_are_arguments_and_doc_comments_describe_them() {
+    let client = Client::to(&Server::new("calculator", "1.0.0").tool(add))
+        .await
+        .unwrap();
+
+    let reply = client
+        .call_tool("add", json!({"a": 1, "b": 2}))
+        .await
+        .unwrap();
+
+    assert_eq!(reply.text(), "3");
+    assert_eq!(
+        definition(add).await,
+        json!({
+            "name": "add",
+            "description": "Adds two numbers.\n\nBoth of them.",
+            "inputSchema": {
+                "type": "object",
+                "properties": {
+                    "a": {"type": "integer", "description": "the first"},
+                    "b": {"type": "integer", "description": "the second"},
+                },
+                "required": ["a", "b"],
+            },
+            "outputSchema": {
+                "type": "object",
+                "properties": {"result": {"type": "integer"}},
+                "required": ["result"],
+            },
+        })
+    );
+}
+
+#[tokio::test]
+async fn what_is_given_is_no_argument_and_options_are_the_setters() {
+    assert_eq!(
+        definition(look_up).await,
+        json!({
+            "name": "look-up",
+            "title": "Look up",
+            "description": "Looks something up.",
+            "annotations": {
+                "readOnlyHint": true,
+                "destructiveHint": false,
+                "idempotentHint": true,
+                "openWorldHint": false,
+            },
+            "icons": [{"src": "https://example.com/a.png"}],
+            "inputSchema": {
+                "type": "object",
+                "properties": {
+                    "type": {"type": "string"},
+                    "nth": {"type": "integer", "minimum": 0, "default": 1},
+                    "region": {"type": "string", "x-mcp-header": "Region"},
+                    "tags": {"type": "array", "items": {"type": "string"}, "maxItems": 3, "default": []},
+                },
+                "required": ["type"],
+            },
+        })
+    );
+}
+
+#[tokio::test]
+async fn what_is_left_out_has_its_default() {
+    let server = Server::new("library", "1.0.0")
+        .state(Arc::new(vec!["one", "two"]))
+        .tool(look_up);
+    let client = Client::to(&server).await.unwrap();
+
+    let first = client
+        .call_tool("look-up", json!({"type": "book"}))
+        .id("a")
+        .await
+        .unwrap();
+    let given = json!({"type": "book", "nth": 2, "region": "eu", "tags": ["x"]});
+    let second = client.call_tool("look-up", given).id("b").await.unwrap();
+    let third = client
+        .call_tool("look-up", json!({"type": "book", "nth": 3}))
+        .await
+        .unwrap();
+
+    assert_eq!(first.text(), r#"book one None [] 2026-07-28 "a""#);
+    assert_eq!(second.text(), r#"book two Some("eu") ["x"] 2026-07-28 "b""#);
+    assert!(third.is_error());
+}
+
+#[tokio::test]
+async fn a_function_that_is_not_async_is_a_tool_too() {
+    let client = Client::to(&Server::new("parrot", "1.0.0").tool(slowly))
+        .await
+        .unwrap();
+
+    let reply = client
+        .call_tool("slowly", json!({"word": "hi"}))
+        .await
+        .unwrap();
+
+    assert_eq!(reply.text(), "hi");
+}
+
+#[tokio::test]
+async fn what_a_tool_asks_for_is_checked_before_it_runs() {
+    let client = Client::to(&Server::new("asking", "1.0.0").tool(ask))
+        .await
+        .unwrap();
+
+    let error = client.call_tool("ask", ()).await.unwrap_err();
+
+    let bowline::Error::Peer(error) = error else {
+        unreachable!("{error}")
+    };
+    assert_eq!(error.code, ErrorCode::MISSING_CLIENT_CAPABILITY);
+    let data: types::MissingRequiredClientCapability = error.data.unwrap().decode().unwrap();
+    assert!(data.required_capabilities.roots.is_some());
+    assert!(definition(ask).await["inputSchema"]["properties"]["whom"].is_object());
+}
+
+#[tokio::test]
+async fn a_tool_asks_in_every_era_with_the_same_lines() {
+    #[derive(bowline::serde::Deserialize, bowline::schemars::JsonSchema)]
+    #[serde(crate = "bowline::serde")]
+    #[schemars(crate = "bowline::schemars")]
+    struct Guests {
+        count: u32,
+    }
+
+    #[tool(asks(elicitation))]
+    async fn book(cx: Context, table: u32) -> Result<String, ToolError> {
+        let guests: Guests = cx.elicit("guests", "How many?").await?;
+        Ok(format!("table {table} for {}", guests.count))
+    }
+
+    let server = Server::new("restaurant", "1.0.0").tool(book);
+    for version in ["2026-07-28", "2025-11-25"] {
+        let host =
+            Host::new().elicitation(async |_| types::ElicitResult::accept(json!({"count": 2})));
+        let client = Client::to(&server)
+            .speaking(version)
+            .host(host)
+            .await
+            .unwrap();
+
+        let reply = client.call_tool("book", json!({"table": 7})).await.unwrap();
+
+        assert_eq!(reply.text(), "table 7 for 2", "{version}");
+    }
+}
+
+#[tokio::test]
+async fn the_tools_of_a_box_share_what_is_in_it() {
+    let server = Server::new("counter", "1.0.0").toolbox(Counter { count: 40.into() });
+    let client = Client::to(&server).await.unwrap();
+
+    let first = client.call_tool("count", ()).await.unwrap();
+    let second = client.call_tool("count", json!({"by": 1})).await.unwrap();
+    let seen = client.call_tool("peek", ()).await.unwrap();
+    let zero = client.call_tool("zero", ()).await.unwrap();
+
+    let texts = [first, second, seen, zero].map(|reply| reply.text());
+    assert_eq!(texts, ["41", "42", "42", "0"]);
+    assert_eq!(server.tools().names(), ["count", "peek", "zero"]);
+}
+
+fn bookshop() -> Server {
+    Server::new("bookshop", "1.0.0")
+        .state("terse")
+        .prompt(review)
+        .prompt(greet)
+        .resource(readme)
+        .resource_template(forecast)
+}
+
+#[tokio::test]
+async fn a_prompt_takes_its_arguments_from_text() {
+    let client = Client::to(&bookshop()).await.unwrap();
+    let params = json!({"name": "review", "arguments": {"code": "x", "lines": "3"}});
+
+    let listed = client.raw("prompts/list", ()).await.unwrap();
+    let reviewed = client.raw("prompts/get", params).await.unwrap();
+    let greeted = client
+        .raw("prompts/get", json!({"name": "hello"}))
+        .await
+        .unwrap();
+
+    assert_eq!(
+        listed.decode::<Value>().unwrap()["prompts"],
+        json!([
+            {"name": "hello"},
+            {
+                "name": "review",
+                "title": "Review",
+                "description": "Reviews code.",
+                "arguments": [
+                    {"name": "code", "description": "what to review", "required": true},
+                    {"name": "lines", "description": "how many lines of it", "required": false},
+                ],
+            },
+        ])
+    );
+    assert_eq!(said(&reviewed), "Review Some(3) lines of x in terse style.");
+    assert_eq!(said(&greeted), "Hello!");
+}
+
+#[tokio::test]
+async fn a_prompt_refuses_text_that_does_not_fit() {
+    let client = Client::to(&bookshop()).await.unwrap();
+    let params = json!({"name": "review", "arguments": {"code": "x", "lines": "many"}});
+
+    let error = client.raw("prompts/get", params).await.unwrap_err();
+
+    assert!(
+        matches!(error, bowline::Error::Peer(error) if error.code == ErrorCode::INVALID_PARAMS)
+    );
+}
+
+#[tokio::test]
+async fn a_resource_is_read_by_a_function() {
+    let client = Client::to(&bookshop()).await.unwrap();
+
+    let read = client
+        .raw("resources/read", json!({"uri": "docs://readme"}))
+        .await
+        .unwrap();
+
+    assert_eq!(
+        read.decode::<Value>().unwrap()["contents"],
+        json!([{"uri": "docs://readme", "mimeType": "text/plain", "text": "docs://readme"}])
+    );
+}
+
+#[tokio::test]
+async fn the_variables_of_a_template_are_arguments() {
+    let client = Client::to(&bookshop()).await.unwrap();
+    let read = async |uri: &str| client.raw("resources/read", json!({"uri": uri})).await;
+
+    let tuesday = read("weather://paris/2").await.unwrap();
+    let too_far = read("weather://paris/9").await;
+    let no_day = read("weather://paris/tuesday").await;
+
+    assert_eq!(
+        tuesday.decode::<Value>().unwrap()["contents"][0]["text"],
+        "paris on day 2"
+    );
+    for refused in [too_far, no_day] {
+        let error = refused.unwrap_err();
+        assert!(
+            matches!(error, bowline::Error::Peer(error) if error.code == ErrorCode::INVALID_PARAMS)
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_template_that_is_none_is_refused_when_the_server_is_put_to_use() {
+    #[resource(uri = "weather://{city")]
+    async fn broken() -> String {
+        String::new()
+    }
+
+    let error = Client::to(&Server::new("weather", "1.0.0").resource_template(broken))
+        .await
+        .unwrap_err();
+
+    assert!(matches!(error, bowline::Error::Misuse { .. }));
+}
+
+#[tokio::test]
+async fn prompts_and_resources_need_their_state_too() {
+    let error = Server::new("bookshop", "1.0.0")
+        .prompt(review)
+        .check()
+        .unwrap_err();
+
+    assert_eq!(
+        error.to_string(),
+        "the prompt `review` needs `State<&str>`, which `Server::state` was not given"
+    );
+}
+
+fn said(prompt: &bowline::Reply) -> String {
+    let prompt: Value = prompt.decode().unwrap();
+    prompt["messages"][0]["content"]["text"]
+        .as_str()
+        .unwrap()
+        .to_owned()
+}
