@@ -184,3 +184,20 @@ async fn http2_answers_alike() {
     assert_eq!(first[0]["method"], "notifications/progress");
     assert_eq!(stream.messages().await[0]["id"], 2);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_is_told_on_whose_behalf_it_runs() {
+    let stage = Stage::new();
+    let service = stage.server.http();
+
+    let named = ask(&service, on_behalf(call(1, "whose", "a"), "ada")).await;
+    let unnamed = ask(&service, call(2, "whose", "a")).await;
+
+    let text = |answer: &serde_json::Value| answer["result"]["content"][0]["text"].clone();
+    let (named, unnamed) = (whole(named).await, whole(unnamed).await);
+    assert_eq!(text(&named), r#"Principal("ada") at Some("localhost")"#);
+    assert_eq!(
+        text(&unnamed),
+        r#"Principal(anonymous) at Some("localhost")"#
+    );
+}
