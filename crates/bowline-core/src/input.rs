@@ -18,6 +18,9 @@ use bowline_types::{CallToolRequest, GetPromptRequest, Method, ReadResourceReque
 mod question;
 pub use question::{Kind, MissingCapability, Question};
 
+mod tool_uses;
+pub use tool_uses::{ToolUseViolation, check_tool_uses};
+
 mod digest;
 pub use digest::{Digest, request_digest};
 

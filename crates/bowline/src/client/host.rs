@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use bowline_core::Outcome;
 use bowline_core::era::Request;
-use bowline_core::input::{Kind, Question};
+use bowline_core::input::{Kind, Question, check_tool_uses};
 use bowline_core::json::Object;
 use bowline_types::{
     ClientCapabilities, CreateMessageRequestParams, CreateMessageResult, ElicitAction,
     ElicitRequestFormParams, ElicitRequestParams, ElicitRequestUrlParams, ElicitResult,
     ElicitSchema, ElicitationCapability, ErrorCode, InputRequest, Json, ListRootsResult, Root,
-    RootsCapability, RpcError, SamplingCapability, Settings,
+    RootsCapability, RpcError, SamplingCapability, SamplingContent, Settings,
 };
 use serde::Serialize;
 
@@ -49,6 +49,7 @@ pub struct Host {
     url: Option<Answers<ElicitRequestUrlParams, ElicitResult>>,
     sampling: Option<Answers<CreateMessageRequestParams, Result<CreateMessageResult, RpcError>>>,
     sampling_tools: bool,
+    sampling_context: bool,
     roots: Option<Answers<(), Vec<Root>>>,
 }
 
@@ -105,6 +106,12 @@ impl Host {
         self
     }
 
+    /// Lets servers have what they and others told this client added to what the model is asked.
+    pub fn sampling_context(mut self) -> Self {
+        self.sampling_context = true;
+        self
+    }
+
     /// Tells which folders servers may work in.
     pub fn roots<F>(mut self, answer: impl Fn() -> F + Send + Sync + 'static) -> Self
     where
@@ -141,7 +148,18 @@ impl Host {
                     sampling: Some(sampling),
                     ..
                 },
-            ) => encode(&sampling(*params).await?),
+            ) => {
+                check_tool_uses(&params.messages).map_err(|violation| {
+                    RpcError::new(ErrorCode::INVALID_PARAMS, violation.to_string())
+                })?;
+                let has_tools = params.tools.is_some();
+                let written = sampling(*params).await?;
+                encode(&if has_tools {
+                    written
+                } else {
+                    in_one_block(written)?
+                })
+            }
             (
                 InputRequest::ListRoots(_),
                 Self {
@@ -177,6 +195,7 @@ impl Responder for Host {
         if self.sampling.is_some() {
             let mut sampling = SamplingCapability::default();
             sampling.tools = self.sampling_tools.then(Settings::default);
+            sampling.context = self.sampling_context.then(Settings::default);
             capabilities.sampling = Some(sampling);
         }
         capabilities.roots = self.roots.is_some().then(RootsCapability::default);
@@ -220,6 +239,18 @@ fn fill_in(mut result: ElicitResult, schema: &ElicitSchema) -> Result<ElicitResu
     }
     result.content = Some(filled.to_json());
     Ok(result)
+}
+
+/// Without tools a model answers with one block.
+fn in_one_block(mut written: CreateMessageResult) -> Result<CreateMessageResult, RpcError> {
+    if let SamplingContent::Many(blocks) = &mut written.content {
+        let (Some(block), true) = (blocks.pop(), blocks.is_empty()) else {
+            let why = "the host answered with a number of blocks, which takes tools";
+            return Err(RpcError::new(ErrorCode::INTERNAL_ERROR, why));
+        };
+        written.content = SamplingContent::One(block);
+    }
+    Ok(written)
 }
 
 /// How a question is refused that was asked although nobody here said that it can be answered.
@@ -304,8 +335,9 @@ mod tests {
                     .elicitation_url(async |_| ElicitResult::new(ElicitAction::Accept))
                     .sampling(samples)
                     .sampling_tools()
+                    .sampling_context()
             ),
-            json!({"elicitation": {"url": {}}, "sampling": {"tools": {}}})
+            json!({"elicitation": {"url": {}}, "sampling": {"tools": {}, "context": {}}})
         );
     }
 }

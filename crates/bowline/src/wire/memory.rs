@@ -87,12 +87,7 @@ impl Wire for Memory {
     }
 
     fn send(&mut self, message: &Message) {
-        let frame = message.to_frame();
-        let mut queue = self.outgoing.lock();
-        queue.frames.push_back(frame);
-        let reader = queue.reader.take();
-        drop(queue);
-        reader.into_iter().for_each(Waker::wake);
+        self.send_frame(message.to_frame());
     }
 
     fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -102,6 +97,17 @@ impl Wire for Memory {
     fn poll_close(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.outgoing.close();
         Poll::Ready(Ok(()))
+    }
+}
+
+impl Memory {
+    /// Sends a frame, which may be anything.
+    pub(crate) fn send_frame(&self, frame: Bytes) {
+        let mut queue = self.outgoing.lock();
+        queue.frames.push_back(frame);
+        let reader = queue.reader.take();
+        drop(queue);
+        reader.into_iter().for_each(Waker::wake);
     }
 }
 

@@ -7,7 +7,7 @@ use std::task::{self, Poll};
 use std::time::Duration;
 
 use bowline_core::era::{ElicitationModes, ServerAsksBy};
-use bowline_core::input::{Kind, Question};
+use bowline_core::input::{Kind, Question, check_tool_uses};
 use bowline_types::{
     CreateMessageRequestParams, CreateMessageResult, ElicitAction, ElicitRequestFormParams,
     ElicitRequestParams, ElicitRequestUrlParams, ElicitResult, Json, ListRootsResult,
@@ -122,6 +122,8 @@ impl Context {
 
     /// Has the client's model write something.
     ///
+    /// Each use of a tool among the messages must be followed by its result; otherwise nothing is asked.
+    ///
     /// # Errors
     ///
     /// See [`AskError`].
@@ -134,7 +136,9 @@ impl Context {
         key: impl Into<String>,
         params: &CreateMessageRequestParams,
     ) -> Ask<CreateMessageResult> {
-        let question = question(Kind::Sampling, params);
+        let question = check_tool_uses(&params.messages)
+            .map_err(|violation| AskError::misuse(violation.to_string()))
+            .and_then(|()| question(Kind::Sampling, params));
         Ask::new(self, key.into(), question, decode)
     }
 

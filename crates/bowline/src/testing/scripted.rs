@@ -1,40 +1,36 @@
-//! A server that follows a script: for tests that look at what a client says, word for word.
-//!
-//! ```
-//! use bowline::{Client, testing};
-//! use serde_json::json;
-//!
-//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
-//! # async fn main() -> bowline::Result<()> {
-//! let (wire, mut server) = testing::scripted();
-//! let client = Client::over(wire).speaking("2026-07-28").await?;
-//!
-//! let listing = tokio::spawn(async move { client.list_tools().await });
-//! let tool = json!({"name": "add", "inputSchema": {"type": "object"}});
-//! server.expect("tools/list").await.answer(json!({"tools": [tool]}));
-//!
-//! assert_eq!(listing.await.expect("no panic")?[0].name, "add");
-//! # Ok(()) }
-//! ```
-#![allow(clippy::panic, reason = "a test that sees the wrong thing ends there")]
+//! A peer that follows a script, at the other end of a wire in memory.
 
 use std::fmt::Debug;
 use std::future::poll_fn;
 use std::time::Duration;
 
+use bowline_core::era::Dialect;
 use bowline_core::{Message, Notification, RawRequest, Response};
 use bowline_types::{ErrorCode, Json, RequestId, RpcError};
+use bytes::Bytes;
 use serde_json::{Value, json};
 
+use crate::Server;
 use crate::wire::{Memory, Received, Wire, memory};
 
-/// Makes a wire for a client, and the scripted server at its other end.
+/// Makes a wire for a client or a server, and the scripted peer at its other end.
 pub fn scripted() -> (Memory, Scripted) {
     let (near, far) = memory();
     (near, Scripted { wire: far })
 }
 
-/// A server that does what a test tells it to, and panics with what it saw if that is not expected.
+/// Serves `server` to a scripted client. A task does it, which ends with the wire.
+///
+/// # Panics
+///
+/// Outside of a runtime.
+pub fn scripted_client(server: &Server) -> Scripted {
+    let (wire, client) = scripted();
+    tokio::spawn(server.clone().serve(wire));
+    client
+}
+
+/// A peer that does what a test tells it to, and panics with what it saw if that was not expected.
 ///
 /// It waits for at most a minute, which under a paused clock passes at once when nothing else happens.
 #[derive(Debug)]
@@ -52,6 +48,7 @@ pub struct Expected<'a> {
     params: Value,
 }
 
+/// What either side does.
 impl Scripted {
     /// Waits for a request for `method`.
     ///
@@ -126,6 +123,70 @@ impl Scripted {
         }
     }
 
+    /// Waits for the next message, whatever it is.
+    ///
+    /// # Panics
+    ///
+    /// If nothing comes.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: a message is taken only when it is returned.
+    pub async fn hear(&mut self) -> Value {
+        match self.receive().await {
+            Some(message) => serde_json::from_slice(&message.to_frame()).unwrap_or(Value::Null),
+            None => unexpected("a message", &"nothing"),
+        }
+    }
+
+    /// Says this, which need not be a message of the protocol.
+    pub fn say(&mut self, frame: &Value) {
+        self.say_text(&frame.to_string());
+    }
+
+    /// Says this, which need not even be JSON.
+    pub fn say_text(&mut self, frame: &str) {
+        self.wire
+            .send_frame(Bytes::copy_from_slice(frame.as_bytes()));
+    }
+
+    /// Sends a notification.
+    pub fn notify(&mut self, method: &str, params: Value) {
+        let params = Some(Json::from(params));
+        self.send(Notification::new(method.to_owned(), params));
+    }
+
+    /// Answers the request with this id.
+    pub fn answer(&mut self, id: RequestId, result: Value) {
+        self.respond(id, Ok(result.into()));
+    }
+
+    fn respond(&mut self, id: RequestId, outcome: Result<Json, RpcError>) {
+        let id = Some(id);
+        self.send(Response { id, outcome });
+    }
+
+    /// The wire in memory has room for any script; a peer that does not read loses nothing.
+    fn send(&mut self, message: impl Into<Message>) {
+        self.wire.send(&message.into());
+    }
+
+    /// The next message; `None` if there is none.
+    async fn receive(&mut self) -> Option<Message> {
+        let next = poll_fn(|cx| self.wire.poll_receive(cx));
+        match tokio::time::timeout(PATIENCE, next).await {
+            Ok(Received::Frame(frame)) => match Message::decode(&frame) {
+                Ok(message) => Some(message),
+                Err(malformed) => unexpected("a message", &malformed),
+            },
+            Ok(Received::End) | Err(_) => None,
+            Ok(other) => unexpected("a message", &other),
+        }
+    }
+}
+
+/// What a scripted server does.
+impl Scripted {
     /// Answers the legacy handshake for `version`, with these capabilities.
     ///
     /// # Panics
@@ -143,39 +204,66 @@ impl Scripted {
         }));
         self.expect_notification("notifications/initialized").await;
     }
+}
 
-    /// Says something.
-    pub fn notify(&mut self, method: &str, params: Value) {
-        let params = Some(Json::from(params));
-        self.send(Notification::new(method.to_owned(), params));
-    }
-
-    /// Answers the request with this id.
-    pub fn answer(&mut self, id: RequestId, result: Value) {
-        self.respond(id, Ok(result.into()));
-    }
-
-    fn respond(&mut self, id: RequestId, outcome: Result<Json, RpcError>) {
-        let id = Some(id);
-        self.send(Response { id, outcome });
-    }
-
-    /// The wire in memory has room for any script; a client that does not read loses nothing.
-    fn send(&mut self, message: impl Into<Message>) {
-        self.wire.send(&message.into());
-    }
-
-    /// The next message; `None` if there is none.
-    async fn receive(&mut self) -> Option<Message> {
-        let next = poll_fn(|cx| self.wire.poll_receive(cx));
-        match tokio::time::timeout(PATIENCE, next).await {
-            Ok(Received::Frame(frame)) => match Message::decode(&frame) {
-                Ok(message) => Some(message),
-                Err(malformed) => unexpected("a message", &malformed),
-            },
-            Ok(Received::End) | Err(_) => None,
-            Ok(other) => unexpected("a message", &other),
+/// What a scripted client does.
+impl Scripted {
+    /// Opens the connection as this version does, with these capabilities.
+    ///
+    /// # Panics
+    ///
+    /// If the server does not go along.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe, but what was said stays said.
+    pub async fn open(&mut self, dialect: &Dialect, capabilities: Value) {
+        if dialect.is_modern() {
+            return;
         }
+        let introduction = json!({
+            "protocolVersion": dialect.version,
+            "capabilities": capabilities,
+            "clientInfo": {"name": "scripted", "version": "1.0.0"},
+        });
+        let answer = self.ask("opening", "initialize", introduction).await;
+        assert_eq!(answer["result"]["protocolVersion"], dialect.version);
+        self.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+    }
+
+    /// Sends a request, with what this version adds to every request.
+    pub fn request(
+        &mut self,
+        dialect: &Dialect,
+        id: impl Into<RequestId>,
+        method: &str,
+        mut params: Value,
+    ) {
+        if dialect.is_modern() {
+            let own = params["_meta"].as_object().cloned().unwrap_or_default();
+            params["_meta"] = envelope(dialect);
+            for (key, value) in own {
+                params["_meta"][key] = value;
+            }
+        }
+        let id: RequestId = id.into();
+        self.say(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
+    }
+
+    /// Sends a request as it is, and waits for its answer.
+    ///
+    /// # Panics
+    ///
+    /// If something else comes first, or nothing.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe, but what was said stays said.
+    pub async fn ask(&mut self, id: &str, method: &str, params: Value) -> Value {
+        self.say(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
+        let answer = self.hear().await;
+        assert_eq!(answer["id"], id, "the answer to {method}, but saw {answer}");
+        answer
     }
 }
 
@@ -226,6 +314,15 @@ impl Expected<'_> {
     pub fn hold(self) -> RequestId {
         self.id
     }
+}
+
+/// What a modern request says of its sender.
+fn envelope(dialect: &Dialect) -> Value {
+    json!({
+        "io.modelcontextprotocol/protocolVersion": dialect.version,
+        "io.modelcontextprotocol/clientInfo": {"name": "scripted", "version": "1.0.0"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    })
 }
 
 fn value(params: Option<Json>) -> Value {

@@ -1,0 +1,70 @@
+//! Where a scenario runs: over what, and in which protocol version.
+
+use std::fmt;
+
+use bowline_core::era::Dialect;
+
+/// One transport in one protocol version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Column {
+    /// What carries the messages.
+    pub transport: Transport,
+    /// The protocol version that is spoken.
+    pub dialect: &'static Dialect,
+}
+
+/// What carries messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Transport {
+    /// Nothing: the handler runs inside the caller's future.
+    InProcess,
+    /// A wire in memory.
+    Memory,
+    /// The standard input and output of a child process.
+    Stdio,
+}
+
+impl Column {
+    /// Every transport in every version, the newest first.
+    pub fn all() -> impl Iterator<Item = Self> {
+        Transport::ALL.iter().flat_map(|transport| {
+            let transport = *transport;
+            Dialect::ALL
+                .iter()
+                .map(move |dialect| Self { transport, dialect })
+        })
+    }
+}
+
+impl Transport {
+    /// All of them, the simplest first.
+    pub const ALL: &'static [Self] = &[Self::InProcess, Self::Memory, Self::Stdio];
+
+    /// What stands for it in the table.
+    #[must_use]
+    pub fn letter(self) -> char {
+        match self {
+            Self::InProcess => 'p',
+            Self::Memory => 'm',
+            Self::Stdio => 's',
+        }
+    }
+}
+
+impl fmt::Display for Column {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {}", self.transport, self.dialect.version)
+    }
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::InProcess => "in process",
+            Self::Memory => "memory",
+            Self::Stdio => "stdio",
+        })
+    }
+}

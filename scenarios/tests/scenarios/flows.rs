@@ -1,0 +1,119 @@
+//! Several things together: more than one client, a server that asks itself, a client that turns pages.
+
+use std::sync::OnceLock;
+
+use bowline::types::{ListToolsRequest, PaginatedRequestParams};
+use bowline::{CallToolResult, Client, Resource, Server, Tool};
+use scenarios::{Scenario, World, scenario};
+use serde_json::json;
+use std::sync::Arc;
+
+use crate::support::{anything, contents, echo, hang, hanging, tally, tools};
+
+pub(crate) fn scenarios() -> Vec<Scenario> {
+    vec![
+        scenario!(
+            two_clients_of_one_server_do_not_notice_each_other,
+            "flow:multi-client:stateful-isolation",
+        )
+        .in_one_process(),
+        scenario!(
+            a_tool_reads_a_resource_of_its_own_server,
+            "mcpserver:context:read-resource"
+        ),
+        scenario!(
+            a_client_sends_a_cursor_back_as_it_came,
+            "pagination:client:cursor-handling"
+        )
+        .in_memory(),
+        scenario!(
+            of_two_tools_of_one_name_only_one_is_offered,
+            "mcpserver:tool:duplicate-name"
+        ),
+        scenario!(
+            a_tool_may_have_an_unusual_name,
+            "mcpserver:tool:naming-validation"
+        ),
+    ]
+}
+
+async fn two_clients_of_one_server_do_not_notice_each_other(world: World) {
+    let server = hanging();
+    let one = world.connect(&server).await;
+    let other = world.connect(&server).await;
+    let (of_one, of_other) = (hang(&one).await, hang(&other).await);
+
+    of_one.abort();
+    tally(&other, 2, 1).await;
+    one.close().await.unwrap();
+
+    assert!(!of_other.is_finished());
+    let reply = other.call_tool("echo", json!({"a": 1})).await.unwrap();
+    assert_eq!(reply.text(), r#"{"a":1}"#);
+}
+
+async fn a_tool_reads_a_resource_of_its_own_server(world: World) {
+    let own = Arc::new(OnceLock::<Server>::new());
+    let itself = own.clone();
+    let read = Tool::raw("read", anything(), move |_, _| {
+        let server = itself.get().unwrap().clone();
+        async move {
+            let client = Client::to(&server).await.unwrap();
+            let contents = contents(&client, "docs://readme").await;
+            Ok(CallToolResult::text(contents[0]["text"].as_str().unwrap()))
+        }
+    });
+    let readme = Resource::text("docs://readme", "readme", "Read me.");
+    let server = Server::new("reader", "1").resource(readme).tool(read);
+    own.set(server.clone()).unwrap();
+    let client = world.connect(&server).await;
+
+    let reply = client.call_tool("read", ()).await.unwrap();
+
+    assert_eq!(reply.text(), "Read me.");
+}
+
+async fn a_client_sends_a_cursor_back_as_it_came(world: World) {
+    let (client, mut server) = world
+        .scripted_server(json!({"tools": {}}), |connect| connect)
+        .await;
+    let cursor = "  ü/+=\u{1f600} {\"not\":\"json\"} ";
+    let mut params = PaginatedRequestParams::default();
+    params.cursor = Some(cursor.into());
+
+    let listing = tokio::spawn(client.request::<ListToolsRequest>(&params).into_future());
+    let asked = server.expect("tools/list").await;
+    let sent = asked.params()["cursor"].clone();
+    asked.answer(json!({"tools": [], "nextCursor": cursor, "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}));
+
+    assert_eq!(sent, cursor);
+    assert_eq!(
+        listing.await.unwrap().unwrap().next_cursor,
+        Some(cursor.into())
+    );
+}
+
+async fn of_two_tools_of_one_name_only_one_is_offered(world: World) {
+    let other = Tool::raw("echo", anything(), async |_, _| {
+        Ok(CallToolResult::text("me instead"))
+    });
+    let client = world
+        .connect(&Server::new("s", "1").tool(echo("echo")).tool(other))
+        .await;
+
+    let listed = tools(&client).await;
+    let called = client.call_tool("echo", ()).await.unwrap();
+
+    assert_eq!(listed.len(), 1);
+    assert_eq!(called.text(), "me instead");
+}
+
+async fn a_tool_may_have_an_unusual_name(world: World) {
+    let name = "weather (now) für / ☂";
+    let client = world.connect(&Server::new("s", "1").tool(echo(name))).await;
+
+    let called = client.call_tool(name, ()).await.unwrap();
+
+    assert_eq!(tools(&client).await[0].name, name);
+    assert_eq!(called.text(), "{}");
+}

@@ -1,0 +1,279 @@
+//! Tools made of functions: what their types promise is checked and kept.
+
+use bowline::types::{Icon, Meta};
+use bowline::{Args, CallToolResult, ErrorCode, Json, Server, Structured, Tool, ToolError};
+use scenarios::{Scenario, World, scenario};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::support::{anything, refusal, tools, value};
+
+pub(crate) fn scenarios() -> Vec<Scenario> {
+    vec![
+        scenario!(
+            what_accompanies_a_request_reaches_the_handler,
+            "meta:request-to-handler"
+        ),
+        scenario!(
+            whatever_a_tool_says_of_itself_reaches_the_client,
+            "tools:list:metadata",
+        )
+        .since("2025-11-25"),
+        scenario!(
+            the_type_that_is_returned_describes_the_output,
+            "mcpserver:tool:output-schema:model",
+            "tools:call:structured-content:text-mirror",
+        )
+        .since(OUTPUT),
+        scenario!(
+            output_that_is_no_object_is_wrapped_into_one,
+            "mcpserver:tool:output-schema:wrapped",
+        )
+        .since(OUTPUT),
+        scenario!(
+            the_error_of_a_handler_is_a_failed_result,
+            "mcpserver:tool:handler-throws"
+        ),
+        scenario!(
+            arguments_that_do_not_fit_never_reach_the_handler,
+            "mcpserver:tool:input-validation",
+        ),
+        scenario!(
+            nested_constrained_and_alternative_arguments_are_checked_and_decoded,
+            "mcpserver:tool:schema-variants",
+        ),
+        scenario!(
+            output_that_does_not_fit_or_is_missing_is_not_sent,
+            "mcpserver:output-schema:server-validate",
+            "mcpserver:output-schema:missing-structured",
+        )
+        .since(OUTPUT),
+        scenario!(
+            a_tool_that_fails_owes_no_output,
+            "mcpserver:output-schema:skip-on-error",
+        )
+        .since(OUTPUT),
+    ]
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Sum {
+    /// the first
+    a: i64,
+    /// the second
+    b: i64,
+}
+
+async fn add(Args(sum): Args<Sum>) -> i64 {
+    sum.a + sum.b
+}
+
+async fn what_accompanies_a_request_reaches_the_handler(world: World) {
+    let note = async |meta: Meta| -> String {
+        let note = meta.get("example.com/note");
+        note.map(ToString::to_string).unwrap_or_default()
+    };
+    let client = world
+        .connect(&Server::new("s", "1").tool(Tool::new("note", note)))
+        .await;
+    let mut meta = Meta::default();
+    meta.insert("example.com/note", Json::from(json!({"deep": [1]})));
+
+    let reply = client.call_tool("note", ()).meta(meta).await.unwrap();
+
+    assert_eq!(reply.text(), r#"{"deep":[1]}"#);
+}
+
+async fn whatever_a_tool_says_of_itself_reaches_the_client(world: World) {
+    let mut meta = Meta::default();
+    meta.insert("example.com/team", Json::from(json!("blue")));
+    let add = Tool::new("add", add)
+        .title("Add")
+        .description("Adds two numbers.")
+        .read_only(true)
+        .destructive(false)
+        .idempotent(true)
+        .open_world(false)
+        .icon(Icon::new("https://example.com/icon.png"))
+        .meta(meta);
+    let client = world.connect(&Server::new("s", "1").tool(add)).await;
+
+    let tool = serde_json::to_value(tools(&client).await.remove(0)).unwrap();
+
+    let properties = json!({
+        "a": {"type": "integer", "description": "the first"},
+        "b": {"type": "integer", "description": "the second"},
+    });
+    let output = json!({"type": "object", "properties": {"result": {"type": "integer"}}, "required": ["result"]});
+    let hints = json!({
+        "readOnlyHint": true, "destructiveHint": false, "idempotentHint": true, "openWorldHint": false,
+    });
+    assert_eq!(tool["title"], "Add");
+    assert_eq!(tool["description"], "Adds two numbers.");
+    assert_eq!(tool["annotations"], hints);
+    assert_eq!(
+        tool["icons"],
+        json!([{"src": "https://example.com/icon.png"}])
+    );
+    assert_eq!(tool["_meta"], json!({"example.com/team": "blue"}));
+    assert_eq!(tool["inputSchema"]["properties"], properties);
+    assert_eq!(tool["outputSchema"], output);
+}
+
+#[derive(Deserialize, Serialize, JsonSchema)]
+struct Weather {
+    degrees: f64,
+    sky: String,
+}
+
+async fn the_type_that_is_returned_describes_the_output(world: World) {
+    let weather = async || {
+        Structured(Weather {
+            degrees: 17.5,
+            sky: "clear".into(),
+        })
+    };
+    let client = world
+        .connect(&Server::new("s", "1").tool(Tool::new("weather", weather)))
+        .await;
+
+    let schema = value(tools(&client).await[0].output_schema.as_ref().unwrap());
+    let reply = client.call_tool("weather", ()).await.unwrap();
+
+    let structured: Value = reply.structured().unwrap();
+    let mirrored: Value = serde_json::from_str(&reply.text()).unwrap();
+    assert_eq!(schema["properties"]["degrees"]["type"], "number");
+    assert_eq!(schema["required"], json!(["degrees", "sky"]));
+    assert_eq!(structured, json!({"degrees": 17.5, "sky": "clear"}));
+    assert_eq!(mirrored, structured);
+}
+
+async fn output_that_is_no_object_is_wrapped_into_one(world: World) {
+    let list = Tool::new("list", async || Structured(vec![1, 2, 3]));
+    let client = world.connect(&Server::new("s", "1").tool(list)).await;
+
+    let schema = value(tools(&client).await[0].output_schema.as_ref().unwrap());
+    let reply = client.call_tool("list", ()).await.unwrap();
+
+    assert_eq!(schema["properties"]["result"]["type"], "array");
+    let result = value(reply.json());
+    assert_eq!(result["structuredContent"], json!({"result": [1, 2, 3]}));
+}
+
+async fn the_error_of_a_handler_is_a_failed_result(world: World) {
+    let parse = async || -> Result<i64, ToolError> { Ok("seven".parse::<i64>()?) };
+    let client = world
+        .connect(&Server::new("s", "1").tool(Tool::new("parse", parse)))
+        .await;
+
+    let reply = client.call_tool("parse", ()).await.unwrap();
+
+    assert!(reply.is_error());
+    assert_eq!(reply.text(), "invalid digit found in string");
+}
+
+async fn arguments_that_do_not_fit_never_reach_the_handler(world: World) {
+    let strict = async |_: Args<Sum>| -> i64 { panic!("the handler ran") };
+    let client = world
+        .connect(&Server::new("s", "1").tool(Tool::new("strict", strict)))
+        .await;
+
+    for arguments in [json!({}), json!({"a": 1}), json!({"a": "one", "b": 2})] {
+        let reply = client.call_tool("strict", arguments.clone()).await.unwrap();
+        assert!(reply.is_error(), "{arguments}");
+        assert!(!reply.text().is_empty());
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+enum Shape {
+    Circle { radius: f64 },
+    Square { side: f64 },
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Drawing {
+    shape: Shape,
+    #[schemars(range(min = 1, max = 10))]
+    copies: u32,
+    colours: Option<Vec<String>>,
+}
+
+async fn draw(Args(drawing): Args<Drawing>) -> String {
+    let area = match drawing.shape {
+        Shape::Circle { radius } => 3.0 * radius * radius,
+        Shape::Square { side } => side * side,
+    };
+    let colours = drawing.colours.unwrap_or_default().join(" and ");
+    format!("{} of {area} in {colours}", drawing.copies)
+}
+
+async fn nested_constrained_and_alternative_arguments_are_checked_and_decoded(world: World) {
+    let client = world
+        .connect(&Server::new("s", "1").tool(Tool::new("draw", draw)))
+        .await;
+    let circle = json!({"kind": "circle", "radius": 1});
+
+    let fits = json!({"shape": circle, "copies": 2, "colours": ["red", "blue"]});
+    let drawn = client.call_tool("draw", fits).await.unwrap();
+    let square = json!({"shape": {"kind": "square", "side": 2}, "copies": 1});
+    let plain = client.call_tool("draw", square).await.unwrap();
+
+    assert_eq!(drawn.text(), "2 of 3 in red and blue");
+    assert_eq!(plain.text(), "1 of 4 in ");
+    for misfit in [
+        json!({"shape": circle, "copies": 11}),
+        json!({"shape": {"kind": "circle"}, "copies": 1}),
+        json!({"shape": {"kind": "heart"}, "copies": 1}),
+        json!({"shape": circle, "copies": 1, "colours": [7]}),
+    ] {
+        let refused = client.call_tool("draw", misfit.clone()).await.unwrap();
+        assert!(refused.is_error(), "{misfit}");
+    }
+}
+
+/// A tool that promises a total and gives this.
+fn promising(name: &str, result: CallToolResult) -> Tool {
+    let promise = json!({"type": "object", "properties": {"total": {"type": "integer"}}, "required": ["total"]});
+    let tool = Tool::raw(name, anything(), move |_, _| {
+        let result = result.clone();
+        async { Ok(result) }
+    });
+    tool.output_schema(promise)
+}
+
+async fn output_that_does_not_fit_or_is_missing_is_not_sent(world: World) {
+    let with = |structured: Value| {
+        let mut result = CallToolResult::text("1");
+        result.structured_content = Some(Json::from(structured));
+        result
+    };
+    let server = Server::new("s", "1")
+        .tool(promising("fits", with(json!({"total": 1}))))
+        .tool(promising("misfits", with(json!({"total": "one"}))))
+        .tool(promising("misses", CallToolResult::text("1")));
+    let client = world.connect(&server).await;
+
+    let fits = client.call_tool("fits", ()).await.unwrap();
+    let misfits = refusal(client.call_tool("misfits", ()).await);
+    let misses = refusal(client.call_tool("misses", ()).await);
+
+    assert_eq!(fits.structured::<Value>().unwrap(), json!({"total": 1}));
+    assert_eq!(misfits.code, ErrorCode::INTERNAL_ERROR);
+    assert_eq!(misses.code, ErrorCode::INTERNAL_ERROR);
+}
+
+async fn a_tool_that_fails_owes_no_output(world: World) {
+    let fails = promising("fails", CallToolResult::error("out of numbers"));
+    let client = world.connect(&Server::new("s", "1").tool(fails)).await;
+
+    let reply = client.call_tool("fails", ()).await.unwrap();
+
+    assert!(reply.is_error());
+    assert_eq!(reply.text(), "out of numbers");
+}
+
+/// The first version in which tools have structured output.
+const OUTPUT: &str = "2025-06-18";

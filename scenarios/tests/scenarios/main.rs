@@ -1,0 +1,50 @@
+//! Every scenario, by what it is about.
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a scenario says by panicking what it saw"
+)]
+#![allow(
+    clippy::needless_pass_by_value,
+    reason = "what a scenario makes on the spot it hands over"
+)]
+
+mod cancelling;
+mod elicitation;
+mod flows;
+mod functions;
+mod lifecycle;
+mod lists;
+mod logging;
+mod progress;
+mod prompts;
+mod protocol;
+mod resources;
+mod sampling;
+mod stdio;
+mod subscriptions;
+mod support;
+mod tools;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let scenarios = [
+        lifecycle::scenarios(),
+        protocol::scenarios(),
+        cancelling::scenarios(),
+        progress::scenarios(),
+        tools::scenarios(),
+        functions::scenarios(),
+        resources::scenarios(),
+        subscriptions::scenarios(),
+        prompts::scenarios(),
+        lists::scenarios(),
+        elicitation::scenarios(),
+        sampling::scenarios(),
+        logging::scenarios(),
+        flows::scenarios(),
+        stdio::scenarios(),
+    ];
+    scenarios::runner::main(&scenarios.concat())
+}

@@ -1,0 +1,227 @@
+//! Resources and templates: what they say of themselves, and what is read.
+
+use bowline::server::Contents;
+use bowline::types::{
+    Annotations, Icon, ListResourceTemplatesRequest, ListResourcesRequest, PaginatedRequestParams,
+};
+use bowline::{ErrorCode, Resource, ResourceTemplate, RpcError, Server};
+use scenarios::{Scenario, World, scenario};
+use serde_json::{Value, json};
+
+use crate::support::{answering, contents, read, refusal, value};
+
+pub(crate) fn scenarios() -> Vec<Scenario> {
+    vec![
+        scenario!(
+            a_server_with_resources_says_so,
+            "resources:capability:declared"
+        ),
+        scenario!(
+            a_resource_is_listed_with_what_it_says_of_itself,
+            "resources:list:basic",
+            "resources:annotations",
+            "mcpserver:resource:static",
+        ),
+        scenario!(text_is_read_with_its_uri_and_type, "resources:read:text"),
+        scenario!(bytes_are_read_as_base64, "resources:read:blob"),
+        scenario!(
+            a_template_is_listed_and_its_variables_reach_the_handler,
+            "resources:templates:list",
+            "resources:read:template-vars",
+            "mcpserver:resource:template",
+        ),
+        scenario!(
+            a_resource_that_is_not_there_is_named_in_the_error_of_the_version,
+            "resources:read:unknown-uri",
+            "mcpserver:resource:unknown-uri",
+        )
+        .on_wires(),
+        scenario!(
+            a_handler_that_panics_while_it_reads_says_nothing_of_why,
+            "mcpserver:resource:read-throws-surfaced",
+        ),
+        scenario!(
+            of_two_resources_at_one_uri_only_one_is_offered,
+            "mcpserver:resource:duplicate-name",
+        ),
+        scenario!(
+            a_link_in_the_result_of_a_tool_can_be_read,
+            "flow:tool-result:resource-link-follow",
+        )
+        .since("2025-06-18"),
+    ]
+}
+
+fn readme() -> Resource {
+    Resource::text("docs://readme", "readme", "Read me.").mime_type("text/plain")
+}
+
+async fn listed(client: &bowline::Client) -> Value {
+    let params = PaginatedRequestParams::default();
+    let page = client
+        .request::<ListResourcesRequest>(&params)
+        .await
+        .unwrap();
+    serde_json::to_value(page.resources).unwrap()
+}
+
+async fn a_server_with_resources_says_so(world: World) {
+    let quiet = Server::new("quiet", "1").resource(readme());
+    let telling = quiet.clone().resource_updates();
+
+    let of_quiet = world.introduction(&world.connect(&quiet).await).await;
+    let of_telling = world.introduction(&world.connect(&telling).await).await;
+
+    let of_quiet = serde_json::to_value(of_quiet.capabilities.resources).unwrap();
+    let of_telling = serde_json::to_value(of_telling.capabilities.resources).unwrap();
+    assert_eq!(of_quiet, json!({"listChanged": true}));
+    assert_eq!(of_telling, json!({"listChanged": true, "subscribe": true}));
+}
+
+async fn a_resource_is_listed_with_what_it_says_of_itself(world: World) {
+    let annotations =
+        json!({"audience": ["user"], "priority": 0.5, "lastModified": "2025-01-12T15:00:58Z"});
+    let annotations: Annotations = serde_json::from_value(annotations).unwrap();
+    let full = readme()
+        .title("Read me")
+        .description("What to know first.")
+        .annotations(annotations)
+        .icons([Icon::new("https://example.com/icon.png")])
+        .size(8);
+    let client = world.connect(&Server::new("s", "1").resource(full)).await;
+
+    let listed = listed(&client).await;
+    let read = contents(&client, "docs://readme").await;
+
+    let resource = &listed[0];
+    assert_eq!(resource["uri"], "docs://readme");
+    assert_eq!(resource["name"], "readme");
+    assert_eq!(resource["description"], "What to know first.");
+    assert_eq!(resource["mimeType"], "text/plain");
+    assert_eq!(resource["size"], 8);
+    assert_eq!(resource["annotations"]["audience"], json!(["user"]));
+    assert_eq!(resource["annotations"]["priority"], 0.5);
+    assert_eq!(
+        resource["annotations"]["lastModified"],
+        "2025-01-12T15:00:58Z"
+    );
+    assert_eq!(read[0]["text"], "Read me.");
+}
+
+async fn text_is_read_with_its_uri_and_type(world: World) {
+    let client = world
+        .connect(&Server::new("s", "1").resource(readme()))
+        .await;
+
+    let read = contents(&client, "docs://readme").await;
+
+    let expected = json!([{"uri": "docs://readme", "mimeType": "text/plain", "text": "Read me."}]);
+    assert_eq!(read, expected);
+}
+
+async fn bytes_are_read_as_base64(world: World) {
+    let logo = Resource::raw("docs://logo", "logo", async |_, _| {
+        Ok(Contents::blob([0, 1, 2, 255]).mime_type("image/png"))
+    });
+    let client = world.connect(&Server::new("s", "1").resource(logo)).await;
+
+    let read = contents(&client, "docs://logo").await;
+
+    assert_eq!(
+        read,
+        json!([{"uri": "docs://logo", "mimeType": "image/png", "blob": "AAEC/w=="}])
+    );
+}
+
+async fn a_template_is_listed_and_its_variables_reach_the_handler(world: World) {
+    let page = ResourceTemplate::raw("docs://{book}/pages/{page}", "page", async |asked, _| {
+        let page: u32 = asked.variables.parse("page")?;
+        let book = asked.variables.text("book").unwrap_or_default();
+        Ok(format!("page {page} of {book}"))
+    });
+    let page = page
+        .unwrap()
+        .description("One page.")
+        .mime_type("text/plain");
+    let client = world
+        .connect(&Server::new("s", "1").resource_template(page))
+        .await;
+
+    let params = PaginatedRequestParams::default();
+    let listed = client
+        .request::<ListResourceTemplatesRequest>(&params)
+        .await
+        .unwrap();
+    let read = contents(&client, "docs://a%20book/pages/7").await;
+    let no_number = refusal(self::read(&client, "docs://book/pages/x").await);
+
+    let template = serde_json::to_value(&listed.resource_templates[0]).unwrap();
+    let expected = json!({
+        "uriTemplate": "docs://{book}/pages/{page}",
+        "name": "page",
+        "description": "One page.",
+        "mimeType": "text/plain",
+    });
+    assert_eq!(template, expected);
+    assert_eq!(read[0]["text"], "page 7 of a book");
+    assert_eq!(read[0]["uri"], "docs://a%20book/pages/7");
+    assert_eq!(no_number.code, ErrorCode::INVALID_PARAMS);
+}
+
+async fn a_resource_that_is_not_there_is_named_in_the_error_of_the_version(world: World) {
+    let client = world
+        .connect(&Server::new("s", "1").resource(readme()))
+        .await;
+
+    let error = refusal(read(&client, "docs://nowhere").await);
+
+    assert_eq!(error.code, world.dialect().missing_resource);
+    assert_eq!(
+        value(&error.data.unwrap()),
+        json!({"uri": "docs://nowhere"})
+    );
+}
+
+async fn a_handler_that_panics_while_it_reads_says_nothing_of_why(world: World) {
+    let broken = Resource::raw(
+        "docs://broken",
+        "broken",
+        async |_, _| -> Result<String, RpcError> { panic!("the password is 1234") },
+    );
+    let client = world.connect(&Server::new("s", "1").resource(broken)).await;
+
+    let error = refusal(read(&client, "docs://broken").await);
+
+    assert_eq!(error.code, ErrorCode::INTERNAL_ERROR);
+    assert!(!format!("{error:?}").contains("1234"), "{error:?}");
+}
+
+async fn of_two_resources_at_one_uri_only_one_is_offered(world: World) {
+    let other = Resource::text("docs://readme", "other", "Me instead.");
+    let client = world
+        .connect(&Server::new("s", "1").resource(readme()).resource(other))
+        .await;
+
+    let listed = listed(&client).await;
+    let read = contents(&client, "docs://readme").await;
+
+    assert_eq!(listed.as_array().unwrap().len(), 1);
+    assert_eq!(read[0]["text"], "Me instead.");
+}
+
+async fn a_link_in_the_result_of_a_tool_can_be_read(world: World) {
+    let link = json!({"type": "resource_link", "uri": "docs://readme", "name": "readme"});
+    let server = Server::new("s", "1")
+        .resource(readme())
+        .tool(answering("find", json!({"content": [link]})));
+    let client = world.connect(&server).await;
+
+    let found = client.call_tool("find", ()).await.unwrap();
+    let uri = value(found.json())["content"][0]["uri"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let read = contents(&client, &uri).await;
+
+    assert_eq!(read[0]["text"], "Read me.");
+}
