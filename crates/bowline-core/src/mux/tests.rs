@@ -3,6 +3,8 @@
 mod leaks;
 mod within;
 
+mod within;
+
 use super::*;
 use bowline_types::ProgressToken;
 

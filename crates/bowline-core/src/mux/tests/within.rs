@@ -1,4 +1,4 @@
-//! What is said within a request of the peer goes where that request went, and ends with it.
+//! What belongs to a request of the peer.
 
 use super::*;
 
