@@ -10,6 +10,7 @@
 )]
 
 mod cancelling;
+mod clients;
 mod elicitation;
 mod flows;
 mod functions;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
         lists::scenarios(),
         elicitation::scenarios(),
         sampling::scenarios(),
+        clients::scenarios(),
         logging::scenarios(),
         flows::scenarios(),
         stdio::scenarios(),

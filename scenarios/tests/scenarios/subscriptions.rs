@@ -28,8 +28,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
             a_server_that_tells_of_no_resource_refuses_to_be_asked,
             "resources:subscribe:capability-required",
         )
-        .legacy()
-        .on_wires(),
+        .legacy(),
         scenario!(
             the_client_learns_what_of_its_wish_is_granted,
             "subscriptions:listen:client:honored-surfacing",
