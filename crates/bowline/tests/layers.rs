@@ -126,3 +126,27 @@ async fn a_tower_layer_is_a_layer() {
 
     assert_eq!(count.0.load(Ordering::Relaxed), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_server_and_a_tool_have_layers_of_their_own() {
+    let count = Arc::new(AtomicUsize::new(0));
+    let counting = |count: Arc<AtomicUsize>| {
+        move |request: Request, next: Next| {
+            count.fetch_add(1, Ordering::Relaxed);
+            next.run(request)
+        }
+    };
+    let tool_count = Arc::new(AtomicUsize::new(0));
+    let watched = Tool::raw("watched", json!({"type": "object"}), async |_, _| {
+        Ok(CallToolResult::text("done"))
+    })
+    .layer(counting(tool_count.clone()));
+    let server = server().tool(watched).layer(counting(count.clone()));
+    let client = Client::to(&server).speaking("2026-07-28").await.unwrap();
+
+    client.call_tool("quick", ()).await.unwrap();
+    client.call_tool("watched", ()).await.unwrap();
+
+    assert_eq!(count.load(Ordering::Relaxed), 2);
+    assert_eq!(tool_count.load(Ordering::Relaxed), 1);
+}

@@ -72,6 +72,23 @@ struct Stack {
 }
 
 impl Next {
+    /// All of `layers`, and then `responder`.
+    pub(crate) fn around(
+        layers: &[Arc<dyn Layer>],
+        responder: impl Responder,
+        cx: Context,
+    ) -> Self {
+        let stack = Stack {
+            layers: layers.to_vec(),
+            responder: Arc::new(responder),
+        };
+        Self {
+            stack: Arc::new(stack),
+            passed: 0,
+            cx,
+        }
+    }
+
     /// What a handler may know and do for the current request.
     #[must_use]
     pub fn context(&self) -> &Context {

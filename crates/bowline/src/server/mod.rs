@@ -71,6 +71,7 @@ use tokio::sync::watch;
 
 use crate::Result;
 use crate::exchange::{BoxFuture, CancelMode, Context, Responder};
+use crate::layer::{Layer, Next};
 use crate::peer::{Closing, Peer, Role};
 use crate::wire::Wire;
 use offer::Offer;
@@ -328,6 +329,22 @@ impl Server {
         Resources(self)
     }
 
+    /// Stands a layer around every request, inside those that are there already.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use bowline::{Server, layer::{Timeout, Trace}};
+    ///
+    /// let server = Server::new("patient", "1.0.0")
+    ///     .layer(Trace::new())
+    ///     .layer(Timeout::new(Duration::from_secs(30)));
+    /// ```
+    pub fn layer(self, layer: impl Layer) -> Self {
+        self.offering(|offer| offer.layers.push(Arc::new(layer)))
+    }
+
     /// Tells subscribers that something changed.
     #[must_use]
     pub fn changed(&self) -> Changed<'_> {
@@ -398,6 +415,13 @@ impl Server {
         let _ = self.shutdown.subscribe().wait_for(Option::is_some).await;
     }
 
+    /// Answers what all layers have passed on.
+    fn respond_inside<'a>(&'a self, request: Request, cx: Context) -> BoxFuture<'a, Outcome> {
+        rounds::in_rounds(&self.offer.input, request, cx, |request, cx| {
+            router::route(self, request, cx)
+        })
+    }
+
     fn offering(mut self, change: impl FnOnce(&mut Offer)) -> Self {
         change(Arc::make_mut(&mut self.offer));
         self
@@ -415,9 +439,10 @@ impl Responder for Server {
         if !self.offer.logging {
             cx.mute();
         }
-        rounds::in_rounds(&self.offer.input, request, cx, |request, cx| {
-            router::route(self, request, cx)
-        })
+        if self.offer.layers.is_empty() {
+            return self.respond_inside(request, cx);
+        }
+        Next::around(&self.offer.layers, Inside(self.clone()), cx).run(request)
     }
 
     fn cancel_mode(&self, request: &Request) -> CancelMode {
@@ -426,6 +451,15 @@ impl Responder for Server {
 
     fn check(&self) -> Result<()> {
         self.offer.check()
+    }
+}
+
+/// A server without its layers.
+struct Inside(Server);
+
+impl Responder for Inside {
+    fn respond<'a>(&'a self, request: Request, cx: Context) -> BoxFuture<'a, Outcome> {
+        self.0.respond_inside(request, cx)
     }
 }
 

@@ -18,6 +18,7 @@ use super::registry::{Offered, Registry, Snapshot};
 use super::rounds::InputRules;
 use super::{Prompt, Resource, ResourceTemplate, Tool};
 use crate::exchange::{Context, Extensions};
+use crate::layer::Layer;
 
 /// What a server offers. Only the registries change once requests come.
 #[derive(Clone)]
@@ -32,6 +33,8 @@ pub(super) struct Offer {
     pub(super) resource_updates: bool,
     pub(super) logging: bool,
     pub(super) state: Extensions,
+    /// What stands around every request, the outermost first.
+    pub(super) layers: Vec<Arc<dyn Layer>>,
     /// What is wrong with what was to be offered, told when the server is put to use.
     pub(super) flaws: Vec<String>,
     pub(super) served: Dialects,
@@ -73,6 +76,7 @@ impl Offer {
             resource_updates: false,
             logging: false,
             state: Extensions::default(),
+            layers: Vec::new(),
             flaws: Vec::new(),
             served: Dialects::all(),
             limits: Limits::default(),

@@ -16,11 +16,13 @@ use super::completion::complete;
 use super::offer::List;
 use super::page::{list, list_for};
 use super::prompt::Asked;
+use super::registry::Offered;
 use super::resource::not_found;
 use super::subscription::listen;
 use super::tool::invalid_params;
 use super::{Given, Offer, Server, Tool};
-use crate::exchange::{BoxFuture, CancelMode, Context};
+use crate::exchange::{BoxFuture, CancelMode, Context, Responder};
+use crate::layer::Next;
 
 /// Answers a request, or says that nobody does. What is not advertised is not answered.
 pub(super) fn route<'a>(
@@ -68,24 +70,49 @@ pub(super) fn cancel_mode(server: &Server, request: &Request) -> CancelMode {
         .map_or(CancelMode::Drop, |offered| Tool::mode(&offered.item))
 }
 
-async fn call_tool(offer: &Offer, request: Request, mut cx: Context) -> Outcome {
+async fn call_tool(offer: &Offer, request: Request, cx: Context) -> Outcome {
     let _permit = offer.handler_permit()?;
     let tools = offer.tools.now();
-    let (offered, arguments, meta) = {
+    let offered = {
         let called = Called::read(&request.params)?;
         let found = tools.find(&called.name);
-        let Some(offered) = found.filter(|offered| offered.item.is_visible_to(&cx)) else {
-            let why = format!("no tool is called `{}`", called.name);
-            return Err(RpcError::new(ErrorCode::INVALID_PARAMS, why));
-        };
+        found
+            .filter(|offered| offered.item.is_visible_to(&cx))
+            .ok_or_else(|| {
+                let why = format!("no tool is called `{}`", called.name);
+                RpcError::new(ErrorCode::INVALID_PARAMS, why)
+            })?
+    };
+    let layers = offered.item.layers();
+    if layers.is_empty() {
+        return call_offered(offered, request, cx).await;
+    }
+    Next::around(layers, WithoutLayers(offered.clone()), cx)
+        .run(request)
+        .await
+}
+
+/// Calls a tool that was found.
+async fn call_offered(offered: &Offered<Tool>, request: Request, mut cx: Context) -> Outcome {
+    let (arguments, meta) = {
+        let called = Called::read(&request.params)?;
         let arguments = called.arguments.map(|raw| request.params.part(raw));
         let meta = called.meta.map(|raw| request.params.part(raw));
-        (offered, arguments.unwrap_or_else(Json::empty_object), meta)
+        (arguments.unwrap_or_else(Json::empty_object), meta)
     };
     cx.extensions_mut().extend(&offered.state);
     let given = Given::new(arguments, cx).with_meta(meta);
     let result = offered.item.call(given).await?;
     encode(&result)
+}
+
+/// A tool inside its layers.
+struct WithoutLayers(Offered<Tool>);
+
+impl Responder for WithoutLayers {
+    fn respond<'a>(&'a self, request: Request, cx: Context) -> BoxFuture<'a, Outcome> {
+        Box::pin(call_offered(&self.0, request, cx))
+    }
 }
 
 async fn render(offer: &Offer, request: Request, mut cx: Context) -> Outcome {

@@ -30,6 +30,7 @@ use super::handler::{BlockingHandler, Handler};
 use super::output::{self, IntoToolResult};
 use super::schema::{self, Wrapping};
 use crate::exchange::{CancelMode, Context};
+use crate::layer::Layer;
 use crate::{Error, Result};
 
 /// A tool and the handler behind it.
@@ -56,6 +57,7 @@ pub struct Tool {
     asks: Vec<Askable>,
     at_once: Option<Arc<Semaphore>>,
     visible_to: Option<Audience>,
+    layers: Vec<Arc<dyn Layer>>,
     wrapping: Wrapping,
     flaw: Option<String>,
     /// The schemas, compiled when the tool is registered.
@@ -125,6 +127,7 @@ impl Tool {
             asks: Vec::new(),
             at_once: None,
             visible_to: None,
+            layers: Vec::new(),
             wrapping: Wrapping::AsIs,
             flaw: None,
             checks: None,
@@ -212,6 +215,12 @@ impl Tool {
         self
     }
 
+    /// Stands a layer around every call of this tool, inside those that are there already.
+    pub fn layer(mut self, layer: impl Layer) -> Self {
+        self.layers.push(Arc::new(layer));
+        self
+    }
+
     /// Runs at most this many calls at once and refuses what is beyond.
     pub fn at_once(mut self, most: usize) -> Self {
         self.at_once = Some(Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))));
@@ -273,6 +282,10 @@ impl Tool {
 
     pub(super) fn states(&self) -> &[NeededState] {
         &self.states
+    }
+
+    pub(super) fn layers(&self) -> &[Arc<dyn Layer>] {
+        &self.layers
     }
 
     pub(super) fn mode(&self) -> CancelMode {
