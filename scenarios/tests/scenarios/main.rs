@@ -21,6 +21,7 @@ mod progress;
 mod prompts;
 mod protocol;
 mod resources;
+mod rounds;
 mod sampling;
 mod stdio;
 mod subscriptions;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         lists::scenarios(),
         elicitation::scenarios(),
         sampling::scenarios(),
+        rounds::scenarios(),
         clients::scenarios(),
         logging::scenarios(),
         flows::scenarios(),
