@@ -1,7 +1,6 @@
 //! The laws of the engine, one test each, with two engines back to back.
 
 mod leaks;
-mod within;
 
 mod within;
 
