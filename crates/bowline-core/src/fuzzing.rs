@@ -8,6 +8,7 @@ use ::http::request::Parts;
 use ::http::{Method, Uri};
 use bowline_types::{Json, RequestId};
 use bytes::Bytes;
+use std::borrow::Cow;
 
 use crate::era::{Dialect, Dialects};
 use crate::http::admission::{Admitted, Catalog, Rejection, admit, admit_head};
@@ -143,7 +144,8 @@ pub fn admission(input: &[u8]) {
         };
         let plan = message.name().and_then(|name| shop.param_headers(&name));
         let plan = plan.filter(|_| request.method == "tools/call");
-        headers::mirror(message, plan, &mut mirrored).expect("what was admitted has headers");
+        headers::mirror(message, plan.as_deref(), &mut mirrored)
+            .expect("what was admitted has headers");
         assert_eq!(admit(&mirrored, &body, &Dialects::all(), &shop), by_all);
         for name in mirrored.keys() {
             let mut without = mirrored.clone();
@@ -216,8 +218,8 @@ impl Catalog for Shop {
         Dialect::LATEST.knows_request(method)
     }
 
-    fn param_headers(&self, tool: &str) -> Option<&ParamHeaders> {
-        (tool == "sql").then_some(&self.sql)
+    fn param_headers(&self, tool: &str) -> Option<Cow<'_, ParamHeaders>> {
+        (tool == "sql").then_some(Cow::Borrowed(&self.sql))
     }
 }
 

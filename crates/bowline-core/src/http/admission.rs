@@ -10,6 +10,8 @@
 //! The rungs stand in this order in the code, so that a request that breaks two gets the earlier one's
 //! error. The body says what a message is; headers only confirm it.
 
+use std::borrow::Cow;
+
 use ::http::header::{ALLOW, HeaderMap, HeaderName, HeaderValue};
 use ::http::request::Parts;
 use ::http::{Method, StatusCode};
@@ -72,7 +74,7 @@ pub trait Catalog {
     /// Which arguments of a tool are mirrored, by the schema that this caller can see.
     ///
     /// A tool that does not exist has none; whoever calls it learns that from the router.
-    fn param_headers(&self, tool: &str) -> Option<&ParamHeaders>;
+    fn param_headers(&self, tool: &str) -> Option<Cow<'_, ParamHeaders>>;
 }
 
 /// Climbs the rungs that need no body, so that a request which fails here is never read.

@@ -150,7 +150,8 @@ fn header_mismatch(why: &str) -> Rejection {
 }
 
 fn unknown_version(version: &str) -> Rejection {
-    invalid(&format!("version {version:?} is not served"))
+    // Clients look for these words to learn that another version may be welcome.
+    invalid(&format!("Unsupported protocol version: {version:?}"))
 }
 
 fn invalid(why: &str) -> Rejection {
@@ -164,6 +165,7 @@ mod tests {
     use crate::http::headers::ParamHeaders;
     use ::http::HeaderValue;
     use serde_json::json;
+    use std::borrow::Cow;
 
     struct AnswersAll;
 
@@ -172,7 +174,7 @@ mod tests {
             true
         }
 
-        fn param_headers(&self, _tool: &str) -> Option<&ParamHeaders> {
+        fn param_headers(&self, _tool: &str) -> Option<Cow<'_, ParamHeaders>> {
             None
         }
     }

@@ -128,10 +128,12 @@ impl SourcePolicy {
 #[non_exhaustive]
 pub enum Forbidden {
     /// The server does not answer to this name.
-    #[error("the host is not one that this server answers to")]
+    #[error(
+        "the host is not one that this server answers to; `allow_host` of its `SourcePolicy` adds it"
+    )]
     Host,
     /// Pages of this origin may not talk to the server.
-    #[error("the origin is not allowed")]
+    #[error("the origin is not allowed; `allow_origin` of the server's `SourcePolicy` adds it")]
     Origin,
 }
 

@@ -246,6 +246,19 @@ pub enum Oddity {
     MalformedResponse(&'static str),
 }
 
+/// A message on its way out, and what it belongs to.
+///
+/// A wire that has one stream per request, as a legacy conversation over HTTP does, puts the message onto
+/// the stream of that request; every other wire does not care.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Outgoing {
+    /// The message.
+    pub message: Message,
+    /// The request of the peer that it belongs to.
+    pub within: Option<InFlightId>,
+}
+
 /// Whether new requests of the peer are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Intake {
@@ -317,13 +330,8 @@ impl Mux {
     ///
     /// If it was dropped instead.
     pub fn notify(&mut self, notification: Notification) -> Result<(), NotSent> {
-        if matches!(self.intake, Intake::Ended(_)) {
-            return Err(NotSent::Ended);
-        }
-        if self.outbox.len() >= self.limits.queued {
-            return Err(NotSent::Full);
-        }
-        self.outbox.push(notification);
+        self.has_room()?;
+        self.outbox.push(notification, None);
         Ok(())
     }
 
@@ -340,7 +348,9 @@ impl Mux {
         if !self.in_flight.contains(id) {
             return Err(NotSent::RequestOver);
         }
-        self.notify(notification)
+        self.has_room()?;
+        self.outbox.push_word(id.clone(), notification);
+        Ok(())
     }
 
     /// Forgets a call. This is what dropping it means.
@@ -351,8 +361,8 @@ impl Mux {
         if pending.is_unsent() {
             self.outbox.withdraw(|call| self.pending.contains(call));
         } else if pending.is_cancellable() {
-            self.outbox
-                .push(refers::cancel(pending.id(), &why.to_string()));
+            let cancel = refers::cancel(pending.id(), &why.to_string());
+            self.outbox.push(cancel, pending.within().cloned());
         }
     }
 
@@ -361,10 +371,11 @@ impl Mux {
         // A cancelled request must not be answered (spec: basic/patterns/cancellation), so having
         // forgotten it is what silences a late answer.
         if self.in_flight.remove(id) {
-            self.outbox.push(Response {
+            let response = Response {
                 id: Some(id.request_id().clone()),
                 outcome,
-            });
+            };
+            self.outbox.push(response, Some(id.clone()));
         }
     }
 
@@ -453,6 +464,11 @@ impl Mux {
 
     /// The next message for the wire. A request handed out here counts as sent.
     pub fn poll_transmit(&mut self) -> Option<Message> {
+        self.poll_outgoing().map(|outgoing| outgoing.message)
+    }
+
+    /// The same, with what the message belongs to.
+    pub fn poll_outgoing(&mut self) -> Option<Outgoing> {
         self.outbox.pop(|call| self.pending.send(call))
     }
 
@@ -566,11 +582,22 @@ impl Mux {
     fn handle_cancelled(&mut self, cancelled: Cancelled) {
         let Cancelled { request_id, reason } = cancelled;
         if let Some(id) = self.in_flight.take(&request_id) {
+            self.outbox.silence(&id);
             self.events.push_back(Event::Cancelled { id, reason });
         } else if let Some(call) = self.pending.subscription(&request_id) {
             self.pending.give_up(call);
             self.settle(call, Err(Failure::Unsubscribed));
         }
+    }
+
+    fn has_room(&self) -> Result<(), NotSent> {
+        if matches!(self.intake, Intake::Ended(_)) {
+            return Err(NotSent::Ended);
+        }
+        if self.outbox.len() >= self.limits.queued {
+            return Err(NotSent::Full);
+        }
+        Ok(())
     }
 
     fn settle(&mut self, call: CallId, outcome: Result<Json, Failure>) {
@@ -581,10 +608,8 @@ impl Mux {
     /// sends nonsense without reading gets no more of them than fit.
     fn refuse(&mut self, id: Option<RequestId>, error: RpcError) {
         if self.outbox.len() < self.limits.queued {
-            self.outbox.push(Response {
-                id,
-                outcome: Err(error),
-            });
+            let outcome = Err(error);
+            self.outbox.push(Response { id, outcome }, None);
         }
     }
 }

@@ -5,8 +5,8 @@
 
 use std::collections::VecDeque;
 
-use super::CallId;
-use crate::message::Message;
+use super::{CallId, InFlightId, Outgoing};
+use crate::message::{Message, Notification};
 
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
@@ -17,12 +17,21 @@ pub(super) struct Outbox {
 #[derive(Debug)]
 enum Queued {
     Call(CallId),
-    Message(Message),
+    Message(Outgoing),
+    /// Silenced if the request is cancelled before it leaves.
+    Word(InFlightId, Notification),
 }
 
 impl Outbox {
-    pub(super) fn push(&mut self, message: impl Into<Message>) {
-        self.queue.push_back(Queued::Message(message.into()));
+    pub(super) fn push(&mut self, message: impl Into<Message>, within: Option<InFlightId>) {
+        self.queue.push_back(Queued::Message(Outgoing {
+            message: message.into(),
+            within,
+        }));
+    }
+
+    pub(super) fn push_word(&mut self, within: InFlightId, notification: Notification) {
+        self.queue.push_back(Queued::Word(within, notification));
     }
 
     pub(super) fn push_call(&mut self, call: CallId) {
@@ -36,20 +45,32 @@ impl Outbox {
         if self.ghosts > self.queue.len() / 2 {
             self.queue.retain(|queued| match queued {
                 Queued::Call(call) => is_pending(*call),
-                Queued::Message(_) => true,
+                Queued::Message(_) | Queued::Word(..) => true,
             });
             self.ghosts = 0;
         }
     }
 
+    /// Takes back what was said within a request that nobody listens to any more.
+    pub(super) fn silence(&mut self, request: &InFlightId) {
+        self.queue
+            .retain(|queued| !matches!(queued, Queued::Word(within, _) if within == request));
+    }
+
     /// The next message; `send` hands out the request of a call, unless the call is gone.
     pub(super) fn pop(
         &mut self,
-        mut send: impl FnMut(CallId) -> Option<Message>,
-    ) -> Option<Message> {
+        mut send: impl FnMut(CallId) -> Option<Outgoing>,
+    ) -> Option<Outgoing> {
         loop {
             match self.queue.pop_front()? {
-                Queued::Message(message) => return Some(message),
+                Queued::Message(outgoing) => return Some(outgoing),
+                Queued::Word(within, notification) => {
+                    return Some(Outgoing {
+                        message: notification.into(),
+                        within: Some(within),
+                    });
+                }
                 Queued::Call(call) => match send(call) {
                     Some(request) => return Some(request),
                     None => self.ghosts -= 1,

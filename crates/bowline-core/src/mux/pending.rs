@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use bowline_types::{Json, ProgressToken, RequestId};
 
 use super::deadlines::{Deadline, Deadlines};
-use super::{Overdue, Refused};
+use super::{InFlightId, Outgoing, Overdue, Refused};
 use crate::id::{CorrelationKey, Minter};
-use crate::message::{Message, RawRequest};
+use crate::message::RawRequest;
 
 /// One call of ours. Never used twice, whatever happens to request ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,6 +40,8 @@ pub struct CallOptions {
     pub cancel_on_abandon: bool,
     /// Whether the call is a subscription: notifications may name it, and the peer may end it.
     pub is_subscription: bool,
+    /// The request of the peer that the call is made for; see [`Outgoing`].
+    pub within: Option<InFlightId>,
 }
 
 impl Default for CallOptions {
@@ -51,6 +53,7 @@ impl Default for CallOptions {
             total_timeout: None,
             cancel_on_abandon: true,
             is_subscription: false,
+            within: None,
         }
     }
 }
@@ -65,6 +68,7 @@ pub(super) struct Pending {
     unsent: Option<(Cow<'static, str>, Option<Json>)>,
     cancellable: bool,
     is_subscription: bool,
+    within: Option<InFlightId>,
 }
 
 impl Pending {
@@ -74,6 +78,10 @@ impl Pending {
 
     pub(super) fn is_unsent(&self) -> bool {
         self.unsent.is_some()
+    }
+
+    pub(super) fn within(&self) -> Option<&InFlightId> {
+        self.within.as_ref()
     }
 
     pub(super) fn is_cancellable(&self) -> bool {
@@ -128,6 +136,7 @@ impl PendingCalls {
             deadline,
             cancellable: options.cancel_on_abandon && !NEVER_CANCELLED.contains(&&*method),
             is_subscription: options.is_subscription,
+            within: options.within,
             unsent: Some((method, params)),
         };
         self.calls.insert(call, pending);
@@ -135,17 +144,18 @@ impl PendingCalls {
     }
 
     /// Hands out the request of a call that is still wanted, and counts it as sent.
-    pub(super) fn send(&mut self, call: CallId) -> Option<Message> {
+    pub(super) fn send(&mut self, call: CallId) -> Option<Outgoing> {
         let pending = self.calls.get_mut(&call)?;
         let (method, params) = pending.unsent.take()?;
-        Some(
-            RawRequest {
-                id: pending.id.clone(),
-                method,
-                params,
-            }
-            .into(),
-        )
+        let request = RawRequest {
+            id: pending.id.clone(),
+            method,
+            params,
+        };
+        Some(Outgoing {
+            message: request.into(),
+            within: pending.within.clone(),
+        })
     }
 
     /// Removes a call that is given up before its answer came.

@@ -36,7 +36,7 @@ mod principal;
 pub use principal::Principal;
 
 mod run;
-pub(crate) use run::run;
+pub(crate) use run::{Running, run};
 
 mod way_back;
 

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use bowline_core::mux::{End, Event};
+use bowline_core::mux::{End, Event, Outgoing};
 use bowline_core::{Malformed, Message, Notification, decode_batch, is_batch};
 use bowline_types::{ErrorCode, RequestId, RpcError};
 use bytes::Bytes;
@@ -237,6 +237,7 @@ impl Driver {
             Event::Cancelled { id, reason } => {
                 tracing::debug!(id = %id.request_id(), reason, "the caller gave up");
                 self.serving.cancel(&id);
+                self.wire.cancelled(id.request_id());
             }
             Event::Notification(notification) => self.hear(&notification),
             Event::Oddity(oddity) => tracing::debug!(?oddity, "the other side did something odd"),
@@ -261,10 +262,16 @@ impl Driver {
                 }
                 Poll::Ready(Ok(())) => {}
             }
-            let Some(message) = self.peer.shared.lock().mux.poll_transmit() else {
+            let Some(Outgoing {
+                message, within, ..
+            }) = self.peer.shared.lock().mux.poll_outgoing()
+            else {
                 break;
             };
-            self.wire.send(&message);
+            match within {
+                Some(within) => self.wire.send_within(within.request_id(), &message),
+                None => self.wire.send(&message),
+            }
             sent = true;
         }
         if let Poll::Ready(Err(error)) = self.wire.poll_flush(cx) {

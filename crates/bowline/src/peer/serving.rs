@@ -9,7 +9,7 @@ use bowline_core::era::{
     Admitted, Caller, Dialect, Door, Era, Heard, Rejection, Request, Seal, ServerAsksBy,
     admit_from_server, seal, tell,
 };
-use bowline_core::mux::InFlightId;
+use bowline_core::mux::{CallOptions, InFlightId};
 use bowline_core::{Notification, RawRequest};
 use bowline_types::{
     CancelledNotification, CancelledNotificationParams, ErrorCode, Json, Notice, RpcError,
@@ -17,7 +17,7 @@ use bowline_types::{
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::{LISTEN, Peer, legacy};
-use crate::exchange::{CancelMode, Channel, Context, Outlet, Responder, run};
+use crate::exchange::{CancelMode, Channel, Context, Exchange, Outlet, Responder, run};
 
 /// Which side of the protocol this end of the wire is.
 pub(crate) enum Role {
@@ -278,8 +278,24 @@ impl Outlet for ToPeer {
     }
 
     fn way_back(&self) -> Option<Arc<dyn Channel>> {
-        (self.dialect.server_asks_by == ServerAsksBy::Request)
-            .then(|| Arc::new(self.peer.clone()) as _)
+        let within = || Within {
+            peer: self.peer.clone(),
+            id: self.id.clone(),
+        };
+        (self.dialect.server_asks_by == ServerAsksBy::Request).then(|| Arc::new(within()) as _)
+    }
+}
+
+/// The way back to the caller of one request.
+struct Within {
+    peer: Peer,
+    id: InFlightId,
+}
+
+impl Channel for Within {
+    fn open(&self, request: Request, mut options: CallOptions) -> Exchange {
+        options.within = Some(self.id.clone());
+        self.peer.open(request, options)
     }
 }
 

@@ -40,6 +40,9 @@ pub use resource::{
 
 mod rounds;
 
+#[cfg(feature = "http-server")]
+mod http;
+
 mod router;
 
 mod schema;

@@ -44,6 +44,19 @@ pub trait Wire: Send + 'static {
     /// Takes one message. It counts as sent from here on.
     fn send(&mut self, message: &Message);
 
+    /// Takes one message, which belongs to this request of the other side.
+    ///
+    /// For wires that have one stream per request; to the others it is a message like any other.
+    fn send_within(&mut self, request: &RequestId, message: &Message) {
+        let _ = request;
+        self.send(message);
+    }
+
+    /// Takes note that the other side cancelled its request, so that nothing will be sent for it.
+    fn cancelled(&mut self, request: &RequestId) {
+        let _ = request;
+    }
+
     /// Moves what was sent on its way.
     ///
     /// # Errors

@@ -1,5 +1,6 @@
 //! Every rung, their order, and which era a message belongs to.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use ::http::Request as HttpRequest;
@@ -29,8 +30,8 @@ impl Catalog for Shop {
         Dialect::LATEST.knows_request(method) && method != "completion/complete"
     }
 
-    fn param_headers(&self, tool: &str) -> Option<&ParamHeaders> {
-        self.tools.get(tool)
+    fn param_headers(&self, tool: &str) -> Option<Cow<'_, ParamHeaders>> {
+        self.tools.get(tool).map(Cow::Borrowed)
     }
 }
 

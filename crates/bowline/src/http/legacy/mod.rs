@@ -1,0 +1,494 @@
+//! The legacy era over HTTP, on the same URL: sessions, their streams, and what came before them.
+//!
+//! ```text
+//! POST initialize ──▶ a new session ──▶ its id, in a header
+//! POST, GET, DELETE with that id ──▶ a message · a stream to read, again perhaps · the end
+//! ```
+//!
+//! A session is a wire made of POSTs and responses, driven by the same engine as any other. A disconnect
+//! never cancels here; a posted `notifications/cancelled` does, within its session.
+
+mod response;
+
+mod session;
+
+mod sessions;
+
+mod stateless;
+
+mod store;
+pub use store::{After, EventStore, MemoryStore};
+
+mod streams;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::http::header::HeaderValue;
+use ::http::request::Parts;
+use ::http::{Method, Response, StatusCode};
+use bowline_core::era::{Dialect, HttpTransport};
+use bowline_core::http::admission::Rejection;
+use bowline_core::http::headers;
+use bowline_core::http::legacy::{LAST_EVENT_ID, Messages, Post, SESSION_ID};
+use bowline_core::http::media::Accepts;
+use bowline_core::{self as core, Malformed, Message, RawRequest};
+use bowline_types::{ErrorCode, InitializeResult, RequestId, RpcError};
+use bytes::Bytes;
+
+use super::server::{HttpBody, HttpService, Site, body};
+use crate::exchange::Principal;
+use response::{Shape, answers, events, one_event, only_stream, parse_event_id};
+use session::{Patience, Session, gone};
+use sessions::Sessions;
+use streams::{CannotRead, Form, Layout, UNSOLICITED};
+
+/// How clients of the legacy era are served; [`HttpService::legacy`] takes one.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use bowline::http::legacy::Legacy;
+///
+/// # fn example(server: bowline::Server) -> bowline::http::HttpService {
+/// server.http().legacy(Legacy::sessions().idle_after(Duration::from_secs(600)))
+/// # }
+/// ```
+#[derive(Clone)]
+#[must_use = "it is given to `HttpService::legacy`"]
+pub struct Legacy {
+    mode: Mode,
+    sessions: Arc<Sessions>,
+    patience: Patience,
+    answers: Answers,
+    endpoints: Endpoints,
+    retry: Option<Duration>,
+    store: Arc<dyn Fn() -> Box<dyn EventStore> + Send + Sync>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Sessions,
+    Stateless,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answers {
+    AsFits,
+    Json,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Endpoints {
+    One,
+    AlsoTwo,
+}
+
+impl Legacy {
+    /// Remembers clients: each gets a session, and can be asked and told things.
+    pub fn sessions() -> Self {
+        Self {
+            mode: Mode::Sessions,
+            sessions: Arc::new(Sessions::new(MOST_SESSIONS)),
+            patience: Patience {
+                idle_after: IDLE_AFTER,
+                orphan_limit: ORPHAN_LIMIT,
+            },
+            answers: Answers::AsFits,
+            endpoints: Endpoints::One,
+            retry: Some(RETRY),
+            store: Arc::new(|| Box::<MemoryStore>::default()),
+        }
+    }
+
+    /// Remembers nothing, so that any of several processes may answer. Clients cannot be asked, told of
+    /// changes, or cancel; what they post in a batch is refused.
+    pub fn stateless() -> Self {
+        Self {
+            mode: Mode::Stateless,
+            ..Self::sessions()
+        }
+    }
+
+    /// Opens at most this many sessions at once; 10,000 unless told otherwise.
+    pub fn max_sessions(mut self, most: usize) -> Self {
+        self.sessions = Arc::new(Sessions::new(most));
+        self
+    }
+
+    /// Ends a session of which nothing was heard for this long; 30 min unless told otherwise. An open
+    /// response or a running call holds that off.
+    pub fn idle_after(mut self, after: Duration) -> Self {
+        self.patience.idle_after = after;
+        self
+    }
+
+    /// Drops the calls of a session that has had no open response for this long; 5 min unless told
+    /// otherwise.
+    pub fn orphan_limit(mut self, limit: Duration) -> Self {
+        self.patience.orphan_limit = limit;
+        self
+    }
+
+    /// Answers every POST as JSON. What a handler says on the way is lost, and asking its client fails at
+    /// once.
+    pub fn json_answers(mut self) -> Self {
+        self.answers = Answers::Json;
+        self
+    }
+
+    /// Tells clients how long to wait before they come back to a stream they lost; 1 s unless told
+    /// otherwise.
+    pub fn retry(mut self, after: Duration) -> Self {
+        self.retry = Some(after);
+        self
+    }
+
+    /// Keeps the events of each new session in what this makes, in place of a [`MemoryStore`].
+    pub fn event_store<S: EventStore>(
+        mut self,
+        make: impl Fn() -> S + Send + Sync + 'static,
+    ) -> Self {
+        self.store = Arc::new(move || Box::new(make()));
+        self
+    }
+
+    /// Also serves the two endpoints of 2024-11-05, HTTP+SSE: a GET without a session opens the stream,
+    /// and its first event says where to post.
+    pub fn http_sse(mut self) -> Self {
+        self.endpoints = Endpoints::AlsoTwo;
+        self
+    }
+
+    pub(super) fn orphan_limit_of_calls(&self) -> Duration {
+        self.patience.orphan_limit
+    }
+
+    fn store(&self) -> Box<dyn EventStore> {
+        (self.store)()
+    }
+
+    fn patience(&self) -> Patience {
+        self.patience
+    }
+
+    fn retry_millis(&self) -> Option<u64> {
+        self.retry
+            .and_then(|retry| u64::try_from(retry.as_millis()).ok())
+    }
+}
+
+impl Default for Legacy {
+    fn default() -> Self {
+        Self::sessions()
+    }
+}
+
+impl HttpService {
+    /// Decides how clients of the legacy era are served.
+    pub fn legacy(self, legacy: Legacy) -> Self {
+        self.having(|site| site.legacy = legacy)
+    }
+
+    /// How many sessions are open.
+    #[must_use]
+    pub fn sessions(&self) -> usize {
+        self.site.legacy.sessions.len()
+    }
+}
+
+/// Answers what a legacy client posted.
+pub(super) async fn answer(
+    site: &Arc<Site>,
+    head: Parts,
+    accepts: Accepts,
+    body: Bytes,
+    post: Post,
+) -> Result<Response<HttpBody>, Rejection> {
+    let legacy = &site.legacy;
+    if legacy.mode == Mode::Stateless {
+        return stateless::answer(site, head, accepts, post).await;
+    }
+    let head = &head;
+    if let Some(id) = session_in_query(legacy, head) {
+        return hear_only(legacy, head, id, body);
+    }
+    let opening = match &post.messages {
+        Messages::One(Message::Request(raw)) if raw.method == INITIALIZE => Some(&raw.id),
+        _ => None,
+    };
+    match (session_id(head)?, opening) {
+        (None, Some(id)) => open(site, head, accepts, id, body)
+            .await
+            .map_err(|refused| refused.about(id.clone())),
+        (None, None) => Err(bad_request("`Mcp-Session-Id` is missing")),
+        (Some(id), _) => {
+            let session = legacy.sessions.find(id, &principal(head))?;
+            hear(site, &session, accepts, body, post.messages).await
+        }
+    }
+}
+
+/// Answers a GET or a DELETE.
+pub(super) fn answer_verb(site: &Arc<Site>, head: &Parts) -> Result<Response<HttpBody>, Rejection> {
+    let legacy = &site.legacy;
+    if legacy.mode == Mode::Stateless {
+        let why = "this server remembers no clients";
+        return Err(Rejection::http(StatusCode::METHOD_NOT_ALLOWED, why));
+    }
+    check_version(site, head)?;
+    let Some(id) = session_id(head)? else {
+        if head.method == Method::GET && serves_two_endpoints(site) {
+            return open_two_endpoints(site, head);
+        }
+        return Err(bad_request("`Mcp-Session-Id` is missing"));
+    };
+    let session = legacy.sessions.find(id, &principal(head))?;
+    if head.method == Method::DELETE {
+        drop(legacy.sessions.remove(id));
+        return Ok(body::empty(StatusCode::NO_CONTENT));
+    }
+    if !Accepts::read(&head.headers).events {
+        let why = "a stream is read as `text/event-stream`";
+        return Err(Rejection::http(StatusCode::NOT_ACCEPTABLE, why));
+    }
+    let (key, after) = match single(head, &LAST_EVENT_ID)? {
+        None => (UNSOLICITED, None),
+        Some(id) => {
+            let named = parse_event_id(id).map(|(key, place)| (key, Some(place)));
+            named.ok_or_else(|| bad_request("`Last-Event-ID` names no event"))?
+        }
+    };
+    let reader = session.read(key, after).map_err(|why| match why {
+        CannotRead::Taken => Rejection::http(StatusCode::CONFLICT, "the stream is open already"),
+        CannotRead::Lost => bad_request("what followed that event was not kept"),
+    })?;
+    Ok(events(site, reader))
+}
+
+/// Opens a session: the one thing that a client can do without one.
+async fn open(
+    site: &Arc<Site>,
+    head: &Parts,
+    accepts: Accepts,
+    id: &RequestId,
+    body: Bytes,
+) -> Result<Response<HttpBody>, Rejection> {
+    let legacy = &site.legacy;
+    // Ends with this future, unless the client can name it by then.
+    let driven = legacy
+        .sessions
+        .start(site, legacy, Layout::PerPost, principal(head))?;
+    let session = driven.session.clone();
+    let mut reader = open_stream(&session, std::slice::from_ref(id), Form::Json)?;
+    session.hear([body])?;
+    std::future::poll_fn(|cx| reader.poll_form(cx)).await;
+    let Some(answer) = reader.take_answers().pop() else {
+        return Err(gone());
+    };
+    let agreed = agreed_on(&answer);
+    let mut response = if accepts.json {
+        body::whole(StatusCode::OK, answer)
+    } else {
+        one_event(&answer)
+    };
+    if let Some(dialect) = agreed {
+        session.agree_on(dialect);
+        let id = HeaderValue::try_from(&session.id).expect("hexadecimal digits are visible ASCII");
+        response.headers_mut().insert(SESSION_ID, id);
+        legacy.sessions.publish(driven);
+    }
+    Ok(response)
+}
+
+/// The version that an answer to `initialize` agrees on, unless it is an error.
+fn agreed_on(answer: &Bytes) -> Option<&'static Dialect> {
+    let Ok(Message::Response(core::Response {
+        outcome: Ok(result),
+        ..
+    })) = Message::decode(answer)
+    else {
+        return None;
+    };
+    let result: InitializeResult = result.decode().ok()?;
+    Dialect::of(result.protocol_version.as_str())
+}
+
+/// Takes in what a client posted to its session.
+async fn hear(
+    site: &Site,
+    session: &Arc<Session>,
+    accepts: Accepts,
+    body: Bytes,
+    messages: Messages,
+) -> Result<Response<HttpBody>, Rejection> {
+    let (frames, refusals, shape) = match &messages {
+        Messages::One(_) => (vec![body], Vec::new(), Shape::One),
+        Messages::Batch(parts) => (frames(parts), refusals(parts), Shape::Array),
+    };
+    let requests: Vec<&RawRequest> = match &messages {
+        Messages::One(message) => request(message).into_iter().collect(),
+        Messages::Batch(parts) => parts.iter().flatten().filter_map(request).collect(),
+    };
+    if requests.is_empty() && refusals.is_empty() {
+        session.hear(frames)?;
+        return Ok(body::empty(StatusCode::ACCEPTED));
+    }
+    let form = if !accepts.events || (site.legacy.answers == Answers::Json && accepts.json) {
+        Form::Json
+    } else if accepts.json {
+        Form::Undecided
+    } else {
+        Form::Events
+    };
+    let wants_progress = requests.iter().any(|raw| wants_progress(raw));
+    let commit_after = match form {
+        Form::Json => None,
+        Form::Events => Some(Duration::ZERO),
+        Form::Undecided if wants_progress => Some(Duration::ZERO),
+        Form::Undecided => Some(COMMIT_AFTER),
+    };
+    let ids: Vec<_> = requests.iter().map(|raw| raw.id.clone()).collect();
+    let reader = open_stream(session, &ids, form)?;
+    reader.answer_already(refusals);
+    session
+        .hear(frames)
+        .map_err(|refused| refused.about(ids.first().cloned()))?;
+    answers(site, reader, shape, commit_after).await
+}
+
+fn open_stream(
+    session: &Arc<Session>,
+    ids: &[RequestId],
+    form: Form,
+) -> Result<session::Reader, Rejection> {
+    session.open(ids, form).map_err(|taken| {
+        let why = format!("the request id {taken} is already in flight");
+        Rejection::from(RpcError::new(ErrorCode::INVALID_REQUEST, why)).about(taken)
+    })
+}
+
+/// Takes in what was posted to the second of two endpoints; answers come over the first.
+fn hear_only(
+    legacy: &Legacy,
+    head: &Parts,
+    id: &str,
+    body: Bytes,
+) -> Result<Response<HttpBody>, Rejection> {
+    let session = legacy.sessions.find(id, &principal(head))?;
+    session.hear([body])?;
+    Ok(body::empty(StatusCode::ACCEPTED))
+}
+
+/// Opens the first of two endpoints, and says where the second one is.
+fn open_two_endpoints(site: &Site, head: &Parts) -> Result<Response<HttpBody>, Rejection> {
+    let legacy = &site.legacy;
+    let driven = legacy
+        .sessions
+        .start(site, legacy, Layout::One, principal(head))?;
+    let session = driven.session.clone();
+    let reader = session.read(UNSOLICITED, None).map_err(|_| gone())?;
+    legacy.sessions.publish(driven);
+    let endpoint = format!("{}?{QUERY}={}", head.uri.path(), session.id);
+    Ok(only_stream(site, reader, endpoint, legacy.sessions.clone()))
+}
+
+fn serves_two_endpoints(site: &Site) -> bool {
+    let mut served = site.served.iter();
+    site.legacy.endpoints == Endpoints::AlsoTwo
+        && served.any(|dialect| dialect.http.transport == HttpTransport::TwoEndpoints)
+}
+
+fn session_in_query<'a>(legacy: &Legacy, head: &'a Parts) -> Option<&'a str> {
+    let mut pairs = head.uri.query()?.split('&');
+    let id = pairs.find_map(|pair| pair.strip_prefix(QUERY)?.strip_prefix('='))?;
+    (legacy.endpoints == Endpoints::AlsoTwo).then_some(id)
+}
+
+fn session_id(head: &Parts) -> Result<Option<&str>, Rejection> {
+    single(head, &SESSION_ID)
+}
+
+fn single<'a>(head: &'a Parts, name: &::http::HeaderName) -> Result<Option<&'a str>, Rejection> {
+    let value = headers::single(&head.headers, name)?;
+    let text = value.map(std::str::from_utf8).transpose();
+    text.map_err(|_| bad_request(&format!("`{name}` is no text")))
+}
+
+/// A GET or DELETE names a version that is served, if it names one.
+fn check_version(site: &Site, head: &Parts) -> Result<(), Rejection> {
+    match single(head, &headers::PROTOCOL_VERSION)? {
+        Some(version) if site.served.of(version).is_none_or(Dialect::is_modern) => Err(
+            bad_request(&format!("Unsupported protocol version: {version:?}")),
+        ),
+        _ => Ok(()),
+    }
+}
+
+fn principal(head: &Parts) -> Principal {
+    head.extensions.get().cloned().unwrap_or_default()
+}
+
+fn request(message: &Message) -> Option<&RawRequest> {
+    match message {
+        Message::Request(raw) => Some(raw),
+        Message::Response(_) | Message::Notification(_) => None,
+    }
+}
+
+fn frames(parts: &[Result<Message, Malformed>]) -> Vec<Bytes> {
+    parts.iter().flatten().map(Message::to_frame).collect()
+}
+
+/// What the sender of a batch is told of its malformed parts.
+fn refusals(parts: &[Result<Message, Malformed>]) -> Vec<Bytes> {
+    let malformed = parts.iter().filter_map(|part| part.as_ref().err());
+    malformed
+        .filter_map(|malformed| malformed.clone().answer())
+        .map(|answer| Message::from(answer).to_frame())
+        .collect()
+}
+
+fn wants_progress(raw: &RawRequest) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Params {
+        #[serde(rename = "_meta")]
+        meta: Option<Meta>,
+    }
+    #[derive(serde::Deserialize)]
+    struct Meta {
+        #[serde(rename = "progressToken")]
+        token: Option<serde::de::IgnoredAny>,
+    }
+
+    let params: Option<Params> = raw.params.as_ref().and_then(|params| params.decode().ok());
+    params
+        .and_then(|params| params.meta)
+        .is_some_and(|meta| meta.token.is_some())
+}
+
+fn bad_request(why: &str) -> Rejection {
+    Rejection::http(StatusCode::BAD_REQUEST, why)
+}
+
+impl std::fmt::Debug for Legacy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Legacy")
+            .field("mode", &self.mode)
+            .field("sessions", &self.sessions.len())
+            .field("patience", &self.patience)
+            .finish_non_exhaustive()
+    }
+}
+
+const INITIALIZE: &str = "initialize";
+/// What the second of two endpoints knows its session by.
+const QUERY: &str = "session";
+const MOST_SESSIONS: usize = 10_000;
+const IDLE_AFTER: Duration = Duration::from_secs(30 * 60);
+const ORPHAN_LIMIT: Duration = Duration::from_secs(5 * 60);
+const RETRY: Duration = Duration::from_secs(1);
+/// How long an outcome is waited for before the answer becomes a stream. Short, for a legacy client may
+/// not say that it gives up before it has seen the head.
+const COMMIT_AFTER: Duration = Duration::from_millis(10);

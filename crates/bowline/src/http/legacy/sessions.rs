@@ -1,0 +1,162 @@
+//! The sessions of one service: who is there, and the tasks that drive them.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bowline_core::Outcome;
+use bowline_core::era::{Door, Request};
+use bowline_core::http::admission::Rejection;
+use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
+
+use super::Legacy;
+use super::session::{Patience, Session, SessionWire, gone};
+use super::streams::{Layout, Streams};
+use crate::exchange::{BoxFuture, CancelMode, Context, Principal, Responder};
+use crate::http::server::{Site, unavailable};
+use crate::peer::{Closing, Driver, Peer, Role};
+
+/// Every session that a client can name. Dropping it ends them all.
+pub(super) struct Sessions {
+    table: Mutex<BTreeMap<String, Driven>>,
+    room: Arc<Semaphore>,
+}
+
+/// A session and the task that drives it. Dropping it ends the session.
+pub(super) struct Driven {
+    pub(super) session: Arc<Session>,
+    task: AbortHandle,
+}
+
+impl Drop for Driven {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Sessions {
+    pub(super) fn new(most: usize) -> Self {
+        Self {
+            table: Mutex::new(BTreeMap::new()),
+            room: Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))),
+        }
+    }
+
+    /// Starts a session that nobody can name yet. It ends when dropped.
+    pub(super) fn start(
+        self: &Arc<Self>,
+        site: &Site,
+        legacy: &Legacy,
+        layout: Layout,
+        principal: Principal,
+    ) -> Result<Driven, Rejection> {
+        if site.shutdown.borrow().is_some() {
+            return Err(unavailable("shutting down"));
+        }
+        let room = self.room.clone().try_acquire_owned();
+        let room = room.map_err(|_| unavailable("too many sessions are open"))?;
+        let streams = Streams::new(layout, legacy.store());
+        let role = Role::Server {
+            door: Door::new(site.served.clone(), site.offers),
+            responder: Arc::new(OnBehalf {
+                principal: principal.clone(),
+                responder: site.responder.clone(),
+            }),
+            identity: site.identity.clone(),
+        };
+        let session = Arc::new(Session::new(mint_id()?, principal, streams, room));
+        let wire = Box::new(SessionWire(session.clone()));
+        let (peer, driver) = Peer::new(wire, role, site.limits);
+        let conduct = conduct(
+            session.clone(),
+            peer,
+            driver,
+            site.shutdown.subscribe(),
+            legacy.patience(),
+        );
+        let (id, table) = (session.id.clone(), Arc::downgrade(self));
+        let task = tokio::spawn(async move {
+            conduct.await;
+            if let Some(table) = table.upgrade() {
+                drop(table.remove(&id));
+            }
+        });
+        Ok(Driven {
+            session,
+            task: task.abort_handle(),
+        })
+    }
+
+    /// Lets clients name a session.
+    pub(super) fn publish(&self, driven: Driven) {
+        let id = driven.session.id.clone();
+        self.lock().insert(id, driven);
+    }
+
+    /// The session that a client names. One that belongs to somebody else does not exist.
+    pub(super) fn find(&self, id: &str, principal: &Principal) -> Result<Arc<Session>, Rejection> {
+        let found = self.lock().get(id).map(|driven| driven.session.clone());
+        found
+            .filter(|session| session.principal == *principal)
+            .ok_or_else(gone)
+    }
+
+    /// Ends a session, if there is one: by dropping what this returns.
+    pub(super) fn remove(&self, id: &str) -> Option<Driven> {
+        self.lock().remove(id)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.lock().len()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Driven>> {
+        // No code that could panic runs under this lock.
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Drives a session until it is at its end: nobody is there any more, or a shutdown is over.
+async fn conduct(
+    session: Arc<Session>,
+    peer: Peer,
+    mut driver: Driver,
+    mut shutdown: tokio::sync::watch::Receiver<Option<std::time::Duration>>,
+    patience: Patience,
+) {
+    let grace = tokio::select! {
+        biased;
+        () = &mut driver => return,
+        () = session.until_forsaken(patience) => return,
+        Ok(grace) = shutdown.wait_for(Option::is_some) => *grace,
+    };
+    peer.close(Closing::Drain(grace.unwrap_or_default()));
+    driver.await;
+}
+
+/// A responder whose every request is made on behalf of whoever opened the session.
+struct OnBehalf {
+    principal: Principal,
+    responder: Arc<dyn Responder>,
+}
+
+impl Responder for OnBehalf {
+    fn respond<'a>(&'a self, request: Request, cx: Context) -> BoxFuture<'a, Outcome> {
+        let cx = cx.with_principal(self.principal.clone());
+        self.responder.respond(request, cx)
+    }
+
+    fn cancel_mode(&self, request: &Request) -> CancelMode {
+        self.responder.cancel_mode(request)
+    }
+}
+
+/// An id that nobody can guess.
+fn mint_id() -> Result<String, Rejection> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|error| {
+        tracing::error!(%error, "the operating system gives no randomness");
+        unavailable("no session can be opened")
+    })?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}

@@ -1,0 +1,40 @@
+//! What takes the place of `legacy/` in a build without the legacy era: nothing gets this far.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::http::request::Parts;
+use ::http::{Response, StatusCode};
+use bowline_core::http::admission::Rejection;
+use bowline_core::http::legacy::Post;
+use bowline_core::http::media::Accepts;
+use bytes::Bytes;
+
+use super::server::{HttpBody, Site};
+
+/// What a service remembers of its legacy clients.
+#[derive(Clone, Default)]
+pub(crate) struct Legacy {}
+
+impl Legacy {
+    pub(super) fn orphan_limit_of_calls(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+pub(super) async fn answer(
+    _: &Arc<Site>,
+    _: Parts,
+    _: Accepts,
+    _: Bytes,
+    post: Post,
+) -> Result<Response<HttpBody>, Rejection> {
+    match post {}
+}
+
+pub(super) fn answer_verb(_: &Arc<Site>, _: &Parts) -> Result<Response<HttpBody>, Rejection> {
+    Err(Rejection::http(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "this method is not served here",
+    ))
+}

@@ -1,0 +1,321 @@
+//! A request that is complete in itself: its handler lives inside the response.
+//!
+//! ```text
+//! Handling ── outcome first ─────────────────────────▶ JSON, with the status that fits
+//!     │
+//!     └── something is said · progress is wanted ·
+//!         the delay is over ──▶ SSE: events and keep-alives until the outcome
+//! ```
+//!
+//! Dropping either form of the response drops the handler.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{self, Poll};
+use std::time::Duration;
+
+use ::http::request::Parts;
+use ::http::{Response, StatusCode};
+use bowline_core::era::{Dialect, Request, Seal, seal, tell};
+use bowline_core::http::media::Accepts;
+use bowline_core::http::status::{Head, needs_bad_request, of_outcome};
+use bowline_core::sse::{self, encode_frame};
+use bowline_core::{self as core, Message, Notification, Outcome};
+use bowline_types::{
+    CallToolRequest, CallToolResult, ErrorCode, Json, Method, RequestId, RpcError,
+};
+use bytes::Bytes;
+use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::time::Sleep;
+
+use super::body::{self, Events, HttpBody};
+use super::{KeepAlive, Site};
+use crate::exchange::{
+    BoxFuture, CancelMode, Channel, Context, Outlet, Principal, Running, Said, run,
+};
+
+/// A request whose handler is at work.
+pub(crate) struct Handling {
+    id: RequestId,
+    form: Seal,
+    identity: Json,
+    wants_progress: bool,
+    running: Option<Running>,
+    cancel_mode: CancelMode,
+    has_started: bool,
+    said: Arc<Said>,
+    outcome: Option<Outcome>,
+    shutdown: watch::Sender<Option<Duration>>,
+    /// Raises the handler's alarm, then ends when its time is up. Made when the handler first waits.
+    grace: Option<BoxFuture<'static, ()>>,
+    commit_after: Duration,
+    keep_alive: Duration,
+    /// How long the handler may run on without its client, where a disconnect is no cancel.
+    orphan_limit: Duration,
+    permit: Option<OwnedSemaphorePermit>,
+}
+
+/// What a handler does next.
+enum Step {
+    Says(Notification),
+    Ends(Outcome),
+}
+
+impl Handling {
+    pub(crate) fn new(
+        site: &Site,
+        id: RequestId,
+        request: Request,
+        form: Seal,
+        head: Parts,
+        permit: OwnedSemaphorePermit,
+    ) -> Self {
+        let said = Arc::new(Said::default());
+        let outlet = ToResponse {
+            said: said.clone(),
+            dialect: request.caller.dialect,
+        };
+        let principal = head.extensions.get::<Principal>().cloned();
+        let mut cx = Context::new(id.clone(), &request, outlet)
+            .with_principal(principal.unwrap_or_default());
+        cx.extensions_mut().insert(head);
+        Self {
+            id,
+            form,
+            identity: site.identity.clone(),
+            wants_progress: request.progress_token.is_some(),
+            cancel_mode: site.responder.cancel_mode(&request),
+            running: Some(run(site.responder.clone(), request, cx)),
+            has_started: false,
+            said,
+            outcome: None,
+            shutdown: site.shutdown.clone(),
+            grace: None,
+            commit_after: site.commit_after,
+            keep_alive: site.keep_alive,
+            orphan_limit: site.legacy.orphan_limit_of_calls(),
+            permit: Some(permit),
+        }
+    }
+
+    /// The response, as soon as it is clear which form it takes.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future, or the body of the response, drops the handler.
+    pub(crate) async fn respond(mut self, accepts: Accepts) -> Response<HttpBody> {
+        let first = self.first_step(accepts).await;
+        match first {
+            Some(Step::Ends(outcome)) if accepts.json || outcome.is_err() => {
+                let answer = self.seal(outcome);
+                let status = if self.form.dialect.is_modern() {
+                    of_outcome(&answer.outcome, Head::Uncommitted)
+                } else {
+                    StatusCode::OK
+                };
+                body::json(status, &answer.into())
+            }
+            first => body::stream(Answering {
+                keep_alive: KeepAlive::new(self.keep_alive),
+                handling: Some(self),
+                first,
+            }),
+        }
+    }
+
+    /// What the handler does first, unless the response should begin before that.
+    async fn first_step(&mut self, accepts: Accepts) -> Option<Step> {
+        let mut delay: Option<Pin<Box<Sleep>>> = None;
+        poll_fn(|cx| {
+            loop {
+                match self.poll_step(cx) {
+                    // A client that reads no events is told the outcome only.
+                    Poll::Ready(Step::Says(_)) if !accepts.events => {}
+                    Poll::Ready(step) => return Poll::Ready(Some(step)),
+                    Poll::Pending => break,
+                }
+            }
+            if !accepts.events {
+                return Poll::Pending;
+            }
+            if self.wants_progress {
+                return Poll::Ready(None);
+            }
+            let after = self.commit_after;
+            let delay = delay.get_or_insert_with(|| Box::pin(tokio::time::sleep(after)));
+            delay.as_mut().poll(cx).map(|()| None)
+        })
+        .await
+    }
+
+    fn poll_step(&mut self, cx: &mut task::Context<'_>) -> Poll<Step> {
+        self.said.wake_on_next(cx.waker());
+        self.has_started = true;
+        if let Some(running) = &mut self.running
+            && let Poll::Ready(outcome) = Pin::new(running).poll(cx)
+        {
+            self.running = None;
+            self.outcome = Some(outcome);
+        }
+        // What the handler said before it ended comes before its answer.
+        if let Some(notification) = self.said.next() {
+            return Poll::Ready(Step::Says(notification));
+        }
+        if let Some(outcome) = self.outcome.take() {
+            return Poll::Ready(Step::Ends(outcome));
+        }
+        if self.running.is_none() {
+            return Poll::Pending;
+        }
+        task::ready!(self.poll_shutdown(cx));
+        self.stop();
+        let error = RpcError::new(ErrorCode::INTERNAL_ERROR, "shutting down");
+        Poll::Ready(Step::Ends(Err(error)))
+    }
+
+    /// Ready when a shutdown was asked for and its grace is over.
+    fn poll_shutdown(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
+        let (shutdown, running) = (&self.shutdown, &self.running);
+        let grace = self.grace.get_or_insert_with(|| {
+            let alarm = running.as_ref().map(|running| running.context().clone());
+            let mut shutdown = shutdown.subscribe();
+            Box::pin(async move {
+                // Whoever could ask for a shutdown is part of the service that this response came from.
+                let grace = shutdown.wait_for(Option::is_some).await.map(|grace| *grace);
+                alarm.iter().for_each(Context::shut_down);
+                tokio::time::sleep(grace.ok().flatten().unwrap_or_default()).await;
+            })
+        });
+        grace.as_mut().poll(cx)
+    }
+
+    /// The answer, as the caller's dialect has it.
+    fn seal(&self, outcome: Outcome) -> core::Response {
+        core::Response {
+            id: Some(self.id.clone()),
+            outcome: seal(&self.form, &self.identity, outcome),
+        }
+    }
+
+    /// An outcome that wants a status of its own comes too late for one: it is told in another way.
+    fn after_head(&self, outcome: Outcome) -> Outcome {
+        match outcome {
+            Err(error) if self.form.dialect.is_modern() && needs_bad_request(error.code) => {
+                let internal = |message| RpcError::new(ErrorCode::INTERNAL_ERROR, message);
+                if self.form.method != CallToolRequest::NAME {
+                    return Err(internal(error.message));
+                }
+                let result = CallToolResult::error(error.message);
+                Json::encode(&result).map_err(|error| internal(error.to_string()))
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Stops the handler, or lets it run on unheard if that is how it wants to be cancelled.
+    fn stop(&mut self) {
+        self.said.close();
+        let Some(running) = self.running.take() else {
+            return;
+        };
+        if self.cancel_mode == CancelMode::Signal && self.has_started {
+            running.context().cancel();
+            self.run_on(async move { drop(running.await) });
+        }
+    }
+
+    /// The client has gone.
+    fn let_go(&mut self) {
+        if self.form.dialect.http.disconnect_cancels {
+            return self.stop();
+        }
+        self.said.close();
+        let orphan_limit = self.orphan_limit;
+        if let Some(running) = self.running.take().filter(|_| self.has_started) {
+            self.run_on(async move { drop(tokio::time::timeout(orphan_limit, running).await) });
+        }
+    }
+
+    /// Runs what is left of the handler as a task, which still takes up the request's room.
+    fn run_on(&mut self, rest: impl Future<Output = ()> + Send + 'static) {
+        let permit = self.permit.take();
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                rest.await;
+                drop(permit);
+            });
+        }
+    }
+}
+
+impl Drop for Handling {
+    fn drop(&mut self) {
+        self.let_go();
+    }
+}
+
+/// The stream of a response whose head is out.
+struct Answering {
+    /// `None` once the outcome is on the stream.
+    handling: Option<Handling>,
+    first: Option<Step>,
+    keep_alive: KeepAlive,
+}
+
+impl Events for Answering {
+    fn poll_next(&mut self, cx: &mut task::Context<'_>) -> Poll<Option<Bytes>> {
+        let Some(handling) = &mut self.handling else {
+            return Poll::Ready(None);
+        };
+        let mut out = Vec::new();
+        let mut is_over = false;
+        while out.len() < ENOUGH && !is_over {
+            let step = match self.first.take() {
+                Some(step) => step,
+                None => match handling.poll_step(cx) {
+                    Poll::Ready(step) => step,
+                    Poll::Pending => break,
+                },
+            };
+            let message: Message = match step {
+                Step::Says(notification) => notification.into(),
+                Step::Ends(outcome) => {
+                    is_over = true;
+                    handling.seal(handling.after_head(outcome)).into()
+                }
+            };
+            encode_frame(&message.to_frame(), &mut out);
+        }
+        if is_over {
+            self.handling = None;
+        }
+        if out.is_empty() {
+            task::ready!(self.keep_alive.poll(cx));
+            out.extend_from_slice(sse::KEEP_ALIVE);
+        }
+        self.keep_alive.restart();
+        Poll::Ready(Some(out.into()))
+    }
+}
+
+/// Into the response of the request.
+struct ToResponse {
+    said: Arc<Said>,
+    dialect: &'static Dialect,
+}
+
+impl Outlet for ToResponse {
+    fn notify(&self, notification: Notification) {
+        if let Some(notification) = tell(self.dialect, notification) {
+            self.said.push(notification);
+        }
+    }
+
+    fn way_back(&self) -> Option<Arc<dyn Channel>> {
+        None
+    }
+}
+
+/// How much is put into one chunk before the connection gets its turn.
+const ENOUGH: usize = 16 * 1024;

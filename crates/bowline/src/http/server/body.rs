@@ -1,0 +1,195 @@
+//! Bodies: reading one within a limit, and the few kinds there are to answer with.
+
+use std::convert::Infallible;
+use std::pin::{Pin, pin};
+use std::task::{self, Poll};
+use std::time::Duration;
+
+use ::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
+use ::http::{Response, StatusCode};
+use bowline_core::Message;
+use bowline_core::http::admission::Rejection;
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use http_body::{Body, Frame, SizeHint};
+
+/// The body of a response: nothing, one JSON object, or a stream of events.
+#[must_use = "dropping the body of a response cancels the request in the modern era"]
+pub struct HttpBody(Kind);
+
+enum Kind {
+    Whole(Bytes),
+    Events(Box<dyn Events>),
+    Done,
+}
+
+/// A stream of events, already encoded.
+pub(crate) trait Events: Send {
+    /// The next bytes; `None` at the end.
+    fn poll_next(&mut self, cx: &mut task::Context<'_>) -> Poll<Option<Bytes>>;
+}
+
+impl Body for HttpBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut task::Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let next = match &mut self.0 {
+            Kind::Whole(bytes) => Some(std::mem::take(bytes)).filter(|bytes| !bytes.is_empty()),
+            Kind::Events(events) => task::ready!(events.poll_next(cx)),
+            Kind::Done => None,
+        };
+        if !matches!((&self.0, &next), (Kind::Events(_), Some(_))) {
+            self.0 = Kind::Done;
+        }
+        Poll::Ready(next.map(|bytes| Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            Kind::Whole(bytes) => bytes.is_empty(),
+            Kind::Events(_) => false,
+            Kind::Done => true,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Kind::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Kind::Events(_) => SizeHint::default(),
+            Kind::Done => SizeHint::with_exact(0),
+        }
+    }
+}
+
+impl std::fmt::Debug for HttpBody {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match &self.0 {
+            Kind::Whole(_) => "HttpBody(whole)",
+            Kind::Events(_) => "HttpBody(events)",
+            Kind::Done => "HttpBody(done)",
+        })
+    }
+}
+
+/// A response without a body.
+pub(crate) fn empty(status: StatusCode) -> Response<HttpBody> {
+    response(status, HttpBody(Kind::Done))
+}
+
+/// A response that is one message.
+pub(crate) fn json(status: StatusCode, message: &Message) -> Response<HttpBody> {
+    whole(status, message.to_frame())
+}
+
+/// A response that is JSON already.
+pub(crate) fn whole(status: StatusCode, json: Bytes) -> Response<HttpBody> {
+    let mut response = response(status, HttpBody(Kind::Whole(json)));
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(CONTENT_TYPE, json);
+    response
+}
+
+/// A response that is a stream of events.
+pub(crate) fn stream(events: impl Events + 'static) -> Response<HttpBody> {
+    let mut response = response(StatusCode::OK, HttpBody(Kind::Events(Box::new(events))));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    // Some proxies would otherwise collect the events until the stream is over.
+    headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
+    response
+}
+
+/// The response to a request that may not come in.
+pub(crate) fn rejection(rejection: Rejection) -> Response<HttpBody> {
+    let header = rejection.header();
+    let status = rejection.status();
+    let mut response = json(status, &rejection.into_response().into());
+    response.headers_mut().extend(header);
+    response
+}
+
+fn response(status: StatusCode, body: HttpBody) -> Response<HttpBody> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    response
+}
+
+/// Reads a whole body.
+pub(super) async fn read<B: Body>(body: B, limit: usize) -> Result<Bytes, Rejection> {
+    if body.size_hint().lower() > limit as u64 {
+        return Err(too_large(limit));
+    }
+    match tokio::time::timeout(READ_WITHIN, collect(body, limit)).await {
+        Ok(read) => read,
+        Err(_) => Err(Rejection::http(
+            StatusCode::REQUEST_TIMEOUT,
+            format!("the body did not arrive within {READ_WITHIN:?}"),
+        )),
+    }
+}
+
+async fn collect<B: Body>(body: B, limit: usize) -> Result<Bytes, Rejection> {
+    let mut body = pin!(body);
+    let mut whole = Collected::default();
+    while let Some(frame) = std::future::poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
+        let frame = frame.map_err(|_| {
+            Rejection::http(
+                StatusCode::BAD_REQUEST,
+                "the body could not be read to its end",
+            )
+        })?;
+        let Ok(data) = frame.into_data() else {
+            continue;
+        };
+        if whole.len() + data.remaining() > limit {
+            return Err(too_large(limit));
+        }
+        whole.push(data);
+    }
+    Ok(whole.into_bytes())
+}
+
+/// What arrived so far. Most bodies are one chunk, which is then not copied.
+#[derive(Default)]
+struct Collected {
+    first: Bytes,
+    rest: BytesMut,
+}
+
+impl Collected {
+    fn len(&self) -> usize {
+        self.first.len() + self.rest.len()
+    }
+
+    fn push(&mut self, mut data: impl Buf) {
+        if self.len() == 0 {
+            self.first = data.copy_to_bytes(data.remaining());
+            return;
+        }
+        if self.rest.is_empty() {
+            self.rest
+                .extend_from_slice(&std::mem::take(&mut self.first));
+        }
+        self.rest.put(data);
+    }
+
+    fn into_bytes(self) -> Bytes {
+        if self.rest.is_empty() {
+            self.first
+        } else {
+            self.rest.freeze()
+        }
+    }
+}
+
+fn too_large(limit: usize) -> Rejection {
+    let why = format!("a body has at most {limit} bytes");
+    Rejection::http(StatusCode::PAYLOAD_TOO_LARGE, why)
+}
+
+const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+const READ_WITHIN: Duration = Duration::from_secs(30);

@@ -1,0 +1,279 @@
+//! The server's side: a `tower` service that answers HTTP requests.
+//!
+//! ```text
+//! request ── admit_head ──▶ read body ── admit ──▶ modern: the handler runs inside the response
+//!                 │                        │
+//!                 └── Rejection ───────────┴─────▶ legacy: a handler of its own
+//! ```
+//!
+//! In the modern era the handler's future is part of the response. Whoever drops the response, because the
+//! client closed it or the connection broke, drops the handler; no task is spawned for a request.
+
+mod answer;
+pub(crate) use answer::Handling;
+
+mod keep_alive;
+pub(crate) use keep_alive::KeepAlive;
+
+pub(crate) mod body;
+pub use body::HttpBody;
+
+mod connection;
+
+mod serve;
+pub use serve::Bound;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::task::{self, Poll};
+use std::time::Duration;
+
+use ::http::{Request, Response, StatusCode};
+use bowline_core::era::{Dialects, Offers};
+use bowline_core::http::admission::{Admitted, Arrival, Catalog, Rejection, admit, admit_head};
+pub use bowline_core::http::source::SourcePolicy;
+use bowline_core::mux::Limits;
+use bowline_types::{Implementation, Json};
+use http_body::Body;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+
+use super::legacy::{self, Legacy};
+use crate::exchange::{BoxFuture, Responder};
+
+/// Answers HTTP requests: a `tower` service for any HTTP server, axum's included. Cheap to clone; clones
+/// are the same service.
+///
+/// A [`Principal`](crate::exchange::Principal) among the extensions of a request, put there by a layer that
+/// checked a credential, is the one on whose behalf its handler runs. A handler finds the whole head of its
+/// request, an `http::request::Parts`, among the extensions of its context, unless its client is
+/// one that the server remembers.
+///
+/// Both eras are served on one URL. Web pages and names of other machines are kept out until
+/// [`HttpService::source`] lets them in.
+///
+/// # Cancel safety
+///
+/// A client of the modern era that closes its response, or its connection, has cancelled that request: the
+/// handler's future is dropped. In the legacy era a disconnect means nothing; the client says what it
+/// cancels.
+///
+/// # Examples
+///
+/// ```no_run
+/// # async fn example() -> bowline::Result<()> {
+/// let server = bowline::Server::new("calculator", "1.0.0");
+/// let bound = server.http().bind("127.0.0.1:0").await?;
+/// eprintln!("listening on http://{}/mcp", bound.addr());
+/// bound.serve().await
+/// # }
+/// ```
+#[derive(Clone)]
+#[must_use = "a service does nothing until it is mounted or served"]
+pub struct HttpService {
+    pub(crate) site: Arc<Site>,
+}
+
+/// What is served, and how.
+#[derive(Clone)]
+pub(crate) struct Site {
+    pub(crate) responder: Arc<dyn Responder>,
+    pub(crate) catalog: Arc<dyn Catalog + Send + Sync>,
+    /// The server's `Implementation`, encoded.
+    pub(crate) identity: Json,
+    pub(crate) served: Dialects,
+    /// What the door of a legacy wire answers by itself.
+    pub(crate) offers: Offers,
+    pub(crate) limits: Limits,
+    /// How long handlers may still run, once a shutdown was asked for.
+    pub(crate) shutdown: watch::Sender<Option<Duration>>,
+    pub(crate) source: Option<SourcePolicy>,
+    pub(crate) max_body: usize,
+    pub(crate) commit_after: Duration,
+    pub(crate) keep_alive: Duration,
+    most_requests: usize,
+    room: Arc<Semaphore>,
+    pub(crate) legacy: Legacy,
+}
+
+impl HttpService {
+    /// A service that answers with `responder`, which calls itself `identity` and knows its methods by
+    /// `catalog`. [`Server::http`](crate::Server::http) makes one of a server.
+    pub fn new(
+        responder: impl Responder,
+        catalog: impl Catalog + Send + Sync + 'static,
+        identity: &Implementation,
+    ) -> Self {
+        let site = Site {
+            responder: Arc::new(responder),
+            catalog: Arc::new(catalog),
+            identity: Json::encode(identity).unwrap_or_else(|_| Json::empty_object()),
+            served: Dialects::all(),
+            offers: Offers::default(),
+            limits: Limits::default(),
+            shutdown: watch::Sender::new(None),
+            source: None,
+            max_body: MAX_BODY,
+            commit_after: COMMIT_AFTER,
+            keep_alive: KEEP_ALIVE,
+            most_requests: MOST_REQUESTS,
+            room: Arc::new(Semaphore::new(MOST_REQUESTS)),
+            legacy: Legacy::default(),
+        };
+        Self {
+            site: Arc::new(site),
+        }
+    }
+
+    /// Answers with `responder` in the place of the server's own: the server with layers around it.
+    pub fn answered_by(self, responder: impl Responder) -> Self {
+        self.having(|site| site.responder = Arc::new(responder))
+    }
+
+    /// Serves these protocol versions only.
+    pub fn versions(self, served: Dialects) -> Self {
+        self.having(|site| site.served = served)
+    }
+
+    /// Decides which hosts the service answers to and which web pages may talk to it.
+    ///
+    /// Without it the service answers to names of this machine only; bound to an address that others can
+    /// reach, to any name. Pages of other origins are refused in both cases.
+    pub fn source(self, policy: SourcePolicy) -> Self {
+        self.having(|site| site.source = Some(policy))
+    }
+
+    /// Refuses bodies of more than this many bytes; 4 MiB unless told otherwise.
+    pub fn max_body(self, bytes: usize) -> Self {
+        self.having(|site| site.max_body = bytes)
+    }
+
+    /// Waits this long for a handler's outcome before the answer becomes a stream; 250 ms unless told
+    /// otherwise.
+    ///
+    /// An outcome within that time is answered as plain JSON, with the status that fits it. A handler that
+    /// says something, or whose caller wants to know its progress, is not waited for.
+    pub fn commit_after(self, delay: Duration) -> Self {
+        self.having(|site| site.commit_after = delay)
+    }
+
+    /// Says something meaningless on a stream that was silent for this long, so that nothing on the way
+    /// takes it for dead; 15 s unless told otherwise.
+    pub fn keep_alive(self, interval: Duration) -> Self {
+        self.having(|site| site.keep_alive = interval)
+    }
+
+    /// Answers at most this many requests at once, subscriptions included; more are refused with 503.
+    pub fn max_requests(self, most: usize) -> Self {
+        let most = most.min(Semaphore::MAX_PERMITS);
+        self.having(|site| {
+            site.most_requests = most;
+            site.room = Arc::new(Semaphore::new(most));
+        })
+    }
+
+    /// Whether new requests are taken: until a shutdown was asked for. For readiness probes.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.site.shutdown.borrow().is_none()
+    }
+
+    /// Ends the service in good order: new requests are refused, subscriptions come to their end, and
+    /// running handlers get `grace` before they are dropped.
+    pub fn shut_down(&self, grace: Duration) {
+        self.site.shutdown.send_replace(Some(grace));
+    }
+
+    /// How many requests are being answered in the modern era, handlers that run on unheard included.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.site.most_requests - self.site.room.available_permits()
+    }
+
+    pub(crate) fn having(mut self, change: impl FnOnce(&mut Site)) -> Self {
+        change(Arc::make_mut(&mut self.site));
+        self
+    }
+}
+
+impl<B> tower_service::Service<Request<B>> for HttpService
+where
+    B: Body + Send + 'static,
+    B::Data: Send,
+{
+    type Response = Response<HttpBody>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response<HttpBody>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut task::Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let site = self.site.clone();
+        Box::pin(async move { Ok(site.answer(request).await) })
+    }
+}
+
+impl Site {
+    async fn answer<B: Body>(self: Arc<Self>, request: Request<B>) -> Response<HttpBody> {
+        match self.admit(request).await {
+            Ok(response) => response,
+            Err(rejection) => {
+                tracing::debug!(%rejection, "an HTTP request was refused");
+                body::rejection(rejection)
+            }
+        }
+    }
+
+    async fn admit<B: Body>(
+        self: Arc<Self>,
+        request: Request<B>,
+    ) -> Result<Response<HttpBody>, Rejection> {
+        let (head, body) = request.into_parts();
+        let loopback = SourcePolicy::loopback();
+        let source = self.source.as_ref().unwrap_or(&loopback);
+        let accepts = match admit_head(&head, source, &self.served)? {
+            Arrival::Post(accepts) => accepts,
+            Arrival::LegacyVerb => return legacy::answer_verb(&self, &head),
+        };
+        let body = body::read(body, self.max_body).await?;
+        match admit(&head.headers, &body, &self.served, &*self.catalog)? {
+            Admitted::Modern { id, request, seal } => {
+                let permit = self.permit().map_err(|refused| refused.about(id.clone()))?;
+                let handling = Handling::new(&self, id, request, seal, head, permit);
+                Ok(handling.respond(accepts).await)
+            }
+            // Nothing that a modern client can say over HTTP concerns another request.
+            Admitted::Notification(_) => Ok(body::empty(StatusCode::ACCEPTED)),
+            Admitted::Legacy(post) => legacy::answer(&self, head, accepts, body, post).await,
+        }
+    }
+
+    /// Room for one more request.
+    pub(crate) fn permit(&self) -> Result<OwnedSemaphorePermit, Rejection> {
+        if self.shutdown.borrow().is_some() {
+            return Err(unavailable("shutting down"));
+        }
+        let permit = self.room.clone().try_acquire_owned();
+        permit.map_err(|_| unavailable("overloaded"))
+    }
+}
+
+/// A refusal that says nothing about the request.
+pub(crate) fn unavailable(why: &str) -> Rejection {
+    Rejection::http(StatusCode::SERVICE_UNAVAILABLE, why)
+}
+
+impl std::fmt::Debug for HttpService {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HttpService")
+            .field("served", &self.site.served)
+            .field("in_flight", &self.in_flight())
+            .finish_non_exhaustive()
+    }
+}
+
+const MAX_BODY: usize = 4 * 1024 * 1024;
+const COMMIT_AFTER: Duration = Duration::from_millis(250);
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+const MOST_REQUESTS: usize = 16_384;

@@ -1,0 +1,173 @@
+//! Serving connections directly, without a web framework: HTTP/1.1 and HTTP/2 on one socket.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::time::Duration;
+
+use bowline_core::http::source::SourcePolicy;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream, ToSocketAddrs};
+use tokio::task::JoinSet;
+
+use super::HttpService;
+use super::connection::Patient;
+use crate::{Error, Result};
+
+/// A service that has an address and is about to be served.
+#[derive(Debug)]
+#[must_use = "nothing is answered until it is served"]
+pub struct Bound {
+    listener: TcpListener,
+    addr: SocketAddr,
+    service: HttpService,
+}
+
+impl HttpService {
+    /// Takes an address; port 0 is any free one.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Transport`] if the address cannot be had, [`Error::Misuse`] if what is offered cannot be.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: dropping the future gives the address back.
+    pub async fn bind(self, addr: impl ToSocketAddrs) -> Result<Bound> {
+        self.site.responder.check()?;
+        let cannot = |error: io::Error| Error::Transport {
+            what: "the address cannot be had".into(),
+            source: Some(error.into()),
+        };
+        let listener = TcpListener::bind(addr).await.map_err(cannot)?;
+        let addr = listener.local_addr().map_err(cannot)?;
+        let service = self.having(|site| {
+            // Others can reach it by names that nobody here can know.
+            if site.source.is_none() && !addr.ip().is_loopback() {
+                site.source = Some(SourcePolicy::public());
+            }
+        });
+        Ok(Bound {
+            listener,
+            addr,
+            service,
+        })
+    }
+
+    /// Serves one connection, of whatever kind, until it is at its end or a shutdown is over.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes the connection, and drops the handlers of its modern requests.
+    pub async fn serve_connection(&self, io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) {
+        let mut builder = auto::Builder::new(TokioExecutor::new());
+        builder
+            .http1()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_WITHIN)
+            // A client that closes its half has gone: nothing else tells us that it gave up.
+            .half_close(false)
+            .max_buf_size(MAX_HEAD);
+        builder
+            .http2()
+            .timer(TokioTimer::new())
+            .keep_alive_interval(PING_EVERY)
+            .max_header_list_size(MAX_HEAD as u32)
+            .max_concurrent_streams(MOST_STREAMS);
+        let io = TokioIo::new(Patient::new(io, STALLED_FOR));
+        let service = TowerToHyperService::new(self.clone());
+        let mut connection = pin!(builder.serve_connection(io, service));
+        let mut shutdown = self.site.shutdown.subscribe();
+        // A connection that is at its end needs no shutdown any more.
+        let grace = tokio::select! {
+            biased;
+            served = &mut connection => return log(served),
+            Ok(grace) = shutdown.wait_for(Option::is_some) => *grace,
+        };
+        connection.as_mut().graceful_shutdown();
+        // The responses end by themselves in time, unless their client does not take them in.
+        let until = grace.unwrap_or_default() + FAREWELL;
+        if let Ok(served) = tokio::time::timeout(until, connection).await {
+            log(served);
+        }
+    }
+}
+
+impl Bound {
+    /// The address, with the port that was chosen.
+    #[must_use]
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// The service, to shut it down or to ask whether it is ready.
+    pub fn service(&self) -> HttpService {
+        self.service.clone()
+    }
+
+    /// Serves until a shutdown was asked for and is over.
+    ///
+    /// # Errors
+    ///
+    /// None today: a connection that fails is the end of that connection, and is logged.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes every connection, and drops the handlers of their modern requests.
+    pub async fn serve(self) -> Result<()> {
+        let mut connections = JoinSet::new();
+        let mut shutdown = self.service.site.shutdown.subscribe();
+        loop {
+            // A shutdown comes first: there may always be one more connection.
+            let accepted = tokio::select! {
+                biased;
+                _ = shutdown.wait_for(Option::is_some) => break,
+                Some(_) = connections.join_next() => continue,
+                accepted = self.listener.accept(), if connections.len() < MOST_CONNECTIONS => accepted,
+            };
+            match accepted {
+                Ok((stream, _)) => {
+                    let service = self.service.clone();
+                    connections.spawn(async move { service.serve_stream(stream).await });
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(AFTER_FAILURE).await;
+                }
+            }
+        }
+        drop(self.listener);
+        while connections.join_next().await.is_some() {}
+        Ok(())
+    }
+}
+
+impl HttpService {
+    async fn serve_stream(&self, stream: TcpStream) {
+        // Answers are small and somebody waits for each.
+        let _ = stream.set_nodelay(true);
+        self.serve_connection(stream).await;
+    }
+}
+
+fn log(served: Result<(), Box<dyn std::error::Error + Send + Sync>>) {
+    if let Err(error) = served {
+        tracing::debug!(%error, "a connection ended badly");
+    }
+}
+
+/// How long a client may take to say what it wants.
+const HEAD_WITHIN: Duration = Duration::from_secs(30);
+const MAX_HEAD: usize = 64 * 1024;
+const MOST_STREAMS: u32 = 256;
+const MOST_CONNECTIONS: usize = 16_384;
+const PING_EVERY: Duration = Duration::from_secs(20);
+/// How long a client may take nothing in before it is cut off.
+const STALLED_FOR: Duration = Duration::from_secs(30);
+/// How long a response may take to leave once its handler is done.
+const FAREWELL: Duration = Duration::from_secs(1);
+/// How long to wait when no connection can be accepted, for want of descriptors for example.
+const AFTER_FAILURE: Duration = Duration::from_millis(100);

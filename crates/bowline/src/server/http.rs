@@ -1,0 +1,78 @@
+//! A server over HTTP: what it tells the admission ladder, and its own way onto a socket.
+
+use std::borrow::Cow;
+
+use bowline_core::era::Offers;
+use bowline_core::http::admission::Catalog;
+use bowline_core::http::headers::ParamHeaders;
+use bowline_types::{
+    CallToolRequest, CompleteRequest, DiscoverRequest, GetPromptRequest, ListPromptsRequest,
+    ListResourceTemplatesRequest, ListResourcesRequest, ListToolsRequest, Method,
+    ReadResourceRequest, SubscriptionsListenRequest,
+};
+use tokio::net::ToSocketAddrs;
+
+use super::Server;
+use crate::Result;
+use crate::http::HttpService;
+
+impl Server {
+    /// This server as an HTTP service, to mount in axum or any other HTTP server, or to
+    /// [`bind`](HttpService::bind) to an address.
+    ///
+    pub fn http(&self) -> HttpService {
+        let service = HttpService::new(self.clone(), self.clone(), &self.offer.identity);
+        service.having(|site| {
+            site.served = self.offer.served.clone();
+            site.offers = Offers::from(&self.offer.capabilities());
+            site.limits = self.offer.limits;
+            site.shutdown = self.shutdown.clone();
+        })
+    }
+
+    /// Serves HTTP at this address until [`Server::shut_down`]; HTTP/1.1 and HTTP/2, every path alike.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Transport`](crate::Error::Transport) if the address cannot be had.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes every connection, and drops the handlers of their modern requests.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// #[tokio::main]
+    /// async fn main() -> bowline::Result<()> {
+    ///     bowline::Server::new("calculator", "1.0.0").serve_http("127.0.0.1:8000").await
+    /// }
+    /// ```
+    pub async fn serve_http(self, addr: impl ToSocketAddrs) -> Result<()> {
+        self.http().bind(addr).await?.serve().await
+    }
+}
+
+/// What is not advertised is not answered.
+impl Catalog for Server {
+    fn answers(&self, method: &str) -> bool {
+        match method {
+            DiscoverRequest::NAME | SubscriptionsListenRequest::NAME => true,
+            ListToolsRequest::NAME | CallToolRequest::NAME => self.offer.has_tools(),
+            ListPromptsRequest::NAME | GetPromptRequest::NAME => self.offer.has_prompts(),
+            ListResourcesRequest::NAME
+            | ListResourceTemplatesRequest::NAME
+            | ReadResourceRequest::NAME => self.offer.has_resources(),
+            CompleteRequest::NAME => self.offer.has_completions(),
+            _ => false,
+        }
+    }
+
+    fn param_headers(&self, tool: &str) -> Option<Cow<'_, ParamHeaders>> {
+        let tools = self.offer.tools.now();
+        let definition = tools.find(tool)?.item.definition();
+        // Clients do not show a tool whose annotations break the rules; nobody mirrors its arguments.
+        let plan = ParamHeaders::read(&definition.input_schema).ok()?;
+        Some(Cow::Owned(plan))
+    }
+}

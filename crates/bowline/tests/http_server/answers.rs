@@ -1,0 +1,186 @@
+//! Which form an answer takes, and when that is decided.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::support::*;
+
+#[tokio::test(start_paused = true)]
+async fn an_outcome_that_comes_at_once_is_plain_json() {
+    let stage = Stage::new();
+    let mut link = Link::to(&stage.server.http()).await;
+
+    let reply = link.send(call(7, "echo", "a")).await;
+
+    assert_eq!(reply.status(), 200);
+    let answer = reply.json().await;
+    assert_eq!(answer["id"], 7);
+    assert_eq!(answer["result"]["resultType"], "complete");
+    assert_eq!(answer["result"]["content"][0]["text"], r#"{"name":"a"}"#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outcome_within_the_delay_is_plain_json_too() {
+    let mut stage = Stage::new();
+    let mut link = Link::to(&stage.server.http()).await;
+    let waiting = tokio::spawn(async move { link.send(call(1, "wait", "a")).await.json().await });
+    stage.started("a").await;
+
+    tokio::time::advance(Duration::from_millis(200)).await;
+    stage.release.notify_one();
+
+    let answer = waiting.await.unwrap();
+    assert_eq!(answer["result"]["content"][0]["text"], "released");
+    stage.finished("a").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_is_still_silent_after_the_delay_gets_a_stream() {
+    let mut stage = Stage::new();
+    let mut link = Link::to(&stage.server.http()).await;
+    let begun = Instant::now();
+
+    let reply = link.send(call(1, "wait", "a")).await;
+
+    assert_eq!(begun.elapsed().as_millis() / 10, 25);
+    assert!(reply.is_events());
+    assert_eq!(reply.header("x-accel-buffering"), Some("no"));
+    stage.release.notify_one();
+    let messages = reply.messages().await;
+    assert_eq!(messages.len(), 1);
+    assert_eq!(messages[0]["result"]["content"][0]["text"], "released");
+    stage.started("a").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_wants_progress_gets_a_stream_at_once() {
+    let stage = Stage::new();
+    let mut link = Link::to(&stage.server.http()).await;
+    let begun = Instant::now();
+
+    let mut reply = link.send(call_with_progress(1, "talk", "a")).await;
+
+    assert!(reply.is_events());
+    assert_eq!(begun.elapsed(), Duration::ZERO);
+    let first = messages(&reply.chunk().await.unwrap());
+    assert_eq!(first[0]["method"], "notifications/progress");
+    stage.release.notify_one();
+    let rest = reply.messages().await;
+    assert_eq!(rest[0]["id"], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_stream_is_kept_alive_by_comments() {
+    let stage = Stage::new();
+    let service = stage.server.http().keep_alive(Duration::from_secs(3));
+    let mut link = Link::to(&service).await;
+    let mut reply = link.send(call_with_progress(1, "wait", "a")).await;
+    let begun = Instant::now();
+
+    let first = reply.chunk().await.unwrap();
+    let second = reply.chunk().await.unwrap();
+
+    assert_eq!(
+        (first.as_str(), second.as_str()),
+        (": keep-alive\n\n", ": keep-alive\n\n")
+    );
+    assert_eq!(begun.elapsed().as_secs(), 6);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_reads_no_events_waits_for_its_json() {
+    let mut stage = Stage::new();
+    let mut link = Link::to(&stage.server.http()).await;
+    let request = with(
+        call_with_progress(1, "talk", "a"),
+        "accept",
+        "application/json",
+    );
+    let waiting = tokio::spawn(async move { link.send(request).await.json().await });
+    stage.started("a").await;
+
+    tokio::time::advance(Duration::from_secs(60)).await;
+    stage.release.notify_one();
+
+    let answer = waiting.await.unwrap();
+    assert_eq!(answer["result"]["content"][0]["text"], "released");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_reads_only_events_gets_its_result_as_one() {
+    let stage = Stage::new();
+    let mut link = Link::to(&stage.server.http()).await;
+
+    let reply = link
+        .send(with(call(1, "echo", "a"), "accept", "text/event-stream"))
+        .await;
+
+    assert_eq!(reply.messages().await[0]["id"], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_is_the_error_of_one_request() {
+    let stage = Stage::new();
+    let mut link = Link::to(&stage.server.http()).await;
+
+    let torn = link.send(call(1, "panics", "a")).await.json().await;
+    let whole = link.send(call(2, "echo", "b")).await.json().await;
+
+    assert_eq!(torn["error"]["code"], -32603);
+    assert_eq!(whole["id"], 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_capability_has_status_400_and_after_the_head_is_out_another_form() {
+    let stage = Stage::new();
+    let mut link = Link::to(&stage.server.http()).await;
+
+    let early = link.send(call(1, "needs", "a")).await;
+    let late = link.send(call_with_progress(2, "needs_late", "a")).await;
+
+    assert_eq!(early.status(), 400);
+    assert_eq!(early.json().await["error"]["code"], -32021);
+    assert_eq!(late.status(), 200);
+    let messages = late.messages().await;
+    assert_eq!(messages[1]["result"]["isError"], true);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subscription_is_a_stream_that_starts_with_its_acknowledgement() {
+    let stage = Stage::new();
+    let mut link = Link::to(&stage.server.http()).await;
+    let filter = json!({"notifications": {"toolsListChanged": true}});
+
+    let mut reply = link
+        .send(modern("L1", "subscriptions/listen", filter))
+        .await;
+    let first = messages(&reply.chunk().await.unwrap());
+    stage.server.changed().tools();
+    let second = messages(&reply.chunk().await.unwrap());
+
+    let id = "io.modelcontextprotocol/subscriptionId";
+    assert_eq!(
+        first[0]["method"],
+        "notifications/subscriptions/acknowledged"
+    );
+    assert_eq!(first[0]["params"]["_meta"][id], "L1");
+    assert_eq!(second[0]["method"], "notifications/tools/list_changed");
+    assert_eq!(second[0]["params"]["_meta"][id], "L1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn http2_answers_alike() {
+    let stage = Stage::new();
+    let mut link = Link::http2_to(&stage.server.http()).await;
+
+    let plain = link.send(call(1, "echo", "a")).await;
+    let mut stream = link.send(call_with_progress(2, "talk", "b")).await;
+    let first = messages(&stream.chunk().await.unwrap());
+    stage.release.notify_one();
+
+    assert_eq!(plain.json().await["id"], 1);
+    assert_eq!(first[0]["method"], "notifications/progress");
+    assert_eq!(stream.messages().await[0]["id"], 2);
+}

@@ -1,0 +1,160 @@
+//! Other ways to serve the legacy era: as JSON, in batches, without sessions, over two endpoints.
+
+use bowline::http::legacy::Legacy;
+use serde_json::Value;
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn json_answers_fail_at_once_where_the_client_would_have_to_be_asked() {
+    let stage = Stage::new();
+    let service = asks(stage.server)
+        .http()
+        .legacy(Legacy::sessions().json_answers());
+    let mut client = Conversation::open(&service, "2025-11-25").await;
+
+    let talked = client
+        .send(client.call_with_progress(1, "needs_late", "a"))
+        .await;
+    let asked = client.send(client.call(2, "asks", "a")).await;
+
+    assert_eq!(talked.json().await["error"]["code"], -32602);
+    let asked = asked.json().await;
+    assert!(
+        asked["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("cannot be asked"),
+        "{asked}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_is_answered_as_an_array_in_the_one_version_that_has_them() {
+    let stage = Stage::new();
+    let service = stage.server.http();
+    let mut client = Conversation::open(&service, "2025-03-26").await;
+    let batch = json!([
+        tool_call(&json!(1), "echo", &json!({"name": "a"}), &json!({})),
+        {"jsonrpc": "2.0", "method": "notifications/whatever"},
+        tool_call(&json!("two"), "echo", &json!({"name": "b"}), &json!({})),
+        {"jsonrpc": "1.0", "id": 3, "method": "tools/list"},
+    ]);
+
+    let answers = client.send(client.post(&batch)).await.json().await;
+
+    let mut ids: Vec<_> = answers
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|answer| answer["id"].clone())
+        .collect();
+    ids.sort_by_key(Value::to_string);
+    assert_eq!(ids, [json!("two"), json!(1), json!(3)]);
+    let only_told = json!([{"jsonrpc": "2.0", "method": "notifications/whatever"}]);
+    assert_eq!(client.send(client.post(&only_told)).await.status(), 202);
+    let newer = Conversation::open(&service, "2025-06-18").await;
+    assert_eq!(client.send(newer.post(&batch)).await.status(), 400);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_sessions_each_request_is_answered_by_itself() {
+    let mut stage = Stage::new();
+    let service = stage.server.http().legacy(Legacy::stateless());
+    let speaking = |request| with(request, "mcp-protocol-version", "2025-06-18");
+    let request = |id: i64, tool: &str| {
+        speaking(post(&tool_call(
+            &json!(id),
+            tool,
+            &json!({"name": "a"}),
+            &json!({}),
+        )))
+    };
+
+    let opened = Link::to(&service)
+        .await
+        .send(post(&initialize("2025-06-18")))
+        .await;
+    let called = Link::to(&service).await.send(request(1, "echo")).await;
+    let pinged = json!({"jsonrpc": "2.0", "id": 2, "method": "ping"});
+    let pinged = Link::to(&service).await.send(speaking(post(&pinged))).await;
+    let unknown = json!({"jsonrpc": "2.0", "id": 3, "method": "prompts/list"});
+    let unknown = Link::to(&service)
+        .await
+        .send(speaking(post(&unknown)))
+        .await;
+    let cancel =
+        json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}});
+    let cancelled = Link::to(&service).await.send(speaking(post(&cancel))).await;
+
+    assert_eq!(opened.header("mcp-session-id"), None);
+    assert_eq!(
+        opened.json().await["result"]["protocolVersion"],
+        "2025-06-18"
+    );
+    assert_eq!(
+        called.json().await["result"]["content"][0]["text"],
+        r#"{"name":"a"}"#
+    );
+    assert_eq!(pinged.json().await["result"], json!({}));
+    assert_eq!(
+        (unknown.status().as_u16(), cancelled.status().as_u16()),
+        (200, 202)
+    );
+    assert_eq!(unknown.json().await["error"]["code"], -32601);
+    let mut link = Link::to(&service).await;
+    let running = link.send(request(4, "talk")).await;
+    stage.started("a").await;
+    drop((running, link));
+    stage.release.notify_one();
+    stage.finished("a").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_endpoints_are_served_to_the_oldest_clients() {
+    let mut stage = Stage::new();
+    let service = stage.server.http().legacy(Legacy::sessions().http_sse());
+    let get = Request::get("/mcp")
+        .header("host", "localhost")
+        .header("accept", "text/event-stream")
+        .body(Full::default())
+        .unwrap();
+    let mut link = Link::to(&service).await;
+    let mut stream = link.send(get).await;
+    let first = stream.chunk().await.unwrap();
+    let endpoint = first
+        .strip_prefix("event: endpoint\ndata: ")
+        .unwrap()
+        .trim()
+        .to_owned();
+    let mut links = Vec::new();
+    let mut say = async |body: Value| {
+        let mut request = post(&body);
+        *request.uri_mut() = endpoint.parse().unwrap();
+        let mut link = Link::to(&service).await;
+        assert_eq!(link.send(request).await.status(), 202);
+        links.push(link);
+    };
+
+    say(initialize("2024-11-05")).await;
+    let opened = stream.chunk().await.unwrap();
+    say(json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
+    say(tool_call(
+        &json!(1),
+        "talk",
+        &json!({"name": "a"}),
+        &json!({}),
+    ))
+    .await;
+    stage.started("a").await;
+
+    assert!(opened.starts_with("event: message\n"));
+    assert_eq!(
+        messages(&opened)[0]["result"]["protocolVersion"],
+        "2024-11-05"
+    );
+    // The end of the stream is the end of the wire.
+    drop((stream, link));
+    stage.dropped("a").await;
+    assert_eq!(service.sessions(), 0);
+}

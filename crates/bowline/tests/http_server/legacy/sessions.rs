@@ -1,0 +1,186 @@
+//! How sessions begin, whose they are, and how they end.
+
+use std::time::Duration;
+
+use bowline::exchange::Principal;
+use bowline::http::legacy::Legacy;
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use tower_service::Service;
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn a_session_is_opened_and_its_tools_are_called_in_every_version() {
+    for version in ["2025-11-25", "2025-06-18", "2025-03-26"] {
+        let stage = Stage::new();
+        let mut client = Conversation::open(&stage.server.http(), version).await;
+
+        let answer = client.send(client.call(1, "echo", "a")).await.json().await;
+
+        assert_eq!(
+            answer["result"]["content"][0]["text"], r#"{"name":"a"}"#,
+            "{version}"
+        );
+        assert_eq!(answer["result"].get("resultType"), None, "{version}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_without_its_session_is_refused() {
+    let stage = Stage::new();
+    let service = stage.server.http();
+    let client = Conversation::open(&service, "2025-11-25").await;
+    let mut without = client.call(1, "echo", "a");
+    without.headers_mut().remove("mcp-session-id");
+    let unknown = with(client.call(1, "echo", "a"), "mcp-session-id", "nobody");
+    let mut get = client.get();
+    get.headers_mut().remove("mcp-session-id");
+    let version = with(client.get(), "mcp-protocol-version", "1999-01-01");
+
+    for (what, status, request) in [
+        ("no session", 400, without),
+        ("an unknown one", 404, unknown),
+        ("a stream of none", 400, get),
+        ("an unknown version", 400, version),
+    ] {
+        let reply = Link::to(&service).await.send(request).await;
+
+        assert_eq!(reply.status(), status, "{what}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_session_drops_its_handlers_and_is_gone() {
+    let mut stage = Stage::new();
+    let service = stage.server.http();
+    let mut client = Conversation::open(&service, "2025-11-25").await;
+    let running = client.send(client.call_with_progress(1, "talk", "a")).await;
+    stage.started("a").await;
+
+    let deleted = client.send(client.delete()).await;
+
+    assert_eq!(deleted.status(), 204);
+    stage.dropped("a").await;
+    assert_eq!(
+        running.messages().await.last().unwrap()["error"]["code"],
+        -32800
+    );
+    assert_eq!(client.send(client.call(2, "echo", "b")).await.status(), 404);
+    assert_eq!(service.sessions(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_opening_leaves_no_session_behind() {
+    let stage = Stage::new();
+    let service = stage.server.http();
+    let mut bad = initialize("2025-11-25");
+    bad["params"]["clientInfo"] = json!(7);
+
+    let reply = Link::to(&service).await.send(post(&bad)).await;
+
+    assert_eq!(reply.header("mcp-session-id"), None);
+    assert_eq!(reply.json().await["error"]["code"], -32602);
+    assert_eq!(service.sessions(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_sessions_are_opened_than_there_is_room_for() {
+    let stage = Stage::new();
+    let service = stage
+        .server
+        .http()
+        .legacy(Legacy::sessions().max_sessions(1));
+    let mut first = Conversation::open(&service, "2025-11-25").await;
+
+    let refused = Link::to(&service)
+        .await
+        .send(post(&initialize("2025-11-25")))
+        .await;
+    first.send(first.delete()).await;
+    tokio::task::yield_now().await;
+    let taken = Link::to(&service)
+        .await
+        .send(post(&initialize("2025-11-25")))
+        .await;
+
+    assert_eq!(refused.status(), 503);
+    assert_eq!(taken.status(), 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_session_ends() {
+    let stage = Stage::new();
+    let legacy = Legacy::sessions().idle_after(Duration::from_secs(60));
+    let service = stage.server.http().legacy(legacy);
+    let mut client = Conversation::open(&service, "2025-11-25").await;
+
+    tokio::time::advance(Duration::from_secs(50)).await;
+    let before = client.send(client.call(1, "echo", "a")).await.status();
+    tokio::time::advance(Duration::from_secs(61)).await;
+
+    assert_eq!(before, 200);
+    assert_eq!(client.send(client.call(2, "echo", "a")).await.status(), 404);
+    assert_eq!(service.sessions(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_open_stream_holds_off_the_end_of_an_idle_session() {
+    let stage = Stage::new();
+    let legacy = Legacy::sessions().idle_after(Duration::from_secs(60));
+    let mut client = Conversation::open(&stage.server.http().legacy(legacy), "2025-11-25").await;
+    let _stream = client.send(client.get()).await;
+
+    tokio::time::advance(Duration::from_secs(600)).await;
+
+    assert_eq!(client.send(client.call(1, "echo", "a")).await.status(), 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_belongs_to_whoever_opened_it() {
+    let stage = Stage::new();
+    let mut service = stage.server.http();
+    let as_user = |mut request: Request<Full<Bytes>>, name: &'static str| {
+        request.extensions_mut().insert(Principal::named(name));
+        request
+    };
+    let opened = service
+        .call(as_user(post(&initialize("2025-11-25")), "ada"))
+        .await
+        .unwrap();
+    let id = opened.headers()["mcp-session-id"]
+        .to_str()
+        .unwrap()
+        .to_owned();
+    let list = || {
+        let list = post(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}));
+        with(list, "mcp-session-id", &id)
+    };
+
+    let other = service.call(as_user(list(), "eve")).await.unwrap();
+    let own = service.call(as_user(list(), "ada")).await.unwrap();
+
+    assert_eq!((other.status().as_u16(), own.status().as_u16()), (404, 200));
+    let body = own.into_body().collect().await.unwrap().to_bytes();
+    let answer: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(answer["id"], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_ends_sessions_after_their_handlers() {
+    let mut stage = Stage::new();
+    let service = stage.server.http();
+    let mut client = Conversation::open(&service, "2025-11-25").await;
+    let stream = client.send(client.get()).await;
+    let running = client.send(client.call_with_progress(1, "talk", "a")).await;
+    stage.started("a").await;
+
+    stage.server.shut_down(Duration::from_secs(10));
+    stage.release.notify_one();
+
+    assert_eq!(running.messages().await.last().unwrap()["id"], 1);
+    stream.text().await;
+    while service.sessions() > 0 {
+        tokio::task::yield_now().await;
+    }
+}

@@ -1,0 +1,18 @@
+//! The HTTP server, over sockets and over pipes in memory.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on stops"
+)]
+
+mod support;
+
+mod answers;
+mod disconnect;
+#[cfg(not(bowline_no_legacy))]
+mod legacy;
+mod refusals;
+mod shutdown;
+#[cfg(not(bowline_no_legacy))]
+mod together;

@@ -1,0 +1,138 @@
+//! A server inside an axum application, behind middleware that knows nothing of it.
+//!
+//! `cargo run -p bowline-examples --bin axum`, then `http://127.0.0.1:8000/mcp`.
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::http::{Method, StatusCode};
+use axum::routing::get;
+use bowline::http::HttpService;
+use bowline::http::server::SourcePolicy;
+use bowline::{CallToolResult, Server, Tool};
+use serde_json::json;
+use tower_http::cors::{AllowOrigin, Any, CorsLayer};
+use tower_http::limit::RequestBodyLimitLayer;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let (app, mcp) = application();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:8000").await?;
+    eprintln!("listening on http://{}/mcp", listener.local_addr()?);
+    let stop = async move {
+        let _ = tokio::signal::ctrl_c().await;
+        // Subscriptions end and handlers finish, so that axum finds nothing left to wait for.
+        mcp.shut_down(Duration::from_secs(5));
+    };
+    axum::serve(listener, app)
+        .with_graceful_shutdown(stop)
+        .await?;
+    Ok(())
+}
+
+/// The application, and the part of it that speaks the Model Context Protocol.
+fn application() -> (Router, HttpService) {
+    let add = Tool::raw("add", json!({"type": "object"}), async |arguments, _cx| {
+        let arguments: serde_json::Value = arguments.decode().map_err(bowline::invalid_params)?;
+        let sum = arguments["a"].as_i64().unwrap_or(0) + arguments["b"].as_i64().unwrap_or(0);
+        Ok(CallToolResult::text(sum.to_string()))
+    });
+    // A page of this origin may talk to the server: the policy lets it in, CORS lets it read.
+    let policy = SourcePolicy::loopback().allow_origin(PAGE);
+    let mcp = Server::new("calculator", "1.0.0")
+        .tool(add)
+        .http()
+        .source(policy);
+    let cors = CorsLayer::new()
+        .allow_origin(AllowOrigin::exact(
+            PAGE.parse().expect("an origin is ASCII"),
+        ))
+        .allow_methods([Method::GET, Method::POST, Method::DELETE])
+        .allow_headers(Any);
+
+    let ready = mcp.clone();
+    let readiness = move || async move {
+        match ready.is_ready() {
+            true => StatusCode::OK,
+            false => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    };
+    let app = Router::new()
+        .route_service("/mcp", mcp.clone())
+        .route("/ready", get(readiness))
+        .layer(RequestBodyLimitLayer::new(1024 * 1024))
+        .layer(cors);
+    (app, mcp)
+}
+
+const PAGE: &str = "https://app.example";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::body::Body;
+    use axum::http::{Request, Response};
+    use http_body_util::BodyExt;
+    use tower_service::Service;
+
+    async fn send(app: &mut Router, request: Request<Body>) -> Response<Body> {
+        app.call(request).await.expect("a router is infallible")
+    }
+
+    fn call() -> axum::http::request::Builder {
+        Request::post("/mcp")
+            .header("host", "localhost")
+            .header("content-type", "application/json")
+            .header("mcp-protocol-version", "2026-07-28")
+            .header("mcp-method", "tools/call")
+            .header("mcp-name", "add")
+    }
+
+    fn body() -> Body {
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
+            "name": "add", "arguments": {"a": 1, "b": 2}, "_meta": {
+                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                "io.modelcontextprotocol/clientCapabilities": {}}}});
+        body.to_string().into()
+    }
+
+    #[tokio::test]
+    async fn a_tool_is_called_through_the_layers_of_others() {
+        let (mut app, _) = application();
+
+        let request = call().header("origin", PAGE).body(body()).unwrap();
+        let response = send(&mut app, request).await;
+
+        assert_eq!(response.headers()["access-control-allow-origin"], PAGE);
+        let answer = response.into_body().collect().await.unwrap().to_bytes();
+        let answer: serde_json::Value = serde_json::from_slice(&answer).unwrap();
+        assert_eq!(answer["result"]["content"][0]["text"], "3");
+    }
+
+    #[tokio::test]
+    async fn pages_of_other_origins_stay_outside() {
+        let (mut app, _) = application();
+
+        let request = call().header("origin", "https://evil.example");
+        let response = send(&mut app, request.body(body()).unwrap()).await;
+
+        assert_eq!(response.status(), StatusCode::FORBIDDEN);
+    }
+
+    #[tokio::test]
+    async fn it_is_not_ready_any_more_once_it_is_shut_down() {
+        let (mut app, mcp) = application();
+        let ready = || Request::get("/ready").body(Body::empty()).unwrap();
+
+        let before = send(&mut app, ready()).await.status();
+        mcp.shut_down(Duration::ZERO);
+        let after = send(&mut app, ready()).await.status();
+
+        assert_eq!(
+            (before, after),
+            (StatusCode::OK, StatusCode::SERVICE_UNAVAILABLE)
+        );
+        let refused = send(&mut app, call().body(body()).unwrap()).await;
+        assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
+    }
+}
