@@ -224,9 +224,13 @@ fn about(prompt: &str) -> CreateMessageRequestParams {
 }
 
 fn text_of(written: &CreateMessageResult) -> String {
-    let texts = written.content.blocks().iter().filter_map(|block| match block {
-        SamplingMessageContentBlock::Text(text) => Some(&*text.text),
-        _ => None,
-    });
+    let texts = written
+        .content
+        .blocks()
+        .iter()
+        .filter_map(|block| match block {
+            SamplingMessageContentBlock::Text(text) => Some(&*text.text),
+            _ => None,
+        });
     texts.collect()
 }

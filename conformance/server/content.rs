@@ -119,9 +119,11 @@ fn json_schema_2020_12_tool() -> Tool {
         "else": {"required": ["email"]},
         "additionalProperties": false,
     });
-    Tool::raw("json_schema_2020_12_tool", schema, async |arguments, _cx| {
-        Ok(CallToolResult::text(arguments.to_string()))
-    })
+    Tool::raw(
+        "json_schema_2020_12_tool",
+        schema,
+        async |arguments, _cx| Ok(CallToolResult::text(arguments.to_string())),
+    )
     .description("Returns its arguments.")
 }
 

@@ -40,11 +40,9 @@ fn port(mut arguments: impl Iterator<Item = String>) -> Result<u16, String> {
 
 fn everything() -> Server {
     let bus = LocalBus::default();
-    let words = Completer::for_prompt(
-        "test_prompt_with_arguments",
-        "arg1",
-        async |typing, _cx| Ok(typing.among(["test", "testing", "toast"])),
-    );
+    let words = Completer::for_prompt("test_prompt_with_arguments", "arg1", async |typing, _cx| {
+        Ok(typing.among(["test", "testing", "toast"]))
+    });
     let server = Server::new("everything-server", "1.0.0")
         .title("Everything")
         .instructions("Offers one of each, for tests.")
