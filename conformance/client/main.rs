@@ -13,8 +13,10 @@ use std::time::Duration;
 
 use bowline::Client;
 use bowline::client::Host;
-use bowline::types::ElicitResult;
-use serde_json::json;
+use bowline::types::{
+    CreateMessageResult, ElicitRequestFormParams, ElicitResult, Root, TextContent,
+};
+use serde_json::{Value, json};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -28,19 +30,36 @@ async fn run(scenario: &str, url: &str) -> Result<(), Box<dyn Error>> {
     if !acts::KNOWN.contains(&scenario) {
         return Err(format!("there is no scenario `{scenario}` here").into());
     }
-    // A form that is accepted as it is has the defaults of its fields.
-    let host = Host::new().elicitation(async |form| {
-        let asks_consent = form.requested_schema.properties.0.iter();
-        let consent = asks_consent.filter(|(name, _)| name == "confirmed");
-        let filled = consent.map(|(name, _)| (name.clone(), json!(true)));
-        ElicitResult::accept(serde_json::Value::Object(filled.collect()))
-    });
     let client = Client::connect(url)
         .named("everything-client", "1.0.0")
-        .host(host)
+        .host(host())
         .await?;
     acts::act(scenario, &client).await?;
     Ok(client.close().await?)
+}
+
+/// Answers whatever a server asks.
+fn host() -> Host {
+    let roots = async || vec![Root::new("file:///test/root")];
+    let written = async |_| {
+        Ok(CreateMessageResult::new(
+            "test-model",
+            TextContent::new("Hi."),
+        ))
+    };
+    Host::new()
+        .elicitation(async |form| ElicitResult::accept(filled_in(&form)))
+        .sampling(written)
+        .roots(roots)
+}
+
+/// Agrees to everything. Fields that are left out get their defaults from the SDK.
+fn filled_in(form: &ElicitRequestFormParams) -> Value {
+    let fields = form.requested_schema.properties.0.iter();
+    let consents = fields.filter(|(name, _)| name == "confirmed");
+    consents
+        .map(|(name, _)| (name.clone(), json!(true)))
+        .collect()
 }
 
 /// Less than the suite has, which does not end what it started.
