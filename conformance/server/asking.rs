@@ -13,8 +13,8 @@ pub(crate) fn offer(server: Server) -> Server {
     server
         .tool(test_sampling)
         .tool(test_elicitation)
-        .tool(test_elicitation_sep1034_defaults)
-        .tool(test_elicitation_sep1330_enums)
+        .tool(test_elicitation_defaults)
+        .tool(test_elicitation_choices)
         .tool(test_missing_capability)
         .tool(test_input_required_result_elicitation)
         .tool(test_input_required_result_sampling)
@@ -58,8 +58,8 @@ struct Account {
 }
 
 /// Has the user fill in a form that is filled in already.
-#[tool]
-async fn test_elicitation_sep1034_defaults(cx: Context) -> Result<String, ToolError> {
+#[tool(name = "test_elicitation_sep1034_defaults")]
+async fn test_elicitation_defaults(cx: Context) -> Result<String, ToolError> {
     let person: Person = cx.elicit("person", "Is this right?").await?;
     let content = serde_json::to_string(&person)?;
     Ok(format!("User response: action=accept, content={content}"))
@@ -96,8 +96,8 @@ impl Default for Person {
 }
 
 /// Has the user choose, in every way that there is.
-#[tool]
-async fn test_elicitation_sep1330_enums(cx: Context) -> Result<String, ToolError> {
+#[tool(name = "test_elicitation_sep1330_enums")]
+async fn test_elicitation_choices(cx: Context) -> Result<String, ToolError> {
     let titled = json!([
         {"const": "value1", "title": "First Option"},
         {"const": "value2", "title": "Second Option"},
