@@ -82,12 +82,6 @@ impl Scenario {
         self
     }
 
-    /// Only where there is a wire.
-    pub fn on_wires(mut self) -> Self {
-        self.transports = &[Transport::Memory, Transport::Stdio];
-        self
-    }
-
     /// Only where there is a child process.
     pub fn in_a_child(mut self) -> Self {
         self.transports = &[Transport::Stdio];

@@ -157,7 +157,7 @@ fn asking(params: Value) -> Server {
 }
 
 /// A server whose tool `greet` asks for a name.
-fn greeting() -> Server {
+pub(crate) fn greeting() -> Server {
     let greet = Tool::raw("greet", anything(), async |_, cx: Context| {
         let outcome = cx.elicit::<Name>("name", "Who are you?").outcome().await?;
         Ok(CallToolResult::text(match outcome {

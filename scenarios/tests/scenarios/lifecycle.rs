@@ -49,8 +49,7 @@ fn handshakes() -> Vec<Scenario> {
             "lifecycle:ping",
             "ping:client-to-server"
         )
-        .legacy()
-        .on_wires(),
+        .legacy(),
         scenario!(
             a_client_answers_a_ping,
             "lifecycle:ping",

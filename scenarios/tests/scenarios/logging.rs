@@ -1,7 +1,9 @@
 //! Logging to the client: at a level that it sets, or that each request brings.
 
+use std::sync::{Arc, Mutex};
+
 use bowline::types::LoggingLevel;
-use bowline::{CallToolResult, Context, Server, Tool};
+use bowline::{CallToolResult, Context, Json, Server, Tool};
 use scenarios::{Scenario, World, scenario};
 use serde_json::{Value, json};
 
@@ -18,6 +20,12 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
             "logging:message:fields",
         )
         .in_memory(),
+        scenario!(
+            what_a_server_logs_reaches_the_application,
+            "mcpserver:context:logging",
+            "logging:set-level",
+            "logging:message:fields",
+        ),
         scenario!(
             a_client_sets_the_level_below_which_it_hears_nothing,
             "logging:set-level",
@@ -103,6 +111,26 @@ async fn what_a_handler_logs_arrives_before_its_result(world: World) {
     let heard = chat(&mut client, &world, meta).await;
 
     assert_eq!(heard, LEVELS);
+}
+
+async fn what_a_server_logs_reaches_the_application(world: World) {
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let ears = heard.clone();
+    let client = world
+        .connect_with(&chatty(), |connect| {
+            connect.on_log(move |log| ears.lock().unwrap().push((log.level, log.data)))
+        })
+        .await;
+
+    client.set_log_level(LoggingLevel::Alert).await.unwrap();
+    client.call_tool("chat", ()).await.unwrap();
+
+    let data = |level: &str| Json::from(json!({"level is": level}));
+    let expected = [
+        (LoggingLevel::Alert, data("alert")),
+        (LoggingLevel::Emergency, data("emergency")),
+    ];
+    assert_eq!(*heard.lock().unwrap(), expected);
 }
 
 async fn a_client_sets_the_level_below_which_it_hears_nothing(world: World) {

@@ -10,6 +10,7 @@
 )]
 
 mod cancelling;
+mod clients;
 mod elicitation;
 mod flows;
 mod functions;
@@ -20,6 +21,7 @@ mod progress;
 mod prompts;
 mod protocol;
 mod resources;
+mod rounds;
 mod sampling;
 mod stdio;
 mod subscriptions;
@@ -42,6 +44,8 @@ fn main() -> ExitCode {
         lists::scenarios(),
         elicitation::scenarios(),
         sampling::scenarios(),
+        rounds::scenarios(),
+        clients::scenarios(),
         logging::scenarios(),
         flows::scenarios(),
         stdio::scenarios(),

@@ -34,8 +34,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
             a_resource_that_is_not_there_is_named_in_the_error_of_the_version,
             "resources:read:unknown-uri",
             "mcpserver:resource:unknown-uri",
-        )
-        .on_wires(),
+        ),
         scenario!(
             a_handler_that_panics_while_it_reads_says_nothing_of_why,
             "mcpserver:resource:read-throws-surfaced",

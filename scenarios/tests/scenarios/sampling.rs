@@ -95,6 +95,12 @@ fn roots() -> Vec<Scenario> {
             "roots:list:basic",
             "roots:uri:file-scheme"
         ),
+        scenario!(
+            a_server_that_hears_of_new_roots_asks_for_them_anew,
+            "roots:list-changed",
+        )
+        .legacy()
+        .in_memory(),
         scenario!(there_may_be_no_roots, "roots:list:empty"),
         scenario!(a_host_that_fails_is_an_error, "roots:list:client-error").in_one_process(),
         scenario!(
@@ -428,6 +434,25 @@ async fn the_roots_are_asked_for(world: World) {
         roots,
         json!([{"uri": "file:///project", "name": "ours"}, {"uri": "file:///elsewhere"}])
     );
+}
+
+async fn a_server_that_hears_of_new_roots_asks_for_them_anew(world: World) {
+    let declared = json!({"roots": {"listChanged": true}});
+    let mut client = world.scripted_client(&looking(), declared).await;
+
+    let mut told = Vec::new();
+    for uri in ["file:///old", "file:///new"] {
+        client.request(world.dialect(), uri, "tools/call", json!({"name": "look"}));
+        let asked = client.expect("roots/list").await;
+        asked.answer(json!({"roots": [{"uri": uri}]}));
+        let answer = client.hear().await;
+        told.push(answer["result"]["content"][0]["text"].to_string());
+        client.notify("notifications/roots/list_changed", json!({}));
+    }
+
+    assert!(told[0].contains("file:///old"), "{told:?}");
+    assert!(told[1].contains("file:///new"), "{told:?}");
+    client.expect_nothing().await;
 }
 
 async fn there_may_be_no_roots(world: World) {

@@ -28,14 +28,12 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
             a_server_that_tells_of_no_resource_refuses_to_be_asked,
             "resources:subscribe:capability-required",
         )
-        .legacy()
-        .on_wires(),
+        .legacy(),
         scenario!(
             the_client_learns_what_of_its_wish_is_granted,
             "subscriptions:listen:client:honored-surfacing",
             "client:list-changed:capability-gated",
-        )
-        .modern(),
+        ),
         scenario!(
             of_two_subscriptions_each_hears_its_own,
             "subscriptions:listen:client:concurrent-demux",
@@ -132,7 +130,7 @@ async fn the_client_learns_what_of_its_wish_is_granted(world: World) {
     let client = world
         .connect(&Server::new("s", "1").tool(echo("echo")))
         .await;
-    let mut wish = resource("docs://a");
+    let mut wish = SubscriptionFilter::default();
     wish.tools_list_changed = Some(true);
     wish.prompts_list_changed = Some(true);
 

@@ -4,7 +4,7 @@ use bowline_core::era::Dialect;
 use bowline_types::{
     CallToolRequest, CompleteRequest, GetPromptRequest, ListPromptsRequest,
     ListResourceTemplatesRequest, ListResourcesRequest, ListToolsRequest, Method,
-    ReadResourceRequest, ServerCapabilities, SetLevelRequest,
+    ReadResourceRequest, ServerCapabilities, SetLevelRequest, SubscriptionFilter,
 };
 
 use super::Client;
@@ -23,6 +23,39 @@ impl Client {
             ))),
         }
     }
+}
+
+impl Client {
+    /// What of a wish the server can grant. One that did not say what it offers decides for itself.
+    pub(super) fn offered(&self, wish: SubscriptionFilter) -> SubscriptionFilter {
+        match self.capabilities() {
+            Some(offered) if self.inner.checks_capabilities => granted(wish, offered),
+            _ => wish,
+        }
+    }
+}
+
+fn granted(mut wish: SubscriptionFilter, offered: &ServerCapabilities) -> SubscriptionFilter {
+    let (tools, prompts) = (offered.tools.as_ref(), offered.prompts.as_ref());
+    let resources = offered.resources.as_ref();
+    let keep =
+        |wish: &mut Option<bool>, told: Option<bool>| *wish = wish.filter(|_| told == Some(true));
+    keep(
+        &mut wish.tools_list_changed,
+        tools.and_then(|tools| tools.list_changed),
+    );
+    keep(
+        &mut wish.prompts_list_changed,
+        prompts.and_then(|prompts| prompts.list_changed),
+    );
+    keep(
+        &mut wish.resources_list_changed,
+        resources.and_then(|resources| resources.list_changed),
+    );
+    if resources.and_then(|resources| resources.subscribe) != Some(true) {
+        wish.resource_subscriptions = None;
+    }
+    wish
 }
 
 /// The capability that a server must have for `method` and does not have.

@@ -48,7 +48,8 @@ impl Subscribe {
     }
 
     async fn subscribe(self) -> Result<Subscription> {
-        let params = encode_object(&SubscriptionsListenRequestParams::new(self.filter))?;
+        let wish = self.client.offered(self.filter);
+        let params = encode_object(&SubscriptionsListenRequestParams::new(wish))?;
         let caller = self.client.caller();
         let request = Request::new(SubscriptionsListenRequest::NAME, params, caller);
         let mut exchange = self.client.inner.channel.open(request, self.options);

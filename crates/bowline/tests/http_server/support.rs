@@ -43,7 +43,8 @@ impl Stage {
             .tool(needs("needs_late", Says::Something))
             .tool(waits("wait", Says::Nothing, &sender, &release))
             .tool(waits("talk", Says::Something, &sender, &release))
-            .tool(region());
+            .tool(region())
+            .tool(whose());
         Self {
             server,
             happened,
@@ -106,6 +107,17 @@ fn region() -> Tool {
         "region": {"type": "string", "x-mcp-header": "Region"}}});
     Tool::raw("region", schema, async |_, _| {
         Ok(CallToolResult::text("here"))
+    })
+}
+
+/// Tells on whose behalf it was called, and what it knows of the HTTP request.
+fn whose() -> Tool {
+    let object = json!({"type": "object"});
+    Tool::raw("whose", object, async |_, cx: bowline::Context| {
+        let head = cx.extensions().find::<http::request::Parts>();
+        let host = head.map(|head| head.headers["host"].to_str().unwrap_or_default());
+        let text = format!("{:?} at {:?}", cx.principal(), host);
+        Ok(CallToolResult::text(text))
     })
 }
 
@@ -300,6 +312,41 @@ pub(crate) fn messages(events: &str) -> Vec<Value> {
         .filter(|data| !data.is_empty())
         .map(|data| serde_json::from_str(data).expect("JSON"))
         .collect()
+}
+
+/// The same on behalf of somebody, as a layer that checked a credential would have it.
+pub(crate) fn on_behalf(
+    mut request: Request<Full<Bytes>>,
+    name: &'static str,
+) -> Request<Full<Bytes>> {
+    request
+        .extensions_mut()
+        .insert(bowline::exchange::Principal::named(name));
+    request
+}
+
+/// Answers a request without a connection.
+pub(crate) async fn ask(
+    service: &HttpService,
+    request: Request<Full<Bytes>>,
+) -> Response<bowline::http::server::HttpBody> {
+    use tower_service::Service;
+    service
+        .clone()
+        .call(request)
+        .await
+        .expect("a service is infallible")
+}
+
+/// The whole body of such an answer.
+pub(crate) async fn whole(response: Response<bowline::http::server::HttpBody>) -> Value {
+    let body = response
+        .into_body()
+        .collect()
+        .await
+        .expect("a whole body")
+        .to_bytes();
+    serde_json::from_slice(&body).expect("JSON")
 }
 
 /// A modern request with every header that it should have.

@@ -343,3 +343,142 @@ fn cannot_ask(message: &Message) -> Option<Message> {
 pub(super) const UNSOLICITED: u64 = 0;
 /// How many streams that are over can still be read again.
 const MOST_OVER: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::legacy::store::MemoryStore;
+    use bowline_core::{Notification, RawRequest};
+    use bowline_types::Json;
+
+    fn streams() -> Streams {
+        Streams::new(Layout::PerPost, Box::<MemoryStore>::default())
+    }
+
+    fn answer(id: i64) -> Message {
+        let outcome = Ok(Json::empty_object());
+        let id = Some(id.into());
+        Response { id, outcome }.into()
+    }
+
+    fn word() -> Message {
+        Notification::new("word", None).into()
+    }
+
+    fn question() -> Message {
+        let (method, params) = ("roots/list".into(), None);
+        let id = 9.into();
+        RawRequest { id, method, params }.into()
+    }
+
+    /// What is on a stream, to its end or to where it waits.
+    fn read(streams: &mut Streams, key: u64) -> (Vec<Bytes>, Next) {
+        let (reader, _) = streams.attach(key, Some(0)).unwrap();
+        let mut frames = Vec::new();
+        loop {
+            match streams.next(key, reader, Waker::noop()) {
+                Next::Event { frame, .. } => frames.push(frame),
+                last => return (frames, last),
+            }
+        }
+    }
+
+    #[test]
+    fn each_message_is_on_exactly_one_stream() {
+        let mut streams = streams();
+        let first = streams.open(&[1.into()], Form::Undecided).unwrap();
+        let second = streams.open(&[2.into()], Form::Undecided).unwrap();
+
+        streams.route(Some(&1.into()), &word());
+        streams.route(None, &word());
+        streams.route(Some(&2.into()), &answer(2));
+        streams.route(Some(&1.into()), &answer(1));
+
+        let frame = |message: Message| message.to_frame();
+        assert_eq!(
+            read(&mut streams, first),
+            (vec![frame(word()), frame(answer(1))], Next::End)
+        );
+        assert_eq!(
+            read(&mut streams, second),
+            (vec![frame(answer(2))], Next::End)
+        );
+        assert_eq!(
+            read(&mut streams, UNSOLICITED),
+            (vec![frame(word())], Next::Wait)
+        );
+    }
+
+    #[test]
+    fn a_stream_is_over_when_all_its_requests_are_answered() {
+        let mut streams = streams();
+        let key = streams.open(&[1.into(), 2.into()], Form::Events).unwrap();
+
+        streams.route(None, &answer(1));
+        assert_eq!(read(&mut streams, key).1, Next::Wait);
+        streams.route(None, &answer(2));
+
+        assert_eq!(read(&mut streams, key).1, Next::End);
+        assert_eq!(streams.unanswered().len(), 0);
+    }
+
+    #[test]
+    fn an_answer_after_the_cancel_is_on_no_stream() {
+        let mut streams = streams();
+        let key = streams.open(&[1.into()], Form::Events).unwrap();
+
+        streams.cancelled(&1.into());
+        streams.route(None, &answer(1));
+
+        let (frames, _) = read(&mut streams, key);
+        assert_eq!(frames.len(), 1);
+        assert!(String::from_utf8_lossy(&frames[0]).contains("-32800"));
+        assert!(read(&mut streams, UNSOLICITED).0.is_empty());
+    }
+
+    #[test]
+    fn two_requests_with_one_id_are_refused_also_in_one_batch() {
+        let mut streams = streams();
+        streams.open(&[1.into()], Form::Events).unwrap();
+
+        assert_eq!(streams.open(&[1.into()], Form::Events), Err(1.into()));
+        assert_eq!(
+            streams.open(&[2.into(), 2.into()], Form::Events),
+            Err(2.into())
+        );
+        assert!(streams.open(&["1".into()], Form::Events).is_ok());
+    }
+
+    #[test]
+    fn a_question_that_cannot_reach_the_client_is_answered_for_it() {
+        let mut streams = streams();
+        streams.open(&[1.into()], Form::Json).unwrap();
+
+        let routed = streams.route(Some(&1.into()), &question());
+
+        assert!(matches!(
+            routed.answer,
+            Some(Message::Response(Response {
+                outcome: Err(_),
+                ..
+            }))
+        ));
+        assert!(read(&mut streams, UNSOLICITED).0.is_empty());
+    }
+
+    #[test]
+    fn only_so_many_streams_can_be_read_again() {
+        let mut streams = streams();
+        let first = streams.open(&[0.into()], Form::Events).unwrap();
+        streams.route(None, &answer(0));
+
+        for id in 1..=MOST_OVER as i64 {
+            streams.open(&[id.into()], Form::Events).unwrap();
+            streams.route(None, &answer(id));
+        }
+
+        let lost = streams.attach(first, Some(0)).err();
+        assert_eq!(lost, Some(CannotRead::Lost));
+        assert!(streams.attach(first + 1, Some(0)).is_ok());
+    }
+}

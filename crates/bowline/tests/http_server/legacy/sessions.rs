@@ -2,11 +2,8 @@
 
 use std::time::Duration;
 
-use bowline::exchange::Principal;
 use bowline::http::legacy::Legacy;
-use http_body_util::BodyExt;
-use serde_json::{Value, json};
-use tower_service::Service;
+use serde_json::json;
 
 use super::*;
 
@@ -139,31 +136,21 @@ async fn an_open_stream_holds_off_the_end_of_an_idle_session() {
 #[tokio::test(start_paused = true)]
 async fn a_session_belongs_to_whoever_opened_it() {
     let stage = Stage::new();
-    let mut service = stage.server.http();
-    let as_user = |mut request: Request<Full<Bytes>>, name: &'static str| {
-        request.extensions_mut().insert(Principal::named(name));
-        request
-    };
-    let opened = service
-        .call(as_user(post(&initialize("2025-11-25")), "ada"))
-        .await
-        .unwrap();
-    let id = opened.headers()["mcp-session-id"]
-        .to_str()
-        .unwrap()
-        .to_owned();
-    let list = || {
-        let list = post(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}));
-        with(list, "mcp-session-id", &id)
+    let service = stage.server.http();
+    let opened = ask(&service, on_behalf(post(&initialize("2025-11-25")), "ada")).await;
+    let id = opened.headers()["mcp-session-id"].to_str().unwrap();
+    let call = || {
+        let call = tool_call(&json!(1), "whose", &json!({}), &json!({}));
+        with(post(&call), "mcp-session-id", id)
     };
 
-    let other = service.call(as_user(list(), "eve")).await.unwrap();
-    let own = service.call(as_user(list(), "ada")).await.unwrap();
+    let other = ask(&service, on_behalf(call(), "eve")).await;
+    let own = ask(&service, on_behalf(call(), "ada")).await;
 
-    assert_eq!((other.status().as_u16(), own.status().as_u16()), (404, 200));
-    let body = own.into_body().collect().await.unwrap().to_bytes();
-    let answer: Value = serde_json::from_slice(&body).unwrap();
-    assert_eq!(answer["id"], 1);
+    assert_eq!(other.status(), 404);
+    let answer = whole(own).await;
+    let text = &answer["result"]["content"][0]["text"];
+    assert_eq!(text, r#"Principal("ada") at None"#);
 }
 
 #[tokio::test(start_paused = true)]
