@@ -270,7 +270,11 @@ fn no_legacy(root: &Path) -> Verdict {
 }
 
 fn run_mutants(root: &Path) -> Verdict {
-    Verdict::of(Ok(mutants::run(root, &[])))
+    // The mutants of the SDK itself take a rebuild of it each; `cargo xtask mutants` has the time.
+    Verdict::of(Ok(mutants::run_judged_by(
+        root,
+        &["bowline-core", "bowline-types"],
+    )))
 }
 
 type Step = fn(&Path) -> Verdict;

@@ -34,6 +34,58 @@ pub fn run(root: &Path, only: &[String]) -> bool {
     }
 }
 
+/// Tries the patches that one of `packages` judges, and looks whether the others still apply; true if all
+/// is well. The packages at the bottom are quick to build, those at the top are not.
+#[must_use]
+pub fn run_judged_by(root: &Path, packages: &[&str]) -> bool {
+    let folder = process::target_folder(root).join("mutants");
+    match judged_by(root, &folder, packages) {
+        Ok(is_well) => is_well,
+        Err(error) => {
+            println!("mutants could not be run: {error}");
+            false
+        }
+    }
+}
+
+fn judged_by(root: &Path, folder: &Path, packages: &[&str]) -> io::Result<bool> {
+    let tree = Tree::read(root)?;
+    let scratch = Scratch::open(folder)?;
+    scratch.sync(&tree)?;
+    let mut tried = Vec::new();
+    let mut others = 0;
+    let mut is_well = true;
+    for file in tree.files() {
+        let Some(name) = patch::name(&file.path) else {
+            continue;
+        };
+        let parsed = Patch::parse(file.text().unwrap_or_default());
+        if judge(&parsed).is_some_and(|judge| packages.contains(&judge)) {
+            tried.push(name.to_owned());
+            continue;
+        }
+        others += 1;
+        if let Err(complaint) = parsed {
+            println!("{name}: {complaint}");
+            is_well = false;
+        } else if let Applied::No(complaint) =
+            scratch.apply(&root.join("mutants").join(format!("{name}.patch")))?
+        {
+            println!("{name} does not apply: {complaint}");
+            is_well = false;
+        }
+        scratch.sync(&tree)?;
+    }
+    println!("{others} mutants were only applied; `cargo xtask mutants` tries them all");
+    Ok(report(&try_exactly(root, folder, &tried)?) && is_well)
+}
+
+fn try_exactly(root: &Path, folder: &Path, names: &[String]) -> io::Result<Vec<Trial>> {
+    try_those(root, folder, |name| {
+        names.iter().any(|wanted| wanted == name)
+    })
+}
+
 /// What became of one patch.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -58,6 +110,16 @@ impl fmt::Display for Trial {
 ///
 /// If the copy cannot be made or cargo cannot be started. A patch that is wrong is a [`Verdict`].
 pub fn try_all(root: &Path, folder: &Path, only: &[String]) -> io::Result<Vec<Trial>> {
+    try_those(root, folder, |name| {
+        only.is_empty() || only.iter().any(|part| name.contains(part))
+    })
+}
+
+fn try_those(
+    root: &Path,
+    folder: &Path,
+    is_wanted: impl Fn(&str) -> bool,
+) -> io::Result<Vec<Trial>> {
     let tree = Tree::read(root)?;
     let scratch = Scratch::open(folder)?;
     scratch.sync(&tree)?;
@@ -65,7 +127,7 @@ pub fn try_all(root: &Path, folder: &Path, only: &[String]) -> io::Result<Vec<Tr
         .files()
         .iter()
         .filter_map(|file| Some((patch::name(&file.path)?, file)))
-        .filter(|(name, _)| only.is_empty() || only.iter().any(|part| name.contains(part)))
+        .filter(|(name, _)| is_wanted(name))
         .map(|(name, file)| (name, Patch::parse(file.text().unwrap_or_default())))
         .collect();
     // To break a package and put it right is to rebuild whatever depends on it, so the mutants that one

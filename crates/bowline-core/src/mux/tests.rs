@@ -2,6 +2,8 @@
 
 mod leaks;
 
+mod within;
+
 use super::*;
 use bowline_types::ProgressToken;
 
@@ -789,41 +791,4 @@ fn a_progress_token_in_use_is_refused() {
     assert_eq!(second, Err(Refused::ProgressTokenInUse));
     pair.client.abandon(first, &Reason::Dropped);
     assert!(pair.client.call(pair.now, "c", None, token("t")).is_ok());
-}
-
-#[test]
-fn what_belongs_to_a_request_of_the_peer_says_so_on_its_way_out() {
-    let mut pair = Pair::new();
-    let (_, id) = pair.call_and_serve();
-    let within = CallOptions {
-        within: Some(id.clone()),
-        ..CallOptions::default()
-    };
-    let asked = pair.server.call(pair.now, "roots/list", None, within);
-    let word = Notification::new("word", None);
-    pair.server.notify(word.clone()).unwrap();
-    pair.server.notify_within(&id, word).unwrap();
-    let mut next = || pair.server.poll_outgoing().unwrap().within;
-
-    assert_eq!(
-        (next(), next(), next()),
-        (Some(id.clone()), None, Some(id.clone()))
-    );
-    pair.server.abandon(asked.unwrap(), &Reason::Dropped);
-    pair.server.respond(&id, ok());
-    let mut next = || pair.server.poll_outgoing().unwrap().within;
-    assert_eq!((next(), next()), (Some(id.clone()), Some(id)));
-}
-
-#[test]
-fn what_was_said_within_a_request_does_not_leave_once_that_is_cancelled() {
-    let mut pair = Pair::new();
-    let (_, id) = pair.call_and_serve();
-    let word = Notification::new("word", None);
-    pair.server.notify_within(&id, word).unwrap();
-
-    pair.client_says(&cancel_frame("1", "enough"));
-
-    assert_eq!(pair.server.poll_transmit(), None);
-    assert_eq!(pair.server.sizes(), Sizes::default());
 }

@@ -342,7 +342,7 @@ impl Reply {
     }
 
     /// What the server needs first, of a request that was sent
-    /// [by hand](super::CallTool::by_hand).
+    /// [by hand](super::Draft::by_hand).
     #[must_use]
     pub fn input_required(&self) -> Option<InputRequiredResult> {
         let needs_input = is_input_required(&self.0);

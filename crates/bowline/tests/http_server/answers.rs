@@ -60,6 +60,20 @@ async fn a_caller_that_wants_progress_gets_a_stream_at_once() {
     let mut link = Link::to(&stage.server.http()).await;
     let begun = Instant::now();
 
+    let silent = link.send(call_with_progress(1, "wait", "a")).await;
+
+    assert!(silent.is_events());
+    assert_eq!(begun.elapsed(), Duration::ZERO);
+    stage.release.notify_one();
+    assert_eq!(silent.messages().await[0]["id"], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_says_something_gets_a_stream_at_once() {
+    let stage = Stage::new();
+    let mut link = Link::to(&stage.server.http()).await;
+    let begun = Instant::now();
+
     let mut reply = link.send(call_with_progress(1, "talk", "a")).await;
 
     assert!(reply.is_events());
@@ -67,8 +81,7 @@ async fn a_caller_that_wants_progress_gets_a_stream_at_once() {
     let first = messages(&reply.chunk().await.unwrap());
     assert_eq!(first[0]["method"], "notifications/progress");
     stage.release.notify_one();
-    let rest = reply.messages().await;
-    assert_eq!(rest[0]["id"], 1);
+    assert_eq!(reply.messages().await[0]["id"], 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,21 @@
+//! The smallest client: starts a server, has it add, and ends it.
+//!
+//! `cargo build --example calculator && cargo run --example sum target/debug/examples/calculator`
+
+#![allow(clippy::print_stdout, reason = "this example talks to a person")]
+
+use bowline::prelude::*;
+use bowline::wire::Command;
+use serde_json::json;
+
+#[tokio::main]
+async fn main() -> bowline::Result<()> {
+    let server = std::env::args_os().nth(1).unwrap_or("calculator".into());
+    let client = Client::spawn(Command::new(server)).await?;
+    let sum: i64 = client
+        .call_tool("add", json!({"a": 1, "b": 2}))
+        .await?
+        .structured()?;
+    println!("{sum}");
+    client.close().await
+}
