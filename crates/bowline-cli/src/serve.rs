@@ -1,6 +1,7 @@
 //! `bowline serve-demo`: the fixture, for whoever wants to call it.
 
 use bowline::{Result, wire};
+use tokio::sync::watch;
 
 use crate::counters::{Counters, Tally};
 use crate::fixture::Fixture;
@@ -14,10 +15,12 @@ pub(crate) async fn serve(how: Serve) -> Result<()> {
         Serve::Stdio { tell: false } => server.serve_stdio().await,
         Serve::Stdio { tell: true } => {
             let heard = Heard::default();
+            // Before the first request can be answered.
+            let changes = fixture.counters().watch();
             let wire = Tap::new(wire::stdio()?, &heard);
             tokio::select! {
                 served = server.serve(wire) => served,
-                () = tell(fixture.counters(), &heard) => Ok(()),
+                () = tell(changes, &heard) => Ok(()),
             }
         }
         Serve::Http { port } => {
@@ -29,8 +32,7 @@ pub(crate) async fn serve(how: Serve) -> Result<()> {
 }
 
 /// Writes every change of the counters to stderr, and before it what was heard until then.
-async fn tell(counters: &Counters, heard: &Heard) {
-    let mut changes = counters.watch();
+async fn tell(mut changes: watch::Receiver<Tally>, heard: &Heard) {
     while changes.changed().await.is_ok() {
         let tally = *changes.borrow_and_update();
         for words in heard.take() {

@@ -39,22 +39,35 @@ impl Cell {
     }
 
     /// Lets go of calls, and looks at what becomes of them.
-    pub(crate) async fn let_go(self) -> Row {
+    pub(crate) async fn let_go(self, row: &mut Row) {
         let before = Holdings::now();
-        let mut row = Row::new(self);
-        match Stage::open(self.transport, self.era).await {
-            Ok(stage) => {
-                if let Err(error) = let_go(stage, &mut row).await {
-                    row.failure = Some(error.to_string());
-                }
-            }
-            Err(error) => row.failure = Some(error.to_string()),
+        if let Err(error) = self.let_go_of_all(row).await {
+            row.failure = Some(error.to_string());
         }
         let left = before.left_since().await;
         row.left.tasks = left.tasks;
         row.left.descriptors = left.descriptors;
         row.left.children = left.children;
-        row
+    }
+
+    async fn let_go_of_all(self, row: &mut Row) -> Result<()> {
+        let stage = Stage::open(self.transport, self.era).await?;
+        reset(&stage).await?;
+        stage.heard.take();
+        let mut times = Vec::new();
+        for _ in 0..CALLS {
+            times.extend(let_go_once(&stage).await?);
+        }
+        row.microseconds = Microseconds::of(times);
+        let counted = stage.client.call_tool("stats", ()).await?;
+        let tally: Tally = counted.structured()?;
+        row.stopped = tally.cancelled;
+        row.left.handlers = tally.active;
+        reset(&stage).await?;
+        row.wire = sort(stage.heard.take());
+        eventually(|| stage.entries() == 0).await;
+        row.left.entries = stage.entries();
+        stage.close().await
     }
 
     /// What the server must hear for each call.
@@ -73,25 +86,6 @@ impl fmt::Display for Cell {
         let (transport, version) = (self.transport.name(), self.era.version());
         write!(f, "{transport:<10}  {version}")
     }
-}
-
-async fn let_go(stage: Stage, row: &mut Row) -> Result<()> {
-    reset(&stage).await?;
-    stage.heard.take();
-    let mut times = Vec::new();
-    for _ in 0..CALLS {
-        times.extend(let_go_once(&stage).await?);
-    }
-    row.microseconds = Microseconds::of(times);
-    let counted = stage.client.call_tool("stats", ()).await?;
-    let tally: Tally = counted.structured()?;
-    row.stopped = tally.cancelled;
-    row.left.handlers = tally.active;
-    reset(&stage).await?;
-    row.wire = sort(stage.heard.take());
-    eventually(|| stage.entries() == 0).await;
-    row.left.entries = stage.entries();
-    stage.close().await
 }
 
 /// Begins to count anew. Another process tells what it heard when its counters change, so afterwards all

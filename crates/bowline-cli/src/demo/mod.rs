@@ -11,7 +11,7 @@ mod screen;
 mod stage;
 
 use cell::Cell;
-use report::Report;
+use report::{Report, Row};
 use screen::Screen;
 use stage::{Era, Transport};
 
@@ -21,18 +21,21 @@ use crate::options::Show;
 pub(crate) async fn run(show: Show) -> bool {
     let screen = Screen::new(show);
     screen.title("Calling tools, with progress");
+    let mut rows = Vec::new();
     for cell in cells() {
+        let mut row = Row::new(cell);
         if let Err(error) = cell.tour(&screen).await {
             screen.line(&format!("  {cell}  failed: {error}"));
+            row.failure = Some(error.to_string());
         }
+        rows.push(row);
     }
     screen.title(&format!(
         "Letting go of {} calls each, of a tool that sleeps for a minute",
         cell::CALLS
     ));
-    let mut rows = Vec::new();
-    for cell in cells() {
-        rows.push(cell.let_go().await);
+    for row in &mut rows {
+        row.cell.let_go(row).await;
     }
     let report = Report::new(rows);
     screen.report(&report);

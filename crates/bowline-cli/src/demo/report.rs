@@ -19,7 +19,7 @@ pub(crate) struct Report {
 #[derive(Debug, Serialize)]
 pub(crate) struct Row {
     #[serde(skip)]
-    cell: Cell,
+    pub(crate) cell: Cell,
     pub(crate) transport: &'static str,
     pub(crate) version: &'static str,
     /// How many calls were let go of.

@@ -1,5 +1,6 @@
 //! Where the demonstration is shown: a terminal, a file, or a program that reads JSON.
 
+use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 
 use super::report::Report;
@@ -74,15 +75,13 @@ impl Screen {
             }
         }
         println!(
-            "\n  From the drop of the caller's future to the drop of the handler's. For example:"
+            "\n  Times are from the drop of the caller's future to the drop of the handler's."
         );
-        for row in report
-            .rows
-            .iter()
-            .filter(|row| row.version == report.rows[0].version)
-        {
-            for said in &row.wire {
-                println!("  {:<10}  {}", row.transport, said.example);
+        let said = report.rows.iter().flat_map(|row| &row.wire);
+        let said: BTreeMap<&str, &str> = said.map(|it| (&*it.what, &*it.example)).collect();
+        for (what, example) in said {
+            if what != example {
+                println!("  In full, for example: {example}");
             }
         }
         match (self.kind, report.is_clean) {
