@@ -1,4 +1,5 @@
-//! A socket that writes down the HTTP/1.1 requests that come in, and when the client closes it.
+//! A socket that writes down the HTTP/1.1 requests that come in, and when the client closes it instead of
+//! waiting for an answer.
 
 use std::io;
 use std::pin::Pin;
@@ -13,7 +14,8 @@ pub(crate) struct TappedIo<S> {
     socket: S,
     requests: Requests,
     heard: Heard,
-    is_closed: bool,
+    /// Whether a request came in whose answer is not complete. Closing an idle connection means nothing.
+    is_answering: bool,
 }
 
 impl<S> TappedIo<S> {
@@ -22,12 +24,12 @@ impl<S> TappedIo<S> {
             socket,
             requests: Requests::default(),
             heard: heard.clone(),
-            is_closed: false,
+            is_answering: false,
         }
     }
 
     fn close(&mut self) {
-        if !std::mem::replace(&mut self.is_closed, true) {
+        if std::mem::take(&mut self.is_answering) {
             self.heard.push(Event::Closed);
         }
     }
@@ -47,6 +49,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for TappedIo<S> {
         }
         for body in self.requests.feed(bytes) {
             self.heard.push(Event::Post(body));
+            self.is_answering = true;
         }
         Poll::Ready(read)
     }
@@ -58,7 +61,13 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TappedIo<S> {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.socket).poll_write(cx, bytes)
+        let written = ready!(Pin::new(&mut self.socket).poll_write(cx, bytes));
+        if let Ok(count) = written
+            && ends_answer(&bytes[..count])
+        {
+            self.is_answering = false;
+        }
+        Poll::Ready(written)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -80,7 +89,7 @@ impl Requests {
         let mut bodies = Vec::new();
         while let Some(end) = self.0.windows(4).position(|end| end == b"\r\n\r\n") {
             let body = end + 4;
-            let length = content_length(&self.0[..end]);
+            let length = content_length(&self.0[..end]).unwrap_or_default();
             if self.0.len() < body + length {
                 break;
             }
@@ -91,18 +100,24 @@ impl Requests {
     }
 }
 
-fn content_length(head: &[u8]) -> usize {
+/// Whether an answer is complete with this: it came as one piece, or this is the last of many.
+fn ends_answer(bytes: &[u8]) -> bool {
+    let in_one_piece = bytes.starts_with(b"HTTP/1.1") && content_length(bytes).is_some();
+    in_one_piece || bytes.ends_with(b"\r\n0\r\n\r\n") || bytes == b"0\r\n\r\n"
+}
+
+fn content_length(head: &[u8]) -> Option<usize> {
     let head = String::from_utf8_lossy(head);
     let fields = head.lines().filter_map(|line| line.split_once(':'));
-    let length = fields
+    fields
         .filter(|(name, _)| name.eq_ignore_ascii_case("content-length"))
-        .find_map(|(_, value)| value.trim().parse().ok());
-    length.unwrap_or_default()
+        .find_map(|(_, value)| value.trim().parse().ok())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     #[test]
     fn bodies_are_found_however_the_bytes_arrive() {
@@ -115,5 +130,31 @@ mod tests {
 
         assert_eq!(at_once, [b"ab".to_vec(), Vec::new(), b"c".to_vec()]);
         assert_eq!(piecemeal, at_once);
+    }
+
+    #[tokio::test]
+    async fn only_a_close_in_the_middle_of_an_answer_is_heard() {
+        for (answer, is_heard) in [
+            ("", true),
+            (
+                "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n",
+                true,
+            ),
+            ("HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n", false),
+            ("5\r\nhello\r\n0\r\n\r\n", false),
+        ] {
+            let heard = Heard::default();
+            let (mut near, far) = tokio::io::duplex(1024);
+            let mut far = TappedIo::new(far, &heard);
+            near.write_all(b"POST / HTTP/1.1\r\n\r\n").await.unwrap();
+            far.read_buf(&mut Vec::new()).await.unwrap();
+            far.write_all(answer.as_bytes()).await.unwrap();
+
+            drop(near);
+            far.read_buf(&mut Vec::new()).await.unwrap();
+
+            let closes = heard.take();
+            assert_eq!(closes == ["connection closed"], is_heard, "{answer}");
+        }
     }
 }
