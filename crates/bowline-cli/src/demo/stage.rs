@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bowline::exchange::Dialect;
 use bowline::http::HttpService;
 use bowline::peer::Peer;
 use bowline::wire::Command;
@@ -64,8 +65,8 @@ impl Transport {
 impl Era {
     pub(crate) fn version(self) -> &'static str {
         match self {
-            Self::Modern => "2026-07-28",
-            Self::Legacy => "2025-11-25",
+            Self::Modern => Dialect::LATEST.version,
+            Self::Legacy => Dialect::LATEST_LEGACY.version,
         }
     }
 }
