@@ -28,16 +28,22 @@ pub(crate) struct Behaviour {
 impl Behaviours {
     /// Reads both files.
     pub(crate) fn read() -> Result<Self, String> {
+        let text =
+            |name| fs::read_to_string(file(name)).map_err(|error| format!("{name}: {error}"));
+        Self::parse(&text("behaviours.txt")?, &text("uncovered.txt")?)
+    }
+
+    fn parse(all: &str, uncovered: &str) -> Result<Self, String> {
         let mut behaviours = Self::default();
-        for line in lines("behaviours.txt")? {
-            let [id, _flags, comes_with, _sentence] = fields(&line)?;
+        for line in lines(all) {
+            let [id, _flags, comes_with, _sentence] = fields(line)?;
             behaviours.all.push(Behaviour {
                 id,
                 comes_with: (comes_with != "now").then_some(comes_with),
             });
         }
-        for line in lines("uncovered.txt")? {
-            let [id, excuse] = fields(&line)?;
+        for line in lines(uncovered) {
+            let [id, excuse] = fields(line)?;
             behaviours.excuses.insert(id, excuse);
         }
         Ok(behaviours)
@@ -139,11 +145,9 @@ pub(crate) fn file(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
-fn lines(name: &str) -> Result<Vec<String>, String> {
-    let text = fs::read_to_string(file(name)).map_err(|error| format!("{name}: {error}"))?;
+fn lines(text: &str) -> impl Iterator<Item = &str> {
     let lines = text.lines().map(str::trim);
-    let meant = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
-    Ok(meant.map(str::to_owned).collect())
+    lines.filter(|line| !line.is_empty() && !line.starts_with('#'))
 }
 
 fn fields<const N: usize>(line: &str) -> Result<[String; N], String> {
@@ -157,3 +161,72 @@ fn fields<const N: usize>(line: &str) -> Result<[String; N], String> {
 }
 
 const MOST_EXCUSED: usize = 40;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn complaints(all: &str, uncovered: &str, covers: &'static [&'static str]) -> Vec<String> {
+        let behaviours = Behaviours::parse(all, uncovered).unwrap();
+        let scenario = Scenario::new("area", "name", covers, |_| Box::pin(async {}));
+        Coverage::of(behaviours, &[scenario]).complaints()
+    }
+
+    const TWO: &str = "# two\n\na:b | +26 | now | a does b\nc:d | | HTTP | c does d\n";
+
+    #[test]
+    fn what_applies_must_be_covered_or_excused_and_what_waits_need_not() {
+        assert_eq!(complaints(TWO, "", &["a:b"]), [""; 0]);
+        assert_eq!(complaints(TWO, "a:b | it says “may”", &[]), [""; 0]);
+        assert_eq!(
+            complaints(TWO, "", &[]),
+            ["a:b is neither covered nor excused"]
+        );
+    }
+
+    #[test]
+    fn an_excuse_must_be_needed_and_must_quote_the_specification() {
+        let covered = complaints(TWO, "a:b | it says “may”", &["a:b"]);
+        let unquoted = complaints(TWO, "a:b | we did not feel like it", &[]);
+        let waiting = complaints(TWO, "c:d | it says “may”", &["a:b"]);
+
+        assert_eq!(covered, ["a:b is covered and needs no excuse"]);
+        let why = "a:b is excused without a sentence of the specification";
+        assert_eq!(unquoted, [why]);
+        assert_eq!(waiting, ["c:d waits for something and needs no excuse"]);
+    }
+
+    #[test]
+    fn what_is_named_must_exist_and_only_once() {
+        let unknown = complaints(TWO, "", &["a:b", "x:y"]);
+        let twice = complaints(&format!("{TWO}{TWO}"), "", &["a:b"]);
+
+        assert_eq!(unknown, ["x:y is no behaviour of behaviours.txt"]);
+        assert_eq!(twice, ["behaviours.txt names a behaviour twice"]);
+    }
+
+    #[test]
+    fn not_too_much_can_be_excused() {
+        let all: String = (0..=MOST_EXCUSED)
+            .map(|n| format!("a:{n} | | now | x\n"))
+            .collect();
+        let excuses: String = (0..=MOST_EXCUSED)
+            .map(|n| format!("a:{n} | “may”\n"))
+            .collect();
+
+        let complaints = complaints(&all, &excuses, &[]);
+
+        assert_eq!(complaints, ["more than 40 behaviours are excused"]);
+    }
+
+    #[test]
+    fn behaviours_are_counted_by_what_became_of_them() {
+        let behaviours = Behaviours::parse(TWO, "").unwrap();
+        let scenario = Scenario::new("area", "name", &["a:b"], |_| Box::pin(async {}));
+
+        let counts = Coverage::of(behaviours, &[scenario]).counts();
+
+        assert_eq!((counts.all, counts.covered, counts.excused), (2, 1, 0));
+        assert_eq!(counts.waiting["HTTP"], 1);
+    }
+}

@@ -24,6 +24,8 @@ pub enum Transport {
     Memory,
     /// The standard input and output of a child process.
     Stdio,
+    /// HTTP over a socket of this machine.
+    Http,
 }
 
 impl Column {
@@ -40,7 +42,13 @@ impl Column {
 
 impl Transport {
     /// All of them, the simplest first.
-    pub const ALL: &'static [Self] = &[Self::InProcess, Self::Memory, Self::Stdio];
+    pub const ALL: &'static [Self] = &[Self::InProcess, Self::Memory, Self::Stdio, Self::Http];
+
+    /// Whether the clock can be stopped there: nothing outside of this process has a part in it.
+    #[must_use]
+    pub fn stops_clocks(self) -> bool {
+        matches!(self, Self::InProcess | Self::Memory)
+    }
 
     /// What stands for it in the table.
     #[must_use]
@@ -49,6 +57,7 @@ impl Transport {
             Self::InProcess => 'p',
             Self::Memory => 'm',
             Self::Stdio => 's',
+            Self::Http => 'h',
         }
     }
 }
@@ -65,6 +74,7 @@ impl fmt::Display for Transport {
             Self::InProcess => "in process",
             Self::Memory => "memory",
             Self::Stdio => "stdio",
+            Self::Http => "HTTP",
         })
     }
 }

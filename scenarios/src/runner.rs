@@ -171,8 +171,8 @@ fn next<T>(queue: &Mutex<VecDeque<T>>) -> Option<T> {
 fn run(scenario: &Scenario, column: Column) -> Option<String> {
     SEEN.with_borrow_mut(Vec::clear);
     let ended = catch_unwind(AssertUnwindSafe(|| {
-        // The clock of another process cannot be stopped, so with one of those ours goes on too.
-        let is_alone = column.transport != Transport::Stdio;
+        // Where the clock of the other side cannot be stopped, ours goes on too.
+        let is_alone = column.transport.stops_clocks();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .start_paused(is_alone)
@@ -183,7 +183,7 @@ fn run(scenario: &Scenario, column: Column) -> Option<String> {
             let patience = if is_alone {
                 PATIENCE
             } else {
-                PATIENCE_WITH_A_CHILD
+                PATIENCE_IN_REAL_TIME
             };
             tokio::time::timeout(patience, running).await
         })
@@ -229,4 +229,4 @@ thread_local! {
 /// Where the clock is stopped this passes at once when nothing else happens.
 const PATIENCE: Duration = Duration::from_secs(3600);
 /// Where it is not, nothing takes as long as this.
-const PATIENCE_WITH_A_CHILD: Duration = Duration::from_secs(60);
+const PATIENCE_IN_REAL_TIME: Duration = Duration::from_secs(60);

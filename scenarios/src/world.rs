@@ -3,12 +3,14 @@
 use std::cell::{Cell, RefCell};
 
 use bowline::client::Connect;
+use bowline::http::legacy::Legacy;
 use bowline::testing::{self, Scripted, Tapped};
 use bowline::types::{DiscoverRequest, DiscoverResult, RequestParams};
 use bowline::wire::Command;
 use bowline::{Client, Result, Server};
 use bowline_core::era::Dialect;
 use serde_json::Value;
+use tokio::task::JoinSet;
 
 use crate::{Column, Scenario, Transport};
 
@@ -20,6 +22,8 @@ pub struct World {
     role: Role,
     connections: Cell<usize>,
     tapped: RefCell<Option<Tapped>>,
+    /// What serves over HTTP.
+    serving: RefCell<JoinSet<Result<()>>>,
 }
 
 /// What a process is to do with a scenario.
@@ -39,6 +43,7 @@ impl World {
             role,
             connections: Cell::new(0),
             tapped: RefCell::new(None),
+            serving: RefCell::default(),
         }
     }
 
@@ -111,6 +116,10 @@ impl World {
             (Transport::Stdio, Role::Run) => {
                 return choose(Client::spawn(self.child(nth)).speaking(self.version())).await;
             }
+            (Transport::Http, _) => {
+                let connect = Client::connect(&self.serve_http(server).await);
+                return choose(connect.speaking(self.version())).await;
+            }
             (Transport::Stdio, Role::Serve(mine)) if mine == nth => serve(server).await,
             // What comes before the connection that this process serves only has to happen somehow.
             (Transport::Stdio, Role::Serve(_)) => testing::Transport::Memory,
@@ -118,6 +127,15 @@ impl World {
         let reach = testing::Column::new(transport, self.column.dialect).reach(server);
         *self.tapped.borrow_mut() = reach.tapped;
         choose(reach.connect).await
+    }
+
+    /// Serves `server` at the URL that is returned, until the world is over.
+    async fn serve_http(&self, server: &Server) -> String {
+        let service = server.http().legacy(Legacy::sessions().http_sse());
+        let bound = service.bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/mcp", bound.addr());
+        self.serving.borrow_mut().spawn(bound.serve());
+        url
     }
 
     /// Connects a client to `server` in a child process, with a say in how that is started.
