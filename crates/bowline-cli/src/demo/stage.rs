@@ -64,8 +64,8 @@ impl Transport {
 impl Era {
     pub(crate) fn version(self) -> &'static str {
         match self {
-            Self::Modern => "2026-07-28",
-            Self::Legacy => "2025-11-25",
+            Self::Modern => MODERN,
+            Self::Legacy => LEGACY,
         }
     }
 }
@@ -173,3 +173,6 @@ fn no_socket(error: std::io::Error) -> Error {
         source: Some(error.into()),
     }
 }
+
+const MODERN: &str = "2026-07-28";
+const LEGACY: &str = "2025-11-25";
