@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::{ci, fuzz, mutants, tidy};
+use crate::{ci, conformance, fuzz, mutants, tidy};
 
 /// Runs the command that `words` name and says how it went.
 pub fn run(words: impl Iterator<Item = String>) -> ExitCode {
@@ -16,6 +16,7 @@ pub fn run(words: impl Iterator<Item = String>) -> ExitCode {
         Ok(Command::Ci(plan)) => ci::run(&workspace_root(), &plan),
         Ok(Command::Tidy) => tidy::run(&workspace_root()),
         Ok(Command::Mutants { only }) => mutants::run(&workspace_root(), &only),
+        Ok(Command::Conformance) => conformance::run(&workspace_root()),
         Ok(Command::Fuzz { target, seconds }) => fuzz::run(&workspace_root(), &target, seconds),
         Err(complaint) => {
             eprintln!("{complaint}\n\n{USAGE}");
@@ -35,6 +36,7 @@ enum Command {
     Ci(ci::Plan),
     Tidy,
     Mutants { only: Vec<String> },
+    Conformance,
     Fuzz { target: String, seconds: u64 },
 }
 
@@ -51,6 +53,8 @@ impl Command {
             "mutants" => Ok(Self::Mutants {
                 only: rest.to_vec(),
             }),
+            "conformance" if rest.is_empty() => Ok(Self::Conformance),
+            "conformance" => Err("`conformance` takes no arguments".to_owned()),
             "fuzz" => parse_fuzz(rest),
             other => Err(format!("there is no command `{other}`")),
         }
@@ -89,6 +93,7 @@ Usage: cargo xtask <command>
                                      steps: fmt, tidy, clippy, test, doc, no-legacy, mutants
   tidy                               the house rules that a text search can keep
   mutants [NAME]…                    break each law on purpose; its test must notice
+  conformance                        the official suite against our server and client (npm)
   fuzz TARGET [--seconds N]          random input for one decoder (nightly and cargo-fuzz)
                                      targets: message, sse, headers, admission, mux";
 

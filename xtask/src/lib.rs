@@ -12,6 +12,8 @@ pub use command_line::run;
 
 mod ci;
 
+mod conformance;
+
 pub mod tidy;
 
 pub mod mutants;

@@ -56,7 +56,7 @@ pub enum HttpReply<'a> {
 pub enum Verdict {
     /// The server is modern; speak this version.
     Modern(&'static Dialect),
-    /// The server is modern but wants another version; probe again with this one.
+    /// The server is modern but refused the version; probe again with this one.
     Retry(&'static Dialect),
     /// The server is legacy; offer this version in `initialize`.
     Legacy(&'static Dialect),
@@ -178,11 +178,18 @@ fn choose(theirs: Vec<String>, ours: &Dialects) -> Verdict {
     }
 }
 
-/// A version that was refused once is not tried again, whatever the server says it supports.
+/// A version that was refused although the server names it is tried once more: it was another replica that
+/// refused it, or an earlier one. But what was not tried yet comes first.
 fn choose_again(theirs: Vec<String>, ours: &Dialects, tried: &[&'static Dialect]) -> Verdict {
-    let untried = |dialect: &&'static Dialect| names(&theirs, dialect) && !tried.contains(dialect);
-    match ours.iter().find(untried) {
-        Some(dialect) if dialect.is_modern() => Verdict::Retry(dialect),
+    let attempts = |dialect: &'static Dialect| tried.iter().filter(|it| **it == dialect).count();
+    let shared = || ours.iter().filter(|dialect| names(&theirs, dialect));
+    let again = shared()
+        .filter(|dialect| dialect.is_modern() && attempts(dialect) < MOST_ATTEMPTS)
+        .min_by_key(|dialect| attempts(dialect));
+    if let Some(dialect) = again {
+        return Verdict::Retry(dialect);
+    }
+    match shared().find(|dialect| !dialect.is_modern()) {
         Some(dialect) => Verdict::Legacy(dialect),
         None => Verdict::Incompatible(theirs),
     }
@@ -231,6 +238,9 @@ fn supported_by(error: &RpcError) -> Option<Vec<String>> {
     let data = error.data.as_ref().filter(|data| data.is_object())?;
     data.decode().ok().map(|Supported { supported }| supported)
 }
+
+/// How often a version is tried that the server refuses and supports.
+const MOST_ATTEMPTS: usize = 2;
 
 #[cfg(test)]
 mod tests;

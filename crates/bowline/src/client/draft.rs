@@ -160,7 +160,10 @@ impl<A: OneRequest> Draft<A> {
         self
     }
 
-    /// Sends the request now, and returns the call that is then under way.
+    /// Begins the request, and returns the call that is then under way.
+    ///
+    /// Over a duplex wire the request is queued now. In process, and over HTTP where a POST is the whole
+    /// exchange, nothing runs beside the caller: the request is sent, and goes on, while the call is polled.
     pub fn start(self) -> Call {
         self.terms.start()
     }

@@ -56,10 +56,7 @@ fn proofs() -> Vec<(Outcome, Verdict)> {
             unsupported(&["2099-01-01"]),
             Verdict::Incompatible(strings(&["2099-01-01"])),
         ),
-        (
-            unsupported(&["2026-07-28"]),
-            Verdict::Incompatible(strings(&["2026-07-28"])),
-        ),
+        (unsupported(&["2026-07-28"]), Verdict::Retry(MODERN)),
     ]
 }
 
@@ -230,15 +227,20 @@ fn over_http_an_unknown_method_is_modern_unless_it_is_the_probe() {
 
 /// VER-2: "Pick a mutually supported version from `supported` and retry, else surface an error".
 #[test]
-fn another_modern_version_is_tried_once() {
-    let outcome = unsupported(&["2026-07-28", "2025-11-25"]);
-    let reply = DuplexReply::Outcome(&outcome);
+fn a_version_that_is_refused_and_yet_supported_is_tried_once_more() {
+    let both = unsupported(&["2026-07-28", "2025-11-25"]);
+    let modern = unsupported(&["2026-07-28"]);
+    let judge = |outcome, tried: &[&'static Dialect]| {
+        judge_duplex(DuplexReply::Outcome(outcome), &Dialects::all(), tried)
+    };
 
-    let first = judge_duplex(reply, &Dialects::all(), &[]);
-    let second = judge_duplex(reply, &Dialects::all(), &[MODERN]);
-
-    assert_eq!(first, Verdict::Retry(MODERN));
-    assert_eq!(second, Verdict::Legacy(LEGACY));
+    assert_eq!(judge(&both, &[]), Verdict::Retry(MODERN));
+    assert_eq!(judge(&both, &[MODERN]), Verdict::Retry(MODERN));
+    assert_eq!(judge(&both, &[MODERN, MODERN]), Verdict::Legacy(LEGACY));
+    assert_eq!(
+        judge(&modern, &[MODERN, MODERN]),
+        Verdict::Incompatible(strings(&["2026-07-28"]))
+    );
 }
 
 #[test]

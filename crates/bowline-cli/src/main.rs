@@ -1,0 +1,7 @@
+//! The command `bowline`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    bowline_cli::run(std::env::args().skip(1))
+}

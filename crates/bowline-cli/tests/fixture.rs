@@ -1,0 +1,267 @@
+//! The contract of the fixture, in both eras, in process and over a wire.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "what tests share is part of the tests"
+)]
+
+use std::sync::{Arc, Mutex};
+
+use bowline::client::{Change, Changes, Host};
+use bowline::types::{ContentBlock, ElicitAction, ElicitResult, ResourceContents};
+use bowline::{Client, Error, ErrorCode, wire};
+use bowline_cli::fixture::Fixture;
+use serde_json::{Value, json};
+
+const MODERN: &str = "2026-07-28";
+const LEGACY: &str = "2025-11-25";
+
+/// What a user does when asked.
+type Answer = fn() -> ElicitResult;
+
+/// A client of `fixture` for every way of reaching it, whose user is called Ada.
+async fn clients(fixture: &Fixture) -> Vec<Client> {
+    clients_whose_user(fixture, || ElicitResult::accept(json!({"name": "Ada"}))).await
+}
+
+async fn clients_whose_user(fixture: &Fixture, answers: Answer) -> Vec<Client> {
+    let mut clients = Vec::new();
+    for version in [MODERN, LEGACY] {
+        let (near, far) = wire::memory();
+        tokio::spawn(fixture.server().serve(far));
+        for connect in [Client::to(&fixture.server()), Client::over(near)] {
+            let host = Host::new().elicitation(move |_| async move { answers() });
+            clients.push(connect.speaking(version).host(host).await.unwrap());
+        }
+    }
+    clients
+}
+
+async fn text(client: &Client, tool: &str, arguments: Value) -> String {
+    let reply = client.call_tool(tool, arguments).await.unwrap();
+    assert!(!reply.is_error(), "{reply:?}");
+    reply.text()
+}
+
+#[tokio::test]
+async fn everything_that_the_contract_names_is_listed() {
+    for client in clients(&Fixture::new()).await {
+        let tools = client.list_tools().await.unwrap();
+        let resources = client.list_resources().await.unwrap();
+
+        let mut names: Vec<String> = tools.into_iter().map(|tool| tool.name).collect();
+        names.sort_unstable();
+        assert_eq!(
+            names,
+            [
+                "add", "ask", "boom", "echo", "fail", "progress", "reset", "slow", "stats", "touch"
+            ]
+        );
+        let uris: Vec<String> = resources.into_iter().map(|it| it.uri).collect();
+        assert_eq!(uris, ["fixture://counter", "fixture://static"]);
+    }
+}
+
+#[tokio::test]
+async fn text_comes_back_as_it_was() {
+    for client in clients(&Fixture::new()).await {
+        for said in ["", "two\nlines", "héllo 👋", &"x".repeat(100_000)] {
+            assert_eq!(text(&client, "echo", json!({"text": said})).await, said);
+        }
+    }
+}
+
+#[tokio::test]
+async fn numbers_are_added_and_only_numbers() {
+    for client in clients(&Fixture::new()).await {
+        let sum = client.call_tool("add", json!({"a": 2, "b": -5})).await;
+        let wrong = client.call_tool("add", json!({"a": "two", "b": 5})).await;
+
+        let sum = sum.unwrap();
+        assert_eq!(sum.text(), "-3");
+        assert_eq!(sum.structured::<Value>().unwrap(), json!({"result": -3}));
+        match wrong {
+            Ok(reply) => assert!(reply.is_error()),
+            Err(Error::Peer(error)) => assert_eq!(error.code, ErrorCode::INVALID_PARAMS),
+            Err(other) => panic!("{other}"),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_calls_are_counted_once_each_and_forgotten_on_demand() {
+    for version in [MODERN, LEGACY] {
+        let fixture = Fixture::new();
+        let client = Client::to(&fixture.server()).speaking(version);
+        let client = client.await.unwrap();
+        let mut call = client.call_tool("slow", json!({"seconds": 5})).start();
+        let mut tally = fixture.counters().watch();
+        tokio::select! {
+            reply = &mut call => panic!("{reply:?}"),
+            started = tally.wait_for(|tally| tally.started == 1) => drop(started),
+        }
+
+        drop(call);
+        assert_eq!(
+            text(&client, "slow", json!({"seconds": 0.5})).await,
+            "slept"
+        );
+
+        let stats = client.call_tool("stats", ()).await.unwrap();
+        let counted: Value = stats.structured().unwrap();
+        let mirrored: Value = serde_json::from_str(&stats.text()).unwrap();
+        assert_eq!(counted, mirrored);
+        assert_eq!(counted["started"], 2);
+        assert_eq!(counted["finished"], 1);
+        assert_eq!(counted["cancelled"], 1);
+        assert_eq!(counted["active"], 0);
+        assert_eq!(text(&client, "reset", json!({})).await, "ok");
+        assert_eq!(fixture.counters().tally().started, 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn progress_comes_before_the_result_and_only_if_wanted() {
+    for client in clients(&Fixture::new()).await {
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let sink = heard.clone();
+
+        let wanted = client
+            .call_tool("progress", json!({"n": 3}))
+            .on_progress(move |report| {
+                let report = (report.progress, report.total, report.message);
+                sink.lock().unwrap().push(report);
+            })
+            .await
+            .unwrap();
+        let heard = std::mem::take(&mut *heard.lock().unwrap());
+        let unwanted = text(&client, "progress", json!({"n": 3})).await;
+
+        let step = |at: f64| (at, Some(3.0), Some(format!("step {at}")));
+        assert_eq!(heard, [step(1.0), step(2.0), step(3.0)]);
+        assert!(wanted.text().contains('3'));
+        assert_eq!(unwanted, wanted.text());
+    }
+}
+
+#[tokio::test]
+async fn the_user_is_asked_and_may_say_no_or_nothing() {
+    let answers: [(Answer, &str); 3] = [
+        (
+            || ElicitResult::accept(json!({"name": "Ada"})),
+            "accepted:Ada",
+        ),
+        (|| ElicitResult::new(ElicitAction::Decline), "declined"),
+        (|| ElicitResult::new(ElicitAction::Cancel), "cancelled"),
+    ];
+    for (answer, expected) in answers {
+        for client in clients_whose_user(&Fixture::new(), answer).await {
+            assert_eq!(text(&client, "ask", json!({})).await, expected);
+        }
+    }
+}
+
+#[tokio::test]
+async fn asking_fails_promptly_where_nobody_can_be_asked() {
+    let fixture = Fixture::new();
+    for version in [MODERN, LEGACY, "2025-03-26", "2024-11-05"] {
+        let client = Client::to(&fixture.server()).speaking(version);
+        let client = client.await.unwrap();
+
+        match client.call_tool("ask", json!({"prompt": "Who?"})).await {
+            Ok(reply) => assert!(reply.is_error(), "{version}"),
+            Err(error) => assert!(matches!(error, Error::Peer(_)), "{version}: {error}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn touching_tells_those_who_subscribed_to_that_very_resource() {
+    for client in clients(&Fixture::new()).await {
+        let mut changes = client
+            .subscribe(Changes::new().resource("fixture://counter"))
+            .await
+            .unwrap();
+        let before: u64 = read(&client, "fixture://counter").await.parse().unwrap();
+
+        text(&client, "touch", json!({"uri": "fixture://static"})).await;
+        let touched = text(&client, "touch", json!({})).await;
+
+        assert_eq!(touched, (before + 2).to_string());
+        assert_eq!(
+            changes.next().await.unwrap(),
+            Some(Change::Resource("fixture://counter".to_owned()))
+        );
+        assert_eq!(read(&client, "fixture://counter").await, touched);
+    }
+}
+
+#[tokio::test]
+async fn failures_are_of_the_kind_that_was_asked_for() {
+    for client in clients(&Fixture::new()).await {
+        let failed = client.call_tool("fail", json!({"message": "why not"}));
+        let failed = failed.await.unwrap();
+        let boom = client.call_tool("boom", ()).await.unwrap_err();
+        let unknown = client.raw("no/such/method", ()).await.unwrap_err();
+
+        assert!(failed.is_error() && failed.text().contains("why not"));
+        let Error::Peer(boom) = boom else {
+            panic!("{boom}")
+        };
+        assert_eq!(boom.code, ErrorCode(-32000));
+        assert!(boom.message.contains("boom"));
+        let why: Value = boom.data.unwrap().decode().unwrap();
+        assert_eq!(why, json!({"why": "fixture"}));
+        let Error::Peer(unknown) = unknown else {
+            panic!("{unknown}")
+        };
+        assert_eq!(unknown.code, ErrorCode::METHOD_NOT_FOUND);
+    }
+}
+
+#[tokio::test]
+async fn resources_and_prompts_say_what_they_should() {
+    for client in clients(&Fixture::new()).await {
+        assert_eq!(read(&client, "fixture://static").await, "static");
+        assert_eq!(read(&client, "fixture://item/7").await, "item 7");
+        assert!(client.read_resource("fixture://none").await.is_err());
+        let prompt = client.get_prompt("greet", json!({"name": "Ada"}));
+        let prompt = prompt.await.unwrap();
+        let ContentBlock::Text(said) = &prompt.messages[0].content else {
+            panic!("{prompt:?}")
+        };
+        assert_eq!(said.text, "Hello, Ada!");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_at_once_run_at_once_and_get_their_own_answers() {
+    for client in clients(&Fixture::new()).await {
+        let begun = tokio::time::Instant::now();
+        let slow: Vec<_> = (0..8)
+            .map(|_| client.call_tool("slow", json!({"seconds": 0.5})).start())
+            .map(tokio::spawn)
+            .collect();
+        let echoes: Vec<_> = (0..200)
+            .map(|at| client.call_tool("echo", json!({"text": at.to_string()})))
+            .map(|call| tokio::spawn(call.start()))
+            .collect();
+
+        for (at, echo) in echoes.into_iter().enumerate() {
+            assert_eq!(echo.await.unwrap().unwrap().text(), at.to_string());
+        }
+        for slow in slow {
+            assert_eq!(slow.await.unwrap().unwrap().text(), "slept");
+        }
+        assert!(begun.elapsed().as_secs_f64() < 2.5);
+    }
+}
+
+async fn read(client: &Client, uri: &str) -> String {
+    let read = client.read_resource(uri).uncached().await.unwrap();
+    match &read.contents[0] {
+        ResourceContents::Text(contents) => contents.text.clone(),
+        other @ ResourceContents::Blob(_) => panic!("{other:?}"),
+    }
+}

@@ -1,0 +1,52 @@
+//! What is known to be missing: one `leg revision scenario` to a line, and comments.
+
+use std::collections::BTreeSet;
+
+use super::Leg;
+
+/// The scenarios that need not pass yet.
+#[derive(Debug, Default)]
+pub(crate) struct Expected(BTreeSet<(Leg, String, String)>);
+
+impl Expected {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let mut missing = BTreeSet::new();
+        for line in text.lines() {
+            let line = line.split('#').next().unwrap_or_default();
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let (leg, revision, scenario) = match words[..] {
+                [] => continue,
+                ["server", revision, scenario] => (Leg::Server, revision, scenario),
+                ["client", revision, scenario] => (Leg::Client, revision, scenario),
+                _ => return Err(format!("`{line}` is not `leg revision scenario`")),
+            };
+            missing.insert((leg, revision.to_owned(), scenario.to_owned()));
+        }
+        Ok(Self(missing))
+    }
+
+    pub(crate) fn names(&self, leg: Leg, revision: &str, scenario: &str) -> bool {
+        let line = (leg, revision.to_owned(), scenario.to_owned());
+        self.0.contains(&line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_names_one_scenario_of_one_leg_in_one_revision() {
+        let expected = Expected::parse("# why\n\nclient 2025-11-25 auth/x # because\n").unwrap();
+
+        assert!(expected.names(Leg::Client, "2025-11-25", "auth/x"));
+        assert!(!expected.names(Leg::Server, "2025-11-25", "auth/x"));
+        assert!(!expected.names(Leg::Client, "2026-07-28", "auth/x"));
+    }
+
+    #[test]
+    fn a_line_of_another_shape_is_refused() {
+        assert!(Expected::parse("auth/x").unwrap_err().contains("auth/x"));
+        assert!(Expected::parse("both 2025-11-25 auth/x").is_err());
+    }
+}
