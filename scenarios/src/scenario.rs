@@ -88,6 +88,12 @@ impl Scenario {
         self
     }
 
+    /// Only over HTTP.
+    pub fn over_http(mut self) -> Self {
+        self.transports = &[Transport::Http];
+        self
+    }
+
     /// Only where the client and the server can share variables.
     pub fn in_one_process(mut self) -> Self {
         self.transports = &[Transport::InProcess, Transport::Memory];

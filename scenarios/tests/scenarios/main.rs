@@ -14,6 +14,7 @@ mod clients;
 mod elicitation;
 mod flows;
 mod functions;
+mod http;
 mod lifecycle;
 mod lists;
 mod logging;
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
         logging::scenarios(),
         flows::scenarios(),
         stdio::scenarios(),
+        http::scenarios(),
     ];
     scenarios::runner::main(&scenarios.concat())
 }

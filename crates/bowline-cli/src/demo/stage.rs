@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bowline::exchange::Dialect;
 use bowline::http::HttpService;
 use bowline::peer::Peer;
 use bowline::wire::Command;

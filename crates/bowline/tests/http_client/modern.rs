@@ -249,3 +249,25 @@ async fn the_probe_finds_a_modern_server() {
     assert!(client.dialect().is_modern());
     assert!(client.capabilities().unwrap().tools.is_some());
 }
+
+#[tokio::test]
+async fn a_version_that_is_refused_and_yet_supported_is_tried_once_more() {
+    for refusals in [1, usize::MAX] {
+        let supported = json!({"supported": ["2026-07-28"], "requested": "2026-07-28"});
+        let mut refused = 0;
+        let mut peer = Peer::start(move |request| {
+            if refused < refusals {
+                refused += 1;
+                return Say::Bytes(json("400 Bad Request", &error(request, -32022, &supported)));
+            }
+            Say::Bytes(json("200 OK", &result(request, &text("hi"))))
+        })
+        .await;
+        let client = connect(&peer).await;
+
+        let outcome = client.call_tool("greet", ()).await;
+
+        assert_eq!(outcome.is_ok(), refusals == 1);
+        assert_eq!(peer.so_far(), ["POST tools/call", "POST tools/call"]);
+    }
+}

@@ -101,13 +101,13 @@ impl HttpChannel {
             }
             ErrorCode::UNSUPPORTED_PROTOCOL_VERSION => {
                 let data: UnsupportedProtocolVersion = error.data.as_ref()?.decode().ok()?;
-                let mut versions = data
-                    .supported
-                    .iter()
-                    .filter_map(|version| Dialect::of(version.as_str()));
-                let dialect = versions.find(|dialect| {
-                    dialect.is_modern() && !std::ptr::eq(*dialect, request.caller.dialect)
-                })?;
+                let versions = data.supported.iter();
+                let modern = versions
+                    .filter_map(|version| Dialect::of(version.as_str()))
+                    .filter(|dialect| dialect.is_modern());
+                // One that was refused although the server names it is tried once more, after all others.
+                let dialect =
+                    modern.min_by_key(|dialect| std::ptr::eq(*dialect, request.caller.dialect))?;
                 let mut amended = request.clone();
                 Arc::make_mut(&mut amended.caller).dialect = dialect;
                 Some(amended)
