@@ -16,11 +16,14 @@ use crate::{Error, Result};
 /// [`Said`]. Dropping it drops the future.
 pub(crate) struct Driven {
     future: Option<BoxFuture<'static, Result<Answer>>>,
+    has_started: bool,
     answer: Option<Result<Answer>>,
     said: Arc<Said>,
     reservation: Reservation,
     idle: Option<Deadline>,
     total: Option<Deadline>,
+    /// How long it goes on unheard if its caller lets go, where that is not to be a cancel.
+    outlives: Option<Duration>,
 }
 
 impl Driven {
@@ -32,11 +35,16 @@ impl Driven {
     ) -> Self {
         Self {
             future: Some(future),
+            has_started: false,
             answer: None,
             said,
             reservation,
             idle: options.idle_timeout.map(Deadline::from),
             total: options.total_timeout.map(Deadline::from),
+            outlives: (!options.cancel_on_abandon).then(|| {
+                let limit = options.total_timeout.or(options.idle_timeout);
+                limit.unwrap_or(LONGEST_UNHEARD)
+            }),
         }
     }
 
@@ -64,6 +72,7 @@ impl Ongoing for Driven {
             self.future = None;
             return Poll::Ready(Step::Answered(Err(Error::Timeout { after })));
         }
+        self.has_started = true;
         if let Some(future) = &mut self.future
             && let Poll::Ready(answer) = future.as_mut().poll(cx)
         {
@@ -90,3 +99,18 @@ impl Ongoing for Driven {
         tracing::debug!(id = %self.reservation.id(), reason, "a call was cancelled");
     }
 }
+
+impl Drop for Driven {
+    fn drop(&mut self) {
+        // Dropping the future would be the cancel, so where none is wanted it runs on by itself for a while.
+        if let (Some(future), Some(limit)) = (self.future.take(), self.outlives)
+            && self.has_started
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            self.said.close();
+            runtime.spawn(tokio::time::timeout(limit, future));
+        }
+    }
+}
+
+const LONGEST_UNHEARD: Duration = Duration::from_secs(60);

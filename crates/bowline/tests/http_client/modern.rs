@@ -271,3 +271,37 @@ async fn a_version_that_is_refused_and_yet_supported_is_tried_once_more() {
         assert_eq!(peer.so_far(), ["POST tools/call", "POST tools/call"]);
     }
 }
+
+#[tokio::test]
+async fn a_call_that_opted_out_of_cancelling_is_let_go_of_without_a_word() {
+    let (finish, more) = tokio::sync::mpsc::unbounded_channel();
+    let mut more = Some(more);
+    let mut peer = Peer::start(move |request| match more.take() {
+        Some(more) => Say::BytesThenMore(STREAM.into(), more),
+        None => Say::Bytes(json("200 OK", &result(request, &text("second")))),
+    })
+    .await;
+    let client = connect(&peer).await;
+    let mut call = client
+        .call_tool("slow", ())
+        .cancel_on_abandon(false)
+        .start();
+    tokio::select! {
+        biased;
+        outcome = &mut call => panic!("the call ended: {outcome:?}"),
+        request = peer.request() => assert_eq!(request.what(), "POST tools/call"),
+    }
+
+    drop(call);
+    let second = client.call_tool("quick", ()).await.unwrap();
+
+    assert_eq!(second.text(), "second");
+    assert_eq!(
+        peer.so_far(),
+        ["POST tools/call"],
+        "the first response was not cut"
+    );
+    let answer = json!({"jsonrpc": "2.0", "id": 1, "result": text("unheard")});
+    finish.send(event(&answer)).unwrap();
+    peer.client_left().await;
+}
