@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use bowline::exchange::Dialect;
 use bowline::http::HttpService;
 use bowline::peer::Peer;
 use bowline::wire::Command;
 use bowline::{Client, Error, Result, wire};
+use bowline_core::era::Dialect;
 use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -64,8 +66,8 @@ impl Transport {
 impl Era {
     pub(crate) fn version(self) -> &'static str {
         match self {
-            Self::Modern => MODERN,
-            Self::Legacy => LEGACY,
+            Self::Modern => Dialect::LATEST.version,
+            Self::Legacy => Dialect::LATEST_LEGACY.version,
         }
     }
 }
@@ -173,6 +175,3 @@ fn no_socket(error: std::io::Error) -> Error {
         source: Some(error.into()),
     }
 }
-
-const MODERN: &str = "2026-07-28";
-const LEGACY: &str = "2025-11-25";

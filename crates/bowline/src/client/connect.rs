@@ -201,12 +201,15 @@ impl Connect {
         let (timeout, probe_timeout) = (self.timeout, self.probe_timeout);
         match self.target {
             Target::Url(uri) => {
-                let send = match self.send {
+                let uri = uri?;
+                let send: Arc<dyn HttpSend> = match self.send {
                     Some(send) => send,
+                    // Redirects do not leave the origin, so what begins without TLS never needs it.
+                    None if uri.scheme_str() == Some("http") => Arc::new(HyperSend::plain()),
                     None => Arc::new(HyperSend::new()?),
                 };
                 let endpoint = Endpoint {
-                    uri: uri?,
+                    uri,
                     send,
                     headers: self.headers,
                     limits: self.response_limits,

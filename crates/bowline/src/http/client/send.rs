@@ -132,6 +132,16 @@ impl HyperSend {
     }
 }
 
+impl HyperSend<HttpConnector> {
+    /// Over TCP, without TLS: for `http` only, and without reading the system's certificates.
+    #[must_use]
+    pub fn plain() -> Self {
+        let mut tcp = HttpConnector::new();
+        tcp.set_nodelay(true);
+        Self::over(tcp)
+    }
+}
+
 impl<C: Connect + Clone + Send + Sync + 'static> HyperSend<C> {
     /// Over connections that `connector` makes.
     #[must_use]
