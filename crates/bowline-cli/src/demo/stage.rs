@@ -7,7 +7,6 @@ use bowline::http::HttpService;
 use bowline::peer::Peer;
 use bowline::wire::Command;
 use bowline::{Client, Error, Result, wire};
-use bowline_core::era::Dialect;
 use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, JoinSet};
 
