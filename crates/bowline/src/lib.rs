@@ -65,9 +65,10 @@
 //!
 //! All futures of this crate may be dropped at any time. What that means is always the same, and how the
 //! other side learns of it depends on the wire: a `notifications/cancelled` message on a duplex wire, the
-//! end of the response on HTTP, nothing at all in process, where the handler is part of the caller's
-//! future. At the other end the handler's future is dropped at its next `.await`. A process that exits
-//! right after dropping a call may not get to send the notice.
+//! end of the response on HTTP since 2026-07-28 and a POST of that message before, nothing at all in
+//! process, where the handler is part of the caller's future. At the other end the handler's future is
+//! dropped at its next `.await`. A process that exits right after dropping a call may not get to send the
+//! notice.
 
 mod error;
 pub use error::{Error, Result};
