@@ -60,3 +60,16 @@ async fn a_tool_is_listed_and_called_in_process() {
     assert_eq!(client.list_tools().await.unwrap()[0].name, "echo");
     assert_eq!(reply.text(), r#"{"a":1}"#);
 }
+
+#[tokio::test(start_paused = true)]
+async fn after_close_a_call_in_process_is_closed_and_one_under_way_may_end() {
+    let client = Client::to(&server()).await.unwrap();
+    let under_way = client.call_tool("echo", json!({"a": 1})).start();
+    let other = client.clone();
+
+    client.close().await.unwrap();
+    let after = other.call_tool("echo", json!({"a": 2})).await;
+
+    assert!(matches!(after, Err(bowline::Error::Closed)));
+    assert_eq!(under_way.await.unwrap().text(), r#"{"a":1}"#);
+}

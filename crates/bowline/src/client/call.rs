@@ -23,7 +23,7 @@ use serde::de::DeserializeOwned;
 use super::Client;
 use super::asking::Asking;
 use super::outputs::Looked;
-use crate::exchange::{Answer, BoxFuture, Exchange, InProcess, Step};
+use crate::exchange::{Answer, BoxFuture, Channel, Exchange, InProcess, Step};
 use crate::{Error, Result};
 
 /// Called for each progress report.

@@ -16,7 +16,7 @@ use super::hearing::Hearing;
 use super::http::HttpOpening;
 use super::link::{Answering, End, Link, Reached};
 use super::opening::{Opened, Opening};
-use super::{Client, Inner};
+use super::{Client, Gate, Inner};
 use crate::exchange::{BoxFuture, Context, Responder};
 use crate::http::client::{Endpoint, HttpSend, HyperSend, ResponseLimits, parse_url};
 use crate::wire::{Command, Wire};
@@ -177,7 +177,7 @@ impl Connect {
             server,
         } = self.reach(hearing.clone()).await?;
         let inner = Inner {
-            channel: link.channel,
+            channel: Gate::new(link.channel),
             dialect: caller.dialect,
             caller: Mutex::new(Arc::new(caller)),
             hearing,

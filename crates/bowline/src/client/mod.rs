@@ -12,6 +12,9 @@ mod http;
 
 mod link;
 
+mod gate;
+use gate::Gate;
+
 mod opening;
 
 mod verdict;
@@ -71,7 +74,7 @@ use bowline_types::{
 };
 use serde::Serialize;
 
-use crate::exchange::{Channel, Exchange, Responder};
+use crate::exchange::{Exchange, Responder};
 use crate::peer::Peer;
 use crate::wire::{Command, Wire};
 use crate::{Error, Result};
@@ -102,7 +105,7 @@ pub struct Client {
 }
 
 struct Inner {
-    channel: Arc<dyn Channel>,
+    channel: Gate,
     dialect: &'static Dialect,
     /// Who is asking, with the log level as it was last set.
     caller: Mutex<Arc<Caller>>,
@@ -219,7 +222,8 @@ impl Client {
         self.inner.wire.as_ref().map(|wire| &wire.peer)
     }
 
-    /// Ends the connection in good order: what is queued is sent, then the wire is closed.
+    /// Ends the connection in good order: what is queued is sent, then the wire is closed. Where there is no
+    /// wire, no more requests are taken, and those that are under way may end.
     ///
     /// A wire that does not take what is queued within a second is closed all the same. A server that was
     /// started by [`Client::spawn`] is ended, and has been reaped when this returns.
@@ -232,8 +236,9 @@ impl Client {
     ///
     /// Safe: the connection closes even if nobody waits for it.
     pub async fn close(self) -> Result<()> {
-        if let Some(wire) = &self.inner.wire {
-            wire.close().await;
+        match &self.inner.wire {
+            Some(wire) => wire.close().await,
+            None => self.inner.channel.close(),
         }
         Ok(())
     }
@@ -251,7 +256,7 @@ impl Client {
     }
 
     fn open(&self, request: Request, options: CallOptions, freshness: Freshness) -> Exchange {
-        let (caching, channel) = (&self.inner.hearing.caching, &*self.inner.channel);
+        let (caching, channel) = (&self.inner.hearing.caching, &self.inner.channel);
         caching.open(channel, request, options, freshness)
     }
 

@@ -16,7 +16,7 @@ use bowline_types::{
 use futures_core::Stream;
 
 use super::{Change, Client, encode_object};
-use crate::exchange::{BoxFuture, Exchange, Step};
+use crate::exchange::{BoxFuture, Channel, Exchange, Step};
 use crate::{Error, Result};
 
 /// A subscription that was not asked for yet; await it.
