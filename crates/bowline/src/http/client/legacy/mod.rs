@@ -129,8 +129,10 @@ impl HttpWire {
         self.tasks.spawn(async move {
             let _ = timeout(HEAD_START, head.wait_for(|seen| *seen)).await;
             link.post_quietly(frame).await;
-            // A disconnect is no signal in this era, so the response is let run out rather than cut.
-            tokio::time::sleep(DRAIN_LIMIT).await;
+            // A disconnect is no signal in this era, so the response is let run out rather than cut. Whoever
+            // carries it holds the other end of `head` until it is done.
+            let ended = async { while head.changed().await.is_ok() {} };
+            let _ = timeout(DRAIN_LIMIT, ended).await;
             task.abort();
         });
     }
