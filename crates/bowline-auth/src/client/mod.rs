@@ -1,0 +1,1 @@
+//! How a client comes by a token, and keeps it.

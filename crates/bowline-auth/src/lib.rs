@@ -1,0 +1,7 @@
+//! Authorization for the Model Context Protocol: OAuth for clients and for resource servers.
+//!
+//! The flow of a client is a state machine without I/O: it is handed responses and answers with what to do
+//! next. The adapters that perform requests, listen for redirects and keep tokens are thin.
+
+pub mod client;
+pub mod server;

@@ -1,0 +1,1 @@
+//! How a server checks tokens, and says which ones it wants.
