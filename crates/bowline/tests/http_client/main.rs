@@ -7,6 +7,8 @@
 )]
 
 mod legacy;
+mod letting_go;
 mod modern;
 mod scripted;
+mod stalled;
 mod wire_faults;

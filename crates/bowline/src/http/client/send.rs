@@ -2,8 +2,7 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{self, Poll};
 
 use bytes::Bytes;
@@ -13,7 +12,7 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::{Connect, HttpConnector};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::body::ResponseBody;
 use crate::exchange::BoxFuture;
@@ -40,28 +39,25 @@ pub struct RequestBody {
     handed_over: Handed,
 }
 
-/// Tells when the body of a request was handed to a connection.
-#[derive(Clone, Debug)]
-pub(crate) struct Handed {
-    flag: Arc<AtomicBool>,
-    told: watch::Sender<bool>,
-}
+/// Whether the body of a request was handed to a connection, or never will be.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Handed(Arc<OnceLock<Option<Instant>>>);
 
 impl Handed {
     pub(crate) fn new() -> Self {
-        Self {
-            flag: Arc::default(),
-            told: watch::Sender::new(false),
-        }
+        Self::default()
     }
 
-    pub(crate) fn is_over(&self) -> bool {
-        self.flag.load(Ordering::Acquire)
+    /// Keeps the body from being handed over. If it was already, says when.
+    ///
+    /// Whoever takes the body may run on another thread: of the two, one comes first for both.
+    pub(crate) fn withdraw(&self) -> Option<Instant> {
+        *self.0.get_or_init(|| None)
     }
 
-    fn hand_over(&self) {
-        self.flag.store(true, Ordering::Release);
-        self.told.send_replace(true);
+    /// Hands the body over, unless it was withdrawn.
+    fn hand_over(&self) -> bool {
+        self.0.get_or_init(|| Some(Instant::now())).is_some()
     }
 }
 
@@ -73,11 +69,14 @@ impl RequestBody {
         }
     }
 
-    /// All of the body, for senders that want it in one piece.
+    /// All of the body, for senders that want it in one piece. Nothing if the request was withdrawn.
     #[must_use]
     pub fn into_bytes(mut self) -> Bytes {
-        self.handed_over.hand_over();
-        self.bytes.take().unwrap_or_default()
+        let bytes = self.bytes.take().unwrap_or_default();
+        match self.handed_over.hand_over() {
+            true => bytes,
+            false => Bytes::new(),
+        }
     }
 }
 
@@ -89,7 +88,10 @@ impl Body for RequestBody {
         mut self: Pin<&mut Self>,
         _: &mut task::Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.handed_over.hand_over();
+        if !self.handed_over.hand_over() {
+            // Whoever sends it is being dropped; a request without its body is none.
+            return Poll::Pending;
+        }
         Poll::Ready(self.bytes.take().map(|bytes| Ok(Frame::data(bytes))))
     }
 

@@ -8,45 +8,34 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use tokio::sync::watch;
 
-use super::link::{Link, MOST_FAILURES};
+use super::Wanted;
+use super::attempts::Attempts;
+use super::link::Link;
 use crate::http::client::response::{Events, Reply, no_answer, read};
 use crate::http::client::send::Handed;
 use crate::wire::Received;
 use crate::{Error, Result};
 
-/// Carries a request and delivers what comes back. If that is no answer, the loss is delivered instead.
-pub(super) async fn carry(
-    link: Arc<Link>,
-    id: RequestId,
-    frame: Bytes,
-    handed: Handed,
-    head: watch::Sender<bool>,
-    is_opening: bool,
-) {
-    let carrier = Carrier {
-        link: &link,
-        id: &id,
-        head,
-        is_opening,
-    };
-    if let Err(error) = carrier.carry(frame, &handed).await {
-        link.deliver(Received::Lost {
-            id: id.clone(),
-            error,
-        })
-        .await;
+/// What brings one request to the server, and back what the server says to it.
+pub(super) struct Carrier {
+    pub(super) link: Arc<Link>,
+    pub(super) id: RequestId,
+    /// Told when the head of the response is in, and dropped when the response is at its end.
+    pub(super) head: watch::Sender<bool>,
+    pub(super) is_opening: bool,
+    pub(super) wanted: Wanted,
+}
+
+impl Carrier {
+    /// Carries the request and delivers what comes back. If that is no answer, the loss is delivered instead.
+    pub(super) async fn carry(self, frame: Bytes, handed: Handed) {
+        if let Err(error) = self.round_trip(frame, &handed).await {
+            let id = self.id.clone();
+            self.bring(Received::Lost { id, error }).await;
+        }
     }
-}
 
-struct Carrier<'a> {
-    link: &'a Link,
-    id: &'a RequestId,
-    head: watch::Sender<bool>,
-    is_opening: bool,
-}
-
-impl Carrier<'_> {
-    async fn carry(&self, frame: Bytes, handed: &Handed) -> Result<()> {
+    async fn round_trip(&self, frame: Bytes, handed: &Handed) -> Result<()> {
         let session = self.link.session_id();
         let mut response = self.link.post(frame.clone(), handed).await?;
         if let (StatusCode::NOT_FOUND, Some(forgotten)) = (response.status(), &session) {
@@ -68,14 +57,14 @@ impl Carrier<'_> {
 
     /// Delivers a stream up to the answer, resuming it where it was cut if the server lets us.
     async fn follow(&self, headers: &HeaderMap, mut events: Events) -> Result<()> {
-        let mut failures = 0;
+        let mut attempts = Attempts::new();
         loop {
-            let mut heard_any = false;
+            attempts.begin();
             let cut = loop {
                 match events.next().await {
                     Ok(Some(event)) if event.data.is_empty() => {}
                     Ok(Some(event)) => {
-                        heard_any = true;
+                        attempts.hear();
                         if let Delivered::Answer = self.deliver(headers, event.data).await {
                             return Ok(());
                         }
@@ -91,11 +80,10 @@ impl Carrier<'_> {
             let Some(last_event) = events.last_event_id().map(str::to_owned) else {
                 return Err(cut.unwrap_or_else(lost));
             };
-            failures = if heard_any { 0 } else { failures + 1 };
-            if failures >= MOST_FAILURES {
+            if !attempts.end() {
                 return Err(cut.unwrap_or_else(lost));
             }
-            self.link.pause(events.retry(), failures).await;
+            attempts.pause(events.retry()).await;
             let Some(resumed) = self.link.stream(Some(&last_event)).await? else {
                 return Err(cut.unwrap_or_else(lost));
             };
@@ -116,19 +104,23 @@ impl Carrier<'_> {
                         ..answer
                     };
                     let frame = Message::from(answer).to_frame();
-                    self.link.deliver(Received::Frame(frame)).await;
+                    self.bring(Received::Frame(frame)).await;
                     return Delivered::Answer;
                 }
                 Delivered::Answer
             }
             _ => Delivered::Other,
         };
-        self.link.deliver(Received::Frame(frame)).await;
+        self.bring(Received::Frame(frame)).await;
         delivered
     }
 
+    async fn bring(&self, received: Received) {
+        self.link.deliver(received, Some(self.wanted.clone())).await;
+    }
+
     fn is_ours(&self, id: Option<&RequestId>) -> bool {
-        id.is_none_or(|id| CorrelationKey::from(id) == CorrelationKey::from(self.id))
+        id.is_none_or(|id| CorrelationKey::from(id) == CorrelationKey::from(&self.id))
     }
 }
 

@@ -1,7 +1,6 @@
 //! What the requests of one legacy wire have in common: the session, its version, and its GET stream.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use bowline_core::era::{Dialect, VersionHeader, after_opening};
 use bowline_core::http::headers::PROTOCOL_VERSION;
@@ -13,6 +12,8 @@ use http::header::ACCEPT;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use tokio::sync::mpsc;
 
+use super::attempts::Attempts;
+use super::{Brought, Wanted};
 use crate::http::client::body::ResponseBody;
 use crate::http::client::response::{Events, Reply, message, no_answer, read};
 use crate::http::client::send::Handed;
@@ -23,7 +24,7 @@ use crate::{Error, Result};
 /// What the requests of one wire share.
 pub(crate) struct Link {
     pub(super) endpoint: Endpoint,
-    incoming: mpsc::Sender<Received>,
+    incoming: mpsc::Sender<Brought>,
     session: Mutex<Session>,
     reopening: tokio::sync::Mutex<()>,
 }
@@ -37,7 +38,7 @@ struct Session {
 }
 
 impl Link {
-    pub(super) fn new(endpoint: Endpoint, incoming: mpsc::Sender<Received>) -> Self {
+    pub(super) fn new(endpoint: Endpoint, incoming: mpsc::Sender<Brought>) -> Self {
         Self {
             endpoint,
             incoming,
@@ -93,29 +94,31 @@ impl Link {
     }
 
     /// Hands a message, or the loss of one, to the engine.
-    pub(super) async fn deliver(&self, received: Received) {
+    pub(super) async fn deliver(&self, received: Received, by: Option<Wanted>) {
         // Fails only when the wire is gone, and then nobody waits.
-        let _ = self.incoming.send(received).await;
+        let _ = self.incoming.send(Brought { received, by }).await;
     }
 
     /// Hears what the server says unasked, for as long as it lets us.
     pub(super) async fn listen(&self) {
         let mut last_event = None;
-        let mut failures = 0;
-        while failures < MOST_FAILURES {
+        let mut attempts = Attempts::new();
+        loop {
             let Ok(Some(mut events)) = self.stream(last_event.as_deref()).await else {
                 return;
             };
-            let mut heard_any = false;
+            attempts.begin();
             while let Ok(Some(event)) = events.next().await {
-                heard_any = true;
                 if !event.data.is_empty() {
-                    self.deliver(Received::Frame(event.data)).await;
+                    attempts.hear();
+                    self.deliver(Received::Frame(event.data), None).await;
                 }
             }
             last_event = events.last_event_id().map(str::to_owned).or(last_event);
-            failures = if heard_any { 0 } else { failures + 1 };
-            self.pause(events.retry(), failures).await;
+            if !attempts.end() {
+                break;
+            }
+            attempts.pause(events.retry()).await;
         }
         tracing::warn!("the server keeps closing its stream; it is not asked again");
     }
@@ -137,13 +140,6 @@ impl Link {
             Reply::Bare(StatusCode::METHOD_NOT_ALLOWED) => Ok(None),
             Reply::Bare(status) | Reply::Json(status, _) => Err(no_answer(status)),
         }
-    }
-
-    /// Waits as long as the server asked us to, or longer each time.
-    pub(super) async fn pause(&self, retry: Option<u64>, failures: u32) {
-        let asked = retry.map(Duration::from_millis);
-        let grown = FIRST_PAUSE * 2_u32.saturating_pow(failures.min(6));
-        tokio::time::sleep(asked.unwrap_or(grown).min(LONGEST_PAUSE)).await;
     }
 
     /// Shakes hands again after the server forgot the session `forgotten`. Whether there is a new one.
@@ -216,8 +212,3 @@ impl Link {
         self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
-
-/// How often in a row a stream may end without having said anything.
-pub(super) const MOST_FAILURES: u32 = 5;
-const FIRST_PAUSE: Duration = Duration::from_millis(250);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);

@@ -3,7 +3,10 @@
 //! The engine above does not know that its wire is made of HTTP requests. What the wire adds is the
 //! session, and the legacy spelling of a cancel: a POST of its own that must not overtake the request.
 
+mod attempts;
+
 mod carry;
+use carry::Carrier;
 
 mod link;
 use link::Link;
@@ -16,17 +19,18 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bowline_core::{Message, Notification};
+use bowline_core::{CorrelationKey, Message, Notification};
 use bowline_types::{
     CancelledNotification, CancelledNotificationParams, InitializeRequest, InitializedNotification,
     Method, Notice, RequestId,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::timeout;
+use tokio::time::{timeout, timeout_at};
 
 use super::Endpoint;
 use super::send::Handed;
@@ -50,10 +54,14 @@ pub(crate) async fn two_endpoints(endpoint: Endpoint) -> crate::Result<Box<dyn W
 /// Dropping it drops every request that is under way.
 struct HttpWire {
     link: Arc<Link>,
-    incoming: mpsc::Receiver<Received>,
+    incoming: mpsc::Receiver<Brought>,
     /// Every task of this wire; dropping the set ends them.
     tasks: JoinSet<()>,
     under_way: BTreeMap<RequestId, UnderWay>,
+    /// Requests that were cancelled and whose responses are not at their end.
+    draining: Vec<Draining>,
+    /// How many messages that have no answer are on their way.
+    posting: watch::Sender<usize>,
     /// Rings when the handshake's last word was posted: what follows must not overtake it.
     gate: Option<oneshot::Receiver<()>>,
     farewell: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
@@ -64,7 +72,24 @@ struct UnderWay {
     task: AbortHandle,
     handed: Handed,
     head: watch::Receiver<bool>,
+    wanted: Wanted,
 }
+
+struct Draining {
+    id: RequestId,
+    task: AbortHandle,
+    wanted: Wanted,
+}
+
+/// What came in, and the request that brought it.
+pub(crate) struct Brought {
+    received: Received,
+    by: Option<Wanted>,
+}
+
+/// Whether what a request brings back still belongs to it, and not to another that has its id now.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted(Arc<AtomicBool>);
 
 impl HttpWire {
     fn new(endpoint: Endpoint) -> Self {
@@ -74,6 +99,8 @@ impl HttpWire {
             incoming,
             tasks: JoinSet::new(),
             under_way: BTreeMap::new(),
+            draining: Vec::new(),
+            posting: watch::Sender::new(0),
             gate: None,
             farewell: None,
         }
@@ -85,23 +112,29 @@ impl HttpWire {
             // A version learned earlier must not leak onto the handshake.
             self.link.begin(frame.clone());
         }
-        let (handed, head) = (Handed::new(), watch::Sender::new(false));
+        let key = CorrelationKey::from(id);
+        for old in &self.draining {
+            if CorrelationKey::from(&old.id) == key {
+                old.wanted.end();
+            }
+        }
+        let (handed, head, wanted) = (Handed::new(), watch::Sender::new(false), Wanted::new());
         let head_seen = head.subscribe();
-        let carrying = carry::carry(
-            self.link.clone(),
-            id.clone(),
-            frame,
-            handed.clone(),
+        let carrier = Carrier {
+            link: self.link.clone(),
+            id: id.clone(),
             head,
             is_opening,
-        );
-        let task = self.tasks.spawn(carrying);
+            wanted: wanted.clone(),
+        };
+        let task = self.tasks.spawn(carrier.carry(frame, handed.clone()));
         self.under_way.insert(
             id.clone(),
             UnderWay {
                 task,
                 handed,
                 head: head_seen,
+                wanted,
             },
         );
     }
@@ -109,26 +142,29 @@ impl HttpWire {
     /// A cancel never overtakes its request: it waits for the head of the response, or for a moment after
     /// the request was handed to a connection. What was not handed over is withdrawn, and nothing is posted.
     fn send_cancel(&mut self, message: &Message, id: Option<&RequestId>) {
-        let frame = message.to_frame();
-        let under_way = id.and_then(|id| self.under_way.remove(id));
-        let Some(UnderWay {
+        let Some((id, under_way)) = id.and_then(|id| self.under_way.remove_entry(id)) else {
+            return self.post(message);
+        };
+        let UnderWay {
             task,
             handed,
             mut head,
-        }) = under_way
-        else {
-            let link = self.link.clone();
-            self.tasks
-                .spawn(async move { link.post_quietly(frame).await });
-            return;
-        };
-        if !handed.is_over() {
+            wanted,
+        } = under_way;
+        let Some(handed_at) = handed.withdraw() else {
             return task.abort();
-        }
-        let link = self.link.clone();
+        };
+        self.draining.push(Draining {
+            id,
+            task: task.clone(),
+            wanted,
+        });
+        let (link, frame) = (self.link.clone(), message.to_frame());
+        let posting = Posting::begin(&self.posting);
         self.tasks.spawn(async move {
-            let _ = timeout(HEAD_START, head.wait_for(|seen| *seen)).await;
+            let _ = timeout_at(handed_at + HEAD_START, head.wait_for(|seen| *seen)).await;
             link.post_quietly(frame).await;
+            drop(posting);
             // A disconnect is no signal in this era, so the response is let run out rather than cut. Whoever
             // carries it holds the other end of `head` until it is done.
             let ended = async { while head.changed().await.is_ok() {} };
@@ -141,9 +177,10 @@ impl HttpWire {
         let (link, frame) = (self.link.clone(), message.to_frame());
         let (posted, gate) = oneshot::channel();
         self.gate = Some(gate);
+        let posting = Posting::begin(&self.posting);
         self.tasks.spawn(async move {
             link.post_quietly(frame).await;
-            drop(posted);
+            drop((posting, posted));
             link.listen().await;
         });
     }
@@ -151,15 +188,23 @@ impl HttpWire {
 
 impl Wire for HttpWire {
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Received> {
-        self.incoming
-            .poll_recv(cx)
-            .map(|received| received.unwrap_or(Received::End))
+        while let Some(Brought { received, by }) = ready!(self.incoming.poll_recv(cx)) {
+            if by.is_none_or(|by| by.is_so()) {
+                return Poll::Ready(received);
+            }
+        }
+        Poll::Ready(Received::End)
     }
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while let Poll::Ready(Some(_)) = self.tasks.poll_join_next(cx) {}
-        self.under_way
-            .retain(|_, under_way| !under_way.task.is_finished());
+        let mut has_joined = false;
+        while let Poll::Ready(Some(_)) = self.tasks.poll_join_next(cx) {
+            has_joined = true;
+        }
+        if has_joined {
+            self.under_way.retain(|_, one| !one.task.is_finished());
+            self.draining.retain(|one| !one.task.is_finished());
+        }
         if let Some(gate) = &mut self.gate {
             if Pin::new(gate).poll(cx).is_pending() {
                 return Poll::Pending;
@@ -199,13 +244,14 @@ impl Wire for HttpWire {
 
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let farewell = self.farewell.get_or_insert_with(|| {
-            let link = self.link.clone();
-            // Cancels that were queued are still on their way; the rest ends with the session.
+            let (link, mut posting) = (self.link.clone(), self.posting.subscribe());
             let mut tasks = std::mem::take(&mut self.tasks);
             for under_way in std::mem::take(&mut self.under_way).into_values() {
                 under_way.task.abort();
             }
             Box::pin(async move {
+                // Cancels may still be on their way. What is not cancelled ends with the session.
+                let _ = timeout(POSTING_LIMIT, posting.wait_for(|left| *left == 0)).await;
                 let _ = timeout(FAREWELL_LIMIT, link.end()).await;
                 tasks.abort_all();
             })
@@ -217,8 +263,41 @@ impl Wire for HttpWire {
 impl HttpWire {
     fn post(&mut self, message: &Message) {
         let (link, frame) = (self.link.clone(), message.to_frame());
-        self.tasks
-            .spawn(async move { link.post_quietly(frame).await });
+        let posting = Posting::begin(&self.posting);
+        self.tasks.spawn(async move {
+            link.post_quietly(frame).await;
+            drop(posting);
+        });
+    }
+}
+
+impl Wanted {
+    fn new() -> Self {
+        Self(Arc::new(AtomicBool::new(true)))
+    }
+
+    fn is_so(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+
+    fn end(&self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+/// A message that has no answer, on its way.
+struct Posting(watch::Sender<usize>);
+
+impl Posting {
+    fn begin(count: &watch::Sender<usize>) -> Self {
+        count.send_modify(|count| *count += 1);
+        Self(count.clone())
+    }
+}
+
+impl Drop for Posting {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
     }
 }
 
@@ -227,10 +306,12 @@ fn cancelled_id(notification: &Notification) -> Option<RequestId> {
     params.request_id
 }
 
-/// How long a cancel waits for the head of the response to its request.
+/// How long after its request a cancel waits for the head of the response.
 const HEAD_START: Duration = Duration::from_millis(100);
 /// How long the response to a cancelled request is drained.
 const DRAIN_LIMIT: Duration = Duration::from_secs(5);
+/// How long closing waits for what is on its way, and then for the goodbye.
+const POSTING_LIMIT: Duration = Duration::from_millis(500);
 const FAREWELL_LIMIT: Duration = Duration::from_secs(1);
 const MOST_WAITING: usize = 256;
 const MOST_TASKS: usize = 8192;
