@@ -1,0 +1,178 @@
+//! The server's end of a connection, wherever it is, and the way to it.
+
+use std::time::Duration;
+
+use bowline::client::Connect;
+use bowline::exchange::BoxFuture;
+use bowline::http::HttpService;
+use bowline::http::client::{HttpSend, HyperSend, RequestBody, ResponseBody};
+use bowline::http::legacy::Legacy;
+use bowline::peer::Peer;
+use bowline::wire::{self, Command};
+use bowline::{Client, Result};
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::Empty;
+use hyper_util::client::legacy::connect::HttpConnector;
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::net::TcpListener;
+use tokio::task::{JoinHandle, JoinSet};
+
+use crate::column::{Answers, Column, Protocol, Transport};
+use crate::holdings::eventually;
+use crate::seen::Seen;
+use crate::tap::{TappedSocket, TappedWire};
+use crate::tools;
+
+/// The server's end.
+#[derive(Debug)]
+pub(crate) enum FarEnd {
+    InProcess,
+    Memory(Peer, JoinHandle<()>),
+    Child,
+    Http(HttpService, JoinHandle<()>),
+    /// It died.
+    Gone,
+}
+
+/// Serves in this column, and tells how to connect.
+pub(crate) async fn reach(column: Column, seen: &Seen) -> (Connect, FarEnd) {
+    match column.transport {
+        Transport::InProcess => (Client::to(&tools::server(seen)), FarEnd::InProcess),
+        Transport::Memory => {
+            let (near, far) = wire::memory();
+            let (peer, serving) = tools::server(seen).serve_counted(TappedWire::new(far, seen));
+            let serving = tokio::spawn(async { drop(serving.await) });
+            (Client::over(near), FarEnd::Memory(peer, serving))
+        }
+        Transport::Stdio => {
+            let (program, told) = (std::env::current_exe().unwrap(), seen.clone());
+            let child = Command::new(program).arg("--serve");
+            let child = child.on_stderr(move |line| told.listen(line));
+            (Client::spawn(child), FarEnd::Child)
+        }
+        Transport::Http(protocol, _) | Transport::TwoEndpoints(protocol) => {
+            let service = service(column, seen);
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+            let serving = tokio::spawn(accept(listener, service.clone(), seen.clone()));
+            let send = match protocol {
+                Protocol::Http1 => HyperSend::plain(),
+                Protocol::Http2 => HyperSend::over_http2(connector()),
+            };
+            let connect = Client::connect(&url);
+            let connect = match column.transport {
+                Transport::TwoEndpoints(_) => connect.http(WithoutStreamable(send)),
+                _ => connect.http(send),
+            };
+            (connect, FarEnd::Http(service, serving))
+        }
+        Transport::Forgetful => panic!("no cell of this column applies"),
+    }
+}
+
+fn service(column: Column, seen: &Seen) -> HttpService {
+    let (service, legacy) = (tools::server(seen).http(), Legacy::sessions());
+    match column.transport {
+        Transport::TwoEndpoints(_) => service.legacy(legacy.http_sse()),
+        Transport::Http(_, Answers::Json) => service
+            .commit_after(Duration::from_secs(3600))
+            .legacy(legacy.json_answers()),
+        _ => service.commit_after(Duration::ZERO).legacy(legacy),
+    }
+}
+
+fn connector() -> HttpConnector {
+    let mut connector = HttpConnector::new();
+    connector.set_nodelay(true);
+    connector
+}
+
+/// Reaches a server that has nothing but the two endpoints of HTTP+SSE, where there is more.
+struct WithoutStreamable(HyperSend<HttpConnector>);
+
+impl HttpSend for WithoutStreamable {
+    fn send(
+        &self,
+        request: Request<RequestBody>,
+    ) -> BoxFuture<'static, Result<Response<ResponseBody>>> {
+        // The second endpoint is the first with a query.
+        if request.method() == Method::GET || request.uri().query().is_some() {
+            return self.0.send(request);
+        }
+        let mut refusal = Response::new(ResponseBody::new(Empty::new()));
+        *refusal.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
+        Box::pin(async { Ok(refusal) })
+    }
+}
+
+/// Serves HTTP as `HttpService::bind` does, on sockets that write down what passes.
+async fn accept(listener: TcpListener, service: HttpService, seen: Seen) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            Some(_) = connections.join_next() => {}
+            accepted = listener.accept() => {
+                let (socket, _) = accepted.unwrap();
+                socket.set_nodelay(true).unwrap();
+                let (socket, service) = (TappedSocket::new(socket, &seen), service.clone());
+                connections.spawn(async move { service.serve_connection(socket).await });
+            }
+        }
+    }
+}
+
+/// Is the server of a column whose server is a child.
+pub(crate) async fn serve() {
+    let seen = Seen::Told;
+    seen.introduce();
+    let wire = TappedWire::new(wire::stdio().unwrap(), &seen);
+    tools::server(&seen).serve(wire).await.unwrap();
+}
+
+impl FarEnd {
+    /// How many requests the server remembers, as far as it is in this process.
+    pub(crate) fn entries(&self) -> usize {
+        match self {
+            Self::InProcess | Self::Child | Self::Gone => 0,
+            Self::Memory(peer, _) => {
+                let sizes = peer.sizes();
+                sizes.pending + sizes.in_flight + sizes.queued
+            }
+            Self::Http(service, _) => service.in_flight(),
+        }
+    }
+
+    /// Kills the server, without a word.
+    pub(crate) async fn kill(&mut self, seen: &Seen) {
+        match std::mem::replace(self, Self::Gone) {
+            Self::InProcess | Self::Gone => panic!("there is nothing to kill"),
+            Self::Memory(_, serving) => stop(serving).await,
+            Self::Child => {
+                let process = seen.process().and_then(Pid::from_raw).unwrap();
+                kill_process(process, Signal::KILL).unwrap();
+            }
+            Self::Http(service, serving) => {
+                drop(service);
+                stop(serving).await;
+            }
+        }
+    }
+
+    /// Lets the server go, after its client has gone.
+    pub(crate) async fn leave(self) {
+        match self {
+            Self::InProcess | Self::Child | Self::Gone => {}
+            Self::Memory(_, serving) => serving.await.unwrap(),
+            Self::Http(service, serving) => {
+                let remembers = || service.in_flight() + service.sessions();
+                assert!(eventually(|| remembers() == 0).await, "{service:?}");
+                stop(serving).await;
+            }
+        }
+    }
+}
+
+async fn stop(serving: JoinHandle<()>) {
+    serving.abort();
+    assert!(serving.await.unwrap_err().is_cancelled());
+}
