@@ -16,7 +16,7 @@ pub(crate) fn columns() -> impl Iterator<Item = Column> {
 }
 
 /// Starts calls and lets go of each a little later than of the one before, several times over.
-pub(crate) async fn let_go(calls: usize, column: Column) {
+pub(crate) async fn whatever_left_is_cancelled_and_nothing_else(calls: usize, column: Column) {
     let world = World::open(column, Host::that_never_answers()).await;
     for nth in 0..calls {
         let mut call = world.start("slow");

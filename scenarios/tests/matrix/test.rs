@@ -32,7 +32,9 @@ impl Test {
         match self {
             Self::Cell(way, column) => way.run(column).await,
             Self::Soak(calls, column) => soak::abandon(calls, column).await,
-            Self::Immediate(calls, column) => immediate::let_go(calls, column).await,
+            Self::Immediate(calls, column) => {
+                immediate::whatever_left_is_cancelled_and_nothing_else(calls, column).await
+            }
         }
     }
 
