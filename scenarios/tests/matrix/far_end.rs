@@ -1,5 +1,6 @@
 //! The server's end of a connection, wherever it is, and the way to it.
 
+use std::process::Stdio;
 use std::time::Duration;
 
 use bowline::client::Connect;
@@ -14,7 +15,9 @@ use http::{Method, Request, Response, StatusCode};
 use http_body_util::Empty;
 use hyper_util::client::legacy::connect::HttpConnector;
 use rustix::process::{Pid, Signal, kill_process};
+use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::TcpListener;
+use tokio::process::Child;
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::column::{Answers, Column, Protocol, Transport};
@@ -30,12 +33,23 @@ pub(crate) enum FarEnd {
     Memory(Peer, JoinHandle<()>),
     Child,
     Http(HttpService, JoinHandle<()>),
+    /// A process of its own, and whoever listens to it.
+    HttpChild(Child, JoinHandle<()>),
     /// It died.
     Gone,
 }
 
+/// Where the server is, if it could be in either place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In this process, where everything can be counted.
+    Here,
+    /// In a process of its own, which can be killed.
+    Elsewhere,
+}
+
 /// Serves in this column, and tells how to connect.
-pub(crate) async fn reach(column: Column, seen: &Seen) -> (Connect, FarEnd) {
+pub(crate) async fn reach(column: Column, place: Place, seen: &Seen) -> (Connect, FarEnd) {
     match column.transport {
         Transport::InProcess => (Client::to(&tools::server(seen)), FarEnd::InProcess),
         Transport::Memory => {
@@ -46,15 +60,23 @@ pub(crate) async fn reach(column: Column, seen: &Seen) -> (Connect, FarEnd) {
         }
         Transport::Stdio => {
             let (program, told) = (std::env::current_exe().unwrap(), seen.clone());
-            let child = Command::new(program).arg("--serve");
+            let child = Command::new(program).args(["--serve", &column.key()]);
             let child = child.on_stderr(move |line| told.listen(line));
             (Client::spawn(child), FarEnd::Child)
         }
         Transport::Http(protocol, _) | Transport::TwoEndpoints(protocol) => {
-            let service = service(column, seen);
-            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            let url = format!("http://{}/mcp", listener.local_addr().unwrap());
-            let serving = tokio::spawn(accept(listener, service.clone(), seen.clone()));
+            let (url, far_end) = match place {
+                Place::Here => {
+                    let (listener, url) = listen().await;
+                    let service = service(column, seen);
+                    let serving = tokio::spawn(accept(listener, service.clone(), seen.clone()));
+                    (url, FarEnd::Http(service, serving))
+                }
+                Place::Elsewhere => {
+                    let (child, listening) = spawn(column, seen);
+                    (seen.url().await, FarEnd::HttpChild(child, listening))
+                }
+            };
             let send = match protocol {
                 Protocol::Http1 => HyperSend::plain(),
                 Protocol::Http2 => HyperSend::over_http2(connector()),
@@ -64,7 +86,7 @@ pub(crate) async fn reach(column: Column, seen: &Seen) -> (Connect, FarEnd) {
                 Transport::TwoEndpoints(_) => connect.http(WithoutStreamable(send)),
                 _ => connect.http(send),
             };
-            (connect, FarEnd::Http(service, serving))
+            (connect, far_end)
         }
         Transport::Forgetful => panic!("no cell of this column applies"),
     }
@@ -121,19 +143,45 @@ async fn accept(listener: TcpListener, service: HttpService, seen: Seen) {
     }
 }
 
-/// Is the server of a column whose server is a child.
-pub(crate) async fn serve() {
+async fn listen() -> (TcpListener, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    (listener, url)
+}
+
+/// Starts this program as a server, and listens to what it tells.
+fn spawn(column: Column, seen: &Seen) -> (Child, JoinHandle<()>) {
+    let mut command = tokio::process::Command::new(std::env::current_exe().unwrap());
+    let command = command.args(["--serve", &column.key()]).kill_on_drop(true);
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let seen = seen.clone();
+    let listening = tokio::spawn(async move {
+        while let Ok(Some(line)) = lines.next_line().await {
+            seen.listen(&line);
+        }
+    });
+    (child, listening)
+}
+
+/// Is the server of this column, in a process of its own.
+pub(crate) async fn serve(column: Column) {
     let seen = Seen::Told;
     seen.introduce();
-    let wire = TappedWire::new(wire::stdio().unwrap(), &seen);
-    tools::server(&seen).serve(wire).await.unwrap();
+    if column.transport == Transport::Stdio {
+        let wire = TappedWire::new(wire::stdio().unwrap(), &seen);
+        return tools::server(&seen).serve(wire).await.unwrap();
+    }
+    let (listener, url) = listen().await;
+    seen.serves_at(&url);
+    accept(listener, service(column, &seen), seen).await;
 }
 
 impl FarEnd {
     /// How many requests the server remembers, as far as it is in this process.
     pub(crate) fn entries(&self) -> usize {
         match self {
-            Self::InProcess | Self::Child | Self::Gone => 0,
+            Self::InProcess | Self::Child | Self::HttpChild(..) | Self::Gone => 0,
             Self::Memory(peer, _) => {
                 let sizes = peer.sizes();
                 sizes.pending + sizes.in_flight + sizes.queued
@@ -151,9 +199,10 @@ impl FarEnd {
                 let process = seen.process().and_then(Pid::from_raw).unwrap();
                 kill_process(process, Signal::KILL).unwrap();
             }
-            Self::Http(service, serving) => {
-                drop(service);
-                stop(serving).await;
+            Self::Http(..) => panic!("who is here cannot be killed"),
+            Self::HttpChild(mut child, listening) => {
+                child.kill().await.unwrap();
+                listening.await.unwrap();
             }
         }
     }
@@ -161,7 +210,7 @@ impl FarEnd {
     /// Lets the server go, after its client has gone.
     pub(crate) async fn leave(self) {
         match self {
-            Self::InProcess | Self::Child | Self::Gone => {}
+            Self::InProcess | Self::Child | Self::HttpChild(..) | Self::Gone => {}
             Self::Memory(_, serving) => serving.await.unwrap(),
             Self::Http(service, serving) => {
                 let remembers = || service.in_flight() + service.sessions();

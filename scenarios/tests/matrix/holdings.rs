@@ -41,9 +41,14 @@ pub(crate) async fn eventually(mut is_so: impl FnMut() -> bool) -> bool {
     true
 }
 
-/// How much memory this process has in use, in bytes; nothing where the system does not tell.
-pub(crate) fn memory() -> usize {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+/// How much memory this process and another have in use, in bytes; nothing where the system does not tell.
+pub(crate) fn memory(other: Option<i32>) -> usize {
+    let other = other.map_or(0, |id| memory_of(&id.to_string()));
+    memory_of("self") + other
+}
+
+fn memory_of(process: &str) -> usize {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let resident = status
         .lines()
         .find_map(|line| line.strip_prefix("VmRSS:")?.split_whitespace().next());

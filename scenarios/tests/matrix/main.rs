@@ -43,7 +43,10 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
-        ["--serve"] => runner::block_on(1, far_end::serve()),
+        ["--serve", column] => match column::Column::find(column) {
+            Some(column) => runner::block_on(1, far_end::serve(column)),
+            None => return ExitCode::from(2),
+        },
         ["--run", test] => match test::Test::find(test) {
             Some(test) => runner::block_on(test.threads(), test.run()),
             None => return ExitCode::from(2),

@@ -22,6 +22,8 @@ pub(crate) struct Sight {
     tally: watch::Sender<Tally>,
     /// The process that tells, once it said which it is.
     process: watch::Sender<Option<i32>>,
+    /// Where it serves, if that is an address.
+    url: watch::Sender<Option<String>>,
 }
 
 /// What became of the handlers.
@@ -68,6 +70,8 @@ impl Seen {
             self.did(did);
         } else if let Some(id) = line.strip_prefix(PROCESS) {
             self.sight().process.send_replace(id.parse().ok());
+        } else if let Some(url) = line.strip_prefix(URL) {
+            self.sight().url.send_replace(Some(url.to_owned()));
         } else {
             // A panic, most likely: whoever looks at the failure wants to see it.
             eprintln!("the server says: {line}");
@@ -77,6 +81,18 @@ impl Seen {
     /// Tells which process this is.
     pub(crate) fn introduce(&self) {
         eprintln!("{PROCESS}{}", std::process::id());
+    }
+
+    /// Tells where this process serves.
+    pub(crate) fn serves_at(&self, url: &str) {
+        eprintln!("{URL}{url}");
+    }
+
+    /// Where the process that tells serves, as soon as it says so.
+    pub(crate) async fn url(&self) -> String {
+        let mut url = self.sight().url.subscribe();
+        let waiting = tokio::time::timeout(PATIENCE, url.wait_for(Option::is_some));
+        waiting.await.unwrap().unwrap().clone().unwrap()
     }
 
     /// The process that tells.
@@ -183,5 +199,6 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 const FRAME: &str = "frame ";
 const DID: &str = "handler ";
 const PROCESS: &str = "process ";
+const URL: &str = "url ";
 /// Nothing that works takes as long as this, on however busy a machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);

@@ -32,7 +32,7 @@ pub(crate) async fn abandon(calls: usize, column: Column) {
     let mut before = 0;
     for nth in 0..calls + WARM_UP {
         if nth == WARM_UP {
-            before = memory();
+            before = memory(world.seen.process());
         }
         let slow = world.client.call_tool("slow", json!({"name": "mine"}));
         // Whoever wants to know of progress gets the head of an HTTP response at once.
@@ -42,7 +42,7 @@ pub(crate) async fn abandon(calls: usize, column: Column) {
         world.seen.dropped(1).await;
         world.seen.forget();
     }
-    let grown = memory().saturating_sub(before);
+    let grown = memory(world.seen.process()).saturating_sub(before);
     assert!(grown < MOST_GROWTH, "{grown} bytes more are in use");
     world.end(Frames::default()).await;
 }

@@ -11,6 +11,7 @@ use serde_json::json;
 use tokio::sync::watch;
 
 use crate::column::{Answers, Column, Transport};
+use crate::far_end::Place;
 use crate::frames::{Frames, cancel};
 use crate::tools::Host;
 use crate::world::{World, is_loss, until};
@@ -83,7 +84,11 @@ impl Way {
             Self::LegOfManyRounds => Host::that_answers(),
             _ => Host::that_never_answers(),
         };
-        let world = World::open(column, host).await;
+        let place = match self {
+            Self::ServerDies => Place::Elsewhere,
+            _ => Place::Here,
+        };
+        let world = World::open_at(place, column, host).await;
         match self {
             Self::BeforeItsFirstPoll => before_its_first_poll(world).await,
             Self::BeforeAnyAnswer => before_any_answer(world).await,

@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::task::JoinHandle;
 
 use crate::column::{Column, Signal};
-use crate::far_end::{FarEnd, reach};
+use crate::far_end::{FarEnd, Place, reach};
 use crate::frames::Frames;
 use crate::holdings::{Holdings, eventually};
 use crate::seen::{PATIENCE, Seen};
@@ -30,9 +30,13 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) async fn open(column: Column, host: Host) -> Self {
+        Self::open_at(Place::Here, column, host).await
+    }
+
+    pub(crate) async fn open_at(place: Place, column: Column, host: Host) -> Self {
         let before = Holdings::now();
         let seen = Seen::here();
-        let (connect, far_end) = reach(column, &seen).await;
+        let (connect, far_end) = reach(column, place, &seen).await;
         let connect = connect.speaking(column.dialect.version).timeout(PATIENCE);
         let client = connect.host(host.clone()).await.unwrap();
         let call = client
