@@ -153,16 +153,14 @@ impl HttpOpening {
     }
 }
 
-/// Whether a failed `initialize` suggests that the server has two endpoints.
+/// Whether a failed `initialize` suggests that the server has two endpoints. It may say no in words, too.
 fn is_without_streamable_http(error: &Error) -> bool {
-    let Error::Transport {
-        source: Some(source),
-        ..
-    } = error
-    else {
-        return false;
+    let source = match error {
+        Error::Peer(_) => return true,
+        Error::Transport { source, .. } => source.as_ref(),
+        _ => None,
     };
-    let status = source.downcast_ref::<UnexpectedStatus>();
+    let status = source.and_then(|source| source.downcast_ref::<UnexpectedStatus>());
     status.is_some_and(|status| suggests_two_endpoints(status.0.as_u16()))
 }
 

@@ -191,6 +191,12 @@ impl HttpService {
         self.having(|site| site.legacy = legacy)
     }
 
+    /// Has the two endpoints of 2024-11-05 too, where there is a legacy era.
+    #[allow(dead_code, reason = "only the feature `testing` calls it")]
+    pub(crate) fn with_http_sse(self) -> Self {
+        self.legacy(Legacy::sessions().http_sse())
+    }
+
     /// How many sessions are open.
     #[must_use]
     pub fn sessions(&self) -> usize {
@@ -219,6 +225,11 @@ pub(super) async fn answer(
         _ => None,
     };
     match (session_id(head)?, opening) {
+        (None, Some(_)) if !serves(site, HttpTransport::Streamable) => {
+            // Tells a client of any age to ask for the stream, which names where to post.
+            let why = "there is no Streamable HTTP here";
+            Err(Rejection::http(StatusCode::METHOD_NOT_ALLOWED, why))
+        }
         (None, Some(id)) => open(site, head, accepts, id, body)
             .await
             .map_err(|refused| refused.about(id.clone())),
@@ -395,9 +406,13 @@ fn open_two_endpoints(site: &Site, head: &Parts) -> Result<Response<HttpBody>, R
 }
 
 fn serves_two_endpoints(site: &Site) -> bool {
+    site.legacy.endpoints == Endpoints::AlsoTwo && serves(site, HttpTransport::TwoEndpoints)
+}
+
+/// Whether a legacy version is served that travels this way.
+fn serves(site: &Site, transport: HttpTransport) -> bool {
     let mut served = site.served.iter();
-    site.legacy.endpoints == Endpoints::AlsoTwo
-        && served.any(|dialect| dialect.http.transport == HttpTransport::TwoEndpoints)
+    served.any(|dialect| !dialect.is_modern() && dialect.http.transport == transport)
 }
 
 fn session_in_query<'a>(legacy: &Legacy, head: &'a Parts) -> Option<&'a str> {
