@@ -16,7 +16,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
             two_clients_of_one_server_do_not_notice_each_other,
             "flow:multi-client:stateful-isolation",
         )
-        .in_one_process(),
+        .with_shared_state(),
         scenario!(
             a_tool_reads_a_resource_of_its_own_server,
             "mcpserver:context:read-resource"

@@ -122,7 +122,10 @@ impl Transport {
 /// A service that has nothing but the two endpoints of HTTP+SSE.
 fn with_two_endpoints(server: &Server) -> HttpService {
     let oldest = |dialect: &Dialect| dialect.http.transport == HttpTransport::TwoEndpoints;
-    server.http().versions(Dialects::only(oldest)).with_http_sse()
+    server
+        .http()
+        .versions(Dialects::only(oldest))
+        .with_http_sse()
 }
 
 impl fmt::Display for Column {

@@ -121,9 +121,8 @@ impl HyperSend {
                 what: "the system's certificates cannot be read".into(),
                 source: Some(error.into()),
             })?;
-        let mut tcp = HttpConnector::new();
+        let mut tcp = tcp();
         tcp.enforce_http(false);
-        tcp.set_nodelay(true);
         let connector = tls
             .https_or_http()
             .enable_all_versions()
@@ -136,9 +135,13 @@ impl HyperSend<HttpConnector> {
     /// Over TCP, without TLS: for `http` only, and without reading the system's certificates.
     #[must_use]
     pub fn plain() -> Self {
-        let mut tcp = HttpConnector::new();
-        tcp.set_nodelay(true);
-        Self::over(tcp)
+        Self::over(tcp())
+    }
+
+    /// Over TCP, without TLS, speaking HTTP/2 without asking first: for servers that are known to.
+    #[must_use]
+    pub fn plain_http2() -> Self {
+        Self::over_http2(tcp())
     }
 }
 
@@ -186,6 +189,12 @@ impl<C> std::fmt::Debug for HyperSend<C> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("HyperSend").finish_non_exhaustive()
     }
+}
+
+fn tcp() -> HttpConnector {
+    let mut tcp = HttpConnector::new();
+    tcp.set_nodelay(true);
+    tcp
 }
 
 fn unreachable(uri: &Uri, error: hyper_util::client::legacy::Error) -> Error {
