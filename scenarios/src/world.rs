@@ -125,7 +125,7 @@ impl World {
                 return choose(self.connect_to(&self.serve(service).await)).await;
             }
             (Transport::HttpSse, _) => {
-                let url = self.serve(with_two_endpoints(server)).await;
+                let url = self.serve_over_two_endpoints(server).await;
                 return choose(self.connect_to(&url)).await;
             }
             (Transport::Stdio, Role::Serve(mine)) if mine == nth => serve(server).await,
@@ -151,6 +151,22 @@ impl World {
         let url = format!("http://{}/mcp", bound.addr());
         self.serving.borrow_mut().spawn(bound.serve());
         url
+    }
+
+    /// The same for a server that has nothing but HTTP+SSE.
+    ///
+    /// # Panics
+    ///
+    /// If there is no address to serve at.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future serves nothing.
+    pub async fn serve_over_two_endpoints(&self, server: &Server) -> String {
+        let oldest = |dialect: &Dialect| dialect.http.transport == HttpTransport::TwoEndpoints;
+        let service = server.http().versions(Dialects::only(oldest));
+        self.serve(service.legacy(Legacy::sessions().http_sse()))
+            .await
     }
 
     /// Connects a client to a URL, speaking this version over this kind of HTTP.
@@ -269,13 +285,6 @@ impl World {
             }
         }
     }
-}
-
-/// A service that has nothing but the two endpoints of HTTP+SSE.
-fn with_two_endpoints(server: &Server) -> HttpService {
-    let oldest = |dialect: &Dialect| dialect.http.transport == HttpTransport::TwoEndpoints;
-    let service = server.http().versions(Dialects::only(oldest));
-    service.legacy(Legacy::sessions().http_sse())
 }
 
 /// Serves the process that started this one, and ends with it.

@@ -107,9 +107,10 @@ impl Say {
         self
     }
 
-    /// With a header.
-    pub fn header(mut self, name: &str, value: &str) -> Self {
-        self.response = self.response.header(name, value);
+    /// With a header in the place of whatever was there.
+    pub fn header(mut self, name: &'static str, value: &str) -> Self {
+        let headers = self.response.headers_mut().unwrap();
+        headers.insert(name, value.parse().unwrap());
         self
     }
 

@@ -30,13 +30,15 @@ impl Rejection {
         Self::new(ErrorCode::METHOD_NOT_FOUND, message)
     }
 
-    /// The requested version is not served; names those that are.
+    /// The requested version is not served; names those that are, the legacy ones too, so that a client which
+    /// speaks one of those knows that a handshake is worth trying.
     #[must_use]
     pub fn unsupported_version(requested: &str, served: &Dialects) -> Self {
-        let supported: Vec<_> = served.modern_versions().collect();
+        let supported: Vec<_> = served.iter().map(|dialect| dialect.version).collect();
         let error = RpcError::new(
             ErrorCode::UNSUPPORTED_PROTOCOL_VERSION,
-            "unsupported protocol version",
+            // In these words: clients look for them.
+            "Unsupported protocol version",
         );
         Self(error.with_data(json!({"supported": supported, "requested": requested})))
     }

@@ -24,7 +24,7 @@ mod streams;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::http::header::HeaderValue;
+use ::http::header::{ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue};
 use ::http::request::Parts;
 use ::http::{Method, Response, StatusCode};
 use bowline_core::era::{Dialect, HttpTransport};
@@ -307,7 +307,10 @@ async fn open(
     if let Some(dialect) = agreed {
         session.agree_on(dialect);
         let id = HeaderValue::try_from(&session.id).expect("hexadecimal digits are visible ASCII");
-        response.headers_mut().insert(SESSION_ID, id);
+        let headers = response.headers_mut();
+        headers.insert(SESSION_ID, id);
+        // A web page that is let in has to repeat the id, and may only read what is exposed to it.
+        headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, SESSION_ID.into());
         legacy.sessions.publish(driven);
     }
     Ok(response)
@@ -336,6 +339,11 @@ async fn hear(
 ) -> Result<Response<HttpBody>, Rejection> {
     let (frames, refusals, shape) = match &messages {
         Messages::One(_) => (vec![body], Vec::new(), Shape::One),
+        // A client that names no version in a header has agreed on one all the same.
+        Messages::Batch(_) if !session.dialect().batches => {
+            let error = RpcError::new(ErrorCode::INVALID_REQUEST, "a message is one JSON object");
+            return Err(error.into());
+        }
         Messages::Batch(parts) => (frames(parts), refusals(parts), Shape::Array),
     };
     let requests: Vec<&RawRequest> = match &messages {
