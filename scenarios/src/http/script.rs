@@ -50,7 +50,7 @@ impl Arrived {
 
     /// The answer to it.
     #[must_use]
-    pub fn result(&self, result: Value) -> Value {
+    pub fn result(&self, result: &Value) -> Value {
         json!({"jsonrpc": "2.0", "id": self.body["id"], "result": result})
     }
 
@@ -122,19 +122,18 @@ impl Say {
 
 /// What any polite server says to what a scenario is not about: legacy clients get a conversation called `s1`,
 /// and modern ones are told that nothing is known.
-#[must_use]
 pub fn manners(request: &Arrived) -> Say {
     match &*request.what() {
         "POST initialize" => {
             let version = request.body["params"]["protocolVersion"].clone();
-            Say::json(&request.result(greeting(&version))).header("mcp-session-id", "s1")
+            Say::json(&request.result(&greeting(&version))).header("mcp-session-id", "s1")
         }
         "POST server/discover" => Say::status(400),
         "GET" => Say::status(405),
         "DELETE" => Say::status(200),
         "POST tools/call" => {
             let text = json!([{"type": "text", "text": "done"}]);
-            Say::json(&request.result(json!({"content": text, "resultType": "complete"})))
+            Say::json(&request.result(&json!({"content": text, "resultType": "complete"})))
         }
         _ => Say::status(202),
     }

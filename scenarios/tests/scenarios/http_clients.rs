@@ -153,7 +153,7 @@ async fn a_client_of_ones_own_carries_everything(world: World) {
 async fn after_the_answer_nothing_is_taken_up_again(world: World) {
     let mut script = Script::start(|request| match &*request.what() {
         "POST tools/call" => {
-            let answer = request.result(json!({"content": [], "resultType": "complete"}));
+            let answer = request.result(&json!({"content": [], "resultType": "complete"}));
             Say::events(&format!("id: e1\nretry: 1\ndata: {answer}\n\n"))
         }
         _ => manners(request),
@@ -198,7 +198,7 @@ async fn streams_side_by_side_are_not_confused(world: World) {
     // The last is answered first.
     for (request, more) in streams.iter().rev() {
         let text = json!([{"type": "text", "text": request.body["params"]["name"]}]);
-        let answer = request.result(json!({"content": text, "resultType": "complete"}));
+        let answer = request.result(&json!({"content": text, "resultType": "complete"}));
         more.send(format!("data: {answer}\n\n")).unwrap();
     }
 
@@ -239,7 +239,7 @@ async fn headers_repeat_the_arguments_that_a_schema_marks(world: World) {
         "POST tools/list" => {
             let tools = json!([{"name": "sql", "inputSchema": schema}]);
             let page = json!({"tools": tools, "resultType": "complete", "ttlMs": 0, "cacheScope": "private"});
-            Say::json(&request.result(page))
+            Say::json(&request.result(&page))
         }
         _ => manners(request),
     })

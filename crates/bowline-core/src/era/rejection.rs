@@ -30,11 +30,14 @@ impl Rejection {
         Self::new(ErrorCode::METHOD_NOT_FOUND, message)
     }
 
-    /// The requested version is not served; names those that are, the legacy ones too, so that a client which
-    /// speaks one of those knows that a handshake is worth trying.
+    /// The requested version is not served; names those that are: the modern ones, or those with a handshake
+    /// where there is nothing else, so that a client knows that one is worth trying.
     #[must_use]
     pub fn unsupported_version(requested: &str, served: &Dialects) -> Self {
-        let supported: Vec<_> = served.iter().map(|dialect| dialect.version).collect();
+        let mut supported: Vec<_> = served.modern_versions().collect();
+        if supported.is_empty() {
+            supported.extend(served.iter().map(|dialect| dialect.version));
+        }
         let error = RpcError::new(
             ErrorCode::UNSUPPORTED_PROTOCOL_VERSION,
             // In these words: clients look for them.
