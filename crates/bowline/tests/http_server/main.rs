@@ -16,3 +16,4 @@ mod refusals;
 mod shutdown;
 #[cfg(not(bowline_no_legacy))]
 mod together;
+mod wire_faults;
