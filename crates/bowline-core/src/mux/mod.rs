@@ -360,7 +360,7 @@ impl Mux {
         };
         if pending.is_unsent() {
             self.outbox.withdraw(|call| self.pending.contains(call));
-        } else if pending.is_cancellable() {
+        } else if pending.is_cancelled_by(why) {
             let cancel = refers::cancel(pending.id(), &why.to_string());
             self.outbox.push(cancel, pending.within().cloned());
         }

@@ -126,7 +126,8 @@ impl<A> Draft<A> {
         self
     }
 
-    /// Whether the server is told when the call is dropped before its answer. It is by default.
+    /// Whether the server is told when the call is dropped, or takes too long, before its answer. It is by
+    /// default. [`Call::cancel`] tells it either way.
     pub fn cancel_on_abandon(mut self, cancel: bool) -> Self {
         self.terms.options.cancel_on_abandon = cancel;
         self

@@ -109,6 +109,37 @@ async fn dropping_a_call_posts_one_cancel_and_does_not_cut_the_response() {
 }
 
 #[tokio::test]
+async fn who_opted_out_can_still_cancel_with_a_reason() {
+    let mut peer = Peer::start(|request| match &*request.what() {
+        "POST tools/call" => Say::BytesThenStall(STREAM.into()),
+        _ => manners(request),
+    })
+    .await;
+    let client = Client::connect(&peer.url)
+        .speaking("2025-11-25")
+        .await
+        .unwrap();
+    let slow = client.call_tool("slow", ()).cancel_on_abandon(false);
+    let mut call = slow.start();
+    let id = loop {
+        tokio::select! {
+            biased;
+            outcome = &mut call => panic!("the call ended: {outcome:?}"),
+            request = peer.request() => if request.what() == "POST tools/call" { break request.body["id"].clone() },
+        }
+    };
+
+    call.cancel("the user closed the tab");
+
+    let cancel = peer.request().await;
+    assert_eq!(cancel.what(), "POST notifications/cancelled");
+    assert_eq!(
+        cancel.body["params"],
+        json!({"requestId": id, "reason": "the user closed the tab"})
+    );
+}
+
+#[tokio::test]
 async fn a_request_that_never_reached_a_connection_is_withdrawn() {
     let mut peer = Peer::start(manners).await;
     let client = Client::connect(&peer.url)
