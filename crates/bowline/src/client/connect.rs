@@ -14,7 +14,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use super::habits::Habits;
 use super::hearing::Hearing;
 use super::http::HttpOpening;
-use super::link::{Answering, End, Link, Reached};
+use super::link::{Answering, End, Reached, Start};
 use super::opening::{Opened, Opening};
 use super::{Client, Gate, Inner};
 use crate::exchange::{BoxFuture, Context, Responder};
@@ -65,7 +65,7 @@ impl Connect {
     }
 
     pub(super) fn child(command: Command) -> Self {
-        Self::new(Target::End(End::Child(Box::new(command))))
+        Self::new(Target::End(End::Child(Start::by(command))))
     }
 
     pub(super) fn at(url: &str) -> Self {
@@ -165,12 +165,38 @@ impl Connect {
         self
     }
 
-    async fn connect(mut self) -> Result<Client> {
+    /// The same once more, if what it connects to can be started again.
+    pub(super) fn again(&self) -> Option<Self> {
+        let (Target::End(End::Child(start)), Ok(speaking)) = (&self.target, &self.speaking) else {
+            return None;
+        };
+        Some(Self {
+            target: Target::End(End::Child(start.clone())),
+            caller: self.caller.clone(),
+            speaking: Ok(speaking.clone()),
+            host: self.host.clone(),
+            timeout: self.timeout,
+            probe_timeout: self.probe_timeout,
+            most_rounds: self.most_rounds,
+            send: self.send.clone(),
+            headers: self.headers.clone(),
+            response_limits: self.response_limits,
+            habits: self.habits.clone(),
+        })
+    }
+
+    async fn connect(self) -> Result<Client> {
+        let hearing = self.habits.hearing();
+        self.connect_hearing(hearing).await
+    }
+
+    /// Connects a client that hears what the server says through `hearing`.
+    pub(super) async fn connect_hearing(mut self, hearing: Arc<Hearing>) -> Result<Client> {
         declare(&mut self.caller.capabilities, self.host.answers());
         let (timeout, most_rounds) = (self.timeout, self.most_rounds);
         let host = self.host.clone();
-        let hearing = self.habits.hearing();
         let checks_capabilities = self.habits.checks_capabilities;
+        let again = self.again().map(|again| Mutex::new(Box::new(again)));
         let Reached {
             link,
             caller,
@@ -188,6 +214,7 @@ impl Connect {
             most_rounds,
             last_token: AtomicI64::new(0),
             wire: link.wire,
+            again,
         };
         let client = Client {
             inner: Arc::new(inner),
@@ -246,12 +273,12 @@ async fn reach(
     caller: Caller,
     opening: &Opening<'_>,
 ) -> Result<Reached> {
-    let (mut link, command) = end.link(answering.clone())?;
-    let opened = opening.open(&link, caller, command.is_some()).await?;
-    let (caller, server) = match (opened, command) {
+    let (mut link, start) = end.link(answering.clone())?;
+    let opened = opening.open(&link, caller, start.is_some()).await?;
+    let (caller, server) = match (opened, start) {
         (Opened::Open(caller, server), _) => (caller, server),
-        (Opened::Gone(caller, offered), Some(mut command)) => {
-            link = Link::spawn(&mut command, answering.clone())?;
+        (Opened::Gone(caller, offered), Some(start)) => {
+            link = start.link(answering.clone())?;
             opening.shake_hands(&link, caller, offered).await?
         }
         (Opened::Gone(..), None) => return Err(Error::Closed),

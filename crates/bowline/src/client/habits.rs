@@ -12,6 +12,7 @@ use super::outputs::Outputs;
 use super::{Connect, OutputCheck, Verdict};
 
 /// What can be chosen when a client is made, beyond where it connects and as whom.
+#[derive(Clone)]
 pub(super) struct Habits {
     cache: Arc<dyn Cache>,
     principal: Option<String>,

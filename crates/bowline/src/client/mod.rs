@@ -17,6 +17,8 @@ use gate::Gate;
 
 mod opening;
 
+mod restart;
+
 mod verdict;
 pub use verdict::Verdict;
 
@@ -117,6 +119,8 @@ struct Inner {
     most_rounds: u32,
     last_token: AtomicI64,
     wire: Option<OpenWire>,
+    /// How to connect once more to a server that can be started again.
+    again: Option<Mutex<Box<Connect>>>,
 }
 
 impl Client {
@@ -150,7 +154,7 @@ impl Client {
     /// returns when it was reaped. What it inherits and how it is ended is told at [`Command`].
     ///
     /// If the child exits while it is asked what it speaks, as some old servers do, it is started once
-    /// more.
+    /// more. Later it is started again only by [`Client::restart`].
     ///
     /// # Examples
     ///
