@@ -544,8 +544,12 @@ impl Mux {
         } = response
         else {
             if let Err(error) = response.outcome {
-                self.events
-                    .push_back(Event::Oddity(Oddity::ErrorWithoutId(error)));
+                match self.pending.take_lone_opening() {
+                    Some(call) => self.settle(call, Err(Failure::Peer(error))),
+                    None => self
+                        .events
+                        .push_back(Event::Oddity(Oddity::ErrorWithoutId(error))),
+                }
             }
             return;
         };

@@ -189,6 +189,15 @@ impl PendingCalls {
         self.remove(call).map(|_| call)
     }
 
+    /// Removes the opening, if it was sent and is all that waits for an answer: an error that names no
+    /// request can then be about nothing else.
+    pub(super) fn take_lone_opening(&mut self) -> Option<CallId> {
+        let (call, pending) = self.calls.first_key_value()?;
+        let is_lone = self.calls.len() == 1 && !pending.may_be_cancelled && !pending.is_unsent();
+        let call = is_lone.then_some(*call)?;
+        self.remove(call).map(|_| call)
+    }
+
     /// The call that a progress token names; its idle deadline moves.
     pub(super) fn heard(&mut self, now: Instant, token: &ProgressToken) -> Option<CallId> {
         let call = *self.by_token.get(&CorrelationKey::from(token))?;

@@ -193,25 +193,6 @@ fn abandoning_a_call_that_may_not_be_cancelled_is_purely_local() {
 }
 
 #[test]
-fn cancelling_with_a_reason_is_heard_even_by_who_is_not_told_of_a_drop() {
-    let opted_out = CallOptions {
-        cancel_on_abandon: false,
-        ..CallOptions::default()
-    };
-    let mut pair = Pair::new();
-    let call = pair.call_with("tools/call", opted_out);
-    let _request = pair.client.poll_transmit();
-
-    pair.client.abandon(call, &Reason::Given("bored".into()));
-
-    assert_eq!(
-        text(pair.client.poll_transmit()),
-        cancel_frame("1", "bored")
-    );
-    pair.assert_empty();
-}
-
-#[test]
 fn an_answer_that_crosses_the_cancel_on_the_wire_is_ignored() {
     let mut pair = Pair::new();
     let (call, id) = pair.call_and_serve();
