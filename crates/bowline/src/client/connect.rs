@@ -214,6 +214,7 @@ impl Connect {
             most_rounds,
             last_token: AtomicI64::new(0),
             wire: link.wire,
+            responder: link.responder,
             again,
         };
         let client = Client {

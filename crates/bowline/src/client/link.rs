@@ -35,6 +35,8 @@ pub(super) struct Answering {
 pub(super) struct Link {
     pub(super) channel: Arc<dyn Channel>,
     pub(super) wire: Option<OpenWire>,
+    /// The server itself, if it is in this process.
+    pub(super) responder: Option<Arc<dyn Responder>>,
 }
 
 /// A server that was reached, and what is known of it.
@@ -104,12 +106,17 @@ impl Link {
         Self {
             channel: Arc::new(channel),
             wire: None,
+            responder: None,
         }
     }
 
     fn in_process(responder: Arc<dyn Responder>, host: Arc<dyn Responder>) -> Self {
         let way_back = Arc::new(InProcess::new(host));
-        Self::by(InProcess::new(responder).with_way_back(way_back))
+        let channel = InProcess::new(responder.clone()).with_way_back(way_back);
+        Self {
+            responder: Some(responder),
+            ..Self::by(channel)
+        }
     }
 
     pub(super) fn over(wire: Box<dyn Wire>, child: Option<Leash>, answering: Answering) -> Self {
@@ -126,6 +133,7 @@ impl Link {
         Self {
             channel: Arc::new(peer.clone()),
             wire: Some(OpenWire { peer, child }),
+            responder: None,
         }
     }
 

@@ -71,8 +71,8 @@ use bowline_core::Notification;
 use bowline_core::era::{Caller, Dialect, Request};
 use bowline_core::mux::CallOptions;
 use bowline_types::{
-    DiscoverResult, Implementation, Json, LoggingLevel, ProgressToken, ServerCapabilities,
-    SubscriptionFilter,
+    DiscoverResult, Implementation, Json, LoggingLevel, Notice, ProgressToken,
+    RootsListChangedNotification, ServerCapabilities, SubscriptionFilter,
 };
 use serde::Serialize;
 
@@ -119,6 +119,8 @@ struct Inner {
     most_rounds: u32,
     last_token: AtomicI64,
     wire: Option<OpenWire>,
+    /// The server itself, if it is in this process.
+    responder: Option<Arc<dyn Responder>>,
     /// How to connect once more to a server that can be started again.
     again: Option<Mutex<Box<Connect>>>,
 }
@@ -183,6 +185,47 @@ impl Client {
     /// Asks to be told when something changes, again and again if a subscription is lost.
     pub fn watch(&self, changes: impl Into<SubscriptionFilter>) -> Watch {
         Watch::new(self, changes.into())
+    }
+
+    /// Tells the server that the roots have changed, where its era has a word for it. Servers of later
+    /// versions ask whenever they want the roots, so there is nothing to tell them.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Misuse`] if the client did not declare that its roots change; see
+    /// [`Host::roots_change`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # async fn example(server: bowline::Server) -> bowline::Result<()> {
+    /// use bowline::{Client, client::Host, types::Root};
+    ///
+    /// let host = Host::new()
+    ///     .roots(async || vec![Root::new("file:///home/user/project")])
+    ///     .roots_change();
+    /// let client = Client::to(&server).host(host).await?;
+    /// client.roots_changed()?;
+    /// # Ok(()) }
+    /// ```
+    pub fn roots_changed(&self) -> Result<()> {
+        let caller = self.caller();
+        let roots = caller.capabilities.roots.as_ref();
+        if roots.and_then(|roots| roots.list_changed) != Some(true) {
+            return Err(Error::misuse(
+                "this client did not declare that its roots change; `Host::roots_change` does",
+            ));
+        }
+        let method = RootsListChangedNotification::NAME;
+        if caller.dialect.knows_notification(method) {
+            if let Some(peer) = self.peer() {
+                peer.notify(Notification::new(method, None));
+            }
+            if let Some(responder) = &self.inner.responder {
+                responder.roots_changed(&caller);
+            }
+        }
+        Ok(())
     }
 
     /// Says whom the client acts for from now on: private results of others are not used any more.
