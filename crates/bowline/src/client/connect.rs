@@ -196,6 +196,7 @@ impl Connect {
         let (timeout, most_rounds) = (self.timeout, self.most_rounds);
         let host = self.host.clone();
         let checks_capabilities = self.habits.checks_capabilities;
+        let trace = self.habits.trace.clone();
         let again = self.again().map(|again| Mutex::new(Box::new(again)));
         let Reached {
             link,
@@ -208,6 +209,7 @@ impl Connect {
             caller: Mutex::new(Arc::new(caller)),
             hearing,
             checks_capabilities,
+            trace,
             host,
             server,
             timeout,

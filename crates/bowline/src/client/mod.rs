@@ -76,11 +76,12 @@ use bowline_types::{
 };
 use serde::Serialize;
 
-use crate::exchange::{Exchange, Responder};
+use crate::exchange::{Exchange, Responder, TraceContext};
 use crate::peer::Peer;
 use crate::wire::{Command, Wire};
 use crate::{Error, Result};
 use caching::Freshness;
+use habits::TraceSource;
 use hearing::Hearing;
 use link::OpenWire;
 
@@ -113,6 +114,7 @@ struct Inner {
     caller: Mutex<Arc<Caller>>,
     hearing: Arc<Hearing>,
     checks_capabilities: bool,
+    trace: Option<TraceSource>,
     host: Arc<dyn Responder>,
     server: Option<DiscoverResult>,
     timeout: Duration,
@@ -312,6 +314,11 @@ impl Client {
         if self.inner.wire.is_none() {
             self.inner.hearing.hear(notification);
         }
+    }
+
+    /// The trace that a request belongs to, if it is the client who knows.
+    fn trace(&self) -> Option<TraceContext> {
+        self.inner.trace.as_ref().and_then(|trace| trace())
     }
 
     fn mint_token(&self) -> ProgressToken {

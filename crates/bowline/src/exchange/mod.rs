@@ -38,6 +38,9 @@ pub use principal::Principal;
 mod run;
 pub(crate) use run::{Running, run};
 
+mod trace_context;
+pub use trace_context::TraceContext;
+
 mod way_back;
 
 use std::future::{Future, poll_fn};
