@@ -18,7 +18,9 @@ use super::link::{Answering, End, Reached, Start};
 use super::opening::{Opened, Opening};
 use super::{Client, Gate, Inner};
 use crate::exchange::{BoxFuture, Context, Responder};
-use crate::http::client::{Endpoint, HttpSend, HyperSend, ResponseLimits, parse_url};
+use crate::http::client::{
+    Endpoint, HttpSend, Proxies, ResponseLimits, Versions, parse_url, sender,
+};
 use crate::wire::{Command, Wire};
 use crate::{Error, Result};
 
@@ -45,6 +47,8 @@ pub struct Connect {
     probe_timeout: Duration,
     most_rounds: u32,
     send: Option<Arc<dyn HttpSend>>,
+    proxies: Proxies,
+    versions: Versions,
     headers: HeaderMap,
     response_limits: ResponseLimits,
     pub(super) habits: Habits,
@@ -84,6 +88,8 @@ impl Connect {
             probe_timeout: DEFAULT_PROBE_TIMEOUT,
             most_rounds: DEFAULT_ROUND_CAP,
             send: None,
+            proxies: Proxies::from_env(),
+            versions: Versions::Negotiated,
             headers: HeaderMap::new(),
             response_limits: ResponseLimits::default(),
             habits: Habits::default(),
@@ -153,6 +159,23 @@ impl Connect {
         self
     }
 
+    /// Reaches an HTTP server through these proxies instead of those that the environment names.
+    ///
+    /// Not if requests are sent [in another way](Self::http).
+    pub fn proxies(mut self, proxies: Proxies) -> Self {
+        self.proxies = proxies;
+        self
+    }
+
+    /// Speaks HTTP/2 from the first byte, without asking whether the server does: for `http://` servers that
+    /// are known to. Where there is TLS, HTTP/2 is spoken anyway if the server offers it.
+    ///
+    /// Not if requests are sent [in another way](Self::http).
+    pub fn http2(mut self) -> Self {
+        self.versions = Versions::Http2Only;
+        self
+    }
+
     /// Sends this header with every HTTP request.
     pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.append(name, value);
@@ -179,6 +202,8 @@ impl Connect {
             probe_timeout: self.probe_timeout,
             most_rounds: self.most_rounds,
             send: self.send.clone(),
+            proxies: self.proxies.clone(),
+            versions: self.versions,
             headers: self.headers.clone(),
             response_limits: self.response_limits,
             habits: self.habits.clone(),
@@ -232,11 +257,9 @@ impl Connect {
         match self.target {
             Target::Url(uri) => {
                 let uri = uri?;
-                let send: Arc<dyn HttpSend> = match self.send {
+                let send = match self.send {
                     Some(send) => send,
-                    // Redirects do not leave the origin, so what begins without TLS never needs it.
-                    None if uri.scheme_str() == Some("http") => Arc::new(HyperSend::plain()),
-                    None => Arc::new(HyperSend::new()?),
+                    None => sender(&uri, &self.proxies, self.versions)?,
                 };
                 let endpoint = Endpoint {
                     uri,
