@@ -275,6 +275,7 @@ impl Connect {
                     timeout,
                     probe_timeout,
                     remembered: self.habits.remembered,
+                    verdicts: self.habits.verdicts,
                 };
                 opening.open(self.caller).await
             }

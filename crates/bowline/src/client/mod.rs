@@ -22,6 +22,9 @@ mod restart;
 mod verdict;
 pub use verdict::Verdict;
 
+mod verdicts;
+pub use verdicts::Verdicts;
+
 mod draft;
 pub use draft::{Draft, OneRequest};
 
