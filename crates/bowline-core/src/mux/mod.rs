@@ -360,7 +360,7 @@ impl Mux {
         };
         if pending.is_unsent() {
             self.outbox.withdraw(|call| self.pending.contains(call));
-        } else if pending.is_cancellable() {
+        } else if pending.is_cancelled_by(why) {
             let cancel = refers::cancel(pending.id(), &why.to_string());
             self.outbox.push(cancel, pending.within().cloned());
         }
@@ -544,8 +544,12 @@ impl Mux {
         } = response
         else {
             if let Err(error) = response.outcome {
-                self.events
-                    .push_back(Event::Oddity(Oddity::ErrorWithoutId(error)));
+                match self.pending.take_lone_opening() {
+                    Some(call) => self.settle(call, Err(Failure::Peer(error))),
+                    None => self
+                        .events
+                        .push_back(Event::Oddity(Oddity::ErrorWithoutId(error))),
+                }
             }
             return;
         };

@@ -8,5 +8,6 @@
 
 mod legacy;
 mod modern;
+mod proxies;
 mod scripted;
 mod wire_faults;
