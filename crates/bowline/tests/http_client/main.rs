@@ -9,4 +9,5 @@
 mod legacy;
 mod modern;
 mod scripted;
+mod shared_connection;
 mod wire_faults;

@@ -15,7 +15,7 @@ mod response;
 pub use response::UnexpectedStatus;
 
 mod send;
-pub use send::{HttpSend, HyperSend, RequestBody};
+pub use send::{HttpSend, HyperSend, RequestBody, Withdrawn};
 
 #[cfg_attr(bowline_no_legacy, path = "legacy_stub.rs")]
 pub(crate) mod legacy;
