@@ -10,4 +10,5 @@ mod legacy;
 mod modern;
 mod proxies;
 mod scripted;
+mod shared_connection;
 mod wire_faults;

@@ -21,7 +21,7 @@ mod response;
 pub use response::UnexpectedStatus;
 
 mod send;
-pub use send::{HttpSend, HyperSend, RequestBody};
+pub use send::{HttpSend, HyperSend, RequestBody, Withdrawn};
 pub(crate) use send::{Versions, sender};
 
 #[cfg_attr(bowline_no_legacy, path = "legacy_stub.rs")]
