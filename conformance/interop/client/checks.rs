@@ -271,9 +271,14 @@ async fn subscribe(client: Client) -> Result<Outcome> {
 /// 20 calls are let go of while their handlers are at work; all of these must come to their end early.
 async fn abandon(client: Client) -> Result<Outcome> {
     let before = stats(&client).await?;
-    let calls: Vec<_> = (0..ABANDONED)
-        .map(|_| client.call_tool("slow", json!({"seconds": 600})).start())
-        .collect();
+    let mut calls = JoinSet::new();
+    for _ in 0..ABANDONED {
+        calls.spawn(
+            client
+                .call_tool("slow", json!({"seconds": 600}))
+                .into_future(),
+        );
+    }
     while stats(&client).await?.started < before.started + ABANDONED {
         tokio::time::sleep(A_MOMENT).await;
     }
