@@ -27,10 +27,11 @@ pub(crate) type Result<T, E = Box<dyn StdError>> = std::result::Result<T, E>;
 type Check = fn(Client, User) -> Pin<Box<dyn Future<Output = Result<Outcome>>>>;
 
 /// Every check, by the name that it is reported under.
-pub(crate) const CHECKS: [(&str, Check); 9] = [
+pub(crate) const CHECKS: [(&str, Check); 10] = [
     ("list", |client, _| Box::pin(list(client))),
     ("call", |client, _| Box::pin(call(client))),
     ("errors", |client, _| Box::pin(errors(client))),
+    ("unknown", |client, _| Box::pin(unknown(client))),
     ("read", |client, _| Box::pin(read(client))),
     ("progress", |client, _| Box::pin(progress(client))),
     ("many", |client, _| Box::pin(many(client))),
@@ -118,21 +119,33 @@ async fn errors(client: Client) -> Result<Outcome> {
     };
     ensure(refused, || "`add` takes text for a number".to_owned())?;
 
-    let unknown = match client.call_tool("no-such-tool", ()).unchecked().await {
+    Ok(Outcome::Ok)
+}
+
+/// What a server does not have, it must say that it has not.
+async fn unknown(client: Client) -> Result<Outcome> {
+    let tool = match client.call_tool("no-such-tool", ()).unchecked().await {
         Ok(reply) => reply.is_error(),
         Err(error) => matches!(
             code(error)?,
             ErrorCode::INVALID_PARAMS | ErrorCode::METHOD_NOT_FOUND
         ),
     };
-    ensure(unknown, || {
-        "a tool that does not exist was called".to_owned()
-    })?;
+    ensure(tool, || "a tool that does not exist was called".to_owned())?;
 
     let method = refusal(client.raw("fixture/no-such-method", json!({})).await)?;
     ensure(method.code == ErrorCode::METHOD_NOT_FOUND, || {
         format!("an unknown method gives {}", method.code.0)
     })?;
+    let missing = client.read_resource("fixture://no-such-resource").await;
+    let Err(missing) = missing else {
+        return Err("a resource that does not exist was read".into());
+    };
+    let missing = code(missing)?;
+    ensure([-32602, -32002].contains(&missing.0), || {
+        format!("an unknown resource gives {}", missing.0)
+    })?;
+
     Ok(Outcome::Ok)
 }
 
@@ -145,15 +158,6 @@ async fn read(client: Client) -> Result<Outcome> {
     let is_static = matches!(&content[..], [ResourceContents::Text(it)] if it.text == "static");
     ensure(is_static, || {
         format!("`fixture://static` holds {content:?}")
-    })?;
-
-    let missing = client.read_resource("fixture://no-such-resource").await;
-    let Err(missing) = missing else {
-        return Err("a resource that does not exist was read".into());
-    };
-    let missing = code(missing)?;
-    ensure([-32602, -32002].contains(&missing.0), || {
-        format!("an unknown resource gives {}", missing.0)
     })?;
 
     let greeting = client.get_prompt("greet", json!({"name": "Ada"})).await?;
@@ -253,6 +257,8 @@ async fn ask(client: Client, user: User) -> Result<Outcome> {
 /// Of two resources that change, only the one that was asked for is heard of.
 async fn subscribe(client: Client) -> Result<Outcome> {
     let mut changes = client.subscribe(Changes::new().resource(COUNTER)).await?;
+    let honoured = changes.honoured().resource_subscriptions.is_some();
+    ensure(honoured, || "the server tells of no resource".to_owned())?;
     let before: u64 = text(&client, "touch", json!({"uri": "fixture://static"}))
         .await?
         .parse()?;
