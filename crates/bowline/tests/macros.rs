@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use bowline::client::Host;
 use bowline::prelude::*;
 use bowline::server::AskedUri;
-use bowline::{Caller, ErrorCode, RpcError, types};
+use bowline::{Caller, Error, ErrorCode, RpcError, types};
 use serde_json::{Value, json};
 
 /// Adds two numbers.
@@ -234,6 +234,22 @@ async fn a_function_that_is_not_async_is_a_tool_too() {
         .unwrap();
 
     assert_eq!(reply.text(), "hi");
+}
+
+#[tokio::test]
+async fn whoever_lacks_the_scopes_of_a_tool_is_refused_on_every_wire() {
+    #[tool(scopes("files:read", "files:write"))]
+    async fn wipe() {}
+    let server = Server::new("shelf", "1.0.0").tool(wipe);
+    let client = Client::to(&server).await.unwrap();
+
+    let refused = client.call_tool("wipe", ()).await;
+
+    let Err(Error::Peer(error)) = refused else {
+        panic!("it was not refused: {refused:?}");
+    };
+    let data = error.data.unwrap().to_string();
+    assert_eq!(data, r#"{"requiredScopes":["files:read","files:write"]}"#);
 }
 
 #[tokio::test]

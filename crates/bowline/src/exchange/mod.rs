@@ -38,6 +38,9 @@ pub use principal::Principal;
 mod run;
 pub(crate) use run::{Running, run};
 
+mod scopes;
+pub use scopes::InsufficientScope;
+
 mod way_back;
 
 use std::future::{Future, poll_fn};
@@ -75,6 +78,13 @@ pub trait Responder: Send + Sync + 'static {
     fn cancel_mode(&self, request: &Request) -> CancelMode {
         let _ = request;
         CancelMode::Drop
+    }
+
+    /// What the principal of a request with these params must be allowed, as far as that is known before it
+    /// is answered. Legacy HTTP commits to a status before a handler runs, and asks this first.
+    fn scopes(&self, method: &str, params: Option<&Json>) -> Vec<String> {
+        let _ = (method, params);
+        Vec::new()
     }
 
     /// Checks that it can be put to use, before the first request comes.

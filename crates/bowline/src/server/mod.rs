@@ -452,6 +452,10 @@ impl Responder for Server {
         router::cancel_mode(self, request)
     }
 
+    fn scopes(&self, method: &str, params: Option<&Json>) -> Vec<String> {
+        router::scopes(self, method, params)
+    }
+
     fn check(&self) -> Result<()> {
         self.offer.check()
     }
