@@ -81,6 +81,12 @@ impl RequestBody {
     }
 }
 
+impl From<Bytes> for RequestBody {
+    fn from(bytes: Bytes) -> Self {
+        Self::new(bytes, Handed::new())
+    }
+}
+
 impl Body for RequestBody {
     type Data = Bytes;
     type Error = Infallible;
