@@ -47,7 +47,7 @@ pub(super) fn check(headers: &HeaderMap, subject: Subject<'_>) -> Result<Proven,
         return Err("the proof has no public key".to_owned());
     };
     if thumbprint != subject.thumbprint {
-        return Err("the proof is made with another key than the token's".to_owned());
+        return Err("the proof is made with another key than that of the token".to_owned());
     }
     let said = proof.signed_by(&key);
     let said = said.map_err(|refused| format!("the proof: {refused}"))?;
