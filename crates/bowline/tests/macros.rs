@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use bowline::client::Host;
 use bowline::prelude::*;
 use bowline::server::AskedUri;
-use bowline::{Caller, Error, ErrorCode, RpcError, types};
+use bowline::{Caller, ErrorCode, RpcError, types};
 use serde_json::{Value, json};
 
 /// Adds two numbers.
@@ -245,7 +245,7 @@ async fn whoever_lacks_the_scopes_of_a_tool_is_refused_on_every_wire() {
 
     let refused = client.call_tool("wipe", ()).await;
 
-    let Err(Error::Peer(error)) = refused else {
+    let Err(bowline::Error::Peer(error)) = refused else {
         panic!("it was not refused: {refused:?}");
     };
     let data = error.data.unwrap().to_string();

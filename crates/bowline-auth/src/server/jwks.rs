@@ -24,6 +24,7 @@ use super::jwk::{Jwk, Key};
 /// The keys of one issuer.
 pub(super) struct KeySet {
     place: Place,
+    again_after: Duration,
     state: Mutex<State>,
 }
 
@@ -49,7 +50,16 @@ impl KeySet {
     pub(super) fn new(place: Place) -> Self {
         Self {
             place,
+            again_after: AGAIN_AFTER,
             state: Mutex::default(),
+        }
+    }
+
+    /// The same keys, looked for again no sooner than this after the last time.
+    pub(super) fn with_again_after(&self, again_after: Duration) -> Self {
+        Self {
+            again_after,
+            ..Self::new(self.place.clone())
         }
     }
 
@@ -115,7 +125,7 @@ impl KeySet {
         if let Some(under_way) = state.under_way.as_ref().filter(is_going_on) {
             return Some(under_way.clone());
         }
-        let is_too_soon = |at: Instant| at.elapsed() < AGAIN_AFTER;
+        let is_too_soon = |at: Instant| at.elapsed() < self.again_after;
         if state.attempted.is_some_and(is_too_soon) {
             return None;
         }

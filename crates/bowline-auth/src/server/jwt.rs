@@ -1,6 +1,7 @@
 //! Tokens that are signed JWTs, and the issuer whose keys sign them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bowline::exchange::BoxFuture;
 use bowline::http::client::HttpSend;
@@ -71,6 +72,13 @@ impl JwtVerifier {
             keys: Arc::new(KeySet::new(place)),
             fetch: Fetch::default(),
         }
+    }
+
+    /// Fetches keys again no sooner than this after the last time, whatever tokens name; 10 s unless told
+    /// otherwise.
+    pub fn fetch_again_after(mut self, again_after: Duration) -> Self {
+        self.keys = Arc::new(self.keys.with_again_after(again_after));
+        self
     }
 
     /// Fetches keys from our own network too, and by `http`. Otherwise they come from public addresses,
