@@ -179,7 +179,7 @@ const VERIFIER: &str = "a-verifier-that-is-long-enough-to-be-one-0123456789";
 impl<'a> Client<'a> {
     /// Finds its way from the first refusal to the authorization server, and introduces itself.
     async fn new(world: &'a World) -> Self {
-        let refused = call(world, "whoami", None).await;
+        let refused = call(&world.resource, "whoami", None).await;
         assert_eq!(refused.status, StatusCode::UNAUTHORIZED);
         let document = fetch(&refused.challenged("resource_metadata").unwrap())
             .await
@@ -288,7 +288,12 @@ impl<'a> Client<'a> {
     }
 
     async fn call(&self, tool: &str) -> Answer {
-        call(self.world, tool, Some(&self.token("access_token"))).await
+        call(
+            &self.world.resource,
+            tool,
+            Some(&self.token("access_token")),
+        )
+        .await
     }
 }
 
@@ -298,7 +303,7 @@ fn value<'a>(query: &'a [(String, String)], name: &str) -> &'a str {
 }
 
 /// A call of a tool by a client of the modern era.
-async fn call(world: &World, tool: &str, token: Option<&str>) -> Answer {
+async fn call(url: &str, tool: &str, token: Option<&str>) -> Answer {
     let version = Dialect::LATEST.version;
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
         "name": tool, "arguments": {}, "_meta": {
@@ -306,7 +311,7 @@ async fn call(world: &World, tool: &str, token: Option<&str>) -> Answer {
             "io.modelcontextprotocol/clientCapabilities": {}}}});
     let mut request = Request::new(RequestBody::from(Bytes::from(body.to_string())));
     *request.method_mut() = Method::POST;
-    *request.uri_mut() = world.resource.parse().unwrap();
+    *request.uri_mut() = url.parse().unwrap();
     let headers = request.headers_mut();
     for (name, value) in [
         ("content-type", "application/json"),
@@ -334,6 +339,37 @@ async fn a_stranger_finds_the_way_to_a_token_and_calls_a_tool() {
         let name = client.call("whoami").await.text();
         assert_eq!(name, format!("{} ada", world.issuer));
     }
+}
+
+#[tokio::test]
+async fn the_layer_stands_around_the_routes_of_a_web_framework_just_as_well() {
+    let world = World::new(By::Keys).await;
+    let mut client = Client::new(&world).await;
+    client.authorize("read").await;
+    let keys = JwtVerifier::discover(world.issuer.clone()).unwrap();
+    let keys = keys.within_private_network();
+    let guard = ResourceServer::new(&world.resource, world.issuer.clone(), keys).unwrap();
+    let document = guard.metadata_path();
+    let app = axum::Router::new()
+        .route_service("/mcp", notes().http())
+        .layer(guard.clock(reading(&world.clock)));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let origin = format!("http://{}", listener.local_addr().unwrap());
+    let serving = tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+
+    let described = fetch(&format!("{origin}{document}")).await;
+    let endpoint = format!("{origin}/mcp");
+    let stranger = call(&endpoint, "whoami", None).await;
+    let token = client.token("access_token");
+    let refused = call(&endpoint, "write", Some(&token)).await;
+    let served = call(&endpoint, "whoami", Some(&token)).await;
+
+    assert_eq!(described.json()["resource"], *world.resource);
+    assert_eq!(stranger.status, StatusCode::UNAUTHORIZED);
+    assert_eq!(refused.status, StatusCode::FORBIDDEN);
+    assert_eq!(refused.challenged("scope").as_deref(), Some("write"));
+    assert_eq!(served.status, StatusCode::OK);
+    serving.abort();
 }
 
 #[tokio::test]
@@ -384,14 +420,14 @@ async fn a_rotated_key_is_found_and_a_retired_one_is_forgotten() {
     world.authorization.rotate_key();
     client.refresh().await;
     let new = client.call("whoami").await.status;
-    let still = call(&world, "whoami", Some(&old)).await.status;
+    let still = call(&world.resource, "whoami", Some(&old)).await.status;
     world.authorization.retire_old_keys();
     world.authorization.rotate_key();
     world.authorization.retire_old_keys();
     // A token with a key that nobody knows yet makes the server look again.
     client.refresh().await;
     let newest = client.call("whoami").await.status;
-    let forgotten = call(&world, "whoami", Some(&old)).await.status;
+    let forgotten = call(&world.resource, "whoami", Some(&old)).await.status;
 
     assert_eq!((new, still), (StatusCode::OK, StatusCode::OK));
     assert_eq!(newest, StatusCode::OK);
