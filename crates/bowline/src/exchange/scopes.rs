@@ -59,7 +59,8 @@ impl InsufficientScope {
     }
 
     /// What an error says is needed, if that is what it says.
-    pub(crate) fn read(error: &RpcError) -> Option<Self> {
+    #[must_use]
+    pub fn read(error: &RpcError) -> Option<Self> {
         let wants: Wants = error.data.as_ref()?.decode().ok()?;
         Some(Self {
             required: wants.required_scopes,
