@@ -18,7 +18,7 @@ use super::link::{Answering, End, Link, Reached};
 use super::opening::{Opened, Opening};
 use super::{Client, Gate, Inner};
 use crate::exchange::{BoxFuture, Context, Responder};
-use crate::http::client::{Endpoint, HttpSend, HyperSend, ResponseLimits, parse_url};
+use crate::http::client::{Authorizer, Endpoint, HttpSend, HyperSend, ResponseLimits, parse_url};
 use crate::wire::{Command, Wire};
 use crate::{Error, Result};
 
@@ -46,6 +46,7 @@ pub struct Connect {
     most_rounds: u32,
     send: Option<Arc<dyn HttpSend>>,
     headers: HeaderMap,
+    authorizer: Option<Arc<dyn Authorizer>>,
     response_limits: ResponseLimits,
     pub(super) habits: Habits,
 }
@@ -85,6 +86,7 @@ impl Connect {
             most_rounds: DEFAULT_ROUND_CAP,
             send: None,
             headers: HeaderMap::new(),
+            authorizer: None,
             response_limits: ResponseLimits::default(),
             habits: Habits::default(),
         }
@@ -159,6 +161,12 @@ impl Connect {
         self
     }
 
+    /// Answers an HTTP server that wants to know who is asking, with every request.
+    pub fn authorizer(mut self, authorizer: impl Authorizer) -> Self {
+        self.authorizer = Some(Arc::new(authorizer));
+        self
+    }
+
     /// Takes no more than this from an HTTP server.
     pub fn response_limits(mut self, limits: ResponseLimits) -> Self {
         self.response_limits = limits;
@@ -212,6 +220,7 @@ impl Connect {
                     uri,
                     send,
                     headers: self.headers,
+                    authorizer: self.authorizer,
                     limits: self.response_limits,
                 };
                 let opening = HttpOpening {

@@ -32,6 +32,9 @@ mod input;
 pub use input::{Ask, AskError, Elicit, Elicited, NotAForm};
 pub(crate) use input::{DEFAULT_ASK_TIMEOUT, Input};
 
+mod pause;
+pub(crate) use pause::{Pause, Stopwatch, within};
+
 mod principal;
 pub use principal::Principal;
 

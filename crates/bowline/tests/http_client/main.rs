@@ -8,5 +8,6 @@
 
 mod legacy;
 mod modern;
+mod refused;
 mod scripted;
 mod wire_faults;

@@ -59,6 +59,12 @@ impl Handed {
         self.flag.load(Ordering::Acquire)
     }
 
+    /// The request was refused, so that it is as if it had not been handed over.
+    pub(super) fn take_back(&self) {
+        self.flag.store(false, Ordering::Release);
+        self.told.send_replace(false);
+    }
+
     fn hand_over(&self) {
         self.flag.store(true, Ordering::Release);
         self.told.send_replace(true);

@@ -5,6 +5,8 @@
 
 mod carry;
 
+mod held;
+
 mod link;
 use link::Link;
 
@@ -28,8 +30,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
-use super::Endpoint;
 use super::send::Handed;
+use super::{Endpoint, WhenRefused};
+use crate::exchange::Pause;
 use crate::wire::{Received, Wire};
 
 /// A wire to a legacy server.
@@ -39,8 +42,11 @@ pub(crate) fn wire(endpoint: Endpoint) -> Option<Box<dyn Wire>> {
 }
 
 /// A wire to a server of 2024-11-05, which has two endpoints.
-pub(crate) async fn two_endpoints(endpoint: Endpoint) -> crate::Result<Box<dyn Wire>> {
-    Ok(Box::new(TwoEndpoints::open(endpoint).await?))
+pub(crate) async fn two_endpoints(
+    endpoint: Endpoint,
+    pause: &Pause,
+) -> crate::Result<Box<dyn Wire>> {
+    Ok(Box::new(TwoEndpoints::open(endpoint, pause).await?))
 }
 
 /// A legacy server over HTTP, as a wire.
@@ -119,7 +125,7 @@ impl HttpWire {
         else {
             let link = self.link.clone();
             self.tasks
-                .spawn(async move { link.post_quietly(frame).await });
+                .spawn(async move { link.post_quietly(frame, WhenRefused::GiveUp).await });
             return;
         };
         if !handed.is_over() {
@@ -128,7 +134,7 @@ impl HttpWire {
         let link = self.link.clone();
         self.tasks.spawn(async move {
             let _ = timeout(HEAD_START, head.wait_for(|seen| *seen)).await;
-            link.post_quietly(frame).await;
+            link.post_quietly(frame, WhenRefused::GiveUp).await;
             // A disconnect is no signal in this era, so the response is let run out rather than cut. Whoever
             // carries it holds the other end of `head` until it is done.
             let ended = async { while head.changed().await.is_ok() {} };
@@ -142,7 +148,7 @@ impl HttpWire {
         let (posted, gate) = oneshot::channel();
         self.gate = Some(gate);
         self.tasks.spawn(async move {
-            link.post_quietly(frame).await;
+            link.post_quietly(frame, WhenRefused::Authorize).await;
             drop(posted);
             link.listen().await;
         });
@@ -218,7 +224,7 @@ impl HttpWire {
     fn post(&mut self, message: &Message) {
         let (link, frame) = (self.link.clone(), message.to_frame());
         self.tasks
-            .spawn(async move { link.post_quietly(frame).await });
+            .spawn(async move { link.post_quietly(frame, WhenRefused::Authorize).await });
     }
 }
 
