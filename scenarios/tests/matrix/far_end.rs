@@ -3,17 +3,14 @@
 use std::process::Stdio;
 use std::time::Duration;
 
+use bowline::Client;
 use bowline::client::Connect;
-use bowline::exchange::BoxFuture;
 use bowline::http::HttpService;
-use bowline::http::client::{HttpSend, HyperSend, RequestBody, ResponseBody};
+use bowline::http::client::HyperSend;
 use bowline::http::legacy::Legacy;
 use bowline::peer::Peer;
 use bowline::wire::{self, Command};
-use bowline::{Client, Result};
-use http::{Method, Request, Response, StatusCode};
-use http_body_util::Empty;
-use hyper_util::client::legacy::connect::HttpConnector;
+use bowline_core::era::{Dialect, Dialects, HttpTransport};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::TcpListener;
@@ -77,15 +74,10 @@ pub(crate) async fn reach(column: Column, place: Place, seen: &Seen) -> (Connect
                     (seen.url().await, FarEnd::HttpChild(child, listening))
                 }
             };
-            let send = match protocol {
+            let connect = Client::connect(&url).http(match protocol {
                 Protocol::Http1 => HyperSend::plain(),
-                Protocol::Http2 => HyperSend::over_http2(connector()),
-            };
-            let connect = Client::connect(&url);
-            let connect = match column.transport {
-                Transport::TwoEndpoints(_) => connect.http(WithoutStreamable(send)),
-                _ => connect.http(send),
-            };
+                Protocol::Http2 => HyperSend::plain_http2(),
+            });
             (connect, far_end)
         }
         Transport::Forgetful => panic!("no cell of this column applies"),
@@ -95,35 +87,16 @@ pub(crate) async fn reach(column: Column, place: Place, seen: &Seen) -> (Connect
 fn service(column: Column, seen: &Seen) -> HttpService {
     let (service, legacy) = (tools::server(seen).http(), Legacy::sessions());
     match column.transport {
-        Transport::TwoEndpoints(_) => service.legacy(legacy.http_sse()),
+        Transport::TwoEndpoints(_) => {
+            // Nothing but the two endpoints, so that clients do not find anything newer.
+            let oldest = |dialect: &Dialect| dialect.http.transport == HttpTransport::TwoEndpoints;
+            let service = service.versions(Dialects::only(oldest));
+            service.legacy(legacy.http_sse())
+        }
         Transport::Http(_, Answers::Json) => service
             .commit_after(Duration::from_secs(3600))
             .legacy(legacy.json_answers()),
         _ => service.commit_after(Duration::ZERO).legacy(legacy),
-    }
-}
-
-fn connector() -> HttpConnector {
-    let mut connector = HttpConnector::new();
-    connector.set_nodelay(true);
-    connector
-}
-
-/// Reaches a server that has nothing but the two endpoints of HTTP+SSE, where there is more.
-struct WithoutStreamable(HyperSend<HttpConnector>);
-
-impl HttpSend for WithoutStreamable {
-    fn send(
-        &self,
-        request: Request<RequestBody>,
-    ) -> BoxFuture<'static, Result<Response<ResponseBody>>> {
-        // The second endpoint is the first with a query.
-        if request.method() == Method::GET || request.uri().query().is_some() {
-            return self.0.send(request);
-        }
-        let mut refusal = Response::new(ResponseBody::new(Empty::new()));
-        *refusal.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
-        Box::pin(async { Ok(refusal) })
     }
 }
 

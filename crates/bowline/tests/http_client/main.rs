@@ -9,6 +9,9 @@
 mod legacy;
 mod letting_go;
 mod modern;
+mod proxies;
+mod refused;
 mod scripted;
+mod shared_connection;
 mod stalled;
 mod wire_faults;

@@ -6,10 +6,11 @@
 mod attempts;
 
 mod carry;
-use carry::Carrier;
+
+mod held;
 
 mod link;
-use link::Link;
+use link::{Delivery, GivenUp, Link};
 
 mod two_endpoints;
 use two_endpoints::TwoEndpoints;
@@ -19,7 +20,6 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -32,8 +32,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{timeout, timeout_at};
 
-use super::Endpoint;
 use super::send::Handed;
+use super::{Endpoint, WhenRefused};
+use crate::exchange::Pause;
 use crate::wire::{Received, Wire};
 
 /// A wire to a legacy server.
@@ -43,8 +44,11 @@ pub(crate) fn wire(endpoint: Endpoint) -> Option<Box<dyn Wire>> {
 }
 
 /// A wire to a server of 2024-11-05, which has two endpoints.
-pub(crate) async fn two_endpoints(endpoint: Endpoint) -> crate::Result<Box<dyn Wire>> {
-    Ok(Box::new(TwoEndpoints::open(endpoint).await?))
+pub(crate) async fn two_endpoints(
+    endpoint: Endpoint,
+    pause: &Pause,
+) -> crate::Result<Box<dyn Wire>> {
+    Ok(Box::new(TwoEndpoints::open(endpoint, pause).await?))
 }
 
 /// A legacy server over HTTP, as a wire.
@@ -54,12 +58,13 @@ pub(crate) async fn two_endpoints(endpoint: Endpoint) -> crate::Result<Box<dyn W
 /// Dropping it drops every request that is under way.
 struct HttpWire {
     link: Arc<Link>,
-    incoming: mpsc::Receiver<Brought>,
+    incoming: mpsc::Receiver<Delivery>,
     /// Every task of this wire; dropping the set ends them.
     tasks: JoinSet<()>,
     under_way: BTreeMap<RequestId, UnderWay>,
-    /// Requests that were cancelled and whose responses are not at their end.
-    draining: Vec<Draining>,
+    /// Requests that were cancelled and whose POST is not over. One that has the same id, in any spelling,
+    /// waits for that: it might be refused, or the cancel might hit it.
+    leaving: BTreeMap<CorrelationKey, watch::Receiver<()>>,
     /// How many messages that have no answer are on their way.
     posting: watch::Sender<usize>,
     /// Rings when the handshake's last word was posted: what follows must not overtake it.
@@ -72,24 +77,8 @@ struct UnderWay {
     task: AbortHandle,
     handed: Handed,
     head: watch::Receiver<bool>,
-    wanted: Wanted,
+    given_up: GivenUp,
 }
-
-struct Draining {
-    id: RequestId,
-    task: AbortHandle,
-    wanted: Wanted,
-}
-
-/// What came in, and the request that brought it.
-pub(crate) struct Brought {
-    received: Received,
-    by: Option<Wanted>,
-}
-
-/// Whether what a request brings back still belongs to it, and not to another that has its id now.
-#[derive(Clone, Debug)]
-pub(crate) struct Wanted(Arc<AtomicBool>);
 
 impl HttpWire {
     fn new(endpoint: Endpoint) -> Self {
@@ -99,7 +88,7 @@ impl HttpWire {
             incoming,
             tasks: JoinSet::new(),
             under_way: BTreeMap::new(),
-            draining: Vec::new(),
+            leaving: BTreeMap::new(),
             posting: watch::Sender::new(0),
             gate: None,
             farewell: None,
@@ -112,29 +101,26 @@ impl HttpWire {
             // A version learned earlier must not leak onto the handshake.
             self.link.begin(frame.clone());
         }
-        let key = CorrelationKey::from(id);
-        for old in &self.draining {
-            if CorrelationKey::from(&old.id) == key {
-                old.wanted.end();
-            }
-        }
-        let (handed, head, wanted) = (Handed::new(), watch::Sender::new(false), Wanted::new());
-        let head_seen = head.subscribe();
-        let carrier = Carrier {
+        let (handed, head) = (Handed::new(), watch::Sender::new(false));
+        let (head_seen, given_up) = (head.subscribe(), GivenUp::default());
+        let carrying = carry::Carrier {
             link: self.link.clone(),
             id: id.clone(),
             head,
+            given_up: given_up.clone(),
             is_opening,
-            wanted: wanted.clone(),
         };
-        let task = self.tasks.spawn(carrier.carry(frame, handed.clone()));
+        let predecessor = self.leaving.get(&CorrelationKey::from(id)).cloned();
+        let task = self
+            .tasks
+            .spawn(carrying.run(frame, handed.clone(), predecessor));
         self.under_way.insert(
             id.clone(),
             UnderWay {
                 task,
                 handed,
                 head: head_seen,
-                wanted,
+                given_up,
             },
         );
     }
@@ -142,34 +128,35 @@ impl HttpWire {
     /// A cancel never overtakes its request: it waits for the head of the response, or for a moment after
     /// the request was handed to a connection. What was not handed over is withdrawn, and nothing is posted.
     fn send_cancel(&mut self, message: &Message, id: Option<&RequestId>) {
-        let Some((id, under_way)) = id.and_then(|id| self.under_way.remove_entry(id)) else {
-            return self.post(message);
+        let under_way = id.and_then(|id| Some((id, self.under_way.remove(id)?)));
+        let Some((id, under_way)) = under_way else {
+            return self.post(message, WhenRefused::GiveUp);
         };
         let UnderWay {
             task,
             handed,
             mut head,
-            wanted,
+            given_up,
         } = under_way;
-        let Some(handed_at) = handed.withdraw() else {
+        given_up.set();
+        if handed.withdraw() {
             return task.abort();
-        };
-        self.draining.push(Draining {
-            id,
-            task: task.clone(),
-            wanted,
-        });
+        }
         let (link, frame) = (self.link.clone(), message.to_frame());
+        let (left, leaving) = watch::channel(());
+        self.leaving.insert(CorrelationKey::from(id), leaving);
         let posting = Posting::begin(&self.posting);
         self.tasks.spawn(async move {
-            let _ = timeout_at(handed_at + HEAD_START, head.wait_for(|seen| *seen)).await;
-            link.post_quietly(frame).await;
+            let head_start = handed.since() + HEAD_START;
+            let _ = timeout_at(head_start, head.wait_for(|seen| *seen)).await;
+            link.post_quietly(frame, WhenRefused::GiveUp).await;
             drop(posting);
             // A disconnect is no signal in this era, so the response is let run out rather than cut. Whoever
             // carries it holds the other end of `head` until it is done.
             let ended = async { while head.changed().await.is_ok() {} };
             let _ = timeout(DRAIN_LIMIT, ended).await;
             task.abort();
+            drop(left);
         });
     }
 
@@ -179,7 +166,7 @@ impl HttpWire {
         self.gate = Some(gate);
         let posting = Posting::begin(&self.posting);
         self.tasks.spawn(async move {
-            link.post_quietly(frame).await;
+            link.post_quietly(frame, WhenRefused::Authorize).await;
             drop((posting, posted));
             link.listen().await;
         });
@@ -188,23 +175,21 @@ impl HttpWire {
 
 impl Wire for HttpWire {
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Received> {
-        while let Some(Brought { received, by }) = ready!(self.incoming.poll_recv(cx)) {
-            if by.is_none_or(|by| by.is_so()) {
-                return Poll::Ready(received);
+        loop {
+            match ready!(self.incoming.poll_recv(cx)) {
+                Some(delivery) if delivery.is_wanted() => return Poll::Ready(delivery.received),
+                Some(_) => {}
+                None => return Poll::Ready(Received::End),
             }
         }
-        Poll::Ready(Received::End)
     }
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut has_joined = false;
-        while let Poll::Ready(Some(_)) = self.tasks.poll_join_next(cx) {
-            has_joined = true;
-        }
-        if has_joined {
-            self.under_way.retain(|_, one| !one.task.is_finished());
-            self.draining.retain(|one| !one.task.is_finished());
-        }
+        while let Poll::Ready(Some(_)) = self.tasks.poll_join_next(cx) {}
+        self.under_way
+            .retain(|_, under_way| !under_way.task.is_finished());
+        self.leaving
+            .retain(|_, leaving| leaving.has_changed().is_ok());
         if let Some(gate) = &mut self.gate {
             if Pin::new(gate).poll(cx).is_pending() {
                 return Poll::Pending;
@@ -232,9 +217,9 @@ impl Wire for HttpWire {
                     self.send_cancel(message, cancelled_id(notification).as_ref());
                 }
                 InitializedNotification::NAME => self.send_initialized(message),
-                _ => self.post(message),
+                _ => self.post(message, WhenRefused::Authorize),
             },
-            Message::Response(_) => self.post(message),
+            Message::Response(_) => self.post(message, WhenRefused::Authorize),
         }
     }
 
@@ -261,27 +246,13 @@ impl Wire for HttpWire {
 }
 
 impl HttpWire {
-    fn post(&mut self, message: &Message) {
+    fn post(&mut self, message: &Message, when_refused: WhenRefused<'static>) {
         let (link, frame) = (self.link.clone(), message.to_frame());
         let posting = Posting::begin(&self.posting);
         self.tasks.spawn(async move {
-            link.post_quietly(frame).await;
+            link.post_quietly(frame, when_refused).await;
             drop(posting);
         });
-    }
-}
-
-impl Wanted {
-    fn new() -> Self {
-        Self(Arc::new(AtomicBool::new(true)))
-    }
-
-    fn is_so(&self) -> bool {
-        self.0.load(Ordering::Acquire)
-    }
-
-    fn end(&self) {
-        self.0.store(false, Ordering::Release);
     }
 }
 

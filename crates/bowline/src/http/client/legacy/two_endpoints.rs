@@ -9,16 +9,18 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bowline_core::Message;
-use bowline_types::{CancelledNotification, Notice};
+use bowline_types::{CancelledNotification, Notice, RequestId};
 use bytes::Bytes;
 use http::header::ACCEPT;
 use http::{HeaderMap, HeaderValue, Method, Uri};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use super::held::Held;
+use crate::exchange::Pause;
 use crate::http::client::response::{Events, Reply, no_answer, read};
 use crate::http::client::send::Handed;
-use crate::http::client::{Endpoint, message_headers, within_origin};
+use crate::http::client::{Endpoint, Outgoing, WhenRefused, message_headers, within_origin};
 use crate::wire::{Received, Wire};
 use crate::{Error, Result};
 
@@ -42,12 +44,17 @@ type Reserved = Pin<Box<dyn Future<Output = Option<mpsc::OwnedPermit<Bytes>>> + 
 
 impl TwoEndpoints {
     /// Listens at `endpoint`, and waits to be told where to post.
-    pub(super) async fn open(endpoint: Endpoint) -> Result<Self> {
+    pub(super) async fn open(endpoint: Endpoint, pause: &Pause) -> Result<Self> {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
-        let response = endpoint
-            .request(Method::GET, headers, Bytes::new(), &Handed::new())
-            .await?;
+        let outgoing = Outgoing {
+            method: Method::GET,
+            headers,
+            frame: Bytes::new(),
+            handed: &Handed::new(),
+            when_refused: WhenRefused::AuthorizeWhile(pause),
+        };
+        let response = endpoint.request(outgoing).await?;
         let mut events = match read(&endpoint, response).await? {
             Reply::Events(events) => events,
             Reply::Bare(status) | Reply::Json(status, _) => return Err(no_answer(status)),
@@ -169,41 +176,54 @@ async fn post_all(
     let mut cancels = JoinSet::new();
     while let Some(frame) = queue.recv().await {
         while cancels.try_join_next().is_some() {}
-        let message = Message::decode(&frame);
-        let posting = post(endpoint.clone(), frame);
-        match message {
+        match Message::decode(&frame) {
             Ok(Message::Request(request)) => {
-                if let Err(error) = posting.await {
-                    let id = request.id;
-                    let _ = incoming.send(Received::Lost { id, error }).await;
-                }
+                post_request(&endpoint, request.id, frame, &incoming).await;
             }
             Ok(Message::Notification(cancel))
                 if cancel.method == CancelledNotification::NAME && cancels.len() < MOST_WAITING =>
             {
-                cancels.spawn(async move { quietly(posting.await) });
+                let endpoint = endpoint.clone();
+                cancels.spawn(async move { post_quietly(&endpoint, frame).await });
             }
-            _ => quietly(posting.await),
+            _ => post_quietly(&endpoint, frame).await,
         }
     }
     while cancels.join_next().await.is_some() {}
 }
 
-async fn post(endpoint: Endpoint, frame: Bytes) -> Result<()> {
-    let handed = Handed::new();
-    let response = endpoint
-        .request(Method::POST, message_headers(), frame, &handed)
-        .await?;
-    match response.status().is_success() {
-        true => Ok(()),
-        false => Err(no_answer(response.status())),
+async fn post_request(
+    endpoint: &Endpoint,
+    id: RequestId,
+    frame: Bytes,
+    incoming: &mpsc::Sender<Received>,
+) {
+    let stopwatch = Held::new(incoming, &id);
+    let posted = post(endpoint, frame, WhenRefused::AuthorizeWhile(&stopwatch)).await;
+    if let Err(error) = posted {
+        let _ = incoming.send(Received::Lost { id, error }).await;
     }
 }
 
-/// What has no answer may fail, and nobody can be told.
-fn quietly(posted: Result<()>) {
-    if let Err(error) = posted {
+/// Posts something that has no answer. If it fails, nobody can be told.
+async fn post_quietly(endpoint: &Endpoint, frame: Bytes) {
+    if let Err(error) = post(endpoint, frame, WhenRefused::GiveUp).await {
         tracing::debug!(%error, "a message could not be posted");
+    }
+}
+
+async fn post(endpoint: &Endpoint, frame: Bytes, when_refused: WhenRefused<'_>) -> Result<()> {
+    let outgoing = Outgoing {
+        method: Method::POST,
+        headers: message_headers(),
+        frame,
+        handed: &Handed::new(),
+        when_refused,
+    };
+    let response = endpoint.request(outgoing).await?;
+    match response.status().is_success() {
+        true => Ok(()),
+        false => Err(no_answer(response.status())),
     }
 }
 
