@@ -126,7 +126,7 @@ matrix`; the same command without `BLESS` fails if the file is not what it would
 
 Each cell ran alone in a process of its own, with another call in flight on the same connection. A ✓ means: these
 frames passed and no others, compared one by one; the handler's future was dropped; no answer was sent; the other call
-got its own result and a next one worked; and after the end as many tasks, descriptors, children and table entries were
+got its own result and a next one, with the same id, worked; and after the end as many tasks, descriptors, children and table entries were
 there as before the beginning. Over HTTP the tap is at the server's socket, elsewhere at its end of the wire. A process
 that dies is killed; in memory, where there is none, its task is.
 

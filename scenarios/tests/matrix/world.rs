@@ -107,15 +107,14 @@ impl World {
 
     /// Lets the handlers that were called with this name finish, and returns what passed for that.
     pub(crate) async fn release(&self, name: &str, frames: Frames) -> Frames {
-        let call = self
-            .client
-            .call_tool("release", json!({"name": name}))
-            .start();
-        let id = number(&call);
-        assert_eq!(call.await.unwrap().text(), "released");
-        frames
-            .at_last(format!("→ {id} tools/call release"))
-            .at_last(format!("← {id} result"))
+        let release = self.client.call_tool("release", json!({"name": name}));
+        releasing(release.start(), frames).await
+    }
+
+    /// The same by a call that has the id of the cell's first request, which must be free again.
+    async fn release_by_the_first_id(&self, name: &str, frames: Frames) -> Frames {
+        let release = self.client.call_tool("release", json!({"name": name}));
+        releasing(release.id(self.id(1)).start(), frames).await
     }
 
     /// Kills the server, without a word.
@@ -125,7 +124,7 @@ impl World {
 
     /// Asserts what must hold at the end of a cell, and that `frames` are all that passed.
     pub(crate) async fn end(mut self, frames: Frames) {
-        let mut frames = self.release("bystander", frames).await;
+        let mut frames = self.release_by_the_first_id("bystander", frames).await;
         let bystander = (&mut self.bystander).await.unwrap().unwrap();
         assert_eq!(bystander.text(), "bystander");
         frames = frames.at_last(format!("← {} result", self.bystander_id));
@@ -205,6 +204,14 @@ pub(crate) async fn until(
         reply = call => panic!("the call ended: {reply:?}"),
         () = happened => {}
     }
+}
+
+async fn releasing(call: Call, frames: Frames) -> Frames {
+    let id = number(&call);
+    assert_eq!(call.await.unwrap().text(), "released");
+    frames
+        .at_last(format!("→ {id} tools/call release"))
+        .at_last(format!("← {id} result"))
 }
 
 /// Adds how a client says goodbye.
