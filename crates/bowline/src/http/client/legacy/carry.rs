@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use tokio::sync::watch;
 
-use super::link::{Link, MOST_FAILURES};
+use super::link::{Attempts, Link};
 use crate::http::client::response::{Events, Reply, no_answer, read};
 use crate::http::client::send::Handed;
 use crate::wire::Received;
@@ -68,14 +68,14 @@ impl Carrier<'_> {
 
     /// Delivers a stream up to the answer, resuming it where it was cut if the server lets us.
     async fn follow(&self, headers: &HeaderMap, mut events: Events) -> Result<()> {
-        let mut failures = 0;
+        let mut attempts = Attempts::begin();
+        let mut last_event = None;
         loop {
-            let mut heard_any = false;
             let cut = loop {
                 match events.next().await {
                     Ok(Some(event)) if event.data.is_empty() => {}
                     Ok(Some(event)) => {
-                        heard_any = true;
+                        attempts.has_heard();
                         if let Delivered::Answer = self.deliver(headers, event.data).await {
                             return Ok(());
                         }
@@ -88,15 +88,16 @@ impl Carrier<'_> {
                 what: "the response ended without an answer".into(),
                 source: None,
             };
-            let Some(last_event) = events.last_event_id().map(str::to_owned) else {
+            // A stream that was taken up again and had nothing to say ends where it began.
+            last_event = events.last_event_id().map(str::to_owned).or(last_event);
+            let Some(last_event) = &last_event else {
                 return Err(cut.unwrap_or_else(lost));
             };
-            failures = if heard_any { 0 } else { failures + 1 };
-            if failures >= MOST_FAILURES {
+            attempts.pause(events.retry()).await;
+            if attempts.are_over() {
                 return Err(cut.unwrap_or_else(lost));
             }
-            self.link.pause(events.retry(), failures).await;
-            let Some(resumed) = self.link.stream(Some(&last_event)).await? else {
+            let Some(resumed) = self.link.stream(Some(last_event)).await? else {
                 return Err(cut.unwrap_or_else(lost));
             };
             events = resumed;

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use http::header::ACCEPT;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use crate::http::client::body::ResponseBody;
 use crate::http::client::response::{Events, Reply, message, no_answer, read};
@@ -101,21 +102,19 @@ impl Link {
     /// Hears what the server says unasked, for as long as it lets us.
     pub(super) async fn listen(&self) {
         let mut last_event = None;
-        let mut failures = 0;
-        while failures < MOST_FAILURES {
+        let mut attempts = Attempts::begin();
+        while !attempts.are_over() {
             let Ok(Some(mut events)) = self.stream(last_event.as_deref()).await else {
                 return;
             };
-            let mut heard_any = false;
             while let Ok(Some(event)) = events.next().await {
-                heard_any = true;
                 if !event.data.is_empty() {
+                    attempts.has_heard();
                     self.deliver(Received::Frame(event.data)).await;
                 }
             }
             last_event = events.last_event_id().map(str::to_owned).or(last_event);
-            failures = if heard_any { 0 } else { failures + 1 };
-            self.pause(events.retry(), failures).await;
+            attempts.pause(events.retry()).await;
         }
         tracing::warn!("the server keeps closing its stream; it is not asked again");
     }
@@ -137,13 +136,6 @@ impl Link {
             Reply::Bare(StatusCode::METHOD_NOT_ALLOWED) => Ok(None),
             Reply::Bare(status) | Reply::Json(status, _) => Err(no_answer(status)),
         }
-    }
-
-    /// Waits as long as the server asked us to, or longer each time.
-    pub(super) async fn pause(&self, retry: Option<u64>, failures: u32) {
-        let asked = retry.map(Duration::from_millis);
-        let grown = FIRST_PAUSE * 2_u32.saturating_pow(failures.min(6));
-        tokio::time::sleep(asked.unwrap_or(grown).min(LONGEST_PAUSE)).await;
     }
 
     /// Shakes hands again after the server forgot the session `forgotten`. Whether there is a new one.
@@ -217,7 +209,48 @@ impl Link {
     }
 }
 
-/// How often in a row a stream may end without having said anything.
-pub(super) const MOST_FAILURES: u32 = 5;
+/// How often a stream was opened in vain: it ended at once, and had nothing to say.
+pub(super) struct Attempts {
+    in_vain: u32,
+    opened: Instant,
+    heard_any: bool,
+}
+
+impl Attempts {
+    /// A stream is being opened for the first time.
+    pub(super) fn begin() -> Self {
+        Self {
+            in_vain: 0,
+            opened: Instant::now(),
+            heard_any: false,
+        }
+    }
+
+    /// A message came over the stream.
+    pub(super) fn has_heard(&mut self) {
+        self.heard_any = true;
+    }
+
+    /// Whether it is not worth trying again.
+    pub(super) fn are_over(&self) -> bool {
+        self.in_vain >= MOST_IN_VAIN
+    }
+
+    /// The stream has ended: waits as long as the server asked us to, or longer each time. A server that wants to
+    /// be polled keeps each stream open for a while.
+    pub(super) async fn pause(&mut self, retry: Option<u64>) {
+        let was_good = self.heard_any || self.opened.elapsed() >= GOOD_WHILE;
+        self.in_vain = if was_good { 0 } else { self.in_vain + 1 };
+        let asked = retry.map(Duration::from_millis);
+        let grown = FIRST_PAUSE * 2_u32.saturating_pow(self.in_vain.min(6));
+        tokio::time::sleep(asked.unwrap_or(grown).min(LONGEST_PAUSE)).await;
+        (self.opened, self.heard_any) = (Instant::now(), false);
+    }
+}
+
+/// How often in a row a stream may end at once without having said anything.
+const MOST_IN_VAIN: u32 = 5;
+/// A stream that was open for so long was not opened in vain.
+const GOOD_WHILE: Duration = Duration::from_secs(1);
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
