@@ -12,6 +12,8 @@ mod answers;
 mod disconnect;
 #[cfg(not(bowline_no_legacy))]
 mod legacy;
+#[cfg(not(bowline_no_legacy))]
+mod proxy;
 mod refusals;
 mod shutdown;
 #[cfg(not(bowline_no_legacy))]
