@@ -103,7 +103,7 @@ impl Legacy {
     }
 
     /// Remembers nothing, so that any of several processes may answer. Clients cannot be asked, told of
-    /// changes, or cancel; what they post in a batch is refused.
+    /// changes, or cancel.
     pub fn stateless() -> Self {
         Self {
             mode: Mode::Stateless,
@@ -236,7 +236,7 @@ pub(super) async fn answer(
         (None, None) => Err(bad_request("`Mcp-Session-Id` is missing")),
         (Some(id), _) => {
             let session = legacy.sessions.find(id, &principal(head))?;
-            hear(site, &session, accepts, body, post.messages).await
+            hear(site, &session, head, accepts, body, post.messages).await
         }
     }
 }
@@ -292,7 +292,7 @@ async fn open(
         .sessions
         .start(site, legacy, Layout::PerPost, principal(head))?;
     let session = driven.session.clone();
-    let mut reader = open_stream(&session, std::slice::from_ref(id), Form::Json)?;
+    let mut reader = open_stream(&session, std::slice::from_ref(id), Form::Json, head)?;
     session.hear([body])?;
     std::future::poll_fn(|cx| reader.poll_form(cx)).await;
     let Some(answer) = reader.take_answers().pop() else {
@@ -333,6 +333,7 @@ fn agreed_on(answer: &Bytes) -> Option<&'static Dialect> {
 async fn hear(
     site: &Site,
     session: &Arc<Session>,
+    head: &Parts,
     accepts: Accepts,
     body: Bytes,
     messages: Messages,
@@ -369,7 +370,7 @@ async fn hear(
         Form::Undecided => Some(COMMIT_AFTER),
     };
     let ids: Vec<_> = requests.iter().map(|raw| raw.id.clone()).collect();
-    let reader = open_stream(session, &ids, form)?;
+    let reader = open_stream(session, &ids, form, head)?;
     reader.answer_already(refusals);
     session
         .hear(frames)
@@ -381,8 +382,9 @@ fn open_stream(
     session: &Arc<Session>,
     ids: &[RequestId],
     form: Form,
+    head: &Parts,
 ) -> Result<session::Reader, Rejection> {
-    session.open(ids, form).map_err(|taken| {
+    session.open(ids, form, head).map_err(|taken| {
         let why = format!("the request id {taken} is already in flight");
         Rejection::from(RpcError::new(ErrorCode::INVALID_REQUEST, why)).about(taken)
     })

@@ -13,6 +13,7 @@ use std::task::{self, Poll, Waker};
 use std::time::Duration;
 
 use ::http::StatusCode;
+use ::http::request::Parts;
 use bowline_core::era::Dialect;
 use bowline_core::http::admission::Rejection;
 use bowline_core::{Message, Notification};
@@ -119,10 +120,16 @@ impl Session {
         self: &Arc<Self>,
         requests: &[RequestId],
         form: Form,
+        head: &Parts,
     ) -> Result<Reader, RequestId> {
-        let key = self.lock().streams.open(requests, form)?;
+        let key = self.lock().streams.open(requests, form, head)?;
         let reader = self.read(key, None);
         Ok(reader.expect("a stream that was just opened can be read"))
+    }
+
+    /// The head of the POST that a request came with.
+    pub(super) fn head_of(&self, id: &RequestId) -> Option<Parts> {
+        self.lock().streams.head_of(id).cloned()
     }
 
     /// Reads a stream from behind a place, or from where the last reader stopped.

@@ -111,6 +111,45 @@ async fn without_sessions_each_request_is_answered_by_itself() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn without_sessions_a_batch_is_answered_side_by_side() {
+    let mut stage = Stage::new();
+    let service = stage.server.http().legacy(Legacy::stateless());
+    let call = |id: i64, tool: &str| {
+        let name = json!({"name": format!("{tool} {id}")});
+        tool_call(&json!(id), tool, &name, &json!({}))
+    };
+    let told = json!({"jsonrpc": "2.0", "method": "notifications/whatever"});
+    let malformed = json!({"jsonrpc": "1.0", "id": 3, "method": "tools/list"});
+    let batch = json!([
+        call(1, "wait"),
+        told,
+        call(2, "wait"),
+        malformed,
+        call(4, "nobody")
+    ]);
+    let mut link = Link::to(&service).await;
+
+    let answering = tokio::spawn(async move { link.send(post(&batch)).await.json().await });
+    stage.started("wait 1").await;
+    stage.started("wait 2").await;
+    stage.release.notify_waiters();
+    let answers = answering.await.unwrap();
+    let only_told = Link::to(&service).await.send(post(&json!([told]))).await;
+
+    let mut ids: Vec<_> = answers
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|answer| (answer["id"].as_i64(), answer["error"].is_object()))
+        .collect();
+    ids.sort_unstable();
+    let expected = [(1, false), (2, false), (3, true), (4, true)];
+    assert_eq!(ids, expected.map(|(id, refused)| (Some(id), refused)));
+    assert_eq!(only_told.status(), 202);
+    assert_eq!(service.in_flight(), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn two_endpoints_are_served_to_the_oldest_clients() {
     let mut stage = Stage::new();
     let service = stage.server.http().legacy(Legacy::sessions().http_sse());

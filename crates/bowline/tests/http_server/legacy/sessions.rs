@@ -150,7 +150,7 @@ async fn a_session_belongs_to_whoever_opened_it() {
     assert_eq!(other.status(), 404);
     let answer = whole(own).await;
     let text = &answer["result"]["content"][0]["text"];
-    assert_eq!(text, r#"Principal("ada") at None"#);
+    assert_eq!(text, r#"Principal("ada") at Some("localhost")"#);
 }
 
 #[tokio::test(start_paused = true)]
