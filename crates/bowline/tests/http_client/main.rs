@@ -8,5 +8,7 @@
 
 mod legacy;
 mod modern;
+mod proxies;
 mod scripted;
+mod shared_connection;
 mod wire_faults;

@@ -9,6 +9,7 @@
 mod support;
 
 mod answers;
+mod connectors;
 mod disconnect;
 #[cfg(not(bowline_no_legacy))]
 mod legacy;

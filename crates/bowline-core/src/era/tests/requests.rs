@@ -186,6 +186,22 @@ fn a_modern_stamp_says_who_is_asking_and_keeps_the_rest_of_meta_in_order() {
     );
 }
 
+/// ROOT-1: "Declare `roots: {}` per request (no `listChanged` any more)".
+#[test]
+fn a_modern_stamp_does_not_promise_to_tell_of_changed_roots() {
+    let mut caller = caller(Dialect::LATEST);
+    let declared = json!({"roots": {"listChanged": true, "own": 1}, "sampling": {}});
+    caller.capabilities = Json::from(declared).decode().unwrap();
+    let request = Request::new("tools/list", Json::empty_object(), Arc::new(caller));
+
+    let stamped = value(&stamp(&request).params.unwrap());
+
+    assert_eq!(
+        stamped["_meta"][meta_key::CLIENT_CAPABILITIES],
+        json!({"roots": {"own": 1}, "sampling": {}})
+    );
+}
+
 #[test]
 fn the_envelope_belongs_to_the_caller_even_where_it_says_nothing() {
     let meta = json!({
