@@ -15,7 +15,6 @@ use std::time::Duration;
 
 use bowline::client::{Change, Changes, Subscription};
 use bowline::http::HttpService;
-use bowline::http::client::HyperSend;
 use bowline::{CallToolResult, Client, Context, Json, Server, Tool};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
@@ -275,7 +274,7 @@ async fn clients(url: &str, http: Http, streams: usize) -> Vec<Client> {
         let connect = Client::connect(url).speaking(version);
         let connect = match http {
             Http::One => connect,
-            Http::Two => connect.http(HyperSend::plain_http2()),
+            Http::Two => connect.http2(),
         };
         clients.push(connect.await.unwrap());
     }
