@@ -60,6 +60,7 @@ use streams::{CannotRead, Form, Layout, UNSOLICITED};
 pub struct Legacy {
     mode: Mode,
     sessions: Arc<Sessions>,
+    most_each: usize,
     patience: Patience,
     answers: Answers,
     endpoints: Endpoints,
@@ -91,6 +92,7 @@ impl Legacy {
         Self {
             mode: Mode::Sessions,
             sessions: Arc::new(Sessions::new(MOST_SESSIONS)),
+            most_each: MOST_EACH,
             patience: Patience {
                 idle_after: IDLE_AFTER,
                 orphan_limit: ORPHAN_LIMIT,
@@ -114,6 +116,13 @@ impl Legacy {
     /// Opens at most this many sessions at once; 10,000 unless told otherwise.
     pub fn max_sessions(mut self, most: usize) -> Self {
         self.sessions = Arc::new(Sessions::new(most));
+        self
+    }
+
+    /// Opens at most this many sessions at once on behalf of one principal; 1,000 unless told otherwise. Clients
+    /// that nobody vouches for share the limit on all.
+    pub fn max_sessions_each(mut self, most: usize) -> Self {
+        self.most_each = most;
         self
     }
 
@@ -511,6 +520,7 @@ const INITIALIZE: &str = "initialize";
 /// What the second of two endpoints knows its session by.
 const QUERY: &str = "session";
 const MOST_SESSIONS: usize = 10_000;
+const MOST_EACH: usize = 1_000;
 const IDLE_AFTER: Duration = Duration::from_secs(30 * 60);
 const ORPHAN_LIMIT: Duration = Duration::from_secs(5 * 60);
 const RETRY: Duration = Duration::from_secs(1);

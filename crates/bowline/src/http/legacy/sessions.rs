@@ -55,6 +55,9 @@ impl Sessions {
         }
         let room = self.room.clone().try_acquire_owned();
         let room = room.map_err(|_| unavailable("too many sessions are open"))?;
+        if principal.name().is_some() && self.of(&principal) >= legacy.most_each {
+            return Err(unavailable("too many sessions of yours are open"));
+        }
         let streams = Streams::new(layout, legacy.store());
         let session = Arc::new(Session::new(mint_id()?, principal, streams, room));
         let role = Role::Server {
@@ -108,6 +111,15 @@ impl Sessions {
 
     pub(super) fn len(&self) -> usize {
         self.lock().len()
+    }
+
+    /// How many sessions a principal has.
+    fn of(&self, principal: &Principal) -> usize {
+        let table = self.lock();
+        let own = table
+            .values()
+            .filter(|driven| driven.session.principal == *principal);
+        own.count()
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Driven>> {
