@@ -288,9 +288,10 @@ async fn close(clients: Vec<Client>) {
 }
 
 async fn until(what: &str, is_so: impl Fn() -> bool) {
+    let mut again = tokio::time::interval(Duration::from_millis(5));
     let so = async {
         while !is_so() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            again.tick().await;
         }
     };
     let so = tokio::time::timeout(LONG, so).await;
@@ -299,10 +300,12 @@ async fn until(what: &str, is_so: impl Fn() -> bool) {
 
 /// Waits until connections that were let go of are gone at both ends.
 async fn until_quiet() {
+    let mut again = tokio::time::interval(Duration::from_millis(50));
     let mut last = 0;
     while tasks() != last {
         last = tasks();
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        again.tick().await;
+        again.tick().await;
     }
 }
 

@@ -2,6 +2,7 @@
 //! script says.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bowline::testing::Pipes;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -43,8 +44,8 @@ pub(crate) enum Say {
     BytesThenStall(String),
     /// These bytes, then whatever comes through, until the client goes away.
     BytesThenMore(String, mpsc::UnboundedReceiver<String>),
-    /// These bytes, then whatever comes through, then the end of the connection.
-    BytesThenMoreThenClose(String, mpsc::UnboundedReceiver<String>),
+    /// These bytes, then nothing for so long, then the end of the connection.
+    BytesThenCloseAfter(String, Duration),
 }
 
 /// What the peer saw.
@@ -140,11 +141,9 @@ async fn converse<S: FnMut(&Arrived) -> Say>(
                 let _ = sender.send(Saw::ClientLeft);
                 return;
             }
-            Say::BytesThenMoreThenClose(bytes, mut more) => {
+            Say::BytesThenCloseAfter(bytes, time) => {
                 stream.write_all(bytes.as_bytes()).await.unwrap();
-                while let Some(bytes) = more.recv().await {
-                    stream.write_all(bytes.as_bytes()).await.unwrap();
-                }
+                let _ = tokio::time::timeout(time, stream.read(&mut [0; 64])).await;
                 return;
             }
             Say::BytesThenStall(bytes) => {

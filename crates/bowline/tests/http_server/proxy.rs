@@ -1,5 +1,6 @@
 //! Proxies that cut connections which are silent for too long: a slow handler gets through all the same.
 
+use std::io;
 use std::time::Duration;
 
 use bowline::http::HttpService;
@@ -8,13 +9,12 @@ use bowline::testing::Pipes;
 use bowline::{CallToolResult, Client, Error, Reply, Result, Server, Tool};
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
 
 /// A server whose tool takes this long and says nothing meanwhile.
 fn slow(takes: Duration) -> Server {
     let object = json!({"type": "object"});
     let slow = Tool::raw("slow", object, move |_, _| async move {
-        tokio::time::sleep(takes).await;
+        let _ = tokio::time::timeout(takes, std::future::pending::<()>()).await;
         Ok(CallToolResult::text("at last"))
     });
     Server::new("slow", "1.0.0").tool(slow)
@@ -28,20 +28,24 @@ async fn pass_on(
 ) {
     let (mut up, mut down) = ([0; 4096], [0; 4096]);
     loop {
-        let passed = tokio::select! {
-            read = client.read(&mut up) => match read {
-                Ok(read) if read > 0 => server.write_all(&up[..read]).await,
-                _ => return,
-            },
-            read = server.read(&mut down) => match read {
-                Ok(read) if read > 0 => client.write_all(&down[..read]).await,
-                _ => return,
-            },
-            () = tokio::time::sleep(idle) => return,
+        let passing = async {
+            tokio::select! {
+                read = client.read(&mut up) => server.write_all(&up[..some(read)?]).await,
+                read = server.read(&mut down) => client.write_all(&down[..some(read)?]).await,
+            }
         };
-        if passed.is_err() {
-            return;
+        match tokio::time::timeout(idle, passing).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) | Err(_) => return,
         }
+    }
+}
+
+/// How many bytes were read, unless that was the end.
+fn some(read: io::Result<usize>) -> io::Result<usize> {
+    match read? {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        read => Ok(read),
     }
 }
 
@@ -95,33 +99,4 @@ async fn a_proxy_of_less_patience_than_the_server_cuts_the_call_which_says_so() 
         "{outcome:?}"
     );
     assert_eq!(service.in_flight(), 0);
-}
-
-/// The same over sockets, which takes 40 s: `cargo test -p bowline --test http_server proxy -- --ignored`.
-#[tokio::test]
-#[ignore = "takes 40 s"]
-async fn the_defaults_suit_a_proxy_of_twenty_seconds_over_sockets() {
-    let bound = slow(Duration::from_secs(40)).http();
-    let bound = bound.bind("127.0.0.1:0").await.unwrap();
-    let server = bound.addr();
-    let serving = tokio::spawn(bound.serve());
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
-    let proxying = tokio::spawn(async move {
-        while let Ok((client, _)) = listener.accept().await {
-            let server = TcpStream::connect(server).await.unwrap();
-            tokio::spawn(pass_on(client, server, Duration::from_secs(20)));
-        }
-    });
-
-    let calls = VERSIONS.map(|version| {
-        let connect = Client::connect(&url).speaking(version).into_future();
-        tokio::spawn(async move { connect.await?.call_tool("slow", ()).await })
-    });
-
-    for (call, version) in calls.into_iter().zip(VERSIONS) {
-        assert_eq!(call.await.unwrap().unwrap().text(), "at last", "{version}");
-    }
-    proxying.abort();
-    serving.abort();
 }

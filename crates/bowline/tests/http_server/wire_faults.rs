@@ -29,8 +29,9 @@ async fn rest(near: &mut DuplexStream) -> String {
 
 /// Writes a byte a second until it is cut off, and returns what came back.
 async fn drip(mut near: DuplexStream, bytes: Vec<u8>) -> String {
+    let mut seconds = tokio::time::interval(Duration::from_secs(1));
     for byte in bytes {
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        seconds.tick().await;
         if near.write_all(&[byte]).await.is_err() {
             break;
         }
