@@ -491,6 +491,10 @@ impl Responder for Server {
         }
     }
 
+    fn scopes(&self, method: &str, params: Option<&Json>) -> Vec<String> {
+        router::scopes(self, method, params)
+    }
+
     fn check(&self) -> Result<()> {
         self.offer.check()
     }

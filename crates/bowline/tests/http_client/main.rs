@@ -10,6 +10,7 @@ mod http2_faults;
 mod legacy;
 mod modern;
 mod proxies;
+mod refused;
 mod scripted;
 mod shared_connection;
 mod wire_faults;

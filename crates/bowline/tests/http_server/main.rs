@@ -16,6 +16,7 @@ mod legacy;
 #[cfg(not(bowline_no_legacy))]
 mod proxy;
 mod refusals;
+mod scopes;
 mod shutdown;
 #[cfg(not(bowline_no_legacy))]
 mod together;

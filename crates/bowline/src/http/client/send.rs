@@ -60,6 +60,13 @@ impl Handed {
         self.settle(HANDED_OVER)
     }
 
+    /// The request was refused, so that it is as if it had not been handed over.
+    pub(super) fn take_back(&self) {
+        let _ = self
+            .0
+            .compare_exchange(HANDED_OVER, WITH_US, Ordering::AcqRel, Ordering::Acquire);
+    }
+
     /// Decides where the body is, unless that is decided. Whether it is there.
     fn settle(&self, place: u8) -> bool {
         let decided = self
@@ -96,6 +103,12 @@ impl RequestBody {
     pub fn into_bytes(mut self) -> Bytes {
         let bytes = self.bytes.take().filter(|_| self.handed_over.hand_over());
         bytes.unwrap_or_default()
+    }
+}
+
+impl From<Bytes> for RequestBody {
+    fn from(bytes: Bytes) -> Self {
+        Self::new(bytes, Handed::new())
     }
 }
 

@@ -6,7 +6,7 @@
 //!
 //! The same engine drives it as any other wire. What is different is where messages come in and go out.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{self, Poll, Waker};
@@ -16,7 +16,7 @@ use ::http::StatusCode;
 use ::http::request::Parts;
 use bowline_core::era::Dialect;
 use bowline_core::http::admission::Rejection;
-use bowline_core::{Message, Notification};
+use bowline_core::{Message, Notification, Response};
 use bowline_types::{CancelledNotification, CancelledNotificationParams, Json, Notice, RequestId};
 use bytes::Bytes;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
@@ -40,6 +40,9 @@ pub(super) struct Session {
 
 struct State {
     streams: Streams,
+    /// The heads of the POSTs of requests that are not handled yet. They also tell on whose behalf: that of the
+    /// same somebody, who may do more or less than when the session was opened.
+    heads: BTreeMap<RequestId, Parts>,
     inbox: VecDeque<Bytes>,
     driver: Option<Waker>,
     /// How many responses are open.
@@ -72,6 +75,7 @@ impl Session {
             dialect: OnceLock::new(),
             state: Mutex::new(State {
                 streams,
+                heads: BTreeMap::new(),
                 inbox: VecDeque::new(),
                 driver: None,
                 readers: 0,
@@ -96,8 +100,13 @@ impl Session {
         let _ = self.dialect.set(dialect);
     }
 
-    /// Takes in messages of the client.
-    pub(super) fn hear(&self, frames: impl IntoIterator<Item = Bytes>) -> Result<(), Rejection> {
+    /// Takes in messages of the client, among which are these requests, which came with `head`.
+    pub(super) fn hear(
+        &self,
+        frames: impl IntoIterator<Item = Bytes>,
+        requests: &[RequestId],
+        head: &Parts,
+    ) -> Result<(), Rejection> {
         let mut state = self.lock();
         if state.is_over {
             return Err(gone());
@@ -107,11 +116,21 @@ impl Session {
         }
         state.seen = Instant::now();
         state.inbox.extend(frames);
+        for id in requests {
+            // One that is in flight already is refused, and must not lend its credential to the first.
+            let own = state.heads.entry(id.clone());
+            own.or_insert_with(|| head.clone());
+        }
         let driver = state.driver.take();
         drop(state);
         driver.into_iter().for_each(Waker::wake);
         self.changed.notify_one();
         Ok(())
+    }
+
+    /// The head of the POST that a request came with, for its handler.
+    pub(super) fn take_head(&self, request: &RequestId) -> Option<Parts> {
+        self.lock().heads.remove(request)
     }
 
     /// Makes a stream for the answers to these requests and reads it, or names the request that is in
@@ -120,16 +139,10 @@ impl Session {
         self: &Arc<Self>,
         requests: &[RequestId],
         form: Form,
-        head: &Parts,
     ) -> Result<Reader, RequestId> {
-        let key = self.lock().streams.open(requests, form, head)?;
+        let key = self.lock().streams.open(requests, form)?;
         let reader = self.read(key, None);
         Ok(reader.expect("a stream that was just opened can be read"))
-    }
-
-    /// The head of the POST that a request came with.
-    pub(super) fn head_of(&self, id: &RequestId) -> Option<Parts> {
-        self.lock().streams.head_of(id).cloned()
     }
 
     /// Reads a stream from behind a place, or from where the last reader stopped.
@@ -202,6 +215,9 @@ impl Session {
 
     fn route(&self, within: Option<&RequestId>, message: &Message) {
         let mut state = self.lock();
+        if let Message::Response(Response { id: Some(id), .. }) = message {
+            state.heads.remove(id);
+        }
         let routed = state.streams.route(within, message);
         state
             .inbox
@@ -212,6 +228,7 @@ impl Session {
 
     fn cancelled(&self, request: &RequestId) {
         let mut state = self.lock();
+        state.heads.remove(request);
         let wake = state.streams.cancelled(request);
         self.answered(state, [wake, None]);
     }

@@ -62,7 +62,7 @@ impl Sessions {
         let session = Arc::new(Session::new(mint_id()?, principal, streams, room));
         let role = Role::Server {
             door: Door::new(site.served.clone(), site.offers),
-            responder: Arc::new(Within {
+            responder: Arc::new(OnBehalf {
                 session: session.clone(),
                 responder: site.responder.clone(),
             }),
@@ -146,16 +146,19 @@ async fn conduct(
     driver.await;
 }
 
-/// A responder whose every request is made on behalf of whoever opened the session, by a POST.
-struct Within {
+/// A responder whose every request is made on behalf of whoever posted it.
+struct OnBehalf {
     session: Arc<Session>,
     responder: Arc<dyn Responder>,
 }
 
-impl Responder for Within {
+impl Responder for OnBehalf {
     fn respond<'a>(&'a self, request: Request, cx: Context) -> BoxFuture<'a, Outcome> {
-        let mut cx = cx.with_principal(self.session.principal.clone());
-        if let Some(head) = self.session.head_of(cx.request_id()) {
+        let head = self.session.take_head(cx.request_id());
+        let principal = head.as_ref().map(super::principal);
+        let principal = principal.unwrap_or_else(|| self.session.principal.clone());
+        let mut cx = cx.with_principal(principal);
+        if let Some(head) = head {
             cx.extensions_mut().insert(head);
         }
         self.responder.respond(request, cx)

@@ -11,7 +11,6 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::task::Waker;
 
-use ::http::request::Parts;
 use bowline_core::{Message, Response};
 use bowline_types::{ErrorCode, RequestId, RpcError};
 use bytes::Bytes;
@@ -63,8 +62,6 @@ struct Stream {
     is_over: bool,
     reader: Option<u64>,
     waker: Option<Waker>,
-    /// The head of the POST, for the handlers of its requests.
-    head: Option<Box<Parts>>,
 }
 
 /// What is next for one who reads a stream.
@@ -106,13 +103,8 @@ impl Streams {
         }
     }
 
-    /// Makes a stream for the answers to these requests of one POST, or names the one that is in flight already.
-    pub(super) fn open(
-        &mut self,
-        requests: &[RequestId],
-        form: Form,
-        head: &Parts,
-    ) -> Result<u64, RequestId> {
+    /// Makes a stream for the answers to these requests, or names the one that is in flight already.
+    pub(super) fn open(&mut self, requests: &[RequestId], form: Form) -> Result<u64, RequestId> {
         let is_taken = |(at, id): &(usize, &RequestId)| {
             self.by_request.contains_key(*id) || requests[..*at].contains(id)
         };
@@ -121,9 +113,7 @@ impl Streams {
         }
         self.last_key += 1;
         let key = self.last_key;
-        let mut stream = Stream::new(form, requests.len());
-        stream.head = Some(Box::new(head.clone()));
-        self.streams.insert(key, stream);
+        self.streams.insert(key, Stream::new(form, requests.len()));
         let ids = requests.iter().cloned();
         self.by_request.extend(ids.map(|id| (id, key)));
         Ok(key)
@@ -178,9 +168,6 @@ impl Streams {
         if is_answer && key != UNSOLICITED {
             stream.owed -= 1;
             stream.is_over = stream.owed == 0;
-        }
-        if stream.is_over {
-            stream.head = None;
         }
         let (wake, is_over) = (stream.waker.take(), stream.is_over);
         if is_over {
@@ -294,11 +281,6 @@ impl Streams {
         self.streams.get(&key).map_or(0, |stream| stream.read)
     }
 
-    /// The head of the POST that a request came with, unless it is answered.
-    pub(super) fn head_of(&self, id: &RequestId) -> Option<&Parts> {
-        self.streams.get(self.by_request.get(id)?)?.head.as_deref()
-    }
-
     /// The requests that are not answered yet.
     pub(super) fn unanswered(&self) -> impl ExactSizeIterator<Item = &RequestId> {
         self.by_request.keys()
@@ -345,7 +327,6 @@ impl Stream {
             is_over: false,
             reader: None,
             waker: None,
-            head: None,
         }
     }
 
@@ -399,10 +380,6 @@ mod tests {
         Streams::new(Layout::PerPost, Box::<MemoryStore>::default())
     }
 
-    fn head() -> Parts {
-        ::http::Request::new(()).into_parts().0
-    }
-
     fn answer(id: i64) -> Message {
         let outcome = Ok(Json::empty_object());
         let id = Some(id.into());
@@ -434,8 +411,8 @@ mod tests {
     #[test]
     fn each_message_is_on_exactly_one_stream() {
         let mut streams = streams();
-        let first = streams.open(&[1.into()], Form::Undecided, &head()).unwrap();
-        let second = streams.open(&[2.into()], Form::Events, &head()).unwrap();
+        let first = streams.open(&[1.into()], Form::Undecided).unwrap();
+        let second = streams.open(&[2.into()], Form::Events).unwrap();
 
         streams.route(Some(&1.into()), &word());
         streams.route(None, &word());
@@ -460,9 +437,7 @@ mod tests {
     #[test]
     fn a_stream_is_over_when_all_its_requests_are_answered() {
         let mut streams = streams();
-        let key = streams
-            .open(&[1.into(), 2.into()], Form::Events, &head())
-            .unwrap();
+        let key = streams.open(&[1.into(), 2.into()], Form::Events).unwrap();
 
         streams.route(None, &answer(1));
         assert_eq!(read(&mut streams, key).1, Next::Wait);
@@ -475,7 +450,7 @@ mod tests {
     #[test]
     fn an_answer_after_the_cancel_is_on_no_stream() {
         let mut streams = streams();
-        let key = streams.open(&[1.into()], Form::Events, &head()).unwrap();
+        let key = streams.open(&[1.into()], Form::Events).unwrap();
 
         streams.cancelled(&1.into());
         streams.route(None, &answer(1));
@@ -489,23 +464,20 @@ mod tests {
     #[test]
     fn two_requests_with_one_id_are_refused_also_in_one_batch() {
         let mut streams = streams();
-        streams.open(&[1.into()], Form::Events, &head()).unwrap();
+        streams.open(&[1.into()], Form::Events).unwrap();
 
+        assert_eq!(streams.open(&[1.into()], Form::Events), Err(1.into()));
         assert_eq!(
-            streams.open(&[1.into()], Form::Events, &head()),
-            Err(1.into())
-        );
-        assert_eq!(
-            streams.open(&[2.into(), 2.into()], Form::Events, &head()),
+            streams.open(&[2.into(), 2.into()], Form::Events),
             Err(2.into())
         );
-        assert!(streams.open(&["1".into()], Form::Events, &head()).is_ok());
+        assert!(streams.open(&["1".into()], Form::Events).is_ok());
     }
 
     #[test]
     fn a_question_that_cannot_reach_the_client_is_answered_for_it() {
         let mut streams = streams();
-        streams.open(&[1.into()], Form::Json, &head()).unwrap();
+        streams.open(&[1.into()], Form::Json).unwrap();
 
         let routed = streams.route(Some(&1.into()), &question());
 
@@ -525,7 +497,7 @@ mod tests {
             let mut streams = streams();
             let opened: Vec<(u64, u64)> = (0..3 * MOST_OVER as i64)
                 .map(|id| {
-                    let key = streams.open(&[id.into()], form, &head()).unwrap();
+                    let key = streams.open(&[id.into()], form).unwrap();
                     (key, streams.attach(key, None).unwrap().0)
                 })
                 .collect();
@@ -550,7 +522,7 @@ mod tests {
     #[test]
     fn an_answer_in_json_is_not_kept_for_a_client_that_is_gone() {
         let mut streams = streams();
-        let key = streams.open(&[1.into()], Form::Undecided, &head()).unwrap();
+        let key = streams.open(&[1.into()], Form::Undecided).unwrap();
         let (reader, _) = streams.attach(key, None).unwrap();
 
         streams.detach(key, reader);
@@ -564,7 +536,7 @@ mod tests {
     fn what_was_answered_before_a_word_was_said_stays_before_it() {
         let mut streams = streams();
         let key = streams
-            .open(&[1.into(), 2.into()], Form::Undecided, &head())
+            .open(&[1.into(), 2.into()], Form::Undecided)
             .unwrap();
 
         streams.route(None, &answer(1));
@@ -579,11 +551,11 @@ mod tests {
     #[test]
     fn only_so_many_streams_can_be_read_again() {
         let mut streams = streams();
-        let first = streams.open(&[0.into()], Form::Events, &head()).unwrap();
+        let first = streams.open(&[0.into()], Form::Events).unwrap();
         streams.route(None, &answer(0));
 
         for id in 1..=MOST_OVER as i64 {
-            streams.open(&[id.into()], Form::Events, &head()).unwrap();
+            streams.open(&[id.into()], Form::Events).unwrap();
             streams.route(None, &answer(id));
         }
 
