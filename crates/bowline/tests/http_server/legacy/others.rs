@@ -55,6 +55,9 @@ async fn a_batch_is_answered_as_an_array_in_the_one_version_that_has_them() {
     assert_eq!(client.send(client.post(&only_told)).await.status(), 202);
     let newer = Conversation::open(&service, "2025-06-18").await;
     assert_eq!(client.send(newer.post(&batch)).await.status(), 400);
+    let mut unnamed = newer.post(&batch);
+    unnamed.headers_mut().remove("mcp-protocol-version");
+    assert_eq!(client.send(unnamed).await.status(), 400);
 }
 
 #[tokio::test(start_paused = true)]
@@ -178,6 +181,8 @@ async fn two_endpoints_are_served_to_the_oldest_clients() {
     say(initialize("2024-11-05")).await;
     let opened = stream.chunk().await.unwrap();
     say(json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
+    say(tool_call(&json!(0), "whose", &json!({}), &json!({}))).await;
+    let whose = messages(&stream.chunk().await.unwrap()).remove(0);
     say(tool_call(
         &json!(1),
         "talk",
@@ -188,6 +193,8 @@ async fn two_endpoints_are_served_to_the_oldest_clients() {
     stage.started("a").await;
 
     assert!(opened.starts_with("event: message\n"));
+    let seen = &whose["result"]["content"][0]["text"];
+    assert_eq!(seen, r#"Principal(anonymous) at Some("localhost")"#);
     assert_eq!(
         messages(&opened)[0]["result"]["protocolVersion"],
         "2024-11-05"
