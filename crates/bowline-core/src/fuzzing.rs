@@ -104,8 +104,8 @@ pub fn headers(input: &[u8]) {
     }
 }
 
-/// Reads the input as method and path, headers, an empty line and a body, sent to a server of all eras and to
-/// a modern one.
+/// Reads the input as method and path, headers, an empty line and a body, sent to a server of all eras, to a
+/// modern one and to a legacy one.
 pub fn admission(input: &[u8]) {
     let (head, body) = sent(input);
     let headers = head.headers.clone();
@@ -115,8 +115,13 @@ pub fn admission(input: &[u8]) {
     }
     let by_all = admit(&headers, &body, &Dialects::all(), &shop);
     let by_modern = admit(&headers, &body, &Dialects::modern(), &shop);
+    let by_legacy = admit(&headers, &body, &Dialects::legacy(), &shop);
 
-    for rejection in [&by_all, &by_modern]
+    assert!(
+        !matches!(by_legacy, Ok(Admitted::Modern { .. })),
+        "a server without a modern era admits none of its requests"
+    );
+    for rejection in [&by_all, &by_modern, &by_legacy]
         .into_iter()
         .filter_map(|it| it.as_ref().err())
     {

@@ -243,12 +243,6 @@ impl HyperSend<TcpConnector> {
         Self::insecure(&Proxies::from_env(), Versions::Negotiated)
     }
 
-    /// Over TCP, without TLS, speaking HTTP/2 without asking first: for servers that are known to.
-    #[must_use]
-    pub fn plain_http2() -> Self {
-        Self::insecure(&Proxies::from_env(), Versions::Http2Only)
-    }
-
     fn insecure(proxies: &Proxies, versions: Versions) -> Self {
         let proxies = proxies.matcher();
         Self::speaking(versions, TcpConnector::new(proxies.clone())).through(proxies)

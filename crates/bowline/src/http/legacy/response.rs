@@ -132,7 +132,8 @@ fn event_id(key: u64, place: u64) -> String {
     format!("{key}-{place}")
 }
 
-fn array(answers: &[Bytes]) -> Bytes {
+/// Several answers as one JSON text.
+pub(super) fn array(answers: &[Bytes]) -> Bytes {
     let mut out = vec![b'['];
     for (at, answer) in answers.iter().enumerate() {
         if at > 0 {

@@ -55,6 +55,9 @@ impl Sessions {
         }
         let room = self.room.clone().try_acquire_owned();
         let room = room.map_err(|_| unavailable("too many sessions are open"))?;
+        if principal.name().is_some() && self.of(&principal) >= legacy.most_each {
+            return Err(unavailable("too many sessions of yours are open"));
+        }
         let streams = Streams::new(layout, legacy.store());
         let session = Arc::new(Session::new(mint_id()?, principal, streams, room));
         let role = Role::Server {
@@ -110,6 +113,15 @@ impl Sessions {
         self.lock().len()
     }
 
+    /// How many sessions a principal has.
+    fn of(&self, principal: &Principal) -> usize {
+        let table = self.lock();
+        let own = table
+            .values()
+            .filter(|driven| driven.session.principal == *principal);
+        own.count()
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Driven>> {
         // No code that could panic runs under this lock.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
@@ -142,8 +154,13 @@ struct OnBehalf {
 
 impl Responder for OnBehalf {
     fn respond<'a>(&'a self, request: Request, cx: Context) -> BoxFuture<'a, Outcome> {
-        let principal = self.session.principal_of(cx.request_id());
-        let cx = cx.with_principal(principal);
+        let head = self.session.take_head(cx.request_id());
+        let principal = head.as_ref().map(super::principal);
+        let principal = principal.unwrap_or_else(|| self.session.principal.clone());
+        let mut cx = cx.with_principal(principal);
+        if let Some(head) = head {
+            cx.extensions_mut().insert(head);
+        }
         self.responder.respond(request, cx)
     }
 

@@ -72,6 +72,7 @@ impl Carrier {
     /// Delivers a stream up to the answer, resuming it where it was cut if the server lets us.
     async fn follow(&self, headers: &HeaderMap, mut events: Events) -> Result<()> {
         let mut attempts = Attempts::new();
+        let mut last_event = None;
         loop {
             attempts.begin();
             let cut = loop {
@@ -91,7 +92,9 @@ impl Carrier {
                 what: "the response ended without an answer".into(),
                 source: None,
             };
-            let Some(last_event) = events.last_event_id().map(str::to_owned) else {
+            // A stream that was taken up again and had nothing to say ends where it began.
+            last_event = events.last_event_id().map(str::to_owned).or(last_event);
+            let Some(last_event) = &last_event else {
                 return Err(cut.unwrap_or_else(lost));
             };
             if !attempts.end() {
@@ -103,7 +106,7 @@ impl Carrier {
             }
             let stopwatch = self.link.stopwatch(&self.id);
             let when_refused = WhenRefused::AuthorizeWhile(&stopwatch);
-            let resuming = self.link.stream(Some(&last_event), when_refused);
+            let resuming = self.link.stream(Some(last_event), when_refused);
             let Some(resumed) = resuming.await? else {
                 return Err(cut.unwrap_or_else(lost));
             };
