@@ -307,6 +307,20 @@ impl Reply {
     /// # Errors
     ///
     /// If there is none, or it does not have the shape of `T`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # async fn example(client: bowline::Client) -> bowline::Result<()> {
+    /// #[derive(serde::Deserialize)]
+    /// struct Weather {
+    ///     celsius: f64,
+    /// }
+    ///
+    /// let reply = client.call_tool("weather", serde_json::json!({"city": "Bergen"})).await?;
+    /// let weather: Weather = reply.structured()?;
+    /// # Ok(()) }
+    /// ```
     pub fn structured<T: DeserializeOwned>(&self) -> Result<T> {
         #[derive(serde::Deserialize)]
         #[serde(deny_unknown_fields)]

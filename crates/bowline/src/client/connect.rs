@@ -129,6 +129,17 @@ impl Connect {
 
     /// Has the server's questions answered by `host`, such as a [`Host`](super::Host), and declares what
     /// it answers.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # async fn example(server: bowline::Server) -> bowline::Result<()> {
+    /// use bowline::{Client, client::Host, types::Root};
+    ///
+    /// let host = Host::new().roots(async || vec![Root::new("file:///home/ada/project")]);
+    /// let client = Client::to(&server).host(host).await?;
+    /// # Ok(()) }
+    /// ```
     pub fn host(mut self, host: impl Responder) -> Self {
         self.host = Arc::new(host);
         self
@@ -177,6 +188,19 @@ impl Connect {
     }
 
     /// Sends this header with every HTTP request.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn example(token: &str) -> Result<(), Box<dyn std::error::Error>> {
+    /// use http::HeaderValue;
+    /// use http::header::AUTHORIZATION;
+    ///
+    /// let mut token = HeaderValue::from_str(&format!("Bearer {token}"))?;
+    /// token.set_sensitive(true);
+    /// let client = bowline::Client::connect("https://tools.example/mcp").header(AUTHORIZATION, token).await?;
+    /// # Ok(()) }
+    /// ```
     pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.append(name, value);
         self

@@ -176,6 +176,17 @@ impl<A: OneRequest> Draft<A> {
     /// Leaves the server's questions to the caller: if it needs input first, the call is over with
     /// [`Reply::input_required`](super::Reply::input_required), and it is up to the caller to send the
     /// request again with the answers.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # async fn example(client: bowline::Client) -> bowline::Result<()> {
+    /// let reply = client.call_tool("book", ()).by_hand().await?;
+    /// if let Some(needed) = reply.input_required() {
+    ///     println!("the server asks {:?}", needed.input_requests);
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub fn by_hand(mut self) -> Self {
         self.terms.by_hand = true;
         self

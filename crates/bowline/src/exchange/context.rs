@@ -179,6 +179,16 @@ impl Context {
     }
 
     /// The trace that the request belongs to, if its caller says so in the form that the W3C gives it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::{Client, Context};
+    ///
+    /// async fn forward(other: Client, cx: Context) -> bowline::Result<String> {
+    ///     Ok(other.call_tool("forecast", ()).trace(cx.trace()).await?.text())
+    /// }
+    /// ```
     #[must_use]
     pub fn trace(&self) -> Option<TraceContext> {
         TraceContext::read(&self.meta()?)
@@ -243,6 +253,17 @@ impl Context {
 
     /// Logs something to the caller, if the server [may](crate::Server::logging) and the caller asked for
     /// messages this severe.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::Context;
+    /// use bowline::types::LoggingLevel;
+    ///
+    /// async fn import(cx: Context) {
+    ///     cx.log(LoggingLevel::Warning, serde_json::json!("the third line is empty"));
+    /// }
+    /// ```
     pub fn log(&self, level: LoggingLevel, data: impl Into<Json>) {
         if self.is_mute {
             return;
@@ -284,6 +305,23 @@ impl Context {
     /// # Cancel safety
     ///
     /// Safe: nothing is lost by dropping it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::Context;
+    ///
+    /// async fn watch_over(cx: Context) {
+    ///     // A task of the handler's own is not dropped with it, and has to look.
+    ///     tokio::spawn(async move {
+    ///         tokio::select! {
+    ///             () = cx.cancelled() => println!("the caller gave up"),
+    ///             () = copy_everything() => {}
+    ///         }
+    ///     });
+    /// }
+    /// # async fn copy_everything() {}
+    /// ```
     pub async fn cancelled(&self) {
         self.shared.cancelled.wait().await;
     }

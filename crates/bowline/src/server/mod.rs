@@ -331,6 +331,12 @@ impl Server {
 
     /// Runs at most this many handlers at once, on all wires together. Requests beyond that are refused
     /// as "overloaded".
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let server = bowline::Server::new("busy", "1.0.0").most_handlers(1_000).most_blocking(32);
+    /// ```
     pub fn most_handlers(self, most: usize) -> Self {
         self.offering(|offer| offer.limit_handlers(most))
     }
@@ -392,6 +398,18 @@ impl Server {
     /// # Errors
     ///
     /// [`Error::Misuse`](crate::Error::Misuse) with everything that is wrong.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::{Server, Tool};
+    ///
+    /// let twice = Server::new("s", "1.0.0")
+    ///     .tool(Tool::new("now", async || "noon"))
+    ///     .tool(Tool::new("now", async || "midnight"));
+    /// let flaw = twice.check().unwrap_err();
+    /// assert_eq!(flaw.to_string(), "two tools are called `now`");
+    /// ```
     pub fn check(&self) -> Result<()> {
         self.offer.check()
     }
@@ -405,6 +423,19 @@ impl Server {
     /// # Cancel safety
     ///
     /// Dropping the future closes the wire and drops every handler.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # async fn example() -> bowline::Result<()> {
+    /// use bowline::{Server, wire::Lines};
+    ///
+    /// let listener = tokio::net::TcpListener::bind("127.0.0.1:7000").await.map_err(|_| bowline::Error::Closed)?;
+    /// while let Ok((stream, _)) = listener.accept().await {
+    ///     tokio::spawn(Server::new("lines", "1.0.0").serve(Lines::tcp(stream)));
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub async fn serve(self, wire: impl Wire) -> Result<()> {
         self.check()?;
         self.serve_counted(wire).1.await
@@ -441,6 +472,20 @@ impl Server {
     ///
     /// In process a handler that runs already is part of its caller's future, and goes on as long as
     /// that does.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # async fn example() -> bowline::Result<()> {
+    /// use std::time::Duration;
+    /// use bowline::Server;
+    ///
+    /// let server = Server::new("polite", "1.0.0");
+    /// let serving = tokio::spawn(server.clone().serve_http("127.0.0.1:0"));
+    /// server.shut_down(Duration::from_secs(10));
+    /// serving.await.expect("it does not panic")
+    /// # }
+    /// ```
     pub fn shut_down(&self, grace: Duration) {
         self.shutdown.send_replace(Some(grace));
     }

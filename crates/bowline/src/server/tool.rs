@@ -89,6 +89,20 @@ impl Tool {
     /// [`Context::is_cancelled`] and runs on, unheard, whatever the [`cancel_mode`](Self::cancel_mode);
     /// if it had not started yet, it never does. All functions of a server share its places for them; see
     /// [`Server::most_blocking`](super::Server::most_blocking).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::{Args, Tool};
+    ///
+    /// fn fibonacci(Args(n): Args<Number>) -> u64 {
+    ///     (0..n.n).fold((0, 1), |(a, b), _| (b, a + b)).0
+    /// }
+    /// # #[derive(serde::Deserialize, bowline::schemars::JsonSchema)]
+    /// # struct Number { n: u32 }
+    ///
+    /// let tool = Tool::blocking("fibonacci", fibonacci);
+    /// ```
     pub fn blocking<H, E>(name: impl Into<String>, handler: H) -> Self
     where
         H: BlockingHandler<E, Output: IntoToolResult>,
@@ -388,6 +402,23 @@ impl Tool {
 }
 
 /// Something whose methods are tools, such as a type with `#[tools]` on its `impl` block.
+///
+/// # Examples
+///
+/// ```
+/// use bowline::{Server, Tool, Toolbox};
+///
+/// struct Clock;
+///
+/// impl Toolbox for Clock {
+///     fn into_tools(self) -> Vec<Tool> {
+///         vec![Tool::new("now", async || "noon"), Tool::new("zone", async || "UTC")]
+///     }
+/// }
+///
+/// let server = Server::new("clock", "1.0.0").toolbox(Clock);
+/// assert_eq!(server.tools().names(), ["now", "zone"]);
+/// ```
 pub trait Toolbox {
     /// The tools, which share what was in the box.
     fn into_tools(self) -> Vec<Tool>;

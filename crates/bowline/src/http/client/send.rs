@@ -28,6 +28,33 @@ use crate::{Error, Result};
 ///
 /// Dropping the future, or the body of the response, must abandon the request: on HTTP/1.1 by closing the
 /// connection, on HTTP/2 by resetting the stream. That is how a server learns that a call was dropped.
+///
+/// # Examples
+///
+/// Counting what is sent:
+///
+/// ```
+///
+/// use std::sync::atomic::{AtomicU64, Ordering};
+/// use bowline::exchange::BoxFuture;
+/// use bowline::http::client::{HttpSend, RequestBody, ResponseBody};
+/// use http::{Request, Response};
+///
+/// struct Counting<S> {
+///     inner: S,
+///     sent: AtomicU64,
+/// }
+///
+/// impl<S: HttpSend> HttpSend for Counting<S> {
+///     fn send(
+///         &self,
+///         request: Request<RequestBody>,
+///     ) -> BoxFuture<'static, bowline::Result<Response<ResponseBody>>> {
+///         self.sent.fetch_add(1, Ordering::Relaxed);
+///         self.inner.send(request)
+///     }
+/// }
+/// ```
 pub trait HttpSend: Send + Sync + 'static {
     /// Sends one request and waits for the head of its response.
     fn send(
