@@ -136,7 +136,7 @@ impl Connect {
     /// # async fn example(server: bowline::Server) -> bowline::Result<()> {
     /// use bowline::{Client, client::Host, types::Root};
     ///
-    /// let host = Host::new().roots(async || vec![Root::new("file:///home/ada/project")]);
+    /// let host = Host::new().roots(async || vec![Root::new("file:///project")]);
     /// let client = Client::to(&server).host(host).await?;
     /// # Ok(()) }
     /// ```

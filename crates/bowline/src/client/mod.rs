@@ -253,7 +253,7 @@ impl Client {
     /// use bowline::{Client, client::Host, types::Root};
     ///
     /// let host = Host::new()
-    ///     .roots(async || vec![Root::new("file:///home/user/project")])
+    ///     .roots(async || vec![Root::new("file:///project")])
     ///     .roots_change();
     /// let client = Client::to(&server).host(host).await?;
     /// client.roots_changed()?;
