@@ -57,6 +57,16 @@ fn code(reply: Result<Reply, Error>) -> ErrorCode {
     }
 }
 
+#[test]
+fn a_scope_that_would_not_fit_a_challenge_is_refused() {
+    for scope in ["", "two words", "quo\"te", "back\\slash", "schön"] {
+        let tool = Tool::new("add", add).scopes([scope]);
+
+        assert!(tool.check().is_err(), "{scope:?}");
+    }
+    assert!(Tool::new("add", add).scopes(["files:read"]).check().is_ok());
+}
+
 #[tokio::test]
 async fn a_function_is_called_with_its_decoded_arguments() {
     let reply = call(Tool::new("add", add), json!({"a": 1, "b": 2}))

@@ -430,6 +430,17 @@ impl Mux {
         self.pending.resume_idle(now);
     }
 
+    /// Lets both deadlines of one call stand still: it is held up on our side of the wire, for instance
+    /// because a person has to agree first.
+    pub fn hold(&mut self, now: Instant, id: &RequestId) {
+        self.pending.hold(now, id);
+    }
+
+    /// Lets the deadlines of a call that was held count again; the time in between does not.
+    pub fn release(&mut self, now: Instant, id: &RequestId) {
+        self.pending.release(now, id);
+    }
+
     /// Forgets a call whose request was lost on its way, where the wire can tell. The peer has not heard of
     /// it, so it is told nothing; why it was lost is for the wire to say.
     pub fn handle_lost(&mut self, id: &RequestId) -> Option<CallId> {
@@ -585,7 +596,10 @@ impl Mux {
     /// Looks for the request among the peer's; failing that, for a subscription of ours.
     fn handle_cancelled(&mut self, cancelled: Cancelled) {
         let Cancelled { request_id, reason } = cancelled;
-        if let Some(id) = self.in_flight.take(&request_id) {
+        // An answer that has not left is taken back: nothing is said of a request after its cancel.
+        let in_flight = self.in_flight.take(&request_id);
+        let cancelled = in_flight.or_else(|| self.outbox.take_back_answer(&request_id));
+        if let Some(id) = cancelled {
             self.outbox.silence(&id);
             self.events.push_back(Event::Cancelled { id, reason });
         } else if let Some(call) = self.pending.subscription(&request_id) {

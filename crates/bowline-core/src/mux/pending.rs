@@ -220,6 +220,22 @@ impl PendingCalls {
         Some((call, which))
     }
 
+    pub(super) fn hold(&mut self, now: Instant, id: &RequestId) {
+        if let Some(call) = self.by_id.get(&CorrelationKey::from(id))
+            && let Some(pending) = self.calls.get_mut(call)
+        {
+            self.deadlines.hold(now, *call, &mut pending.deadline);
+        }
+    }
+
+    pub(super) fn release(&mut self, now: Instant, id: &RequestId) {
+        if let Some(call) = self.by_id.get(&CorrelationKey::from(id))
+            && let Some(pending) = self.calls.get_mut(call)
+        {
+            self.deadlines.release(now, *call, &mut pending.deadline);
+        }
+    }
+
     pub(super) fn pause_idle(&mut self) {
         let calls = self.calls.iter_mut();
         let deadlines = calls.map(|(call, pending)| (*call, &mut pending.deadline));

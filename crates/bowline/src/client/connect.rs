@@ -19,7 +19,7 @@ use super::opening::{Opened, Opening};
 use super::{Client, Gate, Inner};
 use crate::exchange::{BoxFuture, Context, Responder};
 use crate::http::client::{
-    Endpoint, HttpSend, Proxies, ResponseLimits, Versions, parse_url, sender,
+    Authorizer, Endpoint, HttpSend, Proxies, ResponseLimits, Versions, parse_url, sender,
 };
 use crate::wire::{Command, Wire};
 use crate::{Error, Result};
@@ -50,6 +50,7 @@ pub struct Connect {
     proxies: Proxies,
     versions: Versions,
     headers: HeaderMap,
+    authorizer: Option<Arc<dyn Authorizer>>,
     response_limits: ResponseLimits,
     pub(super) habits: Habits,
 }
@@ -91,6 +92,7 @@ impl Connect {
             proxies: Proxies::from_env(),
             versions: Versions::Negotiated,
             headers: HeaderMap::new(),
+            authorizer: None,
             response_limits: ResponseLimits::default(),
             habits: Habits::default(),
         }
@@ -206,6 +208,12 @@ impl Connect {
         self
     }
 
+    /// Answers an HTTP server that wants to know who is asking, with every request.
+    pub fn authorizer(mut self, authorizer: impl Authorizer) -> Self {
+        self.authorizer = Some(Arc::new(authorizer));
+        self
+    }
+
     /// Takes no more than this from an HTTP server.
     pub fn response_limits(mut self, limits: ResponseLimits) -> Self {
         self.response_limits = limits;
@@ -229,6 +237,7 @@ impl Connect {
             proxies: self.proxies.clone(),
             versions: self.versions,
             headers: self.headers.clone(),
+            authorizer: self.authorizer.clone(),
             response_limits: self.response_limits,
             habits: self.habits.clone(),
         })
@@ -289,6 +298,7 @@ impl Connect {
                     uri,
                     send,
                     headers: self.headers,
+                    authorizer: self.authorizer,
                     limits: self.response_limits,
                 };
                 let opening = HttpOpening {

@@ -12,7 +12,7 @@ use super::Verdicts;
 use super::hearing::Hearing;
 use super::link::{Answering, Link, Reached};
 use super::opening::{MOST_PROBES, Opening, incompatible};
-use crate::exchange::Responder;
+use crate::exchange::{Pause, Responder, within};
 use crate::http::client::{Endpoint, HttpChannel, UnexpectedStatus, legacy};
 use crate::wire::Wire;
 use crate::{Error, Result};
@@ -98,7 +98,8 @@ impl HttpOpening {
                 Verdict::Incompatible(versions) => return Err(incompatible(&versions)),
                 Verdict::Unauthorized => {
                     let refused = Error::Unauthorized {
-                        challenge: String::new(),
+                        challenges: Vec::new(),
+                        source: None,
                     };
                     return Err(probe.err().unwrap_or(refused));
                 }
@@ -120,11 +121,8 @@ impl HttpOpening {
             Arc::new(caller.clone()),
         );
         // Dropping the probe releases its POST at once, so that whatever follows is on time.
-        tokio::time::timeout(self.probe_timeout, channel.probe(&request))
-            .await
-            .unwrap_or(Err(Error::Timeout {
-                after: self.probe_timeout,
-            }))
+        let pause = Pause::default();
+        within(self.probe_timeout, &pause, channel.probe(&request, &pause)).await
     }
 
     /// Opens a legacy wire made of HTTP requests: Streamable HTTP first, then HTTP+SSE.
@@ -136,11 +134,12 @@ impl HttpOpening {
             Err(error) if is_without_streamable_http(&error) => error,
             reached_or_failed => return reached_or_failed,
         };
-        let opening = legacy::two_endpoints(self.endpoint.clone());
-        match tokio::time::timeout(self.probe_timeout, opening).await {
-            Ok(Ok(wire)) => self.shake_hands_over(wire, caller).await,
+        let pause = Pause::default();
+        let opening = legacy::two_endpoints(self.endpoint.clone(), &pause);
+        match within(self.probe_timeout, &pause, opening).await {
+            Ok(wire) => self.shake_hands_over(wire, caller).await,
             // It speaks neither; what it said to the first attempt says more.
-            Ok(Err(_)) | Err(_) => Err(refused),
+            Err(_) => Err(refused),
         }
     }
 

@@ -32,6 +32,9 @@ mod input;
 pub use input::{Ask, AskError, Elicit, Elicited, NotAForm};
 pub(crate) use input::{DEFAULT_ASK_TIMEOUT, Input};
 
+mod pause;
+pub(crate) use pause::{Pause, Stopwatch, within};
+
 mod principal;
 pub use principal::Principal;
 
@@ -40,6 +43,8 @@ pub(crate) use run::{Running, run};
 
 mod trace_context;
 pub use trace_context::TraceContext;
+mod scopes;
+pub use scopes::InsufficientScope;
 
 mod way_back;
 
@@ -119,6 +124,13 @@ pub trait Responder: Send + Sync + 'static {
     fn cancel_mode(&self, request: &Request) -> CancelMode {
         let _ = request;
         CancelMode::Drop
+    }
+
+    /// What the principal of a request with these params must be allowed, as far as that is known before it
+    /// is answered. Legacy HTTP commits to a status before a handler runs, and asks this first.
+    fn scopes(&self, method: &str, params: Option<&Json>) -> Vec<String> {
+        let _ = (method, params);
+        Vec::new()
     }
 
     /// Checks that it can be put to use, before the first request comes.

@@ -121,6 +121,14 @@ impl Driver {
                     self.take_in_malformed(Malformed::Request { id: None, error });
                 }
                 Poll::Ready(Received::Lost { id, error }) => self.lost(&id, error),
+                Poll::Ready(Received::Held { id }) => {
+                    let now = Instant::now().into_std();
+                    self.peer.shared.lock().mux.hold(now, &id);
+                }
+                Poll::Ready(Received::Released { id }) => {
+                    let now = Instant::now().into_std();
+                    self.peer.shared.lock().mux.release(now, &id);
+                }
                 Poll::Ready(Received::End) => {
                     self.input_ended();
                     return true;

@@ -536,6 +536,10 @@ impl Responder for Server {
         }
     }
 
+    fn scopes(&self, method: &str, params: Option<&Json>) -> Vec<String> {
+        router::scopes(self, method, params)
+    }
+
     fn check(&self) -> Result<()> {
         self.offer.check()
     }

@@ -22,7 +22,7 @@ use super::resource::not_found;
 use super::subscription::listen;
 use super::tool::invalid_params;
 use super::{Given, Offer, Server, Tool};
-use crate::exchange::{BoxFuture, CancelMode, Context, Responder};
+use crate::exchange::{BoxFuture, CancelMode, Context, InsufficientScope, Responder};
 use crate::layer::Next;
 
 /// Answers a request, or says that nobody does. What is not advertised is not answered.
@@ -71,6 +71,21 @@ pub(super) fn cancel_mode(server: &Server, request: &Request) -> CancelMode {
         .map_or(CancelMode::Drop, |offered| Tool::mode(&offered.item))
 }
 
+/// What the principal of a request must be allowed, as far as that is nobody's secret: a tool that not
+/// everybody sees speaks for itself once it is clear who is asking.
+pub(super) fn scopes(server: &Server, method: &str, params: Option<&Json>) -> Vec<String> {
+    let Some(params) = params.filter(|_| method == CallToolRequest::NAME) else {
+        return Vec::new();
+    };
+    let tools = server.offer.tools.now();
+    let called = Called::read(params).ok();
+    called
+        .and_then(|called| tools.find(&called.name))
+        .filter(|offered| offered.item.is_for_everybody())
+        .map(|offered| offered.item.scopes_needed().to_vec())
+        .unwrap_or_default()
+}
+
 async fn call_tool(offer: &Arc<Offer>, request: Request, cx: Context) -> Outcome {
     let _permit = offer.handler_permit()?;
     let tools = offer.tools.now();
@@ -84,6 +99,7 @@ async fn call_tool(offer: &Arc<Offer>, request: Request, cx: Context) -> Outcome
                 RpcError::new(ErrorCode::INVALID_PARAMS, why)
             })?
     };
+    InsufficientScope::check(offered.item.scopes_needed(), cx.principal())?;
     let layers = offered.item.layers();
     if layers.is_empty() {
         return call_offered(offer, offered, request, cx).await;

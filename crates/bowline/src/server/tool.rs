@@ -55,6 +55,7 @@ pub struct Tool {
     cancel_mode: CancelMode,
     states: Vec<NeededState>,
     asks: Vec<Askable>,
+    scopes: Vec<String>,
     at_once: Option<Arc<Semaphore>>,
     is_blocking: bool,
     visible_to: Option<Audience>,
@@ -143,6 +144,7 @@ impl Tool {
             cancel_mode: CancelMode::default(),
             states: Vec::new(),
             asks: Vec::new(),
+            scopes: Vec::new(),
             at_once: None,
             is_blocking: false,
             visible_to: None,
@@ -253,6 +255,24 @@ impl Tool {
         self
     }
 
+    /// Declares what a [principal](crate::exchange::Principal) must be allowed for the tool to be called on
+    /// their behalf. Whoever lacks some of it is refused before the handler runs and, over HTTP, told what to
+    /// ask for.
+    ///
+    /// The tool is on the list all the same: whoever sees it there can get what it needs.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use bowline::Tool;
+    /// # async fn delete() {}
+    /// let tool = Tool::new("delete", delete).scopes(["files:read", "files:write"]);
+    /// ```
+    pub fn scopes<S: Into<String>>(mut self, scopes: impl IntoIterator<Item = S>) -> Self {
+        self.scopes.extend(scopes.into_iter().map(Into::into));
+        self
+    }
+
     /// Shows the tool only to some. For all others it does not exist, neither in the list nor when called.
     ///
     /// # Examples
@@ -285,7 +305,7 @@ impl Tool {
     ///
     /// # Errors
     ///
-    /// [`Error::Misuse`] if its name is empty, its handler takes arguments twice, or its schemas are not
+    /// [`Error::Misuse`] if its name is empty, its handler takes arguments twice, its scopes are none, or its schemas are not
     /// valid JSON Schema 2020-12 of objects, refer to something outside of themselves, or break the rules
     /// for `x-mcp-header`.
     pub fn check(&self) -> Result<()> {
@@ -305,6 +325,10 @@ impl Tool {
 
     pub(super) fn layers(&self) -> &[Arc<dyn Layer>] {
         &self.layers
+    }
+
+    pub(super) fn scopes_needed(&self) -> &[String] {
+        &self.scopes
     }
 
     pub(super) fn mode(&self) -> CancelMode {
@@ -379,6 +403,11 @@ impl Tool {
         }
         if self.definition.name.is_empty() {
             return Err("it has no name".to_owned());
+        }
+        if let Some(scope) = self.scopes.iter().find(|scope| !is_scope(scope)) {
+            return Err(format!(
+                "{scope:?} is not a scope: one word of ASCII without quotes"
+            ));
         }
         let input = &self.definition.input_schema;
         let output = self.definition.output_schema.as_ref();
@@ -469,6 +498,12 @@ fn must_be_of_object(what: &str, schema: &Json) -> Result<(), String> {
     Err(format!(
         "its {what} schema is not that of an object: its `type` must be `object`"
     ))
+}
+
+/// Whether this is a `scope-token` of OAuth: it stands between quotes and spaces in a header.
+fn is_scope(text: &str) -> bool {
+    let is_fine = |byte: u8| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\';
+    !text.is_empty() && text.bytes().all(is_fine)
 }
 
 /// What a model is told about arguments that do not fit.

@@ -161,6 +161,45 @@ async fn a_request_that_never_reached_a_connection_is_withdrawn() {
 }
 
 #[tokio::test]
+async fn a_call_with_the_id_of_one_that_was_cancelled_waits_until_that_has_left() {
+    let (push, more) = tokio::sync::mpsc::unbounded_channel();
+    let mut more = Some(more);
+    let mut peer = Peer::start(move |request| match &*request.what() {
+        "POST tools/call" => match more.take() {
+            Some(more) => Say::BytesThenMore(STREAM.into(), more),
+            None => Say::Bytes(json("200 OK", &result(request, &json!({"content": []})))),
+        },
+        "POST notifications/cancelled" => {
+            let id = &request.body["params"]["requestId"];
+            let error = json!({"code": -32800, "message": "cancelled"});
+            let terminator = json!({"jsonrpc": "2.0", "id": id, "error": error});
+            push.send(event(&terminator)).unwrap();
+            manners(request)
+        }
+        _ => manners(request),
+    })
+    .await;
+    let client = Client::connect(&peer.url)
+        .speaking("2025-11-25")
+        .await
+        .unwrap();
+    let mut first = client.call_tool("slow", ()).id("x").start();
+    tokio::select! {
+        biased;
+        outcome = &mut first => panic!("the call ended: {outcome:?}"),
+        () = async { while peer.request().await.what() != "POST tools/call" {} } => {}
+    }
+
+    drop(first);
+    let second = client.call_tool("quick", ()).id("x").await;
+
+    assert!(second.is_ok(), "{second:?}");
+    let mut seen = peer.so_far();
+    seen.retain(|what| what.starts_with("POST"));
+    assert_eq!(seen, ["POST notifications/cancelled", "POST tools/call"]);
+}
+
+#[tokio::test]
 async fn a_cut_stream_is_resumed_after_its_last_event() {
     let mut peer = Peer::start(|request| match (&*request.what(), request.header("last-event-id")) {
         ("POST tools/call", _) => Say::BytesThenClose(format!("{STREAM}id: e1\nretry: 1\ndata:\n\n")),

@@ -9,5 +9,7 @@
 mod legacy;
 mod modern;
 mod proxies;
+mod refused;
 mod scripted;
+mod shared_connection;
 mod wire_faults;

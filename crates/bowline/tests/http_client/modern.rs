@@ -137,7 +137,7 @@ async fn a_challenge_is_an_error_of_its_own() {
     let probed = Client::connect(&peer.url).await;
 
     assert!(
-        matches!(direct, Err(Error::Unauthorized { challenge }) if challenge == "Bearer scope=\"x\"")
+        matches!(direct, Err(Error::Unauthorized { challenges, .. }) if challenges[0].scope() == Some("x"))
     );
     assert!(matches!(probed, Err(Error::Unauthorized { .. })));
 }

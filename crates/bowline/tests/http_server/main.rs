@@ -14,6 +14,7 @@ mod disconnect;
 #[cfg(not(bowline_no_legacy))]
 mod legacy;
 mod refusals;
+mod scopes;
 mod shutdown;
 #[cfg(not(bowline_no_legacy))]
 mod together;
