@@ -151,6 +151,16 @@ impl Context {
     }
 
     /// Who is asking.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::Context;
+    ///
+    /// async fn version(cx: Context) -> &'static str {
+    ///     cx.caller().dialect.version
+    /// }
+    /// ```
     #[must_use]
     pub fn caller(&self) -> &Arc<Caller> {
         &self.shared.caller
@@ -161,6 +171,16 @@ impl Context {
     }
 
     /// On whose behalf it is asked.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::Context;
+    ///
+    /// async fn whoami(cx: Context) -> String {
+    ///     cx.principal().name().unwrap_or("nobody in particular").to_owned()
+    /// }
+    /// ```
     #[must_use]
     pub fn principal(&self) -> &Principal {
         &self.principal
@@ -226,6 +246,18 @@ impl Context {
     /// Reports progress, if the caller asked for it.
     ///
     /// Progress only ever grows: a report that is not above the last one is not sent.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::{Context, Progress};
+    ///
+    /// async fn copy(cx: Context) {
+    ///     for file in 1..=4 {
+    ///         cx.progress(Progress::at(f64::from(file)).of(4.0).message(format!("file {file}")));
+    ///     }
+    /// }
+    /// ```
     pub fn progress(&self, progress: impl Into<Progress>) {
         let Some(token) = &self.shared.progress_token else {
             return;

@@ -143,6 +143,18 @@ impl Server {
     /// A tool that cannot be offered, such as one whose schema is not valid or whose name is taken, is left
     /// out, and [`check`](Self::check) says why; so does every way to serve or to connect. To put a tool
     /// in the place of another, use [`tools`](Self::tools).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::{Server, Tool};
+    ///
+    /// async fn now() -> &'static str {
+    ///     "noon"
+    /// }
+    ///
+    /// let server = Server::new("clock", "1.0.0").tool(Tool::new("now", now).description("Tells the time."));
+    /// ```
     pub fn tool(self, tool: impl Into<Tool>) -> Self {
         let tool = tool.into().registered();
         self.offering(|offer| match tool {
@@ -157,12 +169,31 @@ impl Server {
     }
 
     /// Offers a prompt. If its name is taken it is left out, and [`check`](Self::check) says so.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::{Prompt, Server};
+    ///
+    /// let haiku = Prompt::raw("haiku", async |arguments, _| Ok(format!("A haiku about {}.", arguments["topic"])))
+    ///     .required("topic", "what it is about");
+    /// let server = Server::new("poet", "1.0.0").prompt(haiku);
+    /// ```
     pub fn prompt(self, prompt: impl Into<Prompt>) -> Self {
         let prompt = prompt.into();
         self.offering(|offer| offer.add_prompt(prompt.name().to_owned(), prompt.into()))
     }
 
     /// Offers a resource. If there is one at its URI it is left out, and [`check`](Self::check) says so.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::{Resource, Server};
+    ///
+    /// let readme = Resource::text("docs://readme", "readme", "Read me.").mime_type("text/plain");
+    /// let server = Server::new("library", "1.0.0").resource(readme);
+    /// ```
     pub fn resource(self, resource: impl Into<Resource>) -> Self {
         let resource = resource.into();
         self.offering(|offer| offer.add_resource(resource.uri().to_owned(), resource.into()))
@@ -172,6 +203,18 @@ impl Server {
     /// of several templates that fit, the one with the most fixed text.
     ///
     /// A template that is none is left out, and [`check`](Self::check) says why.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::{ResourceTemplate, Server};
+    ///
+    /// let page = ResourceTemplate::raw("docs://{page}", "page", async |asked, _| {
+    ///     Ok(format!("this is {}", asked.variables.text("page").unwrap_or("none")))
+    /// });
+    /// let server = Server::new("library", "1.0.0").resource_template(page);
+    /// assert!(server.check().is_ok());
+    /// ```
     pub fn resource_template(self, template: impl IntoResourceTemplate) -> Self {
         let template = template.into_resource_template();
         self.offering(|offer| match template {
@@ -223,6 +266,15 @@ impl Server {
     }
 
     /// Says how long lists and the server's introduction stay fresh, and who may share them.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use bowline::{Server, types::CacheScope};
+    ///
+    /// let server = Server::new("steady", "1.0.0").cache(Duration::from_secs(300), CacheScope::PUBLIC);
+    /// ```
     pub fn cache(self, ttl: Duration, scope: CacheScope) -> Self {
         let cache = Cache::new(ttl, scope);
         self.offering(|offer| offer.repage(|offer| offer.paging.cache = Some(cache)))
@@ -303,6 +355,15 @@ impl Server {
     }
 
     /// Serves these protocol versions only.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::Server;
+    /// use bowline::exchange::{Dialect, Dialects};
+    ///
+    /// let server = Server::new("new only", "1.0.0").versions(Dialects::only(Dialect::is_modern));
+    /// ```
     pub fn versions(self, served: Dialects) -> Self {
         self.offering(|offer| offer.served = served)
     }

@@ -76,6 +76,26 @@ impl Tool {
     ///
     /// The schema of the arguments is that of its [`Args`](super::Args), the schema of the output that of
     /// what it returns. The future is dropped when the caller gives up.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::schemars::{self, JsonSchema};
+    /// use bowline::{Args, Tool};
+    ///
+    /// #[derive(serde::Deserialize, JsonSchema)]
+    /// struct Numbers {
+    ///     a: i64,
+    ///     b: i64,
+    /// }
+    ///
+    /// async fn add(Args(numbers): Args<Numbers>) -> i64 {
+    ///     numbers.a + numbers.b
+    /// }
+    ///
+    /// let tool = Tool::new("add", add).read_only(true).idempotent(true);
+    /// assert!(tool.check().is_ok());
+    /// ```
     pub fn new<H, E>(name: impl Into<String>, handler: H) -> Self
     where
         H: Handler<E, Output: IntoToolResult, Future: Send>,
@@ -243,6 +263,14 @@ impl Tool {
     }
 
     /// Runs at most this many calls at once and refuses what is beyond.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::Tool;
+    ///
+    /// let print = Tool::new("print", async || "printed").at_once(1);
+    /// ```
     pub fn at_once(mut self, most: usize) -> Self {
         self.at_once = Some(Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))));
         self

@@ -101,6 +101,14 @@ impl Command {
     }
 
     /// Hands down the whole environment of this process, secrets included.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::wire::Command;
+    ///
+    /// let command = Command::new("build-server").inherit_env().env_remove("GITHUB_TOKEN");
+    /// ```
     pub fn inherit_env(mut self) -> Self {
         self.inherits = Inherits::Everything;
         self
