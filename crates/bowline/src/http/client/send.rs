@@ -1,5 +1,6 @@
 //! How one HTTP request leaves this process.
 
+use std::error::Error as StdError;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -32,7 +33,6 @@ use crate::{Error, Result};
 /// Counting what is sent:
 ///
 /// ```
-///
 /// use std::sync::atomic::{AtomicU64, Ordering};
 /// use bowline::exchange::BoxFuture;
 /// use bowline::http::client::{HttpSend, RequestBody, ResponseBody};
@@ -118,7 +118,7 @@ impl RequestBody {
     }
 
     /// The same body, for a request that did not get as far as a connection.
-    fn again(&self) -> Self {
+    pub(super) fn again(&self) -> Self {
         Self::new(
             self.bytes.clone().unwrap_or_default(),
             self.handed_over.clone(),
@@ -297,8 +297,8 @@ impl<C: Connect + Clone + Send + Sync + 'static> HyperSend<C> {
         }
     }
 
-    fn through(mut self, proxies: Arc<Matcher>) -> Self {
-        self.proxies = Some(proxies);
+    fn through(mut self, proxies: Option<Arc<Matcher>>) -> Self {
+        self.proxies = proxies;
         self
     }
 }
@@ -329,7 +329,7 @@ impl<C: Connect + Clone + Send + Sync + 'static> HttpSend for HyperSend<C> {
                 match client.request(request).await {
                     Ok(response) => return Ok(response.map(ResponseBody::new)),
                     // Whoever was making the connection has let go. Somebody else has to make it.
-                    Err(error) if was_left_waiting(&error) => {}
+                    Err(error) if error.is_connect() && was_left_waiting(&error) => {}
                     Err(error) => return Err(unreachable(&uri, error)),
                 }
             }
@@ -345,9 +345,15 @@ impl<C> std::fmt::Debug for HyperSend<C> {
 
 /// Whether a request waited for a connection that another request was making, and that one was dropped. It
 /// never left then. Hyper has no name for that, only words.
-fn was_left_waiting(error: &hyper_util::client::legacy::Error) -> bool {
-    let reason = std::error::Error::source(error).map(ToString::to_string);
-    error.is_connect() && reason.as_deref() == Some(NO_LONGER_WANTED)
+pub(super) fn was_left_waiting(no_connection: &(dyn StdError + 'static)) -> bool {
+    let mut next = Some(no_connection);
+    while let Some(cause) = next {
+        if cause.to_string() == NO_LONGER_WANTED {
+            return true;
+        }
+        next = cause.source();
+    }
+    false
 }
 
 fn unreachable(uri: &Uri, error: hyper_util::client::legacy::Error) -> Error {
