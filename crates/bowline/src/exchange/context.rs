@@ -151,6 +151,16 @@ impl Context {
     }
 
     /// Who is asking.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::Context;
+    ///
+    /// async fn version(cx: Context) -> &'static str {
+    ///     cx.caller().dialect.version
+    /// }
+    /// ```
     #[must_use]
     pub fn caller(&self) -> &Arc<Caller> {
         &self.shared.caller
@@ -161,6 +171,16 @@ impl Context {
     }
 
     /// On whose behalf it is asked.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::Context;
+    ///
+    /// async fn whoami(cx: Context) -> String {
+    ///     cx.principal().name().unwrap_or("nobody in particular").to_owned()
+    /// }
+    /// ```
     #[must_use]
     pub fn principal(&self) -> &Principal {
         &self.principal
@@ -179,6 +199,16 @@ impl Context {
     }
 
     /// The trace that the request belongs to, if its caller says so in the form that the W3C gives it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::{Client, Context};
+    ///
+    /// async fn forward(other: Client, cx: Context) -> bowline::Result<String> {
+    ///     Ok(other.call_tool("forecast", ()).trace(cx.trace()).await?.text())
+    /// }
+    /// ```
     #[must_use]
     pub fn trace(&self) -> Option<TraceContext> {
         TraceContext::read(&self.meta()?)
@@ -216,6 +246,18 @@ impl Context {
     /// Reports progress, if the caller asked for it.
     ///
     /// Progress only ever grows: a report that is not above the last one is not sent.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::{Context, Progress};
+    ///
+    /// async fn copy(cx: Context) {
+    ///     for file in 1..=4 {
+    ///         cx.progress(Progress::at(f64::from(file)).of(4.0).message(format!("file {file}")));
+    ///     }
+    /// }
+    /// ```
     pub fn progress(&self, progress: impl Into<Progress>) {
         let Some(token) = &self.shared.progress_token else {
             return;
@@ -243,6 +285,17 @@ impl Context {
 
     /// Logs something to the caller, if the server [may](crate::Server::logging) and the caller asked for
     /// messages this severe.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::Context;
+    /// use bowline::types::LoggingLevel;
+    ///
+    /// async fn import(cx: Context) {
+    ///     cx.log(LoggingLevel::Warning, serde_json::json!("the third line is empty"));
+    /// }
+    /// ```
     pub fn log(&self, level: LoggingLevel, data: impl Into<Json>) {
         if self.is_mute {
             return;
@@ -284,6 +337,23 @@ impl Context {
     /// # Cancel safety
     ///
     /// Safe: nothing is lost by dropping it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::Context;
+    ///
+    /// async fn watch_over(cx: Context) {
+    ///     // A task of the handler's own is not dropped with it, and has to look.
+    ///     tokio::spawn(async move {
+    ///         tokio::select! {
+    ///             () = cx.cancelled() => println!("the caller gave up"),
+    ///             () = copy_everything() => {}
+    ///         }
+    ///     });
+    /// }
+    /// # async fn copy_everything() {}
+    /// ```
     pub async fn cancelled(&self) {
         self.shared.cancelled.wait().await;
     }

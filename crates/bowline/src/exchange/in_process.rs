@@ -24,6 +24,19 @@ use super::{Answer, CancelMode, Channel, Context, Exchange, Ongoing, Outlet, Res
 use crate::Error;
 
 /// Reaches a responder in the same process.
+///
+/// # Examples
+///
+/// ```
+/// # use bowline::exchange::{CallOptions, Request};
+/// # async fn example(server: bowline::Server, request: Request) -> bowline::Result<()> {
+/// use std::sync::Arc;
+/// use bowline::exchange::{Channel, InProcess};
+///
+/// let channel = InProcess::new(Arc::new(server));
+/// let answer = channel.open(request, CallOptions::default()).answer().await?;
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 pub struct InProcess {
     responder: Arc<dyn Responder>,

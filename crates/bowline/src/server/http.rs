@@ -20,6 +20,15 @@ impl Server {
     /// This server as an HTTP service, to mount in axum or any other HTTP server, or to
     /// [`bind`](HttpService::bind) to an address.
     ///
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::Server;
+    ///
+    /// let service = Server::new("calculator", "1.0.0").http().max_body(64 * 1024);
+    /// // `service` is a `tower::Service`: `axum::Router::new().route_service("/mcp", service)`
+    /// ```
     pub fn http(&self) -> HttpService {
         let service = HttpService::new(self.clone(), self.clone(), &self.offer.identity);
         service.having(|site| {

@@ -143,6 +143,18 @@ impl Server {
     /// A tool that cannot be offered, such as one whose schema is not valid or whose name is taken, is left
     /// out, and [`check`](Self::check) says why; so does every way to serve or to connect. To put a tool
     /// in the place of another, use [`tools`](Self::tools).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::{Server, Tool};
+    ///
+    /// async fn now() -> &'static str {
+    ///     "noon"
+    /// }
+    ///
+    /// let server = Server::new("clock", "1.0.0").tool(Tool::new("now", now).description("Tells the time."));
+    /// ```
     pub fn tool(self, tool: impl Into<Tool>) -> Self {
         let tool = tool.into().registered();
         self.offering(|offer| match tool {
@@ -157,12 +169,31 @@ impl Server {
     }
 
     /// Offers a prompt. If its name is taken it is left out, and [`check`](Self::check) says so.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::{Prompt, Server};
+    ///
+    /// let haiku = Prompt::raw("haiku", async |arguments, _| Ok(format!("A haiku about {}.", arguments["topic"])))
+    ///     .required("topic", "what it is about");
+    /// let server = Server::new("poet", "1.0.0").prompt(haiku);
+    /// ```
     pub fn prompt(self, prompt: impl Into<Prompt>) -> Self {
         let prompt = prompt.into();
         self.offering(|offer| offer.add_prompt(prompt.name().to_owned(), prompt.into()))
     }
 
     /// Offers a resource. If there is one at its URI it is left out, and [`check`](Self::check) says so.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::{Resource, Server};
+    ///
+    /// let readme = Resource::text("docs://readme", "readme", "Read me.").mime_type("text/plain");
+    /// let server = Server::new("library", "1.0.0").resource(readme);
+    /// ```
     pub fn resource(self, resource: impl Into<Resource>) -> Self {
         let resource = resource.into();
         self.offering(|offer| offer.add_resource(resource.uri().to_owned(), resource.into()))
@@ -172,6 +203,18 @@ impl Server {
     /// of several templates that fit, the one with the most fixed text.
     ///
     /// A template that is none is left out, and [`check`](Self::check) says why.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::{ResourceTemplate, Server};
+    ///
+    /// let page = ResourceTemplate::raw("docs://{page}", "page", async |asked, _| {
+    ///     Ok(format!("this is {}", asked.variables.text("page").unwrap_or("none")))
+    /// });
+    /// let server = Server::new("library", "1.0.0").resource_template(page);
+    /// assert!(server.check().is_ok());
+    /// ```
     pub fn resource_template(self, template: impl IntoResourceTemplate) -> Self {
         let template = template.into_resource_template();
         self.offering(|offer| match template {
@@ -223,6 +266,15 @@ impl Server {
     }
 
     /// Says how long lists and the server's introduction stay fresh, and who may share them.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use bowline::{Server, types::CacheScope};
+    ///
+    /// let server = Server::new("steady", "1.0.0").cache(Duration::from_secs(300), CacheScope::PUBLIC);
+    /// ```
     pub fn cache(self, ttl: Duration, scope: CacheScope) -> Self {
         let cache = Cache::new(ttl, scope);
         self.offering(|offer| offer.repage(|offer| offer.paging.cache = Some(cache)))
@@ -303,6 +355,15 @@ impl Server {
     }
 
     /// Serves these protocol versions only.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::Server;
+    /// use bowline::exchange::{Dialect, Dialects};
+    ///
+    /// let server = Server::new("new only", "1.0.0").versions(Dialects::only(Dialect::is_modern));
+    /// ```
     pub fn versions(self, served: Dialects) -> Self {
         self.offering(|offer| offer.served = served)
     }
@@ -331,6 +392,12 @@ impl Server {
 
     /// Runs at most this many handlers at once, on all wires together. Requests beyond that are refused
     /// as "overloaded".
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let server = bowline::Server::new("busy", "1.0.0").most_handlers(1_000).most_blocking(32);
+    /// ```
     pub fn most_handlers(self, most: usize) -> Self {
         self.offering(|offer| offer.limit_handlers(most))
     }
@@ -392,6 +459,18 @@ impl Server {
     /// # Errors
     ///
     /// [`Error::Misuse`](crate::Error::Misuse) with everything that is wrong.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::{Server, Tool};
+    ///
+    /// let twice = Server::new("s", "1.0.0")
+    ///     .tool(Tool::new("now", async || "noon"))
+    ///     .tool(Tool::new("now", async || "midnight"));
+    /// let flaw = twice.check().unwrap_err();
+    /// assert_eq!(flaw.to_string(), "two tools are called `now`");
+    /// ```
     pub fn check(&self) -> Result<()> {
         self.offer.check()
     }
@@ -405,6 +484,19 @@ impl Server {
     /// # Cancel safety
     ///
     /// Dropping the future closes the wire and drops every handler.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # async fn example() -> bowline::Result<()> {
+    /// use bowline::{Server, wire::Lines};
+    ///
+    /// let listener = tokio::net::TcpListener::bind("127.0.0.1:7000").await.map_err(|_| bowline::Error::Closed)?;
+    /// while let Ok((stream, _)) = listener.accept().await {
+    ///     tokio::spawn(Server::new("lines", "1.0.0").serve(Lines::tcp(stream)));
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub async fn serve(self, wire: impl Wire) -> Result<()> {
         self.check()?;
         self.serve_counted(wire).1.await
@@ -441,6 +533,20 @@ impl Server {
     ///
     /// In process a handler that runs already is part of its caller's future, and goes on as long as
     /// that does.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # async fn example() -> bowline::Result<()> {
+    /// use std::time::Duration;
+    /// use bowline::Server;
+    ///
+    /// let server = Server::new("polite", "1.0.0");
+    /// let serving = tokio::spawn(server.clone().serve_http("127.0.0.1:0"));
+    /// server.shut_down(Duration::from_secs(10));
+    /// serving.await.expect("it does not panic")
+    /// # }
+    /// ```
     pub fn shut_down(&self, grace: Duration) {
         self.shutdown.send_replace(Some(grace));
     }

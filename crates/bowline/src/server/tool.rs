@@ -76,6 +76,26 @@ impl Tool {
     ///
     /// The schema of the arguments is that of its [`Args`](super::Args), the schema of the output that of
     /// what it returns. The future is dropped when the caller gives up.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::schemars::{self, JsonSchema};
+    /// use bowline::{Args, Tool};
+    ///
+    /// #[derive(serde::Deserialize, JsonSchema)]
+    /// struct Numbers {
+    ///     a: i64,
+    ///     b: i64,
+    /// }
+    ///
+    /// async fn add(Args(numbers): Args<Numbers>) -> i64 {
+    ///     numbers.a + numbers.b
+    /// }
+    ///
+    /// let tool = Tool::new("add", add).read_only(true).idempotent(true);
+    /// assert!(tool.check().is_ok());
+    /// ```
     pub fn new<H, E>(name: impl Into<String>, handler: H) -> Self
     where
         H: Handler<E, Output: IntoToolResult, Future: Send>,
@@ -90,6 +110,20 @@ impl Tool {
     /// [`Context::is_cancelled`] and runs on, unheard, whatever the [`cancel_mode`](Self::cancel_mode);
     /// if it had not started yet, it never does. All functions of a server share its places for them; see
     /// [`Server::most_blocking`](super::Server::most_blocking).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::{Args, Tool};
+    ///
+    /// fn fibonacci(Args(n): Args<Number>) -> u64 {
+    ///     (0..n.n).fold((0, 1), |(a, b), _| (b, a + b)).0
+    /// }
+    /// # #[derive(serde::Deserialize, bowline::schemars::JsonSchema)]
+    /// # struct Number { n: u32 }
+    ///
+    /// let tool = Tool::blocking("fibonacci", fibonacci);
+    /// ```
     pub fn blocking<H, E>(name: impl Into<String>, handler: H) -> Self
     where
         H: BlockingHandler<E, Output: IntoToolResult>,
@@ -229,6 +263,14 @@ impl Tool {
     }
 
     /// Runs at most this many calls at once and refuses what is beyond.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::Tool;
+    ///
+    /// let print = Tool::new("print", async || "printed").at_once(1);
+    /// ```
     pub fn at_once(mut self, most: usize) -> Self {
         self.at_once = Some(Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))));
         self
@@ -417,6 +459,23 @@ impl Tool {
 }
 
 /// Something whose methods are tools, such as a type with `#[tools]` on its `impl` block.
+///
+/// # Examples
+///
+/// ```
+/// use bowline::{Server, Tool, Toolbox};
+///
+/// struct Clock;
+///
+/// impl Toolbox for Clock {
+///     fn into_tools(self) -> Vec<Tool> {
+///         vec![Tool::new("now", async || "noon"), Tool::new("zone", async || "UTC")]
+///     }
+/// }
+///
+/// let server = Server::new("clock", "1.0.0").toolbox(Clock);
+/// assert_eq!(server.tools().names(), ["now", "zone"]);
+/// ```
 pub trait Toolbox {
     /// The tools, which share what was in the box.
     fn into_tools(self) -> Vec<Tool>;

@@ -131,6 +131,20 @@ impl Context {
     /// # Cancel safety
     ///
     /// Dropping the future takes the question back.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::Context;
+    /// use bowline::exchange::AskError;
+    /// use bowline::types::{CreateMessageRequestParams, Role, SamplingMessage, TextContent};
+    ///
+    /// async fn haiku(cx: Context) -> Result<String, AskError> {
+    ///     let message = SamplingMessage::new(Role::User, TextContent::new("A haiku, please."));
+    ///     let written = cx.sample("haiku", &CreateMessageRequestParams::new(vec![message], 100)).await?;
+    ///     Ok(format!("{:?}", written.content))
+    /// }
+    /// ```
     pub fn sample(
         &self,
         key: impl Into<String>,
@@ -151,6 +165,17 @@ impl Context {
     /// # Cancel safety
     ///
     /// Dropping the future takes the question back.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::Context;
+    /// use bowline::exchange::AskError;
+    ///
+    /// async fn folders(cx: Context) -> Result<usize, AskError> {
+    ///     Ok(cx.roots().await?.roots.len())
+    /// }
+    /// ```
     pub fn roots(&self) -> Ask<ListRootsResult> {
         let question = Ok(Question::new(Kind::Roots, None));
         Ask::new(self, "roots".into(), question, decode)

@@ -1,5 +1,6 @@
 //! How one HTTP request leaves this process.
 
+use std::error::Error as StdError;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,6 +28,32 @@ use crate::{Error, Result};
 ///
 /// Dropping the future, or the body of the response, must abandon the request: on HTTP/1.1 by closing the
 /// connection, on HTTP/2 by resetting the stream. That is how a server learns that a call was dropped.
+///
+/// # Examples
+///
+/// Counting what is sent:
+///
+/// ```
+/// use std::sync::atomic::{AtomicU64, Ordering};
+/// use bowline::exchange::BoxFuture;
+/// use bowline::http::client::{HttpSend, RequestBody, ResponseBody};
+/// use http::{Request, Response};
+///
+/// struct Counting<S> {
+///     inner: S,
+///     sent: AtomicU64,
+/// }
+///
+/// impl<S: HttpSend> HttpSend for Counting<S> {
+///     fn send(
+///         &self,
+///         request: Request<RequestBody>,
+///     ) -> BoxFuture<'static, bowline::Result<Response<ResponseBody>>> {
+///         self.sent.fetch_add(1, Ordering::Relaxed);
+///         self.inner.send(request)
+///     }
+/// }
+/// ```
 pub trait HttpSend: Send + Sync + 'static {
     /// Sends one request and waits for the head of its response.
     fn send(
@@ -118,7 +145,7 @@ impl RequestBody {
     }
 
     /// The same body, for a request that did not get as far as a connection.
-    fn again(&self) -> Self {
+    pub(super) fn again(&self) -> Self {
         Self::new(
             self.bytes.clone().unwrap_or_default(),
             self.handed_over.clone(),
@@ -291,8 +318,8 @@ impl<C: Connect + Clone + Send + Sync + 'static> HyperSend<C> {
         }
     }
 
-    fn through(mut self, proxies: Arc<Matcher>) -> Self {
-        self.proxies = Some(proxies);
+    fn through(mut self, proxies: Option<Arc<Matcher>>) -> Self {
+        self.proxies = proxies;
         self
     }
 }
@@ -323,7 +350,7 @@ impl<C: Connect + Clone + Send + Sync + 'static> HttpSend for HyperSend<C> {
                 match client.request(request).await {
                     Ok(response) => return Ok(response.map(ResponseBody::new)),
                     // Whoever was making the connection has let go. Somebody else has to make it.
-                    Err(error) if was_left_waiting(&error) => {}
+                    Err(error) if error.is_connect() && was_left_waiting(&error) => {}
                     Err(error) => return Err(unreachable(&uri, error)),
                 }
             }
@@ -339,9 +366,15 @@ impl<C> std::fmt::Debug for HyperSend<C> {
 
 /// Whether a request waited for a connection that another request was making, and that one was dropped. It
 /// never left then. Hyper has no name for that, only words.
-fn was_left_waiting(error: &hyper_util::client::legacy::Error) -> bool {
-    let reason = std::error::Error::source(error).map(ToString::to_string);
-    error.is_connect() && reason.as_deref() == Some(NO_LONGER_WANTED)
+pub(super) fn was_left_waiting(no_connection: &(dyn StdError + 'static)) -> bool {
+    let mut next = Some(no_connection);
+    while let Some(cause) = next {
+        if cause.to_string() == NO_LONGER_WANTED {
+            return true;
+        }
+        next = cause.source();
+    }
+    false
 }
 
 fn unreachable(uri: &Uri, error: hyper_util::client::legacy::Error) -> Error {

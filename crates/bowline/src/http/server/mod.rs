@@ -158,6 +158,16 @@ impl HttpService {
 
     /// Says something meaningless on a stream that was silent for this long, so that nothing on the way
     /// takes it for dead; 15 s unless told otherwise.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use bowline::Server;
+    ///
+    /// // Behind a proxy that cuts connections which are silent for a second.
+    /// let service = Server::new("calculator", "1.0.0").http().keep_alive(Duration::from_millis(300));
+    /// ```
     pub fn keep_alive(self, interval: Duration) -> Self {
         self.having(|site| site.keep_alive = interval)
     }

@@ -22,6 +22,16 @@ use super::{HttpBody, HttpService};
 use crate::{Error, Result};
 
 /// A service that has an address and is about to be served.
+///
+/// # Examples
+///
+/// ```
+/// # async fn example() -> bowline::Result<()> {
+/// let bound = bowline::Server::new("anywhere", "1.0.0").http().bind("127.0.0.1:0").await?;
+/// println!("http://{}/", bound.addr());
+/// bound.serve().await
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "nothing is answered until it is served"]
 pub struct Bound {
