@@ -70,12 +70,11 @@ use bowline_core::era::{Dialects, Door, Offers, Request};
 use bowline_core::mux::Limits;
 use bowline_types::{CacheScope, ErrorCode, Icon, Implementation, Json, RpcError};
 
-use tokio::sync::watch;
-
 use crate::Result;
 use crate::exchange::{BoxFuture, CancelMode, Context, Responder};
 use crate::layer::{Layer, Next};
 use crate::peer::{Closing, Peer, Role};
+use crate::shutdown::Shutdown;
 use crate::wire::Wire;
 use offer::Offer;
 use page::Cache;
@@ -98,8 +97,7 @@ use page::Cache;
 pub struct Server {
     offer: Arc<Offer>,
     bus: Arc<dyn Bus>,
-    /// How long handlers may still run, once a shutdown was asked for.
-    shutdown: watch::Sender<Option<Duration>>,
+    shutdown: Shutdown,
 }
 
 impl Server {
@@ -108,7 +106,7 @@ impl Server {
         Self {
             offer: Arc::new(Offer::new(Implementation::new(name, version))),
             bus: Arc::new(LocalBus::default()),
-            shutdown: watch::Sender::new(None),
+            shutdown: Shutdown::default(),
         }
     }
 
@@ -387,15 +385,13 @@ impl Server {
             responder: Arc::new(self.clone()),
         };
         let (peer, mut driver) = Peer::new(Box::new(wire), role, self.offer.limits);
-        let (counted, mut shutdown) = (peer.clone(), self.shutdown.subscribe());
+        let (counted, shutdown) = (peer.clone(), self.shutdown);
         let serving = Box::pin(async move {
             // A wire that is at its end needs no shutdown any more.
             tokio::select! {
                 biased;
                 () = &mut driver => return Ok(()),
-                Ok(grace) = shutdown.wait_for(Option::is_some) => {
-                    peer.close(Closing::Drain(grace.unwrap_or_default()));
-                }
+                grace = shutdown.asked() => peer.close(Closing::Drain(grace)),
             }
             driver.await;
             Ok(())
@@ -409,13 +405,12 @@ impl Server {
     /// In process a handler that runs already is part of its caller's future, and goes on as long as
     /// that does.
     pub fn shut_down(&self, grace: Duration) {
-        self.shutdown.send_replace(Some(grace));
+        self.shutdown.ask(grace);
     }
 
     /// Waits until somebody asks for a shutdown.
     async fn shutting_down(&self) {
-        // The sender is `self`'s, so this cannot fail.
-        let _ = self.shutdown.subscribe().wait_for(Option::is_some).await;
+        self.shutdown.asked().await;
     }
 
     /// Answers what all layers have passed on.
@@ -434,7 +429,7 @@ impl Server {
 impl Responder for Server {
     fn respond<'a>(&'a self, request: Request, mut cx: Context) -> BoxFuture<'a, Outcome> {
         // A wire refuses new requests itself; in process nothing else stands before the handlers.
-        if self.shutdown.borrow().is_some() {
+        if self.shutdown.is_asked() {
             let error = RpcError::new(ErrorCode::INTERNAL_ERROR, "shutting down");
             return Box::pin(std::future::ready(Err(error)));
         }
