@@ -6,14 +6,17 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{self, Poll};
 
 use bytes::Bytes;
+use http::header::PROXY_AUTHORIZATION;
 use http::{Request, Response, Uri};
 use http_body::{Body, Frame, SizeHint};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::{Connect, HttpConnector};
+use hyper_util::client::legacy::connect::Connect;
+use hyper_util::client::proxy::matcher::Matcher;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
 use super::body::ResponseBody;
+use super::proxy::{Proxies, TcpConnector, authorization};
 use crate::exchange::BoxFuture;
 use crate::{Error, Result};
 
@@ -57,6 +60,13 @@ impl Handed {
         self.settle(HANDED_OVER)
     }
 
+    /// The request was refused, so that it is as if it had not been handed over.
+    pub(super) fn take_back(&self) {
+        let _ = self
+            .0
+            .compare_exchange(HANDED_OVER, WITH_US, Ordering::AcqRel, Ordering::Acquire);
+    }
+
     /// Decides where the body is, unless that is decided. Whether it is there.
     fn settle(&self, place: u8) -> bool {
         let decided = self
@@ -96,6 +106,12 @@ impl RequestBody {
     }
 }
 
+impl From<Bytes> for RequestBody {
+    fn from(bytes: Bytes) -> Self {
+        Self::new(bytes, Handed::new())
+    }
+}
+
 impl Body for RequestBody {
     type Data = Bytes;
     type Error = Withdrawn;
@@ -120,10 +136,35 @@ impl Body for RequestBody {
 }
 
 /// Sends through hyper, over pooled connections.
+///
+/// # Examples
+///
+/// Over connections of your own making, here in TLS that trusts nobody else:
+///
+/// ```no_run
+/// # fn own_connector() -> hyper_util::client::legacy::connect::HttpConnector { todo!() }
+/// # async fn example() -> bowline::Result<()> {
+/// use bowline::{Client, http::client::HyperSend};
+///
+/// let send = HyperSend::over(own_connector());
+/// let client = Client::connect("https://tools.example/mcp").http(send).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
-pub struct HyperSend<C = HttpsConnector<HttpConnector>> {
+pub struct HyperSend<C = HttpsConnector<TcpConnector>> {
     client: Client<C, RequestBody>,
+    /// Where proxies may read the requests, which of them want credentials.
+    proxies: Option<Arc<Matcher>>,
     connections: Connections,
+}
+
+/// How the first bytes of a connection are spoken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Versions {
+    /// HTTP/1.1, or what the TLS handshake says.
+    Negotiated,
+    /// HTTP/2, without asking first.
+    Http2Only,
 }
 
 /// How many requests a connection carries at once.
@@ -136,76 +177,117 @@ enum Connections {
 }
 
 impl HyperSend {
-    /// Over TCP, with TLS for `https`; HTTP/2 where the server offers it in the TLS handshake.
+    /// Over TCP, with TLS for `https`; HTTP/2 where the server offers it in the TLS handshake; through the
+    /// proxies that the environment names.
     ///
     /// # Errors
     ///
     /// If the system's certificates cannot be read.
     pub fn new() -> Result<Self> {
+        Self::secure(&Proxies::from_env(), Versions::Negotiated)
+    }
+
+    fn secure(proxies: &Proxies, versions: Versions) -> Result<Self> {
         let tls = HttpsConnectorBuilder::new()
             .with_provider_and_native_roots(rustls::crypto::ring::default_provider())
             .map_err(|error| Error::Transport {
                 what: "the system's certificates cannot be read".into(),
                 source: Some(error.into()),
             })?;
-        let mut tcp = HttpConnector::new();
-        tcp.enforce_http(false);
-        tcp.set_nodelay(true);
-        let connector = tls
-            .https_or_http()
-            .enable_all_versions()
-            .wrap_connector(tcp);
+        let proxies = proxies.matcher();
+        let tcp = TcpConnector::new(proxies.clone());
+        let tls = tls.https_or_http();
+        let connector = match versions {
+            Versions::Negotiated => tls.enable_all_versions().wrap_connector(tcp),
+            Versions::Http2Only => tls.enable_http2().wrap_connector(tcp),
+        };
         Ok(Self {
             connections: Connections::Shared,
-            ..Self::over(connector)
+            ..Self::speaking(versions, connector).through(proxies)
         })
     }
 }
 
-impl HyperSend<HttpConnector> {
-    /// Over TCP, without TLS: for `http` only, and without reading the system's certificates.
+impl HyperSend<TcpConnector> {
+    /// Over TCP, without TLS: for `http` only, and without reading the system's certificates; through the
+    /// proxies that the environment names.
     #[must_use]
     pub fn plain() -> Self {
-        let mut tcp = HttpConnector::new();
-        tcp.set_nodelay(true);
-        Self::over(tcp)
+        Self::insecure(&Proxies::from_env(), Versions::Negotiated)
     }
+
+    /// Over TCP, without TLS, speaking HTTP/2 without asking first: for servers that are known to.
+    #[must_use]
+    pub fn plain_http2() -> Self {
+        Self::insecure(&Proxies::from_env(), Versions::Http2Only)
+    }
+
+    fn insecure(proxies: &Proxies, versions: Versions) -> Self {
+        let proxies = proxies.matcher();
+        Self::speaking(versions, TcpConnector::new(proxies.clone())).through(proxies)
+    }
+}
+
+/// What sends to `uri` if nobody chose anything else.
+pub(crate) fn sender(
+    uri: &Uri,
+    proxies: &Proxies,
+    versions: Versions,
+) -> Result<Arc<dyn HttpSend>> {
+    // Redirects do not leave the origin, so what begins without TLS never needs it.
+    if uri.scheme() == Some(&http::uri::Scheme::HTTP) {
+        return Ok(Arc::new(HyperSend::insecure(proxies, versions)));
+    }
+    Ok(Arc::new(HyperSend::secure(proxies, versions)?))
 }
 
 impl<C: Connect + Clone + Send + Sync + 'static> HyperSend<C> {
     /// Over connections that `connector` makes.
     #[must_use]
     pub fn over(connector: C) -> Self {
-        Self {
-            client: Self::builder().build(connector),
-            connections: Connections::Exclusive,
-        }
+        Self::speaking(Versions::Negotiated, connector)
     }
 
     /// Over connections that `connector` makes, speaking HTTP/2 without asking first.
     #[must_use]
     pub fn over_http2(connector: C) -> Self {
-        Self {
-            client: Self::builder().http2_only(true).build(connector),
-            connections: Connections::Shared,
-        }
+        Self::speaking(Versions::Http2Only, connector)
     }
 
-    fn builder() -> hyper_util::client::legacy::Builder {
+    fn speaking(versions: Versions, connector: C) -> Self {
         let mut builder = Client::builder(TokioExecutor::new());
         builder
             .pool_timer(TokioTimer::new())
-            .timer(TokioTimer::new());
-        builder
+            .timer(TokioTimer::new())
+            .http2_only(versions == Versions::Http2Only);
+        Self {
+            client: builder.build(connector),
+            proxies: None,
+            connections: match versions {
+                Versions::Negotiated => Connections::Exclusive,
+                Versions::Http2Only => Connections::Shared,
+            },
+        }
+    }
+
+    fn through(mut self, proxies: Arc<Matcher>) -> Self {
+        self.proxies = Some(proxies);
+        self
     }
 }
 
 impl<C: Connect + Clone + Send + Sync + 'static> HttpSend for HyperSend<C> {
     fn send(
         &self,
-        request: Request<RequestBody>,
+        mut request: Request<RequestBody>,
     ) -> BoxFuture<'static, Result<Response<ResponseBody>>> {
         let (client, uri) = (self.client.clone(), request.uri().clone());
+        let proxies = self.proxies.as_ref();
+        if let Some(credentials) = proxies.and_then(|proxies| authorization(proxies, &uri)) {
+            request
+                .headers_mut()
+                .insert(PROXY_AUTHORIZATION, credentials);
+        }
         if self.connections == Connections::Exclusive {
             let sending = client.request(request);
             return Box::pin(async move {

@@ -9,6 +9,7 @@ use http::{HeaderMap, StatusCode};
 use tokio::sync::watch;
 
 use super::link::{GivenUp, Link, MOST_FAILURES};
+use crate::http::client::WhenRefused;
 use crate::http::client::response::{Events, Reply, no_answer, read};
 use crate::http::client::send::Handed;
 use crate::wire::Received;
@@ -46,11 +47,14 @@ impl Carrier {
 
     async fn carry(&self, frame: Bytes, handed: &Handed) -> Result<()> {
         let session = self.link.session_id();
-        let mut response = self.link.post(frame.clone(), handed).await?;
+        let stopwatch = self.link.stopwatch(&self.id);
+        let when_refused = WhenRefused::AuthorizeWhile(&stopwatch);
+        let posted = self.link.post(frame.clone(), handed, when_refused);
+        let mut response = posted.await?;
         if let (StatusCode::NOT_FOUND, Some(forgotten)) = (response.status(), &session) {
             // The server forgot the session: start another, and ask once more.
-            self.link.reopen(forgotten).await?;
-            response = self.link.post(frame, handed).await?;
+            self.link.reopen(forgotten, when_refused).await?;
+            response = self.link.post(frame, handed, when_refused).await?;
         }
         self.head.send_replace(true);
         let headers = response.headers().clone();
@@ -97,7 +101,10 @@ impl Carrier {
             if self.given_up.is_set() {
                 return Ok(()); // nobody waits for the rest
             }
-            let Some(resumed) = self.link.stream(Some(&last_event)).await? else {
+            let stopwatch = self.link.stopwatch(&self.id);
+            let when_refused = WhenRefused::AuthorizeWhile(&stopwatch);
+            let resuming = self.link.stream(Some(&last_event), when_refused);
+            let Some(resumed) = resuming.await? else {
                 return Err(cut.unwrap_or_else(lost));
             };
             events = resumed;

@@ -5,6 +5,8 @@
 
 mod carry;
 
+mod held;
+
 mod link;
 use link::{Delivery, GivenUp, Link};
 
@@ -28,8 +30,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
-use super::Endpoint;
 use super::send::Handed;
+use super::{Endpoint, WhenRefused};
+use crate::exchange::Pause;
 use crate::wire::{Received, Wire};
 
 /// A wire to a legacy server.
@@ -39,8 +42,11 @@ pub(crate) fn wire(endpoint: Endpoint) -> Option<Box<dyn Wire>> {
 }
 
 /// A wire to a server of 2024-11-05, which has two endpoints.
-pub(crate) async fn two_endpoints(endpoint: Endpoint) -> crate::Result<Box<dyn Wire>> {
-    Ok(Box::new(TwoEndpoints::open(endpoint).await?))
+pub(crate) async fn two_endpoints(
+    endpoint: Endpoint,
+    pause: &Pause,
+) -> crate::Result<Box<dyn Wire>> {
+    Ok(Box::new(TwoEndpoints::open(endpoint, pause).await?))
 }
 
 /// A legacy server over HTTP, as a wire.
@@ -122,7 +128,7 @@ impl HttpWire {
         let Some((id, under_way)) = under_way else {
             let link = self.link.clone();
             self.tasks
-                .spawn(async move { link.post_quietly(frame).await });
+                .spawn(async move { link.post_quietly(frame, WhenRefused::GiveUp).await });
             return;
         };
         let UnderWay {
@@ -140,7 +146,7 @@ impl HttpWire {
         self.leaving.insert(CorrelationKey::from(id), leaving);
         self.tasks.spawn(async move {
             let _ = timeout(HEAD_START, head.wait_for(|seen| *seen)).await;
-            link.post_quietly(frame).await;
+            link.post_quietly(frame, WhenRefused::GiveUp).await;
             // A disconnect is no signal in this era, so the response is let run out rather than cut. Whoever
             // carries it holds the other end of `head` until it is done.
             let ended = async { while head.changed().await.is_ok() {} };
@@ -155,7 +161,7 @@ impl HttpWire {
         let (posted, gate) = oneshot::channel();
         self.gate = Some(gate);
         self.tasks.spawn(async move {
-            link.post_quietly(frame).await;
+            link.post_quietly(frame, WhenRefused::Authorize).await;
             drop(posted);
             link.listen().await;
         });
@@ -237,7 +243,7 @@ impl HttpWire {
     fn post(&mut self, message: &Message) {
         let (link, frame) = (self.link.clone(), message.to_frame());
         self.tasks
-            .spawn(async move { link.post_quietly(frame).await });
+            .spawn(async move { link.post_quietly(frame, WhenRefused::Authorize).await });
     }
 }
 
