@@ -70,13 +70,12 @@ use bowline_core::era::{Caller, Dialects, Door, Offers, Request};
 use bowline_core::mux::Limits;
 use bowline_types::{CacheScope, ErrorCode, Icon, Implementation, Json, RpcError};
 
-use tokio::sync::watch;
-
 use crate::Result;
 use crate::callback::contained;
 use crate::exchange::{BoxFuture, CancelMode, Context, Responder};
 use crate::layer::{Layer, Next};
 use crate::peer::{Closing, Peer, Role};
+use crate::shutdown::Shutdown;
 use crate::wire::Wire;
 use offer::Offer;
 use page::Cache;
@@ -99,8 +98,7 @@ use page::Cache;
 pub struct Server {
     offer: Arc<Offer>,
     bus: Arc<dyn Bus>,
-    /// How long handlers may still run, once a shutdown was asked for.
-    shutdown: watch::Sender<Option<Duration>>,
+    shutdown: Shutdown,
 }
 
 impl Server {
@@ -109,7 +107,7 @@ impl Server {
         Self {
             offer: Arc::new(Offer::new(Implementation::new(name, version))),
             bus: Arc::new(LocalBus::default()),
-            shutdown: watch::Sender::new(None),
+            shutdown: Shutdown::default(),
         }
     }
 
@@ -512,15 +510,13 @@ impl Server {
             responder: Arc::new(self.clone()),
         };
         let (peer, mut driver) = Peer::new(Box::new(wire), role, self.offer.limits);
-        let (counted, mut shutdown) = (peer.clone(), self.shutdown.subscribe());
+        let (counted, shutdown) = (peer.clone(), self.shutdown);
         let serving = Box::pin(async move {
             // A wire that is at its end needs no shutdown any more.
             tokio::select! {
                 biased;
                 () = &mut driver => return Ok(()),
-                Ok(grace) = shutdown.wait_for(Option::is_some) => {
-                    peer.close(Closing::Drain(grace.unwrap_or_default()));
-                }
+                grace = shutdown.asked() => peer.close(Closing::Drain(grace)),
             }
             driver.await;
             Ok(())
@@ -548,13 +544,12 @@ impl Server {
     /// # }
     /// ```
     pub fn shut_down(&self, grace: Duration) {
-        self.shutdown.send_replace(Some(grace));
+        self.shutdown.ask(grace);
     }
 
     /// Waits until somebody asks for a shutdown.
     async fn shutting_down(&self) {
-        // The sender is `self`'s, so this cannot fail.
-        let _ = self.shutdown.subscribe().wait_for(Option::is_some).await;
+        self.shutdown.asked().await;
     }
 
     /// Answers what all layers have passed on.
@@ -573,7 +568,7 @@ impl Server {
 impl Responder for Server {
     fn respond<'a>(&'a self, request: Request, mut cx: Context) -> BoxFuture<'a, Outcome> {
         // A wire refuses new requests itself; in process nothing else stands before the handlers.
-        if self.shutdown.borrow().is_some() {
+        if self.shutdown.is_asked() {
             let error = RpcError::new(ErrorCode::INTERNAL_ERROR, "shutting down");
             return Box::pin(std::future::ready(Err(error)));
         }

@@ -15,6 +15,7 @@ use super::streams::{Layout, Streams};
 use crate::exchange::{BoxFuture, CancelMode, Context, Principal, Responder};
 use crate::http::server::{Site, unavailable};
 use crate::peer::{Closing, Driver, Peer, Role};
+use crate::shutdown::Shutdown;
 
 /// Every session that a client can name. Dropping it ends them all.
 pub(super) struct Sessions {
@@ -50,7 +51,7 @@ impl Sessions {
         layout: Layout,
         principal: Principal,
     ) -> Result<Driven, Rejection> {
-        if site.shutdown.borrow().is_some() {
+        if site.shutdown.is_asked() {
             return Err(unavailable("shutting down"));
         }
         let room = self.room.clone().try_acquire_owned();
@@ -74,7 +75,7 @@ impl Sessions {
             session.clone(),
             peer,
             driver,
-            site.shutdown.subscribe(),
+            site.shutdown.clone(),
             legacy.patience(),
         );
         let (id, table) = (session.id.clone(), Arc::downgrade(self));
@@ -133,16 +134,16 @@ async fn conduct(
     session: Arc<Session>,
     peer: Peer,
     mut driver: Driver,
-    mut shutdown: tokio::sync::watch::Receiver<Option<std::time::Duration>>,
+    shutdown: Shutdown,
     patience: Patience,
 ) {
     let grace = tokio::select! {
         biased;
         () = &mut driver => return,
         () = session.until_forsaken(patience) => return,
-        Ok(grace) = shutdown.wait_for(Option::is_some) => *grace,
+        grace = shutdown.asked() => grace,
     };
-    peer.close(Closing::Drain(grace.unwrap_or_default()));
+    peer.close(Closing::Drain(grace));
     driver.await;
 }
 

@@ -26,7 +26,7 @@ use bowline_types::{
     CallToolRequest, CallToolResult, ErrorCode, Json, Method, RequestId, RpcError,
 };
 use bytes::Bytes;
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Sleep;
 
 use super::body::{self, Events, HttpBody};
@@ -35,6 +35,7 @@ use crate::exchange::{
     BoxFuture, CancelMode, Channel, Context, InsufficientScope, Outlet, Principal, Running, Said,
     run,
 };
+use crate::shutdown::Shutdown;
 
 /// A request whose handler is at work.
 pub(crate) struct Handling {
@@ -47,7 +48,7 @@ pub(crate) struct Handling {
     has_started: bool,
     said: Arc<Said>,
     outcome: Option<Outcome>,
-    shutdown: watch::Sender<Option<Duration>>,
+    shutdown: Shutdown,
     /// Raises the handler's alarm, then ends when its time is up. Made when the handler first waits.
     grace: Option<BoxFuture<'static, ()>>,
     commit_after: Duration,
@@ -183,12 +184,11 @@ impl Handling {
         let (shutdown, running) = (&self.shutdown, &self.running);
         let grace = self.grace.get_or_insert_with(|| {
             let alarm = running.as_ref().map(|running| running.context().clone());
-            let mut shutdown = shutdown.subscribe();
+            let shutdown = shutdown.clone();
             Box::pin(async move {
-                // Whoever could ask for a shutdown is part of the service that this response came from.
-                let grace = shutdown.wait_for(Option::is_some).await.map(|grace| *grace);
+                let grace = shutdown.asked().await;
                 alarm.iter().for_each(Context::shut_down);
-                tokio::time::sleep(grace.ok().flatten().unwrap_or_default()).await;
+                tokio::time::sleep(grace).await;
             })
         });
         grace.as_mut().poll(cx)
