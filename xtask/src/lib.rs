@@ -20,6 +20,12 @@ pub mod mutants;
 
 mod fuzz;
 
+mod interop;
+
+mod outside;
+
 mod process;
+
+mod serving;
 
 mod tree;
