@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use super::Leg;
-use super::results::Required;
+use super::results::{Results, Scenarios};
+use super::{Leg, Set};
 use crate::outside;
 use crate::process::{self, End};
 use crate::serving::Serving;
@@ -48,24 +48,26 @@ impl Suite {
         })
     }
 
-    /// The scenarios that `revision` requires.
-    pub(crate) fn required(&self, revision: &str) -> io::Result<Required> {
+    /// What is in a set, for either leg.
+    pub(crate) fn scenarios(&self, set: Set) -> io::Result<Scenarios> {
         let mut command = self.command();
-        command.args(["list", "--requirements", revision]);
+        command.arg("list").args(arguments(set));
         let finished = process::keep(&mut command, LIMIT)?;
-        Ok(Required::parse(&finished.output))
+        Ok(Scenarios::parse(&finished.output))
     }
 
-    /// Runs one leg; the folder with its results.
-    pub(crate) fn run(&self, leg: Leg, revision: &str) -> io::Result<PathBuf> {
-        let folder = self.results.join(format!("{}-{revision}", leg.name()));
+    /// Runs one leg of a set.
+    pub(crate) fn run(&self, leg: Leg, set: Set) -> io::Result<Results> {
+        let name = format!("{}-{}", leg.name(), set.version());
+        let folder = self.results.join(name);
         if folder.exists() {
             fs::remove_dir_all(&folder)?;
         }
         fs::create_dir_all(&folder)?;
         let mut command = self.command();
-        command.args([leg.name(), "--requirements", revision, "--output-dir"]);
-        command.arg(&folder);
+        command.arg(leg.name()).args(arguments(set));
+        command.arg("--output-dir").arg(&folder);
+        let exits = folder.join("exits.txt");
         let server = match leg {
             Leg::Server => {
                 let mut server = Command::new(self.built.join("everything-server"));
@@ -74,18 +76,22 @@ impl Suite {
                 Some(server)
             }
             Leg::Client => {
-                command.arg("--command");
-                command.arg(self.built.join("everything-client"));
+                let client = self.built.join("everything-client");
+                let watched = watched(&folder, &client, &exits)?;
+                command.arg("--command").arg(watched);
                 None
             }
         };
+        if let (Set::Applying(_), Leg::Client) = (set, leg) {
+            command.args(["--suite", "all"]);
+        }
         let finished = process::keep(&mut command, LIMIT)?;
         drop(server);
         // The status of the suite says less than its results, which are judged one by one.
         if finished.end == End::Hung {
             return Err(io::Error::other("the suite did not come to its end"));
         }
-        Ok(folder)
+        Results::read(&folder, leg, &exits)
     }
 
     fn command(&self) -> Command {
@@ -93,6 +99,28 @@ impl Suite {
         command.arg(&self.program);
         command
     }
+}
+
+fn arguments(set: Set) -> [&'static str; 2] {
+    match set {
+        Set::Required(version) => ["--requirements", version],
+        Set::Applying(version) => ["--spec-version", version],
+    }
+}
+
+/// The command of a script that runs our client and writes down how it ended, which the suite does not tell.
+fn watched(folder: &Path, client: &Path, exits: &Path) -> io::Result<String> {
+    let script = folder.join("client.sh");
+    let (client, exits) = (client.display(), exits.display());
+    let text = format!(
+        "#!/bin/sh\n\
+         '{client}' \"$@\"\n\
+         status=$?\n\
+         echo \"$MCP_CONFORMANCE_SCENARIO $status\" >> '{exits}'\n\
+         exit $status\n"
+    );
+    fs::write(&script, text)?;
+    Ok(format!("sh {}", script.display()))
 }
 
 const VERSION: &str = "0.2.0-alpha.12";
