@@ -31,6 +31,8 @@ pub(crate) enum Side {
 pub(crate) enum Transport {
     Stdio,
     Http,
+    /// The two endpoints that HTTP had at first.
+    HttpSse,
 }
 
 /// What a check came to.
@@ -62,7 +64,7 @@ impl Cell {
         command.args(target);
         let finished = process::keep(&mut command, LIMIT)?;
         let mut report = Report::read(&finished.output);
-        report.check_end(finished.end, peer.version_of(mode));
+        report.check_end(finished.end, peer.version_of(mode, transport));
         let verdicts = CHECKS.iter().map(|check| {
             let listed = cannot.names(peer.name, side, check);
             match (report.verdict(check), listed) {
@@ -98,7 +100,7 @@ impl fmt::Display for Cell {
         let (side, transport) = (self.side.name(), self.transport.name());
         write!(
             f,
-            "{peer:16} {side} {transport:5} {mode:17} {passed:2} ok, {failed} failed"
+            "{peer:16} {side} {transport:8} {mode:17} {passed:2} ok, {failed} failed"
         )?;
         for (check, verdict) in CHECKS.iter().zip(&self.verdicts) {
             match verdict {
@@ -125,6 +127,7 @@ impl Transport {
         match self {
             Self::Stdio => "stdio",
             Self::Http => "http",
+            Self::HttpSse => "http+sse",
         }
     }
 }

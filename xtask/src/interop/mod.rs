@@ -84,17 +84,20 @@ fn run_peer(
     speaking: &Mutex<()>,
 ) -> io::Result<Vec<Cell>> {
     let mut cells = Vec::new();
-    for (side, transport) in ways() {
+    for (side, transport) in peer.ways() {
         let (client, server, modes) = match side {
-            Side::Client => (&peer.client, &ours.server, peer.modes()),
+            Side::Client => (&peer.client, &ours.server, peer.modes(transport)),
             Side::Server => (&ours.client, &peer.server, peer.modes_of_ours(transport)),
         };
-        let serving = match transport {
-            Transport::Stdio => None,
-            Transport::Http => Some(Serving::start(
-                &mut server.command(&["--transport", "http"]),
-            )?),
+        let serving = match (transport, side) {
+            (Transport::Stdio, _) => None,
+            // Ours has everything at one URL.
+            (Transport::Http, _) | (Transport::HttpSse, Side::Client) => Some("http"),
+            (Transport::HttpSse, Side::Server) => Some("sse"),
         };
+        let serving =
+            serving.map(|name| Serving::start(&mut server.command(&["--transport", name])));
+        let serving = serving.transpose()?;
         for mode in modes {
             let target = match &serving {
                 Some(serving) => vec![serving.url().to_owned()],
@@ -107,11 +110,6 @@ fn run_peer(
         }
     }
     Ok(cells)
-}
-
-fn ways() -> impl Iterator<Item = (Side, Transport)> {
-    let sides = [Side::Client, Side::Server].into_iter();
-    sides.flat_map(|side| [Transport::Stdio, Transport::Http].map(|transport| (side, transport)))
 }
 
 /// Writes the page, or compares it with the one that is there; whether they are the same now.
@@ -130,13 +128,3 @@ fn keep(path: &Path, page: &str, results: Results) -> io::Result<bool> {
 
 const CANNOT: &str = "conformance/peers/cannot.txt";
 const RESULTS: &str = "conformance/RESULTS.md";
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_side_of_a_peer_is_checked_over_every_transport() {
-        assert_eq!(ways().count(), 4);
-    }
-}

@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::cell::Transport;
+use super::cell::{Side, Transport};
 use crate::{outside, process};
 
 /// An SDK that others wrote.
@@ -19,6 +19,8 @@ pub(crate) struct Peer {
     pub(crate) server: Program,
     /// The newest version that it speaks.
     pub(crate) newest: &'static str,
+    /// What of it still has the two endpoints that HTTP had at first.
+    with_http_sse: &'static [Side],
 }
 
 /// How a program is started.
@@ -43,10 +45,23 @@ impl Peer {
         ])
     }
 
+    /// What it can be, and over what.
+    pub(crate) fn ways(&self) -> Vec<(Side, Transport)> {
+        let mut ways = Vec::new();
+        for side in [Side::Client, Side::Server] {
+            ways.extend([(side, Transport::Stdio), (side, Transport::Http)]);
+            if self.with_http_sse.contains(&side) {
+                ways.push((side, Transport::HttpSse));
+            }
+        }
+        ways
+    }
+
     /// The modes of its client.
-    pub(crate) fn modes(&self) -> Vec<String> {
-        let modes = match self.newest {
-            MODERN => &["auto", "2026", "legacy"][..],
+    pub(crate) fn modes(&self, transport: Transport) -> Vec<String> {
+        let modes = match (transport, self.newest) {
+            (Transport::HttpSse, _) => &["sse"][..],
+            (_, MODERN) => &["auto", "2026", "legacy"],
             _ => &["legacy"],
         };
         modes.iter().map(|&mode| mode.to_owned()).collect()
@@ -54,27 +69,30 @@ impl Peer {
 
     /// The modes of our client that its server should understand.
     pub(crate) fn modes_of_ours(&self, transport: Transport) -> Vec<String> {
-        let mut modes = vec!["auto".to_owned()];
-        if self.newest == MODERN {
-            modes.push("2026".to_owned());
+        let mut modes = vec!["auto"];
+        if self.newest == MODERN && transport != Transport::HttpSse {
+            modes.push("2026");
         }
-        modes.push("legacy".to_owned());
-        let mut older = vec!["2025-06-18", "2025-03-26"];
-        if transport == Transport::Stdio {
-            // Over HTTP it has another transport, which has two endpoints.
-            older.push("2024-11-05");
-        }
-        modes.extend(older.iter().map(|version| format!("legacy:{version}")));
-        modes
+        modes.push("legacy");
+        modes.extend(match transport {
+            Transport::Stdio => &[
+                "legacy:2025-06-18",
+                "legacy:2025-03-26",
+                "legacy:2024-11-05",
+            ][..],
+            Transport::Http => &["legacy:2025-06-18", "legacy:2025-03-26"],
+            Transport::HttpSse => &["legacy:2024-11-05"],
+        });
+        modes.into_iter().map(str::to_owned).collect()
     }
 
     /// The version that a mode comes to.
-    pub(crate) fn version_of<'a>(&self, mode: &'a str) -> &'a str {
-        match mode.split_once(':') {
-            Some((_, version)) => version,
-            None if mode == "auto" => self.newest,
-            None if mode == "legacy" => LEGACY,
-            None => MODERN,
+    pub(crate) fn version_of<'a>(&self, mode: &'a str, transport: Transport) -> &'a str {
+        match (mode.split_once(':'), mode) {
+            (Some((_, version)), _) => version,
+            (None, "auto") if transport != Transport::HttpSse => self.newest,
+            (None, "2026") => MODERN,
+            (None, _) => LEGACY,
         }
     }
 }
@@ -135,6 +153,7 @@ fn python(
         client: program("client"),
         server: program("server"),
         newest,
+        with_http_sse: &[Side::Client, Side::Server],
     })
 }
 
@@ -152,6 +171,7 @@ fn typescript(root: &Path) -> io::Result<Peer> {
         client: Program::new([&node, &folder.join("client.mjs")]),
         server: Program::new([&node, &folder.join("server.mjs")]),
         newest: MODERN,
+        with_http_sse: &[Side::Client],
     })
 }
 
@@ -170,6 +190,7 @@ fn rmcp(root: &Path) -> io::Result<Peer> {
         client: Program::new([built.join("client")]),
         server: Program::new([built.join("server")]),
         newest: MODERN,
+        with_http_sse: &[],
     })
 }
 
@@ -205,7 +226,17 @@ mod tests {
             client: nothing.clone(),
             server: nothing,
             newest,
+            with_http_sse: &[Side::Client],
         }
+    }
+
+    #[test]
+    fn a_peer_is_on_both_sides_of_every_transport_that_it_has() {
+        let ways = peer(MODERN).ways();
+
+        assert_eq!(ways.len(), 5);
+        assert!(ways.contains(&(Side::Client, Transport::HttpSse)));
+        assert!(!ways.contains(&(Side::Server, Transport::HttpSse)));
     }
 
     #[test]
@@ -221,9 +252,12 @@ mod tests {
 
     #[test]
     fn a_mode_comes_to_one_version() {
-        assert_eq!(peer(MODERN).version_of("auto"), MODERN);
-        assert_eq!(peer(LEGACY).version_of("auto"), LEGACY);
-        assert_eq!(peer(MODERN).version_of("legacy"), LEGACY);
-        assert_eq!(peer(MODERN).version_of("legacy:2025-06-18"), "2025-06-18");
+        let version = |newest, mode| peer(newest).version_of(mode, Transport::Http);
+
+        assert_eq!(version(MODERN, "auto"), MODERN);
+        assert_eq!(version(LEGACY, "auto"), LEGACY);
+        assert_eq!(version(MODERN, "legacy"), LEGACY);
+        assert_eq!(version(MODERN, "legacy:2025-06-18"), "2025-06-18");
+        assert_eq!(peer(MODERN).version_of("auto", Transport::HttpSse), LEGACY);
     }
 }

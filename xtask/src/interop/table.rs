@@ -79,8 +79,8 @@ fn skipped(cells: &[Cell]) -> BTreeSet<(&str, &str, &str)> {
 const INTRODUCTION: &str = "\
 # Results with real peers
 
-Written by `cargo xtask interop`, which installs each peer from its registry and runs it on both sides, over both
-transports, in every era that it speaks. The same checks are made with every client:
+Written by `cargo xtask interop`, which installs each peer from its registry and runs it on both sides, over every
+transport that it has, in every era that it speaks. The same checks are made with every client:
 
 | check | what it sees |
 |---|---|
@@ -96,7 +96,8 @@ transports, in every era that it speaks. The same checks are made with every cli
 | subscribe | of two resources that change, only the one that was asked for is told of |
 | abandon | 20 calls are let go of while they are at work; all 20 handlers at the other end stop |
 
-The mode `auto` finds out what the other end speaks, `2026` speaks 2026-07-28, `legacy` 2025-11-25 or what follows it.
+The mode `auto` finds out what the other end speaks, `2026` speaks 2026-07-28, `legacy` 2025-11-25 or what follows it;
+`sse` is `legacy` over HTTP+SSE, which clients have to be told of. The TypeScript server and rmcp do not have it.
 `✓*` is a check that passes because our program for that peer does what the peer does not; `–` is left out.
 ";
 
