@@ -30,7 +30,8 @@ use super::{Refused, TokenVerifier};
 ///
 /// Whoever is sent away is told by `WWW-Authenticate` where to get a token and what it must allow; also when it
 /// is a tool that needs more than the token allows. The document that says so is served by the layer, without a
-/// token, at its well-known path.
+/// token, at its well-known path. A layer that lets web pages in (CORS) stands outside of this one: what browsers
+/// ask beforehand comes without a token.
 ///
 /// # Examples
 ///
