@@ -9,6 +9,7 @@
     reason = "what a scenario makes on the spot it hands over"
 )]
 
+mod authorization;
 mod cancelling;
 mod clients;
 mod elicitation;
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
         flows::scenarios(),
         stdio::scenarios(),
         http::scenarios(),
+        authorization::scenarios(),
     ];
     scenarios::runner::main(&scenarios.concat())
 }
