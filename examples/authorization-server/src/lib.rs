@@ -106,6 +106,13 @@ impl AuthorizationServer {
         self.shared.keys().retire();
     }
 
+    /// Takes back every token, as if all users had changed their minds.
+    pub fn revoke_everything(&self) {
+        let mut memory = self.shared.memory();
+        memory.access.retain(|_| false);
+        memory.refresh.retain(|_| false);
+    }
+
     /// All that the server answers.
     pub fn router(&self) -> Router {
         Router::new()
