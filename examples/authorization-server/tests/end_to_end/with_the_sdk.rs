@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bowline::exchange::Dialect;
 use bowline::{Client, Error};
 use bowline_auth::client::{OAuth, OwnBrowser};
+use bowline_auth::server::ResourceServer;
 use bowline_example_authorization_server::User;
 
 use crate::world::{By, World};
@@ -142,6 +143,24 @@ async fn a_tool_that_needs_more_is_asked_for_when_it_is_called() {
         client.call_tool("whoami", ()).await.unwrap();
 
         assert_eq!(tools.len(), 2);
+        assert_eq!(written, "written", "{version}");
+        assert_eq!(ada.asked(), 2, "{version}");
+        client.close().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn where_tokens_are_bound_to_keys_every_request_proves_that_it_has_the_key() {
+    for version in versions() {
+        let world = World::guarded(By::Keys, ResourceServer::require_dpop).await;
+        let ada = Ada::default();
+        let client = ada.connect(&world, version).await;
+
+        for _ in 0..3 {
+            client.call_tool("whoami", ()).await.unwrap();
+        }
+        let written = client.call_tool("write", ()).await.unwrap().text();
+
         assert_eq!(written, "written", "{version}");
         assert_eq!(ada.asked(), 2, "{version}");
         client.close().await.unwrap();

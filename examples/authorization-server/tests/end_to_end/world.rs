@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bowline::exchange::Principal;
 use bowline::http::legacy::Legacy;
@@ -30,7 +30,17 @@ pub(crate) enum By {
 
 impl World {
     pub(crate) async fn new(by: By) -> Self {
-        let clock = Arc::new(AtomicU64::new(1_900_000_000));
+        Self::guarded(by, |guard| guard).await
+    }
+
+    /// A world with a say in how its server is guarded.
+    pub(crate) async fn guarded(
+        by: By,
+        choose: impl FnOnce(ResourceServer) -> ResourceServer,
+    ) -> Self {
+        // Clients read a clock of their own, which says the same at first.
+        let start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        let clock = Arc::new(AtomicU64::new(start.as_secs()));
         let issuing = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let issuer = format!("http://{}", issuing.local_addr().unwrap());
         let service = notes().http().legacy(Legacy::sessions().http_sse());
@@ -55,7 +65,9 @@ impl World {
                 ResourceServer::new(&resource, issuer.clone(), asking.within_private_network())
             }
         };
-        let guard = guard.unwrap().scopes(["read"]).leeway(Duration::ZERO);
+        let guard = choose(guard.unwrap())
+            .scopes(["read"])
+            .leeway(Duration::ZERO);
         let guarded = guard.clock(reading(&clock)).layer(bound.service());
         let router = authorization.router();
         let serving = vec![
@@ -82,9 +94,7 @@ impl Drop for World {
     }
 }
 
-pub(crate) fn reading(
-    clock: &Arc<AtomicU64>,
-) -> impl Fn() -> std::time::SystemTime + Send + Sync + 'static {
+pub(crate) fn reading(clock: &Arc<AtomicU64>) -> impl Fn() -> SystemTime + Send + Sync + 'static {
     let clock = clock.clone();
     move || UNIX_EPOCH + Duration::from_secs(clock.load(Ordering::Relaxed))
 }
