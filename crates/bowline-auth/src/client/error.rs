@@ -51,7 +51,8 @@ pub enum Error {
         /// How long that was allowed to take.
         after: Duration,
     },
-    /// All of the scopes that the server asks for were asked for already.
+    /// All of the scopes that the server asks for were asked for already. To ask a person once more, begin
+    /// anew with [`OAuth::forget`](super::OAuth::forget).
     #[error("the server wants the scopes `{scopes}`, which were asked for and are not enough")]
     StillNotEnough {
         /// What the server wants.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bowline::exchange::BoxFuture;
 use bowline::http::client::{Authorizer, HttpSend, Refusal};
-use http::{HeaderMap, request};
+use http::{request, response};
 use url::Url;
 
 use super::application::{
@@ -246,9 +246,9 @@ impl Authorizer for OAuth {
         })
     }
 
-    fn hear(&self, headers: &HeaderMap) {
+    fn hear(&self, head: &response::Parts) {
         if let Ok(runtime) = self.runtime() {
-            runtime.hear(headers);
+            runtime.hear(head);
         }
     }
 }

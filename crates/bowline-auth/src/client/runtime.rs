@@ -10,7 +10,7 @@ use bowline::http::client::{Challenge, Reason, Refusal};
 use futures_util::FutureExt as _;
 use futures_util::future::{Shared, WeakShared};
 use http::header::AUTHORIZATION;
-use http::{HeaderMap, HeaderName, HeaderValue, request};
+use http::{HeaderName, HeaderValue, request, response};
 use tokio::sync::OnceCell;
 use url::Url;
 
@@ -41,6 +41,8 @@ struct Memory {
     credentials: Credentials,
     /// What the server wants to see in the next proof.
     nonce: Option<HeaderValue>,
+    /// Whether the token came by renewal, and nothing was accepted since.
+    is_unproven: bool,
     flight: Option<Flight>,
 }
 
@@ -91,11 +93,13 @@ impl Runtime {
         Ok(())
     }
 
-    /// Hears what the server wants to see in the next proof.
-    pub(crate) fn hear(&self, headers: &HeaderMap) {
-        if let Some(nonce) = headers.get(DPOP_NONCE) {
-            self.lock().nonce = Some(nonce.clone());
+    /// Hears what the server wants to see in the next proof, and that it accepts what it was shown.
+    pub(crate) fn hear(&self, head: &response::Parts) {
+        let mut memory = self.lock();
+        if let Some(nonce) = head.headers.get(DPOP_NONCE) {
+            memory.nonce = Some(nonce.clone());
         }
+        memory.is_unproven &= !head.status.is_success();
     }
 
     /// Does what it takes to get a refused request accepted.
@@ -107,8 +111,13 @@ impl Runtime {
             // Somebody else got a new token meanwhile.
             _ if !self.is_current(refusal) => Ok(()),
             _ => {
-                if self.can_renew() && self.fly(Intent::Renew, challenge.clone()).await.is_ok() {
-                    return Ok(());
+                // A token that was refused although it is fresh would be renewed for ever.
+                let is_unproven = self.lock().is_unproven;
+                if self.can_renew() && !is_unproven {
+                    let renewed = self.fly(Intent::Renew, challenge.clone()).await;
+                    if renewed.is_ok() {
+                        return Ok(());
+                    }
                 }
                 self.obtain(challenge).await
             }
@@ -231,6 +240,9 @@ impl Runtime {
     /// Performs a flow, and keeps what it learned.
     async fn perform(&self, intent: Intent, challenge: Option<Challenge>) -> Result<()> {
         let proof_key = self.ready().await?.clone();
+        if intent == Intent::Renew && self.adopt().await? {
+            return Ok(());
+        }
         let needs_person = intent == Intent::Obtain && !self.config.application.needs_nobody();
         let visit = match needs_person {
             true => Some(self.prepare().await?),
@@ -256,9 +268,33 @@ impl Runtime {
         });
         let performed = self.walk(&mut flow, visit).await;
         let credentials = flow.into_credentials();
-        self.lock().credentials = credentials.clone();
-        self.save(&credentials).await?;
+        {
+            let mut memory = self.lock();
+            memory.credentials = credentials.clone();
+            memory.is_unproven = intent == Intent::Renew && performed.is_ok();
+        }
+        if let Err(error) = self.save(&credentials).await {
+            // The token is good as long as this program runs.
+            tracing::warn!(%error, "credentials were not kept");
+        }
         performed
+    }
+
+    /// Takes over a token that another program got in the meantime, which may have used up ours.
+    async fn adopt(&self) -> Result<bool> {
+        let Some(stored) = self.load().await? else {
+            return Ok(false);
+        };
+        let mut memory = self.lock();
+        let ours = &memory.credentials;
+        let is_other = stored.tokens.is_some()
+            && stored.tokens != ours.tokens
+            && stored.proof_key == ours.proof_key;
+        if is_other {
+            memory.credentials = stored;
+            memory.is_unproven = false;
+        }
+        Ok(is_other)
     }
 
     async fn walk(&self, flow: &mut Flow, mut visit: Option<Box<dyn Visit>>) -> Result<()> {
@@ -297,9 +333,7 @@ impl Runtime {
     /// Fills the memory from the store, once, and makes the key that tokens may be bound to.
     async fn ready(&self) -> Result<&Arc<ProofKey>> {
         let filling = self.proof_key.get_or_try_init(|| async {
-            let loaded = self.config.store.load(self.server.as_str()).await;
-            let loaded = loaded.map_err(|error| failed("the store cannot be read", error))?;
-            let mut credentials = loaded.unwrap_or_default();
+            let mut credentials = self.load().await?.unwrap_or_default();
             let kept = match &credentials.proof_key {
                 Some(kept) => kept.clone(),
                 None => ProofKey::generate()?,
@@ -310,6 +344,11 @@ impl Runtime {
             Ok(Arc::new(key))
         });
         filling.await
+    }
+
+    async fn load(&self) -> Result<Option<Credentials>> {
+        let loaded = self.config.store.load(self.server.as_str()).await;
+        loaded.map_err(|error| failed("the store cannot be read", error))
     }
 
     async fn save(&self, credentials: &Credentials) -> Result<()> {

@@ -41,8 +41,7 @@ use super::moment::Moment;
 use super::scopes::Scopes;
 use super::{Error, Result, Secret};
 
-/// What to do next.
-#[derive(Debug)]
+/// What to do next. It is full of secrets, and has no `Debug`.
 pub(crate) enum Step {
     /// Send this, and hand in the response.
     Send(Request<Bytes>),
@@ -189,7 +188,7 @@ impl Flow {
         let request = TokenRequest::new("authorization_code")
             .with("code", code)
             .with("redirect_uri", opened.redirect_uri)
-            .with("code_verifier", opened.verifier);
+            .with("code_verifier", opened.verifier.expose());
         self.redeem(request, moment)
     }
 

@@ -7,14 +7,14 @@ use url::Url;
 
 use super::{Flow, State, Step};
 use crate::client::moment::Moment;
-use crate::client::{Error, Result};
+use crate::client::{Error, Result, Secret};
 
 /// A person is at the authorization server. What must come back is written down before they go.
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) redirect_uri: String,
-    pub(super) verifier: String,
-    state: String,
+    pub(super) verifier: Secret,
+    state: Secret,
     issuer: String,
     /// Whether the issuer promised to name itself.
     names_itself: bool,
@@ -42,18 +42,18 @@ impl Flow {
         }
         let opened = Opened {
             redirect_uri,
-            verifier: moment.word(),
-            state: moment.other_word(),
+            verifier: Secret::new(moment.word()),
+            state: Secret::new(moment.other_word()),
             issuer: server.issuer.clone(),
             names_itself: server.authorization_response_iss_parameter_supported,
         };
-        let challenge = URL_SAFE_NO_PAD.encode(Sha256::digest(&opened.verifier));
+        let challenge = URL_SAFE_NO_PAD.encode(Sha256::digest(opened.verifier.expose()));
         let mut query = url.query_pairs_mut();
         query
             .append_pair("response_type", "code")
             .append_pair("client_id", &self.client()?.client_id)
             .append_pair("redirect_uri", &opened.redirect_uri)
-            .append_pair("state", &opened.state)
+            .append_pair("state", opened.state.expose())
             .append_pair("code_challenge", &challenge)
             .append_pair("code_challenge_method", "S256")
             .append_pair("resource", &self.resource_name());
@@ -84,7 +84,7 @@ impl Opened {
                 "somebody came back to another address than they were sent to",
             ));
         }
-        if once(&came, "state")?.as_deref() != Some(&*self.state) {
+        if once(&came, "state")?.as_deref() != Some(self.state.expose()) {
             return Err(Error::untrusted(
                 "somebody came back who was not sent: the state is not ours",
             ));
@@ -148,8 +148,8 @@ mod tests {
     fn ends(names_itself: bool, came: &str) -> String {
         let opened = Opened {
             redirect_uri: "http://127.0.0.1:7/callback".into(),
-            verifier: String::new(),
-            state: "s".into(),
+            verifier: Secret::new(""),
+            state: Secret::new("s"),
             issuer: "https://as.example".into(),
             names_itself,
         };
