@@ -15,7 +15,11 @@ mod clients;
 mod elicitation;
 mod flows;
 mod functions;
+mod hosting;
+mod hosting_legacy;
 mod http;
+mod http_clients;
+mod http_clients_legacy;
 mod lifecycle;
 mod lists;
 mod logging;
@@ -53,6 +57,10 @@ fn main() -> ExitCode {
         stdio::scenarios(),
         http::scenarios(),
         authorization::scenarios(),
+        hosting::scenarios(),
+        hosting_legacy::scenarios(),
+        http_clients::scenarios(),
+        http_clients_legacy::scenarios(),
     ];
     scenarios::runner::main(&scenarios.concat())
 }

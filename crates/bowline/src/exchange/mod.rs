@@ -41,6 +41,8 @@ pub use principal::Principal;
 mod run;
 pub(crate) use run::{Running, run};
 
+mod trace_context;
+pub use trace_context::TraceContext;
 mod scopes;
 pub use scopes::InsufficientScope;
 
@@ -97,6 +99,14 @@ pub trait Responder: Send + Sync + 'static {
     /// [`Error::Misuse`] if it was put together wrongly.
     fn check(&self) -> Result<()> {
         Ok(())
+    }
+
+    /// Hears that the roots of a client have changed: what it was told of them is out of date.
+    ///
+    /// It is called from the task that reads the wire and must not block. Clients say so in the legacy era
+    /// only; since then they are asked whenever their roots are wanted.
+    fn roots_changed(&self, caller: &Caller) {
+        let _ = caller;
     }
 
     /// Which of a server's questions it answers, if it is the host of a client.

@@ -1,6 +1,7 @@
 //! From a method's name to what answers it.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use bowline_core::Outcome;
 use bowline_core::era::Request;
@@ -30,7 +31,7 @@ pub(super) fn route<'a>(
     request: Request,
     cx: Context,
 ) -> BoxFuture<'a, Outcome> {
-    let offer = &*server.offer;
+    let offer = &server.offer;
     match &*request.method {
         DiscoverRequest::NAME => ready(encode(&offer.introduction())),
         ListToolsRequest::NAME if offer.has_tools() => {
@@ -85,7 +86,7 @@ pub(super) fn scopes(server: &Server, method: &str, params: Option<&Json>) -> Ve
         .unwrap_or_default()
 }
 
-async fn call_tool(offer: &Offer, request: Request, cx: Context) -> Outcome {
+async fn call_tool(offer: &Arc<Offer>, request: Request, cx: Context) -> Outcome {
     let _permit = offer.handler_permit()?;
     let tools = offer.tools.now();
     let offered = {
@@ -101,15 +102,22 @@ async fn call_tool(offer: &Offer, request: Request, cx: Context) -> Outcome {
     InsufficientScope::check(offered.item.scopes_needed(), cx.principal())?;
     let layers = offered.item.layers();
     if layers.is_empty() {
-        return call_offered(offered, request, cx).await;
+        return call_offered(offer, offered, request, cx).await;
     }
-    Next::around(layers, WithoutLayers(offered.clone()), cx)
-        .run(request)
-        .await
+    let inside = WithoutLayers {
+        offer: offer.clone(),
+        offered: offered.clone(),
+    };
+    Next::around(layers, inside, cx).run(request).await
 }
 
 /// Calls a tool that was found.
-async fn call_offered(offered: &Offered<Tool>, request: Request, mut cx: Context) -> Outcome {
+async fn call_offered(
+    offer: &Offer,
+    offered: &Offered<Tool>,
+    request: Request,
+    mut cx: Context,
+) -> Outcome {
     let (arguments, meta) = {
         let called = Called::read(&request.params)?;
         let arguments = called.arguments.map(|raw| request.params.part(raw));
@@ -117,17 +125,23 @@ async fn call_offered(offered: &Offered<Tool>, request: Request, mut cx: Context
         (arguments.unwrap_or_else(Json::empty_object), meta)
     };
     cx.extensions_mut().extend(&offered.state);
-    let given = Given::new(arguments, cx).with_meta(meta);
+    let mut given = Given::new(arguments, cx).with_meta(meta);
+    if offered.item.is_blocking() {
+        given.hold(offer.blocking_permit()?);
+    }
     let result = offered.item.call(given).await?;
     encode(&result)
 }
 
 /// A tool inside its layers.
-struct WithoutLayers(Offered<Tool>);
+struct WithoutLayers {
+    offer: Arc<Offer>,
+    offered: Offered<Tool>,
+}
 
 impl Responder for WithoutLayers {
     fn respond<'a>(&'a self, request: Request, cx: Context) -> BoxFuture<'a, Outcome> {
-        Box::pin(call_offered(&self.0, request, cx))
+        Box::pin(call_offered(&self.offer, &self.offered, request, cx))
     }
 }
 

@@ -57,6 +57,7 @@ pub struct Tool {
     asks: Vec<Askable>,
     scopes: Vec<String>,
     at_once: Option<Arc<Semaphore>>,
+    is_blocking: bool,
     visible_to: Option<Audience>,
     layers: Vec<Arc<dyn Layer>>,
     wrapping: Wrapping,
@@ -87,13 +88,16 @@ impl Tool {
     ///
     /// A function cannot be dropped half-way. When its caller gives up it is told by
     /// [`Context::is_cancelled`] and runs on, unheard, whatever the [`cancel_mode`](Self::cancel_mode);
-    /// if it had not started yet, it never does. At most 64 run at once; see [`at_once`](Self::at_once).
+    /// if it had not started yet, it never does. All functions of a server share its places for them; see
+    /// [`Server::most_blocking`](super::Server::most_blocking).
     pub fn blocking<H, E>(name: impl Into<String>, handler: H) -> Self
     where
         H: BlockingHandler<E, Output: IntoToolResult>,
         E: Parameters,
     {
-        Self::of::<H::Output, E>(name.into(), Blocking::new(handler)).at_once(MOST_BLOCKING)
+        let mut tool = Self::of::<H::Output, E>(name.into(), Blocking::new(handler));
+        tool.is_blocking = true;
+        tool
     }
 
     /// A tool without Rust types: JSON in, and a schema in words of your own.
@@ -128,6 +132,7 @@ impl Tool {
             asks: Vec::new(),
             scopes: Vec::new(),
             at_once: None,
+            is_blocking: false,
             visible_to: None,
             layers: Vec::new(),
             wrapping: Wrapping::AsIs,
@@ -316,6 +321,11 @@ impl Tool {
         self.cancel_mode
     }
 
+    /// Whether it needs a thread of its own while it runs.
+    pub(super) fn is_blocking(&self) -> bool {
+        self.is_blocking
+    }
+
     pub(super) fn is_for_everybody(&self) -> bool {
         self.visible_to.is_none()
     }
@@ -339,7 +349,7 @@ impl Tool {
             given.hold(permit.map_err(|_| overloaded())?);
         }
         // Kept here too, for handlers that do not keep it themselves.
-        let _permit = given.permit();
+        let _permits = given.permits();
         let mut result = self.handler.call(given).await?;
         if result.is_error != Some(true) {
             if self.wrapping == Wrapping::InResult {
@@ -486,5 +496,3 @@ pub fn invalid_params(error: serde_json::Error) -> RpcError {
         format!("invalid params: {error}"),
     )
 }
-
-const MOST_BLOCKING: usize = 64;

@@ -9,6 +9,7 @@
 mod support;
 
 mod answers;
+mod connectors;
 mod disconnect;
 #[cfg(not(bowline_no_legacy))]
 mod legacy;
@@ -17,3 +18,4 @@ mod scopes;
 mod shutdown;
 #[cfg(not(bowline_no_legacy))]
 mod together;
+mod wire_faults;

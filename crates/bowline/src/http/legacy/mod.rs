@@ -25,7 +25,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::http::header::HeaderValue;
+use ::http::header::{ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue};
 use ::http::request::Parts;
 use ::http::{Method, Response, StatusCode};
 use bowline_core::era::{Dialect, HttpTransport};
@@ -192,6 +192,12 @@ impl HttpService {
         self.having(|site| site.legacy = legacy)
     }
 
+    /// Has the two endpoints of 2024-11-05 too, where there is a legacy era.
+    #[allow(dead_code, reason = "only the feature `testing` calls it")]
+    pub(crate) fn with_http_sse(self) -> Self {
+        self.legacy(Legacy::sessions().http_sse())
+    }
+
     /// How many sessions are open.
     #[must_use]
     pub fn sessions(&self) -> usize {
@@ -221,6 +227,11 @@ pub(super) async fn answer(
         _ => None,
     };
     match (session_id(head)?, opening) {
+        (None, Some(_)) if !serves(site, HttpTransport::Streamable) => {
+            // Tells a client of any age to ask for the stream, which names where to post.
+            let why = "there is no Streamable HTTP here";
+            Err(Rejection::http(StatusCode::METHOD_NOT_ALLOWED, why))
+        }
         (None, Some(id)) => open(site, head, accepts, id, body)
             .await
             .map_err(|refused| refused.about(id.clone())),
@@ -298,7 +309,10 @@ async fn open(
     if let Some(dialect) = agreed {
         session.agree_on(dialect);
         let id = HeaderValue::try_from(&session.id).expect("hexadecimal digits are visible ASCII");
-        response.headers_mut().insert(SESSION_ID, id);
+        let headers = response.headers_mut();
+        headers.insert(SESSION_ID, id);
+        // A web page that is let in has to repeat the id, and may only read what is exposed to it.
+        headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, SESSION_ID.into());
         legacy.sessions.publish(driven);
     }
     Ok(response)
@@ -333,6 +347,11 @@ async fn hear(
     }
     let (frames, refusals, shape) = match &messages {
         Messages::One(_) => (vec![body], Vec::new(), Shape::One),
+        // A client that names no version in a header has agreed on one all the same.
+        Messages::Batch(_) if !session.dialect().batches => {
+            let error = RpcError::new(ErrorCode::INVALID_REQUEST, "a message is one JSON object");
+            return Err(error.into());
+        }
         Messages::Batch(parts) => (frames(parts), refusals(parts), Shape::Array),
     };
     if requests.is_empty() && refusals.is_empty() {
@@ -420,9 +439,13 @@ fn open_two_endpoints(site: &Site, head: &Parts) -> Result<Response<HttpBody>, R
 }
 
 fn serves_two_endpoints(site: &Site) -> bool {
+    site.legacy.endpoints == Endpoints::AlsoTwo && serves(site, HttpTransport::TwoEndpoints)
+}
+
+/// Whether a legacy version is served that travels this way.
+fn serves(site: &Site, transport: HttpTransport) -> bool {
     let mut served = site.served.iter();
-    site.legacy.endpoints == Endpoints::AlsoTwo
-        && served.any(|dialect| dialect.http.transport == HttpTransport::TwoEndpoints)
+    served.any(|dialect| !dialect.is_modern() && dialect.http.transport == transport)
 }
 
 fn session_in_query<'a>(legacy: &Legacy, head: &'a Parts) -> Option<&'a str> {

@@ -98,7 +98,7 @@ impl HttpService {
             .keep_alive_interval(PING_EVERY)
             .max_header_list_size(MAX_HEAD as u32)
             .max_concurrent_streams(MOST_STREAMS);
-        let io = TokioIo::new(Patient::new(io, STALLED_FOR));
+        let io = TokioIo::new(Patient::new(io, HEAD_WITHIN, STALLED_FOR));
         let service = TowerToHyperService::new(service);
         let mut connection = pin!(builder.serve_connection(io, service));
         let mut shutdown = self.site.shutdown.subscribe();
