@@ -616,6 +616,7 @@ fn a_cancel_for_something_unknown_finished_or_malformed_is_ignored() {
     assert_eq!(pair.server.poll_event(), None);
 
     pair.server.respond(&request, ok());
+    assert!(pair.server.poll_transmit().is_some());
     pair.client_says(&cancel_frame("1", "too late"));
     assert_eq!(pair.server.poll_event(), None);
 }

@@ -8,6 +8,7 @@ use bowline_core::era::{Caller, Dialects, Request};
 use bowline_types::{DiscoverRequest, Json, Method};
 
 use super::Verdict as Remembered;
+use super::Verdicts;
 use super::hearing::Hearing;
 use super::link::{Answering, Link, Reached};
 use super::opening::{MOST_PROBES, Opening, incompatible};
@@ -26,6 +27,8 @@ pub(super) struct HttpOpening {
     pub(super) probe_timeout: Duration,
     /// What was found out the last time.
     pub(super) remembered: Option<Remembered>,
+    /// What was found out about others, and is about to be about this one.
+    pub(super) verdicts: Verdicts,
 }
 
 impl HttpOpening {
@@ -54,6 +57,12 @@ impl HttpOpening {
                 server: None,
             });
         }
+        if self.verdicts.is_legacy(&self.endpoint.uri, &self.speaking) {
+            match self.shake_hands(caller.clone()).await {
+                Err(error) if refutes(&error) => self.verdicts.forget_server(&self.endpoint.uri),
+                reached_or_failed => return reached_or_failed,
+            }
+        }
         let mut tried = vec![modern];
         loop {
             caller.dialect = tried.last().copied().unwrap_or(modern);
@@ -80,7 +89,12 @@ impl HttpOpening {
                 }
                 Verdict::Retry(dialect) if tried.len() < MOST_PROBES => tried.push(dialect),
                 Verdict::Retry(_) => return Err(incompatible(&[])),
-                Verdict::Legacy(_) => return self.shake_hands(caller).await,
+                Verdict::Legacy(_) => {
+                    let reached = self.shake_hands(caller).await?;
+                    let dialect = reached.caller.dialect;
+                    self.verdicts.keep(&self.endpoint.uri, dialect);
+                    return Ok(reached);
+                }
                 Verdict::Incompatible(versions) => return Err(incompatible(&versions)),
                 Verdict::Unauthorized => {
                     let refused = Error::Unauthorized {
@@ -112,7 +126,7 @@ impl HttpOpening {
     }
 
     /// Opens a legacy wire made of HTTP requests: Streamable HTTP first, then HTTP+SSE.
-    async fn shake_hands(self, caller: Caller) -> Result<Reached> {
+    async fn shake_hands(&self, caller: Caller) -> Result<Reached> {
         let Some(wire) = legacy::wire(self.endpoint.clone()) else {
             return Err(incompatible(&[]));
         };
@@ -152,16 +166,30 @@ impl HttpOpening {
     }
 }
 
-/// Whether a failed `initialize` suggests that the server has two endpoints.
+/// Whether a failed handshake shows that the server is not the one that was known. One that is down or wants to
+/// know who is asking may be the same.
+fn refutes(error: &Error) -> bool {
+    match error {
+        Error::Peer(_) | Error::Protocol { .. } => true,
+        Error::Transport {
+            source: Some(source),
+            ..
+        } => {
+            let status = source.downcast_ref::<UnexpectedStatus>();
+            status.is_some_and(|status| status.0.is_client_error())
+        }
+        _ => false,
+    }
+}
+
+/// Whether a failed `initialize` suggests that the server has two endpoints. It may say no in words, too.
 fn is_without_streamable_http(error: &Error) -> bool {
-    let Error::Transport {
-        source: Some(source),
-        ..
-    } = error
-    else {
-        return false;
+    let source = match error {
+        Error::Peer(_) => return true,
+        Error::Transport { source, .. } => source.as_ref(),
+        _ => None,
     };
-    let status = source.downcast_ref::<UnexpectedStatus>();
+    let status = source.and_then(|source| source.downcast_ref::<UnexpectedStatus>());
     status.is_some_and(|status| suggests_two_endpoints(status.0.as_u16()))
 }
 

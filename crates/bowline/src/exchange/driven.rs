@@ -77,7 +77,7 @@ impl Ongoing for Driven {
             return Poll::Ready(Step::Notification(notification));
         }
         if let Some(after) = self.poll_overdue(cx) {
-            self.future = None;
+            self.let_go();
             return Poll::Ready(Step::Answered(Err(Error::Timeout { after })));
         }
         self.has_started = true;
@@ -110,14 +110,15 @@ impl Ongoing for Driven {
         Some(self.reservation.id())
     }
 
-    fn cancel(self: Box<Self>, reason: String) {
+    fn cancel(mut self: Box<Self>, reason: String) {
         tracing::debug!(id = %self.reservation.id(), reason, "a call was cancelled");
+        self.future = None;
     }
 }
 
-impl Drop for Driven {
-    fn drop(&mut self) {
-        // Dropping the future would be the cancel, so where none is wanted it runs on by itself for a while.
+impl Driven {
+    /// Dropping the future is the cancel, so where none is wanted it runs on by itself for a while.
+    fn let_go(&mut self) {
         if let (Some(future), Some(limit)) = (self.future.take(), self.outlives)
             && self.has_started
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
@@ -125,6 +126,12 @@ impl Drop for Driven {
             self.said.close();
             runtime.spawn(tokio::time::timeout(limit, future));
         }
+    }
+}
+
+impl Drop for Driven {
+    fn drop(&mut self) {
+        self.let_go();
     }
 }
 

@@ -17,11 +17,18 @@ pub use body::ResponseBody;
 mod channel;
 pub use channel::HttpChannel;
 
+mod proxy;
+pub use proxy::{Proxies, TcpConnection, TcpConnector};
+
+#[cfg(feature = "reqwest")]
+mod reqwest;
+
 mod response;
 pub use response::UnexpectedStatus;
 
 mod send;
-pub use send::{HttpSend, HyperSend, RequestBody};
+pub use send::{HttpSend, HyperSend, RequestBody, Withdrawn};
+pub(crate) use send::{Versions, sender};
 
 #[cfg_attr(bowline_no_legacy, path = "legacy_stub.rs")]
 pub(crate) mod legacy;

@@ -7,25 +7,25 @@ use crate::exchange::{BoxFuture, Stopwatch};
 use crate::wire::Received;
 
 /// Tells the engine when the time of a request does not count.
-pub(super) struct Held<'a> {
-    incoming: &'a mpsc::Sender<Received>,
+pub(super) struct Held<'a, T> {
+    incoming: &'a mpsc::Sender<T>,
     id: &'a RequestId,
 }
 
-impl<'a> Held<'a> {
-    pub(super) fn new(incoming: &'a mpsc::Sender<Received>, id: &'a RequestId) -> Self {
+impl<'a, T: From<Received> + Send + 'static> Held<'a, T> {
+    pub(super) fn new(incoming: &'a mpsc::Sender<T>, id: &'a RequestId) -> Self {
         Self { incoming, id }
     }
 
     fn tell(&self, received: Received) -> BoxFuture<'_, ()> {
-        Box::pin(async {
+        Box::pin(async move {
             // Fails only when the wire is gone, and then nobody waits.
-            let _ = self.incoming.send(received).await;
+            let _ = self.incoming.send(received.into()).await;
         })
     }
 }
 
-impl Stopwatch for Held<'_> {
+impl<T: From<Received> + Send + 'static> Stopwatch for Held<'_, T> {
     fn stop(&self) -> BoxFuture<'_, ()> {
         self.tell(Received::Held {
             id: self.id.clone(),

@@ -1,6 +1,7 @@
 //! What the requests of one legacy wire have in common: the session, its version, and its GET stream.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bowline_core::era::{Dialect, VersionHeader, after_opening};
@@ -24,9 +25,44 @@ use crate::{Error, Result};
 /// What the requests of one wire share.
 pub(crate) struct Link {
     pub(super) endpoint: Endpoint,
-    incoming: mpsc::Sender<Received>,
+    incoming: mpsc::Sender<Delivery>,
     session: Mutex<Session>,
     reopening: tokio::sync::Mutex<()>,
+}
+
+/// Something for the engine, on its way there.
+pub(super) struct Delivery {
+    pub(super) received: Received,
+    /// Of the request that it ends, if it does.
+    given_up: Option<GivenUp>,
+}
+
+/// What ends no request.
+impl From<Received> for Delivery {
+    fn from(received: Received) -> Self {
+        let given_up = None;
+        Self { received, given_up }
+    }
+}
+
+impl Delivery {
+    pub(super) fn is_wanted(&self) -> bool {
+        !self.given_up.as_ref().is_some_and(GivenUp::is_set)
+    }
+}
+
+/// Whether a request was given up.
+#[derive(Clone, Default)]
+pub(super) struct GivenUp(Arc<AtomicBool>);
+
+impl GivenUp {
+    pub(super) fn set(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_set(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
 }
 
 #[derive(Default)]
@@ -38,7 +74,7 @@ struct Session {
 }
 
 impl Link {
-    pub(super) fn new(endpoint: Endpoint, incoming: mpsc::Sender<Received>) -> Self {
+    pub(super) fn new(endpoint: Endpoint, incoming: mpsc::Sender<Delivery>) -> Self {
         Self {
             endpoint,
             incoming,
@@ -99,14 +135,24 @@ impl Link {
     }
 
     /// Whoever counts the time of a request.
-    pub(super) fn stopwatch<'a>(&'a self, id: &'a RequestId) -> Held<'a> {
+    pub(super) fn stopwatch<'a>(&'a self, id: &'a RequestId) -> Held<'a, Delivery> {
         Held::new(&self.incoming, id)
     }
 
     /// Hands a message, or the loss of one, to the engine.
     pub(super) async fn deliver(&self, received: Received) {
+        self.send(received, None).await;
+    }
+
+    /// Hands the end of a request to the engine, unless the request was given up when it gets there.
+    pub(super) async fn settle(&self, received: Received, given_up: &GivenUp) {
+        self.send(received, Some(given_up.clone())).await;
+    }
+
+    async fn send(&self, received: Received, given_up: Option<GivenUp>) {
+        let delivery = Delivery { received, given_up };
         // Fails only when the wire is gone, and then nobody waits.
-        let _ = self.incoming.send(received).await;
+        let _ = self.incoming.send(delivery).await;
     }
 
     /// Hears what the server says unasked, for as long as it lets us.
