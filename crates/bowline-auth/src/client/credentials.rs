@@ -74,8 +74,8 @@ pub(crate) struct Tokens {
     pub(crate) access: Secret,
     pub(crate) kind: TokenKind,
     pub(crate) refresh: Option<Secret>,
-    /// In seconds since 1970.
-    pub(crate) expires_at: Option<u64>,
+    /// When it is to be renewed, in seconds since 1970: a little before it expires.
+    pub(crate) renew_at: Option<u64>,
     /// All scopes that were asked for.
     pub(crate) requested: Scopes,
 }
@@ -121,7 +121,7 @@ mod tests {
                 access: Secret::new("hush-2"),
                 kind: TokenKind::Bearer,
                 refresh: Some(Secret::new("hush-3")),
-                expires_at: None,
+                renew_at: None,
                 requested: Scopes::default(),
             }),
             proof_key: Some(Secret::new("hush-4")),

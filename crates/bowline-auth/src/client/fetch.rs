@@ -112,3 +112,28 @@ impl Service<Name> for GuardedResolver {
 const LARGEST: usize = 256 * 1024;
 /// How long one request may take.
 const LIMIT: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The addresses of a name that every machine knows, and that is not public.
+    async fn resolve(guard: Guard) -> io::Result<Vec<SocketAddr>> {
+        let name = "localhost".parse().map_err(io::Error::other)?;
+        let found = GuardedResolver(guard).call(name).await?;
+        Ok(found.collect())
+    }
+
+    #[tokio::test]
+    async fn a_name_that_leads_into_a_private_network_has_no_address() {
+        let refused = resolve(Guard::Public).await.unwrap_err();
+        let allowed = resolve(Guard::ThisMachine).await.unwrap();
+
+        assert!(
+            refused
+                .to_string()
+                .contains("`localhost` has no public address")
+        );
+        assert!(allowed.iter().all(|at| at.ip().is_loopback()));
+    }
+}

@@ -172,9 +172,9 @@ impl Runtime {
 
     /// Renews a token that is about to expire. If that fails, the server will say what it wants.
     async fn renew_in_time(self: &Arc<Self>) -> Result<()> {
-        let expires_at = self.tokens().and_then(|tokens| tokens.expires_at);
-        let soon = moment()?.seconds() + HEAD_START;
-        if expires_at.is_none_or(|at| at > soon) {
+        let renew_at = self.tokens().and_then(|tokens| tokens.renew_at);
+        let now = moment()?.seconds();
+        if renew_at.is_none_or(|at| at > now) {
             return Ok(());
         }
         let renewed = if self.can_renew() {
@@ -399,5 +399,3 @@ fn failed(what: &'static str, source: AppError) -> Error {
 }
 
 const DPOP: HeaderName = HeaderName::from_static("dpop");
-/// How long before it expires a token is renewed, in seconds.
-const HEAD_START: u64 = 30;

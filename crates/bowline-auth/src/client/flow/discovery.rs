@@ -59,7 +59,7 @@ fn at_root(url: &Url) -> Url {
 }
 
 fn has_path(url: &Url) -> bool {
-    url.path().trim_end_matches('/') != ""
+    !url.path().trim_end_matches('/').is_empty()
 }
 
 /// The address of a server without its path, as an issuer would write it.

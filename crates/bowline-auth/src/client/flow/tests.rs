@@ -205,7 +205,7 @@ fn a_person_agrees_and_there_is_a_token() {
     assert_eq!(asked["code_challenge"], digest);
     let tokens = walked.credentials.tokens.unwrap();
     assert_eq!(tokens.header(), "Bearer t1");
-    assert_eq!(tokens.expires_at, Some(NOW + 60));
+    assert_eq!(tokens.renew_at, Some(NOW + 54), "before it expires");
     assert_eq!(tokens.issuer, "https://as.example");
 }
 
@@ -485,7 +485,7 @@ fn held(scopes: &str) -> Credentials {
             access: Secret::new("t0"),
             kind: TokenKind::Bearer,
             refresh: Some(Secret::new("r0")),
-            expires_at: None,
+            renew_at: None,
             requested: Scopes::parse(scopes),
         }),
         ..Credentials::default()
@@ -889,7 +889,11 @@ fn a_document_that_has_moved_is_not_followed() {
 
     let walked = walk(&moved, setup());
 
-    assert!(walked.end.contains("publishes no metadata"), "{}", walked.end);
+    assert!(
+        walked.end.contains("publishes no metadata"),
+        "{}",
+        walked.end
+    );
     assert_eq!(walked.steps.len(), 3, "{:?}", walked.steps);
 }
 

@@ -215,7 +215,10 @@ impl Flow {
             access: answer.access_token,
             kind,
             refresh: answer.refresh_token.or(kept),
-            expires_at: lifetime.map(|lifetime| moment.seconds().saturating_add(lifetime)),
+            renew_at: lifetime.map(|lifetime| {
+                let head_start = (lifetime / 10).min(LONGEST_HEAD_START);
+                moment.seconds().saturating_add(lifetime - head_start)
+            }),
             requested: self.requested.clone(),
         })
     }
@@ -366,5 +369,7 @@ fn encoded(text: &str) -> String {
 /// Where a server says what it wants to see in the next proof.
 pub(crate) const DPOP_NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
 const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
+/// How long before it expires a token is renewed at most, in seconds.
+const LONGEST_HEAD_START: u64 = 30;
 /// How long a signature about ourselves is good, in seconds.
 const ASSERTION_LIFETIME: u64 = 120;

@@ -168,13 +168,13 @@ impl<'a> Refusals<'a> {
         }))
     }
 
-    /// The refusal that is to be answered before the request is sent again, if it is to be.
+    /// Gives a refusal back as an error if it is to be answered, and the request to be sent again.
     pub(super) fn meet<B>(
         &mut self,
         uri: &Uri,
         sent: Option<HeaderValue>,
         response: Response<B>,
-    ) -> Result<Response<B>, Refusal> {
+    ) -> Result<Response<B>, Box<Refusal>> {
         let Some(authorizer) = self.authorizer else {
             return Ok(response);
         };
@@ -183,7 +183,7 @@ impl<'a> Refusals<'a> {
         match Refusal::read(uri, sent, &head) {
             Some(refusal) if self.is_worth_answering(&refusal) => {
                 self.met.push(refusal.reason);
-                Err(refusal)
+                Err(Box::new(refusal))
             }
             _ => Ok(Response::from_parts(head, body)),
         }
