@@ -213,7 +213,6 @@ impl Place {
             .protects(ANOTHER, &["read"])
             .token_lifetime(lifetime);
         let keys = JwtVerifier::discover(issuer.clone()).unwrap();
-        let keys = keys.within_private_network();
         let guard = ResourceServer::new(&resource, issuer.clone(), keys).unwrap();
         let guard = guard.scopes([scope]).leeway(Duration::ZERO);
         let guarded = guard.layer(bound.service());

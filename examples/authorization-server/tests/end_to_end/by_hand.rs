@@ -254,7 +254,6 @@ async fn the_layer_stands_around_the_routes_of_a_web_framework_just_as_well() {
     let mut client = Client::new(&world).await;
     client.authorize("read").await;
     let keys = JwtVerifier::discover(world.issuer.clone()).unwrap();
-    let keys = keys.within_private_network();
     let guard = ResourceServer::new(&world.resource, world.issuer.clone(), keys).unwrap();
     let document = guard.metadata_path();
     let app = axum::Router::new()

@@ -57,12 +57,12 @@ impl World {
             By::Keys => {
                 let keys = JwtVerifier::discover(issuer.clone()).unwrap();
                 let keys = keys.fetch_again_after(Duration::ZERO);
-                ResourceServer::new(&resource, issuer.clone(), keys.within_private_network())
+                ResourceServer::new(&resource, issuer.clone(), keys)
             }
             By::Asking => {
                 let asking = Introspection::new(issuer.clone(), &format!("{issuer}/introspect"));
                 let asking = asking.unwrap().credentials("notes", "hush");
-                ResourceServer::new(&resource, issuer.clone(), asking.within_private_network())
+                ResourceServer::new(&resource, issuer.clone(), asking)
             }
         };
         let guard = choose(guard.unwrap())
