@@ -112,7 +112,7 @@ impl Challenges<'_> {
             params.push(("scope", quotable(&scopes.join(" "))));
         }
         params.push(("resource_metadata", quotable(self.metadata)));
-        let scheme = match brought.max_with(self.scheme) {
+        let scheme = match brought.stricter_of(self.scheme) {
             Scheme::Bearer => "Bearer",
             Scheme::Dpop => {
                 let trusted: Vec<_> = TRUSTED.iter().map(|(name, _)| *name).collect();
@@ -131,7 +131,7 @@ impl Challenges<'_> {
 
 impl Scheme {
     /// The stricter of two.
-    fn max_with(self, other: Self) -> Self {
+    fn stricter_of(self, other: Self) -> Self {
         match (self, other) {
             (Self::Bearer, Self::Bearer) => Self::Bearer,
             _ => Self::Dpop,

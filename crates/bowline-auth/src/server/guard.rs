@@ -19,7 +19,7 @@ use super::claims::{Binding, Claims, Expected};
 use super::credential::{Credential, Scheme};
 use super::dpop::{self, DPOP, Subject};
 use super::metadata::{About, Resource};
-use super::replay::{Unused, UsedProofs};
+use super::replay::{NotCounted, UsedProofs};
 use super::{Refused, TokenVerifier};
 
 /// A layer that lets in whoever brings a token for this server. Cheap to clone; clones share what they know.
@@ -308,8 +308,8 @@ impl Site {
             .used_proofs
             .use_up(proven.digest, now, dpop::USABLE_FOR);
         used.map_err(|why| match why {
-            Unused::Replayed => Denied::BadProof("the proof was used before".to_owned()),
-            Unused::Full => Denied::Unavailable("too many proofs are remembered".to_owned()),
+            NotCounted::Replayed => Denied::BadProof("the proof was used before".to_owned()),
+            NotCounted::Full => Denied::Unavailable("too many proofs are remembered".to_owned()),
         })
     }
 
