@@ -16,7 +16,7 @@
 //!         println!("Open {url} in your browser.");
 //!         Ok(())
 //!     }))
-//!     .store(FileStore::new("/home/me/.config/my-editor/tokens"));
+//!     .store(FileStore::new("my-editor/tokens"));
 //! let client = Client::connect(url).authorizer(oauth).await?;
 //! # Ok(()) }
 //! ```
