@@ -59,6 +59,8 @@ mod secret;
 pub use secret::Secret;
 
 mod store;
+#[cfg(feature = "keychain")]
+pub use store::KeychainStore;
 pub use store::{FileStore, MemoryStore, TokenStore};
 
 mod user_agent;
