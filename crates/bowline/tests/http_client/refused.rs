@@ -238,6 +238,22 @@ async fn the_first_words_wait_for_a_person_too() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_stream_of_a_legacy_server_is_authorized_too() {
+    let door = Door::opening_to("yes");
+    let person = Person::answering(&["yes"]);
+
+    let client = connect(&door, &person, "2025-11-25").await.unwrap();
+
+    let mut seen = door.seen();
+    while !seen.iter().any(|it| it.starts_with("GET")) {
+        tokio::task::yield_now().await;
+        seen.extend(door.seen());
+    }
+    assert!(seen.contains(&"GET yes".to_owned()), "{seen:?}");
+    drop(client);
+}
+
+#[tokio::test(start_paused = true)]
 async fn dropping_a_call_ends_the_decision_it_waits_for_and_nothing_is_sent() {
     for version in VERSIONS {
         let door = Door::opening_to("yes");
