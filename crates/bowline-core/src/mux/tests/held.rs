@@ -17,6 +17,8 @@ fn the_time_in_which_a_call_is_held_does_not_count() {
     pair.advance(second);
 
     pair.client.hold(pair.now, &id);
+    pair.client.pause_idle();
+    pair.client.resume_idle(pair.now);
     pair.advance(50 * second);
 
     let idle = Err(Failure::Timeout(Overdue::Idle(2 * second)));
