@@ -16,7 +16,7 @@
 //!         println!("Open {url} in your browser.");
 //!         Ok(())
 //!     }))
-//!     .store(FileStore::new("/home/me/.config/my-editor/tokens"));
+//!     .store(FileStore::new("my-editor/tokens"));
 //! let client = Client::connect(url).authorizer(oauth).await?;
 //! # Ok(()) }
 //! ```
@@ -59,6 +59,8 @@ mod secret;
 pub use secret::Secret;
 
 mod store;
+#[cfg(feature = "keychain")]
+pub use store::KeychainStore;
 pub use store::{FileStore, MemoryStore, TokenStore};
 
 mod user_agent;

@@ -163,8 +163,8 @@ impl OAuth {
         self
     }
 
-    /// Sends requests through `send`. Where its connections lead is then not checked, only what the
-    /// addresses say.
+    /// Sends requests through `send`, such as one that obeys the proxies of the system. Where its connections
+    /// lead is then not checked, only what the addresses say.
     pub fn http(mut self, send: impl HttpSend) -> Self {
         self.config.send = Some(Arc::new(send));
         self

@@ -306,16 +306,20 @@ async fn a_server_that_moves_to_another_issuer_is_followed_with_nothing_from_the
 #[tokio::test]
 async fn a_token_is_shown_to_no_other_server() {
     let world = World::default();
-    let elsewhere = OAuth::new("https://elsewhere.test/mcp")
+    let oauth = oauth(&world);
+    oauth.authorize().await.unwrap();
+    world.seen();
+    let other = Client::connect("https://other.test/mcp")
         .http(world.clone())
-        .user_agent(world.person());
-    let client = connect(&world, elsewhere).await;
-    world.state().good.insert("t1".into(), String::new());
+        .authorizer(oauth)
+        .speaking("2026-07-28");
 
-    let outcome = client.call_tool("x", ()).await;
+    let outcome = other.await.unwrap().call_tool("x", ()).await;
 
-    assert!(outcome.is_err());
-    assert!(world.seen().iter().all(|it| it == "tools/call -"));
+    assert!(matches!(outcome, Err(Error::Unauthorized { .. })));
+    let seen = world.seen();
+    assert!(!seen.is_empty());
+    assert!(seen.iter().all(|it| it == "tools/call -"), "{seen:?}");
 }
 
 #[tokio::test]

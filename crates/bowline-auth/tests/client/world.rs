@@ -120,7 +120,7 @@ impl World {
         let host = head.uri.host().unwrap_or_default();
         let path = head.uri.path().to_owned();
         match (host, &*path) {
-            ("mcp.test", "/mcp") => self.serve(head, body),
+            (_, "/mcp") => self.serve(head, body),
             ("mcp.test", _) => self.describe_resource(&path),
             _ if path.contains(".well-known") => self.describe_issuer(),
             (_, "/register") => {

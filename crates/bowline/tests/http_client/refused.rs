@@ -1,5 +1,6 @@
 //! A server that wants to know who is asking: the call waits, its time stands still, and it is sent again.
 
+use std::future::pending;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use http::{HeaderValue, Request, Response, request};
 use http_body_util::Full;
 use serde_json::{Value, json};
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 const VERSIONS: [&str; 2] = ["2026-07-28", "2025-11-25"];
 
@@ -129,7 +131,7 @@ impl Authorizer for Person {
             self.asked.lock().unwrap().push(refusal.reason);
             self.deciding.send_replace(true);
             let gone = Gone(&self.deciding);
-            tokio::time::sleep(self.thinks).await;
+            let _ = timeout(self.thinks, pending::<()>()).await;
             drop(gone);
             asked = asked.min(self.answers.len() - 1);
             *self.says.lock().unwrap() = self.answers[asked];
@@ -233,6 +235,22 @@ async fn the_first_words_wait_for_a_person_too() {
         seen[..3],
         ["server/discover -", "server/discover yes", "initialize yes"]
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_stream_of_a_legacy_server_is_authorized_too() {
+    let door = Door::opening_to("yes");
+    let person = Person::answering(&["yes"]);
+
+    let client = connect(&door, &person, "2025-11-25").await.unwrap();
+
+    let mut seen = door.seen();
+    while !seen.iter().any(|it| it.starts_with("GET")) {
+        tokio::task::yield_now().await;
+        seen.extend(door.seen());
+    }
+    assert!(seen.contains(&"GET yes".to_owned()), "{seen:?}");
+    drop(client);
 }
 
 #[tokio::test(start_paused = true)]

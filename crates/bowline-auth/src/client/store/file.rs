@@ -9,7 +9,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bowline::exchange::BoxFuture;
 use sha2::{Digest as _, Sha256};
 
-use super::TokenStore;
+use super::{TokenStore, off_the_runtime};
 use crate::client::credentials::Credentials;
 use crate::client::user_agent::AppError;
 
@@ -57,13 +57,6 @@ impl TokenStore for FileStore {
             Ok(replace(&path, &text?)?)
         })
     }
-}
-
-/// A file system may take its time.
-fn off_the_runtime<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, AppError> + Send + 'static,
-) -> BoxFuture<'static, Result<T, AppError>> {
-    Box::pin(async { tokio::task::spawn_blocking(work).await? })
 }
 
 /// Writes a file beside the old one and puts it in its place, so that there is always a whole one.

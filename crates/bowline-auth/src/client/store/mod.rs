@@ -3,6 +3,10 @@
 mod file;
 pub use file::FileStore;
 
+#[cfg(feature = "keychain")]
+mod keychain;
+#[cfg(feature = "keychain")]
+pub use keychain::KeychainStore;
 mod memory;
 pub use memory::MemoryStore;
 
@@ -24,4 +28,11 @@ pub trait TokenStore: Send + Sync + 'static {
         server: &'a str,
         credentials: &'a Credentials,
     ) -> BoxFuture<'a, Result<(), AppError>>;
+}
+
+/// Does what may take its time where it holds nobody up.
+fn off_the_runtime<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, AppError> + Send + 'static,
+) -> BoxFuture<'static, Result<T, AppError>> {
+    Box::pin(async { tokio::task::spawn_blocking(work).await? })
 }
