@@ -183,6 +183,20 @@ async fn a_proof_with_another_key_or_none_is_refused() {
 }
 
 #[tokio::test]
+async fn every_changed_letter_of_a_proof_is_noticed() {
+    let client = Client::new();
+    let proof = client.proof("jti", "1");
+
+    for place in 0..proof.len() {
+        let mut changed = proof.clone().into_bytes();
+        changed[place] = if changed[place] == b'A' { b'B' } else { b'A' };
+
+        client.refused(&String::from_utf8(changed).unwrap()).await;
+    }
+    assert_eq!(client.call(&proof).await.status(), StatusCode::OK);
+}
+
+#[tokio::test]
 async fn a_bound_token_is_worth_nothing_without_its_proof() {
     let client = Client::new();
     let service = client.world.service();
