@@ -56,6 +56,8 @@ pub use jwt::JwtVerifier;
 
 mod metadata;
 
+mod nonce;
+
 mod replay;
 
 mod verifier;

@@ -152,7 +152,8 @@ async fn a_tool_that_needs_more_is_asked_for_when_it_is_called() {
 #[tokio::test]
 async fn where_tokens_are_bound_to_keys_every_request_proves_that_it_has_the_key() {
     for version in versions() {
-        let world = World::guarded(By::Keys, ResourceServer::require_dpop).await;
+        let bound = |guard: ResourceServer| guard.require_dpop().dpop_nonces([7; 32]);
+        let world = World::guarded(By::Keys, bound).await;
         let ada = Ada::default();
         let client = ada.connect(&world, version).await;
 
