@@ -127,11 +127,12 @@ impl Session {
         Ok(())
     }
 
-    /// On whose behalf an unanswered request was posted.
+    /// On whose behalf an unanswered request was posted. What was not posted, or is over before its handler
+    /// has begun, is still on behalf of the same somebody, who may then do nothing in particular.
     pub(super) fn principal_of(&self, request: &RequestId) -> Principal {
         let state = self.lock();
-        let principal = state.principals.get(request);
-        principal.unwrap_or(&self.principal).clone()
+        let principal = state.principals.get(request).cloned();
+        principal.unwrap_or_else(|| self.principal.clone().without_scopes())
     }
 
     /// Makes a stream for the answers to these requests and reads it, or names the request that is in
