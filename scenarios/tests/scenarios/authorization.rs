@@ -46,7 +46,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
             "hosting:auth:as:redirect-uri-scheme",
         )
         .modern()
-        .over_http(),
+        .over_http1(),
         scenario!(
             a_code_works_once_for_whoever_asked_for_it,
             "hosting:auth:as:authorize-requires-pkce",
@@ -56,7 +56,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
             "hosting:auth:as:token-cache-headers",
         )
         .modern()
-        .over_http(),
+        .over_http1(),
     ]
 }
 
@@ -68,7 +68,7 @@ async fn a_stranger_is_told_where_to_get_a_token(world: World) {
         place.resource.clone(),
         format!("{}?access_token={token}", place.resource),
     ] {
-        let refused = Client::connect(&url).speaking(world.version()).await;
+        let refused = world.connect_to(&url).await;
         let refused = match refused {
             Ok(client) => client.call_tool("whoami", ()).await.map(drop),
             Err(error) => Err(error),
@@ -229,7 +229,7 @@ impl Place {
 
     async fn connect(&self, world: &World, token: &str) -> bowline::Result<Client> {
         let bearer = format!("Bearer {token}").parse().unwrap();
-        let connect = Client::connect(&self.resource).speaking(world.version());
+        let connect = world.connect_to(&self.resource);
         connect.header(http::header::AUTHORIZATION, bearer).await
     }
 
