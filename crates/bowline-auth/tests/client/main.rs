@@ -7,6 +7,7 @@
     reason = "a test says by panicking what it saw"
 )]
 
+mod races;
 mod world;
 
 use std::error::Error as _;
