@@ -53,7 +53,10 @@ pub enum Error {
     },
     /// All of the scopes that the server asks for were asked for already. To ask a person once more, begin
     /// anew with [`OAuth::forget`](super::OAuth::forget).
-    #[error("the server wants the scopes `{scopes}`, which were asked for and are not enough")]
+    #[error(
+        "the server wants {}, and a new token would have no others",
+        named(scopes)
+    )]
     StillNotEnough {
         /// What the server wants.
         scopes: String,
@@ -89,6 +92,13 @@ impl Error {
 
     pub(crate) fn misuse(what: impl Into<String>) -> Self {
         Self::Misuse { what: what.into() }
+    }
+}
+
+fn named(scopes: &str) -> String {
+    match scopes {
+        "" => "more scopes and does not say which".into(),
+        scopes => format!("the scopes `{scopes}`, which were asked for"),
     }
 }
 

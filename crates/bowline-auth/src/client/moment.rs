@@ -20,8 +20,13 @@ impl Moment {
         for part in &mut random {
             getrandom::fill(part).map_err(std::io::Error::other)?;
         }
+        Ok(Self::new(Self::seconds_now(), random))
+    }
+
+    /// Only the time.
+    pub(crate) fn seconds_now() -> u64 {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        Ok(Self::new(now.map_or(0, |since| since.as_secs()), random))
+        now.map_or(0, |since| since.as_secs())
     }
 
     /// A point in time that a test has chosen.

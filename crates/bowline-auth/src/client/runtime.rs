@@ -73,7 +73,7 @@ impl Runtime {
         let Some(url) = url.ok().filter(|url| url.origin() == self.server.origin()) else {
             return Ok(());
         };
-        self.renew_in_time().await?;
+        self.renew_in_time().await;
         let Some(tokens) = self.tokens() else {
             return Ok(());
         };
@@ -171,23 +171,25 @@ impl Runtime {
     }
 
     /// Renews a token that is about to expire. If that fails, the server will say what it wants.
-    async fn renew_in_time(self: &Arc<Self>) -> Result<()> {
-        let renew_at = self.tokens().and_then(|tokens| tokens.renew_at);
-        let now = moment()?.seconds();
-        if renew_at.is_none_or(|at| at > now) {
-            return Ok(());
+    async fn renew_in_time(self: &Arc<Self>) {
+        let renew_at = {
+            let memory = self.lock();
+            let tokens = memory.credentials.tokens.as_ref();
+            tokens.and_then(|tokens| tokens.renew_at)
+        };
+        if renew_at.is_none_or(|at| at > Moment::seconds_now()) {
+            return;
         }
         let renewed = if self.can_renew() {
             self.fly(Intent::Renew, None).await
         } else if self.config.application.needs_nobody() {
             self.fly(Intent::Obtain, None).await
         } else {
-            return Ok(());
+            return;
         };
         if let Err(error) = renewed {
             tracing::debug!(%error, "a token was not renewed");
         }
-        Ok(())
     }
 
     /// Waits for a flight that is under way, or starts one.
@@ -267,17 +269,18 @@ impl Runtime {
             assertion,
         });
         let performed = self.walk(&mut flow, visit).await;
-        let credentials = flow.into_credentials();
-        {
-            let mut memory = self.lock();
-            memory.credentials = credentials.clone();
-            memory.is_unproven = intent == Intent::Renew && performed.is_ok();
-        }
-        if let Err(error) = self.save(&credentials).await {
-            // The token is good as long as this program runs.
+        self.keep(flow.credentials()).await;
+        self.lock().is_unproven = intent == Intent::Renew && performed.is_ok();
+        performed
+    }
+
+    /// Remembers what a flow learned, here and in the store.
+    async fn keep(&self, credentials: &Credentials) {
+        self.lock().credentials = credentials.clone();
+        if let Err(error) = self.save(credentials).await {
+            // They are good as long as this program runs.
             tracing::warn!(%error, "credentials were not kept");
         }
-        performed
     }
 
     /// Takes over a token that another program got in the meantime, which may have used up ours.
@@ -309,6 +312,8 @@ impl Runtime {
                     let Some(visit) = visit.take() else {
                         return Err(Error::misuse("nobody can be asked twice"));
                     };
+                    // Whoever stops waiting now need not register again.
+                    self.keep(flow.credentials()).await;
                     let after = self.config.patience;
                     let came = tokio::time::timeout(after, visit.open(url.into())).await;
                     let came = came.map_err(|_| Error::NobodyCame { after })?;
@@ -377,10 +382,17 @@ impl Runtime {
     }
 }
 
-/// The challenge that a token answers; one that asks for a proof if there is one.
+/// What a token has to answer: the challenge that asks for a proof, if there is one, with what the others add.
 fn pick(challenges: &[Challenge]) -> Option<Challenge> {
     let of = |scheme| challenges.iter().find(|challenge| challenge.is(scheme));
-    of("DPoP").or_else(|| of("Bearer")).cloned()
+    let (bound, bearer) = (of("DPoP"), of("Bearer"));
+    let mut picked = bound.or(bearer)?.clone();
+    for (name, value) in bearer.into_iter().flat_map(|bearer| &bearer.params) {
+        if picked.param(name).is_none() {
+            picked.params.push((name.clone(), value.clone()));
+        }
+    }
+    Some(picked)
 }
 
 fn header_value(text: &str) -> Result<HeaderValue> {
@@ -399,3 +411,26 @@ fn failed(what: &'static str, source: AppError) -> Error {
 }
 
 const DPOP: HeaderName = HeaderName::from_static("dpop");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proof_is_preferred_and_nothing_that_was_said_is_lost() {
+        let picked = |said: &[&str]| {
+            let picked = pick(&Challenge::parse_all(said.iter().copied()));
+            picked.map(|picked| picked.to_string())
+        };
+
+        assert_eq!(picked(&["Basic realm=\"x\""]), None);
+        assert_eq!(
+            picked(&["Basic, Bearer scope=\"a\""]).as_deref(),
+            Some("Bearer scope=\"a\"")
+        );
+        assert_eq!(
+            picked(&["Bearer scope=\"a\"", "DPoP algs=\"ES256\""]).as_deref(),
+            Some("DPoP algs=\"ES256\", scope=\"a\"")
+        );
+    }
+}

@@ -7,6 +7,7 @@
     reason = "a test says by panicking what it saw"
 )]
 
+mod races;
 mod world;
 
 use std::error::Error as _;
@@ -108,6 +109,23 @@ async fn dropping_the_last_call_that_waits_ends_the_visit() {
 
     assert_eq!((after_one, after_both), (1, 0));
     assert_eq!(world.count("person"), 0);
+}
+
+#[tokio::test]
+async fn whoever_stopped_waiting_need_not_register_again() {
+    let world = World::default();
+    let deciding = Deciding::new(&world);
+    let client = connect(&world, oauth(&world).user_agent(deciding.browser())).await;
+    let call = tokio::spawn(client.call_tool("x", ()).start());
+    deciding.begun().await;
+    call.abort();
+    assert!(call.await.unwrap_err().is_cancelled());
+
+    deciding.decide(Decision::Yes);
+    client.call_tool("x", ()).await.unwrap();
+
+    assert_eq!(world.count("register"), 1);
+    assert_eq!(deciding.asked.load(Ordering::SeqCst), 2);
 }
 
 #[tokio::test]
@@ -272,7 +290,10 @@ async fn a_server_that_always_wants_more_is_not_asked_for_ever() {
     let second = client.call_tool("x", ()).await;
 
     assert!(first.is_err());
-    assert!(why(second).contains("`admin`, which were asked for"));
+    assert_eq!(
+        why(second),
+        "the server wants the scopes `admin`, which were asked for, and a new token would have no others"
+    );
     assert_eq!(
         world.count("person"),
         2,

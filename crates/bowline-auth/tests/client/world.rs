@@ -48,6 +48,10 @@ pub(crate) struct State {
     pub(crate) accepts: bool,
     /// Whether tokens have the scopes that they were asked for with.
     pub(crate) grants: bool,
+    /// Refresh tokens that were shown although they were used up.
+    pub(crate) reused: usize,
+    /// Makes everything take a while, a different one each time, if it is not zero.
+    pub(crate) chance: u64,
     /// What the server says instead of its metadata.
     pub(crate) metadata: Option<Vec<u8>>,
     issued: usize,
@@ -66,6 +70,8 @@ impl Default for State {
             holds_tokens: false,
             accepts: true,
             grants: true,
+            reused: 0,
+            chance: 0,
             metadata: None,
             issued: 0,
             scope: String::new(),
@@ -87,6 +93,21 @@ impl World {
     pub(crate) fn count(&self, what: &str) -> usize {
         let state = self.state();
         state.seen.iter().filter(|it| it.starts_with(what)).count()
+    }
+
+    /// Lets others go first, as chance will have it.
+    pub(crate) async fn dawdle(&self) {
+        let steps = {
+            let mut state = self.state();
+            // Xorshift: whatever follows from a seed can be had again.
+            state.chance ^= state.chance << 13;
+            state.chance ^= state.chance >> 7;
+            state.chance ^= state.chance << 17;
+            state.chance % 6
+        };
+        for _ in 0..steps {
+            tokio::task::yield_now().await;
+        }
     }
 
     pub(crate) fn let_tokens_through(&self) {
@@ -166,6 +187,7 @@ impl World {
         state.seen.push(format!("{grant} {host}"));
         if let Some(used) = form.get("refresh_token") {
             let Some(at) = state.refreshable.iter().position(|it| it == used) else {
+                state.reused += 1;
                 return json_response(400, &json!({"error": "invalid_grant"}));
             };
             state.refreshable.remove(at);
@@ -219,7 +241,9 @@ impl HttpSend for World {
         let (head, body) = request.into_parts();
         let (world, body) = (self.clone(), body.into_bytes());
         Box::pin(async move {
+            world.dawdle().await;
             let response = world.answer(&head, &body);
+            world.dawdle().await;
             if head.uri.path() == "/token" {
                 let passing = world.0.token_gate.notified();
                 if world.state().holds_tokens {

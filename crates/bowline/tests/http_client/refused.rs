@@ -23,12 +23,17 @@ struct Door {
     /// What arrived: the method, and what it said about the caller.
     seen: Arc<Mutex<Vec<String>>>,
     opens_to: &'static str,
+    /// Whether calls of tools are answered at once.
+    answers_calls: watch::Sender<bool>,
 }
 
 impl Door {
     fn opening_to(opens_to: &'static str) -> Self {
-        let seen = Arc::default();
-        Self { seen, opens_to }
+        Self {
+            seen: Arc::default(),
+            opens_to,
+            answers_calls: watch::Sender::new(true),
+        }
     }
 
     fn seen(&self) -> Vec<String> {
@@ -81,8 +86,14 @@ impl HttpSend for Door {
         request: Request<RequestBody>,
     ) -> BoxFuture<'static, bowline::Result<Response<ResponseBody>>> {
         let (head, body) = request.into_parts();
-        let response = self.answer(&head, &body.into_bytes());
-        Box::pin(async { Ok(response) })
+        let body = body.into_bytes();
+        let response = self.answer(&head, &body);
+        let mut answers_calls = self.answers_calls.subscribe();
+        let is_call = String::from_utf8_lossy(&body).contains("tools/call");
+        Box::pin(async move {
+            drop(answers_calls.wait_for(|answers| *answers || !is_call).await);
+            Ok(response)
+        })
     }
 }
 
@@ -301,4 +312,34 @@ async fn a_legacy_call_that_is_dropped_while_a_person_decides_was_never_sent() {
     client.call_tool("y", ()).await.unwrap();
 
     assert_eq!(door.seen(), ["tools/call -", "tools/call yes"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_is_asked_about_a_legacy_call_that_was_dropped_before_it_was_refused() {
+    let door = Door::opening_to("yes");
+    let person = Person::answering(&["yes"]);
+    *person.says.lock().unwrap() = "yes";
+    let client = connect(&door, &person, "2025-11-25").await.unwrap();
+    client.call_tool("x", ()).await.unwrap();
+    *person.says.lock().unwrap() = "";
+    door.answers_calls.send_replace(false);
+    door.seen();
+
+    let call = client.call_tool("x", ()).start();
+    let mut seen = Vec::new();
+    while seen.is_empty() {
+        tokio::task::yield_now().await;
+        seen.extend(door.seen());
+    }
+    drop(call);
+    while seen.len() < 2 {
+        tokio::time::advance(Duration::from_millis(10)).await;
+        seen.extend(door.seen());
+    }
+    door.answers_calls.send_replace(true);
+    *person.says.lock().unwrap() = "yes";
+    client.call_tool("y", ()).await.unwrap();
+
+    assert_eq!(seen, ["tools/call -", "notifications/cancelled -"]);
+    assert!(person.asked.lock().unwrap().is_empty());
 }

@@ -135,8 +135,8 @@ impl Flow {
     }
 
     /// What is known by now, whether or not the flow came to its end.
-    pub(crate) fn into_credentials(self) -> Credentials {
-        self.setup.credentials
+    pub(crate) fn credentials(&self) -> &Credentials {
+        &self.setup.credentials
     }
 
     /// The first step.

@@ -180,7 +180,7 @@ fn walk_back(world: &World, setup: Setup, brings: &str) -> Walked {
     Walked {
         steps,
         end,
-        credentials: flow.into_credentials(),
+        credentials: flow.credentials().clone(),
     }
 }
 

@@ -166,7 +166,9 @@ async fn post_all(
             Ok(Message::Request(request)) => Some(request.id),
             _ => None,
         };
-        let stopwatch = id.as_ref().map(|id| Held::new(&incoming, id));
+        let stopwatch = id
+            .as_ref()
+            .map(|id| Held::new(&incoming, id, std::convert::identity));
         let outgoing = Outgoing {
             method: Method::POST,
             headers: message_headers(),
