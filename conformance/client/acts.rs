@@ -7,8 +7,14 @@ use bowline::Client;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// The scenarios that [`act`] knows.
-pub(crate) const KNOWN: [&str; 11] = [
+use crate::authorization::Known;
+
+/// Whether [`act`] knows a scenario.
+pub(crate) fn knows(scenario: &str) -> bool {
+    KNOWN.contains(&scenario) || scenario.starts_with("auth/")
+}
+
+const KNOWN: [&str; 11] = [
     "initialize",
     "tools_call",
     "elicitation-sep1034-client-defaults",
@@ -57,6 +63,7 @@ pub(crate) async fn act(scenario: &str, client: &Client) -> Result<(), Box<dyn E
             let schema = &listed.ok_or("the tool is not listed")?.input_schema;
             call(client, "json_schema_echo", json!({"schema": schema})).await
         }
+        scenario if scenario.starts_with("auth/") => call(client, "test-tool", json!({})).await,
         // The rest wants a list of tools, and nothing else.
         _ => Ok(()),
     }
@@ -85,10 +92,12 @@ async fn call(client: &Client, tool: &str, arguments: Value) -> Result<(), Box<d
 }
 
 /// What the suite tells about some scenarios.
-#[derive(Deserialize)]
-struct ScenarioContext {
+#[derive(Default, Deserialize)]
+pub(crate) struct ScenarioContext {
     #[serde(rename = "toolCalls", default)]
     tool_calls: Vec<Asked>,
+    #[serde(flatten)]
+    pub(crate) known: Known,
 }
 
 /// A call that is to be made.
@@ -99,6 +108,10 @@ struct Asked {
     arguments: Value,
 }
 
-fn context() -> Result<ScenarioContext, Box<dyn Error>> {
-    Ok(serde_json::from_str(&env::var("MCP_CONFORMANCE_CONTEXT")?)?)
+/// What the suite tells about the scenario, if it tells anything.
+pub(crate) fn context() -> Result<ScenarioContext, Box<dyn Error>> {
+    match env::var("MCP_CONFORMANCE_CONTEXT") {
+        Ok(text) => Ok(serde_json::from_str(&text)?),
+        Err(_) => Ok(ScenarioContext::default()),
+    }
 }

@@ -6,6 +6,7 @@
 //! ```
 
 mod acts;
+mod authorization;
 
 use std::env;
 use std::error::Error;
@@ -27,11 +28,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
 /// Connects as any application would, by whatever the server speaks, and acts as the scenario wants.
 async fn run(scenario: &str, url: &str) -> Result<(), Box<dyn Error>> {
-    if !acts::KNOWN.contains(&scenario) {
+    if !acts::knows(scenario) {
         return Err(format!("there is no scenario `{scenario}` here").into());
     }
+    let known = acts::context()?.known;
     let client = Client::connect(url)
         .named("everything-client", "1.0.0")
+        .authorizer(authorization::oauth(url, scenario, known)?)
         .host(host())
         .await?;
     acts::act(scenario, &client).await?;

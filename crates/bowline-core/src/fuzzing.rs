@@ -12,6 +12,7 @@ use std::borrow::Cow;
 
 use crate::era::{Dialect, Dialects};
 use crate::http::admission::{Admitted, Catalog, Rejection, admit, admit_head};
+use crate::http::challenge::Challenge;
 use crate::http::headers::{self, Mirrored, ParamHeaders};
 use crate::http::source::SourcePolicy;
 use crate::sse::{self, Decoder, Event, Limits, TooLarge};
@@ -86,6 +87,9 @@ pub fn headers(input: &[u8]) {
         let encoded = headers::encode_value(&decoded);
         assert_eq!(headers::decode_value(encoded.as_bytes()), Ok(decoded));
     }
+    let challenges = Challenge::parse_all([&*text]);
+    let written: Vec<_> = challenges.iter().map(Challenge::to_string).collect();
+    assert_eq!(Challenge::parse_all([&*written.join(", ")]), challenges);
 
     let mut lines = input.splitn(2, |byte| *byte == b'\n');
     let mut json = || Json::parse(Bytes::copy_from_slice(lines.next()?)).ok();

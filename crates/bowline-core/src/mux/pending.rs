@@ -223,6 +223,8 @@ impl PendingCalls {
     pub(super) fn hold(&mut self, now: Instant, id: &RequestId) {
         if let Some(call) = self.by_id.get(&CorrelationKey::from(id))
             && let Some(pending) = self.calls.get_mut(call)
+            // What was not sent cannot be held up: this is about a predecessor with the same id.
+            && !pending.is_unsent()
         {
             self.deadlines.hold(now, *call, &mut pending.deadline);
         }

@@ -1,5 +1,7 @@
 //! The laws of the engine, one test each, with two engines back to back.
 
+mod held;
+
 mod leaks;
 
 mod within;
@@ -483,35 +485,6 @@ fn idle_deadlines_stand_still_while_paused_and_total_ones_do_not() {
     pair.advance(second);
     let timeout = Err(Failure::Timeout(Overdue::Idle(2 * second)));
     assert_eq!(settled(pair.client.poll_event()), (before, timeout));
-}
-
-#[test]
-fn the_time_in_which_a_call_is_held_does_not_count() {
-    let mut pair = Pair::new();
-    let second = Duration::from_secs(1);
-    let limits = |idle, total| CallOptions {
-        idle_timeout: Some(idle * second),
-        total_timeout: Some(total * second),
-        ..CallOptions::default()
-    };
-    let held = pair.call_with("a", limits(2, 3));
-    let other = pair.call_with("b", limits(2, 10));
-    let id = RequestId::Number(1);
-    pair.advance(second);
-
-    pair.client.hold(pair.now, &id);
-    pair.advance(50 * second);
-
-    let idle = Err(Failure::Timeout(Overdue::Idle(2 * second)));
-    assert_eq!(settled(pair.client.poll_event()), (other, idle));
-    assert_eq!(pair.client.poll_event(), None);
-    pair.client.release(pair.now, &id);
-    pair.advance(second);
-    assert_eq!(pair.client.poll_event(), None);
-    pair.advance(second);
-    let total = Err(Failure::Timeout(Overdue::Total(3 * second)));
-    assert_eq!(settled(pair.client.poll_event()), (held, total));
-    assert_eq!(pair.client.poll_timeout(), None);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! A server that wants to know who is asking: the call waits, its time stands still, and it is sent again.
 
+use std::future::pending;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use http::{HeaderValue, Request, Response, request};
 use http_body_util::Full;
 use serde_json::{Value, json};
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 const VERSIONS: [&str; 2] = ["2026-07-28", "2025-11-25"];
 
@@ -21,12 +23,17 @@ struct Door {
     /// What arrived: the method, and what it said about the caller.
     seen: Arc<Mutex<Vec<String>>>,
     opens_to: &'static str,
+    /// Whether calls of tools are answered at once.
+    answers_calls: watch::Sender<bool>,
 }
 
 impl Door {
     fn opening_to(opens_to: &'static str) -> Self {
-        let seen = Arc::default();
-        Self { seen, opens_to }
+        Self {
+            seen: Arc::default(),
+            opens_to,
+            answers_calls: watch::Sender::new(true),
+        }
     }
 
     fn seen(&self) -> Vec<String> {
@@ -79,8 +86,14 @@ impl HttpSend for Door {
         request: Request<RequestBody>,
     ) -> BoxFuture<'static, bowline::Result<Response<ResponseBody>>> {
         let (head, body) = request.into_parts();
-        let response = self.answer(&head, &body.into_bytes());
-        Box::pin(async { Ok(response) })
+        let body = body.into_bytes();
+        let response = self.answer(&head, &body);
+        let mut answers_calls = self.answers_calls.subscribe();
+        let is_call = String::from_utf8_lossy(&body).contains("tools/call");
+        Box::pin(async move {
+            drop(answers_calls.wait_for(|answers| *answers || !is_call).await);
+            Ok(response)
+        })
     }
 }
 
@@ -129,7 +142,7 @@ impl Authorizer for Person {
             self.asked.lock().unwrap().push(refusal.reason);
             self.deciding.send_replace(true);
             let gone = Gone(&self.deciding);
-            tokio::time::sleep(self.thinks).await;
+            let _ = timeout(self.thinks, pending::<()>()).await;
             drop(gone);
             asked = asked.min(self.answers.len() - 1);
             *self.says.lock().unwrap() = self.answers[asked];
@@ -236,6 +249,22 @@ async fn the_first_words_wait_for_a_person_too() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_stream_of_a_legacy_server_is_authorized_too() {
+    let door = Door::opening_to("yes");
+    let person = Person::answering(&["yes"]);
+
+    let client = connect(&door, &person, "2025-11-25").await.unwrap();
+
+    let mut seen = door.seen();
+    while !seen.iter().any(|it| it.starts_with("GET")) {
+        tokio::task::yield_now().await;
+        seen.extend(door.seen());
+    }
+    assert!(seen.contains(&"GET yes".to_owned()), "{seen:?}");
+    drop(client);
+}
+
+#[tokio::test(start_paused = true)]
 async fn dropping_a_call_ends_the_decision_it_waits_for_and_nothing_is_sent() {
     for version in VERSIONS {
         let door = Door::opening_to("yes");
@@ -283,4 +312,34 @@ async fn a_legacy_call_that_is_dropped_while_a_person_decides_was_never_sent() {
     client.call_tool("y", ()).await.unwrap();
 
     assert_eq!(door.seen(), ["tools/call -", "tools/call yes"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_is_asked_about_a_legacy_call_that_was_dropped_before_it_was_refused() {
+    let door = Door::opening_to("yes");
+    let person = Person::answering(&["yes"]);
+    *person.says.lock().unwrap() = "yes";
+    let client = connect(&door, &person, "2025-11-25").await.unwrap();
+    client.call_tool("x", ()).await.unwrap();
+    *person.says.lock().unwrap() = "";
+    door.answers_calls.send_replace(false);
+    door.seen();
+
+    let call = client.call_tool("x", ()).start();
+    let mut seen = Vec::new();
+    while seen.is_empty() {
+        tokio::task::yield_now().await;
+        seen.extend(door.seen());
+    }
+    drop(call);
+    while seen.len() < 2 {
+        tokio::time::advance(Duration::from_millis(10)).await;
+        seen.extend(door.seen());
+    }
+    door.answers_calls.send_replace(true);
+    *person.says.lock().unwrap() = "yes";
+    client.call_tool("y", ()).await.unwrap();
+
+    assert_eq!(seen, ["tools/call -", "notifications/cancelled -"]);
+    assert!(person.asked.lock().unwrap().is_empty());
 }

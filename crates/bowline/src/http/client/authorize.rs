@@ -6,7 +6,7 @@
 
 use bowline_core::http::challenge::Challenge;
 use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
-use http::{HeaderMap, HeaderValue, Response, StatusCode, Uri, request};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, Uri, request, response};
 
 use crate::Result;
 use crate::exchange::{BoxFuture, Stopwatch};
@@ -58,9 +58,9 @@ pub trait Authorizer: Send + Sync + 'static {
     /// Finds out what it takes to get the refused request accepted. Once it has, the request is sent again.
     fn answer<'a>(&'a self, refusal: &'a Refusal) -> BoxFuture<'a, Result<()>>;
 
-    /// Hears the headers of every response.
-    fn hear(&self, headers: &HeaderMap) {
-        let _ = headers;
+    /// Hears the head of every response.
+    fn hear(&self, head: &response::Parts) {
+        let _ = head;
     }
 }
 
@@ -94,7 +94,7 @@ pub enum Reason {
 
 impl Refusal {
     /// Reads the head of a response; `None` if that is no refusal which could be answered.
-    fn read(uri: &Uri, sent: Option<HeaderValue>, head: &http::response::Parts) -> Option<Self> {
+    fn read(uri: &Uri, sent: Option<HeaderValue>, head: &response::Parts) -> Option<Self> {
         let challenges = challenges(&head.headers);
         let says = |error| {
             let mut errors = challenges.iter().filter_map(Challenge::error);
@@ -168,22 +168,22 @@ impl<'a> Refusals<'a> {
         }))
     }
 
-    /// The refusal that is to be answered before the request is sent again, if it is to be.
+    /// Gives a refusal back as an error if it is to be answered, and the request to be sent again.
     pub(super) fn meet<B>(
         &mut self,
         uri: &Uri,
         sent: Option<HeaderValue>,
         response: Response<B>,
-    ) -> Result<Response<B>, Refusal> {
+    ) -> Result<Response<B>, Box<Refusal>> {
         let Some(authorizer) = self.authorizer else {
             return Ok(response);
         };
         let (head, body) = response.into_parts();
-        authorizer.hear(&head.headers);
+        authorizer.hear(&head);
         match Refusal::read(uri, sent, &head) {
             Some(refusal) if self.is_worth_answering(&refusal) => {
                 self.met.push(refusal.reason);
-                Err(refusal)
+                Err(Box::new(refusal))
             }
             _ => Ok(Response::from_parts(head, body)),
         }

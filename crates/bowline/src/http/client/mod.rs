@@ -83,7 +83,9 @@ impl Endpoint {
             let response = self.send.send(Request::from_parts(head, body)).await?;
             match refusals.meet(&uri, sent, response) {
                 Err(refusal) => {
-                    outgoing.handed.take_back();
+                    if !outgoing.handed.take_back() {
+                        return Err(refusal.to_error()); // nobody waits for it any more
+                    }
                     refusals.answer(&refusal).await?;
                 }
                 Ok(response) => match redirect(&uri, &response) {

@@ -69,7 +69,8 @@ pub struct RequestBody {
     handed_over: Handed,
 }
 
-/// Where the body of a request is: with us, with a connection, or taken back before a connection had it.
+/// Where the body of a request is: with us, with a connection, or taken back before a connection had it. What is with
+/// a connection cannot be taken back, but it can be unwanted: then nobody is asked about it if it is refused.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Handed(Arc<Place>);
 
@@ -87,12 +88,14 @@ impl Handed {
 
     /// Takes the body back; it never leaves then. Whether that was still possible.
     pub(crate) fn withdraw(&self) -> bool {
-        self.settle(WITHDRAWN)
+        let is_withdrawn = self.settle(WITHDRAWN);
+        let _ = self.change(HANDED_OVER, UNWANTED);
+        is_withdrawn
     }
 
     /// Gives the body to a connection. Whether it was not taken back before.
     fn hand_over(&self) -> bool {
-        let is_over = self.settle(HANDED_OVER);
+        let is_over = self.settle(HANDED_OVER) || self.settle(UNWANTED);
         if is_over {
             self.lock().get_or_insert_with(Instant::now);
         }
@@ -109,24 +112,23 @@ impl Handed {
         self.0.since.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The request was refused, so that it is as if it had not been handed over.
-    pub(super) fn take_back(&self) {
+    /// The request was refused, so that it is as if it had not been handed over. Whether it is still wanted.
+    pub(super) fn take_back(&self) -> bool {
         *self.lock() = None;
-        let _ = self.0.place.compare_exchange(
-            HANDED_OVER,
-            WITH_US,
-            Ordering::AcqRel,
-            Ordering::Acquire,
-        );
+        let _ = self.change(HANDED_OVER, WITH_US);
+        self.0.place.load(Ordering::Acquire) == WITH_US
     }
 
     /// Decides where the body is, unless that is decided. Whether it is there.
     fn settle(&self, place: u8) -> bool {
-        let decided =
-            self.0
-                .place
-                .compare_exchange(WITH_US, place, Ordering::AcqRel, Ordering::Acquire);
+        let decided = self.change(WITH_US, place);
         decided.is_ok() || decided == Err(place)
+    }
+
+    fn change(&self, from: u8, to: u8) -> std::result::Result<u8, u8> {
+        self.0
+            .place
+            .compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
     }
 }
 
@@ -174,10 +176,13 @@ impl Body for RequestBody {
         mut self: Pin<&mut Self>,
         _: &mut task::Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Withdrawn>>> {
-        if !self.handed_over.hand_over() {
-            return Poll::Ready(Some(Err(Withdrawn)));
-        }
-        Poll::Ready(self.bytes.take().map(|bytes| Ok(Frame::data(bytes))))
+        let Some(bytes) = self.bytes.take() else {
+            return Poll::Ready(None);
+        };
+        Poll::Ready(Some(match self.handed_over.hand_over() {
+            true => Ok(Frame::data(bytes)),
+            false => Err(Withdrawn),
+        }))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -392,6 +397,7 @@ const NO_LONGER_WANTED: &str = "request was canceled";
 const WITH_US: u8 = 0;
 const HANDED_OVER: u8 = 1;
 const WITHDRAWN: u8 = 2;
+const UNWANTED: u8 = 3;
 
 #[cfg(test)]
 mod tests {
@@ -426,5 +432,22 @@ mod tests {
 
         assert!(!handed.withdraw());
         assert_eq!(body().into_bytes(), "{}", "as when a request is sent again");
+    }
+
+    #[tokio::test]
+    async fn a_request_that_is_refused_was_not_sent_unless_it_is_unwanted() {
+        let refused = || {
+            let handed = Handed::new();
+            let body = RequestBody::new(Bytes::from_static(b"{}"), handed.clone());
+            let _ = body.into_bytes();
+            handed
+        };
+        let (wanted, unwanted) = (refused(), refused());
+        assert!(!unwanted.withdraw());
+
+        assert!(wanted.take_back());
+        assert!(!unwanted.take_back());
+
+        assert!(wanted.withdraw(), "it is with us again");
     }
 }

@@ -48,7 +48,7 @@ impl Carrier {
 
     async fn carry(&self, frame: Bytes, handed: &Handed) -> Result<()> {
         let session = self.link.session_id();
-        let stopwatch = self.link.stopwatch(&self.id);
+        let stopwatch = self.link.stopwatch(&self.id, &self.given_up);
         let when_refused = WhenRefused::AuthorizeWhile(&stopwatch);
         let posted = self.link.post(frame.clone(), handed, when_refused);
         let mut response = posted.await?;
@@ -104,7 +104,7 @@ impl Carrier {
             if self.given_up.is_set() {
                 return Ok(()); // nobody waits for the rest
             }
-            let stopwatch = self.link.stopwatch(&self.id);
+            let stopwatch = self.link.stopwatch(&self.id, &self.given_up);
             let when_refused = WhenRefused::AuthorizeWhile(&stopwatch);
             let resuming = self.link.stream(Some(last_event), when_refused);
             let Some(resumed) = resuming.await? else {

@@ -7,34 +7,35 @@ use crate::exchange::{BoxFuture, Stopwatch};
 use crate::wire::Received;
 
 /// Tells the engine when the time of a request does not count.
-pub(super) struct Held<'a, T> {
+pub(super) struct Held<'a, T, F> {
     incoming: &'a mpsc::Sender<T>,
     id: &'a RequestId,
+    /// Makes what the engine is told into what goes over the channel.
+    wrap: F,
 }
 
-impl<'a, T: From<Received> + Send + 'static> Held<'a, T> {
-    pub(super) fn new(incoming: &'a mpsc::Sender<T>, id: &'a RequestId) -> Self {
-        Self { incoming, id }
+impl<'a, T: Send, F: Fn(Received) -> T + Send + Sync> Held<'a, T, F> {
+    pub(super) fn new(incoming: &'a mpsc::Sender<T>, id: &'a RequestId, wrap: F) -> Self {
+        Self { incoming, id, wrap }
     }
 
     fn tell(&self, received: Received) -> BoxFuture<'_, ()> {
+        let told = (self.wrap)(received);
         Box::pin(async move {
             // Fails only when the wire is gone, and then nobody waits.
-            let _ = self.incoming.send(received.into()).await;
+            let _ = self.incoming.send(told).await;
         })
     }
 }
 
-impl<T: From<Received> + Send + 'static> Stopwatch for Held<'_, T> {
+impl<T: Send, F: Fn(Received) -> T + Send + Sync> Stopwatch for Held<'_, T, F> {
     fn stop(&self) -> BoxFuture<'_, ()> {
-        self.tell(Received::Held {
-            id: self.id.clone(),
-        })
+        let id = self.id.clone();
+        self.tell(Received::Held { id })
     }
 
     fn go_on(&self) -> BoxFuture<'_, ()> {
-        self.tell(Received::Released {
-            id: self.id.clone(),
-        })
+        let id = self.id.clone();
+        self.tell(Received::Released { id })
     }
 }

@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 
 use super::attempts::Attempts;
 use super::held::Held;
+use crate::exchange::Stopwatch;
 use crate::http::client::body::ResponseBody;
 use crate::http::client::response::{Events, Reply, message, no_answer, read};
 use crate::http::client::send::Handed;
@@ -33,16 +34,8 @@ pub(crate) struct Link {
 /// Something for the engine, on its way there.
 pub(super) struct Delivery {
     pub(super) received: Received,
-    /// Of the request that it ends, if it does.
+    /// Of the request that it is about, if it is about one.
     given_up: Option<GivenUp>,
-}
-
-/// What ends no request.
-impl From<Received> for Delivery {
-    fn from(received: Received) -> Self {
-        let given_up = None;
-        Self { received, given_up }
-    }
 }
 
 impl Delivery {
@@ -134,9 +127,17 @@ impl Link {
         }
     }
 
-    /// Whoever counts the time of a request.
-    pub(super) fn stopwatch<'a>(&'a self, id: &'a RequestId) -> Held<'a, Delivery> {
-        Held::new(&self.incoming, id)
+    /// Whoever counts the time of a request. What it is told about one that was given up is not heard, for its id
+    /// may be that of another by then.
+    pub(super) fn stopwatch<'a>(
+        &'a self,
+        id: &'a RequestId,
+        given_up: &'a GivenUp,
+    ) -> impl Stopwatch + 'a {
+        Held::new(&self.incoming, id, |received| Delivery {
+            received,
+            given_up: Some(given_up.clone()),
+        })
     }
 
     /// Hands a message, or the loss of one, to the engine.

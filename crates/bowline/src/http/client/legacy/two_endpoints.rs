@@ -198,7 +198,7 @@ async fn post_request(
     frame: Bytes,
     incoming: &mpsc::Sender<Received>,
 ) {
-    let stopwatch = Held::new(incoming, &id);
+    let stopwatch = Held::new(incoming, &id, std::convert::identity);
     let posted = post(endpoint, frame, WhenRefused::AuthorizeWhile(&stopwatch)).await;
     if let Err(error) = posted {
         let _ = incoming.send(Received::Lost { id, error }).await;

@@ -1,0 +1,138 @@
+//! What an application says about itself: how it is known to authorization servers, and what it brings along
+//! in place of a person.
+
+use std::sync::Arc;
+
+use super::jwt::SigningKey;
+use super::{Result, Secret};
+
+/// A client that an authorization server knows already.
+///
+/// # Examples
+///
+/// ```
+/// use bowline_auth::client::RegisteredClient;
+///
+/// let client = RegisteredClient::new("my-client")
+///     .secret("from the developer console")
+///     .at("https://login.example.com");
+/// # assert!(!format!("{client:?}").contains("console"));
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "it is for `OAuth::client`"]
+pub struct RegisteredClient {
+    pub(crate) id: String,
+    pub(crate) proof: ClientProof,
+    pub(crate) issuer: Option<String>,
+}
+
+/// How a client shows that it is itself.
+#[derive(Clone, Debug)]
+pub(crate) enum ClientProof {
+    None,
+    Secret(Secret),
+    Key(Arc<SigningKey>),
+}
+
+impl RegisteredClient {
+    /// A client that has an id, and nothing to prove it by.
+    pub fn new(id: impl Into<String>) -> Self {
+        Self {
+            id: id.into(),
+            proof: ClientProof::None,
+            issuer: None,
+        }
+    }
+
+    /// Shows that it is itself by a secret.
+    pub fn secret(mut self, secret: impl Into<String>) -> Self {
+        self.proof = ClientProof::Secret(Secret::new(secret));
+        self
+    }
+
+    /// Shows that it is itself by signing with a private key.
+    pub fn key(mut self, key: SigningKey) -> Self {
+        self.proof = ClientProof::Key(Arc::new(key));
+        self
+    }
+
+    /// Says which authorization server knows the client: the issuer, exactly as that spells it.
+    ///
+    /// Without it, the client belongs to the first one that it is used with. No other ever sees its
+    /// credentials.
+    pub fn at(mut self, issuer: impl Into<String>) -> Self {
+        self.issuer = Some(issuer.into());
+        self
+    }
+}
+
+/// The identity provider of a company, which vouches for the people in it.
+///
+/// It is given somebody's ID token and gives out an assertion that the server's authorization server accepts,
+/// so that nobody has to be asked.
+#[derive(Clone, Debug)]
+#[must_use = "it is for `OAuth::enterprise`"]
+pub struct IdentityProvider {
+    pub(crate) token_endpoint: String,
+    pub(crate) client: RegisteredClient,
+}
+
+impl IdentityProvider {
+    /// The provider whose token endpoint this is, which knows us as `client`.
+    pub fn new(token_endpoint: impl Into<String>, client: RegisteredClient) -> Self {
+        Self {
+            token_endpoint: token_endpoint.into(),
+            client,
+        }
+    }
+}
+
+/// How a token is come by.
+#[derive(Clone, Debug)]
+pub(crate) enum Grant {
+    /// A person agrees.
+    Code,
+    /// The client itself has the right.
+    ClientCredentials,
+    /// Somebody vouches for the client.
+    Assertion,
+    /// A company's identity provider vouches for a person.
+    Enterprise(IdentityProvider),
+}
+
+/// What an application says about itself.
+#[derive(Clone, Debug)]
+pub(crate) struct Application {
+    pub(crate) name: String,
+    pub(crate) client: Option<RegisteredClient>,
+    /// Where it publishes what it is: its id wherever that is understood.
+    pub(crate) metadata_url: Option<String>,
+    pub(crate) grant: Grant,
+}
+
+impl Application {
+    /// Whether a token can be had without asking a person.
+    pub(crate) fn needs_nobody(&self) -> bool {
+        !matches!(self.grant, Grant::Code)
+    }
+
+    pub(crate) fn key(&self) -> Option<&SigningKey> {
+        match &self.client.as_ref()?.proof {
+            ClientProof::Key(key) => Some(key),
+            ClientProof::None | ClientProof::Secret(_) => None,
+        }
+    }
+}
+
+/// Checks the address of a client's metadata: it is an id, and has a path.
+pub(crate) fn check_metadata_url(address: &str) -> Result<()> {
+    let is_fine = url::Url::parse(address)
+        .is_ok_and(|url| url.scheme() == "https" && url.path() != "/" && url.fragment().is_none());
+    if is_fine {
+        Ok(())
+    } else {
+        Err(super::Error::misuse(format!(
+            "`{address}` cannot be a client's id: that is an https:// URL with a path"
+        )))
+    }
+}

@@ -1,0 +1,107 @@
+//! Why authorization failed, sorted by whose doing it is.
+
+use std::error::Error as StdError;
+use std::time::Duration;
+
+/// A result whose error is [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a client did not come by a token. It is the `source` of
+/// [`bowline::Error::Unauthorized`].
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Something that a server said must not be believed, or an address that it named not be visited.
+    #[error("not trusted: {what}")]
+    Untrusted {
+        /// What, and why.
+        what: String,
+    },
+    /// The authorization server, or the person at it, said no.
+    #[error("the authorization server says `{error}`{}", more(.description.as_deref()))]
+    Denied {
+        /// The code of the error, such as `access_denied`.
+        error: String,
+        /// What it says about it.
+        description: Option<String>,
+    },
+    /// What this client needs, the servers do not offer.
+    #[error("not offered: {what}")]
+    NotOffered {
+        /// What is needed.
+        what: String,
+    },
+    /// A server answered in a way that makes no sense.
+    #[error("a server broke the rules: {what}")]
+    Broken {
+        /// What it did.
+        what: String,
+    },
+    /// A server could not be reached.
+    #[error("the request to {uri} failed")]
+    Unreachable {
+        /// Where the request went.
+        uri: String,
+        /// Why.
+        source: Box<dyn StdError + Send + Sync>,
+    },
+    /// The person did not come back in time.
+    #[error("nobody came back from the authorization server within {after:?}")]
+    NobodyCame {
+        /// How long that was allowed to take.
+        after: Duration,
+    },
+    /// All of the scopes that the server asks for were asked for already. To ask a person once more, begin
+    /// anew with [`OAuth::forget`](super::OAuth::forget).
+    #[error(
+        "the server wants {}, and a new token would have no others",
+        named(scopes)
+    )]
+    StillNotEnough {
+        /// What the server wants.
+        scopes: String,
+    },
+    /// The application's own part failed: its browser, its store, its source of assertions.
+    #[error("{what}")]
+    Application {
+        /// Which part.
+        what: &'static str,
+        /// Why.
+        source: Box<dyn StdError + Send + Sync>,
+    },
+    /// The program asked for something that cannot be.
+    #[error("{what}")]
+    Misuse {
+        /// What cannot be, and what to do instead.
+        what: String,
+    },
+}
+
+impl Error {
+    pub(crate) fn untrusted(what: impl Into<String>) -> Self {
+        Self::Untrusted { what: what.into() }
+    }
+
+    pub(crate) fn not_offered(what: impl Into<String>) -> Self {
+        Self::NotOffered { what: what.into() }
+    }
+
+    pub(crate) fn broken(what: impl Into<String>) -> Self {
+        Self::Broken { what: what.into() }
+    }
+
+    pub(crate) fn misuse(what: impl Into<String>) -> Self {
+        Self::Misuse { what: what.into() }
+    }
+}
+
+fn named(scopes: &str) -> String {
+    match scopes {
+        "" => "more scopes and does not say which".into(),
+        scopes => format!("the scopes `{scopes}`, which were asked for"),
+    }
+}
+
+fn more(description: Option<&str>) -> String {
+    description.map_or_else(String::new, |text| format!(": {text}"))
+}

@@ -1,0 +1,57 @@
+//! What servers publish about themselves: a resource about who issues its tokens, an authorization server about
+//! its endpoints.
+
+use serde::Deserialize;
+
+/// What a server says about its tokens (RFC 9728).
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct ResourceMetadata {
+    /// The server's name, kept byte for byte.
+    pub(crate) resource: String,
+    #[serde(default)]
+    pub(crate) authorization_servers: Vec<String>,
+    pub(crate) scopes_supported: Option<Vec<String>>,
+    #[serde(default)]
+    pub(crate) dpop_bound_access_tokens_required: bool,
+}
+
+/// What an authorization server says about itself (RFC 8414, OpenID Connect Discovery).
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct ServerMetadata {
+    pub(crate) issuer: String,
+    pub(crate) authorization_endpoint: Option<String>,
+    pub(crate) token_endpoint: Option<String>,
+    pub(crate) registration_endpoint: Option<String>,
+    #[serde(default)]
+    pub(crate) scopes_supported: Vec<String>,
+    #[serde(default)]
+    pub(crate) code_challenge_methods_supported: Vec<String>,
+    pub(crate) token_endpoint_auth_methods_supported: Option<Vec<String>>,
+    #[serde(default)]
+    pub(crate) authorization_response_iss_parameter_supported: bool,
+    #[serde(default)]
+    pub(crate) client_id_metadata_document_supported: bool,
+}
+
+impl ServerMetadata {
+    /// What servers of 2025-03-26 have if they publish nothing: endpoints at fixed places.
+    pub(crate) fn assumed(origin: &str) -> Self {
+        let at = |path: &str| Some(format!("{origin}/{path}"));
+        Self {
+            issuer: origin.to_owned(),
+            authorization_endpoint: at("authorize"),
+            token_endpoint: at("token"),
+            registration_endpoint: at("register"),
+            scopes_supported: Vec::new(),
+            code_challenge_methods_supported: vec!["S256".into()],
+            token_endpoint_auth_methods_supported: None,
+            authorization_response_iss_parameter_supported: false,
+            client_id_metadata_document_supported: false,
+        }
+    }
+
+    pub(crate) fn supports_s256(&self) -> bool {
+        let mut methods = self.code_challenge_methods_supported.iter();
+        methods.any(|method| method == "S256")
+    }
+}

@@ -1,0 +1,272 @@
+//! What an application says once, and hands over: how it is known, who asks people, where tokens are kept.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bowline::exchange::BoxFuture;
+use bowline::http::client::{Authorizer, HttpSend, Refusal};
+use http::{request, response};
+use url::Url;
+
+use super::application::{
+    Application, Grant, IdentityProvider, RegisteredClient, check_metadata_url,
+};
+use super::fetch::Fetch;
+use super::guard::Guard;
+use super::runtime::Runtime;
+use super::store::{MemoryStore, TokenStore};
+use super::user_agent::{AppError, UserAgent};
+use super::{Error, Result, Secret};
+
+/// Gets tokens for one server, and shows them to nobody else.
+///
+/// Without further words it is a client that has a person agree; [`client_credentials`](Self::client_credentials),
+/// [`workload`](Self::workload) and [`enterprise`](Self::enterprise) are for clients that need nobody.
+///
+/// Authorization servers learn who the client is in the order of the specification: by what
+/// [`client`](Self::client) says, by the document at [`client_metadata`](Self::client_metadata), by a
+/// registration from before, or by a new one. What one of them gave is never shown to another.
+///
+/// # Cancel safety
+///
+/// Calls that are refused at the same time wait for one person's decision, and dropping the last of them ends it.
+/// Renewing a token is finished in any case: the old one may be used up.
+///
+/// # Examples
+///
+/// A service that has its own right to use a server:
+///
+/// ```
+/// use bowline_auth::client::{OAuth, RegisteredClient};
+///
+/// let client = RegisteredClient::new("nightly-report").secret("from the vault");
+/// let oauth = OAuth::new("https://example.com/mcp").client(client).client_credentials();
+/// ```
+#[must_use = "it is for `Connect::authorizer`"]
+pub struct OAuth {
+    config: Config,
+    runtime: OnceLock<Result<Arc<Runtime>, Arc<Error>>>,
+}
+
+/// What an application says.
+#[derive(Clone)]
+pub(crate) struct Config {
+    server: String,
+    allows_private: bool,
+    send: Option<Arc<dyn HttpSend>>,
+    pub(crate) application: Application,
+    pub(crate) user_agent: Option<Arc<dyn UserAgent>>,
+    pub(crate) assertions: Option<Assertions>,
+    pub(crate) store: Arc<dyn TokenStore>,
+    pub(crate) patience: Duration,
+}
+
+/// Gets what somebody says who vouches for the client.
+pub(crate) type Assertions =
+    Arc<dyn Fn() -> BoxFuture<'static, Result<Secret, AppError>> + Send + Sync>;
+
+impl OAuth {
+    /// Gets tokens for the server at this URL: the one that the client connects to.
+    pub fn new(server: impl Into<String>) -> Self {
+        let application = Application {
+            name: "MCP client".into(),
+            client: None,
+            metadata_url: None,
+            grant: Grant::Code,
+        };
+        Self {
+            config: Config {
+                server: server.into(),
+                allows_private: false,
+                send: None,
+                application,
+                user_agent: None,
+                assertions: None,
+                store: Arc::new(MemoryStore::new()),
+                patience: DEFAULT_PATIENCE,
+            },
+            runtime: OnceLock::new(),
+        }
+    }
+
+    /// What people are told that the application is called.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.config.application.name = name.into();
+        self
+    }
+
+    /// Takes people to the authorization server and back.
+    pub fn user_agent(mut self, user_agent: impl UserAgent) -> Self {
+        self.config.user_agent = Some(Arc::new(user_agent));
+        self
+    }
+
+    /// Who the application is to an authorization server that knows it already.
+    pub fn client(mut self, client: RegisteredClient) -> Self {
+        self.config.application.client = Some(client);
+        self
+    }
+
+    /// Where the application publishes what it is (a client ID metadata document). Authorization servers that
+    /// understand this need no registration.
+    pub fn client_metadata(mut self, url: impl Into<String>) -> Self {
+        self.config.application.metadata_url = Some(url.into());
+        self
+    }
+
+    /// Asks nobody: the client itself has the right.
+    pub fn client_credentials(mut self) -> Self {
+        self.config.application.grant = Grant::ClientCredentials;
+        self
+    }
+
+    /// Asks nobody: whatever runs this program vouches for it, by a JWT that `assertion` gets.
+    pub fn workload<F, Fut>(mut self, assertion: F) -> Self
+    where
+        F: Fn() -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Secret, AppError>> + Send + 'static,
+    {
+        self.config.application.grant = Grant::Assertion;
+        self.config.assertions = Some(Arc::new(move || Box::pin(assertion())));
+        self
+    }
+
+    /// Asks nobody: a company's identity provider vouches for the person whose ID token `id_token` gets.
+    pub fn enterprise<F, Fut>(mut self, provider: IdentityProvider, id_token: F) -> Self
+    where
+        F: Fn() -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Secret, AppError>> + Send + 'static,
+    {
+        self.config.application.grant = Grant::Enterprise(provider);
+        self.config.assertions = Some(Arc::new(move || Box::pin(id_token())));
+        self
+    }
+
+    /// Keeps credentials there. In memory by default, so that they are forgotten at the end.
+    pub fn store(mut self, store: impl TokenStore) -> Self {
+        self.config.store = Arc::new(store);
+        self
+    }
+
+    /// How long a person may take. Ten minutes by default.
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.config.patience = patience;
+        self
+    }
+
+    /// Lets the server name authorization servers in private networks. Without it only public hosts are
+    /// visited, and, if the server is on this machine, this machine.
+    pub fn allow_private_addresses(mut self) -> Self {
+        self.config.allows_private = true;
+        self
+    }
+
+    /// Sends requests through `send`, such as one that obeys the proxies of the system. Where its connections
+    /// lead is then not checked, only what the addresses say.
+    pub fn http(mut self, send: impl HttpSend) -> Self {
+        self.config.send = Some(Arc::new(send));
+        self
+    }
+
+    /// Gets a token now, rather than when a server asks for one.
+    ///
+    /// # Errors
+    ///
+    /// If there is none to be had.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nobody is waited for any more, unless a call waits as well.
+    pub async fn authorize(&self) -> Result<(), Arc<Error>> {
+        self.runtime()?.obtain(None).await
+    }
+
+    /// Forgets the token, here and in the store. The next request has none.
+    ///
+    /// # Errors
+    ///
+    /// If the store fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// The token is forgotten here in any case, and perhaps not in the store.
+    pub async fn forget(&self) -> Result<(), Arc<Error>> {
+        self.runtime()?.forget().await.map_err(Arc::new)
+    }
+
+    fn runtime(&self) -> Result<&Arc<Runtime>, Arc<Error>> {
+        let runtime = self.runtime.get_or_init(|| {
+            let runtime = self.config.clone().start();
+            runtime.map(Arc::new).map_err(Arc::new)
+        });
+        runtime.as_ref().map_err(Clone::clone)
+    }
+}
+
+impl Config {
+    fn start(self) -> Result<Runtime> {
+        let address = &self.server;
+        let server = Url::parse(address)
+            .ok()
+            .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
+            .ok_or_else(|| {
+                Error::misuse(format!("`{address}` is not an http:// or https:// URL"))
+            })?;
+        if let Some(address) = &self.application.metadata_url {
+            check_metadata_url(address)?;
+        }
+        let guard = match self.allows_private {
+            true => Guard::Private,
+            false => Guard::of_server(&server),
+        };
+        let fetch = match &self.send {
+            Some(send) => Fetch::by(send.clone()),
+            None => Fetch::guarded(guard)?,
+        };
+        Ok(Runtime::new(server, guard, fetch, self))
+    }
+}
+
+impl Authorizer for OAuth {
+    fn sign<'a>(&'a self, head: &'a mut request::Parts) -> BoxFuture<'a, bowline::Result<()>> {
+        Box::pin(async {
+            let runtime = self.runtime().map_err(|error| unauthorized(None, error))?;
+            let signed = runtime.sign(head).await;
+            signed.map_err(|error| unauthorized(None, Arc::new(error)))
+        })
+    }
+
+    fn answer<'a>(&'a self, refusal: &'a Refusal) -> BoxFuture<'a, bowline::Result<()>> {
+        Box::pin(async {
+            let failed = |error| unauthorized(Some(refusal), error);
+            let runtime = self.runtime().map_err(failed)?;
+            runtime.answer(refusal).await.map_err(failed)
+        })
+    }
+
+    fn hear(&self, head: &response::Parts) {
+        if let Ok(runtime) = self.runtime() {
+            runtime.hear(head);
+        }
+    }
+}
+
+fn unauthorized(refusal: Option<&Refusal>, error: Arc<Error>) -> bowline::Error {
+    bowline::Error::Unauthorized {
+        challenges: refusal.map_or_else(Vec::new, |refusal| refusal.challenges.clone()),
+        source: Some(error.into()),
+    }
+}
+
+impl fmt::Debug for OAuth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OAuth")
+            .field("server", &self.config.server)
+            .field("application", &self.config.application)
+            .finish_non_exhaustive()
+    }
+}
+
+const DEFAULT_PATIENCE: Duration = Duration::from_secs(600);

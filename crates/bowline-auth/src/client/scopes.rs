@@ -1,0 +1,57 @@
+//! Sets of scopes.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Scopes, each once, in the order of their names.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Scopes(BTreeSet<String>);
+
+impl Scopes {
+    /// Reads scopes with spaces between them.
+    pub(crate) fn parse(text: &str) -> Self {
+        text.split_ascii_whitespace().map(str::to_owned).collect()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn contains_all(&self, others: &Self) -> bool {
+        others.0.is_subset(&self.0)
+    }
+
+    pub(crate) fn contains(&self, scope: &str) -> bool {
+        self.0.contains(scope)
+    }
+
+    pub(crate) fn add(&mut self, scope: &str) {
+        self.0.insert(scope.to_owned());
+    }
+
+    /// All scopes of both.
+    #[must_use]
+    pub(crate) fn and(mut self, others: &Self) -> Self {
+        self.0.extend(others.0.iter().cloned());
+        self
+    }
+}
+
+impl FromIterator<String> for Scopes {
+    fn from_iter<I: IntoIterator<Item = String>>(scopes: I) -> Self {
+        Self(scopes.into_iter().collect())
+    }
+}
+
+impl fmt::Display for Scopes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, scope) in self.0.iter().enumerate() {
+            f.write_str(if at == 0 { "" } else { " " })?;
+            f.write_str(scope)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,39 @@
+//! Text that must not be seen.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// A token, a password or a key. `Debug` does not show it.
+///
+/// # Examples
+///
+/// ```
+/// use bowline_auth::client::Secret;
+///
+/// let secret = Secret::new("hunter2");
+/// assert_eq!(format!("{secret:?}"), "Secret(…)");
+/// assert_eq!(secret.expose(), "hunter2");
+/// ```
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Takes text that must not be seen.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The text itself.
+    #[must_use]
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
