@@ -82,6 +82,14 @@ impl Error {
         Self::Untrusted { what: what.into() }
     }
 
+    /// Takes what a server says about its refusal; people will read it, on terminals and in logs.
+    pub(crate) fn denied(error: &str, description: Option<&str>) -> Self {
+        Self::Denied {
+            error: readable(error),
+            description: description.map(readable),
+        }
+    }
+
     pub(crate) fn not_offered(what: impl Into<String>) -> Self {
         Self::NotOffered { what: what.into() }
     }
@@ -95,6 +103,12 @@ impl Error {
     }
 }
 
+/// What is left of somebody else's words without what terminals obey, and without their end if they have none.
+fn readable(text: &str) -> String {
+    let shown = text.chars().filter(|c| !c.is_control());
+    shown.take(LONGEST_QUOTE).collect()
+}
+
 fn named(scopes: &str) -> String {
     match scopes {
         "" => "more scopes and does not say which".into(),
@@ -104,4 +118,25 @@ fn named(scopes: &str) -> String {
 
 fn more(description: Option<&str>) -> String {
     description.map_or_else(String::new, |text| format!(": {text}"))
+}
+
+const LONGEST_QUOTE: usize = 300;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_says_cannot_play_with_a_terminal() {
+        let long = "x".repeat(10_000);
+
+        let short = Error::denied("access\u{1b}[2Jdenied", Some("no\r\nway"));
+        let cut = Error::denied(&long, None);
+
+        assert_eq!(
+            short.to_string(),
+            "the authorization server says `access[2Jdenied`: noway"
+        );
+        assert!(cut.to_string().len() < 400);
+    }
 }

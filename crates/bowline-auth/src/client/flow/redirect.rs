@@ -6,6 +6,7 @@ use sha2::{Digest as _, Sha256};
 use url::Url;
 
 use super::{Flow, State, Step};
+use crate::client::guard::Guard;
 use crate::client::moment::Moment;
 use crate::client::{Error, Result, Secret};
 
@@ -35,6 +36,12 @@ impl Flow {
         let Some(redirect_uri) = self.setup.redirect_uri.clone() else {
             return Err(Error::misuse("nobody says where people are sent back to"));
         };
+        if redirect_uri.starts_with("http:") {
+            let here = Guard::ThisMachine.admit("the redirect URI", &redirect_uri);
+            here.map_err(|_| {
+                Error::misuse(format!("a code must not be sent to `{redirect_uri}`"))
+            })?;
+        }
         let mut scopes = self.scopes();
         let offline = "offline_access";
         if !scopes.is_empty() && server.scopes_supported.iter().any(|it| it == offline) {
@@ -107,10 +114,8 @@ impl Opened {
             None => {}
         }
         if let Some(error) = once(&came, "error")? {
-            return Err(Error::Denied {
-                error,
-                description: once(&came, "error_description")?,
-            });
+            let description = once(&came, "error_description")?;
+            return Err(Error::denied(&error, description.as_deref()));
         }
         let code = once(&came, "code")?;
         code.ok_or_else(|| Error::broken("somebody came back without a code"))

@@ -328,10 +328,7 @@ pub(super) fn denied(response: &Response<Bytes>) -> Error {
         Ok(Refusal {
             error,
             error_description,
-        }) => Error::Denied {
-            error,
-            description: error_description,
-        },
+        }) => Error::denied(&error, error_description.as_deref()),
         Err(_) => Error::broken(format!(
             "the authorization server answers with {}",
             response.status()

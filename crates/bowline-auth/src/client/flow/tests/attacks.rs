@@ -223,3 +223,22 @@ fn a_flow_shows_no_secrets() {
         assert!(!shown.contains(secret), "{secret} in {shown}");
     }
 }
+
+#[test]
+fn a_code_travels_in_the_clear_only_on_this_machine() {
+    let back_to = |redirect_uri: &str| {
+        let asked = Setup {
+            redirect_uri: Some(redirect_uri.into()),
+            ..setup()
+        };
+        let walked = walk(&World::new(), asked);
+        walked.steps.iter().any(|step| step.starts_with("OPEN"))
+    };
+
+    assert!(back_to("http://127.0.0.1:7/callback"));
+    assert!(back_to("http://localhost:3000/callback"));
+    assert!(back_to("https://app.example/callback"));
+    assert!(back_to("com.example.app:/callback"));
+    assert!(!back_to("http://app.example/callback"));
+    assert!(!back_to("http://192.168.0.1/callback"));
+}
