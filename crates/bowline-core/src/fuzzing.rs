@@ -8,7 +8,7 @@ use ::http::request::Parts;
 use ::http::{Method, Uri};
 use bowline_types::{Json, RequestId};
 use bytes::Bytes;
-use std::borrow::Cow;
+use std::sync::Arc;
 
 use crate::era::{Dialect, Dialects};
 use crate::http::admission::{Admitted, Catalog, Rejection, admit, admit_head};
@@ -198,7 +198,7 @@ impl Stream {
 
 /// A server whose tool `sql` mirrors two arguments.
 struct Shop {
-    sql: ParamHeaders,
+    sql: Arc<ParamHeaders>,
 }
 
 impl Shop {
@@ -208,7 +208,7 @@ impl Shop {
                 "page":{"properties":{"size":{"type":"integer","x-mcp-header":"Size"}}}}}"#,
         ));
         Self {
-            sql: ParamHeaders::read(&schema).expect("its annotations are good"),
+            sql: Arc::new(ParamHeaders::read(&schema).expect("its annotations are good")),
         }
     }
 }
@@ -218,8 +218,8 @@ impl Catalog for Shop {
         Dialect::LATEST.knows_request(method)
     }
 
-    fn param_headers(&self, tool: &str) -> Option<Cow<'_, ParamHeaders>> {
-        (tool == "sql").then_some(Cow::Borrowed(&self.sql))
+    fn param_headers(&self, tool: &str) -> Option<Arc<ParamHeaders>> {
+        (tool == "sql").then(|| self.sql.clone())
     }
 }
 

@@ -247,9 +247,11 @@ fn asking(caller: Arc<Caller>, log_level: Option<LoggingLevel>) -> Arc<Caller> {
 
 fn add_meta(params: Json, meta: Option<&Meta>) -> Result<Json> {
     let Some(meta) = meta else { return Ok(params) };
-    let unusable = |error: serde_json::Error| Error::misuse(format!("unusable `_meta`: {error}"));
-    let mut object = Object::read(&params).map_err(unusable)?;
-    object.set("_meta", Json::encode(meta).map_err(unusable)?);
+    let unusable =
+        |error: &dyn std::fmt::Display| Error::misuse(format!("unusable `_meta`: {error}"));
+    let mut object = Object::read(&params).map_err(|error| unusable(&error))?;
+    let meta = Json::encode(meta).map_err(|error| unusable(&error))?;
+    object.set("_meta", meta);
     Ok(object.to_json())
 }
 

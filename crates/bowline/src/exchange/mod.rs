@@ -71,12 +71,6 @@ pub trait Responder: Send + Sync + 'static {
     /// Answers one request. The future is dropped if the peer gives up.
     fn respond<'a>(&'a self, request: Request, cx: Context) -> BoxFuture<'a, Outcome>;
 
-    /// What becomes of the future for `request` when its caller gives up.
-    fn cancel_mode(&self, request: &Request) -> CancelMode {
-        let _ = request;
-        CancelMode::Drop
-    }
-
     /// Checks that it can be put to use, before the first request comes.
     ///
     /// # Errors

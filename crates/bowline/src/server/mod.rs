@@ -73,7 +73,7 @@ use bowline_types::{CacheScope, ErrorCode, Icon, Implementation, Json, RpcError}
 use tokio::sync::watch;
 
 use crate::Result;
-use crate::exchange::{BoxFuture, CancelMode, Context, Responder};
+use crate::exchange::{BoxFuture, Context, Responder};
 use crate::layer::{Layer, Next};
 use crate::peer::{Closing, Peer, Role};
 use crate::wire::Wire;
@@ -446,10 +446,6 @@ impl Responder for Server {
             return self.respond_inside(request, cx);
         }
         Next::around(&self.offer.layers, Inside(self.clone()), cx).run(request)
-    }
-
-    fn cancel_mode(&self, request: &Request) -> CancelMode {
-        router::cancel_mode(self, request)
     }
 
     fn check(&self) -> Result<()> {

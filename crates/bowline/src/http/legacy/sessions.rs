@@ -12,7 +12,7 @@ use tokio::task::AbortHandle;
 use super::Legacy;
 use super::session::{Patience, Session, SessionWire, gone};
 use super::streams::{Layout, Streams};
-use crate::exchange::{BoxFuture, CancelMode, Context, Principal, Responder};
+use crate::exchange::{BoxFuture, Context, Principal, Responder};
 use crate::http::server::{Site, unavailable};
 use crate::peer::{Closing, Driver, Peer, Role};
 
@@ -144,10 +144,6 @@ impl Responder for OnBehalf {
     fn respond<'a>(&'a self, request: Request, cx: Context) -> BoxFuture<'a, Outcome> {
         let cx = cx.with_principal(self.principal.clone());
         self.responder.respond(request, cx)
-    }
-
-    fn cancel_mode(&self, request: &Request) -> CancelMode {
-        self.responder.cancel_mode(request)
     }
 }
 
