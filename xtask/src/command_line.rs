@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::{ci, conformance, fuzz, mutants, tidy};
+use crate::{ci, conformance, fuzz, hunt, mutants, tidy};
 
 /// Runs the command that `words` name and says how it went.
 pub fn run(words: impl Iterator<Item = String>) -> ExitCode {
@@ -17,6 +17,7 @@ pub fn run(words: impl Iterator<Item = String>) -> ExitCode {
         Ok(Command::Tidy) => tidy::run(&workspace_root()),
         Ok(Command::Mutants { only }) => mutants::run(&workspace_root(), &only),
         Ok(Command::Conformance) => conformance::run(&workspace_root()),
+        Ok(Command::Hunt(plan)) => hunt::run(&workspace_root(), &plan),
         Ok(Command::Fuzz { target, seconds }) => fuzz::run(&workspace_root(), &target, seconds),
         Err(complaint) => {
             eprintln!("{complaint}\n\n{USAGE}");
@@ -37,6 +38,7 @@ enum Command {
     Tidy,
     Mutants { only: Vec<String> },
     Conformance,
+    Hunt(hunt::Plan),
     Fuzz { target: String, seconds: u64 },
 }
 
@@ -55,6 +57,7 @@ impl Command {
             }),
             "conformance" if rest.is_empty() => Ok(Self::Conformance),
             "conformance" => Err("`conformance` takes no arguments".to_owned()),
+            "hunt" => hunt::Plan::parse(rest).map(Self::Hunt),
             "fuzz" => parse_fuzz(rest),
             other => Err(format!("there is no command `{other}`")),
         }
@@ -94,6 +97,7 @@ Usage: cargo xtask <command>
   tidy                               the house rules that a text search can keep
   mutants [NAME]…                    break each law on purpose; its test must notice
   conformance                        the official suite against our server and client (npm)
+  hunt [--from SEED] [--seeds N]     seeded schedules for the race hunter; one again, or for hours
   fuzz TARGET [--seconds N]          random input for one decoder (nightly and cargo-fuzz)
                                      targets: message, sse, headers, admission, mux";
 

@@ -20,6 +20,8 @@ pub mod mutants;
 
 mod fuzz;
 
+mod hunt;
+
 mod process;
 
 mod tree;
