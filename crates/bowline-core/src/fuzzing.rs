@@ -8,7 +8,7 @@ use ::http::request::Parts;
 use ::http::{Method, Uri};
 use bowline_types::{Json, RequestId};
 use bytes::Bytes;
-use std::borrow::Cow;
+use std::sync::Arc;
 
 use crate::era::{Dialect, Dialects};
 use crate::http::admission::{Admitted, Catalog, Rejection, admit, admit_head};
@@ -207,7 +207,7 @@ impl Stream {
 
 /// A server whose tool `sql` mirrors two arguments.
 struct Shop {
-    sql: ParamHeaders,
+    sql: Arc<ParamHeaders>,
 }
 
 impl Shop {
@@ -217,7 +217,7 @@ impl Shop {
                 "page":{"properties":{"size":{"type":"integer","x-mcp-header":"Size"}}}}}"#,
         ));
         Self {
-            sql: ParamHeaders::read(&schema).expect("its annotations are good"),
+            sql: Arc::new(ParamHeaders::read(&schema).expect("its annotations are good")),
         }
     }
 }
@@ -227,8 +227,8 @@ impl Catalog for Shop {
         Dialect::LATEST.knows_request(method)
     }
 
-    fn param_headers(&self, tool: &str) -> Option<Cow<'_, ParamHeaders>> {
-        (tool == "sql").then_some(Cow::Borrowed(&self.sql))
+    fn param_headers(&self, tool: &str) -> Option<Arc<ParamHeaders>> {
+        (tool == "sql").then(|| self.sql.clone())
     }
 }
 

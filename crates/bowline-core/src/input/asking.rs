@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::state::{Answered, Awaited, State, StateTooLarge, StateUnreadable};
 use super::{Digest, Question, member};
-use crate::json::Object;
+use crate::json::{Object, Unpicked, pick};
 
 /// One run of a handler that may ask.
 ///
@@ -112,13 +112,10 @@ pub fn request_state(params: Option<&Json>) -> Result<Option<String>, Rejection>
         member: member::REQUEST_STATE,
         expected: "a string",
     };
-    let object = params
-        .map(Object::read)
-        .transpose()
-        .map_err(not_an_object)?;
-    let state = object
-        .as_ref()
-        .and_then(|it| it.member(member::REQUEST_STATE));
+    let Some(params) = params else {
+        return Ok(None);
+    };
+    let [state] = pick(params, [member::REQUEST_STATE]).map_err(unpicked)?;
     match state {
         None => Ok(None),
         Some(state) => state.decode().map_err(|_| wrong()),
@@ -280,14 +277,11 @@ impl Rejection {
 
 /// The answers a request brings; `null` is none.
 fn input_responses(params: Option<&Json>) -> Result<Option<Json>, Rejection> {
-    let object = params
-        .map(Object::read)
-        .transpose()
-        .map_err(not_an_object)?;
-    let responses = object
-        .as_ref()
-        .and_then(|it| it.member(member::INPUT_RESPONSES));
-    Ok(responses.filter(|it| !it.is_null()).cloned())
+    let Some(params) = params else {
+        return Ok(None);
+    };
+    let [responses] = pick(params, [member::INPUT_RESPONSES]).map_err(unpicked)?;
+    Ok(responses.filter(|it| !it.is_null()))
 }
 
 fn read_responses(responses: &Json) -> Result<Object<'_>, Rejection> {
@@ -297,10 +291,13 @@ fn read_responses(responses: &Json) -> Result<Object<'_>, Rejection> {
     })
 }
 
-fn not_an_object(_: serde_json::Error) -> Rejection {
+fn unpicked(why: Unpicked) -> Rejection {
     Rejection::Member {
         member: "params",
-        expected: "an object",
+        expected: match why {
+            Unpicked::NotAnObject(_) => "an object",
+            Unpicked::Twice(_) => "an object whose members stand once",
+        },
     }
 }
 

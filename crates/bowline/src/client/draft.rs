@@ -350,7 +350,7 @@ fn add_trace(params: Json, trace: Option<&TraceContext>) -> Result<Json> {
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "it is made for `map_err`")]
-fn unusable(error: serde_json::Error) -> Error {
+fn unusable(error: impl std::fmt::Display) -> Error {
     Error::misuse(format!("unusable `_meta`: {error}"))
 }
 

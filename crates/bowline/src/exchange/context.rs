@@ -12,7 +12,7 @@ use bowline_types::{
 use serde::Deserialize;
 use tokio::sync::Notify;
 
-use super::{Channel, Extensions, Input, Principal, TraceContext};
+use super::{CancelMode, Channel, Extensions, Input, Principal, TraceContext};
 
 /// What a handler may know and do for the current request. Cheap to clone.
 ///
@@ -45,9 +45,11 @@ struct Shared {
     progress_token: Option<ProgressToken>,
     /// Where its `_meta` is.
     params: Json,
-    outlet: Box<dyn Outlet>,
+    outlet: Arc<dyn Outlet>,
     last_progress: Mutex<Option<f64>>,
     cancelled: Signal,
+    /// Whether the handler, once cancelled, is told so and runs on instead of being dropped.
+    runs_on: AtomicBool,
     shutting_down: Signal,
 }
 
@@ -108,16 +110,17 @@ impl From<f64> for Progress {
 
 impl Context {
     /// The context of `request`, whose handler's words go to `outlet`.
-    pub fn new(request_id: RequestId, request: &Request, outlet: impl Outlet) -> Self {
+    pub fn new(request_id: RequestId, request: &Request, outlet: Arc<dyn Outlet>) -> Self {
         Self {
             shared: Arc::new(Shared {
                 request_id,
                 caller: request.caller.clone(),
                 progress_token: request.progress_token.clone(),
                 params: request.params.clone(),
-                outlet: Box::new(outlet),
+                outlet,
                 last_progress: Mutex::new(None),
                 cancelled: Signal::default(),
+                runs_on: AtomicBool::new(false),
                 shutting_down: Signal::default(),
             }),
             principal: Principal::anonymous(),
@@ -382,6 +385,28 @@ impl Context {
         self.shared.cancelled.raise();
     }
 
+    /// What becomes of the handler when its caller gives up: it is dropped, unless it has
+    /// [chosen](Self::choose) otherwise.
+    pub(crate) fn cancel_mode(&self) -> CancelMode {
+        if self.shared.runs_on.load(Ordering::SeqCst) {
+            CancelMode::Signal
+        } else {
+            CancelMode::Drop
+        }
+    }
+
+    /// Chooses what becomes of the handler that is about to start, when its caller gives up. Returns
+    /// `false` if the caller has done so already: what has not started then never does.
+    ///
+    /// Whoever cancels raises the flag and then asks for the mode; here it is the other way round. So one
+    /// of the two always sees the other.
+    pub(crate) fn choose(&self, mode: CancelMode) -> bool {
+        self.shared
+            .runs_on
+            .store(mode == CancelMode::Signal, Ordering::SeqCst);
+        !self.is_cancelled()
+    }
+
     pub(crate) fn shut_down(&self) {
         self.shared.shutting_down.raise();
     }
@@ -396,12 +421,12 @@ struct Signal {
 
 impl Signal {
     fn raise(&self) {
-        self.is_raised.store(true, Ordering::Release);
+        self.is_raised.store(true, Ordering::SeqCst);
         self.waiters.notify_waiters();
     }
 
     fn is_raised(&self) -> bool {
-        self.is_raised.load(Ordering::Acquire)
+        self.is_raised.load(Ordering::SeqCst)
     }
 
     async fn wait(&self) {

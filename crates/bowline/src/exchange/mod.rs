@@ -120,12 +120,6 @@ pub trait Responder: Send + Sync + 'static {
     /// Answers one request. The future is dropped if the peer gives up.
     fn respond<'a>(&'a self, request: Request, cx: Context) -> BoxFuture<'a, Outcome>;
 
-    /// What becomes of the future for `request` when its caller gives up.
-    fn cancel_mode(&self, request: &Request) -> CancelMode {
-        let _ = request;
-        CancelMode::Drop
-    }
-
     /// What the principal of a request with these params must be allowed, as far as that is known before it
     /// is answered. Legacy HTTP commits to a status before a handler runs, and asks this first.
     fn scopes(&self, method: &str, params: Option<&Json>) -> Vec<String> {

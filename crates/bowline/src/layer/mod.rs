@@ -38,7 +38,7 @@ use bowline_core::Outcome;
 use bowline_core::era::Request;
 use bowline_types::{ClientCapabilities, Json};
 
-use crate::exchange::{BoxFuture, CancelMode, Context, Principal, Responder};
+use crate::exchange::{BoxFuture, Context, Principal, Responder};
 
 /// Something that is done around requests.
 ///
@@ -199,10 +199,6 @@ impl Responder for Layered {
             cx,
         }
         .run(request)
-    }
-
-    fn cancel_mode(&self, request: &Request) -> CancelMode {
-        self.stack.responder.cancel_mode(request)
     }
 
     fn scopes(&self, method: &str, params: Option<&Json>) -> Vec<String> {

@@ -1,6 +1,6 @@
 //! A server over HTTP: what it tells the admission ladder, and its own way onto a socket.
 
-use std::borrow::Cow;
+use std::sync::Arc;
 
 use bowline_core::era::Offers;
 use bowline_core::http::admission::Catalog;
@@ -77,11 +77,7 @@ impl Catalog for Server {
         }
     }
 
-    fn param_headers(&self, tool: &str) -> Option<Cow<'_, ParamHeaders>> {
-        let tools = self.offer.tools.now();
-        let definition = tools.find(tool)?.item.definition();
-        // Clients do not show a tool whose annotations break the rules; nobody mirrors its arguments.
-        let plan = ParamHeaders::read(&definition.input_schema).ok()?;
-        Some(Cow::Owned(plan))
+    fn param_headers(&self, tool: &str) -> Option<Arc<ParamHeaders>> {
+        self.offer.tools.now().find(tool)?.item.param_headers()
     }
 }

@@ -72,7 +72,7 @@ use bowline_types::{CacheScope, ErrorCode, Icon, Implementation, Json, RpcError}
 
 use crate::Result;
 use crate::callback::contained;
-use crate::exchange::{BoxFuture, CancelMode, Context, Responder};
+use crate::exchange::{BoxFuture, Context, Responder};
 use crate::layer::{Layer, Next};
 use crate::peer::{Closing, Peer, Role};
 use crate::shutdown::Shutdown;
@@ -580,10 +580,6 @@ impl Responder for Server {
             return self.respond_inside(request, cx);
         }
         Next::around(&self.offer.layers, Inside(self.clone()), cx).run(request)
-    }
-
-    fn cancel_mode(&self, request: &Request) -> CancelMode {
-        router::cancel_mode(self, request)
     }
 
     fn roots_changed(&self, caller: &Caller) {

@@ -62,8 +62,15 @@ pub struct Tool {
     layers: Vec<Arc<dyn Layer>>,
     wrapping: Wrapping,
     flaw: Option<String>,
-    /// The schemas, compiled when the tool is registered.
-    checks: Option<Arc<Checks>>,
+    /// What is known of the schemas once the tool is registered.
+    compiled: Option<Arc<Compiled>>,
+}
+
+/// What the schemas of a tool come to.
+struct Compiled {
+    checks: Checks,
+    /// Which arguments are mirrored in headers, if any are.
+    param_headers: Option<Arc<ParamHeaders>>,
 }
 
 /// Who sees a tool.
@@ -171,7 +178,7 @@ impl Tool {
             layers: Vec::new(),
             wrapping: Wrapping::AsIs,
             flaw: None,
-            checks: None,
+            compiled: None,
         }
     }
 
@@ -342,9 +349,14 @@ impl Tool {
 
     /// The tool, ready to be called.
     pub(super) fn registered(mut self) -> Result<Self> {
-        let checks = self.compile().map_err(|why| self.misuse(&why))?;
-        self.checks = Some(Arc::new(checks));
+        let compiled = self.compile().map_err(|why| self.misuse(&why))?;
+        self.compiled = Some(Arc::new(compiled));
         Ok(self)
+    }
+
+    /// Which arguments are mirrored in headers, if any are.
+    pub(super) fn param_headers(&self) -> Option<Arc<ParamHeaders>> {
+        self.compiled.as_ref()?.param_headers.clone()
     }
 
     pub(super) fn states(&self) -> &[NeededState] {
@@ -381,8 +393,8 @@ impl Tool {
     /// Runs the tool.
     pub(super) async fn call(&self, mut given: Given) -> Result<CallToolResult, RpcError> {
         asks::check(&self.asks, &given.context().caller().capabilities)?;
-        if let Some(checks) = &self.checks
-            && let Err(why) = checks.arguments(given.arguments())
+        if let Some(compiled) = &self.compiled
+            && let Err(why) = compiled.checks.arguments(given.arguments())
         {
             return Ok(misfit(&why));
         }
@@ -406,9 +418,9 @@ impl Tool {
         if self.definition.output_schema.is_none() {
             return Ok(());
         }
-        let complaint = match (&result.structured_content, &self.checks) {
+        let complaint = match (&result.structured_content, &self.compiled) {
             (None, _) => "there is no structured output".to_owned(),
-            (Some(output), Some(checks)) => match checks.output(output) {
+            (Some(output), Some(compiled)) => match compiled.checks.output(output) {
                 Ok(()) => return Ok(()),
                 Err(why) => why,
             },
@@ -425,7 +437,7 @@ impl Tool {
         ))
     }
 
-    fn compile(&self) -> Result<Checks, String> {
+    fn compile(&self) -> Result<Compiled, String> {
         if let Some(flaw) = &self.flaw {
             return Err(flaw.clone());
         }
@@ -441,8 +453,11 @@ impl Tool {
         let output = self.definition.output_schema.as_ref();
         must_be_of_object("input", input)?;
         output.map_or(Ok(()), |output| must_be_of_object("output", output))?;
-        ParamHeaders::read(input).map_err(|error| error.to_string())?;
-        Checks::compile(input, output)
+        let param_headers = ParamHeaders::read(input).map_err(|error| error.to_string())?;
+        Ok(Compiled {
+            checks: Checks::compile(input, output)?,
+            param_headers: (!param_headers.is_empty()).then(|| Arc::new(param_headers)),
+        })
     }
 
     fn misuse(&self, why: &str) -> Error {

@@ -12,7 +12,7 @@ use tokio::task::AbortHandle;
 use super::Legacy;
 use super::session::{Patience, Session, SessionWire, gone};
 use super::streams::{Layout, Streams};
-use crate::exchange::{BoxFuture, CancelMode, Context, Principal, Responder};
+use crate::exchange::{BoxFuture, Context, Principal, Responder};
 use crate::http::server::{Site, unavailable};
 use crate::peer::{Closing, Driver, Peer, Role};
 use crate::shutdown::Shutdown;
@@ -163,10 +163,6 @@ impl Responder for OnBehalf {
             cx.extensions_mut().insert(head);
         }
         self.responder.respond(request, cx)
-    }
-
-    fn cancel_mode(&self, request: &Request) -> CancelMode {
-        self.responder.cancel_mode(request)
     }
 }
 
