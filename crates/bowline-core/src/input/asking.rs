@@ -291,6 +291,7 @@ fn read_responses(responses: &Json) -> Result<Object<'_>, Rejection> {
     })
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "it is made for `map_err`")]
 fn unpicked(why: Unpicked) -> Rejection {
     Rejection::Member {
         member: "params",

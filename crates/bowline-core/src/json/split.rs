@@ -14,14 +14,17 @@ pub(super) struct Members<'a> {
     rest: &'a [u8],
 }
 
+/// A name, and a value as text.
+type Member<'a> = (Cow<'a, str>, &'a [u8]);
+
 impl<'a> Members<'a> {
     pub(super) fn of(text: &'a [u8]) -> Result<Self, NotAnObject> {
         let rest = text.strip_prefix(b"{").ok_or(NotAnObject)?;
         Ok(Self { rest })
     }
 
-    /// The next member: its name, and its value as text.
-    pub(super) fn next(&mut self) -> Result<Option<(Cow<'a, str>, &'a [u8])>, NotAnObject> {
+    /// The next member.
+    pub(super) fn next(&mut self) -> Result<Option<Member<'a>>, NotAnObject> {
         let rest = self.rest.trim_ascii_start();
         // Where the comma stands was checked long ago.
         let rest = rest
@@ -33,7 +36,7 @@ impl<'a> Members<'a> {
         self.split(rest).map(Some).ok_or(NotAnObject)
     }
 
-    fn split(&mut self, rest: &'a [u8]) -> Option<(Cow<'a, str>, &'a [u8])> {
+    fn split(&mut self, rest: &'a [u8]) -> Option<Member<'a>> {
         let (name, rest) = rest.split_at_checked(string_end(rest)?)?;
         let rest = rest.trim_ascii_start().strip_prefix(b":")?;
         let rest = rest.trim_ascii_start();

@@ -214,7 +214,7 @@ pub struct HyperSend<C = TcpConnector> {
     client: Client<C, RequestBody>,
     /// Where proxies may read the requests, which of them want credentials.
     proxies: Option<Arc<Matcher>>,
-    connections: Connections,
+    pub(super) connections: Connections,
 }
 
 /// How the first bytes of a connection are spoken.
@@ -228,7 +228,7 @@ pub(crate) enum Versions {
 
 /// How many requests a connection carries at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Connections {
+pub(super) enum Connections {
     /// One.
     Exclusive,
     /// Many, so that one request waits for a connection that another makes.
@@ -289,13 +289,6 @@ impl<C: Connect + Clone + Send + Sync + 'static> HyperSend<C> {
                 Versions::Http2Only => Connections::Shared,
             },
         }
-    }
-
-    /// The TLS handshake decides how many requests a connection carries at once.
-    #[cfg(feature = "tls")]
-    pub(super) fn shared(mut self) -> Self {
-        self.connections = Connections::Shared;
-        self
     }
 
     pub(super) fn through(mut self, proxies: Option<Arc<Matcher>>) -> Self {

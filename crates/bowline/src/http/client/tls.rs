@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 
 use super::proxy::{Proxies, TcpConnector};
-use super::send::{HttpSend, HyperSend, Versions};
+use super::send::{Connections, HttpSend, HyperSend, Versions};
 use crate::{Error, Result};
 
 impl HyperSend<HttpsConnector<TcpConnector>> {
@@ -33,9 +33,10 @@ impl HyperSend<HttpsConnector<TcpConnector>> {
             Versions::Negotiated => tls.enable_all_versions().wrap_connector(tcp),
             Versions::Http2Only => tls.enable_http2().wrap_connector(tcp),
         };
-        Ok(Self::speaking(versions, connector)
-            .through(proxies)
-            .shared())
+        let mut send = Self::speaking(versions, connector).through(proxies);
+        // The TLS handshake decides how many requests a connection carries at once.
+        send.connections = Connections::Shared;
+        Ok(send)
     }
 }
 
