@@ -5,7 +5,8 @@
 //! interop-server --transport http --port 3000
 //! ```
 //!
-//! Over HTTP both eras are served at one URL, which is printed once it can be reached.
+//! Over HTTP everything is served at one URL, which is printed once it can be reached: both eras, and the two
+//! endpoints of the first version.
 
 #![allow(
     clippy::print_stdout,
@@ -14,6 +15,7 @@
 
 use std::error::Error;
 
+use bowline::http::legacy::Legacy;
 use bowline_cli::fixture::Fixture;
 
 #[tokio::main]
@@ -22,7 +24,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     match parse(std::env::args().skip(1))? {
         Transport::Stdio => server.serve_stdio().await?,
         Transport::Http { port } => {
-            let bound = server.http().bind(("127.0.0.1", port)).await?;
+            let service = server.http().legacy(Legacy::sessions().http_sse());
+            let bound = service.bind(("127.0.0.1", port)).await?;
             println!("READY http://{}/mcp", bound.addr());
             bound.serve().await?;
         }

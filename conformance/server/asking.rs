@@ -133,7 +133,8 @@ async fn test_missing_capability() -> &'static str {
 /// Asks the user for a name.
 #[tool]
 async fn test_input_required_result_elicitation(cx: Context) -> Result<String, ToolError> {
-    let Name { name } = cx.elicit("user_name", "What is your name?").await?;
+    let question = cx.elicit("user_name", "What is your name?");
+    let Name { name } = question.even_unasked().await?;
     Ok(format!("Hello, {name}!"))
 }
 

@@ -5,6 +5,11 @@
 //! everything-server --port 3000
 //! ```
 
+#![allow(
+    clippy::print_stdout,
+    reason = "over HTTP nothing else is said on stdout"
+)]
+
 mod asking;
 mod changes;
 mod content;
@@ -22,7 +27,7 @@ use bowline::types::CacheScope;
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let port = port(std::env::args().skip(1))?;
     let bound = everything().http().bind(("127.0.0.1", port)).await?;
-    eprintln!("listening on http://{}/mcp", bound.addr());
+    println!("READY http://{}/mcp", bound.addr());
     Ok(bound.serve().await?)
 }
 

@@ -94,6 +94,12 @@ impl Scenario {
         self
     }
 
+    /// Only over HTTP/1.1.
+    pub fn over_http1(mut self) -> Self {
+        self.transports = &[Transport::Http];
+        self
+    }
+
     /// Only over HTTP+SSE.
     pub fn over_two_endpoints(mut self) -> Self {
         self.transports = &[Transport::HttpSse];

@@ -5,7 +5,6 @@ use std::cell::{Cell, RefCell};
 use bowline::client::Connect;
 use bowline::exchange::Dialects;
 use bowline::http::HttpService;
-use bowline::http::client::HyperSend;
 use bowline::http::legacy::Legacy;
 use bowline::testing::{self, Scripted, Tapped};
 use bowline::types::{DiscoverRequest, DiscoverResult, RequestParams};
@@ -173,7 +172,7 @@ impl World {
     pub fn connect_to(&self, url: &str) -> Connect {
         let connect = Client::connect(url).speaking(self.version());
         if self.column.transport == Transport::Http2 {
-            connect.http(HyperSend::plain_http2())
+            connect.http2()
         } else {
             connect
         }

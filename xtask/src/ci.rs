@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::process::{self, End};
-use crate::{mutants, tidy};
+use crate::{conformance, interop, mutants, tidy};
 
 /// Which steps to run and what to do when one fails.
 #[derive(Debug, Default, PartialEq)]
@@ -101,7 +101,7 @@ impl Row {
             Verdict::Skipped => ("skipped", "as asked"),
         };
         let line = format!(
-            "{:<10} {word:<8} {:>7}  {note}",
+            "{:<12} {word:<8} {:>7}  {note}",
             self.name,
             seconds(self.elapsed)
         );
@@ -257,11 +257,12 @@ fn doc(root: &Path) -> Verdict {
 }
 
 /// The fork between the eras is clean if the workspace compiles with the older one replaced by stubs. The
-/// scenarios are about both eras, so there they are left out.
+/// scenarios and what other SDKs are run against are about both eras, so there they are left out.
 fn no_legacy(root: &Path) -> Verdict {
     Verdict::of(process::show(
         process::cargo(root)
-            .args(["check", "--workspace", "--exclude", "scenarios"])
+            .args(["check", "--workspace"])
+            .args(["--exclude", "scenarios", "--exclude", "bowline-conformance"])
             .env("RUSTFLAGS", "--cfg bowline_no_legacy")
             .env(
                 "CARGO_TARGET_DIR",
@@ -278,15 +279,25 @@ fn run_mutants(root: &Path) -> Verdict {
     )))
 }
 
+fn run_conformance(root: &Path) -> Verdict {
+    Verdict::of(Ok(conformance::run(root)))
+}
+
+fn run_interop(root: &Path) -> Verdict {
+    Verdict::of(Ok(interop::run(root, interop::Results::Compare)))
+}
+
 type Step = fn(&Path) -> Verdict;
 
-const STEPS: [(&str, Step); 7] = [
+const STEPS: [(&str, Step); 9] = [
     ("fmt", fmt),
     ("tidy", run_tidy),
     ("clippy", clippy),
     ("test", test),
     ("doc", doc),
     ("no-legacy", no_legacy),
+    ("conformance", run_conformance),
+    ("interop", run_interop),
     ("mutants", run_mutants),
 ];
 
@@ -354,7 +365,7 @@ test result: FAILED. 2 passed; 1 failed; 1 ignored";
         let text = summary(&rows, Duration::from_secs(61));
 
         assert!(
-            text.contains("test       FAILED      0.0s  2 failed"),
+            text.contains("test         FAILED      0.0s  2 failed"),
             "{text}"
         );
         assert!(text.ends_with("FAILED: test in 61.0s"), "{text}");

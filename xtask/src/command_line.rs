@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::{ci, conformance, fuzz, hunt, mutants, tidy};
+use crate::{ci, conformance, fuzz, hunt, interop, mutants, tidy};
 
 /// Runs the command that `words` name and says how it went.
 pub fn run(words: impl Iterator<Item = String>) -> ExitCode {
@@ -18,6 +18,7 @@ pub fn run(words: impl Iterator<Item = String>) -> ExitCode {
         Ok(Command::Mutants { only }) => mutants::run(&workspace_root(), &only),
         Ok(Command::Conformance) => conformance::run(&workspace_root()),
         Ok(Command::Hunt(plan)) => hunt::run(&workspace_root(), &plan),
+        Ok(Command::Interop) => interop::run(&workspace_root(), interop::Results::Write),
         Ok(Command::Fuzz { target, seconds }) => fuzz::run(&workspace_root(), &target, seconds),
         Err(complaint) => {
             eprintln!("{complaint}\n\n{USAGE}");
@@ -39,6 +40,7 @@ enum Command {
     Mutants { only: Vec<String> },
     Conformance,
     Hunt(hunt::Plan),
+    Interop,
     Fuzz { target: String, seconds: u64 },
 }
 
@@ -58,6 +60,8 @@ impl Command {
             "conformance" if rest.is_empty() => Ok(Self::Conformance),
             "conformance" => Err("`conformance` takes no arguments".to_owned()),
             "hunt" => hunt::Plan::parse(rest).map(Self::Hunt),
+            "interop" if rest.is_empty() => Ok(Self::Interop),
+            "interop" => Err("`interop` takes no arguments".to_owned()),
             "fuzz" => parse_fuzz(rest),
             other => Err(format!("there is no command `{other}`")),
         }
@@ -93,11 +97,13 @@ const USAGE: &str = "\
 Usage: cargo xtask <command>
 
   ci [--skip STEP]… [--keep-going]   everything that guards the project, in order
-                                     steps: fmt, tidy, clippy, test, doc, no-legacy, mutants
+                                     steps: fmt, tidy, clippy, test, doc, no-legacy,
+                                     conformance, interop, mutants
   tidy                               the house rules that a text search can keep
   mutants [NAME]…                    break each law on purpose; its test must notice
   conformance                        the official suite against our server and client (npm)
   hunt [--from SEED] [--seeds N]     seeded schedules for the race hunter; one again, or for hours
+  interop                            SDKs that others wrote, on both sides (npm and Python)
   fuzz TARGET [--seconds N]          random input for one decoder (nightly and cargo-fuzz)
                                      targets: message, sse, headers, admission, mux";
 

@@ -22,6 +22,12 @@ mod fuzz;
 
 mod hunt;
 
+mod interop;
+
+mod outside;
+
 mod process;
+
+mod serving;
 
 mod tree;

@@ -113,16 +113,16 @@ fn read_aside(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<St
 
 /// Killing cargo alone would leave its test program running, so both share a group.
 #[cfg(unix)]
-fn in_its_own_group(command: &mut Command) {
+pub(crate) fn in_its_own_group(command: &mut Command) {
     use std::os::unix::process::CommandExt as _;
     command.process_group(0);
 }
 
 #[cfg(not(unix))]
-fn in_its_own_group(_: &mut Command) {}
+pub(crate) fn in_its_own_group(_: &mut Command) {}
 
 #[cfg(unix)]
-fn kill_group(child: &mut Child) -> io::Result<()> {
+pub(crate) fn kill_group(child: &mut Child) -> io::Result<()> {
     let group = format!("-{}", child.id());
     Command::new("kill")
         .args(["-KILL", "--", &group])
@@ -131,7 +131,7 @@ fn kill_group(child: &mut Child) -> io::Result<()> {
 }
 
 #[cfg(not(unix))]
-fn kill_group(child: &mut Child) -> io::Result<()> {
+pub(crate) fn kill_group(child: &mut Child) -> io::Result<()> {
     child.kill()
 }
 

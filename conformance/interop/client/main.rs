@@ -37,16 +37,17 @@ async fn main() -> ExitCode {
     };
     let mut tally = Tally::default();
     let user = User::default();
-    let opened = within(open(&mode, &target, &user)).await;
-    tally.count("open", opened.as_ref().map(|_| Outcome::Ok));
-    if let Ok(client) = opened {
-        println!("# {}", client.dialect().version);
-        for (name, check) in CHECKS {
-            let outcome = within(check(client.clone(), user.clone())).await;
-            tally.count(name, outcome.as_ref().copied());
+    match within(open(&mode, &target, &user)).await {
+        Err(error) => tally.count("open", Err(error)),
+        Ok(client) => {
+            tally.count("open", Ok(Outcome::Ok));
+            println!("# {}", client.dialect().version);
+            for (name, check) in CHECKS {
+                tally.count(name, within(check(client.clone(), user.clone())).await);
+            }
+            let close = async { Ok(client.close().await.map(|()| Outcome::Ok)?) };
+            tally.count("close", within(close).await);
         }
-        let closed = within(async { Ok(client.close().await?) }).await;
-        tally.count("close", closed.as_ref().map(|()| Outcome::Ok));
     }
     println!("{} passed, {} failed", tally.passed, tally.failed);
     match tally.failed {
@@ -85,7 +86,7 @@ struct Tally {
 }
 
 impl Tally {
-    fn count(&mut self, name: &str, outcome: Result<Outcome, &Box<dyn Error>>) {
+    fn count(&mut self, name: &str, outcome: checks::Result<Outcome>) {
         match outcome {
             Ok(Outcome::Ok) => {
                 self.passed += 1;

@@ -2,6 +2,7 @@
 
     python client_v1.py legacy http://127.0.0.1:3000/mcp
     python client_v1.py legacy interop-server --transport stdio
+    python client_v1.py sse http://127.0.0.1:3000/mcp
 """
 
 import logging
@@ -12,6 +13,7 @@ from contextlib import asynccontextmanager
 import anyio
 import mcp.types as types
 from mcp import ClientSession, McpError, StdioServerParameters, stdio_client
+from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from pydantic import AnyUrl
 
@@ -64,8 +66,10 @@ async def refusable(answer):
         raise Refused(error.error.code, error.error.message, error.error.data) from error
 
 
-def connect(target):
-    if target[0].startswith("http://"):
+def connect(mode, target):
+    if mode == "sse":
+        transport = sse_client(target[0])
+    elif target[0].startswith("http://"):
         transport = streamable_http_client(target[0])
     else:
         transport = stdio_client(StdioServerParameters(command=target[0], args=target[1:]))
@@ -94,6 +98,6 @@ def connect(target):
 if __name__ == "__main__":
     logging.disable(logging.CRITICAL)
     warnings.simplefilter("ignore")
-    if sys.argv[1] != "legacy":
-        sys.exit("this version of the SDK speaks the older era only: the mode is `legacy`")
-    sys.exit(anyio.run(run, connect(sys.argv[2:])))
+    if sys.argv[1] not in ("legacy", "sse"):
+        sys.exit("this version of the SDK speaks the older era only: the mode is `legacy` or `sse`")
+    sys.exit(anyio.run(run, connect(sys.argv[1], sys.argv[2:])))

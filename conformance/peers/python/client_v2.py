@@ -2,6 +2,7 @@
 
     python client_v2.py auto http://127.0.0.1:3000/mcp
     python client_v2.py legacy interop-server --transport stdio
+    python client_v2.py sse http://127.0.0.1:3000/mcp
 """
 
 import logging
@@ -12,12 +13,13 @@ from contextlib import asynccontextmanager
 import anyio
 import mcp_types as types
 from mcp import Client, StdioServerParameters
+from mcp.client.sse import sse_client
 from mcp.client.subscriptions import ResourceUpdated
 from mcp.shared.exceptions import MCPError
 
 from checks import Refused, Reply, User, run
 
-MODES = {"auto": "auto", "2026": "2026-07-28", "legacy": "legacy"}
+MODES = {"auto": "auto", "2026": "2026-07-28", "legacy": "legacy", "sse": "legacy"}
 
 
 class Peer:
@@ -79,7 +81,9 @@ def connect(mode, target):
             if isinstance(message, types.ResourceUpdatedNotification):
                 await tell.send(message.params.uri)
 
-        if target[0].startswith("http://"):
+        if mode == "sse":
+            server = sse_client(target[0])
+        elif target[0].startswith("http://"):
             server = target[0]
         else:
             server = StdioServerParameters(command=target[0], args=target[1:])

@@ -97,17 +97,17 @@ def offer(mcp, context_type):
 
 def parse_arguments():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--transport", choices=["stdio", "http"], required=True)
+    parser.add_argument("--transport", choices=["stdio", "http", "sse"], required=True)
     parser.add_argument("--port", type=int, default=0)
     return parser.parse_args()
 
 
-async def serve_http(app, port):
+async def serve_http(app, port, path="/mcp"):
     """Serves `app` and says where, as soon as it can be reached."""
     listener = socket.socket()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind(("127.0.0.1", port))
     listener.listen(512)
-    print(f"READY http://127.0.0.1:{listener.getsockname()[1]}/mcp", flush=True)
+    print(f"READY http://127.0.0.1:{listener.getsockname()[1]}{path}", flush=True)
     config = uvicorn.Config(app, log_level="error")
     await uvicorn.Server(config).serve(sockets=[listener])

@@ -2,6 +2,7 @@
 
     python server_v1.py --transport stdio
     python server_v1.py --transport http --port 3000
+    python server_v1.py --transport sse --port 3000
 """
 
 import logging
@@ -100,5 +101,7 @@ if __name__ == "__main__":
     arguments = parse_arguments()
     if arguments.transport == "stdio":
         mcp.run("stdio")
-    else:
+    elif arguments.transport == "http":
         anyio.run(serve_http, mcp.streamable_http_app(), arguments.port)
+    else:
+        anyio.run(serve_http, mcp.sse_app(), arguments.port, "/sse")

@@ -2,19 +2,20 @@
 //
 //     node client.mjs auto http://127.0.0.1:3000/mcp
 //     node client.mjs legacy interop-server --transport stdio
+//     node client.mjs sse http://127.0.0.1:3000/mcp
 //
 // Each check is a line of output, and the last line counts them.
 
 import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Client, ProtocolError, SdkHttpError, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
+import { Client, ProtocolError, SdkHttpError, SSEClientTransport, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 import * as z from 'zod';
 
 const COUNTER = 'fixture://counter';
 const ABANDONED = 20;
 const PATIENCE = 30_000;
-const MODES = { auto: 'auto', 2026: { pin: '2026-07-28' }, legacy: 'legacy' };
+const MODES = { auto: 'auto', 2026: { pin: '2026-07-28' }, legacy: 'legacy', sse: 'legacy' };
 
 const user = { action: 'cancel' };
 const updates = [];
@@ -177,12 +178,14 @@ client.setNotificationHandler('notifications/resources/updated', ({ params }) =>
     updates.push(params.uri);
 });
 
+function reach(first, ...args) {
+    if (mode === 'sse') return new SSEClientTransport(new URL(first));
+    if (first.startsWith('http://')) return new StreamableHTTPClientTransport(new URL(first));
+    return new StdioClientTransport({ command: first, args });
+}
+
 const opened = await report('open', async () => {
-    const [first, ...args] = target;
-    const transport = first.startsWith('http://')
-        ? new StreamableHTTPClientTransport(new URL(first))
-        : new StdioClientTransport({ command: first, args });
-    await client.connect(transport);
+    await client.connect(reach(...target));
     return true;
 });
 if (opened) {

@@ -1,5 +1,7 @@
 //! What a server hears of calls that are let go of, written down where it comes in.
 
+mod frames;
+
 mod io;
 pub(crate) use io::TappedIo;
 
@@ -22,6 +24,8 @@ pub(crate) enum Event {
     Post(Vec<u8>),
     /// The client closed the connection.
     Closed,
+    /// The client reset one stream of it.
+    Reset,
     /// Another process heard it and told us.
     Told(String),
 }
@@ -48,6 +52,7 @@ fn in_words(event: Event) -> Option<String> {
         Event::Frame(frame) => notification(&frame),
         Event::Post(frame) => Some(format!("POST {}", notification(&frame)?)),
         Event::Closed => Some("connection closed".to_owned()),
+        Event::Reset => Some("stream reset".to_owned()),
         Event::Told(words) => Some(words),
     }
 }

@@ -40,6 +40,8 @@ fn every_call_that_is_let_go_of_stops_its_handler_and_leaves_nothing() {
             ("stdio", "2025-11-25", Some("notifications/cancelled")),
             ("http", "2026-07-28", Some("connection closed")),
             ("http", "2025-11-25", Some("POST notifications/cancelled")),
+            ("http/2", "2026-07-28", Some("stream reset")),
+            ("http/2", "2025-11-25", Some("POST notifications/cancelled")),
         ]
     );
     for row in rows {
@@ -73,7 +75,7 @@ fn text_that_goes_to_no_terminal_has_no_escape_codes_and_ends_with_the_verdict()
         let verdict = text.lines().last().unwrap();
         assert_eq!(
             verdict,
-            "160 calls were let go of, 160 handlers stopped, and nothing was left behind."
+            "200 calls were let go of, 200 handlers stopped, and nothing was left behind."
         );
     }
 }

@@ -8,7 +8,7 @@ use ::http::request::Parts;
 use ::http::{Method, Uri};
 use bowline_types::{Json, RequestId};
 use bytes::Bytes;
-use std::borrow::Cow;
+use std::sync::Arc;
 
 use crate::era::{Dialect, Dialects};
 use crate::http::admission::{Admitted, Catalog, Rejection, admit, admit_head};
@@ -108,8 +108,8 @@ pub fn headers(input: &[u8]) {
     }
 }
 
-/// Reads the input as method and path, headers, an empty line and a body, sent to a server of all eras and to
-/// a modern one.
+/// Reads the input as method and path, headers, an empty line and a body, sent to a server of all eras, to a
+/// modern one and to a legacy one.
 pub fn admission(input: &[u8]) {
     let (head, body) = sent(input);
     let headers = head.headers.clone();
@@ -119,8 +119,13 @@ pub fn admission(input: &[u8]) {
     }
     let by_all = admit(&headers, &body, &Dialects::all(), &shop);
     let by_modern = admit(&headers, &body, &Dialects::modern(), &shop);
+    let by_legacy = admit(&headers, &body, &Dialects::legacy(), &shop);
 
-    for rejection in [&by_all, &by_modern]
+    assert!(
+        !matches!(by_legacy, Ok(Admitted::Modern { .. })),
+        "a server without a modern era admits none of its requests"
+    );
+    for rejection in [&by_all, &by_modern, &by_legacy]
         .into_iter()
         .filter_map(|it| it.as_ref().err())
     {
@@ -202,7 +207,7 @@ impl Stream {
 
 /// A server whose tool `sql` mirrors two arguments.
 struct Shop {
-    sql: ParamHeaders,
+    sql: Arc<ParamHeaders>,
 }
 
 impl Shop {
@@ -212,7 +217,7 @@ impl Shop {
                 "page":{"properties":{"size":{"type":"integer","x-mcp-header":"Size"}}}}}"#,
         ));
         Self {
-            sql: ParamHeaders::read(&schema).expect("its annotations are good"),
+            sql: Arc::new(ParamHeaders::read(&schema).expect("its annotations are good")),
         }
     }
 }
@@ -222,8 +227,8 @@ impl Catalog for Shop {
         Dialect::LATEST.knows_request(method)
     }
 
-    fn param_headers(&self, tool: &str) -> Option<Cow<'_, ParamHeaders>> {
-        (tool == "sql").then_some(Cow::Borrowed(&self.sql))
+    fn param_headers(&self, tool: &str) -> Option<Arc<ParamHeaders>> {
+        (tool == "sql").then(|| self.sql.clone())
     }
 }
 

@@ -1,15 +1,66 @@
-//! Editing a JSON object without decoding what is in it.
+//! Reading and editing a JSON object without decoding what is in it.
 //!
-//! Stamping a request and sealing a result add or remove a member or two of an object whose other
-//! members nobody here needs to understand. [`Object`] splits the text at its top level only.
+//! Most of what happens to a message on its way concerns a member or two of an object whose other members
+//! nobody here needs to understand. [`pick`] finds some by their names; [`Object`] has them all, to add to
+//! and take away from. Both split the text at its top level only.
+
+mod split;
 
 use std::borrow::Cow;
-use std::fmt;
 
 use bowline_types::Json;
-use serde::Deserialize;
-use serde::de::{Deserializer, MapAccess, Visitor};
-use serde_json::value::RawValue;
+use split::Members;
+
+/// Finds members of an object by their names, in one pass.
+///
+/// # Errors
+///
+/// If `json` is not an object, or one of the names stands in it twice: nobody can say which of the two
+/// counts.
+///
+/// # Examples
+///
+/// ```
+/// use bowline_core::json::pick;
+/// use bowline_types::Json;
+///
+/// let json = Json::parse(r#"{"a": {"deep": 1}, "b": 2}"#)?;
+/// let [b, c] = pick(&json, ["b", "c"])?;
+/// assert_eq!(b, Some(Json::parse("2")?));
+/// assert_eq!(c, None);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn pick<const N: usize>(json: &Json, names: [&str; N]) -> Result<[Option<Json>; N], Unpicked> {
+    let mut picked = [const { None }; N];
+    let mut members = Members::of(json.as_bytes())?;
+    while let Some((name, value)) = members.next()? {
+        let Some(at) = names.iter().position(|wanted| *wanted == name) else {
+            continue;
+        };
+        if picked[at].replace(json.slice(value)).is_some() {
+            return Err(Unpicked::Twice(name.into_owned()));
+        }
+    }
+    Ok(picked)
+}
+
+/// Why members of an object could not be picked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unpicked {
+    /// There is no object to pick from.
+    #[error(transparent)]
+    NotAnObject(#[from] NotAnObject),
+    /// A member stands twice.
+    #[error("`{0}` stands twice")]
+    Twice(String),
+}
+
+/// The JSON is something other than an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it is not a JSON object")]
+#[non_exhaustive]
+pub struct NotAnObject;
 
 /// The members of a JSON object, in their order, each still text.
 ///
@@ -24,7 +75,7 @@ use serde_json::value::RawValue;
 /// object.remove("b");
 /// object.set("c", Json::parse("3")?);
 /// assert_eq!(object.to_json().as_str(), r#"{"a":{"deep": 1},"c":3}"#);
-/// # Ok::<(), serde_json::Error>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Object<'a> {
@@ -37,12 +88,12 @@ impl<'a> Object<'a> {
     /// # Errors
     ///
     /// If `json` is not an object.
-    pub fn read(json: &'a Json) -> Result<Self, serde_json::Error> {
-        let Members(members) = json.decode()?;
-        let members = members
-            .into_iter()
-            .map(|(name, raw)| (name, json.part(raw)))
-            .collect();
+    pub fn read(json: &'a Json) -> Result<Self, NotAnObject> {
+        let mut text = Members::of(json.as_bytes())?;
+        let mut members = Vec::new();
+        while let Some((name, value)) = text.next()? {
+            members.push((name, json.slice(value)));
+        }
         Ok(Self { members })
     }
 
@@ -104,35 +155,6 @@ impl<'a> Object<'a> {
     }
 }
 
-struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
-
-impl<'de> Deserialize<'de> for Members<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
-
-        struct Split;
-
-        impl<'de> Visitor<'de> for Split {
-            type Value = Members<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut members = Vec::new();
-                while let Some((Name(name), value)) = map.next_entry()? {
-                    members.push((name, value));
-                }
-                Ok(Members(members))
-            }
-        }
-
-        deserializer.deserialize_map(Split)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -155,6 +177,25 @@ mod tests {
 
         assert!(object.is_empty());
         assert_eq!(object.to_json().as_str(), "{}");
+    }
+
+    #[test]
+    fn members_are_picked_by_their_names() {
+        let json = Json::parse(r#"{"a": {"b": 1}, "b": [2, "}"], "\u0063": null}"#).unwrap();
+
+        let [c, b, absent] = pick(&json, ["c", "b", "deep"]).unwrap();
+
+        assert_eq!(b.unwrap().as_str(), r#"[2, "}"]"#);
+        assert!(c.unwrap().is_null());
+        assert_eq!(absent, None);
+    }
+
+    #[test]
+    fn a_picked_member_stands_once() {
+        let json = Json::parse(r#"{"a": 1, "b": 2, "\u0062": 3}"#).unwrap();
+
+        assert_eq!(pick(&json, ["b"]), Err(Unpicked::Twice("b".to_owned())));
+        assert!(pick(&json, ["a"]).is_ok());
     }
 
     #[test]

@@ -145,7 +145,13 @@ impl Message {
     /// The message as one line without its end.
     #[must_use]
     pub fn to_frame(&self) -> Bytes {
-        let mut out = Vec::with_capacity(256);
+        let body = match self {
+            Self::Request(RawRequest { params, .. }) => params.as_ref(),
+            Self::Notification(Notification { params, .. }) => params.as_ref(),
+            Self::Response(Response { outcome, .. }) => outcome.as_ref().ok(),
+        };
+        let length = body.map_or(0, |json| json.as_bytes().len());
+        let mut out = Vec::with_capacity(length + FRAME_AROUND);
         self.encode(&mut out);
         out.into()
     }
@@ -327,7 +333,11 @@ impl Envelope<'_> {
         if params.as_ref().is_some_and(|params| !params.is_object()) {
             return Err(refuse("`params` must be an object"));
         }
-        let method = Cow::Owned(method.into_owned());
+        let frequent = FREQUENT.iter().find(|name| **name == method);
+        let method = match frequent {
+            Some(name) => Cow::Borrowed(*name),
+            None => Cow::Owned(method.into_owned()),
+        };
         Ok(match id {
             Some(id) => RawRequest { id, method, params }.into(),
             None => Notification { method, params }.into(),
@@ -375,7 +385,7 @@ impl Envelope<'_> {
 }
 
 fn json_at(frame: &Bytes, raw: &RawValue) -> Json {
-    Json::from_valid(frame.slice_ref(raw.get().as_bytes()))
+    Json::from_raw(frame, raw)
 }
 
 fn push_id(out: &mut Vec<u8>, id: Option<&RequestId>) {
@@ -431,6 +441,19 @@ fn push_display(out: &mut Vec<u8>, value: &dyn fmt::Display) {
     use std::io::Write as _;
     write!(out, "{value}").expect("a `Vec` takes all that is written");
 }
+
+/// About what a frame needs besides its params or result.
+const FRAME_AROUND: usize = 128;
+
+/// Methods that are worth knowing by name, which spares them an allocation.
+const FREQUENT: [&str; 6] = [
+    "tools/call",
+    "tools/list",
+    "resources/read",
+    "prompts/get",
+    "notifications/progress",
+    "notifications/cancelled",
+];
 
 #[cfg(test)]
 mod tests;

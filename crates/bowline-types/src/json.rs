@@ -75,7 +75,37 @@ impl Json {
     /// If `part` does not borrow from this text.
     #[must_use]
     pub fn part(&self, part: &RawValue) -> Self {
-        Self(self.0.slice_ref(part.get().as_bytes()))
+        Self::from_raw(&self.0, part)
+    }
+
+    /// Takes a part of `text`, found by decoding it to a borrowed [`RawValue`], without copying.
+    ///
+    /// # Panics
+    ///
+    /// If `part` does not borrow from `text`.
+    #[must_use]
+    pub fn from_raw(text: &Bytes, part: &RawValue) -> Self {
+        Self(text.slice_ref(part.get().as_bytes()))
+    }
+
+    /// Takes a part of this text that is a value too, without copying.
+    ///
+    /// # Panics
+    ///
+    /// If `part` does not borrow from this text, or begins or ends within a character.
+    #[must_use]
+    pub fn slice(&self, part: &[u8]) -> Self {
+        let slice = self.0.slice_ref(part);
+        let before = slice.as_ptr().addr() - self.0.as_ptr().addr();
+        let begins_a_character = |at: usize| {
+            // Of the bytes of a character only those after the first begin with the bits 10.
+            self.0.get(at).is_none_or(|byte| byte & 0xC0 != 0x80)
+        };
+        assert!(
+            begins_a_character(before) && begins_a_character(before + part.len()),
+            "JSON text is UTF-8"
+        );
+        Self(slice)
     }
 
     /// The empty object, `{}`.

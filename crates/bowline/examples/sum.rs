@@ -5,13 +5,11 @@
 #![allow(clippy::print_stdout, reason = "this example talks to a person")]
 
 use bowline::prelude::*;
-use bowline::wire::Command;
-use serde_json::json;
 
 #[tokio::main]
 async fn main() -> bowline::Result<()> {
     let server = std::env::args_os().nth(1).unwrap_or("calculator".into());
-    let client = Client::spawn(Command::new(server)).await?;
+    let client = Client::spawn(server).await?;
     let sum: i64 = client
         .call_tool("add", json!({"a": 1, "b": 2}))
         .await?

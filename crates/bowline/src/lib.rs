@@ -84,6 +84,8 @@ pub mod layer;
 
 mod random;
 
+mod shutdown;
+
 pub mod wire;
 
 pub mod peer;

@@ -5,5 +5,8 @@ pub use crate::{
     Structured, Tool, ToolError, Toolbox,
 };
 
+/// Arguments, and JSON of any other kind, in JSON's own words.
+pub use serde_json::json;
+
 #[cfg(feature = "macros")]
 pub use crate::{prompt, resource, tool, tools};

@@ -15,7 +15,6 @@ use std::time::Duration;
 
 use bowline::client::{Change, Changes, Subscription};
 use bowline::http::HttpService;
-use bowline::http::client::HyperSend;
 use bowline::{CallToolResult, Client, Context, Json, Server, Tool};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
@@ -275,7 +274,7 @@ async fn clients(url: &str, http: Http, streams: usize) -> Vec<Client> {
         let connect = Client::connect(url).speaking(version);
         let connect = match http {
             Http::One => connect,
-            Http::Two => connect.http(HyperSend::plain_http2()),
+            Http::Two => connect.http2(),
         };
         clients.push(connect.await.unwrap());
     }
@@ -289,9 +288,10 @@ async fn close(clients: Vec<Client>) {
 }
 
 async fn until(what: &str, is_so: impl Fn() -> bool) {
+    let mut again = tokio::time::interval(Duration::from_millis(5));
     let so = async {
         while !is_so() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            again.tick().await;
         }
     };
     let so = tokio::time::timeout(LONG, so).await;
@@ -300,10 +300,12 @@ async fn until(what: &str, is_so: impl Fn() -> bool) {
 
 /// Waits until connections that were let go of are gone at both ends.
 async fn until_quiet() {
+    let mut again = tokio::time::interval(Duration::from_millis(50));
     let mut last = 0;
     while tasks() != last {
         last = tasks();
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        again.tick().await;
+        again.tick().await;
     }
 }
 

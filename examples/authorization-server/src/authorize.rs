@@ -37,6 +37,7 @@ pub(crate) async fn ask(
             challenge: text("code_challenge").to_owned(),
             resource,
             scopes,
+            key: asked.get("dpop_jkt").cloned(),
         },
         Err(refusal) => return send_back(&shared, redirect_uri, state.as_deref(), &refusal),
     };
@@ -75,6 +76,7 @@ pub(crate) async fn consent(
             user: text("user").to_owned(),
             resource: ticket.resource,
             scopes: ticket.scopes,
+            key: ticket.key,
             family: random(),
         },
         redirect_uri: ticket.redirect_uri,

@@ -9,7 +9,7 @@
 //!
 //! It does what the specification asks of one: PKCE with S256, redirects compared exactly, codes that work once,
 //! refresh tokens that rotate and end their whole family when one is used twice, `iss` in the response, tokens
-//! for one audience. What makes it an example: it forgets everything when it ends, and believes everybody who
+//! for one audience, bound to a key if the client proves that it has one. What makes it an example: it forgets everything when it ends, and believes everybody who
 //! says who they are.
 
 mod answer;
@@ -19,6 +19,8 @@ mod authorize;
 mod keys;
 
 mod metadata;
+
+mod proof;
 
 mod register;
 
@@ -104,6 +106,13 @@ impl AuthorizationServer {
     /// Publishes no keys but the one that signs.
     pub fn retire_old_keys(&self) {
         self.shared.keys().retire();
+    }
+
+    /// Takes back every token, as if all users had changed their minds.
+    pub fn revoke_everything(&self) {
+        let mut memory = self.shared.memory();
+        memory.access.retain(|_| false);
+        memory.refresh.retain(|_| false);
     }
 
     /// All that the server answers.

@@ -31,7 +31,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         AuthorizationServer::new(ISSUER).protects(RESOURCE, &["notes:read", "notes:write"]);
     let issuing = axum::serve(listener, authorization.router());
 
-    let keys = JwtVerifier::discover(ISSUER)?.within_private_network();
+    let keys = JwtVerifier::discover(ISSUER)?;
     let guard = ResourceServer::new(RESOURCE, ISSUER, keys)?
         .name("Notes")
         .scopes(["notes:read"])

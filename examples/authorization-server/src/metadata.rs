@@ -28,6 +28,7 @@ pub(crate) async fn describe(State(shared): State<Arc<Shared>>) -> Json<Value> {
         "revocation_endpoint_auth_methods_supported": ["none"],
         "introspection_endpoint_auth_methods_supported": ["client_secret_basic"],
         "code_challenge_methods_supported": ["S256"],
+        "dpop_signing_alg_values_supported": ["ES256"],
         "authorization_response_iss_parameter_supported": true,
     }))
 }

@@ -31,6 +31,7 @@ pub(crate) struct Memory {
     pub(crate) codes: Table<Code>,
     pub(crate) access: Table<Grant>,
     pub(crate) refresh: Table<Refresh>,
+    pub(crate) proofs: Table<()>,
 }
 
 /// What somebody allows a client.
@@ -40,6 +41,8 @@ pub(crate) struct Grant {
     pub(crate) user: String,
     pub(crate) resource: String,
     pub(crate) scopes: BTreeSet<String>,
+    /// The thumbprint of the key that its tokens are bound to.
+    pub(crate) key: Option<String>,
     /// All tokens that came from one code end together.
     pub(crate) family: String,
 }
@@ -53,6 +56,8 @@ pub(crate) struct Ticket {
     pub(crate) challenge: String,
     pub(crate) resource: String,
     pub(crate) scopes: BTreeSet<String>,
+    /// The thumbprint of the key that the client will prove to have.
+    pub(crate) key: Option<String>,
 }
 
 /// What a code stands for. It is kept when it was used, to notice if it is used again.
@@ -86,6 +91,7 @@ impl Shared {
                 codes: Table::new(1_000),
                 access: Table::new(10_000),
                 refresh: Table::new(10_000),
+                proofs: Table::new(10_000),
             }),
         }
     }

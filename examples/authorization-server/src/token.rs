@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::answer::{Refusal, unstored};
+use crate::proof;
 use crate::shared::{Grant, Refresh, Shared, random};
 
 type Params = BTreeMap<String, String>;
@@ -21,9 +22,11 @@ type Params = BTreeMap<String, String>;
 /// Gives an access token and a refresh token.
 pub(crate) async fn issue(
     State(shared): State<Arc<Shared>>,
+    headers: HeaderMap,
     Form(asked): Form<Params>,
 ) -> Result<Response, Refusal> {
-    let grant = match text(&asked, "grant_type") {
+    let key = proof::key(&shared, &headers)?;
+    let mut grant = match text(&asked, "grant_type") {
         "authorization_code" => for_code(&shared, &asked)?,
         "refresh_token" => for_refresh_token(&shared, &asked)?,
         _ => {
@@ -42,6 +45,11 @@ pub(crate) async fn issue(
             "that is not what was allowed",
         ));
     }
+    if grant.key.is_some() && grant.key != key {
+        return Err(Refusal::new("invalid_grant", "it is bound to another key"));
+    }
+    let token_type = if key.is_some() { "DPoP" } else { "Bearer" };
+    grant.key = key;
     let now = shared.now();
     let lifetime = shared.token_lifetime.as_secs();
     let (id, refresh) = (random(), random());
@@ -62,7 +70,7 @@ pub(crate) async fn issue(
         return Err(Refusal::overloaded());
     }
     Ok(unstored(
-        json!({"access_token": token, "token_type": "Bearer", "expires_in": lifetime,
+        json!({"access_token": token, "token_type": token_type, "expires_in": lifetime,
         "refresh_token": refresh, "scope": scope}),
     ))
 }
@@ -168,8 +176,12 @@ fn for_refresh_token(shared: &Shared, asked: &Params) -> Result<Grant, Refusal> 
 }
 
 fn claims(shared: &Shared, grant: &Grant, id: &str, end: u64) -> Value {
-    json!({"iss": shared.issuer, "sub": grant.user, "aud": grant.resource, "jti": id, "exp": end,
-        "client_id": grant.client_id, "scope": spaced(&grant.scopes)})
+    let mut claims = json!({"iss": shared.issuer, "sub": grant.user, "aud": grant.resource, "jti": id,
+        "exp": end, "client_id": grant.client_id, "scope": spaced(&grant.scopes)});
+    if let Some(key) = &grant.key {
+        claims["cnf"] = json!({"jkt": key});
+    }
+    claims
 }
 
 /// The id of a token of ours. It is only looked up, and so need not be believed.

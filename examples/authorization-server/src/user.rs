@@ -5,7 +5,7 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, LOCATION};
 use http::{HeaderValue, Method, Request, Response, Uri};
 
-/// A person without a browser, who allows whatever they are asked.
+/// A person without a browser, who does what they are told.
 ///
 /// # Examples
 ///
@@ -35,10 +35,24 @@ impl User {
     /// # Cancel safety
     ///
     /// The page may have been answered or not.
-    pub async fn visit(
-        &self,
-        url: &str,
-    ) -> Result<String, Box<dyn std::error::Error + Send + Sync>> {
+    pub async fn visit(&self, url: &str) -> Result<String, BoxError> {
+        self.decide(url, "allow").await
+    }
+
+    /// The same, but does not allow it.
+    ///
+    /// # Errors
+    ///
+    /// If the page cannot be had, or has no question on it.
+    ///
+    /// # Cancel safety
+    ///
+    /// The page may have been answered or not.
+    pub async fn refuse(&self, url: &str) -> Result<String, BoxError> {
+        self.decide(url, "deny").await
+    }
+
+    async fn decide(&self, url: &str, decision: &str) -> Result<String, BoxError> {
         let url: Uri = url.parse()?;
         let mut request = Request::new(RequestBody::from(Bytes::new()));
         *request.uri_mut() = url.clone();
@@ -55,7 +69,7 @@ impl User {
         let said = [
             ("ticket", ticket),
             ("user", &self.name),
-            ("decision", "allow"),
+            ("decision", decision),
         ];
         let said = serde_urlencoded::to_string(said)?;
         let mut request = Request::new(RequestBody::from(Bytes::from(said)));
@@ -69,6 +83,8 @@ impl User {
         location(&response).ok_or_else(|| "the page sends nobody anywhere".into())
     }
 }
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 fn location<B>(response: &Response<B>) -> Option<String> {
     let location = response.headers().get(LOCATION)?;

@@ -9,6 +9,7 @@
     reason = "what a scenario makes on the spot it hands over"
 )]
 
+mod authorization;
 mod cancelling;
 mod clients;
 mod elicitation;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         flows::scenarios(),
         stdio::scenarios(),
         http::scenarios(),
+        authorization::scenarios(),
         hosting::scenarios(),
         hosting_legacy::scenarios(),
         http_clients::scenarios(),

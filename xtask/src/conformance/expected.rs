@@ -29,6 +29,15 @@ impl Expected {
         let line = (leg, revision.to_owned(), scenario.to_owned());
         self.0.contains(&line)
     }
+
+    /// The lines about what `is_there` does not know.
+    pub(crate) fn unknown(&self, is_there: impl Fn(Leg, &str, &str) -> bool) -> Vec<String> {
+        let lines = self.0.iter();
+        let unknown = lines.filter(|(leg, version, scenario)| !is_there(*leg, version, scenario));
+        unknown
+            .map(|(leg, version, scenario)| format!("{} {version} {scenario}", leg.name()))
+            .collect()
+    }
 }
 
 #[cfg(test)]
@@ -42,6 +51,15 @@ mod tests {
         assert!(expected.names(Leg::Client, "2025-11-25", "auth/x"));
         assert!(!expected.names(Leg::Server, "2025-11-25", "auth/x"));
         assert!(!expected.names(Leg::Client, "2026-07-28", "auth/x"));
+    }
+
+    #[test]
+    fn a_line_about_what_does_not_exist_is_found() {
+        let expected = Expected::parse("client 1 a\nserver 1 b\n").unwrap();
+
+        let unknown = expected.unknown(|leg, _, scenario| leg == Leg::Client && scenario == "a");
+
+        assert_eq!(unknown, ["server 1 b"]);
     }
 
     #[test]

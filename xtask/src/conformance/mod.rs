@@ -8,14 +8,16 @@ mod expected;
 mod results;
 mod suite;
 
+use std::fmt;
 use std::io;
 use std::path::Path;
+use std::thread;
 
 use expected::Expected;
-use results::{Judged, Results};
+use results::{Judged, Scenarios};
 use suite::Suite;
 
-/// Runs every required scenario of every revision; true if all went as expected.
+/// Runs every scenario of every set; true if all went as expected.
 pub(crate) fn run(root: &Path) -> bool {
     check(root).unwrap_or_else(|error| {
         println!("the conformance suite could not be run: {error}");
@@ -30,6 +32,15 @@ pub(crate) enum Leg {
     Client,
 }
 
+/// Which scenarios are run, and in which version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Set {
+    /// What a revision requires; frozen when it was released.
+    Required(&'static str),
+    /// What applies to a version that has no such set.
+    Applying(&'static str),
+}
+
 impl Leg {
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -39,51 +50,147 @@ impl Leg {
     }
 }
 
+impl Set {
+    pub(crate) fn version(self) -> &'static str {
+        match self {
+            Self::Required(version) | Self::Applying(version) => version,
+        }
+    }
+}
+
 fn check(root: &Path) -> io::Result<bool> {
-    let text = std::fs::read_to_string(root.join("conformance/expected-missing.txt"))?;
+    let text = std::fs::read_to_string(root.join(EXPECTED_MISSING))?;
     let expected = Expected::parse(&text).map_err(io::Error::other)?;
     let suite = Suite::install(root)?;
-    let mut as_expected = true;
-    for revision in REVISIONS {
-        let required = suite.required(revision)?;
-        for leg in [Leg::Server, Leg::Client] {
-            let folder = suite.run(leg, revision)?;
-            let results = Results::read(&folder, leg)?;
-            let scenarios = required.of(leg);
-            let judged = scenarios.iter().map(|name| results.judge(name)).collect();
-            as_expected &= report(leg, revision, scenarios, judged, &expected);
+    let mut reports = Vec::new();
+    for set in SETS {
+        let scenarios = suite.scenarios(set)?;
+        let run = |leg| Report::of(&suite, leg, set, &scenarios, &expected);
+        // Both wait more than they work.
+        let (server, client) = thread::scope(|scope| {
+            let server = scope.spawn(|| run(Leg::Server));
+            let client = run(Leg::Client);
+            (server.join().expect("a failure is an error here"), client)
+        });
+        for report in [server?, client?] {
+            print!("{report}");
+            reports.push(report);
         }
     }
-    Ok(as_expected)
+    println!("\nleg     version     counted  not scored");
+    reports
+        .iter()
+        .for_each(|report| println!("{}", report.row()));
+    let stale = expected.unknown(|leg, version, scenario| {
+        let mut reports = reports.iter();
+        reports.any(|report| report.is_about(leg, version, scenario))
+    });
+    for line in &stale {
+        println!("{EXPECTED_MISSING} is out of date: there is no `{line}`");
+    }
+    Ok(stale.is_empty() && reports.iter().all(Report::is_as_expected))
 }
 
-/// Says how one leg went; true if it went as expected.
-fn report(
+/// How one leg of one set went.
+struct Report {
     leg: Leg,
-    revision: &str,
-    scenarios: &[String],
-    judged: Vec<Judged>,
-    expected: &Expected,
-) -> bool {
-    let passed = judged.iter().filter(|it| it.passed()).count();
-    println!(
-        "{:6} {revision}: {passed} of {} required scenarios pass",
-        leg.name(),
-        scenarios.len()
-    );
-    let mut as_expected = true;
-    for (scenario, judged) in scenarios.iter().zip(judged) {
-        let known = expected.names(leg, revision, scenario);
-        as_expected &= judged.passed() != known;
-        match (judged.passed(), known) {
-            (false, false) => println!("  FAILS   {scenario}: {judged}"),
-            (false, true) => println!("  missing {scenario}"),
-            (true, true) => println!("  PASSES  {scenario}, which is expected to be missing"),
-            (true, false) if judged.has_warnings() => println!("  warned  {scenario}: {judged}"),
-            (true, false) => {}
-        }
-    }
-    as_expected
+    set: Set,
+    counted: Vec<Line>,
+    /// What the suite runs, and counts for nobody.
+    not_scored: Vec<Line>,
 }
 
-const REVISIONS: [&str; 2] = ["2026-07-28", "2025-11-25"];
+struct Line {
+    scenario: String,
+    judged: Judged,
+    is_missing: bool,
+}
+
+impl Report {
+    fn of(
+        suite: &Suite,
+        leg: Leg,
+        set: Set,
+        scenarios: &Scenarios,
+        expected: &Expected,
+    ) -> io::Result<Self> {
+        let results = suite.run(leg, set)?;
+        let lines = |scenarios: &[String]| {
+            let scenarios = scenarios.iter();
+            let lines = scenarios.map(|scenario| Line {
+                scenario: scenario.clone(),
+                judged: results.judge(scenario),
+                is_missing: expected.names(leg, set.version(), scenario),
+            });
+            lines.collect()
+        };
+        Ok(Self {
+            leg,
+            set,
+            counted: lines(scenarios.counted(leg)),
+            not_scored: lines(scenarios.not_scored(leg)),
+        })
+    }
+
+    fn is_as_expected(&self) -> bool {
+        // A run of nothing proves nothing.
+        !self.counted.is_empty() && self.counted.iter().all(Line::is_as_expected)
+    }
+
+    fn is_about(&self, leg: Leg, version: &str, scenario: &str) -> bool {
+        let mut lines = self.counted.iter();
+        (self.leg, self.set.version()) == (leg, version)
+            && lines.any(|line| line.scenario == scenario)
+    }
+
+    fn row(&self) -> String {
+        let passed = |lines: &[Line]| {
+            let passed = lines.iter().filter(|line| line.judged.passed()).count();
+            format!("{passed}/{}", lines.len())
+        };
+        let (leg, version) = (self.leg.name(), self.set.version());
+        let (counted, not_scored) = (passed(&self.counted), passed(&self.not_scored));
+        format!("{leg:7} {version:11} {counted:8} {not_scored}")
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} {}", self.leg.name(), self.set.version())?;
+        for line in &self.counted {
+            let (scenario, judged) = (&line.scenario, &line.judged);
+            match (judged.passed(), line.is_missing) {
+                (true, false) => {}
+                (false, false) => writeln!(f, "  FAILS   {scenario}: {judged}")?,
+                (false, true) => writeln!(f, "  missing {scenario}")?,
+                (true, true) => {
+                    writeln!(f, "  PASSES  {scenario}, which is expected to be missing")?
+                }
+            }
+        }
+        for Line {
+            scenario, judged, ..
+        } in &self.not_scored
+        {
+            if !judged.passed() {
+                writeln!(f, "  not scored, does not pass: {scenario}: {judged}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Line {
+    fn is_as_expected(&self) -> bool {
+        self.judged.passed() != self.is_missing
+    }
+}
+
+const SETS: [Set; 4] = [
+    Set::Required("2026-07-28"),
+    Set::Required("2025-11-25"),
+    Set::Applying("2025-06-18"),
+    Set::Applying("2025-03-26"),
+];
+
+const EXPECTED_MISSING: &str = "conformance/expected-missing.txt";

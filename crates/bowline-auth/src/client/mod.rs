@@ -65,11 +65,11 @@ mod dpop;
 mod error;
 pub use error::{Error, Result};
 
-mod fetch;
+pub(crate) mod fetch;
 
 mod flow;
 
-mod guard;
+pub(crate) mod guard;
 
 mod jwt;
 pub use jwt::SigningKey;

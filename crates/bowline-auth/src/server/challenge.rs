@@ -7,6 +7,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
 use super::credential::Scheme;
+use super::dpop::DPOP_NONCE;
 use super::jwk::TRUSTED;
 
 /// Why a request is turned away.
@@ -20,6 +21,8 @@ pub(super) enum Denied {
     BadToken(Scheme, String),
     /// It does not prove that it has the token's key.
     BadProof(String),
+    /// Its proof does not contain a word of ours, such as this one.
+    NoNonce(String),
     /// Its token allows too little.
     TooLittle(Scheme, BTreeSet<String>),
     /// Nobody can tell at the moment.
@@ -40,7 +43,9 @@ pub(super) struct Challenges<'a> {
 impl Denied {
     pub(super) fn status(&self) -> StatusCode {
         match self {
-            Self::NoToken | Self::BadToken(..) | Self::BadProof(_) => StatusCode::UNAUTHORIZED,
+            Self::NoToken | Self::BadToken(..) | Self::BadProof(_) | Self::NoNonce(_) => {
+                StatusCode::UNAUTHORIZED
+            }
             Self::Malformed(_) => StatusCode::BAD_REQUEST,
             Self::TooLittle(..) => StatusCode::FORBIDDEN,
             Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
@@ -55,6 +60,7 @@ impl Denied {
             Self::Malformed(_) => Some("invalid_request"),
             Self::BadToken(..) => Some("invalid_token"),
             Self::BadProof(_) => Some("invalid_dpop_proof"),
+            Self::NoNonce(_) => Some("use_dpop_nonce"),
             Self::TooLittle(..) => Some("insufficient_scope"),
         }
     }
@@ -66,6 +72,7 @@ impl Denied {
             | Self::BadToken(_, why)
             | Self::BadProof(why)
             | Self::Unavailable(why) => why,
+            Self::NoNonce(_) => "the proof must contain the nonce that is given here",
             Self::TooLittle(..) => "the token allows too little",
         }
     }
@@ -95,9 +102,13 @@ impl Challenges<'_> {
     pub(super) fn challenge(&self, denied: &Denied, headers: &mut HeaderMap) {
         let brought = match denied {
             Denied::BadToken(scheme, _) | Denied::TooLittle(scheme, _) => *scheme,
-            Denied::BadProof(_) => Scheme::Dpop,
+            Denied::BadProof(_) | Denied::NoNonce(_) => Scheme::Dpop,
             Denied::NoToken | Denied::Malformed(_) | Denied::Unavailable(_) => self.scheme,
         };
+        if let Denied::NoNonce(nonce) = denied {
+            let nonce = HeaderValue::try_from(nonce).expect("base64 is visible ASCII");
+            headers.insert(DPOP_NONCE, nonce);
+        }
         let mut params = Vec::new();
         if let Some(error) = denied.error() {
             params.push(("error", error.to_owned()));
@@ -112,7 +123,7 @@ impl Challenges<'_> {
             params.push(("scope", quotable(&scopes.join(" "))));
         }
         params.push(("resource_metadata", quotable(self.metadata)));
-        let scheme = match brought.max_with(self.scheme) {
+        let scheme = match brought.stricter_of(self.scheme) {
             Scheme::Bearer => "Bearer",
             Scheme::Dpop => {
                 let trusted: Vec<_> = TRUSTED.iter().map(|(name, _)| *name).collect();
@@ -131,7 +142,7 @@ impl Challenges<'_> {
 
 impl Scheme {
     /// The stricter of two.
-    fn max_with(self, other: Self) -> Self {
+    fn stricter_of(self, other: Self) -> Self {
         match (self, other) {
             (Self::Bearer, Self::Bearer) => Self::Bearer,
             _ => Self::Dpop,

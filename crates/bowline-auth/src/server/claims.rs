@@ -124,11 +124,13 @@ impl Claims {
 
     /// On whose behalf the token is used, with these scopes.
     ///
-    /// A subject is unique with its issuer only. A client that acts for itself is its own subject.
+    /// A subject is unique with its issuer only. A client that acts for itself is its own subject; without a
+    /// subject all users of one client would be the same.
     pub(super) fn principal(&self, scopes: BTreeSet<String>) -> Result<Principal, Refused> {
-        let subject = self.subject.as_ref().or(self.client_id.as_ref());
-        let (Some(issuer), Some(subject)) = (&self.issuer, subject) else {
-            return Err(Refused::invalid("the token says nothing of whom it is for"));
+        let (Some(issuer), Some(subject)) = (&self.issuer, &self.subject) else {
+            return Err(Refused::invalid(
+                "the token does not say on whose behalf it is used",
+            ));
         };
         // An issuer is a URL and has no spaces, so that no two pairs give one name.
         let principal = Principal::named(format!("{issuer} {subject}")).with_scopes(scopes);
@@ -318,15 +320,8 @@ mod tests {
 
         assert_eq!(name("{}"), "https://id.example ada");
         assert_ne!(name("{}"), name(r#"{"iss": "https://other.example"}"#));
-        assert_eq!(
-            name(r#"{"sub": null, "client_id": "robot"}"#),
-            "https://id.example robot"
-        );
-        assert!(
-            claims(r#"{"sub": null}"#)
-                .principal(BTreeSet::new())
-                .is_err()
-        );
+        let nobody = claims(r#"{"sub": null, "client_id": "robot"}"#);
+        assert!(nobody.principal(BTreeSet::new()).is_err());
     }
 
     #[test]

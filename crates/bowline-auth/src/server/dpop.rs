@@ -23,10 +23,12 @@ pub(super) struct Subject<'a> {
 }
 
 /// A proof that is good, if it was not used before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Proven {
     /// Tells it from all other proofs.
     pub(super) digest: [u8; 32],
+    /// The word that it contains because a server wants it.
+    pub(super) nonce: Option<String>,
 }
 
 /// Checks the proof in the headers of a request.
@@ -58,6 +60,7 @@ pub(super) fn check(headers: &HeaderMap, subject: Subject<'_>) -> Result<Proven,
     digest.update(said.jti);
     Ok(Proven {
         digest: digest.finalize().into(),
+        nonce: said.nonce,
     })
 }
 
@@ -69,6 +72,7 @@ struct Said {
     htu: String,
     iat: f64,
     ath: String,
+    nonce: Option<String>,
 }
 
 impl Said {
@@ -112,6 +116,8 @@ fn place(url: &str) -> Option<(String, String, u16, String)> {
     Some((scheme, host, port, uri.path().to_owned()))
 }
 
+/// Where a server says what word proofs must contain.
+pub(super) const DPOP_NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
 pub(super) const DPOP: HeaderName = HeaderName::from_static("dpop");
 /// How many seconds a proof is good for.
 const OLDEST: u32 = 60;

@@ -10,16 +10,17 @@ use bowline::exchange::{BoxFuture, InsufficientScope, Principal};
 use bytes::Bytes;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
-use http::{Method, Request, Response};
+use http::{HeaderValue, Method, Request, Response};
 use tower_layer::Layer;
 use tower_service::Service;
 
 use super::challenge::{Challenges, Denied};
 use super::claims::{Binding, Claims, Expected};
 use super::credential::{Credential, Scheme};
-use super::dpop::{self, DPOP, Subject};
+use super::dpop::{self, DPOP, DPOP_NONCE, Subject};
 use super::metadata::{About, Resource};
-use super::replay::{Unused, UsedProofs};
+use super::nonce::Nonces;
+use super::replay::{NotCounted, UsedProofs};
 use super::{Refused, TokenVerifier};
 
 /// A layer that lets in whoever brings a token for this server. Cheap to clone; clones share what they know.
@@ -30,7 +31,8 @@ use super::{Refused, TokenVerifier};
 ///
 /// Whoever is sent away is told by `WWW-Authenticate` where to get a token and what it must allow; also when it
 /// is a tool that needs more than the token allows. The document that says so is served by the layer, without a
-/// token, at its well-known path.
+/// token, at its well-known path. A layer that lets web pages in (CORS) stands outside of this one: what browsers
+/// ask beforehand comes without a token.
 ///
 /// # Examples
 ///
@@ -67,6 +69,7 @@ struct Site {
     implied: BTreeMap<String, BTreeSet<String>>,
     leeway: Duration,
     used_proofs: Arc<UsedProofs>,
+    nonces: Option<Nonces>,
     clock: Arc<dyn Fn() -> SystemTime + Send + Sync>,
 }
 
@@ -94,6 +97,7 @@ impl ResourceServer {
             implied: BTreeMap::new(),
             leeway: LEEWAY,
             used_proofs: Arc::new(UsedProofs::new(MOST_PROOFS)),
+            nonces: None,
             clock: Arc::new(SystemTime::now),
             resource,
         };
@@ -153,6 +157,14 @@ impl ResourceServer {
     /// bound is never taken without its proof.
     pub fn require_dpop(self) -> Self {
         self.having(|site| site.about.requires_dpop = true)
+    }
+
+    /// Takes only proofs that contain a word which was given out here within the last five minutes, so that
+    /// none can be made in advance. Clients get the word with a refusal, and the next one with each answer.
+    ///
+    /// The key, which should be random, is how words are known again; replicas share it.
+    pub fn dpop_nonces(self, key: [u8; 32]) -> Self {
+        self.having(|site| site.nonces = Some(Nonces::new(key)))
     }
 
     /// How far the clock of an issuer may be off; 30 s unless told otherwise.
@@ -303,17 +315,28 @@ impl Site {
             now,
         };
         let proven = dpop::check(&head.headers, subject).map_err(Denied::BadProof)?;
+        if let Some(nonces) = &self.nonces {
+            let nonce = proven.nonce.as_deref().unwrap_or_default();
+            if !nonces.is_fresh(nonce, now) {
+                return Err(Denied::NoNonce(nonces.give(now)));
+            }
+        }
         let used = self
             .used_proofs
             .use_up(proven.digest, now, dpop::USABLE_FOR);
         used.map_err(|why| match why {
-            Unused::Replayed => Denied::BadProof("the proof was used before".to_owned()),
-            Unused::Full => Denied::Unavailable("too many proofs are remembered".to_owned()),
+            NotCounted::Replayed => Denied::BadProof("the proof was used before".to_owned()),
+            NotCounted::Full => Denied::Unavailable("too many proofs are remembered".to_owned()),
         })
     }
 
-    /// Tells whoever may not do something what to ask for.
+    /// Tells whoever may not do something what to ask for, and whoever must prove something with what word.
     fn challenge<R>(&self, scheme: Scheme, response: &mut Response<R>) {
+        if let (Scheme::Dpop, Some(nonces)) = (scheme, &self.nonces) {
+            let nonce = HeaderValue::try_from(nonces.give(self.now()));
+            let nonce = nonce.expect("base64 is visible ASCII");
+            response.headers_mut().insert(DPOP_NONCE, nonce);
+        }
         let missing = response.extensions().get::<InsufficientScope>();
         let Some(missing) = missing.map(|missing| missing.required().iter().cloned()) else {
             return;

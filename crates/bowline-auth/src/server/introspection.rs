@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use bowline::exchange::BoxFuture;
-use bowline::http::client::{HttpSend, RequestBody};
+use bowline::http::client::HttpSend;
 use bowline::{Error, Result};
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
@@ -47,14 +47,14 @@ impl Introspection {
     ///
     /// [`Error::Misuse`] if that is no URL.
     pub fn new(issuer: impl Into<String>, endpoint: &str) -> Result<Self> {
-        let endpoint = endpoint.parse().map_err(|_| Error::Misuse {
+        let place = endpoint.parse().map_err(|_| Error::Misuse {
             what: format!("`{endpoint}` is not where tokens can be asked for: it is no URL"),
         })?;
         Ok(Self {
             issuer: issuer.into(),
-            endpoint,
+            endpoint: place,
             authorization: None,
-            fetch: Fetch::default(),
+            fetch: Fetch::for_issuer_at(endpoint),
             room: Arc::new(Semaphore::new(MOST_AT_ONCE)),
         })
     }
@@ -69,8 +69,8 @@ impl Introspection {
         self
     }
 
-    /// Asks within our own network too, and by `http`. Otherwise the endpoint has a public address and is
-    /// asked by `https`.
+    /// Asks at private addresses too. Otherwise the endpoint has a public one or is on this machine; it is
+    /// asked by `https` unless it is this machine.
     pub fn within_private_network(mut self) -> Self {
         self.fetch.within_private_network();
         self
@@ -82,10 +82,10 @@ impl Introspection {
         self
     }
 
-    fn question(&self, token: &AccessToken) -> Request<RequestBody> {
+    fn question(&self, token: &AccessToken) -> Request<Bytes> {
         let token = form_encoded(token.as_str());
         let body = format!("token={token}&token_type_hint=access_token");
-        let mut request = Request::new(RequestBody::from(Bytes::from(body)));
+        let mut request = Request::new(Bytes::from(body));
         *request.method_mut() = Method::POST;
         *request.uri_mut() = self.endpoint.clone();
         let form = HeaderValue::from_static("application/x-www-form-urlencoded");

@@ -43,10 +43,14 @@ impl JwtVerifier {
     ///
     /// [`Error::Misuse`] if that is no URL.
     pub fn new(issuer: impl Into<String>, keys: &str) -> Result<Self> {
-        let keys = keys.parse().map_err(|_| Error::Misuse {
+        let place = keys.parse().map_err(|_| Error::Misuse {
             what: format!("`{keys}` is not where keys can be: it is no URL"),
         })?;
-        Ok(Self::of(issuer.into(), Place::At(keys)))
+        Ok(Self {
+            issuer: issuer.into(),
+            keys: Arc::new(KeySet::new(Place::At(place))),
+            fetch: Fetch::for_issuer_at(keys),
+        })
     }
 
     /// Tokens of `issuer`, whose keys are where its metadata say.
@@ -63,15 +67,11 @@ impl JwtVerifier {
                 return Err(Error::Misuse { what });
             }
         }
-        Ok(Self::of(issuer.clone(), Place::OfIssuer(issuer)))
-    }
-
-    fn of(issuer: String, place: Place) -> Self {
-        Self {
+        Ok(Self {
+            keys: Arc::new(KeySet::new(Place::OfIssuer(issuer.clone()))),
+            fetch: Fetch::for_issuer_at(&issuer),
             issuer,
-            keys: Arc::new(KeySet::new(place)),
-            fetch: Fetch::default(),
-        }
+        })
     }
 
     /// Fetches keys again no sooner than this after the last time, whatever tokens name; 10 s unless told
@@ -81,8 +81,8 @@ impl JwtVerifier {
         self
     }
 
-    /// Fetches keys from our own network too, and by `http`. Otherwise they come from public addresses,
-    /// by `https`.
+    /// Fetches keys from private addresses too. Otherwise they come from public ones or, if the issuer is on
+    /// this machine, from there; by `https` unless it is this machine.
     pub fn within_private_network(mut self) -> Self {
         self.fetch.within_private_network();
         self

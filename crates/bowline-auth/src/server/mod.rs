@@ -7,8 +7,8 @@
 //!    └─ the well-known path ──▶ the metadata document
 //! ```
 //!
-//! Inside, the token is a [`Principal`](bowline::exchange::Principal) with scopes and claims, to which
-//! sessions of the legacy era and the state of unanswered questions are bound. The token itself goes no further.
+//! Inside, the token is a [`Principal`](bowline::exchange::Principal) with scopes and claims, to which whatever
+//! the server remembers of its clients is bound. The token itself goes no further.
 //!
 //! # Examples
 //!
@@ -55,6 +55,8 @@ mod jwt;
 pub use jwt::JwtVerifier;
 
 mod metadata;
+
+mod nonce;
 
 mod replay;
 

@@ -19,7 +19,7 @@ struct Used {
 
 /// Why a proof does not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unused {
+pub(super) enum NotCounted {
     /// It was used before.
     Replayed,
     /// There is no room to remember it.
@@ -35,7 +35,12 @@ impl UsedProofs {
     }
 
     /// Takes a proof in that is good for `lifetime` seconds at most.
-    pub(super) fn use_up(&self, proof: [u8; 32], now: u64, lifetime: u64) -> Result<(), Unused> {
+    pub(super) fn use_up(
+        &self,
+        proof: [u8; 32],
+        now: u64,
+        lifetime: u64,
+    ) -> Result<(), NotCounted> {
         let mut used = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         while let Some((from, old)) = used.order.front().copied() {
             if now < from {
@@ -45,10 +50,10 @@ impl UsedProofs {
             used.proofs.remove(&old);
         }
         if used.proofs.contains(&proof) {
-            return Err(Unused::Replayed);
+            return Err(NotCounted::Replayed);
         }
         if used.proofs.len() >= self.most {
-            return Err(Unused::Full);
+            return Err(NotCounted::Full);
         }
         used.proofs.insert(proof);
         used.order.push_back((now.saturating_add(lifetime), proof));
@@ -65,7 +70,7 @@ mod tests {
         let used = UsedProofs::new(10);
 
         assert_eq!(used.use_up([1; 32], 100, 60), Ok(()));
-        assert_eq!(used.use_up([1; 32], 159, 60), Err(Unused::Replayed));
+        assert_eq!(used.use_up([1; 32], 159, 60), Err(NotCounted::Replayed));
         assert_eq!(used.use_up([2; 32], 159, 60), Ok(()));
         assert_eq!(used.use_up([1; 32], 160, 60), Ok(()));
     }
@@ -76,8 +81,8 @@ mod tests {
         used.use_up([1; 32], 100, 60).unwrap();
         used.use_up([2; 32], 100, 60).unwrap();
 
-        assert_eq!(used.use_up([3; 32], 100, 60), Err(Unused::Full));
-        assert_eq!(used.use_up([1; 32], 100, 60), Err(Unused::Replayed));
+        assert_eq!(used.use_up([3; 32], 100, 60), Err(NotCounted::Full));
+        assert_eq!(used.use_up([1; 32], 100, 60), Err(NotCounted::Replayed));
         assert_eq!(used.use_up([3; 32], 160, 60), Ok(()));
     }
 }

@@ -134,6 +134,26 @@ async fn a_changed_token_is_refused() {
 }
 
 #[tokio::test]
+async fn every_changed_letter_and_every_cut_of_a_token_is_noticed() {
+    let world = World::new();
+    let token = world.signer.sign(&claims());
+
+    for place in 0..token.len() {
+        let mut changed = token.clone().into_bytes();
+        changed[place] = if changed[place] == b'A' { b'B' } else { b'A' };
+        let changed = String::from_utf8(changed).unwrap();
+        let cut = &token[..place.max(1)];
+
+        for forged in [&changed, cut] {
+            let response = world.call(forged).await;
+            assert_eq!(response.status(), StatusCode::UNAUTHORIZED, "{forged}");
+        }
+    }
+    assert_eq!(world.handled(), 0);
+    assert_eq!(world.call(&token).await.status(), StatusCode::OK);
+}
+
+#[tokio::test]
 async fn another_token_of_the_same_issuer_is_no_access_token() {
     let world = World::new();
 

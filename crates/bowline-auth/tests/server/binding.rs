@@ -183,6 +183,20 @@ async fn a_proof_with_another_key_or_none_is_refused() {
 }
 
 #[tokio::test]
+async fn every_changed_letter_of_a_proof_is_noticed() {
+    let client = Client::new();
+    let proof = client.proof("jti", "1");
+
+    for place in 0..proof.len() {
+        let mut changed = proof.clone().into_bytes();
+        changed[place] = if changed[place] == b'A' { b'B' } else { b'A' };
+
+        client.refused(&String::from_utf8(changed).unwrap()).await;
+    }
+    assert_eq!(client.call(&proof).await.status(), StatusCode::OK);
+}
+
+#[tokio::test]
 async fn a_bound_token_is_worth_nothing_without_its_proof() {
     let client = Client::new();
     let service = client.world.service();
@@ -248,4 +262,54 @@ async fn where_keys_are_required_a_plain_token_is_not_enough() {
         json(document).await["dpop_bound_access_tokens_required"],
         true
     );
+}
+
+#[tokio::test]
+async fn where_proofs_need_a_word_of_ours_it_is_given_with_each_answer_and_good_for_five_minutes() {
+    let client = Client::new();
+    let guard = client.world.guard.clone().dpop_nonces([7; 32]);
+    let service = tower_layer::Layer::layer(&guard, client.world.server.http());
+    let send = async |nonce: &str, jti: &str, iat: u64| {
+        let mut claims = client.proof_claims();
+        claims["jti"] = jti.into();
+        claims["iat"] = iat.into();
+        claims["nonce"] = nonce.into();
+        let proof = client.key.sign_raw(&client.header(), &claims);
+        let token = format!("DPoP {}", client.token);
+        let request = with(call("whose"), "authorization", &token);
+        ask(&service, with(request, "dpop", &proof)).await
+    };
+    let word = |response: &Response<HttpBody>| {
+        let word = &response.headers()["dpop-nonce"];
+        word.to_str().unwrap().to_owned()
+    };
+
+    let refused = send("made up", "1", NOW).await;
+    let served = send(&word(&refused), "1", NOW).await;
+    client.world.clock.advance(299);
+    let again = send(&word(&served), "2", NOW + 299).await;
+    client.world.clock.advance(1);
+    let too_old = send(&word(&served), "3", NOW + 300).await;
+
+    assert_eq!(refused.status(), StatusCode::UNAUTHORIZED);
+    assert!(challenge(&refused).starts_with(r#"DPoP error="use_dpop_nonce""#));
+    assert_eq!(served.status(), StatusCode::OK);
+    assert_eq!(again.status(), StatusCode::OK);
+    assert_eq!(too_old.status(), StatusCode::UNAUTHORIZED);
+}
+
+#[tokio::test]
+async fn bearers_of_plain_tokens_are_told_no_words() {
+    let world = World::new();
+    let guard = world.guard.clone().dpop_nonces([7; 32]);
+    let service = tower_layer::Layer::layer(&guard, world.server.http());
+
+    let response = ask(
+        &service,
+        bearing(call("whose"), &world.signer.sign(&claims())),
+    )
+    .await;
+
+    assert_eq!(response.status(), StatusCode::OK);
+    assert_eq!(response.headers().get("dpop-nonce"), None);
 }

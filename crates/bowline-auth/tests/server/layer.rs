@@ -1,9 +1,14 @@
 //! The door: with a good token, without one, and the document that says where to get one.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bowline::{Server, Tool};
 use bowline_auth::server::JwtVerifier;
 use http::{Request, StatusCode};
 use http_body_util::Full;
 use serde_json::json;
+use tokio::sync::Notify;
 
 use crate::support::*;
 
@@ -159,4 +164,63 @@ async fn it_is_served_without_a_web_framework() {
     let answer = String::from_utf8(answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
     serving.await.unwrap();
+}
+
+/// Says that it was dropped.
+struct Guard(Arc<AtomicBool>);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn letting_go_of_a_guarded_call_drops_its_handler() {
+    let world = World::new();
+    let (started, dropped) = (Arc::new(Notify::new()), Arc::new(AtomicBool::new(false)));
+    let (starting, dropping) = (started.clone(), dropped.clone());
+    let waits = Tool::raw("waits", json!({"type": "object"}), move |_, _| {
+        let guard = Guard(dropping.clone());
+        starting.notify_one();
+        async move {
+            let _guard = guard;
+            std::future::pending().await
+        }
+    });
+    let server = Server::new("patient", "1.0.0").tool(waits);
+    let service = tower_layer::Layer::layer(&world.guard, server.http());
+    let request = bearing(call("waits"), &world.signer.sign(&claims()));
+
+    let mut calling = Box::pin(ask(&service, request));
+    tokio::select! {
+        response = &mut calling => panic!("it was answered: {response:?}"),
+        () = started.notified() => {}
+    }
+    drop(calling);
+
+    assert!(dropped.load(Ordering::Relaxed));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_let_go_while_its_token_is_checked_reaches_no_handler() {
+    let world = World::new();
+    let gate = world.web.hold(KEYS);
+    let service = world.service();
+    let request = bearing(call("whose"), &world.signer.sign(&claims()));
+
+    let mut calling = Box::pin(ask(&service, request));
+    while world.web.asked(KEYS) == 0 {
+        tokio::select! {
+            biased;
+            response = &mut calling => panic!("it was answered: {response:?}"),
+            () = tokio::task::yield_now() => {}
+        }
+    }
+    drop(calling);
+    gate.add_permits(1);
+    let next = world.call_with(&claims()).await;
+
+    assert_eq!(next.status(), StatusCode::OK);
+    assert_eq!((world.handled(), world.web.asked(KEYS)), (1, 1));
 }

@@ -76,7 +76,10 @@ impl Cell {
             (Transport::InProcess, _) => None,
             (Transport::Memory | Transport::Stdio, _) => Some("notifications/cancelled"),
             (Transport::Http, Era::Modern) => Some("connection closed"),
-            (Transport::Http, Era::Legacy) => Some("POST notifications/cancelled"),
+            (Transport::Http2, Era::Modern) => Some("stream reset"),
+            (Transport::Http | Transport::Http2, Era::Legacy) => {
+                Some("POST notifications/cancelled")
+            }
         }
     }
 }

@@ -1,13 +1,15 @@
 //! A client and the fixture, connected in one of the ways that there are.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
+use bowline::client::Connect;
 use bowline::exchange::Dialect;
 use bowline::http::HttpService;
 use bowline::peer::Peer;
 use bowline::wire::Command;
 use bowline::{Client, Error, Result, wire};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::remains::PATIENCE;
@@ -23,6 +25,7 @@ pub(crate) enum Transport {
     Memory,
     Stdio,
     Http,
+    Http2,
 }
 
 /// Which of the two ways of speaking.
@@ -50,7 +53,13 @@ enum FarEnd {
 }
 
 impl Transport {
-    pub(crate) const ALL: [Self; 4] = [Self::InProcess, Self::Memory, Self::Stdio, Self::Http];
+    pub(crate) const ALL: [Self; 5] = [
+        Self::InProcess,
+        Self::Memory,
+        Self::Stdio,
+        Self::Http,
+        Self::Http2,
+    ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -58,6 +67,7 @@ impl Transport {
             Self::Memory => "memory",
             Self::Stdio => "stdio",
             Self::Http => "http",
+            Self::Http2 => "http/2",
         }
     }
 }
@@ -86,17 +96,18 @@ impl Stage {
                 Client::over(near)
             }
             Transport::Stdio => Client::spawn(this_program(&counters, &heard)?),
-            Transport::Http => {
+            Transport::Http | Transport::Http2 => {
                 let listener = TcpListener::bind("127.0.0.1:0").await.map_err(no_socket)?;
                 let addr = listener.local_addr().map_err(no_socket)?;
                 let service = fixture.server().http();
-                serving = Some(tokio::spawn(accept(
-                    listener,
-                    service.clone(),
-                    heard.clone(),
-                )));
+                let (connect, tap): (_, fn(_, &_) -> _) = match transport {
+                    Transport::Http2 => (url(addr).http2(), TappedIo::http2),
+                    _ => (url(addr), TappedIo::http1),
+                };
+                let accepting = accept(listener, service.clone(), heard.clone(), tap);
+                serving = Some(tokio::spawn(accepting));
                 far_end = FarEnd::Http(service);
-                Client::connect(&format!("http://{addr}/mcp"))
+                connect
             }
         };
         let client = connect.speaking(era.version()).timeout(PATIENCE).await?;
@@ -146,8 +157,17 @@ fn this_program(counters: &Counters, heard: &Heard) -> Result<Command> {
         .on_stderr(move |line| serve::listen(line, &told.0, &told.1)))
 }
 
+fn url(addr: SocketAddr) -> Connect {
+    Client::connect(&format!("http://{addr}/mcp"))
+}
+
 /// Serves HTTP as `HttpService::bind` does, on sockets that write down what comes in.
-async fn accept(listener: TcpListener, service: HttpService, heard: Heard) {
+async fn accept(
+    listener: TcpListener,
+    service: HttpService,
+    heard: Heard,
+    tap: fn(TcpStream, &Heard) -> TappedIo<TcpStream>,
+) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
@@ -156,7 +176,7 @@ async fn accept(listener: TcpListener, service: HttpService, heard: Heard) {
                 let Ok((socket, _)) = accepted else { return };
                 // Answers are small and somebody waits for each.
                 let _ = socket.set_nodelay(true);
-                let (socket, service) = (TappedIo::new(socket, &heard), service.clone());
+                let (socket, service) = (tap(socket, &heard), service.clone());
                 connections.spawn(async move { service.serve_connection(socket).await });
             }
         }

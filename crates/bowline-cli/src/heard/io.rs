@@ -1,5 +1,5 @@
-//! A socket that writes down the HTTP/1.1 requests that come in, and when the client closes it instead of
-//! waiting for an answer.
+//! A socket that writes down the HTTP requests that come in, and when the client gives one up: by closing
+//! the connection in HTTP/1.1, by resetting a stream of it in HTTP/2.
 
 use std::io;
 use std::pin::Pin;
@@ -7,24 +7,56 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::frames::Frames;
 use super::{Event, Heard};
 
 #[derive(Debug)]
 pub(crate) struct TappedIo<S> {
     socket: S,
-    requests: Requests,
+    spoken: Spoken,
     heard: Heard,
     /// Whether a request came in whose answer is not complete. Closing an idle connection means nothing.
     is_answering: bool,
 }
 
+/// What is spoken on a connection.
+#[derive(Debug)]
+enum Spoken {
+    Http1(Requests),
+    Http2(Frames),
+}
+
 impl<S> TappedIo<S> {
-    pub(crate) fn new(socket: S, heard: &Heard) -> Self {
+    pub(crate) fn http1(socket: S, heard: &Heard) -> Self {
+        Self::new(socket, Spoken::Http1(Requests::default()), heard)
+    }
+
+    pub(crate) fn http2(socket: S, heard: &Heard) -> Self {
+        Self::new(socket, Spoken::Http2(Frames::default()), heard)
+    }
+
+    fn new(socket: S, spoken: Spoken, heard: &Heard) -> Self {
         Self {
             socket,
-            requests: Requests::default(),
+            spoken,
             heard: heard.clone(),
             is_answering: false,
+        }
+    }
+
+    fn take_in(&mut self, bytes: &[u8]) {
+        match &mut self.spoken {
+            Spoken::Http1(requests) => {
+                for body in requests.feed(bytes) {
+                    self.heard.push(Event::Post(body));
+                    self.is_answering = true;
+                }
+            }
+            Spoken::Http2(frames) => {
+                for event in frames.feed(bytes) {
+                    self.heard.push(event);
+                }
+            }
         }
     }
 
@@ -47,10 +79,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for TappedIo<S> {
         if read.is_err() || (bytes.is_empty() && has_room) {
             self.close();
         }
-        for body in self.requests.feed(bytes) {
-            self.heard.push(Event::Post(body));
-            self.is_answering = true;
-        }
+        self.take_in(bytes);
         Poll::Ready(read)
     }
 }
@@ -145,7 +174,7 @@ mod tests {
         ] {
             let heard = Heard::default();
             let (mut near, far) = tokio::io::duplex(1024);
-            let mut far = TappedIo::new(far, &heard);
+            let mut far = TappedIo::http1(far, &heard);
             near.write_all(b"POST / HTTP/1.1\r\n\r\n").await.unwrap();
             far.read_buf(&mut Vec::new()).await.unwrap();
             far.write_all(answer.as_bytes()).await.unwrap();

@@ -10,14 +10,14 @@ use std::sync::Arc;
 use bowline_types::{
     CacheScope, ClientCapabilities, ErrorCode, Json, ProgressToken, ResultType, RpcError, meta_key,
 };
-use serde::{Deserialize, Deserializer};
-use serde_json::value::RawValue;
+use bytes::Bytes;
+use serde::Deserialize;
 
 use super::text::{edit_meta, encode, own};
 use super::{
     Caller, Dialect, Dialects, Rejection, Request, Seal, Stamped, Unsealed, Violation, unsendable,
 };
-use crate::json::Object;
+use crate::json::{Object, pick};
 use crate::{Outcome, RawRequest};
 
 /// Whether a request claims to be modern: its `_meta` names a version, in whatever form.
@@ -65,18 +65,18 @@ pub fn admit_from(
 
 /// The envelope of a modern request: its version is known, the rest is not judged yet.
 #[derive(Debug)]
-pub struct Envelope<'a> {
-    version: String,
-    keys: Keys<'a>,
+pub struct Envelope {
+    version: Cow<'static, str>,
+    keys: Keys,
 }
 
-impl<'a> Envelope<'a> {
+impl Envelope {
     /// Finds the version in `_meta` of a request's params.
     ///
     /// # Errors
     ///
     /// If there is no `_meta`, or no text in it that could be a version.
-    pub fn read(params: Option<&'a Json>) -> Result<Self, Rejection> {
+    pub fn read(params: Option<&Json>) -> Result<Self, Rejection> {
         Self::find(params)?.ok_or_else(|| missing(meta_key::PROTOCOL_VERSION))
     }
 
@@ -85,12 +85,16 @@ impl<'a> Envelope<'a> {
     /// # Errors
     ///
     /// If `_meta` is no object, or the version in it is no text.
-    pub fn find(params: Option<&'a Json>) -> Result<Option<Self>, Rejection> {
+    pub fn find(params: Option<&Json>) -> Result<Option<Self>, Rejection> {
         let keys = Keys::of(params)?;
-        let Some(version) = keys.version else {
+        let Some(version) = &keys.version else {
             return Ok(None);
         };
-        let version = decode(meta_key::PROTOCOL_VERSION, version)?;
+        let version: Text<'_> = decode(meta_key::PROTOCOL_VERSION, version)?;
+        let version = match Dialect::of(&version.0) {
+            Some(dialect) => Cow::Borrowed(dialect.version),
+            None => Cow::Owned(version.0.into_owned()),
+        };
         Ok(Some(Self { version, keys }))
     }
 
@@ -122,90 +126,68 @@ impl<'a> Envelope<'a> {
         dialect: &'static Dialect,
     ) -> Result<(Caller, Option<ProgressToken>), Rejection> {
         let keys = &self.keys;
-        let Some(capabilities) = keys.capabilities else {
+        let Some(capabilities) = &keys.capabilities else {
             return Err(missing(meta_key::CLIENT_CAPABILITIES));
         };
         let caller = Caller {
             dialect,
-            implementation: match keys.client {
+            implementation: match &keys.client {
                 Some(client) => {
-                    Some(object(client.get()).ok_or_else(|| ill_formed(meta_key::CLIENT_INFO))?)
+                    Some(object(client).ok_or_else(|| ill_formed(meta_key::CLIENT_INFO))?)
                 }
                 None => None,
             },
-            capabilities: object(capabilities.get())
+            capabilities: object(capabilities)
                 .ok_or_else(|| ill_formed(meta_key::CLIENT_CAPABILITIES))?,
-            log_level: optional(meta_key::LOG_LEVEL, keys.log_level)?,
+            log_level: optional(meta_key::LOG_LEVEL, keys.log_level.as_ref())?,
         };
-        Ok((caller, self.keys.progress_token()?))
+        Ok((caller, keys.progress_token()?))
     }
 }
 
 /// The envelope's members of `_meta`, not judged. `None` is absent; the text `null` is present.
-#[derive(Debug, Default, Deserialize)]
-pub(super) struct Keys<'a> {
-    #[serde(
-        rename = "io.modelcontextprotocol/protocolVersion",
-        borrow,
-        default,
-        deserialize_with = "present"
-    )]
-    version: Option<&'a RawValue>,
-    #[serde(
-        rename = "io.modelcontextprotocol/clientInfo",
-        borrow,
-        default,
-        deserialize_with = "present"
-    )]
-    client: Option<&'a RawValue>,
-    #[serde(
-        rename = "io.modelcontextprotocol/clientCapabilities",
-        borrow,
-        default,
-        deserialize_with = "present"
-    )]
-    capabilities: Option<&'a RawValue>,
-    #[serde(
-        rename = "io.modelcontextprotocol/logLevel",
-        borrow,
-        default,
-        deserialize_with = "present"
-    )]
-    log_level: Option<&'a RawValue>,
-    #[serde(
-        rename = "progressToken",
-        borrow,
-        default,
-        deserialize_with = "present"
-    )]
-    progress_token: Option<&'a RawValue>,
+#[derive(Debug, Default)]
+pub(super) struct Keys {
+    version: Option<Json>,
+    client: Option<Json>,
+    capabilities: Option<Json>,
+    log_level: Option<Json>,
+    progress_token: Option<Json>,
 }
 
-impl<'a> Keys<'a> {
+impl Keys {
     /// Finds the members in `_meta` of a request's params. A member that stands twice is refused, for
     /// nobody can say which of the two counts.
-    pub(super) fn of(params: Option<&'a Json>) -> Result<Self, Rejection> {
-        #[derive(Deserialize)]
-        struct Params<'a> {
-            #[serde(rename = "_meta", borrow, default, deserialize_with = "present")]
-            meta: Option<&'a RawValue>,
-        }
-
-        let ill_formed = || Rejection::invalid_params("`_meta` must be one object");
+    pub(super) fn of(params: Option<&Json>) -> Result<Self, Rejection> {
+        let ill_formed = |_| Rejection::invalid_params("`_meta` must be one object");
         let Some(params) = params else {
             return Ok(Self::default());
         };
-        let Params { meta } = object(params.as_str()).ok_or_else(ill_formed)?;
-        match meta {
+        let [meta] = pick(params, ["_meta"]).map_err(ill_formed)?;
+        let Some(meta) = meta.filter(|meta| !meta.is_null()) else {
             // Some legacy clients write down what they do not say.
-            None => Ok(Self::default()),
-            Some(meta) if meta.get() == "null" => Ok(Self::default()),
-            Some(meta) => object(meta.get()).ok_or_else(ill_formed),
-        }
+            return Ok(Self::default());
+        };
+        let names = [
+            meta_key::PROTOCOL_VERSION,
+            meta_key::CLIENT_INFO,
+            meta_key::CLIENT_CAPABILITIES,
+            meta_key::LOG_LEVEL,
+            meta_key::PROGRESS_TOKEN,
+        ];
+        let [version, client, capabilities, log_level, progress_token] =
+            pick(&meta, names).map_err(ill_formed)?;
+        Ok(Self {
+            version,
+            client,
+            capabilities,
+            log_level,
+            progress_token,
+        })
     }
 
     pub(super) fn progress_token(&self) -> Result<Option<ProgressToken>, Rejection> {
-        optional(meta_key::PROGRESS_TOKEN, self.progress_token)
+        optional(meta_key::PROGRESS_TOKEN, self.progress_token.as_ref())
     }
 }
 
@@ -278,7 +260,11 @@ pub(super) fn seal(seal: &Seal, server: &Json, outcome: Outcome) -> Outcome {
     let mut object =
         Object::read(&result).map_err(|_| unsendable("the result is not an object"))?;
     let result_type = match object.member("resultType") {
-        None => ResultType::COMPLETE,
+        None => {
+            let complete = Bytes::from_static(br#""complete""#);
+            object.set("resultType", Json::from_valid(complete));
+            ResultType::COMPLETE
+        }
         Some(text) => text
             .decode()
             .map_err(|_| unsendable("`resultType` is not text"))?,
@@ -286,7 +272,6 @@ pub(super) fn seal(seal: &Seal, server: &Json, outcome: Outcome) -> Outcome {
     if result_type == ResultType::INPUT_REQUIRED && !seal.dialect.may_need_input(&seal.method) {
         return Err(unsendable("this method cannot ask for input"));
     }
-    object.set("resultType", encode(&result_type));
     if seal.dialect.caches(&seal.method) {
         let hints = [
             ("ttlMs", encode(&0)),
@@ -327,19 +312,17 @@ pub(super) fn no_handshake(params: Option<&Json>, served: &Dialects) -> Rejectio
         version: String,
     }
 
-    let offer = params.and_then(|params| object(params.as_str()));
+    let offer = params.and_then(object);
     let requested = offer.map_or_else(String::new, |Offer { version }| version);
     Rejection::unsupported_version(&requested, served)
 }
 
-fn result_type(result: &Json) -> Result<Option<ResultType>, serde_json::Error> {
-    #[derive(Deserialize)]
-    struct Typed {
-        #[serde(rename = "resultType", default)]
-        result_type: Option<ResultType>,
+fn result_type(result: &Json) -> Result<Option<ResultType>, ()> {
+    let [result_type] = pick(result, ["resultType"]).map_err(drop)?;
+    match result_type {
+        Some(text) => text.decode().map_err(drop),
+        None => Ok(None),
     }
-
-    result.decode().map(|Typed { result_type }| result_type)
 }
 
 /// Codes that this era retired must not be sent.
@@ -352,23 +335,21 @@ fn seal_error(dialect: &Dialect, mut error: RpcError) -> RpcError {
     error
 }
 
-fn present<'de, D: Deserializer<'de>>(member: D) -> Result<Option<&'de RawValue>, D::Error> {
-    <&RawValue>::deserialize(member).map(Some)
-}
-
 fn missing(key: &str) -> Rejection {
     Rejection::invalid_params(format!("`params._meta` must have `{key}`"))
 }
 
-fn decode<'a, T: Deserialize<'a>>(key: &str, raw: &'a RawValue) -> Result<T, Rejection> {
-    serde_json::from_str(raw.get()).map_err(|_| ill_formed(key))
+/// Text, borrowed unless it is written with escapes.
+#[derive(Deserialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+fn decode<'a, T: Deserialize<'a>>(key: &str, json: &'a Json) -> Result<T, Rejection> {
+    json.decode().map_err(|_| ill_formed(key))
 }
 
 /// Decodes an object. serde alone would take an array too, for the members in their order.
-fn object<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
-    text.starts_with('{')
-        .then(|| serde_json::from_str(text).ok())
-        .flatten()
+fn object<'a, T: Deserialize<'a>>(json: &'a Json) -> Option<T> {
+    json.is_object().then(|| json.decode().ok()).flatten()
 }
 
 fn ill_formed(key: &str) -> Rejection {
@@ -377,7 +358,7 @@ fn ill_formed(key: &str) -> Rejection {
 
 fn optional<'a, T: Deserialize<'a>>(
     key: &str,
-    raw: Option<&'a RawValue>,
+    json: Option<&'a Json>,
 ) -> Result<Option<T>, Rejection> {
-    raw.map(|raw| decode(key, raw)).transpose()
+    json.map(|json| decode(key, json)).transpose()
 }

@@ -11,19 +11,21 @@
 //! error. The body says what a message is; headers only confirm it.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use ::http::header::{ALLOW, HeaderMap, HeaderName, HeaderValue};
 use ::http::request::Parts;
 use ::http::{Method, StatusCode};
-use bowline_types::{ErrorCode, Json, RequestId, RpcError};
+use bowline_types::{ErrorCode, RequestId, RpcError};
 use bytes::Bytes;
+use serde::Deserialize;
 
 use super::headers::{self, Mismatch, ParamHeaders};
 use super::legacy;
 use super::media::{self, Accepts};
 use super::source::SourcePolicy;
 use crate::era::{self, Dialect, Dialects, Request, Seal, modern, names_modern_era};
-use crate::json::Object;
+use crate::json::{Unpicked, pick};
 use crate::{Malformed, Message, Notification, RawRequest, Response, is_batch};
 
 /// What a request's head lets it do.
@@ -74,7 +76,7 @@ pub trait Catalog {
     /// Which arguments of a tool are mirrored, by the schema that this caller can see.
     ///
     /// A tool that does not exist has none; whoever calls it learns that from the router.
-    fn param_headers(&self, tool: &str) -> Option<Cow<'_, ParamHeaders>>;
+    fn param_headers(&self, tool: &str) -> Option<Arc<ParamHeaders>>;
 }
 
 /// Climbs the rungs that need no body, so that a request which fails here is never read.
@@ -129,7 +131,7 @@ pub fn admit(
     let is_modern = match &message {
         Message::Request(RawRequest { params, .. })
         | Message::Notification(Notification { params, .. }) => {
-            modern::is_marked(params.as_ref()) || header_is_modern(headers)
+            header_is_modern(headers) || modern::is_marked(params.as_ref())
         }
         Message::Response(_) => false,
     };
@@ -175,12 +177,14 @@ fn admit_modern(
 
     // 10. The header names the same thing, if the body names one. Params without it are wrong, which the
     // handler says better than a header could.
-    let name = catalog
-        .name_member(&request.method)
-        .map(|member| sole_member(&request.params, member))
-        .transpose()?
-        .flatten()
-        .and_then(|name| name.decode::<String>().ok());
+    let [name, arguments] = match catalog.name_member(&request.method) {
+        Some(member) => pick(&request.params, [member, "arguments"]).map_err(ambiguous)?,
+        None => [None, None],
+    };
+    let name = name
+        .as_ref()
+        .and_then(|name| name.decode::<Text<'_>>().ok())
+        .map(|Text(name)| name);
     if let Some(name) = &name {
         headers::check_name(headers, name)?;
     }
@@ -190,7 +194,6 @@ fn admit_modern(
         .filter(|_| request.method == "tools/call")
         .and_then(|tool| catalog.param_headers(&tool));
     if let Some(plan) = plan {
-        let arguments = sole_member(&request.params, "arguments")?;
         plan.check(arguments.as_ref(), headers)?;
     }
     Ok(Admitted::Modern { id, request, seal })
@@ -342,19 +345,15 @@ fn header_is_modern(headers: &HeaderMap) -> bool {
         .is_some_and(names_modern_era)
 }
 
-/// A member of the params. One that stands twice is refused, for a header could agree with the one and
-/// the handler read the other.
-fn sole_member(params: &Json, name: &str) -> Result<Option<Json>, Rejection> {
-    let ill_formed = |_| era::Rejection::invalid_params("`params` must be an object");
-    let object = Object::read(params).map_err(ill_formed)?;
-    let mut members = object.iter().filter(|(own, _)| *own == name);
-    let first = members.next().map(|(_, value)| value.clone());
-    if members.next().is_some() {
-        let why = format!("`{name}` stands twice");
-        return Err(era::Rejection::invalid_params(why).into());
-    }
-    Ok(first)
+/// A header could agree with one of two members, and the handler read the other.
+#[allow(clippy::needless_pass_by_value, reason = "it is made for `map_err`")]
+fn ambiguous(why: Unpicked) -> Rejection {
+    era::Rejection::invalid_params(format!("`params`: {why}")).into()
 }
+
+/// Text, borrowed unless it is written with escapes.
+#[derive(Deserialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
 #[cfg(test)]
 mod tests;

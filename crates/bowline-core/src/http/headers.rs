@@ -18,7 +18,7 @@ use std::borrow::Cow;
 use ::http::header::{HeaderMap, HeaderName, HeaderValue};
 use bowline_types::{ErrorCode, Json, RpcError};
 
-use crate::json::Object;
+use crate::json::pick;
 
 /// The protocol version of the message: `MCP-Protocol-Version`.
 pub const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -100,7 +100,8 @@ impl Mirrored<'_> {
     }
 
     fn member(&self, name: &str) -> Option<Json> {
-        Object::read(self.params?).ok()?.remove(name)
+        let [member] = pick(self.params?, [name]).ok()?;
+        member
     }
 }
 

@@ -165,7 +165,7 @@ mod tests {
     use crate::http::headers::ParamHeaders;
     use ::http::HeaderValue;
     use serde_json::json;
-    use std::borrow::Cow;
+    use std::sync::Arc;
 
     struct AnswersAll;
 
@@ -174,7 +174,7 @@ mod tests {
             true
         }
 
-        fn param_headers(&self, _tool: &str) -> Option<Cow<'_, ParamHeaders>> {
+        fn param_headers(&self, _tool: &str) -> Option<Arc<ParamHeaders>> {
             None
         }
     }

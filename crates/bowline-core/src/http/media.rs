@@ -32,11 +32,15 @@ impl Accepts {
     /// Reads `Accept`. A client that does not send it can read everything.
     #[must_use]
     pub fn read(headers: &HeaderMap) -> Self {
-        if !headers.contains_key(ACCEPT) {
-            return Self {
-                json: true,
-                events: true,
-            };
+        let everything = Self {
+            json: true,
+            events: true,
+        };
+        match headers.get(ACCEPT) {
+            None => return everything,
+            // What the specification tells clients to send, word for word.
+            Some(value) if value == USUAL => return everything,
+            Some(_) => {}
         }
         let ranges = || {
             headers
@@ -97,6 +101,7 @@ fn essence(value: &str) -> &str {
 
 const JSON: &str = "application/json";
 const EVENTS: &str = "text/event-stream";
+const USUAL: &str = "application/json, text/event-stream";
 
 #[cfg(test)]
 mod tests {

@@ -144,6 +144,9 @@ impl Hosts {
             Self::LoopbackAnd(hosts) => (hosts, true),
             Self::Only(hosts) => (hosts, false),
         };
+        if loopback && names_loopback(headers) {
+            return true;
+        }
         let Some(host) = host_of(uri, headers) else {
             return false;
         };
@@ -160,6 +163,20 @@ fn host_of(uri: &Uri, headers: &HeaderMap) -> Option<String> {
         (Some(_), Some(_)) => return None,
     };
     Some(authority.host().to_ascii_lowercase())
+}
+
+/// Whether the one `Host` is this machine, written as clients write it. Others are looked at more closely.
+fn names_loopback(headers: &HeaderMap) -> bool {
+    let mut values = headers.get_all(HOST).iter();
+    let (Some(value), None) = (values.next(), values.next()) else {
+        return false;
+    };
+    let value = value.as_bytes();
+    let (host, port) = match value.iter().rposition(|byte| *byte == b':') {
+        Some(colon) if value.last() != Some(&b']') => value.split_at(colon),
+        _ => (value, &[][..]),
+    };
+    std::str::from_utf8(host).is_ok_and(is_loopback) && port.iter().skip(1).all(u8::is_ascii_digit)
 }
 
 fn is_loopback_origin(origin: &str) -> bool {

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::state::{Answered, Awaited, State, StateTooLarge, StateUnreadable};
 use super::{Digest, Question, member};
-use crate::json::Object;
+use crate::json::{Object, Unpicked, pick};
 
 /// One run of a handler that may ask.
 ///
@@ -35,6 +35,8 @@ use crate::json::Object;
 /// ```
 #[derive(Debug, Default)]
 pub struct Round {
+    /// Every answer that the request brought, asked for or not.
+    brought: Option<Json>,
     answered: BTreeMap<String, Answered>,
     remembered: BTreeMap<String, Json>,
     /// Every question of this round, answered or not.
@@ -110,13 +112,10 @@ pub fn request_state(params: Option<&Json>) -> Result<Option<String>, Rejection>
         member: member::REQUEST_STATE,
         expected: "a string",
     };
-    let object = params
-        .map(Object::read)
-        .transpose()
-        .map_err(not_an_object)?;
-    let state = object
-        .as_ref()
-        .and_then(|it| it.member(member::REQUEST_STATE));
+    let Some(params) = params else {
+        return Ok(None);
+    };
+    let [state] = pick(params, [member::REQUEST_STATE]).map_err(unpicked)?;
     match state {
         None => Ok(None),
         Some(state) => state.decode().map_err(|_| wrong()),
@@ -128,7 +127,7 @@ impl Round {
     /// opened.
     ///
     /// An answer in `params` counts only if its question was asked in the round before; others are
-    /// ignored. So without a state none counts.
+    /// ignored, unless [`Round::take_unasked`] takes them. So without a state none counts.
     ///
     /// # Errors
     ///
@@ -152,10 +151,31 @@ impl Round {
             answered.insert(key.to_owned(), Answered(*digest, answer.clone()));
         }
         Ok(Self {
+            brought: Some(responses),
             answered,
             remembered,
             ..Self::default()
         })
+    }
+
+    /// Takes an answer to this question that the request brought although it was not asked. One that
+    /// cannot be its answer is ignored.
+    ///
+    /// Whoever answers like that has not seen the question, so this is not for consent.
+    pub fn take_unasked(&mut self, key: &str, question: &Question) {
+        if self.answered.contains_key(key) {
+            return;
+        }
+        let brought = self.brought.as_ref().map(Object::read);
+        let Some(Ok(brought)) = brought else {
+            return;
+        };
+        if let Some(answer) = brought.member(key)
+            && question.kind.check_answer(answer).is_ok()
+        {
+            let answered = Answered(question.digest(), answer.clone());
+            self.answered.insert(key.to_owned(), answered);
+        }
     }
 
     /// Asks: finds the answer to this very question, or puts it to the client when the round ends.
@@ -257,14 +277,11 @@ impl Rejection {
 
 /// The answers a request brings; `null` is none.
 fn input_responses(params: Option<&Json>) -> Result<Option<Json>, Rejection> {
-    let object = params
-        .map(Object::read)
-        .transpose()
-        .map_err(not_an_object)?;
-    let responses = object
-        .as_ref()
-        .and_then(|it| it.member(member::INPUT_RESPONSES));
-    Ok(responses.filter(|it| !it.is_null()).cloned())
+    let Some(params) = params else {
+        return Ok(None);
+    };
+    let [responses] = pick(params, [member::INPUT_RESPONSES]).map_err(unpicked)?;
+    Ok(responses.filter(|it| !it.is_null()))
 }
 
 fn read_responses(responses: &Json) -> Result<Object<'_>, Rejection> {
@@ -274,10 +291,13 @@ fn read_responses(responses: &Json) -> Result<Object<'_>, Rejection> {
     })
 }
 
-fn not_an_object(_: serde_json::Error) -> Rejection {
+fn unpicked(why: Unpicked) -> Rejection {
     Rejection::Member {
         member: "params",
-        expected: "an object",
+        expected: match why {
+            Unpicked::NotAnObject(_) => "an object",
+            Unpicked::Twice(_) => "an object whose members stand once",
+        },
     }
 }
 
@@ -425,6 +445,45 @@ mod tests {
 
         assert_eq!(round.ask("k", form("A?")), Ok(Asked::Pending));
         assert_eq!(round.ask("k", form("B?")).unwrap_err().key, "k");
+    }
+
+    #[test]
+    fn an_answer_that_nobody_asked_for_counts_where_the_handler_takes_it() {
+        let params = json(r#"{"inputResponses":{"who":{"action":"decline"},"other":7}}"#);
+        let mut round = Round::open(Some(&params), None).unwrap();
+
+        round.take_unasked("who", &form("Who?"));
+
+        let answer = Asked::Answered(json(r#"{"action":"decline"}"#));
+        assert_eq!(round.ask("who", form("Who?")), Ok(answer));
+        assert!(!round.is_pending());
+    }
+
+    #[test]
+    fn an_unasked_answer_of_the_wrong_shape_is_asked_for_again() {
+        for text in [
+            r#"{"inputResponses":{"who":12345}}"#,
+            r#"{"inputResponses":{"whom":{"action":"decline"}}}"#,
+            r#"{"inputResponses":null}"#,
+        ] {
+            let mut round = Round::open(Some(&json(text)), None).unwrap();
+
+            round.take_unasked("who", &form("Who?"));
+
+            assert_eq!(round.ask("who", form("Who?")), Ok(Asked::Pending), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_answer_that_was_asked_for_is_not_replaced_by_an_unasked_one() {
+        let state = state_after(&[("who", form("Who?"))]);
+        let params = json(r#"{"inputResponses":{"who":{"action":"decline"}}}"#);
+        let mut round = Round::open(Some(&params), Some(&state)).unwrap();
+
+        round.take_unasked("who", &form("And who else?"));
+
+        let changed = round.ask("who", form("And who else?"));
+        assert_eq!(changed, Ok(Asked::Pending));
     }
 
     #[test]

@@ -79,6 +79,15 @@ impl Client {
     }
 
     /// Reads a resource.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # async fn example(client: bowline::Client) -> bowline::Result<()> {
+    /// let notes = client.read_resource("file:///notes.txt").await?;
+    /// println!("{} parts", notes.contents.len());
+    /// # Ok(()) }
+    /// ```
     pub fn read_resource(&self, uri: impl Into<String>) -> Draft<Typed<ReadResourceRequest>> {
         self.request(&ReadResourceRequestParams::new(uri))
     }
@@ -139,6 +148,14 @@ impl Client {
     /// Asks whether the server is there.
     ///
     /// The modern era has no `ping`; there `server/discover`, which every server answers, takes its place.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # async fn example(client: bowline::Client) -> bowline::Result<()> {
+    /// client.ping().timeout(std::time::Duration::from_secs(1)).await?;
+    /// # Ok(()) }
+    /// ```
     pub fn ping(&self) -> Draft<Ping> {
         let pings = self.dialect().knows_request(PingRequest::NAME);
         let method = if pings {
@@ -152,6 +169,16 @@ impl Client {
     /// Asks for log messages of at least this severity from now on.
     ///
     /// In the modern era nothing is sent: each later request says it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # async fn example(client: bowline::Client) -> bowline::Result<()> {
+    /// use bowline::types::LoggingLevel;
+    ///
+    /// client.set_log_level(LoggingLevel::Warning).await?;
+    /// # Ok(()) }
+    /// ```
     pub fn set_log_level(&self, level: LoggingLevel) -> Draft<SetLogLevel> {
         let params = encode_object(&SetLevelRequestParams::new(level));
         let act = SetLogLevel { level };
@@ -168,11 +195,31 @@ impl Client {
     }
 
     /// Sends a request of any kind; the method names the types of its params and its result.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # async fn example(client: bowline::Client) -> bowline::Result<()> {
+    /// use bowline::types::{CallToolRequest, CallToolRequestParams};
+    ///
+    /// let result = client.request::<CallToolRequest>(&CallToolRequestParams::new("now")).await?;
+    /// println!("{} blocks", result.content.len());
+    /// # Ok(()) }
+    /// ```
     pub fn request<M: Method>(&self, params: &M::Params) -> Draft<Typed<M>> {
         Draft::new(self, M::NAME, encode_object(params), Typed::new())
     }
 
     /// Sends a request that no type describes. Whether the server offers it is not checked.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # async fn example(client: bowline::Client) -> bowline::Result<()> {
+    /// let reply = client.raw("com.example/rebuild", serde_json::json!({"target": "docs"})).await?;
+    /// println!("{}", reply.json());
+    /// # Ok(()) }
+    /// ```
     pub fn raw(&self, method: impl Into<String>, params: impl Serialize) -> Draft<Raw> {
         Draft::new(self, method.into(), encode_object(&params), Raw).unchecked()
     }

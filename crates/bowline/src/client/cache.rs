@@ -17,6 +17,23 @@ use super::Change;
 /// A place for results that are still good.
 ///
 /// One cache may serve several clients of the same server; those of different servers need their own.
+///
+/// # Examples
+///
+/// ```
+/// use bowline::client::{Cache, CacheEntry, CacheKey, Change};
+///
+/// /// Keeps nothing at all.
+/// struct Forgetful;
+///
+/// impl Cache for Forgetful {
+///     fn find(&self, _: &CacheKey) -> Option<CacheEntry> {
+///         None
+///     }
+///     fn keep(&self, _: CacheKey, _: CacheEntry) {}
+///     fn evict(&self, _: &Change) {}
+/// }
+/// ```
 pub trait Cache: Send + Sync + 'static {
     /// What is kept under `key`, fresh or not.
     fn find(&self, key: &CacheKey) -> Option<CacheEntry>;
@@ -91,6 +108,20 @@ impl CacheKey {
 }
 
 /// Keeps results in memory, a bounded number of them; the oldest make room.
+///
+/// # Examples
+///
+/// ```
+/// # async fn example(server: bowline::Server) -> bowline::Result<()> {
+/// use std::sync::Arc;
+/// use bowline::{Client, client::MemoryCache};
+///
+/// // Shared by two clients that act for the same user.
+/// let cache = Arc::new(MemoryCache::default());
+/// let one = Client::to(&server).cache(cache.clone()).principal("ada").await?;
+/// let two = Client::to(&server).cache(cache).principal("ada").await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct MemoryCache {
     most_entries: usize,

@@ -100,6 +100,15 @@ impl Call {
     }
 
     /// Cancels the call and tells the server why.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # async fn example(client: bowline::Client) -> bowline::Result<()> {
+    /// let call = client.call_tool("slow", ()).start();
+    /// call.cancel("the user closed the tab");
+    /// # Ok(()) }
+    /// ```
     pub fn cancel(mut self, reason: impl Into<String>) {
         if let State::Waiting(exchange) = std::mem::replace(&mut self.state, State::Done) {
             exchange.cancel(reason);
@@ -307,6 +316,20 @@ impl Reply {
     /// # Errors
     ///
     /// If there is none, or it does not have the shape of `T`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # async fn example(client: bowline::Client) -> bowline::Result<()> {
+    /// #[derive(serde::Deserialize)]
+    /// struct Weather {
+    ///     celsius: f64,
+    /// }
+    ///
+    /// let reply = client.call_tool("weather", serde_json::json!({"city": "Bergen"})).await?;
+    /// let weather: Weather = reply.structured()?;
+    /// # Ok(()) }
+    /// ```
     pub fn structured<T: DeserializeOwned>(&self) -> Result<T> {
         #[derive(serde::Deserialize)]
         #[serde(deny_unknown_fields)]
@@ -326,6 +349,17 @@ impl Reply {
     }
 
     /// Whether the tool says that it failed. What went wrong is in [`Reply::text`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # async fn example(client: bowline::Client) -> bowline::Result<()> {
+    /// let reply = client.call_tool("divide", serde_json::json!({"a": 1, "b": 0})).await?;
+    /// if reply.is_error() {
+    ///     println!("it did not work: {}", reply.text());
+    /// }
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn is_error(&self) -> bool {
         self.tool_result()

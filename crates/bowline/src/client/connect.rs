@@ -99,6 +99,14 @@ impl Connect {
     }
 
     /// Says who is asking.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # async fn example(server: bowline::Server) -> bowline::Result<()> {
+    /// let client = bowline::Client::to(&server).named("editor", "2.1").await?;
+    /// # Ok(()) }
+    /// ```
     pub fn named(mut self, name: impl Into<String>, version: impl Into<String>) -> Self {
         self.caller.implementation = Some(Implementation::new(name, version));
         self
@@ -107,6 +115,15 @@ impl Connect {
     /// Speaks this protocol version and no other.
     ///
     /// A version without a handshake is then spoken without asking the server what it speaks.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # async fn example(server: bowline::Server) -> bowline::Result<()> {
+    /// let client = bowline::Client::to(&server).speaking("2025-11-25").await?;
+    /// assert_eq!(client.dialect().version, "2025-11-25");
+    /// # Ok(()) }
+    /// ```
     pub fn speaking(mut self, version: &str) -> Self {
         self.speaking = match Dialect::of(version) {
             Some(chosen) => Ok(Dialects::only(|dialect| std::ptr::eq(dialect, chosen))),
@@ -131,6 +148,17 @@ impl Connect {
 
     /// Has the server's questions answered by `host`, such as a [`Host`](super::Host), and declares what
     /// it answers.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # async fn example(server: bowline::Server) -> bowline::Result<()> {
+    /// use bowline::{Client, client::Host, types::Root};
+    ///
+    /// let host = Host::new().roots(async || vec![Root::new("file:///project")]);
+    /// let client = Client::to(&server).host(host).await?;
+    /// # Ok(()) }
+    /// ```
     pub fn host(mut self, host: impl Responder) -> Self {
         self.host = Arc::new(host);
         self
@@ -138,6 +166,14 @@ impl Connect {
 
     /// How long a request may take while nothing is heard of it, unless it says otherwise. 60 s by
     /// default.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # async fn example(server: bowline::Server) -> bowline::Result<()> {
+    /// let patient = bowline::Client::to(&server).timeout(std::time::Duration::from_secs(600)).await?;
+    /// # Ok(()) }
+    /// ```
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
@@ -173,12 +209,33 @@ impl Connect {
     /// are known to. Where there is TLS, HTTP/2 is spoken anyway if the server offers it.
     ///
     /// Not if requests are sent [in another way](Self::http).
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn example() -> bowline::Result<()> {
+    /// let client = bowline::Client::connect("http://localhost:8000/mcp").http2().await?;
+    /// # Ok(()) }
+    /// ```
     pub fn http2(mut self) -> Self {
         self.versions = Versions::Http2Only;
         self
     }
 
     /// Sends this header with every HTTP request.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn example(token: &str) -> Result<(), Box<dyn std::error::Error>> {
+    /// use http::HeaderValue;
+    /// use http::header::AUTHORIZATION;
+    ///
+    /// let mut token = HeaderValue::from_str(&format!("Bearer {token}"))?;
+    /// token.set_sensitive(true);
+    /// let client = bowline::Client::connect("https://tools.example/mcp").header(AUTHORIZATION, token).await?;
+    /// # Ok(()) }
+    /// ```
     pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.append(name, value);
         self

@@ -88,12 +88,32 @@ impl<A> Draft<A> {
     }
 
     /// Uses this request id instead of a minted one.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # async fn example(client: bowline::Client) -> bowline::Result<()> {
+    /// let call = client.call_tool("slow", ()).id("my-own").start();
+    /// assert_eq!(call.id(), Some(&"my-own".into()));
+    /// # Ok(()) }
+    /// ```
     pub fn id(mut self, id: impl Into<RequestId>) -> Self {
         self.terms.options.id = Some(id.into());
         self
     }
 
     /// How long to wait while nothing is heard of the request.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # async fn example(client: bowline::Client) -> bowline::Result<()> {
+    /// use std::time::Duration;
+    ///
+    /// let index = client.call_tool("index", ()).timeout(Duration::from_secs(5)).total_timeout(Duration::from_secs(60));
+    /// index.on_progress(|report| println!("{}", report.progress)).await?;
+    /// # Ok(()) }
+    /// ```
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.terms.options.idle_timeout = Some(timeout);
         self
@@ -148,12 +168,33 @@ impl<A> Draft<A> {
 
     /// Whether the server is told when the call is dropped, or takes too long, before its answer. It is by
     /// default. [`Call::cancel`] tells it either way.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # async fn example(client: bowline::Client) -> bowline::Result<()> {
+    /// let mut call = client.call_tool("rebuild", ()).cancel_on_abandon(false).start();
+    /// tokio::select! {
+    ///     reply = &mut call => println!("{}", reply?.text()),
+    ///     () = user_went_home() => drop(call), // it goes on without us
+    /// }
+    /// # async fn user_went_home() {}
+    /// # Ok(()) }
+    /// ```
     pub fn cancel_on_abandon(mut self, cancel: bool) -> Self {
         self.terms.options.cancel_on_abandon = cancel;
         self
     }
 
     /// Asks the server even if a fresh result is at hand; the answer takes its place.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # async fn example(client: bowline::Client) -> bowline::Result<()> {
+    /// let tools = client.list_tools().refresh().await?;
+    /// # Ok(()) }
+    /// ```
     pub fn refresh(mut self) -> Self {
         self.terms.freshness = Freshness::New;
         self
@@ -176,6 +217,17 @@ impl<A: OneRequest> Draft<A> {
     /// Leaves the server's questions to the caller: if it needs input first, the call is over with
     /// [`Reply::input_required`](super::Reply::input_required), and it is up to the caller to send the
     /// request again with the answers.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # async fn example(client: bowline::Client) -> bowline::Result<()> {
+    /// let reply = client.call_tool("book", ()).by_hand().await?;
+    /// if let Some(needed) = reply.input_required() {
+    ///     println!("the server asks {:?}", needed.input_requests);
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub fn by_hand(mut self) -> Self {
         self.terms.by_hand = true;
         self
@@ -298,7 +350,7 @@ fn add_trace(params: Json, trace: Option<&TraceContext>) -> Result<Json> {
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "it is made for `map_err`")]
-fn unusable(error: serde_json::Error) -> Error {
+fn unusable(error: impl std::fmt::Display) -> Error {
     Error::misuse(format!("unusable `_meta`: {error}"))
 }
 

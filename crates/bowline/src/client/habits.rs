@@ -105,6 +105,17 @@ impl Connect {
     ///
     /// It is called from the task that reads the wire, or from the call that the message came with, and
     /// must not block.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # async fn example(server: bowline::Server) -> bowline::Result<()> {
+    /// let client = bowline::Client::to(&server)
+    ///     .log_level(bowline::types::LoggingLevel::Info)
+    ///     .on_log(|message| eprintln!("{:?}: {}", message.level, message.data))
+    ///     .await?;
+    /// # Ok(()) }
+    /// ```
     pub fn on_log(
         mut self,
         on_log: impl Fn(LoggingMessageNotificationParams) + Send + Sync + 'static,

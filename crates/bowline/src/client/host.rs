@@ -66,6 +66,19 @@ impl Host {
     /// Shows the user a form.
     ///
     /// Fields that an accepted form leaves out get the defaults that the server suggests.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::client::Host;
+    /// use bowline::types::ElicitResult;
+    /// use serde_json::json;
+    ///
+    /// let host = Host::new().elicitation(async |form| {
+    ///     println!("{}", form.message);
+    ///     ElicitResult::accept(json!({"name": "Ada"}))
+    /// });
+    /// ```
     pub fn elicitation<F>(
         mut self,
         answer: impl Fn(ElicitRequestFormParams) -> F + Send + Sync + 'static,
@@ -90,6 +103,18 @@ impl Host {
     }
 
     /// Has a model write something.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::client::Host;
+    /// use bowline::types::{CreateMessageResult, TextContent};
+    ///
+    /// let host = Host::new().sampling(async |asked| {
+    ///     println!("{} messages", asked.messages.len());
+    ///     Ok(CreateMessageResult::new("a-model", TextContent::new("Hello.")))
+    /// });
+    /// ```
     pub fn sampling<F>(
         mut self,
         answer: impl Fn(CreateMessageRequestParams) -> F + Send + Sync + 'static,
@@ -114,6 +139,14 @@ impl Host {
     }
 
     /// Tells which folders servers may work in.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::{client::Host, types::Root};
+    ///
+    /// let host = Host::new().roots(async || vec![Root::new("file:///project")]);
+    /// ```
     pub fn roots<F>(mut self, answer: impl Fn() -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Vec<Root>> + Send + 'static,

@@ -65,16 +65,46 @@ impl Client {
     }
 
     /// Lists the server's resources, all pages of them.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # async fn example(client: bowline::Client) -> bowline::Result<()> {
+    /// for resource in client.list_resources().await? {
+    ///     println!("{} is {}", resource.uri, resource.name);
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub fn list_resources(&self) -> Draft<List<ListResourcesRequest>> {
         self.list()
     }
 
     /// Lists the server's resource templates, all pages of them.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # async fn example(client: bowline::Client) -> bowline::Result<()> {
+    /// for template in client.list_resource_templates().await? {
+    ///     println!("{}", template.uri_template);
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub fn list_resource_templates(&self) -> Draft<List<ListResourceTemplatesRequest>> {
         self.list()
     }
 
     /// Lists the server's prompts, all pages of them.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # async fn example(client: bowline::Client) -> bowline::Result<()> {
+    /// for prompt in client.list_prompts().await? {
+    ///     println!("{}", prompt.name);
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub fn list_prompts(&self) -> Draft<List<ListPromptsRequest>> {
         self.list()
     }
@@ -144,6 +174,17 @@ impl<M: Listed> IntoFuture for Draft<List<M>> {
 /// # Cancel safety
 ///
 /// Dropping it cancels the request for the page that is on its way.
+///
+/// # Examples
+///
+/// ```
+/// # async fn example(client: bowline::Client) -> bowline::Result<()> {
+/// use bowline::types::Tool;
+///
+/// let mut tools = client.list_tools().stream();
+/// let first: Option<Tool> = tools.next().await.transpose()?;
+/// # Ok(()) }
+/// ```
 #[must_use = "nothing is asked for until it is polled"]
 pub struct Items<M: Listed> {
     list: List<M>,

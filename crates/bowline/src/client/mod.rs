@@ -132,6 +132,14 @@ struct Inner {
 
 impl Client {
     /// Connects to a server, or anything else that answers requests, in the same process.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # async fn example(server: bowline::Server) -> bowline::Result<()> {
+    /// let client = bowline::Client::to(&server).await?;
+    /// # Ok(()) }
+    /// ```
     pub fn to<R: Responder + Clone>(server: &R) -> Connect {
         Connect::to(Arc::new(server.clone()))
     }
@@ -150,6 +158,16 @@ impl Client {
     }
 
     /// Connects over a wire.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # async fn example(server: bowline::Server) -> bowline::Result<()> {
+    /// let (near, far) = bowline::wire::memory();
+    /// tokio::spawn(server.serve(far));
+    /// let client = bowline::Client::over(near).await?;
+    /// # Ok(()) }
+    /// ```
     pub fn over(wire: impl Wire) -> Connect {
         Connect::over(Box::new(wire))
     }
@@ -183,11 +201,39 @@ impl Client {
     /// Asks to be told when something changes.
     ///
     /// In the legacy era this is made of `resources/subscribe` and what the server says unasked.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # async fn example(client: bowline::Client) -> bowline::Result<()> {
+    /// use bowline::client::Changes;
+    ///
+    /// let mut changes = client.subscribe(Changes::new().resource("file:///notes.txt")).await?;
+    /// while let Some(change) = changes.next().await? {
+    ///     println!("{change:?}");
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub fn subscribe(&self, changes: impl Into<SubscriptionFilter>) -> Subscribe {
         Subscribe::new(self, changes.into())
     }
 
     /// Asks to be told when something changes, again and again if a subscription is lost.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # async fn example(client: bowline::Client) -> bowline::Result<()> {
+    /// use bowline::client::{Change, Changes};
+    ///
+    /// let mut changes = client.watch(Changes::new().tools());
+    /// while let Some(change) = changes.next().await? {
+    ///     if matches!(change, Change::Tools | Change::Missed) {
+    ///         let tools = client.list_tools().await?;
+    ///     }
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub fn watch(&self, changes: impl Into<SubscriptionFilter>) -> Watch {
         Watch::new(self, changes.into())
     }
@@ -207,7 +253,7 @@ impl Client {
     /// use bowline::{Client, client::Host, types::Root};
     ///
     /// let host = Host::new()
-    ///     .roots(async || vec![Root::new("file:///home/user/project")])
+    ///     .roots(async || vec![Root::new("file:///project")])
     ///     .roots_change();
     /// let client = Client::to(&server).host(host).await?;
     /// client.roots_changed()?;
@@ -257,6 +303,14 @@ impl Client {
     }
 
     /// What the server offers, as far as is known.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # async fn example(client: bowline::Client) -> bowline::Result<()> {
+    /// let has_prompts = client.capabilities().is_some_and(|offered| offered.prompts.is_some());
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn capabilities(&self) -> Option<&ServerCapabilities> {
         self.server().map(|server| &server.capabilities)

@@ -12,6 +12,16 @@ use super::schema::Schema;
 use crate::{Error, Result};
 
 /// When structured output is checked against the schema of its tool.
+///
+/// # Examples
+///
+/// ```
+/// # async fn example(server: bowline::Server) -> bowline::Result<()> {
+/// use bowline::{Client, client::OutputCheck};
+///
+/// let client = Client::to(&server).output_check(OutputCheck::Listed).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OutputCheck {

@@ -20,6 +20,21 @@ use crate::exchange::{BoxFuture, Channel, Exchange, Step};
 use crate::{Error, Result};
 
 /// A subscription that was not asked for yet; await it.
+///
+/// # Cancel safety
+///
+/// Nothing is sent before it is awaited. Dropping the future after that ends the subscription.
+///
+/// # Examples
+///
+/// ```
+/// # async fn example(client: bowline::Client) -> bowline::Result<()> {
+/// use bowline::client::Changes;
+///
+/// let changes = client.subscribe(Changes::lists()).id("news").await?;
+/// println!("the server agreed to {:?}", changes.honoured());
+/// # Ok(()) }
+/// ```
 #[must_use = "nothing is sent until it is awaited"]
 #[derive(Debug)]
 pub struct Subscribe {
@@ -109,6 +124,22 @@ pub struct Subscription {
 }
 
 /// How a subscription came to its end.
+///
+/// # Examples
+///
+/// ```
+/// # async fn example(client: bowline::Client) -> bowline::Result<()> {
+/// use bowline::client::{Changes, Ended};
+///
+/// let mut changes = client.subscribe(Changes::new().tools()).await?;
+/// while let Ok(Some(change)) = changes.next().await {
+///     println!("{change:?}");
+/// }
+/// if changes.ended() == Some(Ended::Lagged) {
+///     println!("too slow: some changes were missed");
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Ended {

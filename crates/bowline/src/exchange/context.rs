@@ -12,7 +12,7 @@ use bowline_types::{
 use serde::Deserialize;
 use tokio::sync::Notify;
 
-use super::{Channel, Extensions, Input, Principal, TraceContext};
+use super::{CancelMode, Channel, Extensions, Input, Principal, TraceContext};
 
 /// What a handler may know and do for the current request. Cheap to clone.
 ///
@@ -45,9 +45,11 @@ struct Shared {
     progress_token: Option<ProgressToken>,
     /// Where its `_meta` is.
     params: Json,
-    outlet: Box<dyn Outlet>,
+    outlet: Arc<dyn Outlet>,
     last_progress: Mutex<Option<f64>>,
     cancelled: Signal,
+    /// Whether the handler, once cancelled, is told so and runs on instead of being dropped.
+    runs_on: AtomicBool,
     shutting_down: Signal,
 }
 
@@ -108,16 +110,17 @@ impl From<f64> for Progress {
 
 impl Context {
     /// The context of `request`, whose handler's words go to `outlet`.
-    pub fn new(request_id: RequestId, request: &Request, outlet: impl Outlet) -> Self {
+    pub fn new(request_id: RequestId, request: &Request, outlet: Arc<dyn Outlet>) -> Self {
         Self {
             shared: Arc::new(Shared {
                 request_id,
                 caller: request.caller.clone(),
                 progress_token: request.progress_token.clone(),
                 params: request.params.clone(),
-                outlet: Box::new(outlet),
+                outlet,
                 last_progress: Mutex::new(None),
                 cancelled: Signal::default(),
+                runs_on: AtomicBool::new(false),
                 shutting_down: Signal::default(),
             }),
             principal: Principal::anonymous(),
@@ -151,6 +154,16 @@ impl Context {
     }
 
     /// Who is asking.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::Context;
+    ///
+    /// async fn version(cx: Context) -> &'static str {
+    ///     cx.caller().dialect.version
+    /// }
+    /// ```
     #[must_use]
     pub fn caller(&self) -> &Arc<Caller> {
         &self.shared.caller
@@ -161,6 +174,16 @@ impl Context {
     }
 
     /// On whose behalf it is asked.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::Context;
+    ///
+    /// async fn whoami(cx: Context) -> String {
+    ///     cx.principal().name().unwrap_or("nobody in particular").to_owned()
+    /// }
+    /// ```
     #[must_use]
     pub fn principal(&self) -> &Principal {
         &self.principal
@@ -179,6 +202,16 @@ impl Context {
     }
 
     /// The trace that the request belongs to, if its caller says so in the form that the W3C gives it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::{Client, Context};
+    ///
+    /// async fn forward(other: Client, cx: Context) -> bowline::Result<String> {
+    ///     Ok(other.call_tool("forecast", ()).trace(cx.trace()).await?.text())
+    /// }
+    /// ```
     #[must_use]
     pub fn trace(&self) -> Option<TraceContext> {
         TraceContext::read(&self.meta()?)
@@ -216,6 +249,18 @@ impl Context {
     /// Reports progress, if the caller asked for it.
     ///
     /// Progress only ever grows: a report that is not above the last one is not sent.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::{Context, Progress};
+    ///
+    /// async fn copy(cx: Context) {
+    ///     for file in 1..=4 {
+    ///         cx.progress(Progress::at(f64::from(file)).of(4.0).message(format!("file {file}")));
+    ///     }
+    /// }
+    /// ```
     pub fn progress(&self, progress: impl Into<Progress>) {
         let Some(token) = &self.shared.progress_token else {
             return;
@@ -243,6 +288,17 @@ impl Context {
 
     /// Logs something to the caller, if the server [may](crate::Server::logging) and the caller asked for
     /// messages this severe.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::Context;
+    /// use bowline::types::LoggingLevel;
+    ///
+    /// async fn import(cx: Context) {
+    ///     cx.log(LoggingLevel::Warning, serde_json::json!("the third line is empty"));
+    /// }
+    /// ```
     pub fn log(&self, level: LoggingLevel, data: impl Into<Json>) {
         if self.is_mute {
             return;
@@ -284,6 +340,23 @@ impl Context {
     /// # Cancel safety
     ///
     /// Safe: nothing is lost by dropping it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::Context;
+    ///
+    /// async fn watch_over(cx: Context) {
+    ///     // A task of the handler's own is not dropped with it, and has to look.
+    ///     tokio::spawn(async move {
+    ///         tokio::select! {
+    ///             () = cx.cancelled() => println!("the caller gave up"),
+    ///             () = copy_everything() => {}
+    ///         }
+    ///     });
+    /// }
+    /// # async fn copy_everything() {}
+    /// ```
     pub async fn cancelled(&self) {
         self.shared.cancelled.wait().await;
     }
@@ -312,6 +385,28 @@ impl Context {
         self.shared.cancelled.raise();
     }
 
+    /// What becomes of the handler when its caller gives up: it is dropped, unless it has
+    /// [chosen](Self::choose) otherwise.
+    pub(crate) fn cancel_mode(&self) -> CancelMode {
+        if self.shared.runs_on.load(Ordering::SeqCst) {
+            CancelMode::Signal
+        } else {
+            CancelMode::Drop
+        }
+    }
+
+    /// Chooses what becomes of the handler that is about to start, when its caller gives up. Returns
+    /// `false` if the caller has done so already: what has not started then never does.
+    ///
+    /// Whoever cancels raises the flag and then asks for the mode; here it is the other way round. So one
+    /// of the two always sees the other.
+    pub(crate) fn choose(&self, mode: CancelMode) -> bool {
+        self.shared
+            .runs_on
+            .store(mode == CancelMode::Signal, Ordering::SeqCst);
+        !self.is_cancelled()
+    }
+
     pub(crate) fn shut_down(&self) {
         self.shared.shutting_down.raise();
     }
@@ -326,12 +421,12 @@ struct Signal {
 
 impl Signal {
     fn raise(&self) {
-        self.is_raised.store(true, Ordering::Release);
+        self.is_raised.store(true, Ordering::SeqCst);
         self.waiters.notify_waiters();
     }
 
     fn is_raised(&self) -> bool {
-        self.is_raised.load(Ordering::Acquire)
+        self.is_raised.load(Ordering::SeqCst)
     }
 
     async fn wait(&self) {

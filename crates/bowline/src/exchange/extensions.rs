@@ -1,7 +1,6 @@
 //! Values by their type: what a server shares with its handlers, and what a layer knows of a request.
 
 use std::any::{Any, TypeId};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A map that holds at most one value of each type. Cheap to clone; a clone changes on its own.
@@ -19,27 +18,24 @@ use std::sync::Arc;
 #[derive(Clone, Default)]
 pub struct Extensions(Option<Arc<Values>>);
 
-type Values = BTreeMap<TypeId, Arc<dyn Any + Send + Sync>>;
+/// There are few, and they are looked for by their types: no map is as quick.
+type Values = Vec<(TypeId, Arc<dyn Any + Send + Sync>)>;
 
 impl Extensions {
     /// Puts a value in; it takes the place of an earlier one of the same type.
     pub fn insert<T: Send + Sync + 'static>(&mut self, value: T) {
-        let values = Arc::make_mut(self.0.get_or_insert_default());
-        values.insert(TypeId::of::<T>(), Arc::new(value));
+        self.put(TypeId::of::<T>(), Arc::new(value));
     }
 
     /// The value of a type, if there is one.
     #[must_use]
     pub fn find<T: Send + Sync + 'static>(&self) -> Option<&T> {
-        let value = self.0.as_ref()?.get(&TypeId::of::<T>())?;
-        value.downcast_ref()
+        self.value(TypeId::of::<T>())?.downcast_ref()
     }
 
     /// Whether there is a value of the type with this id.
     pub(crate) fn holds(&self, of: TypeId) -> bool {
-        self.0
-            .as_ref()
-            .is_some_and(|values| values.contains_key(&of))
+        self.value(of).is_some()
     }
 
     /// Adds everything that `others` holds; of two values of one type, the one from `others` stays.
@@ -47,11 +43,26 @@ impl Extensions {
         match (&mut self.0, &others.0) {
             (_, None) => {}
             (own @ None, Some(others)) => *own = Some(others.clone()),
-            (Some(own), Some(others)) => {
-                let others = others.iter().map(|(of, value)| (*of, value.clone()));
-                Arc::make_mut(own).extend(others);
+            (Some(_), Some(others)) => {
+                for (of, value) in others.iter() {
+                    self.put(*of, value.clone());
+                }
             }
         }
+    }
+
+    fn put(&mut self, of: TypeId, value: Arc<dyn Any + Send + Sync>) {
+        let values = Arc::make_mut(self.0.get_or_insert_default());
+        match values.iter_mut().find(|(own, _)| *own == of) {
+            Some((_, old)) => *old = value,
+            None => values.push((of, value)),
+        }
+    }
+
+    fn value(&self, of: TypeId) -> Option<&(dyn Any + Send + Sync)> {
+        let mut values = self.0.as_ref()?.iter();
+        let (_, value) = values.find(|(own, _)| *own == of)?;
+        Some(&**value)
     }
 
     /// How many values there are.

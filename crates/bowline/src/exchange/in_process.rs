@@ -24,6 +24,19 @@ use super::{Answer, CancelMode, Channel, Context, Exchange, Ongoing, Outlet, Res
 use crate::Error;
 
 /// Reaches a responder in the same process.
+///
+/// # Examples
+///
+/// ```
+/// # use bowline::exchange::{CallOptions, Request};
+/// # async fn example(server: bowline::Server, request: Request) -> bowline::Result<()> {
+/// use std::sync::Arc;
+/// use bowline::exchange::{Channel, InProcess};
+///
+/// let channel = InProcess::new(Arc::new(server));
+/// let answer = channel.open(request, CallOptions::default()).answer().await?;
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 pub struct InProcess {
     responder: Arc<dyn Responder>,
@@ -70,15 +83,14 @@ impl Channel for InProcess {
         let questions = Questions::default();
         let way_back = self.way_back.clone().filter(|_| asks);
         let way_back = way_back.map(|channel| WayBack::new(channel, questions.clone()));
-        let outlet = ToCaller {
+        let outlet = Arc::new(ToCaller {
             said: said.clone(),
             way_back: way_back.map(|it| Arc::new(it) as _),
-        };
+        });
         let cx = Context::new(reservation.id().clone(), &request, outlet);
         Exchange::new(Handled {
             method: request.method.clone(),
             dialect: request.caller.dialect,
-            cancel_mode: self.responder.cancel_mode(&request),
             running: Some(run(self.responder.clone(), request, cx)),
             has_started: false,
             outcome: None,
@@ -103,7 +115,6 @@ impl std::fmt::Debug for InProcess {
 struct Handled {
     method: Cow<'static, str>,
     dialect: &'static Dialect,
-    cancel_mode: CancelMode,
     running: Option<Running>,
     has_started: bool,
     outcome: Option<Outcome>,
@@ -184,8 +195,7 @@ impl Handled {
         let Some(running) = self.running.take() else {
             return;
         };
-        if self.cancel_mode == CancelMode::Signal
-            && self.has_started
+        if running.context().cancel_mode() == CancelMode::Signal
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
             running.context().cancel();

@@ -64,6 +64,24 @@ use crate::{Error, Result};
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A way to reach a peer.
+///
+/// # Examples
+///
+/// A channel in front of another one:
+///
+/// ```
+///
+/// use bowline::exchange::{CallOptions, Channel, Exchange, Request};
+///
+/// struct Noted<C>(C);
+///
+/// impl<C: Channel> Channel for Noted<C> {
+///     fn open(&self, request: Request, options: CallOptions) -> Exchange {
+///         println!("{} is asked", request.method);
+///         self.0.open(request, options)
+///     }
+/// }
+/// ```
 pub trait Channel: Send + Sync + 'static {
     /// Starts one exchange. Dropping it cancels the request.
     fn open(&self, request: Request, options: CallOptions) -> Exchange;
@@ -75,15 +93,32 @@ pub trait Channel: Send + Sync + 'static {
 ///
 /// The future that `respond` returns is dropped when the caller gives up. It must be fine with that at
 /// every `.await`.
+///
+/// # Examples
+///
+/// ```
+/// use bowline::exchange::{BoxFuture, Outcome, Request, Responder};
+/// use bowline::{Client, Context, Json};
+///
+/// /// Says yes to everything.
+/// #[derive(Clone)]
+/// struct Agreeable;
+///
+/// impl Responder for Agreeable {
+///     fn respond<'a>(&'a self, _: Request, _: Context) -> BoxFuture<'a, Outcome> {
+///         Box::pin(async { Ok(Json::empty_object()) })
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> bowline::Result<()> {
+/// let client = Client::to(&Agreeable).speaking("2026-07-28").await?;
+/// client.raw("com.example/anything", ()).await?;
+/// # Ok(()) }
+/// ```
 pub trait Responder: Send + Sync + 'static {
     /// Answers one request. The future is dropped if the peer gives up.
     fn respond<'a>(&'a self, request: Request, cx: Context) -> BoxFuture<'a, Outcome>;
-
-    /// What becomes of the future for `request` when its caller gives up.
-    fn cancel_mode(&self, request: &Request) -> CancelMode {
-        let _ = request;
-        CancelMode::Drop
-    }
 
     /// What the principal of a request with these params must be allowed, as far as that is known before it
     /// is answered. Legacy HTTP commits to a status before a handler runs, and asks this first.
@@ -118,6 +153,19 @@ pub trait Responder: Send + Sync + 'static {
 }
 
 /// What becomes of a handler whose caller gave up.
+///
+/// # Examples
+///
+/// ```
+/// use bowline::{CancelMode, Context, Tool};
+///
+/// async fn commit(cx: Context) -> &'static str {
+///     // Runs to its end even if nobody waits for it any more.
+///     if cx.is_cancelled() { "too late to stop" } else { "done" }
+/// }
+///
+/// let tool = Tool::new("commit", commit).cancel_mode(CancelMode::Signal);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "a handler is stopped or it is not")]
 pub enum CancelMode {
@@ -133,6 +181,23 @@ pub enum CancelMode {
 /// # Cancel safety
 ///
 /// Dropping it cancels the request, in whatever way its wire has.
+///
+/// # Examples
+///
+/// ```
+/// # use bowline::exchange::{CallOptions, Channel, Request};
+/// # async fn example(channel: impl Channel, request: Request) -> bowline::Result<()> {
+/// use bowline::exchange::Step;
+///
+/// let mut exchange = channel.open(request, CallOptions::default());
+/// let answer = loop {
+///     match exchange.step().await {
+///         Step::Notification(said) => println!("{}", said.method),
+///         Step::Answered(answer) => break answer?,
+///     }
+/// };
+/// # Ok(()) }
+/// ```
 #[must_use = "dropping an exchange cancels its request"]
 pub struct Exchange {
     ongoing: Box<dyn Ongoing>,

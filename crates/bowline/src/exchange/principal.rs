@@ -63,6 +63,15 @@ impl Principal {
         self
     }
 
+    /// The same, who may do nothing in particular.
+    #[must_use]
+    pub fn without_scopes(mut self) -> Self {
+        if let Some(identity) = &mut self.0 {
+            Arc::make_mut(identity).scopes.clear();
+        }
+        self
+    }
+
     /// Sets what else their credential says, an object.
     #[must_use]
     pub fn with_claims(mut self, claims: Json) -> Self {
@@ -147,6 +156,7 @@ mod tests {
         assert_eq!(before, after);
         assert!(after.scopes().eq(["read", "write"]));
         assert!(before.scopes().eq(["read"]));
+        assert_eq!(after.clone().without_scopes().scopes().count(), 0);
     }
 
     #[test]

@@ -186,7 +186,7 @@ mod tests {
             &PARENT[..54],
             &format!("{PARENT}0"),
             &format!("{PARENT}-more"),
-            &format!("{later}").replace("-what", "+what"),
+            &later.replace("-what", "+what"),
             &PARENT.replace("00-", "ff-"),
             &PARENT.to_uppercase(),
             &PARENT.replace("0af7651916cd43dd8448eb211c80319c", &"0".repeat(32)),

@@ -13,6 +13,14 @@ use crate::exchange::BoxFuture;
 /// Sheds requests beyond a number, over all wires together: they are answered by "overloaded" at once.
 ///
 /// Nobody queues here. A caller that is told at once can go elsewhere; one that waits cannot.
+///
+/// # Examples
+///
+/// ```
+/// use bowline::{Server, layer::Limit};
+///
+/// let server = Server::new("busy", "1.0.0").layer(Limit::new(100));
+/// ```
 #[derive(Clone, Debug)]
 pub struct Limit {
     places: Arc<Semaphore>,

@@ -38,9 +38,24 @@ use bowline_core::Outcome;
 use bowline_core::era::Request;
 use bowline_types::{ClientCapabilities, Json};
 
-use crate::exchange::{BoxFuture, CancelMode, Context, Principal, Responder};
+use crate::exchange::{BoxFuture, Context, Principal, Responder};
 
 /// Something that is done around requests.
+///
+/// # Examples
+///
+/// ```
+/// use bowline::Server;
+/// use bowline::exchange::{Outcome, Principal, Request};
+/// use bowline::layer::Next;
+///
+/// /// Everybody is Ada here.
+/// async fn as_ada(request: Request, next: Next) -> Outcome {
+///     next.on_behalf_of(Principal::named("ada")).run(request).await
+/// }
+///
+/// let server = Server::new("trusting", "1.0.0").layer(as_ada);
+/// ```
 pub trait Layer: Send + Sync + 'static {
     /// Handles a request on its way in, and its outcome on the way out.
     fn handle(&self, request: Request, next: Next) -> BoxFuture<'static, Outcome>;
@@ -184,10 +199,6 @@ impl Responder for Layered {
             cx,
         }
         .run(request)
-    }
-
-    fn cancel_mode(&self, request: &Request) -> CancelMode {
-        self.stack.responder.cancel_mode(request)
     }
 
     fn scopes(&self, method: &str, params: Option<&Json>) -> Vec<String> {

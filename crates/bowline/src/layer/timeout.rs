@@ -12,6 +12,16 @@ use crate::exchange::BoxFuture;
 /// Drops a handler that takes longer than this, and answers with an internal error.
 ///
 /// Subscriptions are not limited: they are meant to go on.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use bowline::{Server, Tool, layer::Timeout};
+///
+/// let slow = Tool::new("slow", async || "done").layer(Timeout::new(Duration::from_secs(60)));
+/// let server = Server::new("patient", "1.0.0").tool(slow).layer(Timeout::new(Duration::from_secs(90)));
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Timeout {
     after: Duration,

@@ -26,6 +26,14 @@ pub struct Arriving {
 }
 
 /// A responder as a tower service.
+///
+/// # Examples
+///
+/// ```
+/// use bowline::{Server, layer::ResponderService};
+///
+/// let service = ResponderService::new(Server::new("anywhere", "1.0.0"));
+/// ```
 #[derive(Clone)]
 pub struct ResponderService(Arc<dyn Responder>);
 
@@ -82,6 +90,15 @@ impl Service<Arriving> for NextService {
 ///
 /// The tower service is made anew for each request. A tower layer whose service keeps state of its own, such as
 /// a rate, must share it behind the layer, as tower's own layers for concurrency and rates can.
+///
+/// # Examples
+///
+/// ```
+/// use bowline::{Server, layer::FromTower};
+/// use tower_layer::Identity;
+///
+/// let server = Server::new("layered", "1.0.0").layer(FromTower::new(Identity::new()));
+/// ```
 #[derive(Clone, Debug)]
 pub struct FromTower<L>(L);
 

@@ -12,6 +12,14 @@ use crate::exchange::BoxFuture;
 /// Puts a `tracing` span around each request, with its method, id and caller, and the `traceparent` that the
 /// caller sent, so that a subscriber can continue the caller's trace. What a handler asks of other servers
 /// carries it on by [`Draft::trace`](crate::client::Draft::trace).
+///
+/// # Examples
+///
+/// ```
+/// use bowline::{Server, layer::Trace};
+///
+/// let server = Server::new("observed", "1.0.0").layer(Trace::new());
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct Trace;

@@ -333,10 +333,10 @@ impl Watches {
         let cx = Context::new(
             "unsolicited".into(),
             &request,
-            Unsolicited {
+            Arc::new(Unsolicited {
                 peer: peer.clone(),
                 caller: request.caller.clone(),
-            },
+            }),
         );
         let mut running = run(responder, request, cx);
         // Polled once here, so that it listens before the client is told that it does; the task polls it

@@ -51,7 +51,6 @@ pub(super) struct Serving {
 struct Handler {
     task: AbortHandle,
     cx: Context,
-    cancel_mode: CancelMode,
     is_subscription: bool,
 }
 
@@ -109,13 +108,12 @@ impl Serving {
             return self.peer.respond(&id, Err(overloaded()));
         }
         let (responder, identity) = self.role.responder();
-        let outlet = ToPeer {
+        let outlet = Arc::new(ToPeer {
             peer: self.peer.clone(),
             id: id.clone(),
             dialect: request.caller.dialect,
-        };
+        });
         let cx = Context::new(id.request_id().clone(), &request, outlet);
-        let cancel_mode = responder.cancel_mode(&request);
         let running = run(responder, request, cx.clone());
         let (peer, key) = (self.peer.clone(), id.clone());
         let task = self.handlers.spawn(async move {
@@ -132,7 +130,6 @@ impl Serving {
             Handler {
                 task,
                 cx,
-                cancel_mode,
                 is_subscription,
             },
         );
@@ -150,7 +147,7 @@ impl Serving {
             return;
         };
         handler.cx.cancel();
-        if handler.cancel_mode == CancelMode::Drop {
+        if handler.cx.cancel_mode() == CancelMode::Drop {
             handler.task.abort();
         }
         self.watch_host();

@@ -27,6 +27,29 @@ pub enum Change {
 /// The default is a [`LocalBus`] of the server's own. Where several replicas serve the same clients, give
 /// them one that reaches all: it sends what is announced to the others, and what comes from them to a
 /// [`LocalBus`] that it keeps for [`listen`](Self::listen). A change that is announced twice does no harm.
+///
+/// # Examples
+///
+/// ```
+/// use bowline::server::{Bus, Change, Changes, LocalBus};
+///
+/// /// Tells the other replicas as well.
+/// struct Replicated {
+///     here: LocalBus,
+///     others: std::sync::mpsc::Sender<String>,
+/// }
+///
+/// impl Bus for Replicated {
+///     fn announce(&self, change: Change) {
+///         let text = serde_json::to_string(&change).unwrap_or_default();
+///         let _ = self.others.send(text);
+///         self.here.announce(change);
+///     }
+///     fn listen(&self) -> Changes {
+///         self.here.listen()
+///     }
+/// }
+/// ```
 pub trait Bus: Send + Sync + 'static {
     /// Tells every listener, here and elsewhere. Must not block.
     fn announce(&self, change: Change);
@@ -116,6 +139,13 @@ impl Changes {
 }
 
 /// Announces changes: `server.changed().tools()`.
+///
+/// # Examples
+///
+/// ```
+/// let server = bowline::Server::new("notes", "1.0.0").resource_updates();
+/// server.changed().resource_updated("file:///notes.txt");
+/// ```
 pub struct Changed<'a> {
     bus: &'a Arc<dyn Bus>,
 }

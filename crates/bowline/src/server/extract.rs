@@ -230,6 +230,22 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static> Extract for Args<T> {
 }
 
 /// A copy of what [`Server::state`](super::Server::state) was given; behind an `Arc` unless it is cheap to clone.
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::Arc;
+/// use bowline::{Server, State, Tool};
+///
+/// struct Database;
+///
+/// async fn query(State(database): State<Arc<Database>>) -> &'static str {
+///     "no rows"
+/// }
+///
+/// let server = Server::new("db", "1.0.0").state(Arc::new(Database)).tool(Tool::new("query", query));
+/// assert!(server.check().is_ok());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "handlers take it apart")]
 pub struct State<S>(pub S);

@@ -1,6 +1,6 @@
 //! A server over HTTP: what it tells the admission ladder, and its own way onto a socket.
 
-use std::borrow::Cow;
+use std::sync::Arc;
 
 use bowline_core::era::Offers;
 use bowline_core::http::admission::Catalog;
@@ -20,6 +20,15 @@ impl Server {
     /// This server as an HTTP service, to mount in axum or any other HTTP server, or to
     /// [`bind`](HttpService::bind) to an address.
     ///
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::Server;
+    ///
+    /// let service = Server::new("calculator", "1.0.0").http().max_body(64 * 1024);
+    /// // `service` is a `tower::Service`: `axum::Router::new().route_service("/mcp", service)`
+    /// ```
     pub fn http(&self) -> HttpService {
         let service = HttpService::new(self.clone(), self.clone(), &self.offer.identity);
         service.having(|site| {
@@ -68,11 +77,7 @@ impl Catalog for Server {
         }
     }
 
-    fn param_headers(&self, tool: &str) -> Option<Cow<'_, ParamHeaders>> {
-        let tools = self.offer.tools.now();
-        let definition = tools.find(tool)?.item.definition();
-        // Clients do not show a tool whose annotations break the rules; nobody mirrors its arguments.
-        let plan = ParamHeaders::read(&definition.input_schema).ok()?;
-        Some(Cow::Owned(plan))
+    fn param_headers(&self, tool: &str) -> Option<Arc<ParamHeaders>> {
+        self.offer.tools.now().find(tool)?.item.param_headers()
     }
 }

@@ -30,10 +30,30 @@ use super::{Prompt, Resource, ResourceTemplate, Server, Tool};
 pub struct Tools<'a>(pub(super) &'a Server);
 
 /// The prompts of a running server: `server.prompts().add(prompt)`.
+///
+/// # Examples
+///
+/// ```
+/// use bowline::{Prompt, Server};
+///
+/// let server = Server::new("writer", "1.0.0");
+/// server.prompts().add(Prompt::raw("haiku", async |_, _| Ok("Write a haiku.")));
+/// assert_eq!(server.prompts().names(), ["haiku"]);
+/// ```
 #[derive(Debug)]
 pub struct Prompts<'a>(pub(super) &'a Server);
 
 /// The resources and templates of a running server: `server.resources().add(resource)`.
+///
+/// # Examples
+///
+/// ```
+/// use bowline::{Resource, Server};
+///
+/// let server = Server::new("library", "1.0.0");
+/// server.resources().add(Resource::text("docs://readme", "readme", "Read me."));
+/// assert_eq!(server.resources().uris(), ["docs://readme"]);
+/// ```
 #[derive(Debug)]
 pub struct Resources<'a>(pub(super) &'a Server);
 

@@ -70,13 +70,12 @@ use bowline_core::era::{Caller, Dialects, Door, Offers, Request};
 use bowline_core::mux::Limits;
 use bowline_types::{CacheScope, ErrorCode, Icon, Implementation, Json, RpcError};
 
-use tokio::sync::watch;
-
 use crate::Result;
 use crate::callback::contained;
-use crate::exchange::{BoxFuture, CancelMode, Context, Responder};
+use crate::exchange::{BoxFuture, Context, Responder};
 use crate::layer::{Layer, Next};
 use crate::peer::{Closing, Peer, Role};
+use crate::shutdown::Shutdown;
 use crate::wire::Wire;
 use offer::Offer;
 use page::Cache;
@@ -99,8 +98,7 @@ use page::Cache;
 pub struct Server {
     offer: Arc<Offer>,
     bus: Arc<dyn Bus>,
-    /// How long handlers may still run, once a shutdown was asked for.
-    shutdown: watch::Sender<Option<Duration>>,
+    shutdown: Shutdown,
 }
 
 impl Server {
@@ -109,7 +107,7 @@ impl Server {
         Self {
             offer: Arc::new(Offer::new(Implementation::new(name, version))),
             bus: Arc::new(LocalBus::default()),
-            shutdown: watch::Sender::new(None),
+            shutdown: Shutdown::default(),
         }
     }
 
@@ -143,6 +141,18 @@ impl Server {
     /// A tool that cannot be offered, such as one whose schema is not valid or whose name is taken, is left
     /// out, and [`check`](Self::check) says why; so does every way to serve or to connect. To put a tool
     /// in the place of another, use [`tools`](Self::tools).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::{Server, Tool};
+    ///
+    /// async fn now() -> &'static str {
+    ///     "noon"
+    /// }
+    ///
+    /// let server = Server::new("clock", "1.0.0").tool(Tool::new("now", now).description("Tells the time."));
+    /// ```
     pub fn tool(self, tool: impl Into<Tool>) -> Self {
         let tool = tool.into().registered();
         self.offering(|offer| match tool {
@@ -157,12 +167,31 @@ impl Server {
     }
 
     /// Offers a prompt. If its name is taken it is left out, and [`check`](Self::check) says so.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::{Prompt, Server};
+    ///
+    /// let haiku = Prompt::raw("haiku", async |arguments, _| Ok(format!("A haiku about {}.", arguments["topic"])))
+    ///     .required("topic", "what it is about");
+    /// let server = Server::new("poet", "1.0.0").prompt(haiku);
+    /// ```
     pub fn prompt(self, prompt: impl Into<Prompt>) -> Self {
         let prompt = prompt.into();
         self.offering(|offer| offer.add_prompt(prompt.name().to_owned(), prompt.into()))
     }
 
     /// Offers a resource. If there is one at its URI it is left out, and [`check`](Self::check) says so.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::{Resource, Server};
+    ///
+    /// let readme = Resource::text("docs://readme", "readme", "Read me.").mime_type("text/plain");
+    /// let server = Server::new("library", "1.0.0").resource(readme);
+    /// ```
     pub fn resource(self, resource: impl Into<Resource>) -> Self {
         let resource = resource.into();
         self.offering(|offer| offer.add_resource(resource.uri().to_owned(), resource.into()))
@@ -172,6 +201,18 @@ impl Server {
     /// of several templates that fit, the one with the most fixed text.
     ///
     /// A template that is none is left out, and [`check`](Self::check) says why.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::{ResourceTemplate, Server};
+    ///
+    /// let page = ResourceTemplate::raw("docs://{page}", "page", async |asked, _| {
+    ///     Ok(format!("this is {}", asked.variables.text("page").unwrap_or("none")))
+    /// });
+    /// let server = Server::new("library", "1.0.0").resource_template(page);
+    /// assert!(server.check().is_ok());
+    /// ```
     pub fn resource_template(self, template: impl IntoResourceTemplate) -> Self {
         let template = template.into_resource_template();
         self.offering(|offer| match template {
@@ -223,6 +264,15 @@ impl Server {
     }
 
     /// Says how long lists and the server's introduction stay fresh, and who may share them.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use bowline::{Server, types::CacheScope};
+    ///
+    /// let server = Server::new("steady", "1.0.0").cache(Duration::from_secs(300), CacheScope::PUBLIC);
+    /// ```
     pub fn cache(self, ttl: Duration, scope: CacheScope) -> Self {
         let cache = Cache::new(ttl, scope);
         self.offering(|offer| offer.repage(|offer| offer.paging.cache = Some(cache)))
@@ -303,6 +353,15 @@ impl Server {
     }
 
     /// Serves these protocol versions only.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::Server;
+    /// use bowline::exchange::{Dialect, Dialects};
+    ///
+    /// let server = Server::new("new only", "1.0.0").versions(Dialects::only(Dialect::is_modern));
+    /// ```
     pub fn versions(self, served: Dialects) -> Self {
         self.offering(|offer| offer.served = served)
     }
@@ -331,6 +390,12 @@ impl Server {
 
     /// Runs at most this many handlers at once, on all wires together. Requests beyond that are refused
     /// as "overloaded".
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let server = bowline::Server::new("busy", "1.0.0").most_handlers(1_000).most_blocking(32);
+    /// ```
     pub fn most_handlers(self, most: usize) -> Self {
         self.offering(|offer| offer.limit_handlers(most))
     }
@@ -392,6 +457,18 @@ impl Server {
     /// # Errors
     ///
     /// [`Error::Misuse`](crate::Error::Misuse) with everything that is wrong.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::{Server, Tool};
+    ///
+    /// let twice = Server::new("s", "1.0.0")
+    ///     .tool(Tool::new("now", async || "noon"))
+    ///     .tool(Tool::new("now", async || "midnight"));
+    /// let flaw = twice.check().unwrap_err();
+    /// assert_eq!(flaw.to_string(), "two tools are called `now`");
+    /// ```
     pub fn check(&self) -> Result<()> {
         self.offer.check()
     }
@@ -405,6 +482,19 @@ impl Server {
     /// # Cancel safety
     ///
     /// Dropping the future closes the wire and drops every handler.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # async fn example() -> bowline::Result<()> {
+    /// use bowline::{Server, wire::Lines};
+    ///
+    /// let listener = tokio::net::TcpListener::bind("127.0.0.1:7000").await.map_err(|_| bowline::Error::Closed)?;
+    /// while let Ok((stream, _)) = listener.accept().await {
+    ///     tokio::spawn(Server::new("lines", "1.0.0").serve(Lines::tcp(stream)));
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub async fn serve(self, wire: impl Wire) -> Result<()> {
         self.check()?;
         self.serve_counted(wire).1.await
@@ -420,15 +510,13 @@ impl Server {
             responder: Arc::new(self.clone()),
         };
         let (peer, mut driver) = Peer::new(Box::new(wire), role, self.offer.limits);
-        let (counted, mut shutdown) = (peer.clone(), self.shutdown.subscribe());
+        let (counted, shutdown) = (peer.clone(), self.shutdown);
         let serving = Box::pin(async move {
             // A wire that is at its end needs no shutdown any more.
             tokio::select! {
                 biased;
                 () = &mut driver => return Ok(()),
-                Ok(grace) = shutdown.wait_for(Option::is_some) => {
-                    peer.close(Closing::Drain(grace.unwrap_or_default()));
-                }
+                grace = shutdown.asked() => peer.close(Closing::Drain(grace)),
             }
             driver.await;
             Ok(())
@@ -441,14 +529,27 @@ impl Server {
     ///
     /// In process a handler that runs already is part of its caller's future, and goes on as long as
     /// that does.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # async fn example() -> bowline::Result<()> {
+    /// use std::time::Duration;
+    /// use bowline::Server;
+    ///
+    /// let server = Server::new("polite", "1.0.0");
+    /// let serving = tokio::spawn(server.clone().serve_http("127.0.0.1:0"));
+    /// server.shut_down(Duration::from_secs(10));
+    /// serving.await.expect("it does not panic")
+    /// # }
+    /// ```
     pub fn shut_down(&self, grace: Duration) {
-        self.shutdown.send_replace(Some(grace));
+        self.shutdown.ask(grace);
     }
 
     /// Waits until somebody asks for a shutdown.
     async fn shutting_down(&self) {
-        // The sender is `self`'s, so this cannot fail.
-        let _ = self.shutdown.subscribe().wait_for(Option::is_some).await;
+        self.shutdown.asked().await;
     }
 
     /// Answers what all layers have passed on.
@@ -467,7 +568,7 @@ impl Server {
 impl Responder for Server {
     fn respond<'a>(&'a self, request: Request, mut cx: Context) -> BoxFuture<'a, Outcome> {
         // A wire refuses new requests itself; in process nothing else stands before the handlers.
-        if self.shutdown.borrow().is_some() {
+        if self.shutdown.is_asked() {
             let error = RpcError::new(ErrorCode::INTERNAL_ERROR, "shutting down");
             return Box::pin(std::future::ready(Err(error)));
         }
@@ -479,10 +580,6 @@ impl Responder for Server {
             return self.respond_inside(request, cx);
         }
         Next::around(&self.offer.layers, Inside(self.clone()), cx).run(request)
-    }
-
-    fn cancel_mode(&self, request: &Request) -> CancelMode {
-        router::cancel_mode(self, request)
     }
 
     fn roots_changed(&self, caller: &Caller) {

@@ -58,6 +58,17 @@ pub(super) struct Offer {
 pub(super) type OnRootsChanged = Arc<dyn Fn(&Caller) + Send + Sync>;
 
 /// A list that a server has.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use bowline::{Server, server::List, types::CacheScope};
+///
+/// let server = Server::new("s", "1.0.0")
+///     .advertise(List::Prompts)
+///     .cache_list(List::Tools, Duration::from_secs(60), CacheScope::PUBLIC);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum List {

@@ -15,6 +15,22 @@ use super::schema;
 use crate::exchange::{AskError, InsufficientScope};
 
 /// Something that a tool may return.
+///
+/// # Examples
+///
+/// ```
+/// use bowline::{CallToolResult, IntoToolResult, RpcError, Tool};
+///
+/// struct Percent(f64);
+///
+/// impl IntoToolResult for Percent {
+///     fn into_tool_result(self) -> Result<CallToolResult, RpcError> {
+///         Ok(CallToolResult::text(format!("{:.1} %", self.0 * 100.0)))
+///     }
+/// }
+///
+/// let tool = Tool::new("done", async || Percent(0.25));
+/// ```
 #[diagnostic::on_unimplemented(
     message = "a tool cannot return `{Self}`",
     label = "has no form as the result of a tool",

@@ -78,7 +78,11 @@ pub(super) fn in_rounds<'a>(
 fn open_round(rules: &InputRules, request: &Request, cx: &Context) -> Result<Round, RpcError> {
     let params = Some(&request.params);
     let Some(text) = request_state(params).map_err(|rejection| rejection.to_rpc_error())? else {
-        return Ok(Round::default());
+        if !request.params.as_str().contains("inputResponses") {
+            // Nearly always, and found out without reading the params once more.
+            return Ok(Round::default());
+        }
+        return Round::open(params, None).map_err(|rejection| rejection.to_rpc_error());
     };
     if text.len() > longest_text(rules.state_limit) {
         return Err(Unopened::Foreign.into());

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use bowline_core::Outcome;
 use bowline_core::era::Request;
+use bowline_core::json::pick;
 use bowline_types::{
     CallToolRequest, CompleteRequest, CompleteResult, DiscoverRequest, ErrorCode, GetPromptRequest,
     Json, ListPromptsRequest, ListResourceTemplatesRequest, ListResourcesRequest, ListToolsRequest,
     Method, ReadResourceRequest, RpcError, SubscriptionsListenRequest,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 
 use super::completion::complete;
 use super::offer::List;
@@ -22,7 +22,7 @@ use super::resource::not_found;
 use super::subscription::listen;
 use super::tool::invalid_params;
 use super::{Given, Offer, Server, Tool};
-use crate::exchange::{BoxFuture, CancelMode, Context, InsufficientScope, Responder};
+use crate::exchange::{BoxFuture, Context, InsufficientScope, Responder};
 use crate::layer::Next;
 
 /// Answers a request, or says that nobody does. What is not advertised is not answered.
@@ -59,18 +59,6 @@ pub(super) fn route<'a>(
     }
 }
 
-/// What becomes of the handler for `request` when its caller gives up.
-pub(super) fn cancel_mode(server: &Server, request: &Request) -> CancelMode {
-    if request.method != CallToolRequest::NAME {
-        return CancelMode::Drop;
-    }
-    let tools = server.offer.tools.now();
-    Called::read(&request.params)
-        .ok()
-        .and_then(|called| tools.find(&called.name))
-        .map_or(CancelMode::Drop, |offered| Tool::mode(&offered.item))
-}
-
 /// What the principal of a request must be allowed, as far as that is nobody's secret: a tool that not
 /// everybody sees speaks for itself once it is clear who is asking.
 pub(super) fn scopes(server: &Server, method: &str, params: Option<&Json>) -> Vec<String> {
@@ -79,8 +67,8 @@ pub(super) fn scopes(server: &Server, method: &str, params: Option<&Json>) -> Ve
     };
     let tools = server.offer.tools.now();
     let called = Called::read(params).ok();
-    called
-        .and_then(|called| tools.find(&called.name))
+    let name = called.as_ref().and_then(|called| called.name().ok());
+    name.and_then(|name| tools.find(&name))
         .filter(|offered| offered.item.is_for_everybody())
         .map(|offered| offered.item.scopes_needed().to_vec())
         .unwrap_or_default()
@@ -88,21 +76,22 @@ pub(super) fn scopes(server: &Server, method: &str, params: Option<&Json>) -> Ve
 
 async fn call_tool(offer: &Arc<Offer>, request: Request, cx: Context) -> Outcome {
     let _permit = offer.handler_permit()?;
+    let called = Called::read(&request.params)?;
     let tools = offer.tools.now();
     let offered = {
-        let called = Called::read(&request.params)?;
-        let found = tools.find(&called.name);
+        let name = called.name()?;
+        let found = tools.find(&name);
         found
             .filter(|offered| offered.item.is_visible_to(&cx))
             .ok_or_else(|| {
-                let why = format!("no tool is called `{}`", called.name);
+                let why = format!("no tool is called `{name}`");
                 RpcError::new(ErrorCode::INVALID_PARAMS, why)
             })?
     };
     InsufficientScope::check(offered.item.scopes_needed(), cx.principal())?;
     let layers = offered.item.layers();
     if layers.is_empty() {
-        return call_offered(offer, offered, request, cx).await;
+        return call_offered(offer, offered, called, cx).await;
     }
     let inside = WithoutLayers {
         offer: offer.clone(),
@@ -115,17 +104,15 @@ async fn call_tool(offer: &Arc<Offer>, request: Request, cx: Context) -> Outcome
 async fn call_offered(
     offer: &Offer,
     offered: &Offered<Tool>,
-    request: Request,
+    called: Called,
     mut cx: Context,
 ) -> Outcome {
-    let (arguments, meta) = {
-        let called = Called::read(&request.params)?;
-        let arguments = called.arguments.map(|raw| request.params.part(raw));
-        let meta = called.meta.map(|raw| request.params.part(raw));
-        (arguments.unwrap_or_else(Json::empty_object), meta)
-    };
     cx.extensions_mut().extend(&offered.state);
-    let mut given = Given::new(arguments, cx).with_meta(meta);
+    if !cx.choose(offered.item.mode()) {
+        return Err(RpcError::new(ErrorCode::INTERNAL_ERROR, "cancelled"));
+    }
+    let arguments = called.arguments.unwrap_or_else(Json::empty_object);
+    let mut given = Given::new(arguments, cx).with_meta(called.meta);
     if offered.item.is_blocking() {
         given.hold(offer.blocking_permit()?);
     }
@@ -141,7 +128,11 @@ struct WithoutLayers {
 
 impl Responder for WithoutLayers {
     fn respond<'a>(&'a self, request: Request, cx: Context) -> BoxFuture<'a, Outcome> {
-        Box::pin(call_offered(&self.offer, &self.offered, request, cx))
+        Box::pin(async move {
+            // A layer may have changed the request.
+            let called = Called::read(&request.params)?;
+            call_offered(&self.offer, &self.offered, called, cx).await
+        })
     }
 }
 
@@ -193,30 +184,36 @@ async fn propose(offer: &Offer, request: Request, cx: Context) -> Outcome {
     encode(&CompleteResult::new(completion))
 }
 
-/// The params of `tools/call` as far as the router needs them, without a copy.
-#[derive(Deserialize)]
-struct Called<'a> {
-    #[serde(borrow)]
-    name: Cow<'a, str>,
-    #[serde(borrow)]
-    arguments: Option<&'a RawValue>,
-    #[serde(borrow, rename = "_meta")]
-    meta: Option<&'a RawValue>,
+/// The params of `tools/call` as far as the router needs them.
+struct Called {
+    name: Json,
+    arguments: Option<Json>,
+    meta: Option<Json>,
 }
 
-impl<'a> Called<'a> {
-    fn read(params: &'a Json) -> Result<Self, RpcError> {
-        let called: Self = params.decode().map_err(invalid_params)?;
-        if called
-            .arguments
-            .is_some_and(|raw| !raw.get().starts_with('{'))
-        {
-            return Err(RpcError::new(
-                ErrorCode::INVALID_PARAMS,
-                "`arguments` must be an object",
-            ));
+impl Called {
+    fn read(params: &Json) -> Result<Self, RpcError> {
+        let invalid = |why| RpcError::new(ErrorCode::INVALID_PARAMS, why);
+        let [name, arguments, meta] = pick(params, ["name", "arguments", "_meta"])
+            .map_err(|why| invalid(format!("`params`: {why}")))?;
+        let name = name.ok_or_else(|| invalid("`name` is missing".to_owned()))?;
+        let arguments = arguments.filter(|arguments| !arguments.is_null());
+        if arguments.as_ref().is_some_and(|it| !it.is_object()) {
+            return Err(invalid("`arguments` must be an object".to_owned()));
         }
-        Ok(called)
+        Ok(Self {
+            name,
+            arguments,
+            meta: meta.filter(|meta| !meta.is_null()),
+        })
+    }
+
+    fn name(&self) -> Result<Cow<'_, str>, RpcError> {
+        #[derive(Deserialize)]
+        struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+        let Text(name) = self.name.decode().map_err(invalid_params)?;
+        Ok(name)
     }
 }
 

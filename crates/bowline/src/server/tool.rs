@@ -62,8 +62,15 @@ pub struct Tool {
     layers: Vec<Arc<dyn Layer>>,
     wrapping: Wrapping,
     flaw: Option<String>,
-    /// The schemas, compiled when the tool is registered.
-    checks: Option<Arc<Checks>>,
+    /// What is known of the schemas once the tool is registered.
+    compiled: Option<Arc<Compiled>>,
+}
+
+/// What the schemas of a tool come to.
+struct Compiled {
+    checks: Checks,
+    /// Which arguments are mirrored in headers, if any are.
+    param_headers: Option<Arc<ParamHeaders>>,
 }
 
 /// Who sees a tool.
@@ -76,6 +83,26 @@ impl Tool {
     ///
     /// The schema of the arguments is that of its [`Args`](super::Args), the schema of the output that of
     /// what it returns. The future is dropped when the caller gives up.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::schemars::{self, JsonSchema};
+    /// use bowline::{Args, Tool};
+    ///
+    /// #[derive(serde::Deserialize, JsonSchema)]
+    /// struct Numbers {
+    ///     a: i64,
+    ///     b: i64,
+    /// }
+    ///
+    /// async fn add(Args(numbers): Args<Numbers>) -> i64 {
+    ///     numbers.a + numbers.b
+    /// }
+    ///
+    /// let tool = Tool::new("add", add).read_only(true).idempotent(true);
+    /// assert!(tool.check().is_ok());
+    /// ```
     pub fn new<H, E>(name: impl Into<String>, handler: H) -> Self
     where
         H: Handler<E, Output: IntoToolResult, Future: Send>,
@@ -90,6 +117,20 @@ impl Tool {
     /// [`Context::is_cancelled`] and runs on, unheard, whatever the [`cancel_mode`](Self::cancel_mode);
     /// if it had not started yet, it never does. All functions of a server share its places for them; see
     /// [`Server::most_blocking`](super::Server::most_blocking).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::{Args, Tool};
+    ///
+    /// fn fibonacci(Args(n): Args<Number>) -> u64 {
+    ///     (0..n.n).fold((0, 1), |(a, b), _| (b, a + b)).0
+    /// }
+    /// # #[derive(serde::Deserialize, bowline::schemars::JsonSchema)]
+    /// # struct Number { n: u32 }
+    ///
+    /// let tool = Tool::blocking("fibonacci", fibonacci);
+    /// ```
     pub fn blocking<H, E>(name: impl Into<String>, handler: H) -> Self
     where
         H: BlockingHandler<E, Output: IntoToolResult>,
@@ -137,7 +178,7 @@ impl Tool {
             layers: Vec::new(),
             wrapping: Wrapping::AsIs,
             flaw: None,
-            checks: None,
+            compiled: None,
         }
     }
 
@@ -229,6 +270,14 @@ impl Tool {
     }
 
     /// Runs at most this many calls at once and refuses what is beyond.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::Tool;
+    ///
+    /// let print = Tool::new("print", async || "printed").at_once(1);
+    /// ```
     pub fn at_once(mut self, most: usize) -> Self {
         self.at_once = Some(Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))));
         self
@@ -300,9 +349,14 @@ impl Tool {
 
     /// The tool, ready to be called.
     pub(super) fn registered(mut self) -> Result<Self> {
-        let checks = self.compile().map_err(|why| self.misuse(&why))?;
-        self.checks = Some(Arc::new(checks));
+        let compiled = self.compile().map_err(|why| self.misuse(&why))?;
+        self.compiled = Some(Arc::new(compiled));
         Ok(self)
+    }
+
+    /// Which arguments are mirrored in headers, if any are.
+    pub(super) fn param_headers(&self) -> Option<Arc<ParamHeaders>> {
+        self.compiled.as_ref()?.param_headers.clone()
     }
 
     pub(super) fn states(&self) -> &[NeededState] {
@@ -339,8 +393,8 @@ impl Tool {
     /// Runs the tool.
     pub(super) async fn call(&self, mut given: Given) -> Result<CallToolResult, RpcError> {
         asks::check(&self.asks, &given.context().caller().capabilities)?;
-        if let Some(checks) = &self.checks
-            && let Err(why) = checks.arguments(given.arguments())
+        if let Some(compiled) = &self.compiled
+            && let Err(why) = compiled.checks.arguments(given.arguments())
         {
             return Ok(misfit(&why));
         }
@@ -364,9 +418,9 @@ impl Tool {
         if self.definition.output_schema.is_none() {
             return Ok(());
         }
-        let complaint = match (&result.structured_content, &self.checks) {
+        let complaint = match (&result.structured_content, &self.compiled) {
             (None, _) => "there is no structured output".to_owned(),
-            (Some(output), Some(checks)) => match checks.output(output) {
+            (Some(output), Some(compiled)) => match compiled.checks.output(output) {
                 Ok(()) => return Ok(()),
                 Err(why) => why,
             },
@@ -383,7 +437,7 @@ impl Tool {
         ))
     }
 
-    fn compile(&self) -> Result<Checks, String> {
+    fn compile(&self) -> Result<Compiled, String> {
         if let Some(flaw) = &self.flaw {
             return Err(flaw.clone());
         }
@@ -399,8 +453,11 @@ impl Tool {
         let output = self.definition.output_schema.as_ref();
         must_be_of_object("input", input)?;
         output.map_or(Ok(()), |output| must_be_of_object("output", output))?;
-        ParamHeaders::read(input).map_err(|error| error.to_string())?;
-        Checks::compile(input, output)
+        let param_headers = ParamHeaders::read(input).map_err(|error| error.to_string())?;
+        Ok(Compiled {
+            checks: Checks::compile(input, output)?,
+            param_headers: (!param_headers.is_empty()).then(|| Arc::new(param_headers)),
+        })
     }
 
     fn misuse(&self, why: &str) -> Error {
@@ -417,6 +474,23 @@ impl Tool {
 }
 
 /// Something whose methods are tools, such as a type with `#[tools]` on its `impl` block.
+///
+/// # Examples
+///
+/// ```
+/// use bowline::{Server, Tool, Toolbox};
+///
+/// struct Clock;
+///
+/// impl Toolbox for Clock {
+///     fn into_tools(self) -> Vec<Tool> {
+///         vec![Tool::new("now", async || "noon"), Tool::new("zone", async || "UTC")]
+///     }
+/// }
+///
+/// let server = Server::new("clock", "1.0.0").toolbox(Clock);
+/// assert_eq!(server.tools().names(), ["now", "zone"]);
+/// ```
 pub trait Toolbox {
     /// The tools, which share what was in the box.
     fn into_tools(self) -> Vec<Tool>;

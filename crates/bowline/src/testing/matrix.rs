@@ -37,6 +37,21 @@ pub enum Transport {
 }
 
 /// Every transport in every protocol version that has it, the newest first.
+///
+/// # Examples
+///
+/// ```
+/// use bowline::{Server, Tool, testing};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> bowline::Result<()> {
+/// let server = Server::new("clock", "1.0.0").tool(Tool::new("now", async || "noon"));
+/// for column in testing::matrix() {
+///     let client = column.reach(&server).connect.await?;
+///     assert_eq!(client.call_tool("now", ()).await?.text(), "noon", "{column:?}");
+/// }
+/// # Ok(()) }
+/// ```
 pub fn matrix() -> impl Iterator<Item = Column> {
     let all = Transport::ALL.iter().flat_map(|transport| {
         Dialect::ALL

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::future::{Ready, ready};
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{self, Poll};
 
 use http::Uri;
@@ -14,11 +15,10 @@ use tokio::io::DuplexStream;
 
 use crate::http::HttpService;
 
-/// Connects to a service of this process, whatever the address: a connector for
+/// Connects to something in this process, whatever the address: a connector for
 /// [`HyperSend`](crate::http::client::HyperSend).
 ///
-/// Nothing outside of this process has a part in it, so that it works under a paused clock. Each connection is
-/// served by a task, which ends with the connection.
+/// Nothing outside of this process has a part in it, so that it works under a paused clock.
 ///
 /// # Examples
 ///
@@ -39,17 +39,28 @@ use crate::http::HttpService;
 /// assert_eq!(client.call_tool("now", ()).await?.text(), "noon");
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Pipes {
-    service: HttpService,
+    accept: Arc<dyn Fn(DuplexStream) + Send + Sync>,
 }
 
 impl Pipes {
-    /// Connects to this service.
+    /// Connects to this service. Each connection is served by a task, which ends with the connection.
     #[must_use]
     pub fn to(service: &HttpService) -> Self {
+        let service = service.clone();
+        Self::with(move |far| {
+            let service = service.clone();
+            tokio::spawn(async move { service.serve_connection(far).await });
+        })
+    }
+
+    /// Connects to whatever `accept` makes of the far end of a connection: a server that follows a script, or
+    /// one that breaks off in the middle.
+    #[must_use]
+    pub fn with(accept: impl Fn(DuplexStream) + Send + Sync + 'static) -> Self {
         Self {
-            service: service.clone(),
+            accept: Arc::new(accept),
         }
     }
 
@@ -57,13 +68,18 @@ impl Pipes {
     ///
     /// # Panics
     ///
-    /// Outside of a runtime.
+    /// Outside of a runtime, if it leads to a service.
     #[must_use = "dropping a connection closes it"]
     pub fn open(&self) -> DuplexStream {
         let (near, far) = tokio::io::duplex(PIPE);
-        let service = self.service.clone();
-        tokio::spawn(async move { service.serve_connection(far).await });
+        (self.accept)(far);
         near
+    }
+}
+
+impl std::fmt::Debug for Pipes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pipes").finish_non_exhaustive()
     }
 }
 

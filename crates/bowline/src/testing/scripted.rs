@@ -33,6 +33,25 @@ pub fn scripted_client(server: &Server) -> Scripted {
 /// A peer that does what a test tells it to, and panics with what it saw if that was not expected.
 ///
 /// It waits for at most a minute, which under a paused clock passes at once when nothing else happens.
+///
+/// # Examples
+///
+/// ```
+/// use bowline::{Client, testing};
+/// use serde_json::json;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> bowline::Result<()> {
+/// let (wire, mut server) = testing::scripted();
+/// let client = Client::over(wire).speaking("2026-07-28").await?;
+///
+/// let call = client.call_tool("slow", ()).start();
+/// let id = server.expect("tools/call").await.hold();
+/// drop(call);
+///
+/// assert_eq!(server.expect_cancel(&id).await, "caller cancelled");
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 #[must_use = "dropping it closes the wire"]
 pub struct Scripted {

@@ -30,6 +30,42 @@ use crate::Error;
 /// The contract is that of a sink and a stream in one: [`Wire::send`] is called only after
 /// [`Wire::poll_ready`] was ready, and what was sent may sit in a buffer until [`Wire::poll_flush`].
 /// One task uses a wire at a time, so no method blocks another for longer than a poll.
+///
+/// # Examples
+///
+/// A wire that counts what goes out:
+///
+/// ```
+///
+/// use std::io;
+/// use std::task::{Context, Poll};
+/// use bowline::wire::{Received, Wire};
+/// use bowline_core::Message;
+///
+/// struct Counting<W> {
+///     wire: W,
+///     sent: u64,
+/// }
+///
+/// impl<W: Wire> Wire for Counting<W> {
+///     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Received> {
+///         self.wire.poll_receive(cx)
+///     }
+///     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+///         self.wire.poll_ready(cx)
+///     }
+///     fn send(&mut self, message: &Message) {
+///         self.sent += 1;
+///         self.wire.send(message);
+///     }
+///     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+///         self.wire.poll_flush(cx)
+///     }
+///     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+///         self.wire.poll_close(cx)
+///     }
+/// }
+/// ```
 pub trait Wire: Send + 'static {
     /// The next frame from the other side.
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Received>;

@@ -286,3 +286,24 @@ async fn a_typed_request_gives_its_methods_result() {
         Err(Error::Protocol { .. })
     ));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_refuses_the_probe_without_naming_it_is_shaken_hands_with_at_once() {
+    let (wire, mut server) = testing::scripted();
+    let start = tokio::time::Instant::now();
+    let script = async {
+        let _ = server.expect("server/discover").await.hold();
+        let refusal = json!({"code": -32600, "message": "not initialized"});
+        server.say(&json!({"jsonrpc": "2.0", "id": null, "error": refusal}));
+        server.shake_hands("2025-11-25", json!({})).await;
+    };
+
+    let (client, ()) = tokio::join!(Client::over(wire).into_future(), script);
+
+    assert_eq!(client.unwrap().dialect().version, "2025-11-25");
+    assert_eq!(
+        start.elapsed(),
+        Duration::ZERO,
+        "nobody waited for the probe"
+    );
+}

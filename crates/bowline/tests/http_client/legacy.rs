@@ -20,7 +20,7 @@ fn greeting_of(version: &str) -> serde_json::Value {
 }
 
 /// What any legacy server says to everything but a tool call.
-fn manners(request: &Arrived) -> Say {
+pub(crate) fn manners(request: &Arrived) -> Say {
     match &*request.what() {
         "POST initialize" => {
             Say::Bytes(json_with("200 OK", SESSION, &result(request, &greeting())))

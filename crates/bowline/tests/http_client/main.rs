@@ -6,10 +6,13 @@
     reason = "a test says by panicking what it saw"
 )]
 
+mod http2_faults;
 mod legacy;
+mod letting_go;
 mod modern;
 mod proxies;
 mod refused;
 mod scripted;
 mod shared_connection;
+mod stalled;
 mod wire_faults;

@@ -126,6 +126,24 @@ async fn an_error_body_counts_at_any_status() {
 }
 
 #[tokio::test]
+async fn an_error_at_an_error_status_is_about_its_own_post_whatever_id_it_names() {
+    let peer = Peer::start(|_| {
+        let error = json!({"code": -32600, "message": "a handshake is missing"});
+        let body = json!({"jsonrpc": "2.0", "id": "server-error", "error": error});
+        Say::Bytes(json("400 Bad Request", &body))
+    })
+    .await;
+    let client = connect(&peer).await;
+
+    let outcome = client.call_tool("x", ()).await;
+
+    assert!(
+        matches!(&outcome, Err(Error::Peer(error)) if error.message == "a handshake is missing"),
+        "{outcome:?}"
+    );
+}
+
+#[tokio::test]
 async fn a_challenge_is_an_error_of_its_own() {
     let peer = Peer::start(|_| {
         let head = "HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Bearer scope=\"x\"\r\nContent-Length: 0\r\n\r\n";

@@ -1,9 +1,12 @@
-//! A scripted HTTP peer on a real socket: it records what arrives and says what the script says.
+//! A scripted HTTP peer, on a real socket or behind pipes in memory: it records what arrives and says what the
+//! script says.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use bowline::testing::Pipes;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
 /// One request, as it came.
@@ -41,6 +44,8 @@ pub(crate) enum Say {
     BytesThenStall(String),
     /// These bytes, then whatever comes through, until the client goes away.
     BytesThenMore(String, mpsc::UnboundedReceiver<String>),
+    /// These bytes, then nothing for so long, then the end of the connection.
+    BytesThenCloseAfter(String, Duration),
 }
 
 /// What the peer saw.
@@ -68,6 +73,17 @@ impl Peer {
             }
         });
         Self { url, saw }
+    }
+
+    /// The same behind pipes in memory, for which a clock can be paused.
+    pub(crate) fn in_memory(script: impl FnMut(&Arrived) -> Say + Send + 'static) -> (Self, Pipes) {
+        let (sender, saw) = mpsc::unbounded_channel();
+        let script = Arc::new(Mutex::new(script));
+        let pipes = Pipes::with(move |far| {
+            tokio::spawn(converse(far, script.clone(), sender.clone()));
+        });
+        let url = "http://localhost/mcp".to_owned();
+        (Self { url, saw }, pipes)
     }
 
     /// The next request that arrives.
@@ -100,13 +116,13 @@ impl Peer {
 }
 
 async fn converse<S: FnMut(&Arrived) -> Say>(
-    mut stream: TcpStream,
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
     script: Arc<Mutex<S>>,
     sender: mpsc::UnboundedSender<Saw>,
 ) {
     while let Some(arrived) = read_request(&mut stream).await {
         let say = (script.lock().unwrap())(&arrived);
-        sender.send(Saw::Request(arrived)).unwrap();
+        let _ = sender.send(Saw::Request(arrived));
         match say {
             Say::Bytes(bytes) => stream.write_all(bytes.as_bytes()).await.unwrap(),
             Say::BytesThenClose(bytes) => {
@@ -125,8 +141,13 @@ async fn converse<S: FnMut(&Arrived) -> Say>(
                 let _ = sender.send(Saw::ClientLeft);
                 return;
             }
-            Say::BytesThenStall(bytes) => {
+            Say::BytesThenCloseAfter(bytes, time) => {
                 stream.write_all(bytes.as_bytes()).await.unwrap();
+                let _ = tokio::time::timeout(time, stream.read(&mut [0; 64])).await;
+                return;
+            }
+            Say::BytesThenStall(bytes) => {
+                let _ = stream.write_all(bytes.as_bytes()).await;
                 let mut rest = [0; 64];
                 while stream.read(&mut rest).await.is_ok_and(|read| read > 0) {}
                 let _ = sender.send(Saw::ClientLeft);
@@ -136,7 +157,7 @@ async fn converse<S: FnMut(&Arrived) -> Say>(
     }
 }
 
-async fn read_request(stream: &mut TcpStream) -> Option<Arrived> {
+async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> Option<Arrived> {
     let mut bytes = Vec::new();
     let end = loop {
         if let Some(at) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {

@@ -154,3 +154,37 @@ async fn a_posted_cancel_is_accepted_and_concerns_nobody() {
     stage.finished("a").await;
     assert_eq!(reply.messages().await.last().unwrap()["id"], 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn two_connections_use_one_id_and_only_the_one_that_closes_is_cancelled() {
+    let mut stage = Stage::new();
+    let service = stage.server.http();
+    let mut first = Link::to(&service).await;
+    let mut second = Link::to(&service).await;
+    let kept = first.send(call_with_progress(3, "talk", "kept")).await;
+    stage.started("kept").await;
+    let lost = second.send(call_with_progress(3, "talk", "lost")).await;
+    stage.started("lost").await;
+
+    drop((lost, second));
+
+    stage.dropped("lost").await;
+    stage.release.notify_one();
+    stage.finished("kept").await;
+    assert_eq!(kept.messages().await.last().unwrap()["id"], 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_modern_disconnect_cancels_whatever_is_kept_for_legacy_clients() {
+    let mut stage = Stage::new();
+    let legacy = bowline::http::legacy::Legacy::sessions();
+    let legacy = legacy.event_store(bowline::http::legacy::MemoryStore::default);
+    let service = stage.server.http().legacy(legacy);
+    let mut link = Link::to(&service).await;
+    let reply = link.send(call_with_progress(1, "talk", "a")).await;
+    stage.started("a").await;
+
+    drop((reply, link));
+
+    stage.dropped("a").await;
+}

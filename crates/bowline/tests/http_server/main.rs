@@ -13,6 +13,8 @@ mod connectors;
 mod disconnect;
 #[cfg(not(bowline_no_legacy))]
 mod legacy;
+#[cfg(not(bowline_no_legacy))]
+mod proxy;
 mod refusals;
 mod scopes;
 mod shutdown;

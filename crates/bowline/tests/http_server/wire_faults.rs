@@ -22,15 +22,17 @@ fn dial(service: &HttpService) -> (DuplexStream, JoinHandle<()>) {
 /// What comes back until the server closes the connection.
 async fn rest(near: &mut DuplexStream) -> String {
     let mut answer = Vec::new();
+    let read = tokio::time::timeout(Duration::from_secs(600), near.read_to_end(&mut answer));
     // A connection that is reset has nothing more to say either.
-    let _ = near.read_to_end(&mut answer).await;
+    let _ = read.await.expect("the server closes it");
     String::from_utf8_lossy(&answer).into_owned()
 }
 
 /// Writes a byte a second until it is cut off, and returns what came back.
 async fn drip(mut near: DuplexStream, bytes: Vec<u8>) -> String {
+    let mut seconds = tokio::time::interval(Duration::from_secs(1));
     for byte in bytes {
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        seconds.tick().await;
         if near.write_all(&[byte]).await.is_err() {
             break;
         }

@@ -17,7 +17,7 @@ use crate::work::{Act, Job, NO_CROSSED_ANSWERS};
 use crate::world::Column;
 
 /// On what terms a call is made.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Terms {
     id: Option<RequestId>,
     idle: Option<u64>,
@@ -45,7 +45,7 @@ impl Terms {
         let mut may_get_a_late_answer = |id: &RequestId| {
             others.any(|call| {
                 let is_told_apart = column.closing_is_cancelling()
-                    || (column.ends_its_posts() && !call.terms.is_secret);
+                    || (column.ends_its_posts() && !call.state.terms.is_secret);
                 call.gave_up(id) && !is_told_apart
             })
         };
@@ -65,7 +65,6 @@ impl Terms {
 pub(crate) struct Calling {
     pub(crate) party: char,
     pub(crate) tag: String,
-    terms: Terms,
     state: Arc<State>,
     task: Option<AbortHandle>,
 }
@@ -126,7 +125,7 @@ impl Calling {
             });
         }
         let call = draft.cancel_on_abandon(!terms.is_secret).start();
-        let (tag, party_terms) = (job.tag.clone(), terms.clone());
+        let tag = job.tag.clone();
         let state = State {
             call: Mutex::new(Some(call)),
             fate: Mutex::new(Fate::Open),
@@ -137,7 +136,6 @@ impl Calling {
         Self {
             party,
             tag,
-            terms: party_terms,
             state: Arc::new(state),
             task: None,
         }
@@ -180,17 +178,18 @@ impl Calling {
 
     /// Whether its handler must stop, because nobody waits for it and the server was told so.
     pub(crate) fn must_have_stopped(&self) -> bool {
-        *lock(&self.state.fate) == Fate::GivenUp && !self.terms.is_secret
+        *lock(&self.state.fate) == Fate::GivenUp && !self.state.terms.is_secret
     }
 
     pub(crate) fn chosen_id(&self) -> Option<&RequestId> {
-        self.terms.id.as_ref()
+        self.state.terms.id.as_ref()
     }
 
     /// Whether it had this id and was given up.
     fn gave_up(&self, id: &RequestId) -> bool {
         let is_same = |own: &RequestId| CorrelationKey::from(own) == CorrelationKey::from(id);
-        self.terms.id.as_ref().is_some_and(is_same) && *lock(&self.state.fate) != Fate::Answered
+        self.state.terms.id.as_ref().is_some_and(is_same)
+            && *lock(&self.state.fate) != Fate::Answered
     }
 }
 

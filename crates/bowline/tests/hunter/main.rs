@@ -153,6 +153,9 @@ fn the_laws_hold_for_as_long_as_it_is_told() {
     let from: u64 = told("BOWLINE_HUNT_FROM").unwrap_or(2_000_000);
     let end = from + told("BOWLINE_HUNT_SEEDS").unwrap_or(60);
 
+    if end - from == 1 {
+        eprintln!("{}", play(from).trace.join("\n"));
+    }
     for first in (from..end).step_by(A_WHILE) {
         let next = end.min(first + A_WHILE as u64);
         hunt(first, 1, (next - first) as usize);

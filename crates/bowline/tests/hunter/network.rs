@@ -284,8 +284,10 @@ impl AsyncRead for End {
         let rest = lane.arrived.split_off(count);
         let bytes = std::mem::replace(&mut lane.arrived, rest);
         buffer.put_slice(&bytes);
-        for message in lane.read.scan(&bytes) {
-            state.tap.read(lane.party, lane.way, &message);
+        if lane.way == Way::ToServer {
+            for message in lane.read.scan(&bytes) {
+                state.tap.read_by_server(lane.party, &message);
+            }
         }
         let writer = lane.writer.take();
         drop(guard);

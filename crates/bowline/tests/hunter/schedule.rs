@@ -30,7 +30,7 @@ impl Schedule {
     }
 
     pub(crate) async fn play(&mut self) {
-        let steps = 10 + self.world.chance.below(40);
+        let steps = 8 + self.world.chance.below(34);
         for _ in 0..steps {
             self.step().await;
             if self.world.chance.one_in(2) {

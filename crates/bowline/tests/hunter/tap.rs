@@ -91,11 +91,8 @@ impl Tap {
         }
     }
 
-    /// Somebody has read a message.
-    pub(crate) fn read(&mut self, party: char, way: Way, message: &Value) {
-        if way == Way::ToClient {
-            return;
-        }
+    /// The server has read a message.
+    pub(crate) fn read_by_server(&mut self, party: char, message: &Value) {
         if let Some(id) = cancelled_id(message) {
             if let Some(request) = self.requests.get_mut(&(party, id)) {
                 request.cancelled_at = Some(Instant::now());

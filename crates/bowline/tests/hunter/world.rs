@@ -51,7 +51,8 @@ impl Column {
         let dialects = Dialect::ALL.iter().copied().filter(|dialect| {
             // The oldest speaks HTTP in a way of its own.
             let is_oldest = Dialect::ALL.last() == Some(dialect);
-            dialect.is_modern() == (seed % 2 == 0) && !(is_oldest && carrier != Carrier::Lines)
+            dialect.is_modern() == seed.is_multiple_of(2)
+                && !(is_oldest && carrier != Carrier::Lines)
         });
         let is_narrow = carrier == Carrier::Lines && chance.one_in(4);
         Self {

@@ -246,6 +246,29 @@ async fn answers_that_come_without_the_state_do_not_count() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn answers_that_come_without_the_state_count_where_the_handler_says_so() {
+    let tool = Tool::raw("greet", json!({"type": "object"}), async |_, cx| {
+        let name: Said = cx.elicit("name", "Who?").even_unasked().await?;
+        Ok(CallToolResult::text(name.said))
+    });
+    let server = Server::new("greeter", "1.0.0").tool(tool);
+    let host = replying(&Heard::default());
+    let client = Client::to(&server).speaking(MODERN).host(host);
+    let client = client.await.unwrap();
+    let params = json!({
+        "name": "greet",
+        "inputResponses": {
+            "name": {"action": "accept", "content": {"said": "Ada"}},
+            "other": {"action": "accept"},
+        },
+    });
+
+    let reply = client.raw("tools/call", params).by_hand().await.unwrap();
+
+    assert_eq!(reply.text(), "Ada");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_state_that_grows_too_large_fails_the_request() {
     let tool = Tool::raw("hoard", json!({"type": "object"}), async |_, cx| {
         cx.remember(&"x".repeat(70_000))?;

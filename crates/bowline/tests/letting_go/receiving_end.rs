@@ -253,6 +253,9 @@ async fn a_handler_that_runs_on_unheard_counts_against_a_limit() {
     let limit = 4096;
     for id in 1..=limit {
         script.say_text(&call_frame(version, id, "deaf"));
+    }
+    tools.until(|tally| tally.started == limit).await;
+    for id in 1..=limit {
         script.say_text(&cancel_text(&id.to_string(), "unheard"));
     }
 

@@ -51,6 +51,7 @@ fn main() -> ExitCode {
         serving::a_server_that_is_asked_to_end_lets_its_handlers_finish,
         spawning::a_server_exits_when_its_input_ends,
         spawning::dropping_a_call_drops_the_handler_in_the_child,
+        spawning::calls_return_at_their_deadlines_while_the_child_does_not_read_its_pipe,
         spawning::a_killed_child_fails_its_calls_and_shows_its_last_words,
         spawning::a_child_that_exits_fails_its_calls_with_its_status,
         spawning::a_child_that_leaves_its_output_open_to_another_fails_its_calls,

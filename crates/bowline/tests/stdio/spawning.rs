@@ -6,6 +6,7 @@ use std::time::Duration;
 use bowline::wire::Command;
 use bowline::{Client, Error};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use serde_json::json;
 use tokio::sync::mpsc;
 
 use crate::programs;
@@ -274,6 +275,26 @@ pub(crate) async fn a_program_that_does_not_exist_cannot_be_started() {
         error.to_string().contains("no-such-program-anywhere"),
         "{error}"
     );
+}
+
+pub(crate) async fn calls_return_at_their_deadlines_while_the_child_does_not_read_its_pipe() {
+    let (client, mut stderr) = shell("echo $$ >&2; exec sleep 600").await;
+    let child = pid_of(&stderr.recv().await.unwrap());
+    let more_than_a_pipe_holds = json!({"fill": "x".repeat(1 << 20)});
+    let fill = client.call_tool("fill", more_than_a_pipe_holds).start();
+    let timed = || {
+        let call = client.call_tool("slow", ());
+        call.timeout(Duration::from_millis(200)).into_future()
+    };
+
+    let late = tokio::join!(timed(), timed(), timed());
+
+    for late in [late.0, late.1, late.2] {
+        assert!(matches!(late, Err(Error::Timeout { .. })), "{late:?}");
+    }
+    test_kill_process(child).unwrap();
+    drop(fill);
+    client.close().await.unwrap();
 }
 
 /// A child that reads nothing and ignores SIGTERM, with a child of its own that does the same.

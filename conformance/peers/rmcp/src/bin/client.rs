@@ -279,14 +279,15 @@ async fn progress(client: Client) -> Result<()> {
     let steps: Vec<Value> = (1..=5)
         .map(|step| json!([f64::from(step), 5.0, format!("step {step}")]))
         .collect();
-    // The SDK may hand on the last words of a call a little after its result.
+    // The SDK hands on each notification in a task of its own: in any order, and perhaps after the result.
     loop {
-        let heard = client
+        let mut heard = client
             .host
             .steps
             .lock()
             .expect("nothing panics here")
             .clone();
+        heard.sort_by_key(Value::to_string);
         if heard.len() >= steps.len() {
             ensure(heard == steps, || format!("heard {heard:?}"))?;
             return ensure(said.contains('5'), || said);

@@ -1,6 +1,5 @@
 //! Every rung, their order, and which era a message belongs to.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use ::http::Request as HttpRequest;
@@ -11,7 +10,7 @@ use crate::http::legacy::Messages;
 
 /// A server with all methods of the newest dialect and one tool that mirrors an argument.
 struct Shop {
-    tools: BTreeMap<&'static str, ParamHeaders>,
+    tools: BTreeMap<&'static str, Arc<ParamHeaders>>,
 }
 
 impl Shop {
@@ -20,7 +19,7 @@ impl Shop {
             json!({"properties": {"region": {"type": "string", "x-mcp-header": "Region"}}});
         let plan = ParamHeaders::read(&schema.into()).unwrap();
         Self {
-            tools: [("add", ParamHeaders::default()), ("sql", plan)].into(),
+            tools: [("add", Arc::default()), ("sql", Arc::new(plan))].into(),
         }
     }
 }
@@ -30,8 +29,8 @@ impl Catalog for Shop {
         Dialect::LATEST.knows_request(method) && method != "completion/complete"
     }
 
-    fn param_headers(&self, tool: &str) -> Option<Cow<'_, ParamHeaders>> {
-        self.tools.get(tool).map(Cow::Borrowed)
+    fn param_headers(&self, tool: &str) -> Option<Arc<ParamHeaders>> {
+        self.tools.get(tool).cloned()
     }
 }
 

@@ -16,8 +16,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::AskError;
 use super::form::{form_of, in_first_words};
+use super::{AskError, Counts, Terms};
 use crate::exchange::{BoxFuture, Context};
 use crate::random;
 
@@ -131,6 +131,20 @@ impl Context {
     /// # Cancel safety
     ///
     /// Dropping the future takes the question back.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::Context;
+    /// use bowline::exchange::AskError;
+    /// use bowline::types::{CreateMessageRequestParams, Role, SamplingMessage, TextContent};
+    ///
+    /// async fn haiku(cx: Context) -> Result<String, AskError> {
+    ///     let message = SamplingMessage::new(Role::User, TextContent::new("A haiku, please."));
+    ///     let written = cx.sample("haiku", &CreateMessageRequestParams::new(vec![message], 100)).await?;
+    ///     Ok(format!("{:?}", written.content))
+    /// }
+    /// ```
     pub fn sample(
         &self,
         key: impl Into<String>,
@@ -151,6 +165,17 @@ impl Context {
     /// # Cancel safety
     ///
     /// Dropping the future takes the question back.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::Context;
+    /// use bowline::exchange::AskError;
+    ///
+    /// async fn folders(cx: Context) -> Result<usize, AskError> {
+    ///     Ok(cx.roots().await?.roots.len())
+    /// }
+    /// ```
     pub fn roots(&self) -> Ask<ListRootsResult> {
         let question = Ok(Question::new(Kind::Roots, None));
         Ask::new(self, "roots".into(), question, decode)
@@ -192,7 +217,7 @@ struct Draft<T> {
     cx: Context,
     key: String,
     question: Result<Question, AskError>,
-    timeout: Option<Duration>,
+    terms: Terms,
     read: Read<T>,
 }
 
@@ -205,7 +230,7 @@ impl<T: 'static> Ask<T> {
             cx: cx.clone(),
             key,
             question,
-            timeout: None,
+            terms: Terms::default(),
             read,
         };
         Self {
@@ -216,7 +241,19 @@ impl<T: 'static> Ask<T> {
     /// How long the client may take to answer, where it is asked directly. 5 min by default.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         if let State::Draft(draft) = &mut self.state {
-            draft.timeout = Some(timeout);
+            draft.terms.timeout = Some(timeout);
+        }
+        self
+    }
+
+    /// Also takes an answer that the request brought along before this was asked, where a request is sent
+    /// again with its answers. That saves a client that knows the question a round trip. Otherwise such an
+    /// answer is ignored, and the question asked.
+    ///
+    /// Whoever answers like that has not seen the question: do not ask for consent in this way.
+    pub fn even_unasked(mut self) -> Self {
+        if let State::Draft(draft) = &mut self.state {
+            draft.terms.counts = Counts::EvenUnasked;
         }
         self
     }
@@ -224,7 +261,7 @@ impl<T: 'static> Ask<T> {
 
 impl<T: 'static> Draft<T> {
     async fn ask(self) -> Result<T, AskError> {
-        let answer = self.cx.ask(&self.key, self.question?, self.timeout).await?;
+        let answer = self.cx.ask(&self.key, self.question?, self.terms).await?;
         (self.read)(&answer).map_err(|error| AskError::Unfit {
             key: self.key,
             why: error.to_string(),
@@ -290,6 +327,12 @@ impl<T: 'static> Elicit<T> {
     /// How long the user may take to answer, where the client is asked directly. 5 min by default.
     pub fn timeout(self, timeout: Duration) -> Self {
         Self(self.0.timeout(timeout))
+    }
+
+    /// Also takes an answer that the request brought along before this was asked; see
+    /// [`Ask::even_unasked`].
+    pub fn even_unasked(self) -> Self {
+        Self(self.0.even_unasked())
     }
 
     /// Gives what the user did, whatever it was.

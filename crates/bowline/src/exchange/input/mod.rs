@@ -95,10 +95,18 @@ impl Input {
         drop(old);
     }
 
-    fn ask(self: &Arc<Self>, key: &str, question: Question) -> Result<Found, AskError> {
+    fn ask(
+        self: &Arc<Self>,
+        key: &str,
+        question: Question,
+        counts: Counts,
+    ) -> Result<Found, AskError> {
         let mut asking = self.lock();
         let key = asking.number(key);
         let round = asking.round.as_mut().ok_or(AskError::Over)?;
+        if counts == Counts::EvenUnasked {
+            round.take_unasked(&key, &question);
+        }
         match round.ask(&key, question)? {
             Asked::Answered(answer) => Ok(Found::Answer(answer)),
             Asked::Pending => {
@@ -130,6 +138,24 @@ impl Asking {
     }
 }
 
+/// What is particular about one question.
+#[derive(Clone, Copy, Debug, Default)]
+struct Terms {
+    /// How long the client may take, where it is asked directly.
+    timeout: Option<Duration>,
+    counts: Counts,
+}
+
+/// Which answers count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Counts {
+    /// To what was asked.
+    #[default]
+    Asked,
+    /// Also one that the request brought along before it was asked.
+    EvenUnasked,
+}
+
 enum Found {
     Answer(Json),
     Nothing(Waiting),
@@ -155,17 +181,12 @@ impl Context {
     /// # Cancel safety
     ///
     /// Dropping it takes the question back.
-    async fn ask(
-        &self,
-        key: &str,
-        question: Question,
-        timeout: Option<Duration>,
-    ) -> Result<Json, AskError> {
+    async fn ask(&self, key: &str, question: Question, terms: Terms) -> Result<Json, AskError> {
         self.check(key, &question)?;
         let answer = async {
             match self.caller().dialect.server_asks_by {
-                ServerAsksBy::Request => self.ask_and_wait(key, question, timeout).await,
-                ServerAsksBy::InputRequired => self.ask_in_round(key, question).await,
+                ServerAsksBy::Request => self.ask_and_wait(key, question, terms.timeout).await,
+                ServerAsksBy::InputRequired => self.ask_in_round(key, question, terms.counts).await,
             }
         };
         tokio::select! {
@@ -255,12 +276,17 @@ impl Context {
     }
 
     /// Finds the answer that an earlier round brought, or waits for this round to end.
-    async fn ask_in_round(&self, key: &str, question: Question) -> Result<Json, AskError> {
+    async fn ask_in_round(
+        &self,
+        key: &str,
+        question: Question,
+        counts: Counts,
+    ) -> Result<Json, AskError> {
         let Some(input) = self.input() else {
             let why = "a request of this method may not need input";
             return Err(AskError::Nobody { why });
         };
-        match input.ask(key, question)? {
+        match input.ask(key, question, counts)? {
             Found::Answer(answer) => Ok(answer),
             Found::Nothing(_waiting) => {
                 // Whoever ends the round drops the handler, and cancels what it has spawned.

@@ -187,6 +187,12 @@ impl HttpChannel {
                 Ok(Message::Response(response)) if answers(response.id.as_ref(), id) => {
                     Ok(response.outcome)
                 }
+                // Some servers name an id of their own in what they say before they have read ours.
+                Ok(Message::Response(response))
+                    if !status.is_success() && response.outcome.is_err() =>
+                {
+                    Ok(response.outcome)
+                }
                 Ok(_) => Err(Error::protocol("the response answers another request")),
                 // A JSON body that is no message, at an error status: the status says more.
                 Err(_) if !status.is_success() => Err(no_answer(status)),

@@ -141,6 +141,15 @@ pub(crate) fn message_headers() -> HeaderMap {
 const MOST_REDIRECTS: usize = 5;
 
 /// How much a server may send.
+///
+/// # Examples
+///
+/// ```
+/// use bowline::http::client::ResponseLimits;
+///
+/// let limits = ResponseLimits { body: 1024 * 1024, ..ResponseLimits::default() };
+/// let connect = bowline::Client::connect("https://tools.example/mcp").response_limits(limits);
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[allow(
     clippy::exhaustive_structs,

@@ -79,17 +79,22 @@ impl Proxies {
         self
     }
 
-    pub(super) fn matcher(&self) -> Arc<Matcher> {
-        Arc::new(match &self.rules {
-            Rules::Environment if is_everything(&no_proxy()) => Matcher::builder().build(),
+    /// The rules, if there are any: most clients have none, and should not look for some with every request.
+    pub(super) fn matcher(&self) -> Option<Arc<Matcher>> {
+        let matcher = match &self.rules {
+            Rules::Environment if is_everything(&no_proxy()) => return None,
+            Rules::Environment if PROXIES.iter().all(|name| std::env::var_os(name).is_none()) => {
+                return None;
+            }
             Rules::Environment => Matcher::from_env(),
-            Rules::Direct => Matcher::builder().build(),
-            Rules::All { except, .. } if is_everything(except) => Matcher::builder().build(),
+            Rules::Direct => return None,
+            Rules::All { except, .. } if is_everything(except) => return None,
             Rules::All { proxy, except } => {
                 let matcher = Matcher::builder().all(proxy.as_str());
                 matcher.no(except.as_str()).build()
             }
-        })
+        };
+        Some(Arc::new(matcher))
     }
 }
 
@@ -127,11 +132,11 @@ pub(super) fn authorization(proxies: &Matcher, uri: &Uri) -> Option<HeaderValue>
 #[derive(Clone, Debug)]
 pub struct TcpConnector {
     tcp: HttpConnector,
-    proxies: Arc<Matcher>,
+    proxies: Option<Arc<Matcher>>,
 }
 
 impl TcpConnector {
-    pub(super) fn new(proxies: Arc<Matcher>) -> Self {
+    pub(super) fn new(proxies: Option<Arc<Matcher>>) -> Self {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
@@ -149,7 +154,8 @@ impl Service<Uri> for TcpConnector {
     }
 
     fn call(&mut self, target: Uri) -> Self::Future {
-        let Some(proxy) = self.proxies.intercept(&target) else {
+        let proxies = self.proxies.as_ref();
+        let Some(proxy) = proxies.and_then(|proxies| proxies.intercept(&target)) else {
             let connecting = self.tcp.call(target);
             return Box::pin(async { Ok(TcpConnection::to_server(connecting.await?)) });
         };
@@ -268,6 +274,16 @@ impl Write for TcpConnection {
     }
 }
 
+/// Where the environment names proxies.
+const PROXIES: [&str; 6] = [
+    "ALL_PROXY",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "all_proxy",
+    "http_proxy",
+    "https_proxy",
+];
+
 #[cfg(test)]
 mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -317,7 +333,7 @@ mod tests {
         );
         let credentials = "proxy-authorization: basic bwu6c2vjcmv0";
         assert!(asked.to_lowercase().contains(credentials), "{asked}");
-        assert_eq!(authorization(&proxies.matcher(), &target), None);
+        assert_eq!(authorization(&proxies.matcher().unwrap(), &target), None);
     }
 
     #[tokio::test]

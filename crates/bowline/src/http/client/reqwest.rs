@@ -3,6 +3,7 @@
 use http::uri::{Authority, Scheme};
 use http::{Request, Response, Uri};
 
+use super::send::was_left_waiting;
 use super::{HttpSend, RequestBody, ResponseBody};
 use crate::exchange::BoxFuture;
 use crate::{Error, Result};
@@ -28,14 +29,21 @@ impl HttpSend for reqwest::Client {
         &self,
         request: Request<RequestBody>,
     ) -> BoxFuture<'static, Result<Response<ResponseBody>>> {
-        let uri = request.uri().clone();
-        // Wrapped and not copied, so that it is known when a connection has taken it.
-        let request = reqwest::Request::try_from(request.map(reqwest::Body::wrap));
-        let client = self.clone();
+        let (client, uri) = (self.clone(), request.uri().clone());
+        let (head, body) = request.into_parts();
         Box::pin(async move {
-            let request = request.map_err(|error| failed(&uri, error))?;
-            let sending = client.execute(request);
-            let response = sending.await.map_err(|error| failed(&uri, error))?;
+            let response = loop {
+                // Wrapped and not copied, so that it is known when a connection has taken it.
+                let body = reqwest::Body::wrap(body.again());
+                let request = reqwest::Request::try_from(Request::from_parts(head.clone(), body));
+                let sending = client.execute(request.map_err(|error| failed(&uri, error))?);
+                match sending.await {
+                    Ok(response) => break response,
+                    // Whoever was making the connection has let go. Somebody else has to make it.
+                    Err(error) if error.is_connect() && was_left_waiting(&error) => {}
+                    Err(error) => return Err(failed(&uri, error)),
+                }
+            };
             must_be_from(&uri, response.url().as_str())?;
             Ok(Response::from(response).map(ResponseBody::new))
         })

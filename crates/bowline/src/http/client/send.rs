@@ -1,8 +1,9 @@
 //! How one HTTP request leaves this process.
 
+use std::error::Error as StdError;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{self, Poll};
 
 use bytes::Bytes;
@@ -14,6 +15,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::Connect;
 use hyper_util::client::proxy::matcher::Matcher;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use tokio::time::Instant;
 
 use super::body::ResponseBody;
 use super::proxy::{Proxies, TcpConnector, authorization};
@@ -26,6 +28,32 @@ use crate::{Error, Result};
 ///
 /// Dropping the future, or the body of the response, must abandon the request: on HTTP/1.1 by closing the
 /// connection, on HTTP/2 by resetting the stream. That is how a server learns that a call was dropped.
+///
+/// # Examples
+///
+/// Counting what is sent:
+///
+/// ```
+/// use std::sync::atomic::{AtomicU64, Ordering};
+/// use bowline::exchange::BoxFuture;
+/// use bowline::http::client::{HttpSend, RequestBody, ResponseBody};
+/// use http::{Request, Response};
+///
+/// struct Counting<S> {
+///     inner: S,
+///     sent: AtomicU64,
+/// }
+///
+/// impl<S: HttpSend> HttpSend for Counting<S> {
+///     fn send(
+///         &self,
+///         request: Request<RequestBody>,
+///     ) -> BoxFuture<'static, bowline::Result<Response<ResponseBody>>> {
+///         self.sent.fetch_add(1, Ordering::Relaxed);
+///         self.inner.send(request)
+///     }
+/// }
+/// ```
 pub trait HttpSend: Send + Sync + 'static {
     /// Sends one request and waits for the head of its response.
     fn send(
@@ -44,7 +72,14 @@ pub struct RequestBody {
 /// Where the body of a request is: with us, with a connection, or taken back before a connection had it. What is with
 /// a connection cannot be taken back, but it can be unwanted: then nobody is asked about it if it is refused.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Handed(Arc<AtomicU8>);
+pub(crate) struct Handed(Arc<Place>);
+
+#[derive(Debug, Default)]
+struct Place {
+    place: AtomicU8,
+    /// When a connection got the body.
+    since: Mutex<Option<Instant>>,
+}
 
 impl Handed {
     pub(crate) fn new() -> Self {
@@ -60,13 +95,28 @@ impl Handed {
 
     /// Gives the body to a connection. Whether it was not taken back before.
     fn hand_over(&self) -> bool {
-        self.settle(HANDED_OVER) || self.settle(UNWANTED)
+        let is_over = self.settle(HANDED_OVER) || self.settle(UNWANTED);
+        if is_over {
+            self.lock().get_or_insert_with(Instant::now);
+        }
+        is_over
+    }
+
+    /// When a connection got the body; now, if it is just getting it.
+    pub(crate) fn since(&self) -> Instant {
+        self.lock().unwrap_or_else(Instant::now)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Instant>> {
+        // No code that could panic runs under this lock.
+        self.0.since.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The request was refused, so that it is as if it had not been handed over. Whether it is still wanted.
     pub(super) fn take_back(&self) -> bool {
+        *self.lock() = None;
         let _ = self.change(HANDED_OVER, WITH_US);
-        self.0.load(Ordering::Acquire) == WITH_US
+        self.0.place.load(Ordering::Acquire) == WITH_US
     }
 
     /// Decides where the body is, unless that is decided. Whether it is there.
@@ -77,6 +127,7 @@ impl Handed {
 
     fn change(&self, from: u8, to: u8) -> std::result::Result<u8, u8> {
         self.0
+            .place
             .compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
     }
 }
@@ -96,7 +147,7 @@ impl RequestBody {
     }
 
     /// The same body, for a request that did not get as far as a connection.
-    fn again(&self) -> Self {
+    pub(super) fn again(&self) -> Self {
         Self::new(
             self.bytes.clone().unwrap_or_default(),
             self.handed_over.clone(),
@@ -224,12 +275,6 @@ impl HyperSend<TcpConnector> {
         Self::insecure(&Proxies::from_env(), Versions::Negotiated)
     }
 
-    /// Over TCP, without TLS, speaking HTTP/2 without asking first: for servers that are known to.
-    #[must_use]
-    pub fn plain_http2() -> Self {
-        Self::insecure(&Proxies::from_env(), Versions::Http2Only)
-    }
-
     fn insecure(proxies: &Proxies, versions: Versions) -> Self {
         let proxies = proxies.matcher();
         Self::speaking(versions, TcpConnector::new(proxies.clone())).through(proxies)
@@ -278,8 +323,8 @@ impl<C: Connect + Clone + Send + Sync + 'static> HyperSend<C> {
         }
     }
 
-    fn through(mut self, proxies: Arc<Matcher>) -> Self {
-        self.proxies = Some(proxies);
+    fn through(mut self, proxies: Option<Arc<Matcher>>) -> Self {
+        self.proxies = proxies;
         self
     }
 }
@@ -310,7 +355,7 @@ impl<C: Connect + Clone + Send + Sync + 'static> HttpSend for HyperSend<C> {
                 match client.request(request).await {
                     Ok(response) => return Ok(response.map(ResponseBody::new)),
                     // Whoever was making the connection has let go. Somebody else has to make it.
-                    Err(error) if was_left_waiting(&error) => {}
+                    Err(error) if error.is_connect() && was_left_waiting(&error) => {}
                     Err(error) => return Err(unreachable(&uri, error)),
                 }
             }
@@ -326,9 +371,15 @@ impl<C> std::fmt::Debug for HyperSend<C> {
 
 /// Whether a request waited for a connection that another request was making, and that one was dropped. It
 /// never left then. Hyper has no name for that, only words.
-fn was_left_waiting(error: &hyper_util::client::legacy::Error) -> bool {
-    let reason = std::error::Error::source(error).map(ToString::to_string);
-    error.is_connect() && reason.as_deref() == Some(NO_LONGER_WANTED)
+pub(super) fn was_left_waiting(no_connection: &(dyn StdError + 'static)) -> bool {
+    let mut next = Some(no_connection);
+    while let Some(cause) = next {
+        if cause.to_string() == NO_LONGER_WANTED {
+            return true;
+        }
+        next = cause.source();
+    }
+    false
 }
 
 fn unreachable(uri: &Uri, error: hyper_util::client::legacy::Error) -> Error {

@@ -61,6 +61,7 @@ use streams::{CannotRead, Form, Layout, UNSOLICITED};
 pub struct Legacy {
     mode: Mode,
     sessions: Arc<Sessions>,
+    most_each: usize,
     patience: Patience,
     answers: Answers,
     endpoints: Endpoints,
@@ -92,6 +93,7 @@ impl Legacy {
         Self {
             mode: Mode::Sessions,
             sessions: Arc::new(Sessions::new(MOST_SESSIONS)),
+            most_each: MOST_EACH,
             patience: Patience {
                 idle_after: IDLE_AFTER,
                 orphan_limit: ORPHAN_LIMIT,
@@ -104,7 +106,7 @@ impl Legacy {
     }
 
     /// Remembers nothing, so that any of several processes may answer. Clients cannot be asked, told of
-    /// changes, or cancel; what they post in a batch is refused.
+    /// changes, or cancel.
     pub fn stateless() -> Self {
         Self {
             mode: Mode::Stateless,
@@ -115,6 +117,13 @@ impl Legacy {
     /// Opens at most this many sessions at once; 10,000 unless told otherwise.
     pub fn max_sessions(mut self, most: usize) -> Self {
         self.sessions = Arc::new(Sessions::new(most));
+        self
+    }
+
+    /// Opens at most this many sessions at once on behalf of one principal; 1,000 unless told otherwise. Clients
+    /// that nobody vouches for share the limit on all.
+    pub fn max_sessions_each(mut self, most: usize) -> Self {
+        self.most_each = most;
         self
     }
 
@@ -295,7 +304,7 @@ async fn open(
         .start(site, legacy, Layout::PerPost, principal(head))?;
     let session = driven.session.clone();
     let mut reader = open_stream(&session, std::slice::from_ref(id), Form::Json)?;
-    session.hear([body], std::slice::from_ref(id), &session.principal)?;
+    session.hear([body], std::slice::from_ref(id), head)?;
     std::future::poll_fn(|cx| reader.poll_form(cx)).await;
     let Some(answer) = reader.take_answers().pop() else {
         return Err(gone());
@@ -355,7 +364,7 @@ async fn hear(
         Messages::Batch(parts) => (frames(parts), refusals(parts), Shape::Array),
     };
     if requests.is_empty() && refusals.is_empty() {
-        session.hear(frames, &[], &principal)?;
+        session.hear(frames, &[], head)?;
         return Ok(body::empty(StatusCode::ACCEPTED));
     }
     let form = if !accepts.events || (site.legacy.answers == Answers::Json && accepts.json) {
@@ -376,7 +385,7 @@ async fn hear(
     let reader = open_stream(session, &ids, form)?;
     reader.answer_already(refusals);
     session
-        .hear(frames, &ids, &principal)
+        .hear(frames, &ids, head)
         .map_err(|refused| refused.about(ids.first().cloned()))?;
     answers(site, reader, shape, commit_after).await
 }
@@ -421,7 +430,7 @@ fn hear_only(
         return Ok(refusal);
     }
     let ids: Vec<_> = requests.iter().map(|raw| raw.id.clone()).collect();
-    session.hear([body], &ids, &principal)?;
+    session.hear([body], &ids, head)?;
     Ok(body::empty(StatusCode::ACCEPTED))
 }
 
@@ -541,6 +550,7 @@ const INITIALIZE: &str = "initialize";
 /// What the second of two endpoints knows its session by.
 const QUERY: &str = "session";
 const MOST_SESSIONS: usize = 10_000;
+const MOST_EACH: usize = 1_000;
 const IDLE_AFTER: Duration = Duration::from_secs(30 * 60);
 const ORPHAN_LIMIT: Duration = Duration::from_secs(5 * 60);
 const RETRY: Duration = Duration::from_secs(1);

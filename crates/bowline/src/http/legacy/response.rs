@@ -2,7 +2,7 @@
 //!
 //! Unlike a modern one it only reads. Dropping it stops nothing; the client may come back for the rest.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{self, Poll};
@@ -40,6 +40,14 @@ pub(super) async fn answers(
     let form = {
         let mut decided = pin!(poll_fn(|cx| reader.poll_form(cx)));
         match commit_after {
+            // A timer would ring at the next millisecond, and a client that gives up waits for the head.
+            Some(Duration::ZERO) => {
+                poll_fn(|cx| match decided.as_mut().poll(cx) {
+                    Poll::Ready(form) => Poll::Ready(form),
+                    Poll::Pending => Poll::Ready(Form::Events),
+                })
+                .await
+            }
             Some(delay) => tokio::time::timeout(delay, decided)
                 .await
                 .unwrap_or(Form::Events),
@@ -124,7 +132,8 @@ fn event_id(key: u64, place: u64) -> String {
     format!("{key}-{place}")
 }
 
-fn array(answers: &[Bytes]) -> Bytes {
+/// Several answers as one JSON text.
+pub(super) fn array(answers: &[Bytes]) -> Bytes {
     let mut out = vec![b'['];
     for (at, answer) in answers.iter().enumerate() {
         if at > 0 {

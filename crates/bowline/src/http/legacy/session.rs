@@ -13,6 +13,7 @@ use std::task::{self, Poll, Waker};
 use std::time::Duration;
 
 use ::http::StatusCode;
+use ::http::request::Parts;
 use bowline_core::era::Dialect;
 use bowline_core::http::admission::Rejection;
 use bowline_core::{Message, Notification, Response};
@@ -39,9 +40,9 @@ pub(super) struct Session {
 
 struct State {
     streams: Streams,
-    /// On whose behalf each unanswered request was posted: the same somebody, who may do more or less than
-    /// when the session was opened.
-    principals: BTreeMap<RequestId, Principal>,
+    /// The heads of the POSTs of requests that are not handled yet. They also tell on whose behalf: that of the
+    /// same somebody, who may do more or less than when the session was opened.
+    heads: BTreeMap<RequestId, Parts>,
     inbox: VecDeque<Bytes>,
     driver: Option<Waker>,
     /// How many responses are open.
@@ -74,7 +75,7 @@ impl Session {
             dialect: OnceLock::new(),
             state: Mutex::new(State {
                 streams,
-                principals: BTreeMap::new(),
+                heads: BTreeMap::new(),
                 inbox: VecDeque::new(),
                 driver: None,
                 readers: 0,
@@ -99,12 +100,12 @@ impl Session {
         let _ = self.dialect.set(dialect);
     }
 
-    /// Takes in messages of the client, among which are these requests, on behalf of `principal`.
+    /// Takes in messages of the client, among which are these requests, which came with `head`.
     pub(super) fn hear(
         &self,
         frames: impl IntoIterator<Item = Bytes>,
         requests: &[RequestId],
-        principal: &Principal,
+        head: &Parts,
     ) -> Result<(), Rejection> {
         let mut state = self.lock();
         if state.is_over {
@@ -117,8 +118,8 @@ impl Session {
         state.inbox.extend(frames);
         for id in requests {
             // One that is in flight already is refused, and must not lend its credential to the first.
-            let own = state.principals.entry(id.clone());
-            own.or_insert_with(|| principal.clone());
+            let own = state.heads.entry(id.clone());
+            own.or_insert_with(|| head.clone());
         }
         let driver = state.driver.take();
         drop(state);
@@ -127,11 +128,9 @@ impl Session {
         Ok(())
     }
 
-    /// On whose behalf an unanswered request was posted.
-    pub(super) fn principal_of(&self, request: &RequestId) -> Principal {
-        let state = self.lock();
-        let principal = state.principals.get(request);
-        principal.unwrap_or(&self.principal).clone()
+    /// The head of the POST that a request came with, for its handler.
+    pub(super) fn take_head(&self, request: &RequestId) -> Option<Parts> {
+        self.lock().heads.remove(request)
     }
 
     /// Makes a stream for the answers to these requests and reads it, or names the request that is in
@@ -217,7 +216,7 @@ impl Session {
     fn route(&self, within: Option<&RequestId>, message: &Message) {
         let mut state = self.lock();
         if let Message::Response(Response { id: Some(id), .. }) = message {
-            state.principals.remove(id);
+            state.heads.remove(id);
         }
         let routed = state.streams.route(within, message);
         state
@@ -229,7 +228,7 @@ impl Session {
 
     fn cancelled(&self, request: &RequestId) {
         let mut state = self.lock();
-        state.principals.remove(request);
+        state.heads.remove(request);
         let wake = state.streams.cancelled(request);
         self.answered(state, [wake, None]);
     }

@@ -12,9 +12,10 @@ use tokio::task::AbortHandle;
 use super::Legacy;
 use super::session::{Patience, Session, SessionWire, gone};
 use super::streams::{Layout, Streams};
-use crate::exchange::{BoxFuture, CancelMode, Context, Principal, Responder};
+use crate::exchange::{BoxFuture, Context, Principal, Responder};
 use crate::http::server::{Site, unavailable};
 use crate::peer::{Closing, Driver, Peer, Role};
+use crate::shutdown::Shutdown;
 
 /// Every session that a client can name. Dropping it ends them all.
 pub(super) struct Sessions {
@@ -50,11 +51,14 @@ impl Sessions {
         layout: Layout,
         principal: Principal,
     ) -> Result<Driven, Rejection> {
-        if site.shutdown.borrow().is_some() {
+        if site.shutdown.is_asked() {
             return Err(unavailable("shutting down"));
         }
         let room = self.room.clone().try_acquire_owned();
         let room = room.map_err(|_| unavailable("too many sessions are open"))?;
+        if principal.name().is_some() && self.of(&principal) >= legacy.most_each {
+            return Err(unavailable("too many sessions of yours are open"));
+        }
         let streams = Streams::new(layout, legacy.store());
         let session = Arc::new(Session::new(mint_id()?, principal, streams, room));
         let role = Role::Server {
@@ -71,7 +75,7 @@ impl Sessions {
             session.clone(),
             peer,
             driver,
-            site.shutdown.subscribe(),
+            site.shutdown.clone(),
             legacy.patience(),
         );
         let (id, table) = (session.id.clone(), Arc::downgrade(self));
@@ -110,6 +114,15 @@ impl Sessions {
         self.lock().len()
     }
 
+    /// How many sessions a principal has.
+    fn of(&self, principal: &Principal) -> usize {
+        let table = self.lock();
+        let own = table
+            .values()
+            .filter(|driven| driven.session.principal == *principal);
+        own.count()
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Driven>> {
         // No code that could panic runs under this lock.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
@@ -121,16 +134,16 @@ async fn conduct(
     session: Arc<Session>,
     peer: Peer,
     mut driver: Driver,
-    mut shutdown: tokio::sync::watch::Receiver<Option<std::time::Duration>>,
+    shutdown: Shutdown,
     patience: Patience,
 ) {
     let grace = tokio::select! {
         biased;
         () = &mut driver => return,
         () = session.until_forsaken(patience) => return,
-        Ok(grace) = shutdown.wait_for(Option::is_some) => *grace,
+        grace = shutdown.asked() => grace,
     };
-    peer.close(Closing::Drain(grace.unwrap_or_default()));
+    peer.close(Closing::Drain(grace));
     driver.await;
 }
 
@@ -142,13 +155,14 @@ struct OnBehalf {
 
 impl Responder for OnBehalf {
     fn respond<'a>(&'a self, request: Request, cx: Context) -> BoxFuture<'a, Outcome> {
-        let principal = self.session.principal_of(cx.request_id());
-        let cx = cx.with_principal(principal);
+        let head = self.session.take_head(cx.request_id());
+        let principal = head.as_ref().map(super::principal);
+        let principal = principal.unwrap_or_else(|| self.session.principal.clone().without_scopes());
+        let mut cx = cx.with_principal(principal);
+        if let Some(head) = head {
+            cx.extensions_mut().insert(head);
+        }
         self.responder.respond(request, cx)
-    }
-
-    fn cancel_mode(&self, request: &Request) -> CancelMode {
-        self.responder.cancel_mode(request)
     }
 }
 

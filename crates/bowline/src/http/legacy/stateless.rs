@@ -1,15 +1,22 @@
 //! Legacy requests without a session: each is answered as if it were the only one.
 
+use std::future::poll_fn;
+use std::task::Poll;
+
 use ::http::request::Parts;
 use ::http::{Response, StatusCode};
 use bowline_core::era::{Admitted, Dialect, Rejection as Refused, legacy as era};
 use bowline_core::http::admission::Rejection;
 use bowline_core::http::legacy::{Messages, Post};
 use bowline_core::http::media::Accepts;
-use bowline_core::{self as core, Message, Outcome, RawRequest};
+use bowline_core::{self as core, Malformed, Message, Outcome, RawRequest};
 use bowline_types::{ErrorCode, RequestId, RpcError};
+use bytes::Bytes;
+use http_body_util::BodyExt as _;
 
-use super::INITIALIZE;
+use super::response::array;
+use super::{INITIALIZE, refusals};
+use crate::exchange::BoxFuture;
 use crate::http::server::{Handling, HttpBody, Site, body};
 
 /// Answers what a legacy client posted.
@@ -20,15 +27,24 @@ pub(super) async fn answer(
     post: Post,
 ) -> Result<Response<HttpBody>, Rejection> {
     let dialect = post.dialect.unwrap_or(Dialect::UNNAMED_ON_HTTP);
-    let raw = match post.messages {
-        Messages::One(Message::Request(raw)) => raw,
-        // A cancel would have to be matched within a session, so it is dropped like the rest.
-        Messages::One(Message::Notification(_)) => return Ok(body::empty(StatusCode::ACCEPTED)),
-        Messages::One(Message::Response(_)) => {
-            return Err(invalid("nobody asked for this response"));
+    match post.messages {
+        Messages::One(Message::Request(raw)) => {
+            answer_request(site, head, accepts, dialect, raw).await
         }
-        Messages::Batch(_) => return Err(invalid("a message is one JSON object")),
-    };
+        // A cancel would have to be matched within a session, so it is dropped like the rest.
+        Messages::One(Message::Notification(_)) => Ok(body::empty(StatusCode::ACCEPTED)),
+        Messages::One(Message::Response(_)) => Err(invalid("nobody asked for this response")),
+        Messages::Batch(parts) => Ok(answer_batch(site, &head, dialect, parts).await),
+    }
+}
+
+async fn answer_request(
+    site: &Site,
+    head: Parts,
+    accepts: Accepts,
+    dialect: &'static Dialect,
+    raw: RawRequest,
+) -> Result<Response<HttpBody>, Rejection> {
     let id = raw.id.clone();
     match admit(site, dialect, raw) {
         Ok(Admitted::Request { request, seal }) => {
@@ -47,6 +63,56 @@ pub(super) async fn answer(
         // Status 404 would mean that there is no such session.
         Err(refused) => Ok(at_once(id, Err(refused.into()))),
     }
+}
+
+/// Answers the requests of a batch side by side, and what is malformed in it, by one array.
+async fn answer_batch(
+    site: &Site,
+    head: &Parts,
+    dialect: &'static Dialect,
+    parts: Vec<Result<Message, Malformed>>,
+) -> Response<HttpBody> {
+    let mut answers = refusals(&parts);
+    let requests = parts.into_iter().filter_map(|part| match part {
+        Ok(Message::Request(raw)) => Some(raw),
+        Ok(Message::Notification(_) | Message::Response(_)) | Err(_) => None,
+    });
+    let answering = requests.map(|raw| -> BoxFuture<'_, Bytes> {
+        let answer = answer_request(site, head.clone(), ONLY_JSON, dialect, raw);
+        Box::pin(async { whole(answer.await.unwrap_or_else(body::rejection)).await })
+    });
+    answers.extend(all(answering.collect()).await);
+    if answers.is_empty() {
+        return body::empty(StatusCode::ACCEPTED);
+    }
+    body::whole(StatusCode::OK, array(&answers))
+}
+
+/// Runs futures side by side to their ends.
+async fn all<T>(futures: Vec<BoxFuture<'_, T>>) -> Vec<T> {
+    let mut running: Vec<_> = futures.into_iter().map(Some).collect();
+    let mut done = Vec::new();
+    poll_fn(|cx| {
+        for slot in &mut running {
+            if let Some(future) = slot
+                && let Poll::Ready(value) = future.as_mut().poll(cx)
+            {
+                done.push(value);
+                *slot = None;
+            }
+        }
+        match running.iter().all(Option::is_none) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    })
+    .await;
+    done
+}
+
+async fn whole(response: Response<HttpBody>) -> Bytes {
+    let Ok(body) = response.into_body().collect().await;
+    body.to_bytes()
 }
 
 fn admit(site: &Site, dialect: &'static Dialect, raw: RawRequest) -> Result<Admitted, Refused> {
@@ -69,3 +135,9 @@ fn at_once(id: RequestId, outcome: Outcome) -> Response<HttpBody> {
 fn invalid(why: &str) -> Rejection {
     RpcError::new(ErrorCode::INVALID_REQUEST, why).into()
 }
+
+/// The answers of a batch come together, so that none of them can be a stream.
+const ONLY_JSON: Accepts = Accepts {
+    json: true,
+    events: false,
+};

@@ -40,6 +40,18 @@ pub enum After {
 }
 
 /// Keeps events in memory: so many of them, and so many bytes. The oldest are lost first.
+///
+/// # Examples
+///
+/// ```
+/// use bowline::http::legacy::{After, EventStore, MemoryStore};
+///
+/// let mut store = MemoryStore::new(1, 1024);
+/// store.append(7, "first".into());
+/// store.append(7, "second".into());
+/// assert_eq!(store.after(7, 0), After::Lost);
+/// assert!(matches!(store.after(7, 1), After::Event { place: 2, .. }));
+/// ```
 #[derive(Debug)]
 pub struct MemoryStore {
     streams: BTreeMap<u64, Kept>,

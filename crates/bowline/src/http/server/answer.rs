@@ -26,7 +26,7 @@ use bowline_types::{
     CallToolRequest, CallToolResult, ErrorCode, Json, Method, RequestId, RpcError,
 };
 use bytes::Bytes;
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Sleep;
 
 use super::body::{self, Events, HttpBody};
@@ -35,6 +35,7 @@ use crate::exchange::{
     BoxFuture, CancelMode, Channel, Context, InsufficientScope, Outlet, Principal, Running, Said,
     run,
 };
+use crate::shutdown::Shutdown;
 
 /// A request whose handler is at work.
 pub(crate) struct Handling {
@@ -43,11 +44,10 @@ pub(crate) struct Handling {
     identity: Json,
     wants_progress: bool,
     running: Option<Running>,
-    cancel_mode: CancelMode,
     has_started: bool,
-    said: Arc<Said>,
+    outlet: Arc<ToResponse>,
     outcome: Option<Outcome>,
-    shutdown: watch::Sender<Option<Duration>>,
+    shutdown: Shutdown,
     /// Raises the handler's alarm, then ends when its time is up. Made when the handler first waits.
     grace: Option<BoxFuture<'static, ()>>,
     commit_after: Duration,
@@ -72,13 +72,12 @@ impl Handling {
         head: Parts,
         permit: OwnedSemaphorePermit,
     ) -> Self {
-        let said = Arc::new(Said::default());
-        let outlet = ToResponse {
-            said: said.clone(),
+        let outlet = Arc::new(ToResponse {
+            said: Said::default(),
             dialect: request.caller.dialect,
-        };
+        });
         let principal = head.extensions.get::<Principal>().cloned();
-        let mut cx = Context::new(id.clone(), &request, outlet)
+        let mut cx = Context::new(id.clone(), &request, outlet.clone())
             .with_principal(principal.unwrap_or_default());
         cx.extensions_mut().insert(head);
         Self {
@@ -86,10 +85,9 @@ impl Handling {
             form,
             identity: site.identity.clone(),
             wants_progress: request.progress_token.is_some(),
-            cancel_mode: site.responder.cancel_mode(&request),
             running: Some(run(site.responder.clone(), request, cx)),
             has_started: false,
-            said,
+            outlet,
             outcome: None,
             shutdown: site.shutdown.clone(),
             grace: None,
@@ -154,7 +152,7 @@ impl Handling {
     }
 
     fn poll_step(&mut self, cx: &mut task::Context<'_>) -> Poll<Step> {
-        self.said.wake_on_next(cx.waker());
+        self.outlet.said.wake_on_next(cx.waker());
         self.has_started = true;
         if let Some(running) = &mut self.running
             && let Poll::Ready(outcome) = Pin::new(running).poll(cx)
@@ -163,7 +161,7 @@ impl Handling {
             self.outcome = Some(outcome);
         }
         // What the handler said before it ended comes before its answer.
-        if let Some(notification) = self.said.next() {
+        if let Some(notification) = self.outlet.said.next() {
             return Poll::Ready(Step::Says(notification));
         }
         if let Some(outcome) = self.outcome.take() {
@@ -183,12 +181,11 @@ impl Handling {
         let (shutdown, running) = (&self.shutdown, &self.running);
         let grace = self.grace.get_or_insert_with(|| {
             let alarm = running.as_ref().map(|running| running.context().clone());
-            let mut shutdown = shutdown.subscribe();
+            let shutdown = shutdown.clone();
             Box::pin(async move {
-                // Whoever could ask for a shutdown is part of the service that this response came from.
-                let grace = shutdown.wait_for(Option::is_some).await.map(|grace| *grace);
+                let grace = shutdown.asked().await;
                 alarm.iter().for_each(Context::shut_down);
-                tokio::time::sleep(grace.ok().flatten().unwrap_or_default()).await;
+                tokio::time::sleep(grace).await;
             })
         });
         grace.as_mut().poll(cx)
@@ -219,11 +216,11 @@ impl Handling {
 
     /// Stops the handler, or lets it run on unheard if that is how it wants to be cancelled.
     fn stop(&mut self) {
-        self.said.close();
+        self.outlet.said.close();
         let Some(running) = self.running.take() else {
             return;
         };
-        if self.cancel_mode == CancelMode::Signal && self.has_started {
+        if running.context().cancel_mode() == CancelMode::Signal {
             running.context().cancel();
             self.run_on(async move { drop(running.await) });
         }
@@ -234,7 +231,7 @@ impl Handling {
         if self.form.dialect.http.disconnect_cancels {
             return self.stop();
         }
-        self.said.close();
+        self.outlet.said.close();
         let orphan_limit = self.orphan_limit;
         if let Some(running) = self.running.take().filter(|_| self.has_started) {
             self.run_on(async move { drop(tokio::time::timeout(orphan_limit, running).await) });
@@ -305,7 +302,7 @@ impl Events for Answering {
 
 /// Into the response of the request.
 struct ToResponse {
-    said: Arc<Said>,
+    said: Said,
     dialect: &'static Dialect,
 }
 

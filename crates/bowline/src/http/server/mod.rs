@@ -35,10 +35,11 @@ pub use bowline_core::http::source::SourcePolicy;
 use bowline_core::mux::Limits;
 use bowline_types::{Implementation, Json};
 use http_body::Body;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::legacy::{self, Legacy};
 use crate::exchange::{BoxFuture, Responder};
+use crate::shutdown::Shutdown;
 
 /// Answers HTTP requests: a `tower` service for any HTTP server, axum's included. Cheap to clone; clones
 /// are the same service.
@@ -84,8 +85,7 @@ pub(crate) struct Site {
     /// What the door of a legacy wire answers by itself.
     pub(crate) offers: Offers,
     pub(crate) limits: Limits,
-    /// How long handlers may still run, once a shutdown was asked for.
-    pub(crate) shutdown: watch::Sender<Option<Duration>>,
+    pub(crate) shutdown: Shutdown,
     pub(crate) source: Option<SourcePolicy>,
     pub(crate) max_body: usize,
     pub(crate) commit_after: Duration,
@@ -110,7 +110,7 @@ impl HttpService {
             served: Dialects::all(),
             offers: Offers::default(),
             limits: Limits::default(),
-            shutdown: watch::Sender::new(None),
+            shutdown: Shutdown::default(),
             source: None,
             max_body: MAX_BODY,
             commit_after: COMMIT_AFTER,
@@ -158,6 +158,16 @@ impl HttpService {
 
     /// Says something meaningless on a stream that was silent for this long, so that nothing on the way
     /// takes it for dead; 15 s unless told otherwise.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use bowline::Server;
+    ///
+    /// // Behind a proxy that cuts connections which are silent for a second.
+    /// let service = Server::new("calculator", "1.0.0").http().keep_alive(Duration::from_millis(300));
+    /// ```
     pub fn keep_alive(self, interval: Duration) -> Self {
         self.having(|site| site.keep_alive = interval)
     }
@@ -174,13 +184,13 @@ impl HttpService {
     /// Whether new requests are taken: until a shutdown was asked for. For readiness probes.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.site.shutdown.borrow().is_none()
+        !self.site.shutdown.is_asked()
     }
 
     /// Ends the service in good order: new requests are refused, subscriptions come to their end, and
     /// running handlers get `grace` before they are dropped.
     pub fn shut_down(&self, grace: Duration) {
-        self.site.shutdown.send_replace(Some(grace));
+        self.site.shutdown.ask(grace);
     }
 
     /// How many requests are being answered in the modern era, handlers that run on unheard included.
@@ -251,7 +261,7 @@ impl Site {
 
     /// Room for one more request.
     pub(crate) fn permit(&self) -> Result<OwnedSemaphorePermit, Rejection> {
-        if self.shutdown.borrow().is_some() {
+        if self.shutdown.is_asked() {
             return Err(unavailable("shutting down"));
         }
         let permit = self.room.clone().try_acquire_owned();

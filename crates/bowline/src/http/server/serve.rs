@@ -22,6 +22,16 @@ use super::{HttpBody, HttpService};
 use crate::{Error, Result};
 
 /// A service that has an address and is about to be served.
+///
+/// # Examples
+///
+/// ```
+/// # async fn example() -> bowline::Result<()> {
+/// let bound = bowline::Server::new("anywhere", "1.0.0").http().bind("127.0.0.1:0").await?;
+/// println!("http://{}/", bound.addr());
+/// bound.serve().await
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "nothing is answered until it is served"]
 pub struct Bound {
@@ -101,16 +111,15 @@ impl HttpService {
         let io = TokioIo::new(Patient::new(io, HEAD_WITHIN, STALLED_FOR));
         let service = TowerToHyperService::new(service);
         let mut connection = pin!(builder.serve_connection(io, service));
-        let mut shutdown = self.site.shutdown.subscribe();
         // A connection that is at its end needs no shutdown any more.
         let grace = tokio::select! {
             biased;
             served = &mut connection => return log(served),
-            Ok(grace) = shutdown.wait_for(Option::is_some) => *grace,
+            grace = self.site.shutdown.asked() => grace,
         };
         connection.as_mut().graceful_shutdown();
         // The responses end by themselves in time, unless their client does not take them in.
-        let until = grace.unwrap_or_default() + FAREWELL;
+        let until = grace + FAREWELL;
         if let Ok(served) = tokio::time::timeout(until, connection).await {
             log(served);
         }
@@ -160,12 +169,11 @@ impl Bound {
         S::Future: Send + 'static,
     {
         let mut connections = JoinSet::new();
-        let mut shutdown = self.service.site.shutdown.subscribe();
         loop {
             // A shutdown comes first: there may always be one more connection.
             let accepted = tokio::select! {
                 biased;
-                _ = shutdown.wait_for(Option::is_some) => break,
+                _ = self.service.site.shutdown.asked() => break,
                 Some(_) = connections.join_next() => continue,
                 accepted = self.listener.accept(), if connections.len() < MOST_CONNECTIONS => accepted,
             };

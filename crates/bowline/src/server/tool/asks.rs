@@ -3,6 +3,14 @@
 use bowline_types::{ClientCapabilities, MissingRequiredClientCapability, RpcError, Settings};
 
 /// Something that a tool may ask its caller for.
+///
+/// # Examples
+///
+/// ```
+/// use bowline::{Tool, server::Askable};
+///
+/// let tool = Tool::new("book", async || "booked").asks(Askable::Elicitation);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Askable {

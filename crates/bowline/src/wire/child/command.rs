@@ -1,7 +1,7 @@
 //! What to start, where, and with which environment.
 
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,8 @@ use crate::{Error, Result};
 /// A server to start as a child process, without a shell.
 ///
 /// A [`std::process::Command`] becomes one by `into()`, with its program, arguments, folder and the
-/// variables that were set on it. Its standard input, output and error are ours.
+/// variables that were set on it. Its standard input, output and error are ours. So does the name or path of a
+/// program that takes no arguments: `Client::spawn("weather-server")`.
 ///
 /// # Environment
 ///
@@ -100,6 +101,14 @@ impl Command {
     }
 
     /// Hands down the whole environment of this process, secrets included.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::wire::Command;
+    ///
+    /// let command = Command::new("build-server").inherit_env().env_remove("GITHUB_TOKEN");
+    /// ```
     pub fn inherit_env(mut self) -> Self {
         self.inherits = Inherits::Everything;
         self
@@ -196,6 +205,27 @@ impl From<tokio::process::Command> for Command {
 impl From<std::process::Command> for Command {
     fn from(command: std::process::Command) -> Self {
         tokio::process::Command::from(command).into()
+    }
+}
+
+/// A program without arguments. There is no shell that would look for some in its name.
+impl From<&str> for Command {
+    fn from(program: &str) -> Self {
+        Self::new(program)
+    }
+}
+
+/// A program without arguments.
+impl From<OsString> for Command {
+    fn from(program: OsString) -> Self {
+        Self::new(program)
+    }
+}
+
+/// A program without arguments.
+impl From<PathBuf> for Command {
+    fn from(program: PathBuf) -> Self {
+        Self::new(program)
     }
 }
 

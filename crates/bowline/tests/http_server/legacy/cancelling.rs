@@ -164,3 +164,37 @@ async fn an_id_in_flight_is_refused_on_its_own_post_and_the_first_is_still_answe
     stage.release.notify_one();
     assert!(first.messages().await.last().unwrap()["result"].is_object());
 }
+
+#[tokio::test(start_paused = true)]
+async fn one_principals_cancel_never_touches_anothers_request() {
+    let mut stage = Stage::new();
+    let service = stage.server.http();
+    let opened = ask(&service, on_behalf(post(&initialize("2025-11-25")), "ada")).await;
+    let id = opened.headers()["mcp-session-id"]
+        .to_str()
+        .unwrap()
+        .to_owned();
+    let within = |body: &Value, who| {
+        let request = with(post(body), "mcp-session-id", &id);
+        on_behalf(with(request, "mcp-protocol-version", "2025-11-25"), who)
+    };
+    let call = tool_call(
+        &json!(3),
+        "talk",
+        &json!({"name": "a"}),
+        &json!({"progressToken": 3}),
+    );
+    let running = ask(&service, within(&call, "ada")).await;
+    stage.started("a").await;
+
+    let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled",
+        "params": {"requestId": 3}});
+    let foreign = ask(&service, within(&cancel, "eve")).await;
+
+    assert_eq!(foreign.status(), 404);
+    assert!(stage.happened.try_recv().is_err(), "the handler goes on");
+    let own = ask(&service, within(&cancel, "ada")).await;
+    assert_eq!(own.status(), 202);
+    stage.dropped("a").await;
+    drop(running);
+}

@@ -55,6 +55,9 @@ async fn a_batch_is_answered_as_an_array_in_the_one_version_that_has_them() {
     assert_eq!(client.send(client.post(&only_told)).await.status(), 202);
     let newer = Conversation::open(&service, "2025-06-18").await;
     assert_eq!(client.send(newer.post(&batch)).await.status(), 400);
+    let mut unnamed = newer.post(&batch);
+    unnamed.headers_mut().remove("mcp-protocol-version");
+    assert_eq!(client.send(unnamed).await.status(), 400);
 }
 
 #[tokio::test(start_paused = true)]
@@ -111,6 +114,45 @@ async fn without_sessions_each_request_is_answered_by_itself() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn without_sessions_a_batch_is_answered_side_by_side() {
+    let mut stage = Stage::new();
+    let service = stage.server.http().legacy(Legacy::stateless());
+    let call = |id: i64, tool: &str| {
+        let name = json!({"name": format!("{tool} {id}")});
+        tool_call(&json!(id), tool, &name, &json!({}))
+    };
+    let told = json!({"jsonrpc": "2.0", "method": "notifications/whatever"});
+    let malformed = json!({"jsonrpc": "1.0", "id": 3, "method": "tools/list"});
+    let batch = json!([
+        call(1, "wait"),
+        told,
+        call(2, "wait"),
+        malformed,
+        call(4, "nobody")
+    ]);
+    let mut link = Link::to(&service).await;
+
+    let answering = tokio::spawn(async move { link.send(post(&batch)).await.json().await });
+    stage.started("wait 1").await;
+    stage.started("wait 2").await;
+    stage.release.notify_waiters();
+    let answers = answering.await.unwrap();
+    let only_told = Link::to(&service).await.send(post(&json!([told]))).await;
+
+    let mut ids: Vec<_> = answers
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|answer| (answer["id"].as_i64(), answer["error"].is_object()))
+        .collect();
+    ids.sort_unstable();
+    let expected = [(1, false), (2, false), (3, true), (4, true)];
+    assert_eq!(ids, expected.map(|(id, refused)| (Some(id), refused)));
+    assert_eq!(only_told.status(), 202);
+    assert_eq!(service.in_flight(), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn two_endpoints_are_served_to_the_oldest_clients() {
     let mut stage = Stage::new();
     let service = stage.server.http().legacy(Legacy::sessions().http_sse());
@@ -139,6 +181,8 @@ async fn two_endpoints_are_served_to_the_oldest_clients() {
     say(initialize("2024-11-05")).await;
     let opened = stream.chunk().await.unwrap();
     say(json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
+    say(tool_call(&json!(0), "whose", &json!({}), &json!({}))).await;
+    let whose = messages(&stream.chunk().await.unwrap()).remove(0);
     say(tool_call(
         &json!(1),
         "talk",
@@ -149,6 +193,8 @@ async fn two_endpoints_are_served_to_the_oldest_clients() {
     stage.started("a").await;
 
     assert!(opened.starts_with("event: message\n"));
+    let seen = &whose["result"]["content"][0]["text"];
+    assert_eq!(seen, r#"Principal(anonymous) at Some("localhost")"#);
     assert_eq!(
         messages(&opened)[0]["result"]["protocolVersion"],
         "2024-11-05"

@@ -106,6 +106,29 @@ async fn no_more_sessions_are_opened_than_there_is_room_for() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn nobody_opens_more_sessions_than_are_due_to_them() {
+    let stage = Stage::new();
+    let service = stage
+        .server
+        .http()
+        .legacy(Legacy::sessions().max_sessions_each(2));
+    let open = async |request| ask(&service, request).await.status();
+    let hello = || post(&initialize("2025-11-25"));
+
+    let mut of_ada = Vec::new();
+    let mut of_nobody = Vec::new();
+    for _ in 0..3 {
+        of_ada.push(open(on_behalf(hello(), "ada")).await.as_u16());
+        of_nobody.push(open(hello()).await.as_u16());
+    }
+    let of_bob = open(on_behalf(hello(), "bob")).await;
+
+    assert_eq!(of_ada, [200, 200, 503]);
+    assert_eq!(of_nobody, [200, 200, 200]);
+    assert_eq!(of_bob, 200);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_idle_session_ends() {
     let stage = Stage::new();
     let legacy = Legacy::sessions().idle_after(Duration::from_secs(60));
@@ -150,7 +173,7 @@ async fn a_session_belongs_to_whoever_opened_it() {
     assert_eq!(other.status(), 404);
     let answer = whole(own).await;
     let text = &answer["result"]["content"][0]["text"];
-    assert_eq!(text, r#"Principal("ada") at None"#);
+    assert_eq!(text, r#"Principal("ada") at Some("localhost")"#);
 }
 
 #[tokio::test(start_paused = true)]

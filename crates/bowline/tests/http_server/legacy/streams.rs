@@ -146,3 +146,52 @@ async fn a_cancelled_request_takes_its_question_along() {
     assert_eq!(told[0]["method"], "notifications/cancelled");
     assert_eq!(told[0]["params"]["requestId"], question[0]["id"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_wants_progress_gets_its_head_without_waiting_for_a_timer() {
+    let mut stage = Stage::new();
+    let mut client = Conversation::open(&stage.server.http(), "2025-11-25").await;
+    // Timers ring on the millisecond.
+    tokio::time::advance(std::time::Duration::from_micros(1500)).await;
+    let begun = tokio::time::Instant::now();
+
+    let running = client.send(client.call_with_progress(1, "wait", "a")).await;
+
+    assert!(running.is_events());
+    assert_eq!(begun.elapsed(), std::time::Duration::ZERO);
+    stage.started("a").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_that_its_handler_drops_is_cancelled_on_the_stream_of_the_request() {
+    let stage = Stage::new();
+    let release = stage.release.clone();
+    let gives_up = Tool::raw(
+        "gives up",
+        json!({"type": "object"}),
+        move |_, cx: bowline::Context| {
+            let release = release.clone();
+            async move {
+                tokio::select! {
+                    _ = cx.roots() => Ok(CallToolResult::text("answered")),
+                    () = release.notified() => Ok(CallToolResult::text("gave up")),
+                }
+            }
+        },
+    );
+    let service = stage.server.tool(gives_up).http();
+    let mut client = Conversation::open(&service, "2025-11-25").await;
+    let mut stream = client.send(client.call(1, "gives up", "a")).await;
+    let mut question = Vec::new();
+    while question.is_empty() {
+        question = messages(&stream.chunk().await.unwrap());
+    }
+
+    stage.release.notify_one();
+
+    let rest = stream.messages().await;
+    assert_eq!(rest[0]["method"], "notifications/cancelled");
+    assert_eq!(rest[0]["params"]["requestId"], question[0]["id"]);
+    assert_eq!(rest[1]["result"]["content"][0]["text"], "gave up");
+    assert_eq!(rest.len(), 2);
+}

@@ -8,7 +8,8 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use tokio::sync::watch;
 
-use super::link::{GivenUp, Link, MOST_FAILURES};
+use super::attempts::Attempts;
+use super::link::{GivenUp, Link};
 use crate::http::client::WhenRefused;
 use crate::http::client::response::{Events, Reply, no_answer, read};
 use crate::http::client::send::Handed;
@@ -70,14 +71,15 @@ impl Carrier {
 
     /// Delivers a stream up to the answer, resuming it where it was cut if the server lets us.
     async fn follow(&self, headers: &HeaderMap, mut events: Events) -> Result<()> {
-        let mut failures = 0;
+        let mut attempts = Attempts::new();
+        let mut last_event = None;
         loop {
-            let mut heard_any = false;
+            attempts.begin();
             let cut = loop {
                 match events.next().await {
                     Ok(Some(event)) if event.data.is_empty() => {}
                     Ok(Some(event)) => {
-                        heard_any = true;
+                        attempts.hear();
                         if let Delivered::Answer = self.deliver(headers, event.data).await {
                             return Ok(());
                         }
@@ -90,20 +92,21 @@ impl Carrier {
                 what: "the response ended without an answer".into(),
                 source: None,
             };
-            let Some(last_event) = events.last_event_id().map(str::to_owned) else {
+            // A stream that was taken up again and had nothing to say ends where it began.
+            last_event = events.last_event_id().map(str::to_owned).or(last_event);
+            let Some(last_event) = &last_event else {
                 return Err(cut.unwrap_or_else(lost));
             };
-            failures = if heard_any { 0 } else { failures + 1 };
-            if failures >= MOST_FAILURES {
+            if !attempts.end() {
                 return Err(cut.unwrap_or_else(lost));
             }
-            self.link.pause(events.retry(), failures).await;
+            attempts.pause(events.retry()).await;
             if self.given_up.is_set() {
                 return Ok(()); // nobody waits for the rest
             }
             let stopwatch = self.link.stopwatch(&self.id, &self.given_up);
             let when_refused = WhenRefused::AuthorizeWhile(&stopwatch);
-            let resuming = self.link.stream(Some(&last_event), when_refused);
+            let resuming = self.link.stream(Some(last_event), when_refused);
             let Some(resumed) = resuming.await? else {
                 return Err(cut.unwrap_or_else(lost));
             };

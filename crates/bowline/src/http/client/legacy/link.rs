@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use bowline_core::era::{Dialect, VersionHeader, after_opening};
 use bowline_core::http::headers::PROTOCOL_VERSION;
@@ -14,6 +13,7 @@ use http::header::ACCEPT;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use tokio::sync::mpsc;
 
+use super::attempts::Attempts;
 use super::held::Held;
 use crate::exchange::Stopwatch;
 use crate::http::client::body::ResponseBody;
@@ -159,22 +159,24 @@ impl Link {
     /// Hears what the server says unasked, for as long as it lets us.
     pub(super) async fn listen(&self) {
         let mut last_event = None;
-        let mut failures = 0;
-        while failures < MOST_FAILURES {
+        let mut attempts = Attempts::new();
+        loop {
             let stream = self.stream(last_event.as_deref(), WhenRefused::Authorize);
             let Ok(Some(mut events)) = stream.await else {
                 return;
             };
-            let mut heard_any = false;
+            attempts.begin();
             while let Ok(Some(event)) = events.next().await {
-                heard_any = true;
                 if !event.data.is_empty() {
+                    attempts.hear();
                     self.deliver(Received::Frame(event.data)).await;
                 }
             }
             last_event = events.last_event_id().map(str::to_owned).or(last_event);
-            failures = if heard_any { 0 } else { failures + 1 };
-            self.pause(events.retry(), failures).await;
+            if !attempts.end() {
+                break;
+            }
+            attempts.pause(events.retry()).await;
         }
         tracing::warn!("the server keeps closing its stream; it is not asked again");
     }
@@ -203,13 +205,6 @@ impl Link {
             Reply::Bare(StatusCode::METHOD_NOT_ALLOWED) => Ok(None),
             Reply::Bare(status) | Reply::Json(status, _) => Err(no_answer(status)),
         }
-    }
-
-    /// Waits as long as the server asked us to, or longer each time.
-    pub(super) async fn pause(&self, retry: Option<u64>, failures: u32) {
-        let asked = retry.map(Duration::from_millis);
-        let grown = FIRST_PAUSE * 2_u32.saturating_pow(failures.min(6));
-        tokio::time::sleep(asked.unwrap_or(grown).min(LONGEST_PAUSE)).await;
     }
 
     /// Shakes hands again after the server forgot the session `forgotten`. Whether there is a new one.
@@ -290,8 +285,3 @@ impl Link {
         self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
-
-/// How often in a row a stream may end without having said anything.
-pub(super) const MOST_FAILURES: u32 = 5;
-const FIRST_PAUSE: Duration = Duration::from_millis(250);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);

@@ -3,6 +3,8 @@
 //! The engine above does not know that its wire is made of HTTP requests. What the wire adds is the
 //! session, and the legacy spelling of a cancel: a POST of its own that must not overtake the request.
 
+mod attempts;
+
 mod carry;
 
 mod held;
@@ -28,7 +30,7 @@ use bowline_types::{
 };
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::timeout;
+use tokio::time::{timeout, timeout_at};
 
 use super::send::Handed;
 use super::{Endpoint, WhenRefused};
@@ -63,6 +65,8 @@ struct HttpWire {
     /// Requests that were cancelled and whose POST is not over. One that has the same id, in any spelling,
     /// waits for that: it might be refused, or the cancel might hit it.
     leaving: BTreeMap<CorrelationKey, watch::Receiver<()>>,
+    /// How many messages that have no answer are on their way.
+    posting: watch::Sender<usize>,
     /// Rings when the handshake's last word was posted: what follows must not overtake it.
     gate: Option<oneshot::Receiver<()>>,
     farewell: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
@@ -85,6 +89,7 @@ impl HttpWire {
             tasks: JoinSet::new(),
             under_way: BTreeMap::new(),
             leaving: BTreeMap::new(),
+            posting: watch::Sender::new(0),
             gate: None,
             farewell: None,
         }
@@ -123,13 +128,9 @@ impl HttpWire {
     /// A cancel never overtakes its request: it waits for the head of the response, or for a moment after
     /// the request was handed to a connection. What was not handed over is withdrawn, and nothing is posted.
     fn send_cancel(&mut self, message: &Message, id: Option<&RequestId>) {
-        let frame = message.to_frame();
         let under_way = id.and_then(|id| Some((id, self.under_way.remove(id)?)));
         let Some((id, under_way)) = under_way else {
-            let link = self.link.clone();
-            self.tasks
-                .spawn(async move { link.post_quietly(frame, WhenRefused::GiveUp).await });
-            return;
+            return self.post(message, WhenRefused::GiveUp);
         };
         let UnderWay {
             task,
@@ -141,12 +142,15 @@ impl HttpWire {
         if handed.withdraw() {
             return task.abort();
         }
-        let link = self.link.clone();
+        let (link, frame) = (self.link.clone(), message.to_frame());
         let (left, leaving) = watch::channel(());
         self.leaving.insert(CorrelationKey::from(id), leaving);
+        let posting = Posting::begin(&self.posting);
         self.tasks.spawn(async move {
-            let _ = timeout(HEAD_START, head.wait_for(|seen| *seen)).await;
+            let head_start = handed.since() + HEAD_START;
+            let _ = timeout_at(head_start, head.wait_for(|seen| *seen)).await;
             link.post_quietly(frame, WhenRefused::GiveUp).await;
+            drop(posting);
             // A disconnect is no signal in this era, so the response is let run out rather than cut. Whoever
             // carries it holds the other end of `head` until it is done.
             let ended = async { while head.changed().await.is_ok() {} };
@@ -160,9 +164,10 @@ impl HttpWire {
         let (link, frame) = (self.link.clone(), message.to_frame());
         let (posted, gate) = oneshot::channel();
         self.gate = Some(gate);
+        let posting = Posting::begin(&self.posting);
         self.tasks.spawn(async move {
             link.post_quietly(frame, WhenRefused::Authorize).await;
-            drop(posted);
+            drop((posting, posted));
             link.listen().await;
         });
     }
@@ -212,9 +217,9 @@ impl Wire for HttpWire {
                     self.send_cancel(message, cancelled_id(notification).as_ref());
                 }
                 InitializedNotification::NAME => self.send_initialized(message),
-                _ => self.post(message),
+                _ => self.post(message, WhenRefused::Authorize),
             },
-            Message::Response(_) => self.post(message),
+            Message::Response(_) => self.post(message, WhenRefused::Authorize),
         }
     }
 
@@ -224,13 +229,14 @@ impl Wire for HttpWire {
 
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let farewell = self.farewell.get_or_insert_with(|| {
-            let link = self.link.clone();
-            // Cancels that were queued are still on their way; the rest ends with the session.
+            let (link, mut posting) = (self.link.clone(), self.posting.subscribe());
             let mut tasks = std::mem::take(&mut self.tasks);
             for under_way in std::mem::take(&mut self.under_way).into_values() {
                 under_way.task.abort();
             }
             Box::pin(async move {
+                // Cancels may still be on their way. What is not cancelled ends with the session.
+                let _ = timeout(POSTING_LIMIT, posting.wait_for(|left| *left == 0)).await;
                 let _ = timeout(FAREWELL_LIMIT, link.end()).await;
                 tasks.abort_all();
             })
@@ -240,10 +246,29 @@ impl Wire for HttpWire {
 }
 
 impl HttpWire {
-    fn post(&mut self, message: &Message) {
+    fn post(&mut self, message: &Message, when_refused: WhenRefused<'static>) {
         let (link, frame) = (self.link.clone(), message.to_frame());
-        self.tasks
-            .spawn(async move { link.post_quietly(frame, WhenRefused::Authorize).await });
+        let posting = Posting::begin(&self.posting);
+        self.tasks.spawn(async move {
+            link.post_quietly(frame, when_refused).await;
+            drop(posting);
+        });
+    }
+}
+
+/// A message that has no answer, on its way.
+struct Posting(watch::Sender<usize>);
+
+impl Posting {
+    fn begin(count: &watch::Sender<usize>) -> Self {
+        count.send_modify(|count| *count += 1);
+        Self(count.clone())
+    }
+}
+
+impl Drop for Posting {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
     }
 }
 
@@ -252,10 +277,12 @@ fn cancelled_id(notification: &Notification) -> Option<RequestId> {
     params.request_id
 }
 
-/// How long a cancel waits for the head of the response to its request.
+/// How long after its request a cancel waits for the head of the response.
 const HEAD_START: Duration = Duration::from_millis(100);
 /// How long the response to a cancelled request is drained.
 const DRAIN_LIMIT: Duration = Duration::from_secs(5);
+/// How long closing waits for what is on its way, and then for the goodbye.
+const POSTING_LIMIT: Duration = Duration::from_millis(500);
 const FAREWELL_LIMIT: Duration = Duration::from_secs(1);
 const MOST_WAITING: usize = 256;
 const MOST_TASKS: usize = 8192;

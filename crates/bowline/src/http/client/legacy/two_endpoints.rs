@@ -6,9 +6,10 @@
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bowline_core::Message;
+use bowline_types::{CancelledNotification, Notice, RequestId};
 use bytes::Bytes;
 use http::header::ACCEPT;
 use http::{HeaderMap, HeaderValue, Method, Uri};
@@ -30,11 +31,13 @@ use crate::{Error, Result};
 /// Dropping it closes the stream, which is how this transport ends.
 pub(super) struct TwoEndpoints {
     incoming: mpsc::Receiver<Received>,
-    outgoing: mpsc::Sender<Bytes>,
+    /// Gone once the wire is being closed.
+    outgoing: Option<mpsc::Sender<Bytes>>,
     /// A message that found room and was not handed over yet.
     ready: Option<Reserved>,
-    /// The reader and the writer; dropping the set ends them.
-    tasks: JoinSet<()>,
+    /// Dropping a set ends its task.
+    reader: JoinSet<()>,
+    writer: JoinSet<()>,
 }
 
 type Reserved = Pin<Box<dyn Future<Output = Option<mpsc::OwnedPermit<Bytes>>> + Send>>;
@@ -59,21 +62,19 @@ impl TwoEndpoints {
         let post_to = post_address(&endpoint.uri, &mut events).await?;
         let (sender, incoming) = mpsc::channel(MOST_WAITING);
         let (outgoing, queue) = mpsc::channel(MOST_WAITING);
-        let mut tasks = JoinSet::new();
-        tasks.spawn(listen(events, sender.clone()));
-        tasks.spawn(post_all(
-            Endpoint {
-                uri: post_to,
-                ..endpoint
-            },
-            queue,
-            sender,
-        ));
+        let post_to = Endpoint {
+            uri: post_to,
+            ..endpoint
+        };
+        let (mut reader, mut writer) = (JoinSet::new(), JoinSet::new());
+        reader.spawn(listen(events, sender.clone()));
+        writer.spawn(post_all(post_to, queue, sender));
         Ok(Self {
             incoming,
-            outgoing,
+            outgoing: Some(outgoing),
             ready: None,
-            tasks,
+            reader,
+            writer,
         })
     }
 }
@@ -86,14 +87,17 @@ impl Wire for TwoEndpoints {
     }
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.outgoing.is_closed() {
+        let Some(outgoing) = &self.outgoing else {
+            return Poll::Pending; // there is never room again
+        };
+        if outgoing.is_closed() {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
-        if self.outgoing.capacity() > 0 {
+        if outgoing.capacity() > 0 {
             return Poll::Ready(Ok(()));
         }
         // Room is waited for by reserving it; the place is given back at once, for only we send.
-        let outgoing = self.outgoing.clone();
+        let outgoing = outgoing.clone();
         let reserved = self
             .ready
             .get_or_insert_with(|| Box::pin(async move { outgoing.reserve_owned().await.ok() }));
@@ -108,7 +112,9 @@ impl Wire for TwoEndpoints {
     }
 
     fn send(&mut self, message: &Message) {
-        if self.outgoing.try_send(message.to_frame()).is_err() {
+        let outgoing = self.outgoing.as_ref();
+        let sent = outgoing.is_some_and(|outgoing| outgoing.try_send(message.to_frame()).is_ok());
+        if !sent {
             tracing::debug!("a message was not posted: the wire is closing");
         }
     }
@@ -117,8 +123,12 @@ impl Wire for TwoEndpoints {
         Poll::Ready(Ok(()))
     }
 
-    fn poll_close(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.tasks.abort_all();
+    fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // The writer ends when it has posted all that was sent; whoever closes decides how long that may take.
+        self.outgoing = None;
+        self.ready = None;
+        while ready!(self.writer.poll_join_next(cx)).is_some() {}
+        self.reader.abort_all();
         Poll::Ready(Ok(()))
     }
 }
@@ -156,40 +166,64 @@ async fn listen(mut events: Events, incoming: mpsc::Sender<Received>) {
 }
 
 /// Posts one message after the other: the order on the wire is the order of the calls.
+///
+/// Nothing waits for a cancel. What it concerns was posted before, and what follows has nothing to do with it.
 async fn post_all(
     endpoint: Endpoint,
     mut queue: mpsc::Receiver<Bytes>,
     incoming: mpsc::Sender<Received>,
 ) {
+    let mut cancels = JoinSet::new();
     while let Some(frame) = queue.recv().await {
-        let id = match Message::decode(&frame) {
-            Ok(Message::Request(request)) => Some(request.id),
-            _ => None,
-        };
-        let stopwatch = id
-            .as_ref()
-            .map(|id| Held::new(&incoming, id, std::convert::identity));
-        let outgoing = Outgoing {
-            method: Method::POST,
-            headers: message_headers(),
-            frame,
-            handed: &Handed::new(),
-            when_refused: match &stopwatch {
-                Some(stopwatch) => WhenRefused::AuthorizeWhile(stopwatch),
-                None => WhenRefused::GiveUp,
-            },
-        };
-        let error = match endpoint.request(outgoing).await {
-            Ok(response) if response.status().is_success() => continue,
-            Ok(response) => no_answer(response.status()),
-            Err(error) => error,
-        };
-        match id {
-            Some(id) => {
-                let _ = incoming.send(Received::Lost { id, error }).await;
+        while cancels.try_join_next().is_some() {}
+        match Message::decode(&frame) {
+            Ok(Message::Request(request)) => {
+                post_request(&endpoint, request.id, frame, &incoming).await;
             }
-            None => tracing::debug!(%error, "a message could not be posted"),
+            Ok(Message::Notification(cancel))
+                if cancel.method == CancelledNotification::NAME && cancels.len() < MOST_WAITING =>
+            {
+                let endpoint = endpoint.clone();
+                cancels.spawn(async move { post_quietly(&endpoint, frame).await });
+            }
+            _ => post_quietly(&endpoint, frame).await,
         }
+    }
+    while cancels.join_next().await.is_some() {}
+}
+
+async fn post_request(
+    endpoint: &Endpoint,
+    id: RequestId,
+    frame: Bytes,
+    incoming: &mpsc::Sender<Received>,
+) {
+    let stopwatch = Held::new(incoming, &id, std::convert::identity);
+    let posted = post(endpoint, frame, WhenRefused::AuthorizeWhile(&stopwatch)).await;
+    if let Err(error) = posted {
+        let _ = incoming.send(Received::Lost { id, error }).await;
+    }
+}
+
+/// Posts something that has no answer. If it fails, nobody can be told.
+async fn post_quietly(endpoint: &Endpoint, frame: Bytes) {
+    if let Err(error) = post(endpoint, frame, WhenRefused::GiveUp).await {
+        tracing::debug!(%error, "a message could not be posted");
+    }
+}
+
+async fn post(endpoint: &Endpoint, frame: Bytes, when_refused: WhenRefused<'_>) -> Result<()> {
+    let outgoing = Outgoing {
+        method: Method::POST,
+        headers: message_headers(),
+        frame,
+        handed: &Handed::new(),
+        when_refused,
+    };
+    let response = endpoint.request(outgoing).await?;
+    match response.status().is_success() {
+        true => Ok(()),
+        false => Err(no_answer(response.status())),
     }
 }
 

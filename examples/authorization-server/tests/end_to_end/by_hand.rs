@@ -1,110 +1,17 @@
-//! A client, a guarded server and an authorization server over sockets: everything that happens to a token.
-
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test that cannot go on stops"
-)]
-
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, UNIX_EPOCH};
+//! What goes over the wire, seen by a client that does by hand what an SDK does.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use bowline::exchange::{Dialect, Principal};
+use bowline::exchange::Dialect;
 use bowline::http::client::{HttpSend, HyperSend, RequestBody};
-use bowline::{Server, Tool};
-use bowline_auth::server::{Introspection, JwtVerifier, ResourceServer};
-use bowline_example_authorization_server::{AuthorizationServer, User};
+use bowline_auth::server::{JwtVerifier, ResourceServer};
+use bowline_example_authorization_server::User;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, StatusCode};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use tokio::task::JoinHandle;
-use tower_layer::Layer;
 
-/// Both servers, and the time that they share.
-struct World {
-    authorization: AuthorizationServer,
-    issuer: String,
-    resource: String,
-    clock: Arc<AtomicU64>,
-    serving: Vec<JoinHandle<()>>,
-}
-
-/// How the guarded server makes sure of tokens.
-#[derive(Clone, Copy)]
-enum By {
-    Keys,
-    Asking,
-}
-
-impl World {
-    async fn new(by: By) -> Self {
-        let clock = Arc::new(AtomicU64::new(1_900_000_000));
-        let issuing = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let issuer = format!("http://{}", issuing.local_addr().unwrap());
-        let bound = notes().http().bind("127.0.0.1:0").await.unwrap();
-        let resource = format!("http://{}/mcp", bound.addr());
-
-        let now = reading(&clock);
-        let authorization = AuthorizationServer::new(issuer.clone())
-            .protects(&resource, &["read", "write"])
-            .introspected_by("notes", "hush")
-            .token_lifetime(Duration::from_secs(300))
-            .clock(now);
-        let guard = match by {
-            By::Keys => {
-                let keys = JwtVerifier::discover(issuer.clone()).unwrap();
-                let keys = keys.fetch_again_after(Duration::ZERO);
-                ResourceServer::new(&resource, issuer.clone(), keys.within_private_network())
-            }
-            By::Asking => {
-                let asking = Introspection::new(issuer.clone(), &format!("{issuer}/introspect"));
-                let asking = asking.unwrap().credentials("notes", "hush");
-                ResourceServer::new(&resource, issuer.clone(), asking.within_private_network())
-            }
-        };
-        let guard = guard.unwrap().scopes(["read"]).leeway(Duration::ZERO);
-        let guarded = guard.clock(reading(&clock)).layer(bound.service());
-        let router = authorization.router();
-        let serving = vec![
-            tokio::spawn(async move { axum::serve(issuing, router).await.unwrap() }),
-            tokio::spawn(async move { bound.serve_through(guarded).await.unwrap() }),
-        ];
-        Self {
-            authorization,
-            issuer,
-            resource,
-            clock,
-            serving,
-        }
-    }
-
-    fn advance(&self, seconds: u64) {
-        self.clock.fetch_add(seconds, Ordering::Relaxed);
-    }
-}
-
-impl Drop for World {
-    fn drop(&mut self) {
-        self.serving.iter().for_each(JoinHandle::abort);
-    }
-}
-
-fn reading(clock: &Arc<AtomicU64>) -> impl Fn() -> std::time::SystemTime + Send + Sync + 'static {
-    let clock = clock.clone();
-    move || UNIX_EPOCH + Duration::from_secs(clock.load(Ordering::Relaxed))
-}
-
-fn notes() -> Server {
-    let whoami = Tool::new("whoami", async |principal: Principal| {
-        principal.name().unwrap_or("nobody").to_owned()
-    });
-    let write = Tool::new("write", async || "written").scopes(["write"]);
-    Server::new("notes", "1.0.0").tool(whoami).tool(write)
-}
+use crate::world::{By, World, notes, reading};
 
 /// What came back.
 #[derive(Debug)]
@@ -347,7 +254,6 @@ async fn the_layer_stands_around_the_routes_of_a_web_framework_just_as_well() {
     let mut client = Client::new(&world).await;
     client.authorize("read").await;
     let keys = JwtVerifier::discover(world.issuer.clone()).unwrap();
-    let keys = keys.within_private_network();
     let guard = ResourceServer::new(&world.resource, world.issuer.clone(), keys).unwrap();
     let document = guard.metadata_path();
     let app = axum::Router::new()

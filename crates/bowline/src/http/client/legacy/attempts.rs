@@ -1,0 +1,56 @@
+//! How often a stream that came to its end is taken up again.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+/// Counts the streams in a row that were of no use: they ended soon, and said nothing.
+///
+/// That a stream was closed in good order proves nothing: some servers close every stream at once.
+#[derive(Debug)]
+pub(super) struct Attempts {
+    useless: u32,
+    begun: Instant,
+    has_heard: bool,
+}
+
+impl Attempts {
+    pub(super) fn new() -> Self {
+        Self {
+            useless: 0,
+            begun: Instant::now(),
+            has_heard: false,
+        }
+    }
+
+    /// A stream is open.
+    pub(super) fn begin(&mut self) {
+        self.begun = Instant::now();
+        self.has_heard = false;
+    }
+
+    /// The stream said something.
+    pub(super) fn hear(&mut self) {
+        self.has_heard = true;
+    }
+
+    /// The stream is at its end. Whether there may be another.
+    pub(super) fn end(&mut self) -> bool {
+        let was_of_use = self.has_heard || self.begun.elapsed() >= LONG;
+        self.useless = if was_of_use { 0 } else { self.useless + 1 };
+        self.useless < MOST_USELESS
+    }
+
+    /// Waits as long as the server asked us to, or longer each time.
+    pub(super) async fn pause(&self, retry: Option<u64>) {
+        let asked = retry.map(Duration::from_millis);
+        let grown = FIRST_PAUSE * 2_u32.saturating_pow(self.useless.min(6));
+        sleep(asked.unwrap_or(grown).min(LONGEST_PAUSE)).await;
+    }
+}
+
+const MOST_USELESS: u32 = 5;
+/// A stream that was open for so long was of use, even if there was nothing to say.
+const LONG: Duration = Duration::from_secs(10);
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);

@@ -1,0 +1,145 @@
+//! Runs every test in a process of its own, and then checks what only a whole run can tell.
+//!
+//! The output is that of Rust's own test harness, a line a test. A word on the command line selects the tests
+//! whose line contains it.
+
+use std::collections::VecDeque;
+use std::process::{Command, ExitCode};
+use std::sync::{Mutex, PoisonError};
+
+use crate::test::Test;
+use crate::{sentences, table};
+
+pub(crate) fn main(arguments: Vec<String>) -> ExitCode {
+    let asked = Asked::parse(arguments.into_iter());
+    let tests: Vec<Test> = Test::all(asked.calls.unwrap_or(CALLS))
+        .into_iter()
+        .filter(|test| asked.wants(&test.to_string()))
+        .collect();
+    if asked.list {
+        tests.iter().for_each(|test| println!("{test}: test"));
+        return ExitCode::SUCCESS;
+    }
+    println!("\nrunning {} tests", tests.len());
+    let ran = run_all(tests);
+    let mut failures: Vec<(String, String)> = ran
+        .iter()
+        .filter_map(|(test, failure)| Some((test.to_string(), failure.clone()?)))
+        .collect();
+    if asked.words.is_empty() {
+        let passed = ran.iter().filter(|(_, failure)| failure.is_none());
+        let passed: Vec<Test> = passed.map(|(test, _)| *test).collect();
+        for (name, failure) in checks(&passed) {
+            report(name, failure.is_none());
+            failures.extend(failure.map(|failure| (name.to_owned(), failure)));
+        }
+    }
+    for (name, failure) in &failures {
+        println!("\n---- {name} ----\n{failure}");
+    }
+    match failures.len() {
+        0 => {
+            println!("\ntest result: ok\n");
+            ExitCode::SUCCESS
+        }
+        failed => {
+            println!("\ntest result: FAILED. {failed} failed\n");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs what this process is for.
+pub(crate) fn block_on(threads: usize, running: impl Future<Output = ()>) {
+    let mut builder = match threads {
+        1 => tokio::runtime::Builder::new_current_thread(),
+        _ => tokio::runtime::Builder::new_multi_thread(),
+    };
+    let runtime = builder
+        .worker_threads(threads)
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(running);
+}
+
+/// What only a whole run can tell.
+fn checks(passed: &[Test]) -> [(&'static str, Option<String>); 3] {
+    [
+        ("no cell is empty", table::check_cells(passed).err()),
+        ("every sentence has a test", sentences::check().err()),
+        (
+            "CANCELLATION.md is that of this run",
+            table::check(passed).err(),
+        ),
+    ]
+}
+
+/// Runs the tests, as many at once as there are processors, and returns what was seen of those that failed.
+fn run_all(tests: Vec<Test>) -> Vec<(Test, Option<String>)> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let (queue, ran) = (Mutex::new(VecDeque::from(tests)), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some(test) = lock(&queue).pop_front() {
+                    let failure = run(test);
+                    report(&test.to_string(), failure.is_none());
+                    lock(&ran).push((test, failure));
+                }
+            });
+        }
+    });
+    ran.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs one test in a process of its own; what was seen, if it failed.
+fn run(test: Test) -> Option<String> {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    let command = command
+        .args(["--run", &test.key()])
+        .env("RUST_BACKTRACE", "0");
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    (!output.status.success()).then(|| format!("{}\n{said}", output.status))
+}
+
+fn report(name: &str, passed: bool) {
+    let verdict = if passed { "ok" } else { "FAILED" };
+    println!("test {name} ... {verdict}");
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What the command line asks for.
+#[derive(Debug, Default)]
+struct Asked {
+    words: Vec<String>,
+    list: bool,
+    calls: Option<usize>,
+}
+
+impl Asked {
+    fn parse(mut arguments: impl Iterator<Item = String>) -> Self {
+        let mut asked = Self::default();
+        while let Some(argument) = arguments.next() {
+            match argument.as_str() {
+                "--list" => asked.list = true,
+                "--calls" => asked.calls = arguments.next().and_then(|calls| calls.parse().ok()),
+                // The other options of Rust's own harness change nothing here.
+                option if option.starts_with('-') => {}
+                _ => asked.words.push(argument),
+            }
+        }
+        asked
+    }
+
+    fn wants(&self, line: &str) -> bool {
+        self.words.is_empty() || self.words.iter().any(|word| line.contains(word.as_str()))
+    }
+}
+
+/// How many calls are abandoned unless the command line says otherwise.
+const CALLS: usize = 2000;

@@ -1,0 +1,99 @@
+//! `sentences.txt`: what must hold when calls are let go of, each with the tests that show it.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::PathBuf;
+
+/// Checks that every sentence has a test, and that every test that is named exists.
+pub(crate) fn check() -> Result<(), String> {
+    let sentences = read()?;
+    let mut complaints = Vec::new();
+    for sentence in &sentences {
+        if sentence.tests.is_empty() {
+            complaints.push(format!("no test shows that: {}", sentence.text));
+        }
+        let missing = sentence.tests.iter().filter(|test| !test.exists());
+        complaints.extend(missing.map(|test| format!("there is no test {}", test.path())));
+    }
+    match complaints.is_empty() {
+        true => Ok(()),
+        false => Err(complaints.join("\n")),
+    }
+}
+
+/// The list for `CANCELLATION.md`.
+pub(crate) fn render() -> Result<String, String> {
+    let mut text = String::new();
+    let mut section = String::new();
+    for sentence in read()? {
+        if sentence.section != section {
+            let _ = writeln!(text, "\n### {}\n", sentence.section);
+            section.clone_from(&sentence.section);
+        }
+        let _ = writeln!(text, "- {}", sentence.text);
+        for test in &sentence.tests {
+            let _ = writeln!(text, "  - `{}`", test.path());
+        }
+    }
+    Ok(text)
+}
+
+#[derive(Debug)]
+struct Sentence {
+    section: String,
+    text: String,
+    tests: Vec<Named>,
+}
+
+/// A test function, by its file and its name.
+#[derive(Debug)]
+struct Named {
+    file: String,
+    function: String,
+}
+
+impl Named {
+    fn path(&self) -> String {
+        format!("{}: {}", self.file, self.function)
+    }
+
+    fn exists(&self) -> bool {
+        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+            .join("..")
+            .join(&self.file);
+        let Ok(source) = fs::read_to_string(path) else {
+            return false;
+        };
+        source.contains(&format!("fn {}(", self.function))
+    }
+}
+
+/// Reads the file: `#` begins a section, `-` names a test of the sentence above it.
+fn read() -> Result<Vec<Sentence>, String> {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("sentences.txt");
+    let text = fs::read_to_string(&path).map_err(|error| format!("sentences.txt: {error}"))?;
+    let (mut section, mut sentences) = (String::new(), Vec::new());
+    for line in text.lines().filter(|line| !line.is_empty()) {
+        if let Some(title) = line.strip_prefix("# ") {
+            title.clone_into(&mut section);
+        } else if let Some(test) = line.strip_prefix("- ") {
+            let sentence: &mut Sentence = sentences
+                .last_mut()
+                .ok_or_else(|| format!("sentences.txt: `{line}` belongs to no sentence"))?;
+            let (file, function) = test
+                .split_once(' ')
+                .ok_or_else(|| format!("sentences.txt: `{line}` names no test"))?;
+            sentence.tests.push(Named {
+                file: file.to_owned(),
+                function: function.to_owned(),
+            });
+        } else {
+            sentences.push(Sentence {
+                section: section.clone(),
+                text: line.to_owned(),
+                tests: Vec::new(),
+            });
+        }
+    }
+    Ok(sentences)
+}

@@ -1,0 +1,263 @@
+//! The peers: what is installed of them, and how their programs are started.
+//!
+//! Our programs for each peer are in `conformance/peers`. They are copied next to the packages that they need,
+//! which are installed below the target folder, so that nothing is written into the project.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::cell::{Side, Transport};
+use crate::{outside, process};
+
+/// An SDK that others wrote.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    pub(crate) name: &'static str,
+    pub(crate) client: Program,
+    pub(crate) server: Program,
+    /// The newest version that it speaks.
+    pub(crate) newest: &'static str,
+    /// What of it still has the two endpoints that HTTP had at first.
+    with_http_sse: &'static [Side],
+}
+
+/// How a program is started.
+#[derive(Clone, Debug)]
+pub(crate) struct Program(Vec<String>);
+
+/// Our own client and server.
+#[derive(Debug)]
+pub(crate) struct Ours {
+    pub(crate) client: Program,
+    pub(crate) server: Program,
+}
+
+impl Peer {
+    /// Installs and builds whatever is not there yet.
+    pub(crate) fn install_all(root: &Path) -> io::Result<Vec<Self>> {
+        Ok(vec![
+            python(root, "python 2.3.0", "mcp==2.3.0", "v2", MODERN)?,
+            python(root, "python 1.30.0", "mcp==1.30.0", "v1", LEGACY)?,
+            typescript(root)?,
+            rmcp(root)?,
+        ])
+    }
+
+    /// What it can be, and over what.
+    pub(crate) fn ways(&self) -> Vec<(Side, Transport)> {
+        let mut ways = Vec::new();
+        for side in [Side::Client, Side::Server] {
+            ways.extend([(side, Transport::Stdio), (side, Transport::Http)]);
+            if self.with_http_sse.contains(&side) {
+                ways.push((side, Transport::HttpSse));
+            }
+        }
+        ways
+    }
+
+    /// The modes of its client.
+    pub(crate) fn modes(&self, transport: Transport) -> Vec<String> {
+        let modes = match (transport, self.newest) {
+            (Transport::HttpSse, _) => &["sse"][..],
+            (_, MODERN) => &["auto", "2026", "legacy"],
+            _ => &["legacy"],
+        };
+        modes.iter().map(|&mode| mode.to_owned()).collect()
+    }
+
+    /// The modes of our client that its server should understand.
+    pub(crate) fn modes_of_ours(&self, transport: Transport) -> Vec<String> {
+        let mut modes = vec!["auto"];
+        if self.newest == MODERN && transport != Transport::HttpSse {
+            modes.push("2026");
+        }
+        modes.push("legacy");
+        modes.extend(match transport {
+            Transport::Stdio => &[
+                "legacy:2025-06-18",
+                "legacy:2025-03-26",
+                "legacy:2024-11-05",
+            ][..],
+            Transport::Http => &["legacy:2025-06-18", "legacy:2025-03-26"],
+            Transport::HttpSse => &["legacy:2024-11-05"],
+        });
+        modes.into_iter().map(str::to_owned).collect()
+    }
+
+    /// The version that a mode comes to.
+    pub(crate) fn version_of<'a>(&self, mode: &'a str, transport: Transport) -> &'a str {
+        match (mode.split_once(':'), mode) {
+            (Some((_, version)), _) => version,
+            (None, "auto") if transport != Transport::HttpSse => self.newest,
+            (None, "2026") => MODERN,
+            (None, _) => LEGACY,
+        }
+    }
+}
+
+impl Program {
+    fn new(words: impl IntoIterator<Item = impl AsRef<Path>>) -> Self {
+        let words = words.into_iter();
+        Self(
+            words
+                .map(|word| word.as_ref().display().to_string())
+                .collect(),
+        )
+    }
+
+    /// The program and these arguments.
+    pub(crate) fn words(&self, arguments: &[&str]) -> Vec<String> {
+        let arguments = arguments.iter().map(|&word| word.to_owned());
+        self.0.iter().cloned().chain(arguments).collect()
+    }
+
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let words = self.words(arguments);
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]);
+        command
+    }
+}
+
+impl Ours {
+    pub(crate) fn build(root: &Path) -> io::Result<Self> {
+        let mut build = process::cargo(root);
+        build.args(["build", "--quiet", "--package", "bowline-conformance"]);
+        if !process::show(&mut build)? {
+            return Err(io::Error::other("our programs do not compile"));
+        }
+        let built = process::target_folder(root).join("debug");
+        Ok(Self {
+            client: Program::new([built.join("interop-client")]),
+            server: Program::new([built.join("interop-server")]),
+        })
+    }
+}
+
+/// Both versions have the same checks and the same fixture, on what each of them calls things.
+fn python(
+    root: &Path,
+    name: &'static str,
+    package: &str,
+    suffix: &str,
+    newest: &'static str,
+) -> io::Result<Peer> {
+    let folder = folder_of(root, name);
+    copy_programs(root, "python", &folder)?;
+    let python = outside::python(&folder.join("packages"), package)?;
+    let program = |what: &str| Program::new([&python, &folder.join(format!("{what}_{suffix}.py"))]);
+    Ok(Peer {
+        name,
+        client: program("client"),
+        server: program("server"),
+        newest,
+        with_http_sse: &[Side::Client, Side::Server],
+    })
+}
+
+fn typescript(root: &Path) -> io::Result<Peer> {
+    let name = "typescript 2.4.0";
+    let folder = folder_of(root, name);
+    copy_programs(root, "typescript", &folder)?;
+    let server = "node_modules/@modelcontextprotocol/server/package.json";
+    if !folder.join(server).exists() {
+        outside::npm_install(&folder, &[])?;
+    }
+    let node = outside::node(&process::target_folder(root))?;
+    Ok(Peer {
+        name,
+        client: Program::new([&node, &folder.join("client.mjs")]),
+        server: Program::new([&node, &folder.join("server.mjs")]),
+        newest: MODERN,
+        with_http_sse: &[Side::Client],
+    })
+}
+
+fn rmcp(root: &Path) -> io::Result<Peer> {
+    let name = "rmcp 3.8.0";
+    let target = folder_of(root, name);
+    let mut build = process::cargo(&root.join(PROGRAMS).join("rmcp"));
+    build.args(["build", "--quiet", "--locked"]);
+    build.env("CARGO_TARGET_DIR", &target);
+    if !process::show(&mut build)? {
+        return Err(io::Error::other("the programs for rmcp do not compile"));
+    }
+    let built = target.join("debug");
+    Ok(Peer {
+        name,
+        client: Program::new([built.join("client")]),
+        server: Program::new([built.join("server")]),
+        newest: MODERN,
+        with_http_sse: &[],
+    })
+}
+
+/// Where the packages of a peer are, and the programs that need them.
+fn folder_of(root: &Path, name: &str) -> PathBuf {
+    let interop = process::target_folder(root).join("interop");
+    interop.join(name.replace(' ', "-"))
+}
+
+fn copy_programs(root: &Path, language: &str, folder: &Path) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    for entry in fs::read_dir(root.join(PROGRAMS).join(language))? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            fs::copy(entry.path(), folder.join(entry.file_name()))?;
+        }
+    }
+    Ok(())
+}
+
+const PROGRAMS: &str = "conformance/peers";
+const MODERN: &str = "2026-07-28";
+const LEGACY: &str = "2025-11-25";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(newest: &'static str) -> Peer {
+        let nothing = Program(Vec::new());
+        Peer {
+            name: "peer",
+            client: nothing.clone(),
+            server: nothing,
+            newest,
+            with_http_sse: &[Side::Client],
+        }
+    }
+
+    #[test]
+    fn a_peer_is_on_both_sides_of_every_transport_that_it_has() {
+        let ways = peer(MODERN).ways();
+
+        assert_eq!(ways.len(), 5);
+        assert!(ways.contains(&(Side::Client, Transport::HttpSse)));
+        assert!(!ways.contains(&(Side::Server, Transport::HttpSse)));
+    }
+
+    #[test]
+    fn a_peer_is_spoken_to_in_every_era_that_it_speaks() {
+        let modern = peer(MODERN).modes_of_ours(Transport::Http);
+        let legacy = peer(LEGACY).modes_of_ours(Transport::Stdio);
+
+        assert_eq!(modern[..3], ["auto", "2026", "legacy"]);
+        assert!(!legacy.contains(&"2026".to_owned()));
+        assert!(legacy.contains(&"legacy:2024-11-05".to_owned()));
+        assert!(!modern.contains(&"legacy:2024-11-05".to_owned()));
+    }
+
+    #[test]
+    fn a_mode_comes_to_one_version() {
+        let version = |newest, mode| peer(newest).version_of(mode, Transport::Http);
+
+        assert_eq!(version(MODERN, "auto"), MODERN);
+        assert_eq!(version(LEGACY, "auto"), LEGACY);
+        assert_eq!(version(MODERN, "legacy"), LEGACY);
+        assert_eq!(version(MODERN, "legacy:2025-06-18"), "2025-06-18");
+        assert_eq!(peer(MODERN).version_of("auto", Transport::HttpSse), LEGACY);
+    }
+}
