@@ -127,31 +127,14 @@ impl<'a> Object<'a> {
     }
 
     /// The members in their order.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &Json)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Json)> + Clone {
         self.members.iter().map(|(name, value)| (&**name, value))
     }
 
     /// Joins the members again.
     #[must_use]
     pub fn to_json(&self) -> Json {
-        let length: usize = self
-            .members
-            .iter()
-            .map(|(name, value)| name.len() + value.as_bytes().len() + 4)
-            .sum();
-        let mut text = Vec::with_capacity(length + 2);
-        for (name, value) in &self.members {
-            text.push(if text.is_empty() { b'{' } else { b',' });
-            serde_json::to_writer(&mut text, name)
-                .expect("text always has a JSON form, and a `Vec` takes it");
-            text.push(b':');
-            text.extend_from_slice(value.as_bytes());
-        }
-        if text.is_empty() {
-            text.push(b'{');
-        }
-        text.push(b'}');
-        Json::from_valid(text.into())
+        Json::object(self.iter())
     }
 }
 

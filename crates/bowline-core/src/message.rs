@@ -12,6 +12,7 @@ use std::fmt;
 
 use bowline_types::{ErrorCode, Json, RequestId, RpcError};
 use bytes::Bytes;
+use memchr::memchr2;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -424,12 +425,11 @@ fn push_error(out: &mut Vec<u8>, error: &RpcError) {
 /// Line breaks in JSON text stand only between tokens, where a blank says the same; a frame is one line.
 fn push_json(out: &mut Vec<u8>, before: &str, json: &Json) {
     out.extend_from_slice(before.as_bytes());
-    let start = out.len();
+    let mut start = out.len();
     out.extend_from_slice(json.as_bytes());
-    for byte in &mut out[start..] {
-        if matches!(byte, b'\n' | b'\r') {
-            *byte = b' ';
-        }
+    while let Some(at) = memchr2(b'\n', b'\r', &out[start..]) {
+        out[start + at] = b' ';
+        start += at + 1;
     }
 }
 

@@ -6,7 +6,6 @@ use std::time::Duration;
 use bowline::Client;
 use bowline::client::Connect;
 use bowline::http::HttpService;
-use bowline::http::client::HyperSend;
 use bowline::http::legacy::Legacy;
 use bowline::peer::Peer;
 use bowline::wire::{self, Command};
@@ -74,10 +73,10 @@ pub(crate) async fn reach(column: Column, place: Place, seen: &Seen) -> (Connect
                     (seen.url().await, FarEnd::HttpChild(child, listening))
                 }
             };
-            let connect = Client::connect(&url).http(match protocol {
-                Protocol::Http1 => HyperSend::plain(),
-                Protocol::Http2 => HyperSend::plain_http2(),
-            });
+            let connect = match protocol {
+                Protocol::Http1 => Client::connect(&url),
+                Protocol::Http2 => Client::connect(&url).http2(),
+            };
             (connect, far_end)
         }
         Transport::Forgetful => panic!("no cell of this column applies"),

@@ -26,6 +26,12 @@ mod reqwest;
 mod response;
 pub use response::UnexpectedStatus;
 
+#[cfg(feature = "tls")]
+mod tls;
+#[cfg(not(feature = "tls"))]
+#[path = "tls_off.rs"]
+mod tls;
+
 mod send;
 pub use send::{HttpSend, HyperSend, RequestBody, Withdrawn};
 pub(crate) use send::{Versions, sender};

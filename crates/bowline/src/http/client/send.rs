@@ -10,7 +10,6 @@ use bytes::Bytes;
 use http::header::PROXY_AUTHORIZATION;
 use http::{Request, Response, Uri};
 use http_body::{Body, Frame, SizeHint};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::Connect;
 use hyper_util::client::proxy::matcher::Matcher;
@@ -19,6 +18,7 @@ use tokio::time::Instant;
 
 use super::body::ResponseBody;
 use super::proxy::{Proxies, TcpConnector, authorization};
+use super::tls::secure;
 use crate::exchange::BoxFuture;
 use crate::{Error, Result};
 
@@ -210,7 +210,7 @@ impl Body for RequestBody {
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
-pub struct HyperSend<C = HttpsConnector<TcpConnector>> {
+pub struct HyperSend<C = TcpConnector> {
     client: Client<C, RequestBody>,
     /// Where proxies may read the requests, which of them want credentials.
     proxies: Option<Arc<Matcher>>,
@@ -233,38 +233,6 @@ enum Connections {
     Exclusive,
     /// Many, so that one request waits for a connection that another makes.
     Shared,
-}
-
-impl HyperSend {
-    /// Over TCP, with TLS for `https`; HTTP/2 where the server offers it in the TLS handshake; through the
-    /// proxies that the environment names.
-    ///
-    /// # Errors
-    ///
-    /// If the system's certificates cannot be read.
-    pub fn new() -> Result<Self> {
-        Self::secure(&Proxies::from_env(), Versions::Negotiated)
-    }
-
-    fn secure(proxies: &Proxies, versions: Versions) -> Result<Self> {
-        let tls = HttpsConnectorBuilder::new()
-            .with_provider_and_native_roots(rustls::crypto::ring::default_provider())
-            .map_err(|error| Error::Transport {
-                what: "the system's certificates cannot be read".into(),
-                source: Some(error.into()),
-            })?;
-        let proxies = proxies.matcher();
-        let tcp = TcpConnector::new(proxies.clone());
-        let tls = tls.https_or_http();
-        let connector = match versions {
-            Versions::Negotiated => tls.enable_all_versions().wrap_connector(tcp),
-            Versions::Http2Only => tls.enable_http2().wrap_connector(tcp),
-        };
-        Ok(Self {
-            connections: Connections::Shared,
-            ..Self::speaking(versions, connector).through(proxies)
-        })
-    }
 }
 
 impl HyperSend<TcpConnector> {
@@ -291,7 +259,7 @@ pub(crate) fn sender(
     if uri.scheme() == Some(&http::uri::Scheme::HTTP) {
         return Ok(Arc::new(HyperSend::insecure(proxies, versions)));
     }
-    Ok(Arc::new(HyperSend::secure(proxies, versions)?))
+    secure(proxies, versions)
 }
 
 impl<C: Connect + Clone + Send + Sync + 'static> HyperSend<C> {
@@ -307,7 +275,7 @@ impl<C: Connect + Clone + Send + Sync + 'static> HyperSend<C> {
         Self::speaking(Versions::Http2Only, connector)
     }
 
-    fn speaking(versions: Versions, connector: C) -> Self {
+    pub(super) fn speaking(versions: Versions, connector: C) -> Self {
         let mut builder = Client::builder(TokioExecutor::new());
         builder
             .pool_timer(TokioTimer::new())
@@ -323,7 +291,14 @@ impl<C: Connect + Clone + Send + Sync + 'static> HyperSend<C> {
         }
     }
 
-    fn through(mut self, proxies: Option<Arc<Matcher>>) -> Self {
+    /// The TLS handshake decides how many requests a connection carries at once.
+    #[cfg(feature = "tls")]
+    pub(super) fn shared(mut self) -> Self {
+        self.connections = Connections::Shared;
+        self
+    }
+
+    pub(super) fn through(mut self, proxies: Option<Arc<Matcher>>) -> Self {
         self.proxies = proxies;
         self
     }

@@ -157,7 +157,8 @@ impl Responder for OnBehalf {
     fn respond<'a>(&'a self, request: Request, cx: Context) -> BoxFuture<'a, Outcome> {
         let head = self.session.take_head(cx.request_id());
         let principal = head.as_ref().map(super::principal);
-        let principal = principal.unwrap_or_else(|| self.session.principal.clone().without_scopes());
+        let principal =
+            principal.unwrap_or_else(|| self.session.principal.clone().without_scopes());
         let mut cx = cx.with_principal(principal);
         if let Some(head) = head {
             cx.extensions_mut().insert(head);

@@ -1,0 +1,45 @@
+//! Requests in TLS: with ring, and the certificates of the system.
+
+use std::sync::Arc;
+
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+
+use super::proxy::{Proxies, TcpConnector};
+use super::send::{HttpSend, HyperSend, Versions};
+use crate::{Error, Result};
+
+impl HyperSend<HttpsConnector<TcpConnector>> {
+    /// Over TCP, with TLS for `https`; HTTP/2 where the server offers it in the TLS handshake; through the
+    /// proxies that the environment names.
+    ///
+    /// # Errors
+    ///
+    /// If the system's certificates cannot be read.
+    pub fn new() -> Result<Self> {
+        Self::secure(&Proxies::from_env(), Versions::Negotiated)
+    }
+
+    fn secure(proxies: &Proxies, versions: Versions) -> Result<Self> {
+        let tls = HttpsConnectorBuilder::new()
+            .with_provider_and_native_roots(rustls::crypto::ring::default_provider())
+            .map_err(|error| Error::Transport {
+                what: "the system's certificates cannot be read".into(),
+                source: Some(error.into()),
+            })?;
+        let proxies = proxies.matcher();
+        let tcp = TcpConnector::new(proxies.clone());
+        let tls = tls.https_or_http();
+        let connector = match versions {
+            Versions::Negotiated => tls.enable_all_versions().wrap_connector(tcp),
+            Versions::Http2Only => tls.enable_http2().wrap_connector(tcp),
+        };
+        Ok(Self::speaking(versions, connector)
+            .through(proxies)
+            .shared())
+    }
+}
+
+/// What sends to `https`.
+pub(super) fn secure(proxies: &Proxies, versions: Versions) -> Result<Arc<dyn HttpSend>> {
+    Ok(Arc::new(HyperSend::secure(proxies, versions)?))
+}

@@ -1,0 +1,14 @@
+//! Requests in TLS, where the crate was built without it.
+
+use std::sync::Arc;
+
+use super::proxy::Proxies;
+use super::send::{HttpSend, Versions};
+use crate::{Error, Result};
+
+/// What would send to `https`.
+pub(super) fn secure(_: &Proxies, _: Versions) -> Result<Arc<dyn HttpSend>> {
+    Err(Error::misuse(
+        "`https` needs the feature `tls` of bowline, or a sender of your own by `Connect::http`",
+    ))
+}
