@@ -28,8 +28,10 @@ use super::user_agent::{AppError, UserAgent, Visit};
 /// ```
 pub struct Loopback {
     open: Arc<Open>,
-    /// Zero until it was chosen. Kept from then on, because some servers register the port.
-    port: AtomicU16,
+    /// The one that was registered by hand.
+    fixed: Option<u16>,
+    /// The one that was free the last time. It is tried again, because some servers register the port.
+    last: AtomicU16,
 }
 
 type Open = dyn Fn(&str) -> Result<(), AppError> + Send + Sync;
@@ -39,22 +41,29 @@ impl Loopback {
     pub fn new(open: impl Fn(&str) -> Result<(), AppError> + Send + Sync + 'static) -> Self {
         Self {
             open: Arc::new(open),
-            port: AtomicU16::new(0),
+            fixed: None,
+            last: AtomicU16::new(0),
         }
     }
 
     /// Listens on this port, rather than on any that is free: for clients whose redirect URI was registered.
     #[must_use]
-    pub fn port(self, port: u16) -> Self {
-        self.port.store(port, Ordering::Relaxed);
+    pub fn port(mut self, port: u16) -> Self {
+        self.fixed = Some(port);
         self
     }
 
     async fn listen(&self) -> Result<Box<dyn Visit>, AppError> {
-        let port = self.port.load(Ordering::Relaxed);
-        let listener = TcpListener::bind(("127.0.0.1", port)).await?;
+        let bind = |port| TcpListener::bind(("127.0.0.1", port));
+        let listener = match self.fixed {
+            Some(port) => bind(port).await?,
+            None => match bind(self.last.load(Ordering::Relaxed)).await {
+                Ok(listener) => listener,
+                Err(_) => bind(0).await?,
+            },
+        };
         let port = listener.local_addr()?.port();
-        self.port.store(port, Ordering::Relaxed);
+        self.last.store(port, Ordering::Relaxed);
         Ok(Box::new(LoopbackVisit {
             listener,
             redirect_uri: format!("http://127.0.0.1:{port}{PATH}"),
@@ -72,7 +81,7 @@ impl UserAgent for Loopback {
 impl std::fmt::Debug for Loopback {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Loopback")
-            .field("port", &self.port)
+            .field("fixed", &self.fixed)
             .finish_non_exhaustive()
     }
 }
@@ -220,13 +229,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_port_that_was_chosen_is_kept_and_is_free_again() {
+    async fn a_port_that_somebody_else_has_is_not_insisted_on_unless_it_was_registered() {
         let loopback = Loopback::new(|_| Ok(()));
 
-        let first = loopback.prepare().await.unwrap().redirect_uri().to_owned();
-        let second = loopback.prepare().await.unwrap().redirect_uri().to_owned();
+        let first = loopback.prepare().await.unwrap();
+        let second = loopback.prepare().await.unwrap();
+        let port = Url::parse(first.redirect_uri()).unwrap().port().unwrap();
+        let third = Loopback::new(|_| Ok(())).port(port).prepare().await;
 
-        assert_eq!(first, second);
+        assert_ne!(first.redirect_uri(), second.redirect_uri());
+        assert!(third.is_err());
     }
 
     #[tokio::test]

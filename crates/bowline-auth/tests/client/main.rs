@@ -19,6 +19,7 @@ use bowline::{Client, Error};
 use bowline_auth::client::{
     FileStore, Loopback, MemoryStore, OAuth, OwnBrowser, RegisteredClient, TokenStore,
 };
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::watch;
 
 use world::{SERVER, World};
@@ -64,6 +65,32 @@ async fn one_person_is_asked_once_and_the_token_is_used_from_then_on() {
             "tools/call Bearer t1",
         ]
     );
+}
+
+#[tokio::test]
+async fn a_browser_on_this_machine_brings_the_code_back() {
+    let world = World::default();
+    let browsing = world.clone();
+    let loopback = Loopback::new(move |url| {
+        tokio::spawn(browse(browsing.agree(url)));
+        Ok(())
+    });
+    let client = connect(&world, oauth(&world).user_agent(loopback)).await;
+
+    client.call_tool("x", ()).await.unwrap();
+
+    assert_eq!(world.count("authorization_code"), 1);
+    assert_eq!(world.seen().last().unwrap(), "tools/call Bearer t1");
+}
+
+/// Goes to an address on this machine, as a browser would.
+async fn browse(address: String) {
+    let (host, target) = address["http://".len()..].split_once('/').unwrap();
+    let mut stream = tokio::net::TcpStream::connect(host).await.unwrap();
+    let request = format!("GET /{target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut page = String::new();
+    stream.read_to_string(&mut page).await.unwrap();
 }
 
 #[tokio::test]

@@ -131,10 +131,8 @@ impl World {
         state.scope = asked.get("scope").cloned().unwrap_or_default();
         let line = format!("person {} [{}]", asked["client_id"], state.scope);
         state.seen.push(line);
-        format!(
-            "{HERE}?code=c&state={}&iss={}",
-            asked["state"], state.issuer
-        )
+        let (back, issuer) = (&asked["redirect_uri"], &state.issuer);
+        format!("{back}?code=c&state={}&iss={issuer}", asked["state"])
     }
 
     fn answer(&self, head: &request::Parts, body: &[u8]) -> Response<ResponseBody> {
