@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::{ci, conformance, fuzz, mutants, tidy};
+use crate::{bench, ci, conformance, fuzz, mutants, tidy};
 
 /// Runs the command that `words` name and says how it went.
 pub fn run(words: impl Iterator<Item = String>) -> ExitCode {
@@ -17,6 +17,8 @@ pub fn run(words: impl Iterator<Item = String>) -> ExitCode {
         Ok(Command::Tidy) => tidy::run(&workspace_root()),
         Ok(Command::Mutants { only }) => mutants::run(&workspace_root(), &only),
         Ok(Command::Conformance) => conformance::run(&workspace_root()),
+        Ok(Command::Bench { words }) => bench::run(&workspace_root(), &words),
+        Ok(Command::Counts(act)) => bench::counts(&workspace_root(), act),
         Ok(Command::Fuzz { target, seconds }) => fuzz::run(&workspace_root(), &target, seconds),
         Err(complaint) => {
             eprintln!("{complaint}\n\n{USAGE}");
@@ -37,6 +39,8 @@ enum Command {
     Tidy,
     Mutants { only: Vec<String> },
     Conformance,
+    Bench { words: Vec<String> },
+    Counts(bench::Counts),
     Fuzz { target: String, seconds: u64 },
 }
 
@@ -55,6 +59,12 @@ impl Command {
             }),
             "conformance" if rest.is_empty() => Ok(Self::Conformance),
             "conformance" => Err("`conformance` takes no arguments".to_owned()),
+            "bench" => Ok(Self::Bench {
+                words: rest.to_vec(),
+            }),
+            "counts" if rest.is_empty() => Ok(Self::Counts(bench::Counts::Check)),
+            "counts" if rest == ["--bless"] => Ok(Self::Counts(bench::Counts::Bless)),
+            "counts" => Err("`counts` takes nothing but `--bless`".to_owned()),
             "fuzz" => parse_fuzz(rest),
             other => Err(format!("there is no command `{other}`")),
         }
@@ -90,10 +100,12 @@ const USAGE: &str = "\
 Usage: cargo xtask <command>
 
   ci [--skip STEP]… [--keep-going]   everything that guards the project, in order
-                                     steps: fmt, tidy, clippy, test, doc, no-legacy, mutants
+                                     steps: fmt, tidy, clippy, test, doc, no-legacy, counts, mutants
   tidy                               the house rules that a text search can keep
   mutants [NAME]…                    break each law on purpose; its test must notice
   conformance                        the official suite against our server and client (npm)
+  bench [--quick] [--json] [LEG]…    what a message costs, next to a hand-written server and to rmcp
+  counts [--bless]                   what a message costs in instructions, next to bench/counts.txt (valgrind)
   fuzz TARGET [--seconds N]          random input for one decoder (nightly and cargo-fuzz)
                                      targets: message, sse, headers, admission, mux";
 
@@ -109,6 +121,16 @@ mod tests {
     #[test]
     fn no_words_ask_for_the_usage() {
         assert_eq!(parse(""), Ok(Command::Usage));
+    }
+
+    #[test]
+    fn counts_are_checked_unless_they_are_to_be_agreed_upon() {
+        assert_eq!(parse("counts"), Ok(Command::Counts(bench::Counts::Check)));
+        assert_eq!(
+            parse("counts --bless"),
+            Ok(Command::Counts(bench::Counts::Bless))
+        );
+        assert!(parse("counts --bles").is_err());
     }
 
     #[test]

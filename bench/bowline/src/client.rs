@@ -1,0 +1,38 @@
+//! `bench-client`: a Bowline client as its users write one, over HTTP or to a child.
+
+use bench_fixture::{ClientOptions, Target, drive, drop_one_by_one};
+use bowline::prelude::*;
+use bowline::wire::Command;
+use serde_json::json;
+
+fn main() -> bowline::Result<()> {
+    let options = ClientOptions::read();
+    bench_fixture::block_on(run(options))
+}
+
+async fn run(options: ClientOptions) -> bowline::Result<()> {
+    let client = match &options.target {
+        Target::Url(url) => Client::connect(url).await?,
+        Target::Child(program) => Client::spawn(Command::new(program).arg("--stdio")).await?,
+    };
+    if options.drops > 0 {
+        let slow = || {
+            client
+                .call_tool("slow", json!({"ms": 60_000}))
+                .into_future()
+        };
+        let stats = async || {
+            let reply = client.call_tool("stats", json!({})).await;
+            reply.expect("`stats` answers").text()
+        };
+        drop_one_by_one(options.drops, slow, stats).await;
+    } else {
+        let caller = client.clone();
+        let call = move || {
+            let call = caller.call_tool("echo", json!({"text": "hello"}));
+            async move { call.await.is_ok_and(|reply| reply.text() == "hello") }
+        };
+        drive(options.in_flight, options.window, call).await;
+    }
+    client.close().await
+}

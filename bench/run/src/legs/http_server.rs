@@ -1,0 +1,105 @@
+//! HTTP servers: what one `tools/call` costs them.
+
+use crate::callgrind::{self, Count, Totals};
+use crate::load::{Connections, Message};
+use crate::machine::Core;
+use crate::measure::{Goal, Row, Series, interleave};
+use crate::options::Options;
+use crate::program::{Program, Subject};
+
+/// The modern era, over many connections and over one.
+pub(crate) fn modern(options: &Options) -> Vec<Row> {
+    let message = Message::call("echo", r#"{"text":"hello"}"#, "hello");
+    let measure = |count| run(options, &Subject::ALL, &[], count, &message, false);
+    vec![
+        Row::cpu(
+            "HTTP server, `tools/call`, 64 connections",
+            Some(Goal::Ratio(1.6)),
+            &measure(64),
+        ),
+        Row::cpu("HTTP server, `tools/call`, 1 connection", None, &measure(1)),
+    ]
+}
+
+/// A conversation of the legacy era on each connection.
+pub(crate) fn legacy(options: &Options) -> Vec<Row> {
+    let message = Message::call("echo", r#"{"text":"hello"}"#, "hello");
+    let series = run(options, &Subject::ALL, &[], 64, &message, true);
+    let work = "HTTP server, legacy `tools/call`, 64 connections";
+    vec![Row::cpu(work, Some(Goal::Ratio(2.0)), &series)]
+}
+
+/// Starts the servers, opens the connections, and gives each its turns.
+pub(crate) fn run(
+    options: &Options,
+    subjects: &[Subject],
+    arguments: &[&str],
+    connections: usize,
+    message: &Message,
+    legacy: bool,
+) -> Vec<Series> {
+    let started = subjects.iter().map(|subject| {
+        let mut program = Program::start(subject.server().args(arguments), Core::Test);
+        let server = program.address();
+        let load = Connections::open(server, connections, message, legacy);
+        (*subject, (program, load))
+    });
+    let mut started: Vec<_> = started.collect();
+    interleave(options.rounds(), &mut started, |(program, load)| {
+        load.drive(program.id(), options.window())
+    })
+}
+
+/// Instructions and allocations per call, with no noise at all.
+pub(crate) fn counts(options: &Options) -> Vec<Row> {
+    if !callgrind::is_there() {
+        eprintln!("  did not run: there is no valgrind");
+        return Vec::new();
+    }
+    let message = Message::call("echo", r#"{"text":"hello"}"#, "hello");
+    let (short, long) = if options.quick {
+        (640, 1_280)
+    } else {
+        (1_280, 5_120)
+    };
+    let counts: Vec<(Subject, Count)> = Subject::ALL
+        .into_iter()
+        .map(|subject| {
+            let total = |calls| total(subject, &message, calls);
+            (
+                subject,
+                Count::per_unit(total(short), total(long), long - short),
+            )
+        })
+        .collect();
+    let figures = |of: fn(&Count) -> f64| -> Vec<(Subject, f64)> {
+        counts
+            .iter()
+            .map(|(subject, count)| (*subject, of(count)))
+            .collect()
+    };
+    let work = "HTTP server, `tools/call`, 64 connections";
+    vec![
+        Row::plain(
+            work,
+            "instructions",
+            Some(Goal::Value(50_000.0)),
+            &figures(|c| c.instructions),
+        ),
+        Row::plain(
+            work,
+            "allocations",
+            Some(Goal::Value(35.0)),
+            &figures(|c| c.allocations),
+        ),
+    ]
+}
+
+fn total(subject: Subject, message: &Message, calls: u64) -> Totals {
+    let out = std::env::temp_dir().join(format!("bench-{}-{calls}", std::process::id()));
+    let mut program = Program::start(&mut callgrind::under(&subject.server(), &out), Core::Test);
+    let server = program.address();
+    Connections::open(server, 64, message, false).send(calls);
+    program.terminate();
+    callgrind::read(&out)
+}

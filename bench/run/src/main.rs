@@ -1,0 +1,62 @@
+//! Runs the programs under test against each other, interleaved in one run, and reports what a message costs
+//! in each. `cargo xtask bench` builds everything and starts this.
+
+mod options;
+use options::Options;
+
+mod baseline;
+mod callgrind;
+mod legs;
+mod load;
+mod machine;
+mod measure;
+mod program;
+mod report;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let passed = match words.as_slice() {
+        [act, file] if act == "--check-counts" => baseline::check(Path::new(file)),
+        [act, file] if act == "--bless-counts" => baseline::bless(Path::new(file)),
+        _ => return measure_all(&words),
+    };
+    if passed {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+fn measure_all(words: &[String]) -> ExitCode {
+    let options = match Options::parse(words) {
+        Ok(options) => options,
+        Err(complaint) => {
+            eprintln!("{complaint}\n\n{}", legs::usage());
+            return ExitCode::FAILURE;
+        }
+    };
+    machine::allow_many_files();
+    let mut rows = Vec::new();
+    for (name, leg) in legs::LEGS {
+        if !options.wants(name) {
+            continue;
+        }
+        eprintln!("… {name}");
+        rows.extend(leg(&options));
+    }
+    if options.json {
+        println!("{}", report::json(&rows));
+    } else {
+        println!("{}", report::text(&rows));
+    }
+    if let Some(path) = &options.write
+        && let Err(error) = std::fs::write(path, report::markdown(&rows, &options))
+    {
+        eprintln!("{} could not be written: {error}", path.display());
+        return ExitCode::FAILURE;
+    }
+    ExitCode::SUCCESS
+}
