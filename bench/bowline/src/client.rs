@@ -1,4 +1,5 @@
-//! `bench-client`: a Bowline client as its users write one, over HTTP or to a child.
+//! `bench-client`: a Bowline client as its users write one, over HTTP, to a child, or in one process with
+//! its server.
 
 use bench_fixture::{ClientOptions, Target, drive, drop_one_by_one};
 use bowline::prelude::*;
@@ -14,6 +15,12 @@ async fn run(options: ClientOptions) -> bowline::Result<()> {
     let client = match &options.target {
         Target::Url(url) => Client::connect(url).await?,
         Target::Child(program) => Client::spawn(Command::new(program).arg("--stdio")).await?,
+        Target::Memory => {
+            let (near, far) = bowline::wire::memory();
+            tokio::spawn(bench_bowline::server(0).serve(far));
+            Client::over(near).await?
+        }
+        Target::InProcess => Client::to(&bench_bowline::server(0)).await?,
     };
     if options.drops > 0 {
         let slow = || {

@@ -45,6 +45,7 @@ async fn run(options: ClientOptions) {
             let call = move || lines.clone().call();
             drive(options.in_flight, options.window, call).await;
         }
+        Target::Memory | Target::InProcess => panic!("there is nothing raw about one process"),
     }
 }
 

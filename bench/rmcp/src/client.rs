@@ -2,10 +2,11 @@
 //! which opens a conversation of the version before.
 
 use bench_fixture::{ClientOptions, Target, drive, drop_one_by_one};
+use bench_rmcp::ByHand;
 use rmcp::model::{CallToolRequestParams, ClientConfig, JsonObject, ProtocolVersion};
 use rmcp::service::{RunningService, ServiceError};
 use rmcp::transport::{StreamableHttpClientTransport, TokioChildProcess};
-use rmcp::{ClientLifecycleMode, ClientServiceExt as _, RoleClient};
+use rmcp::{ClientLifecycleMode, ClientServiceExt as _, RoleClient, ServiceExt as _};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -33,6 +34,15 @@ async fn run(options: ClientOptions) {
             let transport = TokioChildProcess::new(command).expect("the child can be started");
             handler.serve_with_lifecycle(transport, lifecycle).await
         }
+        Target::Memory => {
+            let (near, far) = tokio::io::duplex(1 << 16);
+            tokio::spawn(async move {
+                let running = ByHand::new(0).serve(far).await;
+                let _ = running.expect("the client opens").waiting().await;
+            });
+            handler.serve_with_lifecycle(near, lifecycle).await
+        }
+        Target::InProcess => panic!("rmcp has no way to do without a wire"),
     };
     let client = Arc::new(client.expect("the server answers"));
     if options.drops > 0 {

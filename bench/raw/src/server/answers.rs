@@ -20,12 +20,12 @@ pub(crate) struct Answers {
 /// What there is to say to a request.
 pub(crate) enum Answer {
     /// The whole response.
-    Now(String),
+    Now(Vec<u8>),
     /// The response after that long, preceded by a progress notice if it has a token.
     Later {
         after: Duration,
         notices: Vec<String>,
-        response: String,
+        response: Vec<u8>,
     },
     /// Notices that begin with this one and do not end.
     Listen { first: String, each: String },
@@ -173,18 +173,18 @@ fn progress(params: &Params<'_>, at: f64) -> String {
     )
 }
 
-fn text(id: &str, text: &str) -> String {
+fn text(id: &str, text: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len() + 160);
     out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
     out.extend_from_slice(id.as_bytes());
     out.extend_from_slice(br#","result":{"content":[{"type":"text","text":"#);
     serde_json::to_writer(&mut out, text).expect("text can be encoded");
     out.extend_from_slice(br#"}],"resultType":"complete"}}"#);
-    String::from_utf8(out).expect("JSON is UTF-8")
+    out
 }
 
-fn response(id: &str, result: &str) -> String {
-    format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#)
+fn response(id: &str, result: &str) -> Vec<u8> {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#).into_bytes()
 }
 
 const DISCOVERED: &str = r#"{"supportedVersions":["2026-07-28","2025-11-25"],"capabilities":{"tools":{"listChanged":true}},"resultType":"complete","ttlMs":0,"cacheScope":"private","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"raw","version":"0"}}}"#;

@@ -85,7 +85,7 @@ async fn respond(
             // The stream owns the work: whoever drops the response drops it.
             let work = async move {
                 for notice in &notices {
-                    sender.say(notice);
+                    sender.say(notice.as_bytes());
                 }
                 if !after.is_zero() {
                     tokio::time::sleep(after).await;
@@ -99,9 +99,9 @@ async fn respond(
             let (sender, body) = events();
             let mut changes = answers.changes.subscribe();
             let work = async move {
-                sender.say(&first);
+                sender.say(first.as_bytes());
                 while changes.recv().await.is_ok() {
-                    sender.say(&each);
+                    sender.say(each.as_bytes());
                 }
             };
             stream(body.with(work))
@@ -109,7 +109,7 @@ async fn respond(
     }
 }
 
-fn json(text: String, known: bool) -> Response<Either<Full<Bytes>, Stream>> {
+fn json(text: Vec<u8>, known: bool) -> Response<Either<Full<Bytes>, Stream>> {
     let mut response = Response::new(Either::Left(Full::new(Bytes::from(text))));
     let headers = response.headers_mut();
     let json = http::HeaderValue::from_static("application/json");
@@ -135,10 +135,10 @@ fn stream(body: Stream) -> Response<Either<Full<Bytes>, Stream>> {
 struct Events(Rc<std::cell::RefCell<Vec<u8>>>);
 
 impl Events {
-    fn say(&self, message: &str) {
+    fn say(&self, message: &[u8]) {
         let mut said = self.0.borrow_mut();
         said.extend_from_slice(b"data: ");
-        said.extend_from_slice(message.as_bytes());
+        said.extend_from_slice(message);
         said.extend_from_slice(b"\n\n");
     }
 

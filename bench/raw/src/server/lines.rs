@@ -20,7 +20,7 @@ pub(crate) fn serve(answers: &Answers) {
         let mut begun = 0;
         while let Some(length) = buffer[begun..held].iter().position(|&byte| byte == b'\n') {
             if let Answer::Now(text) = answers.answer(&buffer[begun..begun + length]) {
-                out.extend_from_slice(text.as_bytes());
+                out.extend_from_slice(&text);
                 out.push(b'\n');
             }
             begun += length + 1;

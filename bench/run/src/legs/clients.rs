@@ -16,12 +16,12 @@ pub(crate) fn http(options: &Options) -> Vec<Row> {
         Row::cpu(
             "HTTP client, 64 in flight",
             Some(Goal::Ratio(2.0)),
-            &run(options, &to, 64),
+            &run(options, &Subject::ALL, &to, 64),
         ),
         Row::cpu(
             "HTTP client, 1 in flight",
             Some(Goal::Ratio(1.5)),
-            &run(options, &to, 1),
+            &run(options, &Subject::ALL, &to, 1),
         ),
     ]
 }
@@ -32,14 +32,20 @@ pub(crate) fn stdio(options: &Options) -> Vec<Row> {
     let program = server.get_program().to_string_lossy().into_owned();
     let to = ["--child", &program];
     vec![
-        Row::cpu("stdio client, 64 in flight", None, &run(options, &to, 64)),
-        Row::cpu("stdio client, 1 in flight", None, &run(options, &to, 1)),
+        Row::cpu("stdio client, 64 in flight", None, &run(options, &Subject::ALL, &to, 64)),
+        Row::cpu("stdio client, 1 in flight", None, &run(options, &Subject::ALL, &to, 1)),
     ]
 }
 
-fn run(options: &Options, to: &[&str], in_flight: usize) -> Vec<Series> {
+/// Starts a client for each turn, which says itself what it cost.
+pub(crate) fn run(
+    options: &Options,
+    subjects: &[Subject],
+    to: &[&str],
+    in_flight: usize,
+) -> Vec<Series> {
     let window = options.window().as_millis().to_string();
-    let commands = Subject::ALL.map(|subject| {
+    let commands = subjects.iter().map(|subject| {
         let mut command = subject.client();
         command.args(to).args([
             "--in-flight",
@@ -47,9 +53,9 @@ fn run(options: &Options, to: &[&str], in_flight: usize) -> Vec<Series> {
             "--window-ms",
             &window,
         ]);
-        (subject, command)
+        (*subject, command)
     });
-    let mut commands: Vec<(Subject, Command)> = commands.into();
+    let mut commands: Vec<(Subject, Command)> = commands.collect();
     interleave(options.rounds(), &mut commands, |command| {
         let line = Program::start(command, Core::Test).line();
         let sample: Result<Sample, _> = serde_json::from_str(&line);

@@ -1,7 +1,7 @@
 //! HTTP servers: what one `tools/call` costs them.
 
 use crate::callgrind::{self, Count, Totals};
-use crate::load::{Connections, Message};
+use crate::load::{Connections, Expect, Message, Streams};
 use crate::machine::Core;
 use crate::measure::{Goal, Row, Series, interleave};
 use crate::options::Options;
@@ -27,6 +27,52 @@ pub(crate) fn legacy(options: &Options) -> Vec<Row> {
     let series = run(options, &Subject::ALL, &[], 64, &message, true);
     let work = "HTTP server, legacy `tools/call`, 64 connections";
     vec![Row::cpu(work, Some(Goal::Ratio(2.0)), &series)]
+}
+
+/// HTTP/2 without TLS, all requests on one connection.
+pub(crate) fn second_version(options: &Options) -> Vec<Row> {
+    let message = Message::call("echo", r#"{"text":"hello"}"#, "hello");
+    let started = Subject::ALL.map(|subject| {
+        let mut program = Program::start(&mut subject.server(), Core::Test);
+        let server = program.address();
+        (subject, (program, Streams::open(server, &message)))
+    });
+    let series = interleave(options.rounds(), &mut Vec::from(started), |(program, load)| {
+        load.drive(program.id(), 64, options.window())
+    });
+    vec![Row::cpu("HTTP/2 server, `tools/call`, 64 streams", None, &series)]
+}
+
+/// Three progress notices, then the response, on a stream.
+pub(crate) fn progress(options: &Options) -> Vec<Row> {
+    let message = Message::call("progress", "{}", "done");
+    let message = message.with_progress().expecting(Expect::Notices(3));
+    let series = run(options, &Subject::ALL, &[], 64, &message, false);
+    vec![Row::cpu("HTTP server, three progress notices, 64 connections", None, &series)]
+}
+
+/// Results and arguments that are large, and a list that is long.
+pub(crate) fn sizes(options: &Options) -> Vec<Row> {
+    let text = |kib: usize| {
+        let message = Message::call("text", &format!(r#"{{"kib":{kib}}}"#), "");
+        let message = message.expecting(Expect::Bytes(kib * 1024));
+        run(options, &Subject::ALL, &[], 8, &message, false)
+    };
+    let argument = || {
+        let long = "0123456789abcdef".repeat(1 << 16);
+        let message = Message::call("length", &format!(r#"{{"text":"{long}"}}"#), "1048576");
+        run(options, &Subject::ALL, &[], 8, &message, false)
+    };
+    let list = || {
+        let message = Message::list_tools().expecting(Expect::Bytes(50_000));
+        run(options, &Subject::FULL, &["--tools", "500"], 8, &message, false)
+    };
+    vec![
+        Row::cpu("HTTP server, 64 KiB text result, 8 connections", Some(Goal::Ratio(1.2)), &text(64)),
+        Row::cpu("HTTP server, 256 KiB text result, 8 connections", None, &text(256)),
+        Row::cpu("HTTP server, 1 MiB argument, 8 connections", None, &argument()),
+        Row::cpu("HTTP server, `tools/list` of 500 tools, 8 connections", None, &list()),
+    ]
 }
 
 /// Starts the servers, opens the connections, and gives each its turns.

@@ -1,8 +1,11 @@
 //! The pieces of work, in the order of the report.
 
+mod abandoned;
 mod clients;
 mod http_server;
+mod local;
 mod stdio_server;
+mod subscriptions;
 
 use crate::measure::Row;
 use crate::options::Options;
@@ -17,6 +20,13 @@ pub(crate) const LEGS: &[(&str, Leg)] = &[
     ("stdio", stdio_server::modern),
     ("http-client", clients::http),
     ("stdio-client", clients::stdio),
+    ("drops", abandoned::latency),
+    ("abandoned", abandoned::many),
+    ("subscriptions", subscriptions::idle),
+    ("progress", http_server::progress),
+    ("h2c", http_server::second_version),
+    ("sizes", http_server::sizes),
+    ("local", local::both_ends),
 ];
 
 pub(crate) fn usage() -> String {

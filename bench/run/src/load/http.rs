@@ -210,7 +210,8 @@ pub(crate) fn ask(server: SocketAddr, message: &Message) -> String {
     String::from_utf8_lossy(reply.body()).into_owned()
 }
 
-fn connect(server: SocketAddr) -> std::net::TcpStream {
+/// A connection that sends what it is given at once.
+pub(crate) fn connect(server: SocketAddr) -> std::net::TcpStream {
     let stream = std::net::TcpStream::connect(server).expect("the server listens");
     stream.set_nodelay(true).expect("a socket");
     stream
@@ -239,7 +240,8 @@ fn post(stream: &mut std::net::TcpStream, body: &str, session: Option<&str>) -> 
     reply
 }
 
-fn receive(stream: &mut std::net::TcpStream) -> Reply {
+/// Waits for a whole response.
+pub(crate) fn receive(stream: &mut std::net::TcpStream) -> Reply {
     let mut reply = Reply::default();
     let mut buffer = [0; 1 << 14];
     while !reply.is_complete() {

@@ -18,6 +18,8 @@ pub(crate) enum Expect {
     Text(String),
     /// At least this many bytes.
     Bytes(usize),
+    /// This many progress notices before the response.
+    Notices(usize),
 }
 
 /// A JSON-RPC request, ready to be framed.
@@ -136,7 +138,6 @@ impl Expect {
     /// Whether `reply` answers the request `id` as it must.
     pub(crate) fn fits(&self, id: u64, dialog: &Dialog, reply: &[u8]) -> bool {
         let has = |needle: &[u8]| memmem::find(reply, needle).is_some();
-        // The id is looked for from its own end: results are long, and ids come first or last.
         let id = format!("\"id\":{id}");
         let said = match self {
             Self::Text(text) => {
@@ -144,6 +145,9 @@ impl Expect {
                 has(needle.as_bytes())
             }
             Self::Bytes(least) => reply.len() >= *least,
+            Self::Notices(count) => {
+                memmem::find_iter(reply, "notifications/progress").count() == *count
+            }
         };
         said && has(id.as_bytes())
             && !has(b"\"error\"")

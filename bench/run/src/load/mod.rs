@@ -6,7 +6,10 @@ pub(crate) use messages::{Dialog, Expect, Message};
 mod reply;
 
 mod http;
-pub(crate) use http::{Connections, ask, open};
+pub(crate) use http::{Connections, ask, connect, open, receive};
 
 mod stdio;
 pub(crate) use stdio::Lines;
+
+mod streams;
+pub(crate) use streams::Streams;

@@ -14,7 +14,7 @@ use rmcp::{ErrorData, RoleServer, ServerHandler};
 use tokio::sync::broadcast;
 
 #[derive(Clone)]
-pub(crate) struct ByHand(Arc<Shared>);
+pub struct ByHand(Arc<Shared>);
 
 struct Shared {
     counters: Counters,
@@ -23,7 +23,7 @@ struct Shared {
 }
 
 impl ByHand {
-    pub(crate) fn new(tools: usize) -> Self {
+    pub fn new(tools: usize) -> Self {
         let schema = serde_json::json!({
             "type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"],
         });

@@ -2,12 +2,10 @@
 //! answers, non-blocking pipes), or by `--default` in the way that its documentation shows first (macros,
 //! sessions, streams, blocking pipes).
 
-mod by_hand;
-mod by_macros;
-
 use std::sync::Arc;
 
 use bench_fixture::ServerOptions;
+use bench_rmcp::{ByHand, ByMacros};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use rmcp::{ServerHandler, ServiceExt as _};
@@ -18,8 +16,8 @@ fn main() {
 }
 
 async fn serve(options: ServerOptions) {
-    let by_hand = by_hand::ByHand::new(options.tools);
-    let by_macros = by_macros::ByMacros::default();
+    let by_hand = ByHand::new(options.tools);
+    let by_macros = ByMacros::default();
     match (options.stdio, options.default_way) {
         (true, false) => {
             let running = by_hand.serve(rmcp::transport::stdio_pipes()).await;

@@ -11,7 +11,7 @@ use rmcp::{RoleServer, ServerHandler, tool, tool_handler, tool_router};
 use serde::Deserialize;
 
 #[derive(Clone, Default)]
-pub(crate) struct ByMacros {
+pub struct ByMacros {
     counters: Counters,
 }
 
