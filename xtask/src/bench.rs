@@ -17,24 +17,28 @@ pub(crate) enum Counts {
 }
 
 /// Builds every program under test, runs the legs that `words` name, and prints the table. A whole run also
-/// writes `bench/RESULTS.md`.
+/// writes `bench/RESULTS.md` and `bench/growth.svg`.
 pub(crate) fn run(root: &Path, words: &[String]) -> bool {
     let is_whole = words.iter().all(|word| word == "--json");
-    let outcome = build(root, &[]).and_then(|built| {
+    let outcome = cargo(root, "build", &[]).and_then(|built| {
         let mut run = runner(root);
         run.args(words);
         if is_whole {
-            run.arg("--write").arg(root.join("bench/RESULTS.md"));
+            run.arg("--write").arg(root.join("bench"));
         }
         Ok(built && process::show(&mut run)?)
     });
     said(outcome)
 }
 
+/// The tests of what measures. They are built as the counts are, so that they cost little beside them.
+pub(crate) fn test(root: &Path) -> bool {
+    said(cargo(root, "test", &COUNTING))
+}
+
 /// Counts instructions, one message of each kind.
 pub(crate) fn counts(root: &Path, act: Counts) -> bool {
-    let only = ["--package", "bench-counts", "--package", "bench-run"];
-    let outcome = build(root, &only).and_then(|built| {
+    let outcome = cargo(root, "build", &COUNTING).and_then(|built| {
         let act = match act {
             Counts::Check => "--check-counts",
             Counts::Bless => "--bless-counts",
@@ -46,11 +50,9 @@ pub(crate) fn counts(root: &Path, act: Counts) -> bool {
     said(outcome)
 }
 
-fn build(root: &Path, packages: &[&str]) -> io::Result<bool> {
+fn cargo(root: &Path, act: &str, packages: &[&str]) -> io::Result<bool> {
     let mut cargo = process::cargo(&root.join("bench"));
-    cargo
-        .args(["build", "--release", "--locked"])
-        .args(packages);
+    cargo.args([act, "--release", "--locked"]).args(packages);
     process::show(cargo.env("CARGO_TARGET_DIR", target(root)))
 }
 
@@ -69,3 +71,6 @@ fn said(outcome: io::Result<bool>) -> bool {
         false
     })
 }
+
+/// What counting needs; the other programs under test are not built for it.
+const COUNTING: [&str; 4] = ["--package", "bench-counts", "--package", "bench-run"];

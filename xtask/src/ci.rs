@@ -276,7 +276,9 @@ fn counts(root: &Path) -> Verdict {
     if valgrind.arg("--version").output().is_err() {
         return Verdict::Passed("DID NOT RUN: there is no valgrind".to_owned());
     }
-    Verdict::of(Ok(bench::counts(root, bench::Counts::Check)))
+    Verdict::of(Ok(
+        bench::test(root) && bench::counts(root, bench::Counts::Check)
+    ))
 }
 
 fn run_mutants(root: &Path) -> Verdict {

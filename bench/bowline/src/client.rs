@@ -1,7 +1,7 @@
 //! `bench-client`: a Bowline client as its users write one, over HTTP, to a child, or in one process with
 //! its server.
 
-use bench_fixture::{ClientOptions, Target, drive, drop_one_by_one};
+use bench_fixture::{ClientOptions, TIMEOUT, Target, drive, drop_one_by_one, time_out};
 use bowline::prelude::*;
 use bowline::wire::Command;
 use serde_json::json;
@@ -14,7 +14,10 @@ fn main() -> bowline::Result<()> {
 async fn run(options: ClientOptions) -> bowline::Result<()> {
     let client = match &options.target {
         Target::Url(url) => Client::connect(url).await?,
-        Target::Child(program) => Client::spawn(Command::new(program).arg("--stdio")).await?,
+        Target::Child(program) => {
+            let command = Command::new(program).args(options.child_arguments());
+            Client::spawn(command).await?
+        }
         Target::Memory => {
             let (near, far) = bowline::wire::memory();
             tokio::spawn(bench_bowline::server(0).serve(far));
@@ -33,6 +36,13 @@ async fn run(options: ClientOptions) -> bowline::Result<()> {
             reply.expect("`stats` answers").text()
         };
         drop_one_by_one(options.drops, slow, stats).await;
+    } else if options.stalled {
+        let long = "x".repeat(1 << 20);
+        let call = || {
+            let call = client.call_tool("echo", json!({"text": long}));
+            call.timeout(TIMEOUT).into_future()
+        };
+        time_out(call).await;
     } else {
         let caller = client.clone();
         let call = move || {

@@ -32,7 +32,7 @@ async fn run(options: ClientOptions) {
         }
         Target::Child(program) => {
             let mut child = Command::new(program)
-                .arg("--stdio")
+                .args(options.child_arguments())
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
                 .kill_on_drop(true)

@@ -95,6 +95,14 @@ impl ServerHandler for ByHand {
                 }
                 "done".to_owned()
             }
+            // Cancels only fire a token here; who does not watch it runs on.
+            "slow" if arguments.contains_key("watch") => {
+                let ms = number("ms").unwrap_or(0);
+                tokio::select! {
+                    slept = self.slow(ms) => slept.to_owned(),
+                    () = context.ct.cancelled() => "cancelled".to_owned(),
+                }
+            }
             "slow" => self.slow(number("ms").unwrap_or(0)).await.to_owned(),
             "slow_progress" => {
                 let ms = number("ms").unwrap_or(0);

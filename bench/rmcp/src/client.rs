@@ -1,10 +1,13 @@
 //! `rmcp-client`: the same client with rmcp, speaking the latest version; by `--default` as `serve` does it,
 //! which opens a conversation of the version before.
 
-use bench_fixture::{ClientOptions, Target, drive, drop_one_by_one};
+use bench_fixture::{ClientOptions, TIMEOUT, Target, drive, drop_one_by_one, time_out};
 use bench_rmcp::ByHand;
-use rmcp::model::{CallToolRequestParams, ClientConfig, JsonObject, ProtocolVersion};
-use rmcp::service::{RunningService, ServiceError};
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, ClientConfig, ClientRequest, JsonObject,
+    ProtocolVersion, ServerResult,
+};
+use rmcp::service::{PeerRequestOptions, RunningService, ServiceError};
 use rmcp::transport::{StreamableHttpClientTransport, TokioChildProcess};
 use rmcp::{ClientLifecycleMode, ClientServiceExt as _, RoleClient, ServiceExt as _};
 use serde_json::json;
@@ -30,7 +33,7 @@ async fn run(options: ClientOptions) {
         }
         Target::Child(program) => {
             let mut command = tokio::process::Command::new(program);
-            command.arg("--stdio");
+            command.args(options.child_arguments());
             let transport = TokioChildProcess::new(command).expect("the child can be started");
             handler.serve_with_lifecycle(transport, lifecycle).await
         }
@@ -46,12 +49,15 @@ async fn run(options: ClientOptions) {
     };
     let client = Arc::new(client.expect("the server answers"));
     if options.drops > 0 {
-        let slow = || call(client.clone(), "slow", json!({"ms": 60_000}));
+        let slow = || call(client.clone(), "slow", json!({"ms": 60_000, "watch": true}));
         let stats = async || {
             let text = call(client.clone(), "stats", json!({})).await;
             text.expect("`stats` answers")
         };
         drop_one_by_one(options.drops, slow, stats).await;
+    } else if options.stalled {
+        let long = "x".repeat(1 << 20);
+        time_out(|| limited(client.clone(), json!({"text": long}))).await;
     } else {
         let caller = client.clone();
         let call = move || {
@@ -60,6 +66,19 @@ async fn run(options: ClientOptions) {
         };
         drive(options.in_flight, options.window, call).await;
     }
+}
+
+/// `echo` with a timeout.
+async fn limited(
+    client: Arc<RunningService<RoleClient, ClientConfig>>,
+    arguments: serde_json::Value,
+) -> Result<ServerResult, ServiceError> {
+    let arguments: JsonObject = serde_json::from_value(arguments).expect("an object");
+    let params = CallToolRequestParams::new("echo").with_arguments(arguments);
+    let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+    let options = PeerRequestOptions::with_timeout(TIMEOUT);
+    let handle = client.send_request_with_option(request, options).await?;
+    handle.await_response().await
 }
 
 async fn call(

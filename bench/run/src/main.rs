@@ -12,6 +12,7 @@ mod machine;
 mod measure;
 mod program;
 mod report;
+mod svg;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -52,11 +53,19 @@ fn measure_all(words: &[String]) -> ExitCode {
     } else {
         println!("{}", report::text(&rows));
     }
-    if let Some(path) = &options.write
-        && let Err(error) = std::fs::write(path, report::markdown(&rows, &options))
+    if let Some(folder) = &options.write
+        && let Err(error) = write(folder, &rows, &options)
     {
-        eprintln!("{} could not be written: {error}", path.display());
+        eprintln!("the report could not be written to {}: {error}", folder.display());
         return ExitCode::FAILURE;
     }
     ExitCode::SUCCESS
+}
+
+fn write(folder: &Path, rows: &[measure::Row], options: &Options) -> std::io::Result<()> {
+    std::fs::write(folder.join("RESULTS.md"), report::markdown(rows, options))?;
+    if let Some(picture) = svg::draw(rows) {
+        std::fs::write(folder.join("growth.svg"), picture)?;
+    }
+    Ok(())
 }

@@ -112,12 +112,23 @@ impl Spread {
 }
 
 /// One line of the report: one piece of work, done by each.
-#[derive(Debug, serde::Serialize)]
+#[derive(Clone, Debug, serde::Serialize)]
 pub(crate) struct Row {
     pub(crate) work: String,
     pub(crate) unit: &'static str,
     pub(crate) goal: Option<Goal>,
     pub(crate) cells: Vec<Cell>,
+    /// Where it is on a curve, if it is on one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) point: Option<Point>,
+}
+
+/// A place on a curve of how cost grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub(crate) struct Point {
+    /// What there is more and more of.
+    pub(crate) of: &'static str,
+    pub(crate) count: u64,
 }
 
 /// What is wanted of Bowline.
@@ -130,7 +141,7 @@ pub(crate) enum Goal {
 }
 
 /// What one subject came to.
-#[derive(Debug, serde::Serialize)]
+#[derive(Clone, Debug, serde::Serialize)]
 pub(crate) struct Cell {
     pub(crate) subject: &'static str,
     pub(crate) value: Spread,
@@ -171,7 +182,14 @@ impl Row {
             unit: "µs CPU",
             goal,
             cells: cells.collect(),
+            point: None,
         }
+    }
+
+    /// Puts it on a curve.
+    pub(crate) fn at(mut self, of: &'static str, count: u64) -> Self {
+        self.point = Some(Point { of, count });
+        self
     }
 
     /// Figures that were taken once.
@@ -196,6 +214,7 @@ impl Row {
             unit,
             goal,
             cells: cells.collect(),
+            point: None,
         }
     }
 }

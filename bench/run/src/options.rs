@@ -10,7 +10,7 @@ pub(crate) struct Options {
     legs: Vec<String>,
     pub(crate) quick: bool,
     pub(crate) json: bool,
-    /// Where to write the report as Markdown.
+    /// The folder to write `RESULTS.md` and `growth.svg` to.
     pub(crate) write: Option<PathBuf>,
 }
 
@@ -28,7 +28,7 @@ impl Options {
                 "--quick" => options.quick = true,
                 "--json" => options.json = true,
                 "--write" => {
-                    let path = words.next().ok_or("`--write` needs a path")?;
+                    let path = words.next().ok_or("`--write` needs a folder")?;
                     options.write = Some(path.into());
                 }
                 leg if legs::LEGS.iter().any(|(name, _)| *name == leg) => {
@@ -46,11 +46,11 @@ impl Options {
 
     /// How often each program has its turn.
     pub(crate) fn rounds(&self) -> usize {
-        if self.quick { 3 } else { 7 }
+        if self.quick { 3 } else { 5 }
     }
 
     /// How long one turn lasts.
     pub(crate) fn window(&self) -> Duration {
-        Duration::from_millis(if self.quick { 200 } else { 700 })
+        Duration::from_millis(if self.quick { 200 } else { 500 })
     }
 }

@@ -45,23 +45,12 @@ pub(crate) fn markdown(rows: &[Row], options: &Options) -> String {
         options.window().as_millis()
     );
     text.push_str(ABOUT);
-    text.push_str(
-        "\n| work | raw | Bowline | rmcp best | rmcp default | goal |\n|---|---|---|---|---|---|\n",
-    );
-    for row in rows {
-        let _ = write!(text, "| {}, {} ", row.work, row.unit);
-        for subject in Subject::ALL {
-            let cell = row.cells.iter().find(|cell| cell.subject == subject.name());
-            let said = cell.map_or("–".to_owned(), |cell| in_table(cell, subject));
-            let _ = write!(text, "| {said} ");
-        }
-        let goal = row.goal.map_or("–".to_owned(), |goal| {
-            format!("{}{}", goal.text(), verdict(row))
-        });
-        let _ = writeln!(text, "| {goal} |");
+    table(&mut text, rows.iter().filter(|row| row.point.is_none()));
+    if rows.iter().any(|row| row.point.is_some()) {
+        text.push_str(GROWTH);
+        table(&mut text, rows.iter().filter(|row| row.point.is_some()));
     }
-    text.push_str("\n## Pace\n\nReplies per second and latencies depend on the machine and on what else runs there.\n\n");
-    text.push_str("| work | program | per second | p50 µs | p99 µs |\n|---|---|---|---|---|\n");
+    text.push_str(PACE);
     for row in rows {
         for cell in &row.cells {
             if let Some(pace) = cell.pace {
@@ -74,6 +63,20 @@ pub(crate) fn markdown(rows: &[Row], options: &Options) -> String {
         }
     }
     text
+}
+
+fn table<'a>(text: &mut String, rows: impl Iterator<Item = &'a Row>) {
+    text.push_str(COLUMNS);
+    for row in rows {
+        let _ = write!(text, "| {}, {} ", row.work, row.unit);
+        for subject in Subject::ALL {
+            let cell = row.cells.iter().find(|cell| cell.subject == subject.name());
+            let said = cell.map_or("–".to_owned(), |cell| in_table(cell, subject));
+            let _ = write!(text, "| {said} ");
+        }
+        let goal = row.goal.map(|goal| format!("{}{}", goal.text(), verdict(row)));
+        let _ = writeln!(text, "| {} |", goal.as_deref().unwrap_or("–"));
+    }
 }
 
 fn in_table(cell: &Cell, subject: Subject) -> String {
@@ -126,7 +129,7 @@ fn verdict(row: &Row) -> &'static str {
 }
 
 fn figure(spread: &Spread) -> String {
-    if spread.least == spread.most {
+    if spread.least == spread.most || spread.median.is_nan() {
         return short(spread.median);
     }
     format!(
@@ -139,6 +142,7 @@ fn figure(spread: &Spread) -> String {
 
 fn short(figure: f64) -> String {
     match figure.abs() {
+        figure if figure.is_nan() => "never".to_owned(),
         100.0.. => format!("{figure:.0}"),
         10.0..100.0 => format!("{figure:.1}"),
         _ => format!("{figure:.2}"),
@@ -179,4 +183,24 @@ sample nearest in time; behind it stand its spread and the median itself. *raw* 
 rule of the protocol checked: a ceiling. *rmcp best* is a handler by hand without sessions and with JSON answers, *rmcp \
 default* what its documentation shows first. How to run it again: `cargo xtask bench`, or `cargo xtask bench LEG…` for some \
 of it.
+";
+
+const COLUMNS: &str = "
+| work | raw | Bowline | rmcp best | rmcp default | goal |
+|---|---|---|---|---|---|
+";
+
+const GROWTH: &str = "
+## How cost grows
+
+![CPU time per message by what else there is](growth.svg)
+";
+
+const PACE: &str = "
+## Pace
+
+Replies per second and latencies depend on the machine and on what else runs there.
+
+| work | program | per second | p50 µs | p99 µs |
+|---|---|---|---|---|
 ";

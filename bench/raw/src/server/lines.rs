@@ -5,7 +5,7 @@ use std::io::{Read as _, Write as _};
 
 use crate::answers::{Answer, Answers};
 
-pub(crate) fn serve(answers: &Answers) {
+pub(crate) fn serve(answers: &Answers, stall: bool) {
     let (mut input, mut output) = (std::io::stdin().lock(), std::io::stdout().lock());
     let mut buffer = vec![0; 1 << 20];
     let (mut held, mut out) = (0, Vec::new());
@@ -32,5 +32,8 @@ pub(crate) fn serve(answers: &Answers) {
             return;
         }
         out.clear();
+        while stall {
+            std::thread::park();
+        }
     }
 }

@@ -33,21 +33,50 @@ pub(crate) fn latency(options: &Options) -> Vec<Row> {
         });
         Row {
             work: format!("from drop to drop, {work}"),
-            unit: "µs; a handler that does not watch for cancels",
+            unit: "µs; rmcp's handler watches its token",
             goal: Some(Goal::Value(1_000.0)),
             cells: cells.collect(),
+            point: None,
         }
     };
     vec![row("HTTP", &over_http), row("stdio", &over_stdio)]
 }
 
+/// Three calls at once with a timeout of 200 ms, to a child that has stopped reading.
+pub(crate) fn stalled(_: &Options) -> Vec<Row> {
+    let server = Subject::Raw.server();
+    let cells = [Subject::Bowline, Subject::RmcpBest].map(|subject| {
+        let mut client = subject.client();
+        client.arg("--child").arg(server.get_program());
+        let took = took(client.arg("--stalled"));
+        let milliseconds = took.into_iter().map(|us| us / 1e3).collect();
+        Cell {
+            subject: subject.name(),
+            value: Spread::of(milliseconds),
+            ratio: None,
+            pace: None,
+        }
+    });
+    vec![Row {
+        work: "a call with 200 ms to a child that does not read returns after".to_owned(),
+        unit: "ms",
+        goal: None,
+        cells: cells.into(),
+        point: None,
+    }]
+}
+
 /// How long each drop took to arrive, in µs; nothing if it never did.
 fn drops(client: &mut Command, count: usize) -> Vec<f64> {
+    took(client.args(["--drops", &count.to_string()]))
+}
+
+/// What a client says that things took, in µs.
+fn took(client: &mut Command) -> Vec<f64> {
     #[derive(serde::Deserialize)]
     struct Took {
         took_ns: Vec<u64>,
     }
-    client.args(["--drops", &count.to_string()]);
     let line = Program::start(client, Core::Test).line();
     let took: Result<Took, _> = serde_json::from_str(&line);
     let took = took.unwrap_or_else(|error| panic!("{client:?} said {line:?}: {error}"));

@@ -1,7 +1,9 @@
 //! The pieces of work, in the order of the report.
 
 mod abandoned;
+mod build;
 mod clients;
+mod growth;
 mod http_server;
 mod local;
 mod stdio_server;
@@ -21,18 +23,21 @@ pub(crate) const LEGS: &[(&str, Leg)] = &[
     ("http-client", clients::http),
     ("stdio-client", clients::stdio),
     ("drops", abandoned::latency),
+    ("stalled", abandoned::stalled),
     ("abandoned", abandoned::many),
     ("subscriptions", subscriptions::idle),
     ("progress", http_server::progress),
     ("h2c", http_server::second_version),
     ("sizes", http_server::sizes),
     ("local", local::both_ends),
+    ("growth", growth::curves),
+    ("build", build::cold),
 ];
 
 pub(crate) fn usage() -> String {
     let names: Vec<&str> = LEGS.iter().map(|(name, _)| *name).collect();
     format!(
-        "Usage: bench-run [--quick] [--json] [--write FILE] [LEG]…\n\n  legs: {}",
+        "Usage: bench-run [--quick] [--json] [--write FOLDER] [LEG]…\n\n  legs: {}",
         names.join(", ")
     )
 }

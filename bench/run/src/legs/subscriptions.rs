@@ -32,6 +32,7 @@ pub(crate) fn idle(options: &Options) -> Vec<Row> {
             unit: "µs CPU",
             goal: Some(Goal::Value(11.0)),
             cells: notices,
+            point: None,
         },
     ]
 }

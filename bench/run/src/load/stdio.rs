@@ -1,9 +1,11 @@
 //! A line for each message, over the pipes of a child: a number of requests in flight, answers in any order.
 
 use std::collections::HashMap;
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::process::{ChildStdin, ChildStdout};
 use std::time::{Duration, Instant};
+
+use mio::unix::pipe::Sender;
 
 use super::messages::{Dialog, Expect, FIRST_ID, Message, write_id};
 use crate::machine;
@@ -11,7 +13,10 @@ use crate::measure::Sample;
 
 /// A child that is talked to in lines.
 pub(crate) struct Lines {
-    input: ChildStdin,
+    /// Does not block: the child may be waiting for us to read.
+    input: Sender,
+    /// What is on its way into it.
+    out: Vec<u8>,
     output: ChildStdout,
     request: Vec<u8>,
     id_at: usize,
@@ -27,8 +32,11 @@ impl Lines {
         let (text, id_at) = message.json(&Dialog::Modern);
         let mut request = text.into_bytes();
         request.push(b'\n');
+        let input = Sender::from(input);
+        input.set_nonblocking(true).expect("a pipe");
         Self {
             input,
+            out: Vec::new(),
             output,
             request,
             id_at,
@@ -53,6 +61,7 @@ impl Lines {
         let mut latencies = Vec::new();
         self.send(in_flight);
         while !self.sent.is_empty() {
+            self.flush();
             let now = self.receive(&mut latencies);
             if now < end {
                 // As many as were answered, in one write: that is what a busy client does.
@@ -63,15 +72,27 @@ impl Lines {
     }
 
     fn send(&mut self, count: usize) {
-        let mut out = Vec::with_capacity(self.request.len() * count);
         let now = Instant::now();
         for _ in 0..count {
             self.next += 1;
             write_id(&mut self.request, self.id_at, self.next);
-            out.extend_from_slice(&self.request);
+            self.out.extend_from_slice(&self.request);
             self.sent.insert(self.next, now);
         }
-        self.input.write_all(&out).expect("the child reads");
+        self.flush();
+    }
+
+    /// Writes what the pipe has room for.
+    fn flush(&mut self) {
+        let mut written = 0;
+        while written < self.out.len() {
+            match self.input.write(&self.out[written..]) {
+                Ok(more) => written += more,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => panic!("the child does not read: {error}"),
+            }
+        }
+        self.out.drain(..written);
     }
 
     /// Reads what is there, and takes in every whole line of it.
