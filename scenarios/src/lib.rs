@@ -18,6 +18,8 @@ pub use scenario::{Run, Scenario};
 mod world;
 pub use world::World;
 
+pub mod http;
+
 mod behaviours;
 
 mod table;

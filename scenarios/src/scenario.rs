@@ -88,15 +88,33 @@ impl Scenario {
         self
     }
 
-    /// Only over HTTP.
+    /// Only over Streamable HTTP.
     pub fn over_http(mut self) -> Self {
-        self.transports = &[Transport::Http];
+        self.transports = &[Transport::Http, Transport::Http2];
         self
     }
 
-    /// Only where the client and the server can share variables.
+    /// Only over HTTP+SSE.
+    pub fn over_two_endpoints(mut self) -> Self {
+        self.transports = &[Transport::HttpSse];
+        self
+    }
+
+    /// Only where nothing else has a part in it, so that the clock can be stopped.
     pub fn in_one_process(mut self) -> Self {
         self.transports = &[Transport::InProcess, Transport::Memory];
+        self
+    }
+
+    /// Only where the server has the test's own variables.
+    pub fn with_shared_state(mut self) -> Self {
+        self.transports = &[
+            Transport::InProcess,
+            Transport::Memory,
+            Transport::Http,
+            Transport::Http2,
+            Transport::HttpSse,
+        ];
         self
     }
 

@@ -3,15 +3,19 @@
 use std::cell::{Cell, RefCell};
 
 use bowline::client::Connect;
+use bowline::exchange::Dialects;
+use bowline::http::HttpService;
+use bowline::http::client::HyperSend;
 use bowline::http::legacy::Legacy;
 use bowline::testing::{self, Scripted, Tapped};
 use bowline::types::{DiscoverRequest, DiscoverResult, RequestParams};
 use bowline::wire::Command;
 use bowline::{Client, Result, Server};
-use bowline_core::era::Dialect;
+use bowline_core::era::{Dialect, HttpTransport};
 use serde_json::Value;
 use tokio::task::JoinSet;
 
+use crate::http::Plain;
 use crate::{Column, Scenario, Transport};
 
 /// A transport and a protocol version, for one run of one scenario.
@@ -116,9 +120,13 @@ impl World {
             (Transport::Stdio, Role::Run) => {
                 return choose(Client::spawn(self.child(nth)).speaking(self.version())).await;
             }
-            (Transport::Http, _) => {
-                let connect = Client::connect(&self.serve_http(server).await);
-                return choose(connect.speaking(self.version())).await;
+            (Transport::Http | Transport::Http2, _) => {
+                let service = server.http().legacy(Legacy::sessions().http_sse());
+                return choose(self.connect_to(&self.serve(service).await)).await;
+            }
+            (Transport::HttpSse, _) => {
+                let url = self.serve_over_two_endpoints(server).await;
+                return choose(self.connect_to(&url)).await;
             }
             (Transport::Stdio, Role::Serve(mine)) if mine == nth => serve(server).await,
             // What comes before the connection that this process serves only has to happen somehow.
@@ -129,13 +137,60 @@ impl World {
         choose(reach.connect).await
     }
 
-    /// Serves `server` at the URL that is returned, until the world is over.
-    async fn serve_http(&self, server: &Server) -> String {
-        let service = server.http().legacy(Legacy::sessions().http_sse());
+    /// Serves HTTP at the URL that is returned, until the world is over.
+    ///
+    /// # Panics
+    ///
+    /// If there is no address to serve at.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future serves nothing.
+    pub async fn serve(&self, service: HttpService) -> String {
         let bound = service.bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/mcp", bound.addr());
         self.serving.borrow_mut().spawn(bound.serve());
         url
+    }
+
+    /// The same for a server that has nothing but HTTP+SSE.
+    ///
+    /// # Panics
+    ///
+    /// If there is no address to serve at.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future serves nothing.
+    pub async fn serve_over_two_endpoints(&self, server: &Server) -> String {
+        let oldest = |dialect: &Dialect| dialect.http.transport == HttpTransport::TwoEndpoints;
+        let service = server.http().versions(Dialects::only(oldest));
+        self.serve(service.legacy(Legacy::sessions().http_sse()))
+            .await
+    }
+
+    /// Connects a client to a URL, speaking this version over this kind of HTTP.
+    pub fn connect_to(&self, url: &str) -> Connect {
+        let connect = Client::connect(url).speaking(self.version());
+        if self.column.transport == Transport::Http2 {
+            connect.http(HyperSend::plain_http2())
+        } else {
+            connect
+        }
+    }
+
+    /// Somebody who speaks plain HTTP to a service, which is served until the world is over.
+    ///
+    /// # Panics
+    ///
+    /// If there is no address to serve at.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future serves nothing.
+    pub async fn plain(&self, service: HttpService) -> Plain {
+        let url = self.serve(service).await;
+        Plain::new(&url, self.column)
     }
 
     /// Connects a client to `server` in a child process, with a say in how that is started.

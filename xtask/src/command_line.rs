@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::{bench, ci, conformance, fuzz, mutants, tidy};
+use crate::{bench, ci, conformance, fuzz, hunt, mutants, tidy};
 
 /// Runs the command that `words` name and says how it went.
 pub fn run(words: impl Iterator<Item = String>) -> ExitCode {
@@ -19,6 +19,7 @@ pub fn run(words: impl Iterator<Item = String>) -> ExitCode {
         Ok(Command::Conformance) => conformance::run(&workspace_root()),
         Ok(Command::Bench { words }) => bench::run(&workspace_root(), &words),
         Ok(Command::Counts(act)) => bench::counts(&workspace_root(), act),
+        Ok(Command::Hunt(plan)) => hunt::run(&workspace_root(), &plan),
         Ok(Command::Fuzz { target, seconds }) => fuzz::run(&workspace_root(), &target, seconds),
         Err(complaint) => {
             eprintln!("{complaint}\n\n{USAGE}");
@@ -41,6 +42,7 @@ enum Command {
     Conformance,
     Bench { words: Vec<String> },
     Counts(bench::Counts),
+    Hunt(hunt::Plan),
     Fuzz { target: String, seconds: u64 },
 }
 
@@ -65,6 +67,7 @@ impl Command {
             "counts" if rest.is_empty() => Ok(Self::Counts(bench::Counts::Check)),
             "counts" if rest == ["--bless"] => Ok(Self::Counts(bench::Counts::Bless)),
             "counts" => Err("`counts` takes nothing but `--bless`".to_owned()),
+            "hunt" => hunt::Plan::parse(rest).map(Self::Hunt),
             "fuzz" => parse_fuzz(rest),
             other => Err(format!("there is no command `{other}`")),
         }
@@ -106,6 +109,7 @@ Usage: cargo xtask <command>
   conformance                        the official suite against our server and client (npm)
   bench [--quick] [--json] [LEG]…    what a message costs, next to a hand-written server and to rmcp
   counts [--bless]                   what a message costs in instructions, next to bench/counts.txt (valgrind)
+  hunt [--from SEED] [--seeds N]     seeded schedules for the race hunter; one again, or for hours
   fuzz TARGET [--seconds N]          random input for one decoder (nightly and cargo-fuzz)
                                      targets: message, sse, headers, admission, mux";
 

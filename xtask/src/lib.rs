@@ -22,6 +22,8 @@ pub mod mutants;
 
 mod fuzz;
 
+mod hunt;
+
 mod process;
 
 mod tree;

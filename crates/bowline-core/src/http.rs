@@ -2,6 +2,8 @@
 
 pub mod admission;
 
+pub mod challenge;
+
 pub mod headers;
 
 #[cfg_attr(bowline_no_legacy, path = "http/legacy_stub.rs")]

@@ -38,7 +38,8 @@ use syn::Error;
 /// descriptions. An `Option` may be left out. A function that is not `async` runs on a thread of its own.
 ///
 /// Options: `name`, `title`, `description`, `icon` (text); `read_only`, `destructive`, `idempotent`,
-/// `open_world` (alone or `= false`); `cancel = "signal"`; `at_once = 8`; `asks(elicitation, sampling, …)`.
+/// `open_world` (alone or `= false`); `cancel = "signal"`; `at_once = 8`; `scopes("files:read", …)`;
+/// `asks(elicitation, sampling, …)`.
 ///
 /// On a parameter: `#[tool(default)]`, `#[tool(default = 10)]`, `#[tool(name = "type")]`,
 /// `#[header("Region")]` to mirror it in an HTTP header, `#[tool(given)]` for an extractor of one's own,

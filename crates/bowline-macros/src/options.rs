@@ -4,7 +4,8 @@ use proc_macro2::TokenStream;
 use quote::quote;
 use syn::meta::ParseNestedMeta;
 use syn::parse::Parser;
-use syn::{Error, Expr, Ident, LitBool, LitStr, Path, Result, parse_quote};
+use syn::punctuated::Punctuated;
+use syn::{Error, Expr, Ident, LitBool, LitStr, Path, Result, Token, parse_quote};
 
 /// The setters that an attribute asks for, and the few options that are no setters.
 pub(crate) struct Options {
@@ -67,6 +68,7 @@ impl Options {
                 let most: Expr = meta.value()?.parse()?;
                 self.setters.extend(quote!(.at_once(#most)));
             }
+            (Kind::Tool, "scopes") => self.add_scopes(meta)?,
             (Kind::Tool, "asks") => meta.parse_nested_meta(|asked| self.add_ask(&asked))?,
             (Kind::Resource, "uri") => self.uri = Some(meta.value()?.parse()?),
             (Kind::Resource, "mime_type") => self.set_text(option, meta)?,
@@ -108,6 +110,15 @@ impl Options {
         Ok(())
     }
 
+    fn add_scopes(&mut self, meta: &ParseNestedMeta<'_>) -> Result<()> {
+        let content;
+        syn::parenthesized!(content in meta.input);
+        let scopes = Punctuated::<LitStr, Token![,]>::parse_terminated(&content)?;
+        let scopes = scopes.iter();
+        self.setters.extend(quote!(.scopes([#(#scopes),*])));
+        Ok(())
+    }
+
     fn add_ask(&mut self, meta: &ParseNestedMeta<'_>) -> Result<()> {
         let bowline = &self.bowline;
         let asked = meta
@@ -143,7 +154,7 @@ fn unknown(kind: Kind, meta: &ParseNestedMeta<'_>) -> Error {
     meta.error(match kind {
         Kind::Tool => {
             "a tool's options are: name, title, description, icon, read_only, destructive, idempotent, open_world, \
-             cancel, at_once, asks(…)"
+             cancel, at_once, scopes(…), asks(…)"
         }
         Kind::Prompt => "a prompt's options are: name, title, description, icon",
         Kind::Resource => "a resource's options are: uri, name, title, description, icon, mime_type",

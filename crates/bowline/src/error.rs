@@ -3,6 +3,7 @@
 use std::error::Error as StdError;
 use std::time::Duration;
 
+use bowline_core::http::challenge::Challenge;
 use bowline_types::RpcError;
 
 /// A result whose error is [`Error`].
@@ -66,8 +67,10 @@ pub enum Error {
     /// The server wants to know who is asking.
     #[error("the server asks for authorization")]
     Unauthorized {
-        /// What it asks for, as it said it.
-        challenge: String,
+        /// What it asks for.
+        challenges: Vec<Challenge>,
+        /// Why it did not get that, if that was tried.
+        source: Option<Box<dyn StdError + Send + Sync>>,
     },
     /// The program asked for something that cannot be.
     #[error("{what}")]

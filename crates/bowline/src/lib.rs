@@ -70,6 +70,8 @@
 //! dropped at its next `.await`. A process that exits right after dropping a call may not get to send the
 //! notice.
 
+mod callback;
+
 mod error;
 pub use error::{Error, Result};
 

@@ -10,9 +10,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bowline::exchange::{Outcome, Request};
+use bowline::exchange::{Outcome, Request, TraceContext};
 use bowline::layer::{FromTower, Layered, Limit, Next, Timeout, Trace};
-use bowline::{CallToolResult, Client, Error, ErrorCode, RpcError, Server, Tool};
+use bowline::types::Meta;
+use bowline::{
+    CallToolResult, Client, Context, Error, ErrorCode, RpcError, Server, State, Tool, wire,
+};
 use serde_json::json;
 
 fn server() -> Server {
@@ -149,4 +152,85 @@ async fn a_server_and_a_tool_have_layers_of_their_own() {
 
     assert_eq!(count.load(Ordering::Relaxed), 2);
     assert_eq!(tool_count.load(Ordering::Relaxed), 1);
+}
+
+/// A server with a tool that says which trace it is called in.
+fn tracing_server() -> Server {
+    let traced = Tool::new("traced", async |cx: Context| {
+        let trace = cx.trace();
+        trace.map_or_else(String::new, |trace| {
+            let state = trace.tracestate().unwrap_or("stateless");
+            format!("{} {state}", trace.traceparent())
+        })
+    });
+    Server::new("traced", "1").tool(traced)
+}
+
+fn trace() -> TraceContext {
+    let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let trace = TraceContext::new(parent).unwrap();
+    trace.with_state("congo=t61").unwrap()
+}
+
+#[tokio::test]
+async fn what_a_handler_asks_of_another_server_belongs_to_the_trace_of_its_caller() {
+    for version in ["2026-07-28", "2025-11-25"] {
+        let (near, far) = wire::memory();
+        tokio::spawn(tracing_server().serve(far));
+        let other = Client::over(near).speaking(version).await.unwrap();
+        let asks = Tool::new("asks", async |State(other): State<Client>, cx: Context| {
+            let reply = other.call_tool("traced", ()).trace(cx.trace()).await;
+            reply.unwrap().text()
+        });
+        let server = Server::new("asks", "1")
+            .state(other)
+            .tool(asks)
+            .layer(Trace::new());
+        let client = Client::to(&server).speaking(version).await.unwrap();
+
+        let told = client.call_tool("asks", ()).trace(trace()).await.unwrap();
+        let untold = client.call_tool("asks", ()).await.unwrap();
+
+        let whole = format!("{} congo=t61", trace().traceparent());
+        assert_eq!((told.text(), untold.text()), (whole, String::new()));
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_knows_its_trace_says_so_with_every_request_that_does_not_itself() {
+    let client = Client::to(&tracing_server())
+        .trace(|| Some(trace()))
+        .await
+        .unwrap();
+    let mut by_hand = Meta::default();
+    by_hand.set_traceparent(&trace().traceparent().replace("0af", "bbb"));
+    let own = TraceContext::new(trace().traceparent().replace("0af", "aaa")).unwrap();
+
+    let replies = [
+        client.call_tool("traced", ()).await,
+        client.call_tool("traced", ()).trace(own).await,
+        client.call_tool("traced", ()).meta(by_hand).await,
+    ]
+    .map(|reply| reply.unwrap().text());
+
+    let parent = |id| trace().traceparent().replace("0af", id);
+    assert_eq!(
+        replies,
+        [
+            format!("{} congo=t61", parent("0af")),
+            format!("{} stateless", parent("aaa")),
+            format!("{} stateless", parent("bbb")),
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_malformed_trace_is_none() {
+    let client = Client::to(&tracing_server()).await.unwrap();
+    let mut meta = Meta::default();
+    meta.set_traceparent("00-a-b-01");
+
+    let reply = client.call_tool("traced", ()).meta(meta).await.unwrap();
+
+    assert_eq!(reply.text(), "");
 }

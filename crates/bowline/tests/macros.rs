@@ -237,6 +237,22 @@ async fn a_function_that_is_not_async_is_a_tool_too() {
 }
 
 #[tokio::test]
+async fn whoever_lacks_the_scopes_of_a_tool_is_refused_on_every_wire() {
+    #[tool(scopes("files:read", "files:write"))]
+    async fn wipe() {}
+    let server = Server::new("shelf", "1.0.0").tool(wipe);
+    let client = Client::to(&server).await.unwrap();
+
+    let refused = client.call_tool("wipe", ()).await;
+
+    let Err(bowline::Error::Peer(error)) = refused else {
+        panic!("it was not refused: {refused:?}");
+    };
+    let data = error.data.unwrap().to_string();
+    assert_eq!(data, r#"{"requiredScopes":["files:read","files:write"]}"#);
+}
+
+#[tokio::test]
 async fn what_a_tool_asks_for_is_checked_before_it_runs() {
     let client = Client::to(&Server::new("asking", "1.0.0").tool(ask))
         .await

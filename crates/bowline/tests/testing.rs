@@ -35,9 +35,11 @@ async fn the_matrix_reaches_a_server_over_everything_in_every_version() {
         );
         columns.push(column.to_string());
     }
-    assert_eq!(columns.len(), 2 * Dialect::ALL.len());
+    assert_eq!(columns.len(), 4 * Dialect::ALL.len() + 1);
     assert_eq!(columns[0], "in process at 2026-07-28");
     assert_eq!(columns[9], "memory at 2024-11-05");
+    assert_eq!(columns[10], "HTTP/1.1 at 2026-07-28");
+    assert_eq!(columns[20], "HTTP+SSE at 2024-11-05");
 }
 
 #[tokio::test(start_paused = true)]

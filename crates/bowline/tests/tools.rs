@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
+use bowline::layer::Trace;
 use bowline::schemars::{self, JsonSchema};
 use bowline::server::Askable;
 use bowline::types::{ContentBlock, ImageContent, Meta};
@@ -54,6 +55,16 @@ fn code(reply: Result<Reply, Error>) -> ErrorCode {
         Err(Error::Peer(error)) => error.code,
         other => panic!("the peer did not say no, but {other:?}"),
     }
+}
+
+#[test]
+fn a_scope_that_would_not_fit_a_challenge_is_refused() {
+    for scope in ["", "two words", "quo\"te", "back\\slash", "schön"] {
+        let tool = Tool::new("add", add).scopes([scope]);
+
+        assert!(tool.check().is_err(), "{scope:?}");
+    }
+    assert!(Tool::new("add", add).scopes(["files:read"]).check().is_ok());
 }
 
 #[tokio::test]
@@ -425,6 +436,38 @@ async fn a_synchronous_handler_whose_caller_gave_up_is_told_runs_on_and_counts_u
 
     assert_eq!(code(while_it_runs_on), ErrorCode::INTERNAL_ERROR);
     assert_eq!(after_it_ended.text(), "false");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_synchronous_handlers_of_a_server_share_their_places() {
+    let (stuck, started, go) = stuck();
+    let server = Server::new("tools", "1.0.0")
+        .state(stuck)
+        .most_blocking(1)
+        .tool(Tool::blocking("wait", wait))
+        .tool(Tool::blocking("other", || "done").layer(Trace::new()))
+        .tool(Tool::new("add", add));
+    let client = Client::to(&server).await.unwrap();
+    let waiting = tokio::spawn(client.call_tool("wait", ()).into_future());
+    tokio::task::spawn_blocking(move || started.recv().unwrap())
+        .await
+        .unwrap();
+
+    let refused = client.call_tool("other", ()).await;
+    let asynchronous = client.call_tool("add", json!({"a": 1, "b": 2})).await;
+    go.send(()).unwrap();
+    waiting.await.unwrap().unwrap();
+    let after = loop {
+        // The place is given back on a thread that tells nobody.
+        match client.call_tool("other", ()).await {
+            Ok(reply) => break reply,
+            Err(error) => assert!(error.to_string().contains("overloaded"), "{error}"),
+        }
+    };
+
+    assert_eq!(code(refused), ErrorCode::INTERNAL_ERROR);
+    assert_eq!(asynchronous.unwrap().text(), "3");
+    assert_eq!(after.text(), "done");
 }
 
 #[tokio::test]

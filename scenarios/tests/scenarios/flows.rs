@@ -16,7 +16,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
             two_clients_of_one_server_do_not_notice_each_other,
             "flow:multi-client:stateful-isolation",
         )
-        .in_one_process(),
+        .with_shared_state(),
         scenario!(
             a_tool_reads_a_resource_of_its_own_server,
             "mcpserver:context:read-resource"
@@ -27,7 +27,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         )
         .in_memory(),
         scenario!(
-            of_two_tools_of_one_name_only_one_is_offered,
+            a_second_tool_of_one_name_is_refused,
             "mcpserver:tool:duplicate-name"
         ),
         scenario!(
@@ -93,19 +93,15 @@ async fn a_client_sends_a_cursor_back_as_it_came(world: World) {
     );
 }
 
-async fn of_two_tools_of_one_name_only_one_is_offered(world: World) {
-    let other = Tool::raw("echo", anything(), async |_, _| {
-        Ok(CallToolResult::text("me instead"))
-    });
-    let client = world
-        .connect(&Server::new("s", "1").tool(echo("echo")).tool(other))
-        .await;
+async fn a_second_tool_of_one_name_is_refused(world: World) {
+    let once = Server::new("s", "1").tool(echo("echo"));
+    let twice = once.clone().tool(echo("echo"));
 
-    let listed = tools(&client).await;
-    let called = client.call_tool("echo", ()).await.unwrap();
+    let refused = twice.check().unwrap_err();
+    let client = world.connect(&once).await;
 
-    assert_eq!(listed.len(), 1);
-    assert_eq!(called.text(), "me instead");
+    assert_eq!(refused.to_string(), "two tools are called `echo`");
+    assert_eq!(tools(&client).await.len(), 1);
 }
 
 async fn a_tool_may_have_an_unusual_name(world: World) {

@@ -22,8 +22,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
             a_conversation_takes_place_over_two_endpoints,
             "transport:sse",
         )
-        .when(|dialect| dialect.version == "2024-11-05")
-        .over_http(),
+        .over_two_endpoints(),
         scenario!(
             what_belongs_to_a_request_arrives_with_its_answer_and_not_with_another,
             "transport:streamable-http:notifications",

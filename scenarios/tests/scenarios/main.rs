@@ -14,7 +14,11 @@ mod clients;
 mod elicitation;
 mod flows;
 mod functions;
+mod hosting;
+mod hosting_legacy;
 mod http;
+mod http_clients;
+mod http_clients_legacy;
 mod lifecycle;
 mod lists;
 mod logging;
@@ -51,6 +55,10 @@ fn main() -> ExitCode {
         flows::scenarios(),
         stdio::scenarios(),
         http::scenarios(),
+        hosting::scenarios(),
+        hosting_legacy::scenarios(),
+        http_clients::scenarios(),
+        http_clients_legacy::scenarios(),
     ];
     scenarios::runner::main(&scenarios.concat())
 }

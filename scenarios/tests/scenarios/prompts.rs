@@ -43,7 +43,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         ),
         scenario!(a_prompt_has_sound, "prompts:get:content:audio").since("2025-03-26"),
         scenario!(
-            of_two_prompts_of_one_name_only_one_is_offered,
+            a_second_prompt_of_one_name_is_refused,
             "mcpserver:prompt:duplicate-name"
         ),
         scenario!(
@@ -231,15 +231,15 @@ async fn a_prompt_has_sound(world: World) {
     .await;
 }
 
-async fn of_two_prompts_of_one_name_only_one_is_offered(world: World) {
+async fn a_second_prompt_of_one_name_is_refused(world: World) {
     let other = Prompt::raw("hello", async |_, _| Ok("Say goodbye."));
-    let client = world.connect(&reviewing().prompt(other)).await;
+    let twice = reviewing().prompt(other);
 
-    let listed = listed(&client).await;
-    let hello = messages(&client, "hello", json!({})).await;
+    let refused = twice.check().unwrap_err();
+    let client = world.connect(&reviewing()).await;
 
-    assert_eq!(listed.as_array().unwrap().len(), 2);
-    assert_eq!(hello[0]["content"]["text"], "Say goodbye.");
+    assert_eq!(refused.to_string(), "two prompts are called `hello`");
+    assert_eq!(listed(&client).await.as_array().unwrap().len(), 2);
 }
 
 fn completing() -> Server {

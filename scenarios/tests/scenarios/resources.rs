@@ -40,7 +40,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
             "mcpserver:resource:read-throws-surfaced",
         ),
         scenario!(
-            of_two_resources_at_one_uri_only_one_is_offered,
+            a_second_resource_at_one_uri_is_refused,
             "mcpserver:resource:duplicate-name",
         ),
         scenario!(
@@ -195,17 +195,15 @@ async fn a_handler_that_panics_while_it_reads_says_nothing_of_why(world: World) 
     assert!(!format!("{error:?}").contains("1234"), "{error:?}");
 }
 
-async fn of_two_resources_at_one_uri_only_one_is_offered(world: World) {
+async fn a_second_resource_at_one_uri_is_refused(world: World) {
+    let once = Server::new("s", "1").resource(readme());
     let other = Resource::text("docs://readme", "other", "Me instead.");
-    let client = world
-        .connect(&Server::new("s", "1").resource(readme()).resource(other))
-        .await;
 
-    let listed = listed(&client).await;
-    let read = contents(&client, "docs://readme").await;
+    let refused = once.clone().resource(other).check().unwrap_err();
+    let client = world.connect(&once).await;
 
-    assert_eq!(listed.as_array().unwrap().len(), 1);
-    assert_eq!(read[0]["text"], "Me instead.");
+    assert_eq!(refused.to_string(), "two resources are at `docs://readme`");
+    assert_eq!(listed(&client).await.as_array().unwrap().len(), 1);
 }
 
 async fn a_link_in_the_result_of_a_tool_can_be_read(world: World) {

@@ -101,6 +101,12 @@ fn roots() -> Vec<Scenario> {
         )
         .legacy()
         .in_memory(),
+        scenario!(
+            a_client_whose_roots_change_says_so,
+            "roots:list-changed:client-emits",
+        )
+        .legacy()
+        .in_one_process(),
         scenario!(there_may_be_no_roots, "roots:list:empty"),
         scenario!(a_host_that_fails_is_an_error, "roots:list:client-error").in_one_process(),
         scenario!(
@@ -453,6 +459,22 @@ async fn a_server_that_hears_of_new_roots_asks_for_them_anew(world: World) {
     assert!(told[0].contains("file:///old"), "{told:?}");
     assert!(told[1].contains("file:///new"), "{told:?}");
     client.expect_nothing().await;
+}
+
+async fn a_client_whose_roots_change_says_so(world: World) {
+    let (told, mut heard) = tokio::sync::mpsc::unbounded_channel();
+    let server = looking().on_roots_changed(move |caller| {
+        let name = caller.implementation.as_ref().map(|it| it.name.clone());
+        told.send(name).unwrap_or_default();
+    });
+    let host = Host::new().roots(async || vec![]).roots_change();
+    let client = world
+        .connect_with(&server, |connect| connect.host(host).named("mover", "1"))
+        .await;
+
+    client.roots_changed().unwrap();
+
+    assert_eq!(heard.recv().await.unwrap().as_deref(), Some("mover"));
 }
 
 async fn there_may_be_no_roots(world: World) {

@@ -9,7 +9,9 @@ use bowline::types::{
     Tool as ToolDefinition,
 };
 use bowline::{CallToolResult, Client, Context, Error, Json, Result, RpcError, Server, Tool};
+use scenarios::http::Plain;
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 /// The schema of any object.
 pub(crate) fn anything() -> Value {
@@ -110,6 +112,40 @@ pub(crate) async fn tally(client: &Client, begun: usize, dropped: usize) {
     }
     let told = client.call_tool("tally", ()).await.unwrap().text();
     panic!("begun and dropped are {told} and not {expected}");
+}
+
+/// The same, asked by somebody who speaks plain HTTP.
+pub(crate) async fn tally_of(plain: &Plain, begun: usize, dropped: usize) {
+    let expected = format!("{begun} {dropped}");
+    let mut told = Value::Null;
+    for _ in 0..1000 {
+        let answer = plain.call("tally", "tally").await.answer().await;
+        told = answer["result"]["content"][0]["text"].clone();
+        if told == expected {
+            return;
+        }
+        tokio::task::yield_now().await;
+    }
+    panic!("begun and dropped are {told} and not {expected}");
+}
+
+/// A server whose tool `wait` says something and waits for a call of `release`.
+pub(crate) fn waiting() -> Server {
+    let gate = Arc::new(Notify::new());
+    let opening = gate.clone();
+    let wait = Tool::raw("wait", anything(), move |_, cx: Context| {
+        let gate = gate.clone();
+        async move {
+            cx.progress(1.0);
+            gate.notified().await;
+            Ok(CallToolResult::text("released"))
+        }
+    });
+    let release = Tool::raw("release", anything(), move |_, _| {
+        opening.notify_one();
+        async { Ok(CallToolResult::text("done")) }
+    });
+    Server::new("waiting", "1.0.0").tool(wait).tool(release)
 }
 
 /// A call of `hang` that is at work, in a task; aborting the task drops the call.

@@ -1,1 +1,62 @@
-//! How a server checks tokens, and says which ones it wants.
+//! The resource server: a layer that lets in whoever brings a token that is meant for this server.
+//!
+//! ```text
+//! request ──▶ credential ──▶ TokenVerifier ──▶ meant for us? still good? ──▶ its key proven? ──▶ the server
+//!    │             │               │                     │                         │
+//!    │             └───────────────┴── 401, with where to get one ─────────────────┘
+//!    └─ the well-known path ──▶ the metadata document
+//! ```
+//!
+//! Inside, the token is a [`Principal`](bowline::exchange::Principal) with scopes and claims, to which
+//! sessions of the legacy era and the state of unanswered questions are bound. The token itself goes no further.
+//!
+//! # Examples
+//!
+//! ```no_run
+//! use bowline::Server;
+//! use bowline_auth::server::{JwtVerifier, ResourceServer};
+//! use tower_layer::Layer;
+//!
+//! # async fn example(server: Server) -> bowline::Result<()> {
+//! let issuer = "https://id.example";
+//! let guard = ResourceServer::new("https://files.example/mcp", issuer, JwtVerifier::discover(issuer)?)?
+//!     .scopes(["files:read"])
+//!     .implies("files:write", ["files:read"]);
+//! let bound = server.http().bind("0.0.0.0:8000").await?;
+//! let guarded = guard.layer(bound.service());
+//! bound.serve_through(guarded).await
+//! # }
+//! ```
+
+mod challenge;
+
+mod claims;
+pub use claims::Claims;
+
+mod credential;
+
+mod dpop;
+
+mod fetch;
+
+mod guard;
+pub use guard::{Guarded, ResourceServer};
+
+mod introspection;
+pub use introspection::Introspection;
+
+mod jwk;
+
+mod jwks;
+
+mod jws;
+
+mod jwt;
+pub use jwt::JwtVerifier;
+
+mod metadata;
+
+mod replay;
+
+mod verifier;
+pub use verifier::{AccessToken, Refused, TokenVerifier};

@@ -379,7 +379,7 @@ impl Dialects {
         self.0.iter().copied()
     }
 
-    /// The names of the modern ones, newest first: what `server/discover` and `-32022` tell.
+    /// The names of the modern ones, newest first: what `-32022` tells.
     pub fn modern_versions(&self) -> impl Iterator<Item = &'static str> {
         self.iter()
             .filter(|row| row.is_modern())

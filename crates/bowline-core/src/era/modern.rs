@@ -4,9 +4,12 @@
 //! between: [`Envelope::read`] (the version is there), [`Envelope::dialect`] (it is served),
 //! [`Envelope::caller`] (the rest of the envelope is well-formed).
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use bowline_types::{CacheScope, ErrorCode, Json, ProgressToken, ResultType, RpcError, meta_key};
+use bowline_types::{
+    CacheScope, ClientCapabilities, ErrorCode, Json, ProgressToken, ResultType, RpcError, meta_key,
+};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
@@ -213,7 +216,7 @@ pub(super) fn stamp(request: &Request) -> Stamped {
         Ok(mut params) => {
             edit_meta(&mut params, |meta| {
                 let client = caller.implementation.as_ref().map(encode);
-                let capabilities = encode(&caller.capabilities);
+                let capabilities = encode(&capabilities_of(caller));
                 let log_level = caller.log_level.as_ref().map(encode);
                 let progress_token = request.progress_token.as_ref().map(encode);
                 meta.set(meta_key::PROTOCOL_VERSION, encode(caller.dialect.version));
@@ -229,6 +232,19 @@ pub(super) fn stamp(request: &Request) -> Stamped {
         method: request.method.clone(),
         params: Some(params),
     }
+}
+
+/// What the caller can do, in the words of this era: roots are asked for, and nobody tells that they changed.
+fn capabilities_of(caller: &Caller) -> Cow<'_, ClientCapabilities> {
+    let mut capabilities = Cow::Borrowed(&caller.capabilities);
+    let roots = caller.capabilities.roots.as_ref();
+    if roots.is_some_and(|roots| roots.list_changed.is_some()) {
+        let roots = capabilities.to_mut().roots.as_mut();
+        roots
+            .into_iter()
+            .for_each(|roots| roots.list_changed = None);
+    }
+    capabilities
 }
 
 pub(super) fn unseal(

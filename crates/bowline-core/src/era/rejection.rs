@@ -30,13 +30,18 @@ impl Rejection {
         Self::new(ErrorCode::METHOD_NOT_FOUND, message)
     }
 
-    /// The requested version is not served; names those that are.
+    /// The requested version is not served; names those that are: the modern ones, or those with a handshake
+    /// where there is nothing else, so that a client knows that one is worth trying.
     #[must_use]
     pub fn unsupported_version(requested: &str, served: &Dialects) -> Self {
-        let supported: Vec<_> = served.modern_versions().collect();
+        let mut supported: Vec<_> = served.modern_versions().collect();
+        if supported.is_empty() {
+            supported.extend(served.iter().map(|dialect| dialect.version));
+        }
         let error = RpcError::new(
             ErrorCode::UNSUPPORTED_PROTOCOL_VERSION,
-            "unsupported protocol version",
+            // In these words: clients look for them.
+            "Unsupported protocol version",
         );
         Self(error.with_data(json!({"supported": supported, "requested": requested})))
     }

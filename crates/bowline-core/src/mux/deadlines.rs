@@ -1,7 +1,8 @@
 //! Deadlines of pending calls.
 //!
 //! A call has an idle deadline, which progress moves, and a total deadline, which nothing moves. While the
-//! peer waits for us, idle deadlines are paused.
+//! peer waits for us, idle deadlines are paused. While a call is held up on our side, both of its deadlines
+//! stand still.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -13,6 +14,7 @@ use super::{CallId, Overdue};
 pub(super) struct Deadline {
     idle: Option<(Instant, Duration)>,
     total: Option<(Instant, Duration)>,
+    held_since: Option<Instant>,
 }
 
 impl Deadline {
@@ -22,6 +24,7 @@ impl Deadline {
         Self {
             idle: idle.and_then(at),
             total: total.and_then(at),
+            held_since: None,
         }
     }
 
@@ -32,8 +35,23 @@ impl Deadline {
             .and_then(|(_, after)| Some((now.checked_add(after)?, after)));
     }
 
+    /// The time since it was held does not count.
+    fn release(&mut self, now: Instant) {
+        let Some(since) = self.held_since.take() else {
+            return;
+        };
+        self.heard(now);
+        let held = now.saturating_duration_since(since);
+        self.total = self
+            .total
+            .and_then(|(at, after)| Some((at.checked_add(held)?, after)));
+    }
+
     /// Which of the two comes first, of those that count.
     fn first(&self, idle: Idle) -> Option<(Instant, Overdue)> {
+        if self.held_since.is_some() {
+            return None;
+        }
         let idle = match idle {
             Idle::Counts => self.idle.map(|(at, after)| (at, Overdue::Idle(after))),
             Idle::Paused => None,
@@ -77,6 +95,19 @@ impl Deadlines {
     pub(super) fn heard(&mut self, now: Instant, call: CallId, deadline: &mut Deadline) {
         self.remove(call, deadline);
         deadline.heard(now);
+        self.insert(call, deadline);
+    }
+
+    /// The deadlines of this call stand still.
+    pub(super) fn hold(&mut self, now: Instant, call: CallId, deadline: &mut Deadline) {
+        self.remove(call, deadline);
+        deadline.held_since.get_or_insert(now);
+    }
+
+    /// The deadlines of this call count again.
+    pub(super) fn release(&mut self, now: Instant, call: CallId, deadline: &mut Deadline) {
+        self.remove(call, deadline);
+        deadline.release(now);
         self.insert(call, deadline);
     }
 

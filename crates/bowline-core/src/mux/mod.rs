@@ -360,7 +360,7 @@ impl Mux {
         };
         if pending.is_unsent() {
             self.outbox.withdraw(|call| self.pending.contains(call));
-        } else if pending.is_cancellable() {
+        } else if pending.is_cancelled_by(why) {
             let cancel = refers::cancel(pending.id(), &why.to_string());
             self.outbox.push(cancel, pending.within().cloned());
         }
@@ -428,6 +428,17 @@ impl Mux {
     /// Lets idle deadlines count again, from now on.
     pub fn resume_idle(&mut self, now: Instant) {
         self.pending.resume_idle(now);
+    }
+
+    /// Lets both deadlines of one call stand still: it is held up on our side of the wire, for instance
+    /// because a person has to agree first.
+    pub fn hold(&mut self, now: Instant, id: &RequestId) {
+        self.pending.hold(now, id);
+    }
+
+    /// Lets the deadlines of a call that was held count again; the time in between does not.
+    pub fn release(&mut self, now: Instant, id: &RequestId) {
+        self.pending.release(now, id);
     }
 
     /// Forgets a call whose request was lost on its way, where the wire can tell. The peer has not heard of
@@ -544,8 +555,12 @@ impl Mux {
         } = response
         else {
             if let Err(error) = response.outcome {
-                self.events
-                    .push_back(Event::Oddity(Oddity::ErrorWithoutId(error)));
+                match self.pending.take_lone_opening() {
+                    Some(call) => self.settle(call, Err(Failure::Peer(error))),
+                    None => self
+                        .events
+                        .push_back(Event::Oddity(Oddity::ErrorWithoutId(error))),
+                }
             }
             return;
         };
@@ -581,7 +596,10 @@ impl Mux {
     /// Looks for the request among the peer's; failing that, for a subscription of ours.
     fn handle_cancelled(&mut self, cancelled: Cancelled) {
         let Cancelled { request_id, reason } = cancelled;
-        if let Some(id) = self.in_flight.take(&request_id) {
+        // An answer that has not left is taken back: nothing is said of a request after its cancel.
+        let in_flight = self.in_flight.take(&request_id);
+        let cancelled = in_flight.or_else(|| self.outbox.take_back_answer(&request_id));
+        if let Some(id) = cancelled {
             self.outbox.silence(&id);
             self.events.push_back(Event::Cancelled { id, reason });
         } else if let Some(call) = self.pending.subscription(&request_id) {

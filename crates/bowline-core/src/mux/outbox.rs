@@ -5,7 +5,10 @@
 
 use std::collections::VecDeque;
 
+use bowline_types::RequestId;
+
 use super::{CallId, InFlightId, Outgoing};
+use crate::id::other_spelling;
 use crate::message::{Message, Notification};
 
 #[derive(Debug, Default)]
@@ -55,6 +58,29 @@ impl Outbox {
     pub(super) fn silence(&mut self, request: &InFlightId) {
         self.queue
             .retain(|queued| !matches!(queued, Queued::Word(within, _) if within == request));
+    }
+
+    /// Takes back the answer to the request that a cancel names, unless it has left, and tells which request
+    /// that was.
+    pub(super) fn take_back_answer(&mut self, named: &RequestId) -> Option<InFlightId> {
+        let other = other_spelling(named);
+        let exactly = self.answer_to(named);
+        let at = exactly.or_else(|| self.answer_to(other.as_ref()?))?;
+        match self.queue.remove(at)? {
+            Queued::Message(answer) => answer.within,
+            Queued::Call(_) | Queued::Word(..) => None,
+        }
+    }
+
+    /// Where the last answer to a request of this id waits.
+    fn answer_to(&self, id: &RequestId) -> Option<usize> {
+        self.queue.iter().rposition(|queued| match queued {
+            Queued::Message(Outgoing { message, within }) => {
+                matches!(message, Message::Response(_))
+                    && within.as_ref().is_some_and(|own| own.request_id() == id)
+            }
+            Queued::Call(_) | Queued::Word(..) => false,
+        })
     }
 
     /// The next message; `send` hands out the request of a call, unless the call is gone.

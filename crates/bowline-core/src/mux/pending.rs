@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use bowline_types::{Json, ProgressToken, RequestId};
 
 use super::deadlines::{Deadline, Deadlines};
-use super::{InFlightId, Outgoing, Overdue, Refused};
+use super::{InFlightId, Outgoing, Overdue, Reason, Refused};
 use crate::id::{CorrelationKey, Minter};
 use crate::message::RawRequest;
 
@@ -36,7 +36,7 @@ pub struct CallOptions {
     pub idle_timeout: Option<Duration>,
     /// How long to wait in all.
     pub total_timeout: Option<Duration>,
-    /// Whether the peer is told when the call is abandoned.
+    /// Whether the peer is told when the call is abandoned. It is always told of a reason that is given.
     pub cancel_on_abandon: bool,
     /// Whether the call is a subscription: notifications may name it, and the peer may end it.
     pub is_subscription: bool,
@@ -66,7 +66,8 @@ pub(super) struct Pending {
     deadline: Deadline,
     /// The request, until it leaves.
     unsent: Option<(Cow<'static, str>, Option<Json>)>,
-    cancellable: bool,
+    may_be_cancelled: bool,
+    cancel_on_abandon: bool,
     is_subscription: bool,
     within: Option<InFlightId>,
 }
@@ -84,8 +85,9 @@ impl Pending {
         self.within.as_ref()
     }
 
-    pub(super) fn is_cancellable(&self) -> bool {
-        self.cancellable
+    /// Whether the peer is told that the call is given up. Who gives a reason wants it to be heard.
+    pub(super) fn is_cancelled_by(&self, why: &Reason) -> bool {
+        self.may_be_cancelled && (self.cancel_on_abandon || matches!(why, Reason::Given(_)))
     }
 }
 
@@ -134,7 +136,8 @@ impl PendingCalls {
             id,
             token,
             deadline,
-            cancellable: options.cancel_on_abandon && !NEVER_CANCELLED.contains(&&*method),
+            may_be_cancelled: !NEVER_CANCELLED.contains(&&*method),
+            cancel_on_abandon: options.cancel_on_abandon,
             is_subscription: options.is_subscription,
             within: options.within,
             unsent: Some((method, params)),
@@ -186,6 +189,15 @@ impl PendingCalls {
         self.remove(call).map(|_| call)
     }
 
+    /// Removes the opening, if it was sent and is all that waits for an answer: an error that names no
+    /// request can then be about nothing else.
+    pub(super) fn take_lone_opening(&mut self) -> Option<CallId> {
+        let (call, pending) = self.calls.first_key_value()?;
+        let is_lone = self.calls.len() == 1 && !pending.may_be_cancelled && !pending.is_unsent();
+        let call = is_lone.then_some(*call)?;
+        self.remove(call).map(|_| call)
+    }
+
     /// The call that a progress token names; its idle deadline moves.
     pub(super) fn heard(&mut self, now: Instant, token: &ProgressToken) -> Option<CallId> {
         let call = *self.by_token.get(&CorrelationKey::from(token))?;
@@ -206,6 +218,22 @@ impl PendingCalls {
         let deadline = &self.calls.get(&call)?.deadline;
         let which = self.deadlines.overdue(deadline, now)?;
         Some((call, which))
+    }
+
+    pub(super) fn hold(&mut self, now: Instant, id: &RequestId) {
+        if let Some(call) = self.by_id.get(&CorrelationKey::from(id))
+            && let Some(pending) = self.calls.get_mut(call)
+        {
+            self.deadlines.hold(now, *call, &mut pending.deadline);
+        }
+    }
+
+    pub(super) fn release(&mut self, now: Instant, id: &RequestId) {
+        if let Some(call) = self.by_id.get(&CorrelationKey::from(id))
+            && let Some(pending) = self.calls.get_mut(call)
+        {
+            self.deadlines.release(now, *call, &mut pending.deadline);
+        }
     }
 
     pub(super) fn pause_idle(&mut self) {

@@ -50,6 +50,25 @@ fn dropped_by_its_caller_timed_out_and_cancelled_outright_are_told_apart_by_thei
 }
 
 #[test]
+fn cancelling_with_a_reason_is_heard_even_by_who_is_not_told_of_a_drop() {
+    let opted_out = CallOptions {
+        cancel_on_abandon: false,
+        ..CallOptions::default()
+    };
+    let mut pair = Pair::new();
+    let call = pair.call_with("tools/call", opted_out);
+    let _request = pair.client.poll_transmit();
+
+    pair.client.abandon(call, &Reason::Given("bored".into()));
+
+    assert_eq!(
+        text(pair.client.poll_transmit()),
+        cancel_frame("1", "bored")
+    );
+    pair.assert_empty();
+}
+
+#[test]
 fn timed_out_the_frame_is_queued_before_the_caller_sees_it_even_if_nothing_can_be_delivered() {
     let mut pair = Pair::new();
     let limit = Duration::from_millis(200);
@@ -209,4 +228,47 @@ fn a_subscription_ends_by_a_result_then_a_cancel_or_by_either() {
         assert_eq!(pair.client.poll_transmit(), None);
         pair.assert_empty();
     }
+}
+
+#[test]
+fn an_error_without_an_id_settles_the_opening_if_nothing_else_waits() {
+    for opening in ["initialize", "server/discover"] {
+        let mut pair = Pair::new();
+        let call = pair.call(opening);
+        let _request = pair.client.poll_transmit();
+
+        pair.client.handle_message(pair.now, refusal().into());
+
+        let refused = Err(Failure::Peer(refusal().outcome.unwrap_err()));
+        assert_eq!(settled(pair.client.poll_event()), (call, refused));
+        pair.assert_empty();
+    }
+}
+
+#[test]
+fn an_error_without_an_id_settles_nothing_that_it_may_not_be_about() {
+    let mut pair = Pair::new();
+    let unsent = pair.call("server/discover");
+    pair.client.handle_message(pair.now, refusal().into());
+    let after_unsent = pair.client.poll_event();
+    let _request = pair.client.poll_transmit();
+    let other = pair.call("tools/call");
+    let _request = pair.client.poll_transmit();
+
+    pair.client.handle_message(pair.now, refusal().into());
+    let after_both = pair.client.poll_event();
+
+    let odd = Some(Event::Oddity(Oddity::ErrorWithoutId(
+        refusal().outcome.unwrap_err(),
+    )));
+    assert_eq!((after_unsent, after_both), (odd.clone(), odd));
+    for call in [unsent, other] {
+        assert!(pair.client.request_id(call).is_some());
+    }
+}
+
+fn refusal() -> Response {
+    let error = RpcError::new(ErrorCode::PARSE_ERROR, "what?");
+    let (id, outcome) = (None, Err(error));
+    Response { id, outcome }
 }

@@ -9,8 +9,9 @@ use std::task::{self, Poll};
 use std::time::Duration;
 
 use bowline_core::era::Request;
+use bowline_core::json::Object;
 use bowline_core::mux::CallOptions;
-use bowline_types::{CacheScope, Json, RequestId};
+use bowline_types::{CacheScope, Json, RequestId, meta_key};
 use serde::Deserialize;
 use tokio::time::Instant;
 
@@ -86,7 +87,7 @@ impl Caching {
         let key = CacheKey {
             owner: self.owner(),
             method: request.method.clone().into_owned(),
-            params: request.params.as_str().to_owned(),
+            params: without_trace(&request.params),
         };
         if freshness == Freshness::Any
             && let Some(result) = self.find(&key)
@@ -132,6 +133,27 @@ impl Caching {
         let owner = self.owner.lock().unwrap_or_else(PoisonError::into_inner);
         owner.clone()
     }
+}
+
+/// The params as a cache sees them: whoever asks the same in another trace gets the same.
+fn without_trace(params: &Json) -> String {
+    let text = params.as_str();
+    if !text.contains(meta_key::TRACEPARENT) {
+        return text.to_owned();
+    }
+    let Ok(mut object) = Object::read(params) else {
+        return text.to_owned();
+    };
+    if let Some(meta) = object.remove("_meta")
+        && let Ok(mut rest) = Object::read(&meta)
+    {
+        rest.remove(meta_key::TRACEPARENT);
+        rest.remove(meta_key::TRACESTATE);
+        if !rest.is_empty() {
+            object.set("_meta", rest.to_json());
+        }
+    }
+    object.to_json().as_str().to_owned()
 }
 
 /// An exchange whose result is kept if the server says that it stays good.

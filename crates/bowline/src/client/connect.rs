@@ -14,11 +14,13 @@ use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use super::habits::Habits;
 use super::hearing::Hearing;
 use super::http::HttpOpening;
-use super::link::{Answering, End, Link, Reached};
+use super::link::{Answering, End, Reached, Start};
 use super::opening::{Opened, Opening};
 use super::{Client, Gate, Inner};
 use crate::exchange::{BoxFuture, Context, Responder};
-use crate::http::client::{Endpoint, HttpSend, HyperSend, ResponseLimits, parse_url};
+use crate::http::client::{
+    Authorizer, Endpoint, HttpSend, Proxies, ResponseLimits, Versions, parse_url, sender,
+};
 use crate::wire::{Command, Wire};
 use crate::{Error, Result};
 
@@ -45,7 +47,10 @@ pub struct Connect {
     probe_timeout: Duration,
     most_rounds: u32,
     send: Option<Arc<dyn HttpSend>>,
+    proxies: Proxies,
+    versions: Versions,
     headers: HeaderMap,
+    authorizer: Option<Arc<dyn Authorizer>>,
     response_limits: ResponseLimits,
     pub(super) habits: Habits,
 }
@@ -65,7 +70,7 @@ impl Connect {
     }
 
     pub(super) fn child(command: Command) -> Self {
-        Self::new(Target::End(End::Child(Box::new(command))))
+        Self::new(Target::End(End::Child(Start::by(command))))
     }
 
     pub(super) fn at(url: &str) -> Self {
@@ -84,7 +89,10 @@ impl Connect {
             probe_timeout: DEFAULT_PROBE_TIMEOUT,
             most_rounds: DEFAULT_ROUND_CAP,
             send: None,
+            proxies: Proxies::from_env(),
+            versions: Versions::Negotiated,
             headers: HeaderMap::new(),
+            authorizer: None,
             response_limits: ResponseLimits::default(),
             habits: Habits::default(),
         }
@@ -153,9 +161,32 @@ impl Connect {
         self
     }
 
+    /// Reaches an HTTP server through these proxies instead of those that the environment names.
+    ///
+    /// Not if requests are sent [in another way](Self::http).
+    pub fn proxies(mut self, proxies: Proxies) -> Self {
+        self.proxies = proxies;
+        self
+    }
+
+    /// Speaks HTTP/2 from the first byte, without asking whether the server does: for `http://` servers that
+    /// are known to. Where there is TLS, HTTP/2 is spoken anyway if the server offers it.
+    ///
+    /// Not if requests are sent [in another way](Self::http).
+    pub fn http2(mut self) -> Self {
+        self.versions = Versions::Http2Only;
+        self
+    }
+
     /// Sends this header with every HTTP request.
     pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.append(name, value);
+        self
+    }
+
+    /// Answers an HTTP server that wants to know who is asking, with every request.
+    pub fn authorizer(mut self, authorizer: impl Authorizer) -> Self {
+        self.authorizer = Some(Arc::new(authorizer));
         self
     }
 
@@ -165,12 +196,42 @@ impl Connect {
         self
     }
 
-    async fn connect(mut self) -> Result<Client> {
+    /// The same once more, if what it connects to can be started again.
+    pub(super) fn again(&self) -> Option<Self> {
+        let (Target::End(End::Child(start)), Ok(speaking)) = (&self.target, &self.speaking) else {
+            return None;
+        };
+        Some(Self {
+            target: Target::End(End::Child(start.clone())),
+            caller: self.caller.clone(),
+            speaking: Ok(speaking.clone()),
+            host: self.host.clone(),
+            timeout: self.timeout,
+            probe_timeout: self.probe_timeout,
+            most_rounds: self.most_rounds,
+            send: self.send.clone(),
+            proxies: self.proxies.clone(),
+            versions: self.versions,
+            headers: self.headers.clone(),
+            authorizer: self.authorizer.clone(),
+            response_limits: self.response_limits,
+            habits: self.habits.clone(),
+        })
+    }
+
+    async fn connect(self) -> Result<Client> {
+        let hearing = self.habits.hearing();
+        self.connect_hearing(hearing).await
+    }
+
+    /// Connects a client that hears what the server says through `hearing`.
+    pub(super) async fn connect_hearing(mut self, hearing: Arc<Hearing>) -> Result<Client> {
         declare(&mut self.caller.capabilities, self.host.answers());
         let (timeout, most_rounds) = (self.timeout, self.most_rounds);
         let host = self.host.clone();
-        let hearing = self.habits.hearing();
         let checks_capabilities = self.habits.checks_capabilities;
+        let trace = self.habits.trace.clone();
+        let again = self.again().map(|again| Mutex::new(Box::new(again)));
         let Reached {
             link,
             caller,
@@ -182,12 +243,15 @@ impl Connect {
             caller: Mutex::new(Arc::new(caller)),
             hearing,
             checks_capabilities,
+            trace,
             host,
             server,
             timeout,
             most_rounds,
             last_token: AtomicI64::new(0),
             wire: link.wire,
+            responder: link.responder,
+            again,
         };
         let client = Client {
             inner: Arc::new(inner),
@@ -202,16 +266,15 @@ impl Connect {
         match self.target {
             Target::Url(uri) => {
                 let uri = uri?;
-                let send: Arc<dyn HttpSend> = match self.send {
+                let send = match self.send {
                     Some(send) => send,
-                    // Redirects do not leave the origin, so what begins without TLS never needs it.
-                    None if uri.scheme_str() == Some("http") => Arc::new(HyperSend::plain()),
-                    None => Arc::new(HyperSend::new()?),
+                    None => sender(&uri, &self.proxies, self.versions)?,
                 };
                 let endpoint = Endpoint {
                     uri,
                     send,
                     headers: self.headers,
+                    authorizer: self.authorizer,
                     limits: self.response_limits,
                 };
                 let opening = HttpOpening {
@@ -222,6 +285,7 @@ impl Connect {
                     timeout,
                     probe_timeout,
                     remembered: self.habits.remembered,
+                    verdicts: self.habits.verdicts,
                 };
                 opening.open(self.caller).await
             }
@@ -246,12 +310,12 @@ async fn reach(
     caller: Caller,
     opening: &Opening<'_>,
 ) -> Result<Reached> {
-    let (mut link, command) = end.link(answering.clone())?;
-    let opened = opening.open(&link, caller, command.is_some()).await?;
-    let (caller, server) = match (opened, command) {
+    let (mut link, start) = end.link(answering.clone())?;
+    let opened = opening.open(&link, caller, start.is_some()).await?;
+    let (caller, server) = match (opened, start) {
         (Opened::Open(caller, server), _) => (caller, server),
-        (Opened::Gone(caller, offered), Some(mut command)) => {
-            link = Link::spawn(&mut command, answering.clone())?;
+        (Opened::Gone(caller, offered), Some(start)) => {
+            link = start.link(answering.clone())?;
             opening.shake_hands(&link, caller, offered).await?
         }
         (Opened::Gone(..), None) => return Err(Error::Closed),

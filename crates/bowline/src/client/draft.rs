@@ -16,7 +16,7 @@ use bowline_types::{Json, LoggingLevel, Meta, ProgressNotificationParams, Reques
 use super::caching::Freshness;
 use super::call::OnProgress;
 use super::{Call, Client};
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, TraceContext};
 use crate::{Error, Result};
 
 /// A request that was not sent yet. Awaiting it sends it; what varies is a setter.
@@ -51,6 +51,7 @@ pub(super) struct Terms {
     pub(super) params: Result<Json>,
     pub(super) options: CallOptions,
     pub(super) meta: Option<Meta>,
+    trace: Option<TraceContext>,
     pub(super) on_progress: Option<OnProgress>,
     log_level: Option<LoggingLevel>,
     pub(super) freshness: Freshness,
@@ -76,6 +77,7 @@ impl<A> Draft<A> {
             params,
             options,
             meta: None,
+            trace: None,
             on_progress: None,
             log_level: None,
             freshness: Freshness::Any,
@@ -118,6 +120,24 @@ impl<A> Draft<A> {
         self
     }
 
+    /// Says which trace the request belongs to; inside a handler, that of
+    /// [its own request](crate::Context::trace). `None` leaves it to [`Connect::trace`](super::Connect::trace).
+    ///
+    /// It goes along as `traceparent` and `tracestate` in `_meta`, unless `_meta` has them already.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use bowline::{Client, Context};
+    /// # async fn example(other: Client, cx: Context) -> bowline::Result<()> {
+    /// let reply = other.call_tool("forecast", ()).trace(cx.trace()).await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn trace(mut self, trace: impl Into<Option<TraceContext>>) -> Self {
+        self.terms.trace = trace.into();
+        self
+    }
+
     /// Asks for log messages of at least this severity while the request runs.
     ///
     /// In the legacy era the level belongs to the connection: use [`Client::set_log_level`].
@@ -126,7 +146,8 @@ impl<A> Draft<A> {
         self
     }
 
-    /// Whether the server is told when the call is dropped before its answer. It is by default.
+    /// Whether the server is told when the call is dropped, or takes too long, before its answer. It is by
+    /// default. [`Call::cancel`] tells it either way.
     pub fn cancel_on_abandon(mut self, cancel: bool) -> Self {
         self.terms.options.cancel_on_abandon = cancel;
         self
@@ -192,6 +213,7 @@ impl Terms {
                 ..self.options.clone()
             },
             meta: self.meta.clone(),
+            trace: self.trace.clone(),
             on_progress: None,
             log_level: self.log_level,
             freshness: self.freshness,
@@ -208,6 +230,7 @@ impl Terms {
             params,
             options,
             meta,
+            trace,
             on_progress,
             log_level,
             freshness,
@@ -215,7 +238,11 @@ impl Terms {
             by_hand,
         } = self;
         let params = params
-            .and_then(|params| add_meta(params, meta.as_ref()))
+            .and_then(|params| add_meta(params, meta))
+            .and_then(|params| {
+                let trace = trace.or_else(|| client.trace());
+                add_trace(params, trace.as_ref())
+            })
             .and_then(|params| match is_checked {
                 true => client.check_offered(&method).map(|()| params),
                 false => Ok(params),
@@ -245,12 +272,34 @@ fn asking(caller: Arc<Caller>, log_level: Option<LoggingLevel>) -> Arc<Caller> {
     Arc::new(caller)
 }
 
-fn add_meta(params: Json, meta: Option<&Meta>) -> Result<Json> {
+fn add_meta(params: Json, meta: Option<Meta>) -> Result<Json> {
     let Some(meta) = meta else { return Ok(params) };
-    let unusable = |error: serde_json::Error| Error::misuse(format!("unusable `_meta`: {error}"));
     let mut object = Object::read(&params).map_err(unusable)?;
-    object.set("_meta", Json::encode(meta).map_err(unusable)?);
+    object.set("_meta", Json::encode(&meta).map_err(unusable)?);
     Ok(object.to_json())
+}
+
+fn add_trace(params: Json, trace: Option<&TraceContext>) -> Result<Json> {
+    let Some(trace) = trace else {
+        return Ok(params);
+    };
+    let mut object = Object::read(&params).map_err(unusable)?;
+    let mut meta: Meta = match object.member("_meta") {
+        Some(meta) => meta.decode().map_err(unusable)?,
+        None => Meta::default(),
+    };
+    // What the caller wrote there by hand is meant.
+    if meta.traceparent().is_ok_and(|own| own.is_some()) {
+        return Ok(params);
+    }
+    trace.write(&mut meta);
+    object.set("_meta", Json::encode(&meta).map_err(unusable)?);
+    Ok(object.to_json())
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "it is made for `map_err`")]
+fn unusable(error: serde_json::Error) -> Error {
+    Error::misuse(format!("unusable `_meta`: {error}"))
 }
 
 impl<A> std::fmt::Debug for Draft<A> {

@@ -9,18 +9,25 @@ use super::cache::{Cache, MemoryCache};
 use super::caching::Caching;
 use super::hearing::{Hearing, OnLog, OnNotification};
 use super::outputs::Outputs;
-use super::{Connect, OutputCheck, Verdict};
+use super::{Connect, OutputCheck, Verdict, Verdicts};
+use crate::exchange::TraceContext;
 
 /// What can be chosen when a client is made, beyond where it connects and as whom.
+#[derive(Clone)]
 pub(super) struct Habits {
     cache: Arc<dyn Cache>,
     principal: Option<String>,
     output_check: OutputCheck,
     pub(super) checks_capabilities: bool,
     pub(super) remembered: Option<Verdict>,
+    pub(super) verdicts: Verdicts,
+    pub(super) trace: Option<TraceSource>,
     on_log: Option<OnLog>,
     on_notification: Option<OnNotification>,
 }
+
+/// Tells which trace the current request belongs to.
+pub(super) type TraceSource = Arc<dyn Fn() -> Option<TraceContext> + Send + Sync>;
 
 impl Default for Habits {
     fn default() -> Self {
@@ -30,6 +37,8 @@ impl Default for Habits {
             output_check: OutputCheck::default(),
             checks_capabilities: true,
             remembered: None,
+            verdicts: Verdicts::of_this_process(),
+            trace: None,
             on_log: None,
             on_notification: None,
         }
@@ -55,6 +64,40 @@ impl Connect {
     /// `-32022`: connect again without a verdict then.
     pub fn remembered(mut self, verdict: Verdict) -> Self {
         self.habits.remembered = Some(verdict);
+        self
+    }
+
+    /// Shares with others which HTTP servers are known to be of the legacy era, instead of
+    /// [what this process knows](Verdicts::of_this_process).
+    pub fn verdicts(mut self, verdicts: &Verdicts) -> Self {
+        self.habits.verdicts = verdicts.clone();
+        self
+    }
+
+    /// Asks `trace` with each request which trace it belongs to, unless the request
+    /// [says so itself](super::Draft::trace).
+    ///
+    /// It is called where the request is started or awaited, so that it can look at the current span.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # async fn example(server: bowline::Server) -> bowline::Result<()> {
+    /// use bowline::{Client, exchange::TraceContext};
+    ///
+    /// fn current_trace() -> Option<TraceContext> {
+    ///     // … of the current span, as your tracing system tells it
+    /// #   None
+    /// }
+    ///
+    /// let client = Client::to(&server).trace(current_trace).await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn trace(
+        mut self,
+        trace: impl Fn() -> Option<TraceContext> + Send + Sync + 'static,
+    ) -> Self {
+        self.habits.trace = Some(Arc::new(trace));
         self
     }
 

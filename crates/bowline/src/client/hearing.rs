@@ -3,7 +3,6 @@
 //! Over a duplex wire its driver calls [`Hearing::hear`] as soon as something arrives; elsewhere the
 //! exchange that it came with does. Either way the cache hears it first.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use bowline_core::Notification;
@@ -15,6 +14,7 @@ use bowline_types::{
 use super::Change;
 use super::caching::Caching;
 use super::outputs::Outputs;
+use crate::callback::contained;
 use crate::peer::Peer;
 
 /// Called for each log message.
@@ -46,7 +46,7 @@ impl Hearing {
             _ => {
                 self.hear_change(&Change::from(notification.clone()));
                 if let Some(on_notification) = &self.on_notification {
-                    contained(|| on_notification(notification));
+                    contained("notifications", || on_notification(notification));
                 }
             }
         }
@@ -66,18 +66,11 @@ impl Hearing {
     fn hear_log(&self, notification: &Notification) {
         let params = notification.params.as_ref().map(|params| params.decode());
         match (params, &self.on_log) {
-            (Some(Ok(params)), Some(on_log)) => contained(|| on_log(params)),
+            (Some(Ok(params)), Some(on_log)) => contained("log messages", || on_log(params)),
             (Some(Ok(params)), None) => {
                 tracing::debug!(level = ?params.level, data = ?params.data, "the server logs");
             }
             (Some(Err(_)) | None, _) => tracing::warn!("a log message has the wrong shape"),
         }
-    }
-}
-
-/// Runs a callback; its panic is its own affair and must not take the connection down.
-fn contained(callback: impl FnOnce()) {
-    if catch_unwind(AssertUnwindSafe(callback)).is_err() {
-        tracing::error!("a callback for notifications panicked");
     }
 }

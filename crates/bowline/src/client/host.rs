@@ -51,6 +51,7 @@ pub struct Host {
     sampling_tools: bool,
     sampling_context: bool,
     roots: Option<Answers<(), Vec<Root>>>,
+    roots_change: bool,
 }
 
 /// A function that answers one kind of question.
@@ -118,6 +119,13 @@ impl Host {
         F: Future<Output = Vec<Root>> + Send + 'static,
     {
         self.roots = Some(Arc::new(move |()| Box::pin(answer())));
+        self
+    }
+
+    /// Promises that [`Client::roots_changed`](super::Client::roots_changed) will tell when the roots
+    /// change.
+    pub fn roots_change(mut self) -> Self {
+        self.roots_change = true;
         self
     }
 
@@ -198,7 +206,10 @@ impl Responder for Host {
             sampling.context = self.sampling_context.then(Settings::default);
             capabilities.sampling = Some(sampling);
         }
-        capabilities.roots = self.roots.is_some().then(RootsCapability::default);
+        if self.roots.is_some() {
+            let roots = capabilities.roots.insert(RootsCapability::default());
+            roots.list_changed = self.roots_change.then_some(true);
+        }
         capabilities
     }
 }

@@ -8,10 +8,11 @@ use bowline_core::era::{Caller, Dialects, Request};
 use bowline_types::{DiscoverRequest, Json, Method};
 
 use super::Verdict as Remembered;
+use super::Verdicts;
 use super::hearing::Hearing;
 use super::link::{Answering, Link, Reached};
 use super::opening::{MOST_PROBES, Opening, incompatible};
-use crate::exchange::Responder;
+use crate::exchange::{Pause, Responder, within};
 use crate::http::client::{Endpoint, HttpChannel, UnexpectedStatus, legacy};
 use crate::wire::Wire;
 use crate::{Error, Result};
@@ -26,6 +27,8 @@ pub(super) struct HttpOpening {
     pub(super) probe_timeout: Duration,
     /// What was found out the last time.
     pub(super) remembered: Option<Remembered>,
+    /// What was found out about others, and is about to be about this one.
+    pub(super) verdicts: Verdicts,
 }
 
 impl HttpOpening {
@@ -54,6 +57,12 @@ impl HttpOpening {
                 server: None,
             });
         }
+        if self.verdicts.is_legacy(&self.endpoint.uri, &self.speaking) {
+            match self.shake_hands(caller.clone()).await {
+                Err(error) if refutes(&error) => self.verdicts.forget_server(&self.endpoint.uri),
+                reached_or_failed => return reached_or_failed,
+            }
+        }
         let mut tried = vec![modern];
         loop {
             caller.dialect = tried.last().copied().unwrap_or(modern);
@@ -80,11 +89,17 @@ impl HttpOpening {
                 }
                 Verdict::Retry(dialect) if tried.len() < MOST_PROBES => tried.push(dialect),
                 Verdict::Retry(_) => return Err(incompatible(&[])),
-                Verdict::Legacy(_) => return self.shake_hands(caller).await,
+                Verdict::Legacy(_) => {
+                    let reached = self.shake_hands(caller).await?;
+                    let dialect = reached.caller.dialect;
+                    self.verdicts.keep(&self.endpoint.uri, dialect);
+                    return Ok(reached);
+                }
                 Verdict::Incompatible(versions) => return Err(incompatible(&versions)),
                 Verdict::Unauthorized => {
                     let refused = Error::Unauthorized {
-                        challenge: String::new(),
+                        challenges: Vec::new(),
+                        source: None,
                     };
                     return Err(probe.err().unwrap_or(refused));
                 }
@@ -106,15 +121,12 @@ impl HttpOpening {
             Arc::new(caller.clone()),
         );
         // Dropping the probe releases its POST at once, so that whatever follows is on time.
-        tokio::time::timeout(self.probe_timeout, channel.probe(&request))
-            .await
-            .unwrap_or(Err(Error::Timeout {
-                after: self.probe_timeout,
-            }))
+        let pause = Pause::default();
+        within(self.probe_timeout, &pause, channel.probe(&request, &pause)).await
     }
 
     /// Opens a legacy wire made of HTTP requests: Streamable HTTP first, then HTTP+SSE.
-    async fn shake_hands(self, caller: Caller) -> Result<Reached> {
+    async fn shake_hands(&self, caller: Caller) -> Result<Reached> {
         let Some(wire) = legacy::wire(self.endpoint.clone()) else {
             return Err(incompatible(&[]));
         };
@@ -122,11 +134,12 @@ impl HttpOpening {
             Err(error) if is_without_streamable_http(&error) => error,
             reached_or_failed => return reached_or_failed,
         };
-        let opening = legacy::two_endpoints(self.endpoint.clone());
-        match tokio::time::timeout(self.probe_timeout, opening).await {
-            Ok(Ok(wire)) => self.shake_hands_over(wire, caller).await,
+        let pause = Pause::default();
+        let opening = legacy::two_endpoints(self.endpoint.clone(), &pause);
+        match within(self.probe_timeout, &pause, opening).await {
+            Ok(wire) => self.shake_hands_over(wire, caller).await,
             // It speaks neither; what it said to the first attempt says more.
-            Ok(Err(_)) | Err(_) => Err(refused),
+            Err(_) => Err(refused),
         }
     }
 
@@ -153,16 +166,30 @@ impl HttpOpening {
     }
 }
 
-/// Whether a failed `initialize` suggests that the server has two endpoints.
+/// Whether a failed handshake shows that the server is not the one that was known. One that is down or wants to
+/// know who is asking may be the same.
+fn refutes(error: &Error) -> bool {
+    match error {
+        Error::Peer(_) | Error::Protocol { .. } => true,
+        Error::Transport {
+            source: Some(source),
+            ..
+        } => {
+            let status = source.downcast_ref::<UnexpectedStatus>();
+            status.is_some_and(|status| status.0.is_client_error())
+        }
+        _ => false,
+    }
+}
+
+/// Whether a failed `initialize` suggests that the server has two endpoints. It may say no in words, too.
 fn is_without_streamable_http(error: &Error) -> bool {
-    let Error::Transport {
-        source: Some(source),
-        ..
-    } = error
-    else {
-        return false;
+    let source = match error {
+        Error::Peer(_) => return true,
+        Error::Transport { source, .. } => source.as_ref(),
+        _ => None,
     };
-    let status = source.downcast_ref::<UnexpectedStatus>();
+    let status = source.and_then(|source| source.downcast_ref::<UnexpectedStatus>());
     status.is_some_and(|status| suggests_two_endpoints(status.0.as_u16()))
 }
 

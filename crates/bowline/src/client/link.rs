@@ -1,6 +1,6 @@
 //! What a client has of the other side: a channel, and whatever must live for it to stay open.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bowline_core::era::Caller;
 use bowline_core::mux::Limits;
@@ -16,8 +16,12 @@ use crate::wire::{Command, Leash, Wire};
 pub(super) enum End {
     InProcess(Arc<dyn Responder>),
     Wire(Box<dyn Wire>),
-    Child(Box<Command>),
+    Child(Start),
 }
+
+/// What a server is started by, as often as need be.
+#[derive(Clone)]
+pub(super) struct Start(Arc<Mutex<Command>>);
 
 /// Who hears what the server says and answers what it asks, and who it is, once that is known.
 #[derive(Clone)]
@@ -31,6 +35,8 @@ pub(super) struct Answering {
 pub(super) struct Link {
     pub(super) channel: Arc<dyn Channel>,
     pub(super) wire: Option<OpenWire>,
+    /// The server itself, if it is in this process.
+    pub(super) responder: Option<Arc<dyn Responder>>,
 }
 
 /// A server that was reached, and what is known of it.
@@ -49,19 +55,30 @@ pub(super) struct OpenWire {
 }
 
 impl End {
-    /// Connects, and returns the command by which the server can be started once more, if it can.
-    pub(super) fn link(self, answering: Answering) -> Result<(Link, Option<Box<Command>>)> {
+    /// Connects, and returns by what the server can be started once more, if it can.
+    pub(super) fn link(self, answering: Answering) -> Result<(Link, Option<Start>)> {
         match self {
             Self::InProcess(responder) => {
                 responder.check()?;
                 Ok((Link::in_process(responder, answering.host), None))
             }
             Self::Wire(wire) => Ok((Link::over(wire, None, answering), None)),
-            Self::Child(mut command) => {
-                let link = Link::spawn(&mut command, answering)?;
-                Ok((link, Some(command)))
-            }
+            Self::Child(start) => Ok((start.link(answering)?, Some(start))),
         }
+    }
+}
+
+impl Start {
+    pub(super) fn by(command: Command) -> Self {
+        Self(Arc::new(Mutex::new(command)))
+    }
+
+    /// Starts the server and connects to it.
+    pub(super) fn link(&self, answering: Answering) -> Result<Link> {
+        let mut command = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (wire, leash) = command.spawn()?;
+        drop(command);
+        Ok(Link::over(wire, Some(leash), answering))
     }
 }
 
@@ -89,17 +106,17 @@ impl Link {
         Self {
             channel: Arc::new(channel),
             wire: None,
+            responder: None,
         }
     }
 
     fn in_process(responder: Arc<dyn Responder>, host: Arc<dyn Responder>) -> Self {
         let way_back = Arc::new(InProcess::new(host));
-        Self::by(InProcess::new(responder).with_way_back(way_back))
-    }
-
-    pub(super) fn spawn(command: &mut Command, answering: Answering) -> Result<Self> {
-        let (wire, leash) = command.spawn()?;
-        Ok(Self::over(wire, Some(leash), answering))
+        let channel = InProcess::new(responder.clone()).with_way_back(way_back);
+        Self {
+            responder: Some(responder),
+            ..Self::by(channel)
+        }
     }
 
     pub(super) fn over(wire: Box<dyn Wire>, child: Option<Leash>, answering: Answering) -> Self {
@@ -116,6 +133,7 @@ impl Link {
         Self {
             channel: Arc::new(peer.clone()),
             wire: Some(OpenWire { peer, child }),
+            responder: None,
         }
     }
 

@@ -17,8 +17,13 @@ use gate::Gate;
 
 mod opening;
 
+mod restart;
+
 mod verdict;
 pub use verdict::Verdict;
+
+mod verdicts;
+pub use verdicts::Verdicts;
 
 mod draft;
 pub use draft::{Draft, OneRequest};
@@ -69,16 +74,17 @@ use bowline_core::Notification;
 use bowline_core::era::{Caller, Dialect, Request};
 use bowline_core::mux::CallOptions;
 use bowline_types::{
-    DiscoverResult, Implementation, Json, LoggingLevel, ProgressToken, ServerCapabilities,
-    SubscriptionFilter,
+    DiscoverResult, Implementation, Json, LoggingLevel, Notice, ProgressToken,
+    RootsListChangedNotification, ServerCapabilities, SubscriptionFilter,
 };
 use serde::Serialize;
 
-use crate::exchange::{Exchange, Responder};
+use crate::exchange::{Exchange, Responder, TraceContext};
 use crate::peer::Peer;
 use crate::wire::{Command, Wire};
 use crate::{Error, Result};
 use caching::Freshness;
+use habits::TraceSource;
 use hearing::Hearing;
 use link::OpenWire;
 
@@ -111,12 +117,17 @@ struct Inner {
     caller: Mutex<Arc<Caller>>,
     hearing: Arc<Hearing>,
     checks_capabilities: bool,
+    trace: Option<TraceSource>,
     host: Arc<dyn Responder>,
     server: Option<DiscoverResult>,
     timeout: Duration,
     most_rounds: u32,
     last_token: AtomicI64,
     wire: Option<OpenWire>,
+    /// The server itself, if it is in this process.
+    responder: Option<Arc<dyn Responder>>,
+    /// How to connect once more to a server that can be started again.
+    again: Option<Mutex<Box<Connect>>>,
 }
 
 impl Client {
@@ -150,7 +161,7 @@ impl Client {
     /// returns when it was reaped. What it inherits and how it is ended is told at [`Command`].
     ///
     /// If the child exits while it is asked what it speaks, as some old servers do, it is started once
-    /// more.
+    /// more. Later it is started again only by [`Client::restart`].
     ///
     /// # Examples
     ///
@@ -179,6 +190,47 @@ impl Client {
     /// Asks to be told when something changes, again and again if a subscription is lost.
     pub fn watch(&self, changes: impl Into<SubscriptionFilter>) -> Watch {
         Watch::new(self, changes.into())
+    }
+
+    /// Tells the server that the roots have changed, where its era has a word for it. Servers of later
+    /// versions ask whenever they want the roots, so there is nothing to tell them.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Misuse`] if the client did not declare that its roots change; see
+    /// [`Host::roots_change`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # async fn example(server: bowline::Server) -> bowline::Result<()> {
+    /// use bowline::{Client, client::Host, types::Root};
+    ///
+    /// let host = Host::new()
+    ///     .roots(async || vec![Root::new("file:///home/user/project")])
+    ///     .roots_change();
+    /// let client = Client::to(&server).host(host).await?;
+    /// client.roots_changed()?;
+    /// # Ok(()) }
+    /// ```
+    pub fn roots_changed(&self) -> Result<()> {
+        let caller = self.caller();
+        let roots = caller.capabilities.roots.as_ref();
+        if roots.and_then(|roots| roots.list_changed) != Some(true) {
+            return Err(Error::misuse(
+                "this client did not declare that its roots change; `Host::roots_change` does",
+            ));
+        }
+        let method = RootsListChangedNotification::NAME;
+        if caller.dialect.knows_notification(method) {
+            if let Some(peer) = self.peer() {
+                peer.notify(Notification::new(method, None));
+            }
+            if let Some(responder) = &self.inner.responder {
+                responder.roots_changed(&caller);
+            }
+        }
+        Ok(())
     }
 
     /// Says whom the client acts for from now on: private results of others are not used any more.
@@ -265,6 +317,11 @@ impl Client {
         if self.inner.wire.is_none() {
             self.inner.hearing.hear(notification);
         }
+    }
+
+    /// The trace that a request belongs to, if it is the client who knows.
+    fn trace(&self) -> Option<TraceContext> {
+        self.inner.trace.as_ref().and_then(|trace| trace())
     }
 
     fn mint_token(&self) -> ProgressToken {

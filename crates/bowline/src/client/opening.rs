@@ -79,7 +79,7 @@ impl Opening<'_> {
         let mut tried = vec![modern];
         loop {
             caller.dialect = tried.last().copied().unwrap_or(modern);
-            let mut asking = Box::pin(discover(link, &caller));
+            let mut asking = Box::pin(discover(link, &caller, None));
             let answer = within(self.probe_timeout, &mut asking).await;
             let outcome = as_outcome(&answer);
             let reply = match (&outcome, &answer) {
@@ -163,12 +163,12 @@ impl Opening<'_> {
         offered: &'static Dialect,
     ) -> Result<(Caller, Option<DiscoverResult>)> {
         caller.dialect = offered;
-        let mut answer = within(self.timeout, discover(link, &caller)).await;
+        let mut answer = discover(link, &caller, Some(self.timeout)).await;
         if let Err(Error::Peer(error)) = &answer
             && let Some(modern) = judge_refused_handshake(error, self.speaking)
         {
             caller.dialect = modern;
-            answer = within(self.timeout, discover(link, &caller)).await;
+            answer = discover(link, &caller, Some(self.timeout)).await;
         }
         let server: DiscoverResult = answer?.decode().map_err(|error| {
             Error::undecodable("the server's introduction is unreadable", error)
@@ -193,14 +193,22 @@ impl Opening<'_> {
     }
 }
 
-/// Asks the server what it is, for as long as it takes.
-fn discover(link: &Link, caller: &Caller) -> impl Future<Output = Result<Json>> + use<> {
+/// Asks the server what it is. The limit is kept by the channel, which knows when time does not count.
+fn discover(
+    link: &Link,
+    caller: &Caller,
+    limit: Option<Duration>,
+) -> impl Future<Output = Result<Json>> + use<> {
     let request = Request::new(
         DiscoverRequest::NAME,
         Json::empty_object(),
         Arc::new(caller.clone()),
     );
-    let exchange = link.channel.open(request, CallOptions::default());
+    let options = CallOptions {
+        total_timeout: limit,
+        ..CallOptions::default()
+    };
+    let exchange = link.channel.open(request, options);
     async {
         match exchange.answer().await? {
             Answer::Complete(result) => Ok(result),

@@ -6,12 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bowline_core::Notification;
 use bowline_core::era::{Caller, Request};
 use bowline_types::{
-    Json, LoggingLevel, LoggingMessageNotificationParams, Notice, ProgressNotification,
+    Json, LoggingLevel, LoggingMessageNotificationParams, Meta, Notice, ProgressNotification,
     ProgressNotificationParams, ProgressToken, RequestId,
 };
+use serde::Deserialize;
 use tokio::sync::Notify;
 
-use super::{Channel, Extensions, Input, Principal};
+use super::{Channel, Extensions, Input, Principal, TraceContext};
 
 /// What a handler may know and do for the current request. Cheap to clone.
 ///
@@ -42,6 +43,8 @@ struct Shared {
     request_id: RequestId,
     caller: Arc<Caller>,
     progress_token: Option<ProgressToken>,
+    /// Where its `_meta` is.
+    params: Json,
     outlet: Box<dyn Outlet>,
     last_progress: Mutex<Option<f64>>,
     cancelled: Signal,
@@ -111,6 +114,7 @@ impl Context {
                 request_id,
                 caller: request.caller.clone(),
                 progress_token: request.progress_token.clone(),
+                params: request.params.clone(),
                 outlet: Box::new(outlet),
                 last_progress: Mutex::new(None),
                 cancelled: Signal::default(),
@@ -160,6 +164,24 @@ impl Context {
     #[must_use]
     pub fn principal(&self) -> &Principal {
         &self.principal
+    }
+
+    /// What accompanies the request.
+    #[must_use]
+    pub fn meta(&self) -> Option<Meta> {
+        #[derive(Deserialize)]
+        struct WithMeta {
+            #[serde(rename = "_meta")]
+            meta: Option<Meta>,
+        }
+        let WithMeta { meta } = self.shared.params.decode().ok()?;
+        meta
+    }
+
+    /// The trace that the request belongs to, if its caller says so in the form that the W3C gives it.
+    #[must_use]
+    pub fn trace(&self) -> Option<TraceContext> {
+        TraceContext::read(&self.meta()?)
     }
 
     /// What the server shares with its handlers, by its type; see `Server::state`.

@@ -13,20 +13,31 @@ use tokio::time::Sleep;
 pub(crate) struct Deadline {
     after: Duration,
     sleep: Option<Pin<Box<Sleep>>>,
+    /// How much of it is left, if it stands still.
+    left: Option<Duration>,
 }
 
 impl Deadline {
     /// How long it was, once it has passed.
     pub(crate) fn poll_overdue(&mut self, cx: &mut task::Context<'_>) -> Option<Duration> {
-        let sleep = self
-            .sleep
-            .get_or_insert_with(|| Box::pin(tokio::time::sleep(self.after)));
+        let sleep = self.sleep.get_or_insert_with(|| {
+            Box::pin(tokio::time::sleep(self.left.take().unwrap_or(self.after)))
+        });
         sleep.as_mut().poll(cx).is_ready().then_some(self.after)
     }
 
     /// Starts again at the next poll.
     pub(crate) fn restart(&mut self) {
         self.sleep = None;
+        self.left = None;
+    }
+
+    /// Stands still until the next poll.
+    pub(crate) fn pause(&mut self) {
+        if let Some(sleep) = self.sleep.take() {
+            let now = tokio::time::Instant::now();
+            self.left = Some(sleep.deadline().saturating_duration_since(now));
+        }
     }
 
     /// Starts again if the notification is progress; nothing else moves an idle deadline, on any channel.
@@ -39,6 +50,10 @@ impl Deadline {
 
 impl From<Duration> for Deadline {
     fn from(after: Duration) -> Self {
-        Self { after, sleep: None }
+        Self {
+            after,
+            sleep: None,
+            left: None,
+        }
     }
 }

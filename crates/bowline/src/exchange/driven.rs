@@ -9,7 +9,7 @@ use bowline_types::RequestId;
 
 use super::deadline::Deadline;
 use super::ids::Reservation;
-use super::{Answer, BoxFuture, Ongoing, Said, Step};
+use super::{Answer, BoxFuture, Ongoing, Pause, Said, Step};
 use crate::{Error, Result};
 
 /// An exchange whose steps a future takes: it ends with the answer, and what is said before that goes through
@@ -22,6 +22,7 @@ pub(crate) struct Driven {
     reservation: Reservation,
     idle: Option<Deadline>,
     total: Option<Deadline>,
+    pause: Arc<Pause>,
     /// How long it goes on unheard if its caller lets go, where that is not to be a cancel.
     outlives: Option<Duration>,
 }
@@ -30,6 +31,7 @@ impl Driven {
     pub(crate) fn new(
         future: BoxFuture<'static, Result<Answer>>,
         said: Arc<Said>,
+        pause: Arc<Pause>,
         reservation: Reservation,
         options: &CallOptions,
     ) -> Self {
@@ -41,6 +43,7 @@ impl Driven {
             reservation,
             idle: options.idle_timeout.map(Deadline::from),
             total: options.total_timeout.map(Deadline::from),
+            pause,
             outlives: (!options.cancel_on_abandon).then(|| {
                 let limit = options.total_timeout.or(options.idle_timeout);
                 limit.unwrap_or(LONGEST_UNHEARD)
@@ -49,6 +52,11 @@ impl Driven {
     }
 
     fn poll_overdue(&mut self, cx: &mut task::Context<'_>) -> Option<Duration> {
+        if self.pause.is_on() {
+            self.total.iter_mut().for_each(Deadline::pause);
+            self.idle.iter_mut().for_each(Deadline::restart);
+            return None;
+        }
         // The total deadline is asked first: it is the one that nothing moves.
         let deadlines = [&mut self.total, &mut self.idle];
         deadlines
@@ -69,15 +77,22 @@ impl Ongoing for Driven {
             return Poll::Ready(Step::Notification(notification));
         }
         if let Some(after) = self.poll_overdue(cx) {
-            self.future = None;
+            self.let_go();
             return Poll::Ready(Step::Answered(Err(Error::Timeout { after })));
         }
         self.has_started = true;
+        let was_paused = self.pause.is_on();
         if let Some(future) = &mut self.future
             && let Poll::Ready(answer) = future.as_mut().poll(cx)
         {
             self.future = None;
             self.answer = Some(answer);
+        }
+        if was_paused != self.pause.is_on()
+            && let Some(after) = self.poll_overdue(cx)
+        {
+            self.future = None;
+            return Poll::Ready(Step::Answered(Err(Error::Timeout { after })));
         }
         if let Some(notification) = self.said.next() {
             self.idle
@@ -95,14 +110,15 @@ impl Ongoing for Driven {
         Some(self.reservation.id())
     }
 
-    fn cancel(self: Box<Self>, reason: String) {
+    fn cancel(mut self: Box<Self>, reason: String) {
         tracing::debug!(id = %self.reservation.id(), reason, "a call was cancelled");
+        self.future = None;
     }
 }
 
-impl Drop for Driven {
-    fn drop(&mut self) {
-        // Dropping the future would be the cancel, so where none is wanted it runs on by itself for a while.
+impl Driven {
+    /// Dropping the future is the cancel, so where none is wanted it runs on by itself for a while.
+    fn let_go(&mut self) {
         if let (Some(future), Some(limit)) = (self.future.take(), self.outlives)
             && self.has_started
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
@@ -110,6 +126,12 @@ impl Drop for Driven {
             self.said.close();
             runtime.spawn(tokio::time::timeout(limit, future));
         }
+    }
+}
+
+impl Drop for Driven {
+    fn drop(&mut self) {
+        self.let_go();
     }
 }
 

@@ -32,11 +32,19 @@ mod input;
 pub use input::{Ask, AskError, Elicit, Elicited, NotAForm};
 pub(crate) use input::{DEFAULT_ASK_TIMEOUT, Input};
 
+mod pause;
+pub(crate) use pause::{Pause, Stopwatch, within};
+
 mod principal;
 pub use principal::Principal;
 
 mod run;
 pub(crate) use run::{Running, run};
+
+mod trace_context;
+pub use trace_context::TraceContext;
+mod scopes;
+pub use scopes::InsufficientScope;
 
 mod way_back;
 
@@ -77,6 +85,13 @@ pub trait Responder: Send + Sync + 'static {
         CancelMode::Drop
     }
 
+    /// What the principal of a request with these params must be allowed, as far as that is known before it
+    /// is answered. Legacy HTTP commits to a status before a handler runs, and asks this first.
+    fn scopes(&self, method: &str, params: Option<&Json>) -> Vec<String> {
+        let _ = (method, params);
+        Vec::new()
+    }
+
     /// Checks that it can be put to use, before the first request comes.
     ///
     /// # Errors
@@ -84,6 +99,14 @@ pub trait Responder: Send + Sync + 'static {
     /// [`Error::Misuse`] if it was put together wrongly.
     fn check(&self) -> Result<()> {
         Ok(())
+    }
+
+    /// Hears that the roots of a client have changed: what it was told of them is out of date.
+    ///
+    /// It is called from the task that reads the wire and must not block. Clients say so in the legacy era
+    /// only; since then they are asked whenever their roots are wanted.
+    fn roots_changed(&self, caller: &Caller) {
+        let _ = caller;
     }
 
     /// Which of a server's questions it answers, if it is the host of a client.

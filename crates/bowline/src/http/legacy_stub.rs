@@ -10,7 +10,7 @@ use bowline_core::http::legacy::Post;
 use bowline_core::http::media::Accepts;
 use bytes::Bytes;
 
-use super::server::{HttpBody, Site};
+use super::server::{HttpBody, HttpService, Site};
 
 /// What a service remembers of its legacy clients.
 #[derive(Clone, Default)]
@@ -19,6 +19,13 @@ pub(crate) struct Legacy {}
 impl Legacy {
     pub(super) fn orphan_limit_of_calls(&self) -> Duration {
         Duration::ZERO
+    }
+}
+
+impl HttpService {
+    #[allow(dead_code, reason = "only the feature `testing` calls it")]
+    pub(crate) fn with_http_sse(self) -> Self {
+        self
     }
 }
 

@@ -36,7 +36,7 @@ use std::sync::Arc;
 
 use bowline_core::Outcome;
 use bowline_core::era::Request;
-use bowline_types::ClientCapabilities;
+use bowline_types::{ClientCapabilities, Json};
 
 use crate::exchange::{BoxFuture, CancelMode, Context, Principal, Responder};
 
@@ -188,6 +188,10 @@ impl Responder for Layered {
 
     fn cancel_mode(&self, request: &Request) -> CancelMode {
         self.stack.responder.cancel_mode(request)
+    }
+
+    fn scopes(&self, method: &str, params: Option<&Json>) -> Vec<String> {
+        self.stack.responder.scopes(method, params)
     }
 
     fn check(&self) -> crate::Result<()> {

@@ -4,15 +4,14 @@ use std::time::Instant;
 
 use bowline_core::Outcome;
 use bowline_core::era::Request;
-use bowline_types::Meta;
-use serde::Deserialize;
 use tracing::Instrument as _;
 
 use super::{Layer, Next};
 use crate::exchange::BoxFuture;
 
 /// Puts a `tracing` span around each request, with its method, id and caller, and the `traceparent` that the
-/// caller sent, so that a subscriber can continue the caller's trace.
+/// caller sent, so that a subscriber can continue the caller's trace. What a handler asks of other servers
+/// carries it on by [`Draft::trace`](crate::client::Draft::trace).
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct Trace;
@@ -37,8 +36,8 @@ impl Layer for Trace {
         if span.is_disabled() {
             return next.run(request);
         }
-        if let Some(parent) = traceparent(&request) {
-            span.record("traceparent", parent);
+        if let Some(trace) = next.context().trace() {
+            span.record("traceparent", trace.traceparent());
         }
         let started = Instant::now();
         Box::pin(
@@ -54,14 +53,4 @@ impl Layer for Trace {
             .instrument(span),
         )
     }
-}
-
-fn traceparent(request: &Request) -> Option<String> {
-    #[derive(Deserialize)]
-    struct WithMeta {
-        #[serde(rename = "_meta")]
-        meta: Option<Meta>,
-    }
-    let WithMeta { meta } = request.params.decode().ok()?;
-    meta?.traceparent().ok().flatten()
 }

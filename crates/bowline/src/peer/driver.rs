@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use bowline_core::mux::{End, Event, Outgoing};
+use bowline_core::mux::{End, Event, Oddity, Outgoing};
 use bowline_core::{Malformed, Message, Notification, decode_batch, is_batch};
 use bowline_types::{ErrorCode, RequestId, RpcError};
 use bytes::Bytes;
@@ -121,6 +121,14 @@ impl Driver {
                     self.take_in_malformed(Malformed::Request { id: None, error });
                 }
                 Poll::Ready(Received::Lost { id, error }) => self.lost(&id, error),
+                Poll::Ready(Received::Held { id }) => {
+                    let now = Instant::now().into_std();
+                    self.peer.shared.lock().mux.hold(now, &id);
+                }
+                Poll::Ready(Received::Released { id }) => {
+                    let now = Instant::now().into_std();
+                    self.peer.shared.lock().mux.release(now, &id);
+                }
                 Poll::Ready(Received::End) => {
                     self.input_ended();
                     return true;
@@ -240,6 +248,9 @@ impl Driver {
                 self.wire.cancelled(id.request_id());
             }
             Event::Notification(notification) => self.hear(&notification),
+            Event::Oddity(Oddity::ErrorWithoutId(error)) => {
+                tracing::warn!(%error, "the other side refused something without saying what");
+            }
             Event::Oddity(oddity) => tracing::debug!(?oddity, "the other side did something odd"),
             _ => {}
         }

@@ -192,10 +192,14 @@ impl Serving {
         let Role::Server { door, .. } = &mut self.role else {
             return;
         };
-        if door.hear(notification) == Heard::Initialized
-            && let Some((caller, responder)) = self.role.legacy_caller()
-        {
-            self.watches.watch_lists(&self.peer, caller, responder);
+        let heard = door.hear(notification);
+        let Some((caller, responder)) = self.role.legacy_caller() else {
+            return;
+        };
+        match heard {
+            Heard::Initialized => self.watches.watch_lists(&self.peer, caller, responder),
+            Heard::RootsListChanged => responder.roots_changed(&caller),
+            Heard::Nothing | Heard::Other => {}
         }
     }
 

@@ -1,6 +1,7 @@
 //! Completion: proposals for an argument of a prompt or a variable of a template, while it is typed.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
@@ -62,6 +63,15 @@ pub trait IntoCompletion {
 pub(super) enum Target {
     Prompt { name: String, argument: String },
     Template { uri: String, variable: String },
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Prompt { name, argument } => write!(f, "`{argument}` of the prompt `{name}`"),
+            Self::Template { uri, variable } => write!(f, "`{variable}` of the template `{uri}`"),
+        }
+    }
 }
 
 impl Completer {
@@ -228,8 +238,8 @@ impl<S: Into<String>> IntoCompletion for Vec<S> {
     }
 }
 
-impl std::fmt::Debug for Completer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Completer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Completer")
             .field("target", &self.target)
             .finish_non_exhaustive()

@@ -57,7 +57,7 @@ pub struct Given {
     arguments: Json,
     meta: Option<Json>,
     cx: Context,
-    permit: Option<Arc<OwnedSemaphorePermit>>,
+    permits: Permits,
 }
 
 impl Given {
@@ -68,7 +68,7 @@ impl Given {
             arguments,
             meta: None,
             cx,
-            permit: None,
+            permits: Permits::default(),
         }
     }
 
@@ -98,14 +98,18 @@ impl Given {
     }
 
     pub(super) fn hold(&mut self, permit: OwnedSemaphorePermit) {
-        self.permit = Some(Arc::new(permit));
+        self.permits.0.push(Arc::new(permit));
     }
 
     /// The right to run, which whatever runs must keep until it ends.
-    pub(super) fn permit(&self) -> Option<Arc<OwnedSemaphorePermit>> {
-        self.permit.clone()
+    pub(super) fn permits(&self) -> Permits {
+        self.permits.clone()
     }
 }
+
+/// The right to run: a place among those of the tool, and among those of the server.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Permits(Vec<Arc<OwnedSemaphorePermit>>);
 
 /// Why a parameter of a handler could not be found.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -66,13 +66,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_core::Outcome;
-use bowline_core::era::{Dialects, Door, Offers, Request};
+use bowline_core::era::{Caller, Dialects, Door, Offers, Request};
 use bowline_core::mux::Limits;
 use bowline_types::{CacheScope, ErrorCode, Icon, Implementation, Json, RpcError};
 
 use tokio::sync::watch;
 
 use crate::Result;
+use crate::callback::contained;
 use crate::exchange::{BoxFuture, CancelMode, Context, Responder};
 use crate::layer::{Layer, Next};
 use crate::peer::{Closing, Peer, Role};
@@ -137,10 +138,11 @@ impl Server {
         self.offering(|offer| offer.instructions = Some(instructions.into()))
     }
 
-    /// Offers a tool. A later one with the same name takes the place of the earlier.
+    /// Offers a tool.
     ///
-    /// A tool that cannot be offered, such as one whose schema is not valid, is left out, and
-    /// [`check`](Self::check) says why; so does every way to serve or to connect.
+    /// A tool that cannot be offered, such as one whose schema is not valid or whose name is taken, is left
+    /// out, and [`check`](Self::check) says why; so does every way to serve or to connect. To put a tool
+    /// in the place of another, use [`tools`](Self::tools).
     pub fn tool(self, tool: impl Into<Tool>) -> Self {
         let tool = tool.into().registered();
         self.offering(|offer| match tool {
@@ -154,13 +156,13 @@ impl Server {
         tools.into_tools().into_iter().fold(self, Self::tool)
     }
 
-    /// Offers a prompt. A later one with the same name takes the place of the earlier.
+    /// Offers a prompt. If its name is taken it is left out, and [`check`](Self::check) says so.
     pub fn prompt(self, prompt: impl Into<Prompt>) -> Self {
         let prompt = prompt.into();
         self.offering(|offer| offer.add_prompt(prompt.name().to_owned(), prompt.into()))
     }
 
-    /// Offers a resource. A later one at the same URI takes the place of the earlier.
+    /// Offers a resource. If there is one at its URI it is left out, and [`check`](Self::check) says so.
     pub fn resource(self, resource: impl Into<Resource>) -> Self {
         let resource = resource.into();
         self.offering(|offer| offer.add_resource(resource.uri().to_owned(), resource.into()))
@@ -241,6 +243,31 @@ impl Server {
         self.offering(|offer| offer.logging = true)
     }
 
+    /// Calls `on_roots_changed` when a client says that its [roots](Context::roots) have changed.
+    ///
+    /// It is called from the task that reads the wire and must not block. Only clients of the legacy era say
+    /// so; since then, ask whenever the roots are wanted.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicBool, Ordering};
+    /// use bowline::Server;
+    ///
+    /// let is_stale = Arc::new(AtomicBool::new(true));
+    /// let server = Server::new("indexer", "1.0.0").on_roots_changed({
+    ///     let is_stale = is_stale.clone();
+    ///     move |_caller| is_stale.store(true, Ordering::Relaxed)
+    /// });
+    /// ```
+    pub fn on_roots_changed(
+        self,
+        on_roots_changed: impl Fn(&Caller) + Send + Sync + 'static,
+    ) -> Self {
+        self.offering(|offer| offer.on_roots_changed.push(Arc::new(on_roots_changed)))
+    }
+
     /// Announces changes over this bus, and listens to it.
     pub fn bus(mut self, bus: impl Bus) -> Self {
         self.bus = Arc::new(bus);
@@ -306,6 +333,12 @@ impl Server {
     /// as "overloaded".
     pub fn most_handlers(self, most: usize) -> Self {
         self.offering(|offer| offer.limit_handlers(most))
+    }
+
+    /// Runs at most this many synchronous handlers at once, those included whose callers gave up: they
+    /// cannot be stopped. Requests beyond that are refused as "overloaded". 256 by default.
+    pub fn most_blocking(self, most: usize) -> Self {
+        self.offering(|offer| offer.limit_blocking(most))
     }
 
     /// Keeps at most this many subscriptions at once, on all wires together. A client of the legacy era
@@ -450,6 +483,16 @@ impl Responder for Server {
 
     fn cancel_mode(&self, request: &Request) -> CancelMode {
         router::cancel_mode(self, request)
+    }
+
+    fn roots_changed(&self, caller: &Caller) {
+        for on_roots_changed in &self.offer.on_roots_changed {
+            contained("changed roots", || on_roots_changed(caller));
+        }
+    }
+
+    fn scopes(&self, method: &str, params: Option<&Json>) -> Vec<String> {
+        router::scopes(self, method, params)
     }
 
     fn check(&self) -> Result<()> {

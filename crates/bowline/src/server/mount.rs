@@ -30,6 +30,8 @@ pub(super) fn mount(outer: &mut Offer, prefix: &str, inner: &Server) {
     }
     outer.flaws.extend(inner.flaws.iter().cloned());
     outer.resource_updates |= inner.resource_updates;
+    let listeners = inner.on_roots_changed.iter().cloned();
+    outer.on_roots_changed.extend(listeners);
 }
 
 fn all<'a, T: Clone + 'a>(

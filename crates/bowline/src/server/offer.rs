@@ -1,15 +1,16 @@
 //! What a server offers, and what it says of it.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-use bowline_core::era::Dialects;
+use bowline_core::era::{Caller, Dialects};
 use bowline_core::mux::Limits;
 use bowline_types::{
     DiscoverResult, ErrorCode, Implementation, Meta, PromptsCapability, ResourcesCapability,
     RpcError, ServerCapabilities, Settings, ToolsCapability,
 };
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 use super::completion::{Completer, Target};
 use super::extract::NeededState;
@@ -32,6 +33,8 @@ pub(super) struct Offer {
     pub(super) completers: BTreeMap<Target, Offered<Completer>>,
     pub(super) resource_updates: bool,
     pub(super) logging: bool,
+    /// Who wants to know that a client's roots have changed.
+    pub(super) on_roots_changed: Vec<OnRootsChanged>,
     pub(super) state: Extensions,
     /// What stands around every request, the outermost first.
     pub(super) layers: Vec<Arc<dyn Layer>>,
@@ -45,9 +48,14 @@ pub(super) struct Offer {
     pub(super) caches: BTreeMap<List, Cache>,
     /// How many handlers may run at once, on all wires together.
     handlers: Arc<Semaphore>,
+    /// How many synchronous handlers may run at once, those included whose callers gave up.
+    blocking: Arc<Semaphore>,
     /// How many subscriptions there may be at once, on all wires together.
     subscriptions: Arc<Semaphore>,
 }
+
+/// Called when the roots of a client have changed.
+pub(super) type OnRootsChanged = Arc<dyn Fn(&Caller) + Send + Sync>;
 
 /// A list that a server has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -75,6 +83,7 @@ impl Offer {
             completers: BTreeMap::new(),
             resource_updates: false,
             logging: false,
+            on_roots_changed: Vec::new(),
             state: Extensions::default(),
             layers: Vec::new(),
             flaws: Vec::new(),
@@ -84,35 +93,46 @@ impl Offer {
             paging: Paging::default(),
             caches: BTreeMap::new(),
             handlers: Arc::new(Semaphore::new(Semaphore::MAX_PERMITS)),
+            blocking: Arc::new(Semaphore::new(MOST_BLOCKING)),
             subscriptions: Arc::new(Semaphore::new(MOST_SUBSCRIPTIONS)),
         }
     }
 
     pub(super) fn add_tool(&mut self, name: String, tool: Offered<Tool>) {
         warn_of_odd_name(&name);
-        let old = self.tools.building().add_with_state(name, tool);
-        warn_of_replaced("tool", old.is_some());
+        let second = self.tools.building().add_if_free(name, tool);
+        self.flaws
+            .extend(second.map(|name| format!("two tools are called `{name}`")));
     }
 
     pub(super) fn add_prompt(&mut self, name: String, prompt: Offered<Prompt>) {
-        let old = self.prompts.building().add_with_state(name, prompt);
-        warn_of_replaced("prompt", old.is_some());
+        let second = self.prompts.building().add_if_free(name, prompt);
+        self.flaws
+            .extend(second.map(|name| format!("two prompts are called `{name}`")));
     }
 
     pub(super) fn add_resource(&mut self, uri: String, resource: Offered<Resource>) {
-        let old = self.resources.building().add_with_state(uri, resource);
-        warn_of_replaced("resource", old.is_some());
+        let second = self.resources.building().add_if_free(uri, resource);
+        self.flaws
+            .extend(second.map(|uri| format!("two resources are at `{uri}`")));
     }
 
     pub(super) fn add_template(&mut self, text: String, template: Offered<ResourceTemplate>) {
-        let old = self.templates.building().add_with_state(text, template);
-        warn_of_replaced("resource template", old.is_some());
+        let second = self.templates.building().add_if_free(text, template);
+        self.flaws
+            .extend(second.map(|text| format!("two resource templates are `{text}`")));
     }
 
     pub(super) fn add_completer(&mut self, completer: Offered<Completer>) {
-        let target = completer.item.target.clone();
-        let old = self.completers.insert(target, completer);
-        warn_of_replaced("completer", old.is_some());
+        match self.completers.entry(completer.item.target.clone()) {
+            Entry::Vacant(free) => {
+                free.insert(completer);
+            }
+            Entry::Occupied(taken) => {
+                let flaw = format!("two completers are for {}", taken.key());
+                self.flaws.push(flaw);
+            }
+        }
     }
 
     pub(super) fn advertise(&mut self, list: List) {
@@ -144,6 +164,10 @@ impl Offer {
         self.handlers = Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS)));
     }
 
+    pub(super) fn limit_blocking(&mut self, most: usize) {
+        self.blocking = Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS)));
+    }
+
     pub(super) fn limit_subscriptions(&mut self, most: usize) {
         self.subscriptions = Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS)));
     }
@@ -151,6 +175,12 @@ impl Offer {
     /// Room for one more handler, or the error that there is none.
     pub(super) fn handler_permit(&self) -> Result<SemaphorePermit<'_>, RpcError> {
         self.handlers.try_acquire().map_err(|_| overloaded())
+    }
+
+    /// Room for one more synchronous handler, or the error that there is none.
+    pub(super) fn blocking_permit(&self) -> Result<OwnedSemaphorePermit, RpcError> {
+        let permit = self.blocking.clone().try_acquire_owned();
+        permit.map_err(|_| overloaded())
     }
 
     /// Room for one more subscription, or the error that there is none.
@@ -272,15 +302,6 @@ impl Listed for Tool {
     }
 }
 
-fn warn_of_replaced(kind: &str, replaced: bool) {
-    if replaced {
-        tracing::warn!(
-            kind,
-            "something took the place of another with the same name"
-        );
-    }
-}
-
 /// Clients and the models behind them may refuse names outside of what the specification recommends.
 fn warn_of_odd_name(name: &str) {
     let is_usual = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
@@ -295,6 +316,9 @@ fn warn_of_odd_name(name: &str) {
 fn overloaded() -> RpcError {
     RpcError::new(ErrorCode::INTERNAL_ERROR, "overloaded")
 }
+
+/// Half of the threads that a runtime has for such work by default, so that others find some too.
+const MOST_BLOCKING: usize = 256;
 
 const MOST_SUBSCRIPTIONS: usize = 16 * 1024;
 

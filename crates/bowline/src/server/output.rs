@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::schema;
-use crate::exchange::AskError;
+use crate::exchange::{AskError, InsufficientScope};
 
 /// Something that a tool may return.
 #[diagnostic::on_unimplemented(
@@ -142,14 +142,18 @@ impl ToolError {
     }
 }
 
-/// Says the error and what caused it. That the client cannot be asked something is told to the client, by
-/// the code that the protocol has for it, and not to the model.
+/// Says the error and what caused it. That the client cannot be asked something, or that its credential
+/// allows too little, is told to the client and not to the model.
 impl<E: std::error::Error + 'static> From<E> for ToolError {
     fn from(error: E) -> Self {
-        let asked = (&error as &dyn Any).downcast_ref::<AskError>();
+        let any = &error as &dyn Any;
+        let asked = any.downcast_ref::<AskError>();
         let lacking = asked
             .filter(|asked| matches!(asked, AskError::Missing(_) | AskError::Unsupported { .. }));
-        let for_the_client = lacking.map(AskError::to_rpc_error);
+        let too_little = any.downcast_ref::<InsufficientScope>().cloned();
+        let for_the_client = lacking
+            .map(AskError::to_rpc_error)
+            .or_else(|| too_little.map(RpcError::from));
         let mut text = error.to_string();
         let mut cause = error.source();
         while let Some(error) = cause {
@@ -346,6 +350,21 @@ mod tests {
 
         assert_eq!(error.code, ErrorCode::MISSING_CLIENT_CAPABILITY);
         assert!(written(Err::<(), ToolError>(AskError::Declined.into()))["isError"] == true);
+    }
+
+    #[test]
+    fn the_client_and_not_the_model_is_told_what_its_credential_lacks() {
+        fn deleting() -> Result<(), ToolError> {
+            let nobody = crate::exchange::Principal::anonymous();
+            Ok(InsufficientScope::check(["files:write"], &nobody)?)
+        }
+
+        let error = deleting().into_tool_result().unwrap_err();
+
+        assert_eq!(
+            InsufficientScope::read(&error),
+            Some(InsufficientScope::new(["files:write"]))
+        );
     }
 
     #[test]

@@ -99,12 +99,18 @@ impl<T: Clone> Snapshot<T> {
 
     /// Adds something, and returns what had the name before.
     pub(super) fn add(&mut self, name: String, item: T) -> Option<Offered<T>> {
-        self.add_with_state(name, item.into())
+        self.is_advertised = true;
+        self.entries.insert(name, item.into())
     }
 
-    pub(super) fn add_with_state(&mut self, name: String, it: Offered<T>) -> Option<Offered<T>> {
+    /// Adds something, unless its name is taken; then it returns the name.
+    pub(super) fn add_if_free(&mut self, name: String, it: Offered<T>) -> Option<String> {
+        if self.entries.contains_key(&name) {
+            return Some(name);
+        }
         self.is_advertised = true;
-        self.entries.insert(name, it)
+        self.entries.insert(name, it);
+        None
     }
 
     /// Takes something away. What was advertised stays so: a list may be empty, but it does not vanish.

@@ -1,6 +1,7 @@
 //! From a method's name to what answers it.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use bowline_core::Outcome;
 use bowline_core::era::Request;
@@ -21,7 +22,7 @@ use super::resource::not_found;
 use super::subscription::listen;
 use super::tool::invalid_params;
 use super::{Given, Offer, Server, Tool};
-use crate::exchange::{BoxFuture, CancelMode, Context, Responder};
+use crate::exchange::{BoxFuture, CancelMode, Context, InsufficientScope, Responder};
 use crate::layer::Next;
 
 /// Answers a request, or says that nobody does. What is not advertised is not answered.
@@ -30,7 +31,7 @@ pub(super) fn route<'a>(
     request: Request,
     cx: Context,
 ) -> BoxFuture<'a, Outcome> {
-    let offer = &*server.offer;
+    let offer = &server.offer;
     match &*request.method {
         DiscoverRequest::NAME => ready(encode(&offer.introduction())),
         ListToolsRequest::NAME if offer.has_tools() => {
@@ -70,7 +71,22 @@ pub(super) fn cancel_mode(server: &Server, request: &Request) -> CancelMode {
         .map_or(CancelMode::Drop, |offered| Tool::mode(&offered.item))
 }
 
-async fn call_tool(offer: &Offer, request: Request, cx: Context) -> Outcome {
+/// What the principal of a request must be allowed, as far as that is nobody's secret: a tool that not
+/// everybody sees speaks for itself once it is clear who is asking.
+pub(super) fn scopes(server: &Server, method: &str, params: Option<&Json>) -> Vec<String> {
+    let Some(params) = params.filter(|_| method == CallToolRequest::NAME) else {
+        return Vec::new();
+    };
+    let tools = server.offer.tools.now();
+    let called = Called::read(params).ok();
+    called
+        .and_then(|called| tools.find(&called.name))
+        .filter(|offered| offered.item.is_for_everybody())
+        .map(|offered| offered.item.scopes_needed().to_vec())
+        .unwrap_or_default()
+}
+
+async fn call_tool(offer: &Arc<Offer>, request: Request, cx: Context) -> Outcome {
     let _permit = offer.handler_permit()?;
     let tools = offer.tools.now();
     let offered = {
@@ -83,17 +99,25 @@ async fn call_tool(offer: &Offer, request: Request, cx: Context) -> Outcome {
                 RpcError::new(ErrorCode::INVALID_PARAMS, why)
             })?
     };
+    InsufficientScope::check(offered.item.scopes_needed(), cx.principal())?;
     let layers = offered.item.layers();
     if layers.is_empty() {
-        return call_offered(offered, request, cx).await;
+        return call_offered(offer, offered, request, cx).await;
     }
-    Next::around(layers, WithoutLayers(offered.clone()), cx)
-        .run(request)
-        .await
+    let inside = WithoutLayers {
+        offer: offer.clone(),
+        offered: offered.clone(),
+    };
+    Next::around(layers, inside, cx).run(request).await
 }
 
 /// Calls a tool that was found.
-async fn call_offered(offered: &Offered<Tool>, request: Request, mut cx: Context) -> Outcome {
+async fn call_offered(
+    offer: &Offer,
+    offered: &Offered<Tool>,
+    request: Request,
+    mut cx: Context,
+) -> Outcome {
     let (arguments, meta) = {
         let called = Called::read(&request.params)?;
         let arguments = called.arguments.map(|raw| request.params.part(raw));
@@ -101,17 +125,23 @@ async fn call_offered(offered: &Offered<Tool>, request: Request, mut cx: Context
         (arguments.unwrap_or_else(Json::empty_object), meta)
     };
     cx.extensions_mut().extend(&offered.state);
-    let given = Given::new(arguments, cx).with_meta(meta);
+    let mut given = Given::new(arguments, cx).with_meta(meta);
+    if offered.item.is_blocking() {
+        given.hold(offer.blocking_permit()?);
+    }
     let result = offered.item.call(given).await?;
     encode(&result)
 }
 
 /// A tool inside its layers.
-struct WithoutLayers(Offered<Tool>);
+struct WithoutLayers {
+    offer: Arc<Offer>,
+    offered: Offered<Tool>,
+}
 
 impl Responder for WithoutLayers {
     fn respond<'a>(&'a self, request: Request, cx: Context) -> BoxFuture<'a, Outcome> {
-        Box::pin(call_offered(&self.0, request, cx))
+        Box::pin(call_offered(&self.offer, &self.offered, request, cx))
     }
 }
 

@@ -76,6 +76,8 @@ impl Signals {
 
     async fn next(&mut self) {
         tokio::select! {
+            // They mean the same, so that any order will do.
+            biased;
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
         }

@@ -55,7 +55,9 @@ pub struct Tool {
     cancel_mode: CancelMode,
     states: Vec<NeededState>,
     asks: Vec<Askable>,
+    scopes: Vec<String>,
     at_once: Option<Arc<Semaphore>>,
+    is_blocking: bool,
     visible_to: Option<Audience>,
     layers: Vec<Arc<dyn Layer>>,
     wrapping: Wrapping,
@@ -86,13 +88,16 @@ impl Tool {
     ///
     /// A function cannot be dropped half-way. When its caller gives up it is told by
     /// [`Context::is_cancelled`] and runs on, unheard, whatever the [`cancel_mode`](Self::cancel_mode);
-    /// if it had not started yet, it never does. At most 64 run at once; see [`at_once`](Self::at_once).
+    /// if it had not started yet, it never does. All functions of a server share its places for them; see
+    /// [`Server::most_blocking`](super::Server::most_blocking).
     pub fn blocking<H, E>(name: impl Into<String>, handler: H) -> Self
     where
         H: BlockingHandler<E, Output: IntoToolResult>,
         E: Parameters,
     {
-        Self::of::<H::Output, E>(name.into(), Blocking::new(handler)).at_once(MOST_BLOCKING)
+        let mut tool = Self::of::<H::Output, E>(name.into(), Blocking::new(handler));
+        tool.is_blocking = true;
+        tool
     }
 
     /// A tool without Rust types: JSON in, and a schema in words of your own.
@@ -125,7 +130,9 @@ impl Tool {
             cancel_mode: CancelMode::default(),
             states: Vec::new(),
             asks: Vec::new(),
+            scopes: Vec::new(),
             at_once: None,
+            is_blocking: false,
             visible_to: None,
             layers: Vec::new(),
             wrapping: Wrapping::AsIs,
@@ -234,6 +241,24 @@ impl Tool {
         self
     }
 
+    /// Declares what a [principal](crate::exchange::Principal) must be allowed for the tool to be called on
+    /// their behalf. Whoever lacks some of it is refused before the handler runs and, over HTTP, told what to
+    /// ask for.
+    ///
+    /// The tool is on the list all the same: whoever sees it there can get what it needs.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use bowline::Tool;
+    /// # async fn delete() {}
+    /// let tool = Tool::new("delete", delete).scopes(["files:read", "files:write"]);
+    /// ```
+    pub fn scopes<S: Into<String>>(mut self, scopes: impl IntoIterator<Item = S>) -> Self {
+        self.scopes.extend(scopes.into_iter().map(Into::into));
+        self
+    }
+
     /// Shows the tool only to some. For all others it does not exist, neither in the list nor when called.
     ///
     /// # Examples
@@ -266,7 +291,7 @@ impl Tool {
     ///
     /// # Errors
     ///
-    /// [`Error::Misuse`] if its name is empty, its handler takes arguments twice, or its schemas are not
+    /// [`Error::Misuse`] if its name is empty, its handler takes arguments twice, its scopes are none, or its schemas are not
     /// valid JSON Schema 2020-12 of objects, refer to something outside of themselves, or break the rules
     /// for `x-mcp-header`.
     pub fn check(&self) -> Result<()> {
@@ -288,8 +313,17 @@ impl Tool {
         &self.layers
     }
 
+    pub(super) fn scopes_needed(&self) -> &[String] {
+        &self.scopes
+    }
+
     pub(super) fn mode(&self) -> CancelMode {
         self.cancel_mode
+    }
+
+    /// Whether it needs a thread of its own while it runs.
+    pub(super) fn is_blocking(&self) -> bool {
+        self.is_blocking
     }
 
     pub(super) fn is_for_everybody(&self) -> bool {
@@ -315,7 +349,7 @@ impl Tool {
             given.hold(permit.map_err(|_| overloaded())?);
         }
         // Kept here too, for handlers that do not keep it themselves.
-        let _permit = given.permit();
+        let _permits = given.permits();
         let mut result = self.handler.call(given).await?;
         if result.is_error != Some(true) {
             if self.wrapping == Wrapping::InResult {
@@ -355,6 +389,11 @@ impl Tool {
         }
         if self.definition.name.is_empty() {
             return Err("it has no name".to_owned());
+        }
+        if let Some(scope) = self.scopes.iter().find(|scope| !is_scope(scope)) {
+            return Err(format!(
+                "{scope:?} is not a scope: one word of ASCII without quotes"
+            ));
         }
         let input = &self.definition.input_schema;
         let output = self.definition.output_schema.as_ref();
@@ -430,6 +469,12 @@ fn must_be_of_object(what: &str, schema: &Json) -> Result<(), String> {
     ))
 }
 
+/// Whether this is a `scope-token` of OAuth: it stands between quotes and spaces in a header.
+fn is_scope(text: &str) -> bool {
+    let is_fine = |byte: u8| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\';
+    !text.is_empty() && text.bytes().all(is_fine)
+}
+
 /// What a model is told about arguments that do not fit.
 fn misfit(why: &str) -> CallToolResult {
     CallToolResult::error(format!("the arguments do not fit:\n{why}"))
@@ -451,5 +496,3 @@ pub fn invalid_params(error: serde_json::Error) -> RpcError {
         format!("invalid params: {error}"),
     )
 }
-
-const MOST_BLOCKING: usize = 64;

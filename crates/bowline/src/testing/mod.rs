@@ -46,6 +46,9 @@
 mod matrix;
 pub use matrix::{Column, Reach, Transport, matrix};
 
+mod pipes;
+pub use pipes::{Pipe, Pipes};
+
 mod scripted;
 pub use scripted::{Expected, Scripted, scripted, scripted_client};
 

@@ -93,6 +93,16 @@ pub enum Received {
         /// What became of it.
         error: Error,
     },
+    /// One request is held up on this side, because a person has to agree first. Its time does not count.
+    Held {
+        /// Which request.
+        id: RequestId,
+    },
+    /// A request that was held goes on.
+    Released {
+        /// Which request.
+        id: RequestId,
+    },
     /// The other side closed the wire.
     End,
     /// The wire broke.

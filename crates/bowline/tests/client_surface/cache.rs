@@ -1,9 +1,11 @@
 //! Results that stay good, and those that do not.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bowline::client::{Changes, Draft, List, MemoryCache};
+use bowline::exchange::TraceContext;
 use bowline::testing::{self, Scripted};
 use bowline::types::ListToolsRequest;
 use bowline::{Client, Error};
@@ -41,6 +43,21 @@ async fn a_result_is_used_again_while_it_is_fresh_and_not_a_moment_longer() {
     tokio::time::advance(Duration::from_millis(5_001)).await;
 
     assert!(asks(&client, &mut server, page(0, "private")).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_result_is_used_again_in_another_trace() {
+    let count = AtomicU64::new(1);
+    let (client, mut server) = modern_with(move |connect| {
+        connect.trace(move || {
+            let nth = count.fetch_add(1, Ordering::Relaxed);
+            TraceContext::new(format!("00-{nth:032x}-00000000000000ff-01")).ok()
+        })
+    })
+    .await;
+
+    assert!(asks(&client, &mut server, page(5_000, "private")).await);
+    assert!(!asks(&client, &mut server, page(0, "private")).await);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,5 +1,9 @@
 //! Revisions until 2025-11-25: a session, a GET stream, and a cancel that is a message of its own.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bowline::client::Verdicts;
 use bowline::{Client, Error};
 use serde_json::json;
 
@@ -109,6 +113,37 @@ async fn dropping_a_call_posts_one_cancel_and_does_not_cut_the_response() {
 }
 
 #[tokio::test]
+async fn who_opted_out_can_still_cancel_with_a_reason() {
+    let mut peer = Peer::start(|request| match &*request.what() {
+        "POST tools/call" => Say::BytesThenStall(STREAM.into()),
+        _ => manners(request),
+    })
+    .await;
+    let client = Client::connect(&peer.url)
+        .speaking("2025-11-25")
+        .await
+        .unwrap();
+    let slow = client.call_tool("slow", ()).cancel_on_abandon(false);
+    let mut call = slow.start();
+    let id = loop {
+        tokio::select! {
+            biased;
+            outcome = &mut call => panic!("the call ended: {outcome:?}"),
+            request = peer.request() => if request.what() == "POST tools/call" { break request.body["id"].clone() },
+        }
+    };
+
+    call.cancel("the user closed the tab");
+
+    let cancel = peer.request().await;
+    assert_eq!(cancel.what(), "POST notifications/cancelled");
+    assert_eq!(
+        cancel.body["params"],
+        json!({"requestId": id, "reason": "the user closed the tab"})
+    );
+}
+
+#[tokio::test]
 async fn a_request_that_never_reached_a_connection_is_withdrawn() {
     let mut peer = Peer::start(manners).await;
     let client = Client::connect(&peer.url)
@@ -123,6 +158,45 @@ async fn a_request_that_never_reached_a_connection_is_withdrawn() {
     client.close().await.unwrap();
 
     assert_eq!(peer.so_far(), ["DELETE"]);
+}
+
+#[tokio::test]
+async fn a_call_with_the_id_of_one_that_was_cancelled_waits_until_that_has_left() {
+    let (push, more) = tokio::sync::mpsc::unbounded_channel();
+    let mut more = Some(more);
+    let mut peer = Peer::start(move |request| match &*request.what() {
+        "POST tools/call" => match more.take() {
+            Some(more) => Say::BytesThenMore(STREAM.into(), more),
+            None => Say::Bytes(json("200 OK", &result(request, &json!({"content": []})))),
+        },
+        "POST notifications/cancelled" => {
+            let id = &request.body["params"]["requestId"];
+            let error = json!({"code": -32800, "message": "cancelled"});
+            let terminator = json!({"jsonrpc": "2.0", "id": id, "error": error});
+            push.send(event(&terminator)).unwrap();
+            manners(request)
+        }
+        _ => manners(request),
+    })
+    .await;
+    let client = Client::connect(&peer.url)
+        .speaking("2025-11-25")
+        .await
+        .unwrap();
+    let mut first = client.call_tool("slow", ()).id("x").start();
+    tokio::select! {
+        biased;
+        outcome = &mut first => panic!("the call ended: {outcome:?}"),
+        () = async { while peer.request().await.what() != "POST tools/call" {} } => {}
+    }
+
+    drop(first);
+    let second = client.call_tool("quick", ()).id("x").await;
+
+    assert!(second.is_ok(), "{second:?}");
+    let mut seen = peer.so_far();
+    seen.retain(|what| what.starts_with("POST"));
+    assert_eq!(seen, ["POST notifications/cancelled", "POST tools/call"]);
 }
 
 #[tokio::test]
@@ -250,4 +324,78 @@ async fn a_server_with_two_endpoints_is_found_and_spoken_to() {
     while !peer.so_far().contains(&"client left".into()) {
         tokio::task::yield_now().await;
     }
+}
+
+#[tokio::test]
+async fn a_server_that_was_found_to_be_old_is_not_probed_again() {
+    let mut peer = Peer::start(manners).await;
+    let verdicts = Verdicts::new();
+    let connect = || Client::connect(&peer.url).verdicts(&verdicts);
+    connect().await.unwrap();
+    let other = Client::connect(&peer.url).verdicts(&Verdicts::new());
+
+    connect().await.unwrap();
+    other.await.unwrap();
+
+    let asked: Vec<String> = (peer.so_far().into_iter())
+        .filter(|what| what == "POST initialize" || what == "POST server/discover")
+        .collect();
+    let (probe, handshake) = ("POST server/discover", "POST initialize");
+    assert_eq!(asked, [probe, handshake, handshake, probe, handshake]);
+}
+
+#[tokio::test]
+async fn a_server_that_is_no_longer_old_is_probed_once_more() {
+    let upgraded = Arc::new(AtomicBool::new(false));
+    let is_upgraded = upgraded.clone();
+    let mut peer = Peer::start(move |request| {
+        if !is_upgraded.load(Ordering::Relaxed) {
+            return manners(request);
+        }
+        match &*request.what() {
+            "POST server/discover" => {
+                let hello = json!({"resultType": "complete", "supportedVersions": ["2026-07-28"],
+                    "capabilities": {}, "ttlMs": 0, "cacheScope": "public"});
+                Say::Bytes(json("200 OK", &result(request, &hello)))
+            }
+            _ => Say::Bytes(bare("404 Not Found")),
+        }
+    })
+    .await;
+    let verdicts = Verdicts::new();
+    let connect = || Client::connect(&peer.url).verdicts(&verdicts);
+    let before = connect().await.unwrap().dialect().version;
+
+    upgraded.store(true, Ordering::Relaxed);
+    let after = connect().await.unwrap().dialect().version;
+    connect().await.unwrap();
+
+    assert_eq!((before, after), ("2025-11-25", "2026-07-28"));
+    let handshakes = peer.so_far();
+    let handshakes = handshakes.iter().filter(|what| *what == "POST initialize");
+    assert_eq!(handshakes.count(), 2, "the third connection did not try it");
+}
+
+#[tokio::test]
+async fn an_old_server_that_is_down_is_still_an_old_one() {
+    let is_down = Arc::new(AtomicBool::new(false));
+    let down = is_down.clone();
+    let mut peer = Peer::start(move |request| match down.load(Ordering::Relaxed) {
+        true => Say::Bytes(bare("503 Service Unavailable")),
+        false => manners(request),
+    })
+    .await;
+    let verdicts = Verdicts::new();
+    let connect = || Client::connect(&peer.url).verdicts(&verdicts);
+    connect().await.unwrap();
+
+    is_down.store(true, Ordering::Relaxed);
+    let failed = connect().await;
+    is_down.store(false, Ordering::Relaxed);
+    connect().await.unwrap();
+
+    assert!(matches!(failed, Err(Error::Transport { .. })), "{failed:?}");
+    let probes = peer.so_far();
+    let probes = probes.iter().filter(|what| *what == "POST server/discover");
+    assert_eq!(probes.count(), 1);
 }

@@ -8,5 +8,8 @@
 
 mod legacy;
 mod modern;
+mod proxies;
+mod refused;
 mod scripted;
+mod shared_connection;
 mod wire_faults;

@@ -137,7 +137,7 @@ async fn a_challenge_is_an_error_of_its_own() {
     let probed = Client::connect(&peer.url).await;
 
     assert!(
-        matches!(direct, Err(Error::Unauthorized { challenge }) if challenge == "Bearer scope=\"x\"")
+        matches!(direct, Err(Error::Unauthorized { challenges, .. }) if challenges[0].scope() == Some("x"))
     );
     assert!(matches!(probed, Err(Error::Unauthorized { .. })));
 }
@@ -301,6 +301,50 @@ async fn a_call_that_opted_out_of_cancelling_is_let_go_of_without_a_word() {
         ["POST tools/call"],
         "the first response was not cut"
     );
+    let answer = json!({"jsonrpc": "2.0", "id": 1, "result": text("unheard")});
+    finish.send(event(&answer)).unwrap();
+    peer.client_left().await;
+}
+
+#[tokio::test]
+async fn who_opted_out_can_still_cancel_with_a_reason() {
+    let mut peer = Peer::start(|_| Say::BytesThenStall(STREAM.into())).await;
+    let client = connect(&peer).await;
+    let mut call = client
+        .call_tool("slow", ())
+        .cancel_on_abandon(false)
+        .start();
+    tokio::select! {
+        biased;
+        outcome = &mut call => panic!("the call ended: {outcome:?}"),
+        request = peer.request() => assert_eq!(request.what(), "POST tools/call"),
+    }
+
+    call.cancel("the user closed the tab");
+
+    peer.client_left().await;
+}
+
+#[tokio::test]
+async fn a_call_that_opted_out_and_takes_too_long_goes_on_unheard() {
+    let (finish, more) = tokio::sync::mpsc::unbounded_channel();
+    let mut more = Some(more);
+    let mut peer = Peer::start(move |request| match request.header("mcp-name") {
+        Some("slow") => Say::BytesThenMore(STREAM.into(), more.take().unwrap()),
+        _ => Say::Bytes(json("200 OK", &result(request, &text("quick")))),
+    })
+    .await;
+    let client = connect(&peer).await;
+
+    let slow = client.call_tool("slow", ()).cancel_on_abandon(false);
+    let outcome = slow.timeout(Duration::from_millis(50)).await;
+    client.call_tool("quick", ()).await.unwrap();
+
+    assert!(matches!(outcome, Err(Error::Timeout { .. })));
+    // Had its response been cut, that would be seen between the two or in their place.
+    for _ in ["slow", "quick"] {
+        assert_eq!(peer.request().await.what(), "POST tools/call");
+    }
     let answer = json!({"jsonrpc": "2.0", "id": 1, "result": text("unheard")});
     finish.send(event(&answer)).unwrap();
     peer.client_left().await;

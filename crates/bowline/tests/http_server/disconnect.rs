@@ -17,21 +17,6 @@ async fn over_tcp(service: HttpService) -> (TcpStream, JoinHandle<bowline::Resul
     (TcpStream::connect(addr).await.unwrap(), serving)
 }
 
-/// A request as it looks on the socket.
-async fn raw(request: http::Request<http_body_util::Full<bytes::Bytes>>) -> Vec<u8> {
-    let (head, body) = request.into_parts();
-    let body = http_body_util::BodyExt::collect(body)
-        .await
-        .unwrap()
-        .to_bytes();
-    let mut text = format!("{} {} HTTP/1.1\r\n", head.method, head.uri);
-    for (name, value) in &head.headers {
-        text.push_str(&format!("{name}: {}\r\n", value.to_str().unwrap()));
-    }
-    text.push_str(&format!("content-length: {}\r\n\r\n", body.len()));
-    [text.as_bytes(), &body].concat()
-}
-
 #[tokio::test]
 async fn a_disconnect_before_the_head_is_out_drops_the_handler() {
     let mut stage = Stage::new();

@@ -9,10 +9,13 @@
 mod support;
 
 mod answers;
+mod connectors;
 mod disconnect;
 #[cfg(not(bowline_no_legacy))]
 mod legacy;
 mod refusals;
+mod scopes;
 mod shutdown;
 #[cfg(not(bowline_no_legacy))]
 mod together;
+mod wire_faults;

@@ -401,3 +401,15 @@ pub(crate) fn with(
         .insert(name, value.parse().expect("ASCII"));
     request
 }
+
+/// A request as it looks on the socket.
+pub(crate) async fn raw(request: Request<Full<Bytes>>) -> Vec<u8> {
+    let (head, body) = request.into_parts();
+    let body = body.collect().await.expect("a whole body").to_bytes();
+    let mut text = format!("{} {} HTTP/1.1\r\n", head.method, head.uri);
+    for (name, value) in &head.headers {
+        text.push_str(&format!("{name}: {}\r\n", value.to_str().expect("text")));
+    }
+    text.push_str(&format!("content-length: {}\r\n\r\n", body.len()));
+    [text.as_bytes(), &body].concat()
+}

@@ -171,3 +171,34 @@ async fn a_host_that_refuses_ends_the_call() {
         "the call was cancelled: the host did not answer `write`: not today"
     );
 }
+
+#[tokio::test]
+async fn a_client_that_did_not_promise_to_tell_of_its_roots_does_not() {
+    for column in COLUMNS {
+        let host = Host::new().roots(async || vec![]);
+        let client = connect(&server(), host, column).await;
+
+        let told = client.roots_changed();
+
+        assert!(matches!(told, Err(Error::Misuse { .. })), "{told:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_of_the_modern_era_is_not_told_of_changed_roots() {
+    let heard = Arc::new(AtomicU32::new(0));
+    let count = heard.clone();
+    let server = server().on_roots_changed(move |_| {
+        count.fetch_add(1, Ordering::Relaxed);
+    });
+    let host = Host::new().roots(async || vec![]).roots_change();
+    let client = Client::to(&server)
+        .speaking(MODERN)
+        .host(host)
+        .await
+        .unwrap();
+
+    client.roots_changed().unwrap();
+
+    assert_eq!(heard.load(Ordering::Relaxed), 0);
+}

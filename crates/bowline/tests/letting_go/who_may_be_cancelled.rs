@@ -145,3 +145,18 @@ async fn cancel_on_abandon_false_opts_out_and_abandoning_is_purely_local(world: 
     frames.extend([world.request(3, "tools/call quick"), world.result(3)]);
     world.end(&frames).await;
 }
+
+everywhere!(who_opted_out_can_still_cancel_with_a_reason);
+async fn who_opted_out_can_still_cancel_with_a_reason(world: World) {
+    let slow = world.client.call_tool("slow", json!({"name": "mine"}));
+    let call = world.run_into_handler(slow.cancel_on_abandon(false).start());
+
+    call.await.cancel("the user closed the tab");
+
+    world.tools.dropped(1).await;
+    let frames = [
+        world.request(1, "tools/call slow"),
+        world.cancel(1, "the user closed the tab"),
+    ];
+    world.end(&frames).await;
+}

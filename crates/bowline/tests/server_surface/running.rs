@@ -1,9 +1,9 @@
 //! What changes while a server runs, and how much it takes on.
 
 use bowline::client::Change;
-use bowline::server::{List, LocalBus};
+use bowline::server::{Completer, List, LocalBus};
 use bowline::types::{LoggingLevel, SubscriptionFilter};
-use bowline::{CallToolResult, ErrorCode, Prompt, Resource, Server, Tool};
+use bowline::{CallToolResult, Client, ErrorCode, Prompt, Resource, Server, Tool};
 use serde_json::json;
 
 use crate::ways::{
@@ -244,4 +244,50 @@ async fn handlers_log_only_where_the_server_says_that_it_logs() {
         assert_eq!(said.contains("notifications/message"), declared, "{said}");
         assert_eq!(level.contains("-32601"), !declared, "{level}");
     }
+}
+
+#[tokio::test]
+async fn two_of_one_name_are_refused_when_the_server_is_put_to_use() {
+    let inner = Server::new("inner", "1").tool(echo("b"));
+    let complete =
+        || Completer::for_prompt("p", "a", async |typing, _| Ok(typing.among(["one", "two"])));
+    let server = Server::new("s", "1")
+        .tool(echo("a_b"))
+        .tool(echo("a_b"))
+        .mount("a", &inner)
+        .prompt(Prompt::raw("p", async |_, _| Ok("first")))
+        .prompt(Prompt::raw("p", async |_, _| Ok("second")))
+        .resource(Resource::text("docs://r", "r", "first"))
+        .resource(Resource::text("docs://r", "r", "second"))
+        .completion(complete())
+        .completion(complete());
+
+    let refused = Client::to(&server).await.unwrap_err();
+
+    assert_eq!(
+        refused.to_string().split("; ").collect::<Vec<_>>(),
+        [
+            "two tools are called `a_b`",
+            "two tools are called `a_b`",
+            "two prompts are called `p`",
+            "two resources are at `docs://r`",
+            "two completers are for `a` of the prompt `p`",
+        ]
+    );
+    assert_eq!(server.tools().names(), ["a_b"], "the first is kept");
+}
+
+#[tokio::test]
+async fn what_is_added_at_run_time_takes_the_place_of_another() {
+    let server = Server::new("s", "1").tool(echo("tool"));
+    let client = Client::to(&server).await.unwrap();
+
+    let other = Tool::raw("tool", json!({"type": "object"}), async |_, _| {
+        Ok(CallToolResult::text("me instead"))
+    });
+    server.tools().add(other).unwrap();
+
+    assert!(server.check().is_ok());
+    let reply = client.call_tool("tool", ()).await.unwrap();
+    assert_eq!(reply.text(), "me instead");
 }

@@ -62,6 +62,11 @@ fn main() -> ExitCode {
         spawning::a_child_is_killed_at_once_when_the_runtime_ends,
         spawning::a_child_knows_only_safe_variables_and_those_it_is_given,
         spawning::a_child_knows_everything_if_it_is_told_everything,
+        spawning::a_child_that_died_is_started_again_on_request,
+        spawning::a_child_that_lives_is_ended_before_it_is_started_again,
+        spawning::what_a_child_speaks_is_remembered_when_it_is_started_again,
+        spawning::a_child_that_cannot_be_started_again_can_be_tried_again,
+        spawning::what_was_not_started_is_not_started_again,
         spawning::a_program_that_does_not_exist_cannot_be_started,
     ])
 }

@@ -36,6 +36,21 @@ pub(crate) fn run(program: &str) -> ExitCode {
             }
             answer_legacy(message)
         }),
+        "counts" => {
+            let mut heard = Vec::new();
+            speak(move |message| {
+                let method = message["method"].as_str().unwrap_or_default();
+                heard.push(method.to_owned());
+                match method {
+                    "server/discover" => answer_odd(message),
+                    "tools/call" => {
+                        let content = json!([{"type": "text", "text": heard.join(" ")}]);
+                        vec![result(&message["id"], json!({"content": content}))]
+                    }
+                    _ => answer_legacy(message),
+                }
+            });
+        }
         "chatty" => {
             println!("Listening on stdio.");
             speak(|message| {

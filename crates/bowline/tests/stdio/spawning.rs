@@ -189,6 +189,81 @@ pub(crate) async fn a_child_knows_everything_if_it_is_told_everything() {
     client.close().await.unwrap();
 }
 
+pub(crate) async fn a_child_that_died_is_started_again_on_request() {
+    let (client, mut stderr) = connect().await;
+    let call = client.call_tool("hang", ()).start();
+    let line = stderr.recv().await.unwrap();
+    kill_process(pid_of(&line), Signal::KILL).unwrap();
+    let error = call.await.unwrap_err();
+
+    let again = client.restart().await.unwrap();
+
+    assert!(error.to_string().contains(&line), "{error}");
+    let reply = again.call_tool("echo", ()).await.unwrap();
+    assert_eq!(reply.text(), "{}");
+    let old = client.call_tool("echo", ()).await.unwrap_err();
+    assert_eq!(old.to_string(), error.to_string());
+    again.close().await.unwrap();
+}
+
+pub(crate) async fn a_child_that_lives_is_ended_before_it_is_started_again() {
+    let (client, mut stderr) = connect().await;
+    let call = client.call_tool("hang", ()).start();
+    let pid = pid_of(&stderr.recv().await.unwrap());
+
+    let again = client.restart().await.unwrap();
+
+    assert!(test_kill_process(pid).is_err(), "the first was reaped");
+    let error = call.await.unwrap_err();
+    assert!(matches!(error, Error::Closed), "{error:?}");
+    assert!(again.call_tool("echo", ()).await.is_ok());
+    again.close().await.unwrap();
+}
+
+pub(crate) async fn what_a_child_speaks_is_remembered_when_it_is_started_again() {
+    let client = Client::spawn(programs::command("counts")).await.unwrap();
+    let before = client.call_tool("heard", ()).await.unwrap().text();
+
+    let again = client.restart().await.unwrap();
+    let once_more = again.restart().await.unwrap();
+
+    let after = once_more.call_tool("heard", ()).await.unwrap().text();
+    assert_eq!(
+        before,
+        "server/discover initialize notifications/initialized tools/call"
+    );
+    assert_eq!(after, "initialize notifications/initialized tools/call");
+    once_more.close().await.unwrap();
+}
+
+pub(crate) async fn a_child_that_cannot_be_started_again_can_be_tried_again() {
+    let folder = std::env::temp_dir().join(format!("bowline-restart-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let command = programs::command("server").current_dir(&folder);
+    let client = Client::spawn(command).await.unwrap();
+
+    std::fs::remove_dir(&folder).unwrap();
+    let failed = client.restart().await;
+    std::fs::create_dir(&folder).unwrap();
+    let again = client.restart().await.unwrap();
+
+    assert!(matches!(failed, Err(Error::Transport { .. })), "{failed:?}");
+    assert!(again.call_tool("echo", ()).await.is_ok());
+    again.close().await.unwrap();
+    std::fs::remove_dir(&folder).unwrap();
+}
+
+pub(crate) async fn what_was_not_started_is_not_started_again() {
+    let client = Client::to(&bowline::Server::new("here", "1"))
+        .await
+        .unwrap();
+
+    let error = client.restart().await.unwrap_err();
+
+    assert!(matches!(error, Error::Misuse { .. }), "{error:?}");
+    assert!(client.ping().await.is_ok(), "it goes on as before");
+}
+
 pub(crate) async fn a_program_that_does_not_exist_cannot_be_started() {
     let error = Client::spawn(Command::new("no-such-program-anywhere"))
         .await

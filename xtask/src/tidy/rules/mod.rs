@@ -8,6 +8,7 @@ mod documents;
 mod eras;
 mod leftovers;
 mod names;
+mod order;
 mod shape;
 
 /// One rule: what in the project breaks it.
@@ -18,6 +19,7 @@ pub(super) const ALL: &[Rule] = &[
     boundaries::the_core_does_no_io,
     boundaries::unions_are_read_by_their_tag,
     boundaries::features_only_choose_modules,
+    order::chance_decides_nothing,
     dependencies::the_core_depends_on_little,
     dependencies::dependencies_have_reasons,
     eras::versions_are_compared_in_one_place,

@@ -189,8 +189,8 @@ impl Adapter {
         }
     }
 
-    /// Takes away output schemas of tools whose output, not being an object, has no form here: a strict
-    /// client would refuse the whole list for one of them.
+    /// Takes away output schemas of tools whose output has no form here: a promise that could not be kept,
+    /// and for one of them a strict client would refuse the whole list.
     fn fit_tools(self, list: &mut Object<'_>) {
         let Some(tools) = list.member("tools").cloned() else {
             return;
@@ -203,7 +203,7 @@ impl Adapter {
         for tool in each {
             let tool = tools.part(tool);
             match Object::read(&tool) {
-                Ok(mut object) if has_unfit_output(&object) => {
+                Ok(mut object) if self.cannot_keep_the_promise_of(&object) => {
                     object.remove("outputSchema");
                     fitted.push(object.to_json());
                     changed = true;
@@ -213,6 +213,18 @@ impl Adapter {
         }
         if changed {
             list.set("tools", encode(&fitted));
+        }
+    }
+
+    /// Whether `tool` says that its results look like something which is not sent here.
+    fn cannot_keep_the_promise_of(self, tool: &Object<'_>) -> bool {
+        let Some(schema) = tool.member("outputSchema") else {
+            return false;
+        };
+        match self.0.structured_content {
+            StructuredContent::Absent => true,
+            StructuredContent::Object => !is_of_objects(schema),
+            StructuredContent::Any => false,
         }
     }
 }
@@ -225,15 +237,14 @@ fn client_of(caller: &Caller) -> Json {
     }
 }
 
-fn has_unfit_output(tool: &Object<'_>) -> bool {
+fn is_of_objects(schema: &Json) -> bool {
     #[derive(Deserialize)]
     struct Schema {
         #[serde(rename = "type")]
         of: String,
     }
 
-    tool.member("outputSchema")
-        .is_some_and(|schema| !schema.decode().is_ok_and(|Schema { of }| of == "object"))
+    schema.decode().is_ok_and(|Schema { of }| of == "object")
 }
 
 /// What only modern requests say, and must not leak into legacy ones.

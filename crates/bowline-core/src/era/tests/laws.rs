@@ -10,7 +10,7 @@ fn callers() -> Vec<Caller> {
     for dialect in Dialect::ALL {
         let capabilities = [
             json!({}),
-            json!({"roots": {"listChanged": true}, "sampling": {}}),
+            json!({"roots": {}, "sampling": {}}),
             json!({"elicitation": {"form": {}, "url": {}}, "own": [1, {"a": null}]}),
         ];
         for capabilities in capabilities {

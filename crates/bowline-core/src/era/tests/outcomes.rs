@@ -132,6 +132,20 @@ fn an_output_schema_that_legacy_clients_would_choke_on_is_left_out() {
 }
 
 #[test]
+fn no_output_is_promised_where_none_can_be_sent() {
+    for (version, promised) in [("2025-03-26", false), ("2025-06-18", true)] {
+        let dialect = Dialect::of(version).unwrap();
+        let list = json!({"tools": [{"name": "o", "outputSchema": {"type": "object"}}]});
+
+        let result = sealed(dialect, "tools/list", list).unwrap();
+
+        let tool = &value(&result)["tools"][0];
+        assert_eq!(tool.get("outputSchema").is_some(), promised, "{version}");
+        assert_eq!(tool["name"], "o", "{version}");
+    }
+}
+
+#[test]
 fn completions_are_declared_where_the_version_has_a_word_for_it() {
     let table = [
         ("2024-11-05", false),

@@ -94,6 +94,19 @@ fn the_version_is_judged_before_the_rest_of_the_envelope() {
     );
 }
 
+/// A modern client that hears of none would take the server for one that it cannot speak with.
+#[test]
+fn a_server_without_a_modern_era_names_the_versions_that_it_has() {
+    let served = Dialects::only(|dialect| dialect.version == "2025-11-25");
+
+    let rejection = Rejection::unsupported_version("2026-07-28", &served);
+
+    assert_eq!(
+        value(rejection.error().data.as_ref().unwrap()),
+        json!({"supported": ["2025-11-25"], "requested": "2026-07-28"})
+    );
+}
+
 #[test]
 fn a_key_that_stands_twice_is_refused() {
     let version = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28""#;
@@ -170,6 +183,22 @@ fn a_modern_stamp_says_who_is_asking_and_keeps_the_rest_of_meta_in_order() {
             r#""io.modelcontextprotocol/clientCapabilities":{},"#,
             r#""io.modelcontextprotocol/logLevel":"error","progressToken":"p"}}"#
         )
+    );
+}
+
+/// ROOT-1: "Declare `roots: {}` per request (no `listChanged` any more)".
+#[test]
+fn a_modern_stamp_does_not_promise_to_tell_of_changed_roots() {
+    let mut caller = caller(Dialect::LATEST);
+    let declared = json!({"roots": {"listChanged": true, "own": 1}, "sampling": {}});
+    caller.capabilities = Json::from(declared).decode().unwrap();
+    let request = Request::new("tools/list", Json::empty_object(), Arc::new(caller));
+
+    let stamped = value(&stamp(&request).params.unwrap());
+
+    assert_eq!(
+        stamped["_meta"][meta_key::CLIENT_CAPABILITIES],
+        json!({"roots": {"own": 1}, "sampling": {}})
     );
 }
 

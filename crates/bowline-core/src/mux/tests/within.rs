@@ -38,3 +38,20 @@ fn what_was_said_within_a_request_does_not_leave_once_that_is_cancelled() {
     assert_eq!(pair.server.poll_transmit(), None);
     assert_eq!(pair.server.sizes(), Sizes::default());
 }
+
+#[test]
+fn an_answer_that_has_not_left_is_taken_back_by_a_cancel() {
+    for named in ["7", "\"7\""] {
+        let mut pair = Pair::new();
+        pair.client_says(r#"{"jsonrpc":"2.0","id":7,"method":"asked"}"#);
+        let id = pair.serve_one();
+        pair.server.respond(&id, ok());
+
+        pair.client_says(&cancel_frame(named, "x"));
+
+        assert_eq!(pair.server.poll_transmit(), None);
+        let event = pair.server.poll_event();
+        assert!(matches!(event, Some(Event::Cancelled { id: cancelled, .. }) if cancelled == id));
+        pair.assert_empty();
+    }
+}

@@ -46,8 +46,16 @@ impl ResponseBody {
         }
     }
 
-    /// All of it, unless that is more than `limit`.
-    pub(crate) async fn collect(mut self, limit: usize) -> Result<Bytes> {
+    /// All of it.
+    ///
+    /// # Errors
+    ///
+    /// If it breaks off, or is more than `limit` bytes; then no more than that is read.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future abandons the request.
+    pub async fn collect(mut self, limit: usize) -> Result<Bytes> {
         let Some(first) = self.chunk().await? else {
             return Ok(Bytes::new());
         };

@@ -17,8 +17,8 @@ use http::{Response, StatusCode};
 use super::body::ResponseBody;
 use super::response::{Reply, message, no_answer, read};
 use super::send::Handed;
-use super::{Endpoint, message_headers};
-use crate::exchange::{Answer, Channel, Driven, Exchange, Ids, Said};
+use super::{Endpoint, Outgoing, WhenRefused, message_headers};
+use crate::exchange::{Answer, Channel, Driven, Exchange, Ids, Pause, Said};
 use crate::{Error, Result};
 
 /// Reaches a server of revision 2026-07-28 over HTTP.
@@ -50,9 +50,13 @@ impl HttpChannel {
 
     /// Sends a request and returns its status and its answer, if it has one; for finding out what the
     /// server speaks.
-    pub(crate) async fn probe(&self, request: &Request) -> Result<(StatusCode, Option<Outcome>)> {
+    pub(crate) async fn probe(
+        &self,
+        request: &Request,
+        pause: &Pause,
+    ) -> Result<(StatusCode, Option<Outcome>)> {
         let id = RequestId::Number(0);
-        let response = self.post(&id, request).await?;
+        let response = self.post(&id, request, pause).await?;
         let status = response.status();
         let outcome = match read(&self.endpoint, response).await? {
             Reply::Bare(_) => None,
@@ -72,11 +76,11 @@ impl HttpChannel {
         Ok((status, outcome))
     }
 
-    async fn exchange(self, id: RequestId, request: Request, said: Arc<Said>) -> Result<Answer> {
-        let outcome = self.round_trip(&id, &request, &said).await?;
-        let (request, outcome) = match self.amend(&request, &outcome).await {
+    async fn exchange(self, id: RequestId, request: Request, heard: Heard) -> Result<Answer> {
+        let outcome = self.round_trip(&id, &request, &heard).await?;
+        let (request, outcome) = match self.amend(&request, &outcome, &heard).await {
             Some(amended) => {
-                let outcome = self.round_trip(&id, &amended, &said).await?;
+                let outcome = self.round_trip(&id, &amended, &heard).await?;
                 (amended, outcome)
             }
             None => (request, outcome),
@@ -91,12 +95,12 @@ impl HttpChannel {
     }
 
     /// What to send instead, once, if the server's no can be helped.
-    async fn amend(&self, request: &Request, outcome: &Outcome) -> Option<Request> {
+    async fn amend(&self, request: &Request, outcome: &Outcome, heard: &Heard) -> Option<Request> {
         let error = outcome.as_ref().err()?;
         match error.code {
             ErrorCode::HEADER_MISMATCH if request.method == CallToolRequest::NAME => {
                 // The tool's schema says which arguments are mirrored in headers; ours may be old.
-                self.list_tools(request).await;
+                self.list_tools(request, heard).await;
                 Some(request.clone())
             }
             ErrorCode::UNSUPPORTED_PROTOCOL_VERSION => {
@@ -117,7 +121,7 @@ impl HttpChannel {
     }
 
     /// Asks for all tools, for the sake of their schemas.
-    async fn list_tools(&self, asking: &Request) {
+    async fn list_tools(&self, asking: &Request, heard: &Heard) {
         let list = Request::new(
             ListToolsRequest::NAME,
             Json::empty_object(),
@@ -126,8 +130,11 @@ impl HttpChannel {
         let Ok(reservation) = self.ids.reserve(None) else {
             return;
         };
-        let said = Arc::new(Said::default());
-        if let Ok(Ok(result)) = self.round_trip(reservation.id(), &list, &said).await {
+        let unheard = Heard {
+            said: Arc::default(),
+            pause: heard.pause.clone(),
+        };
+        if let Ok(Ok(result)) = self.round_trip(reservation.id(), &list, &unheard).await {
             self.learn_tools(result);
         }
     }
@@ -167,8 +174,13 @@ impl HttpChannel {
     }
 
     /// One POST, up to its answer.
-    async fn round_trip(&self, id: &RequestId, request: &Request, said: &Said) -> Result<Outcome> {
-        let response = self.post(id, request).await?;
+    async fn round_trip(
+        &self,
+        id: &RequestId,
+        request: &Request,
+        heard: &Heard,
+    ) -> Result<Outcome> {
+        let response = self.post(id, request, &heard.pause).await?;
         match read(&self.endpoint, response).await? {
             Reply::Bare(status) => Err(no_answer(status)),
             Reply::Json(status, body) => match message(&body) {
@@ -192,7 +204,7 @@ impl HttpChannel {
                     Message::Response(response) if answers(response.id.as_ref(), id) => {
                         return Ok(response.outcome);
                     }
-                    Message::Notification(notification) => said.push(notification),
+                    Message::Notification(notification) => heard.said.push(notification),
                     Message::Response(_) | Message::Request(_) => {
                         tracing::warn!(
                             "the server sent something that does not belong in this response"
@@ -203,7 +215,12 @@ impl HttpChannel {
         }
     }
 
-    async fn post(&self, id: &RequestId, request: &Request) -> Result<Response<ResponseBody>> {
+    async fn post(
+        &self,
+        id: &RequestId,
+        request: &Request,
+        pause: &Pause,
+    ) -> Result<Response<ResponseBody>> {
         let stamped = stamp(request);
         let plan = self.plan(request);
         let mut headers = message_headers();
@@ -216,9 +233,14 @@ impl HttpChannel {
         mirror(mirrored, plan.as_deref(), &mut headers)
             .map_err(|unmirrorable| Error::misuse(unmirrorable.to_string()))?;
         let frame = Message::from(stamped.with_id(id.clone())).to_frame();
-        self.endpoint
-            .request(http::Method::POST, headers, frame, &Handed::new())
-            .await
+        let outgoing = Outgoing {
+            method: http::Method::POST,
+            headers,
+            frame,
+            handed: &Handed::new(),
+            when_refused: WhenRefused::AuthorizeWhile(pause),
+        };
+        self.endpoint.request(outgoing).await
     }
 
     fn plan(&self, request: &Request) -> Option<Arc<ParamHeaders>> {
@@ -241,11 +263,13 @@ impl Channel for HttpChannel {
             Ok(reservation) => reservation,
             Err(refused) => return Exchange::failed(Error::misuse(refused.to_string())),
         };
-        let said = Arc::new(Said::default());
+        let heard = Heard::default();
+        let Heard { said, pause } = heard.clone();
         let future = self
             .clone()
-            .exchange(reservation.id().clone(), request, said.clone());
-        Exchange::new(Driven::new(Box::pin(future), said, reservation, &options))
+            .exchange(reservation.id().clone(), request, heard);
+        let driven = Driven::new(Box::pin(future), said, pause, reservation, &options);
+        Exchange::new(driven)
     }
 }
 
@@ -255,6 +279,14 @@ impl std::fmt::Debug for HttpChannel {
             .field("uri", &self.endpoint.uri)
             .finish_non_exhaustive()
     }
+}
+
+/// What whoever waits for an exchange hears of it before its answer.
+#[derive(Clone, Default)]
+struct Heard {
+    said: Arc<Said>,
+    /// Whether its time counts.
+    pause: Arc<Pause>,
 }
 
 /// Whether a response with this id answers our request; an error may come without one.

@@ -1,6 +1,7 @@
 //! What takes the place of `legacy/` in a build without the legacy era.
 
 use super::Endpoint;
+use crate::exchange::Pause;
 use crate::wire::Wire;
 use crate::{Error, Result};
 
@@ -8,6 +9,6 @@ pub(crate) fn wire(_: Endpoint) -> Option<Box<dyn Wire>> {
     None
 }
 
-pub(crate) async fn two_endpoints(_: Endpoint) -> Result<Box<dyn Wire>> {
+pub(crate) async fn two_endpoints(_: Endpoint, _: &Pause) -> Result<Box<dyn Wire>> {
     Err(Error::misuse("this build speaks no legacy version"))
 }

@@ -5,17 +5,30 @@
 //! Peer over HttpWire ── POSTs and a GET stream, made into one duplex wire     (until 2025-11-25)
 //! ```
 
+mod authorize;
+pub(crate) use authorize::WhenRefused;
+pub use authorize::{Authorizer, Reason, Refusal};
+/// What a server asks for when it refuses a request.
+pub use bowline_core::http::challenge::Challenge;
+
 mod body;
 pub use body::ResponseBody;
 
 mod channel;
 pub use channel::HttpChannel;
 
+mod proxy;
+pub use proxy::{Proxies, TcpConnection, TcpConnector};
+
+#[cfg(feature = "reqwest")]
+mod reqwest;
+
 mod response;
 pub use response::UnexpectedStatus;
 
 mod send;
-pub use send::{HttpSend, HyperSend, RequestBody};
+pub use send::{HttpSend, HyperSend, RequestBody, Withdrawn};
+pub(crate) use send::{Versions, sender};
 
 #[cfg_attr(bowline_no_legacy, path = "legacy_stub.rs")]
 pub(crate) mod legacy;
@@ -28,6 +41,7 @@ use http::header::{ACCEPT, CONTENT_TYPE, LOCATION};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 
 use crate::{Error, Result};
+use authorize::Refusals;
 use send::Handed;
 
 /// Where a server is, and how it is spoken to.
@@ -37,29 +51,48 @@ pub(crate) struct Endpoint {
     pub(crate) send: Arc<dyn HttpSend>,
     /// Sent with every request.
     pub(crate) headers: HeaderMap,
+    /// Says who is asking, where a server wants to know.
+    pub(crate) authorizer: Option<Arc<dyn Authorizer>>,
     pub(crate) limits: ResponseLimits,
 }
 
+/// One request that is to be sent.
+pub(crate) struct Outgoing<'a> {
+    pub(crate) method: Method,
+    pub(crate) headers: HeaderMap,
+    pub(crate) frame: Bytes,
+    pub(crate) handed: &'a Handed,
+    pub(crate) when_refused: WhenRefused<'a>,
+}
+
 impl Endpoint {
-    /// Sends a request, following redirects that keep the method and stay within the origin.
-    pub(crate) async fn request(
-        &self,
-        method: Method,
-        headers: HeaderMap,
-        frame: Bytes,
-        handed: &Handed,
-    ) -> Result<Response<ResponseBody>> {
+    /// Sends a request, following redirects that keep the method and stay within the origin. One that is
+    /// refused for want of authorization is sent again, if that can be helped.
+    pub(crate) async fn request(&self, outgoing: Outgoing<'_>) -> Result<Response<ResponseBody>> {
+        let mut refusals = Refusals::new(self.authorizer.as_deref(), outgoing.when_refused);
         let mut uri = self.uri.clone();
-        for _ in 0..MOST_REDIRECTS {
-            let mut request = Request::new(RequestBody::new(frame.clone(), handed.clone()));
-            *request.method_mut() = method.clone();
-            *request.uri_mut() = uri.clone();
-            *request.headers_mut() = headers.clone();
-            request.headers_mut().extend(self.headers.clone());
-            let response = self.send.send(request).await?;
-            match redirect(&uri, &response) {
-                Some(next) => uri = next?,
-                None => return Ok(response),
+        let mut redirects = 0;
+        while redirects < MOST_REDIRECTS {
+            let (mut head, ()) = Request::new(()).into_parts();
+            head.method = outgoing.method.clone();
+            head.uri = uri.clone();
+            head.headers = outgoing.headers.clone();
+            head.headers.extend(self.headers.clone());
+            let sent = refusals.sign(&mut head).await?;
+            let body = RequestBody::new(outgoing.frame.clone(), outgoing.handed.clone());
+            let response = self.send.send(Request::from_parts(head, body)).await?;
+            match refusals.meet(&uri, sent, response) {
+                Err(refusal) => {
+                    outgoing.handed.take_back();
+                    refusals.answer(&refusal).await?;
+                }
+                Ok(response) => match redirect(&uri, &response) {
+                    Some(next) => {
+                        uri = next?;
+                        redirects += 1;
+                    }
+                    None => return Ok(response),
+                },
             }
         }
         Err(Error::protocol("the server redirects without end"))

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderMap, Response, StatusCode};
 
+use super::authorize::challenges;
 use super::body::ResponseBody;
 use super::{Endpoint, ResponseLimits};
 use crate::{Error, Result};
@@ -29,9 +30,12 @@ pub(crate) async fn read(endpoint: &Endpoint, response: Response<ResponseBody>) 
     if matches!(
         head.status,
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN
-    ) && let Some(challenge) = text(&head.headers, &WWW_AUTHENTICATE)
+    ) && head.headers.contains_key(WWW_AUTHENTICATE)
     {
-        return Err(Error::Unauthorized { challenge });
+        return Err(Error::Unauthorized {
+            challenges: challenges(&head.headers),
+            source: None,
+        });
     }
     let media = text(&head.headers, &CONTENT_TYPE).unwrap_or_default();
     let media = media
@@ -56,7 +60,8 @@ pub(crate) async fn read(endpoint: &Endpoint, response: Response<ResponseBody>) 
 pub(crate) fn no_answer(status: StatusCode) -> Error {
     match status {
         StatusCode::UNAUTHORIZED => Error::Unauthorized {
-            challenge: String::new(),
+            challenges: Vec::new(),
+            source: None,
         },
         StatusCode::ACCEPTED => {
             Error::protocol("the server accepted a request without answering it")

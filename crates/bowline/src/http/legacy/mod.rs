@@ -21,10 +21,11 @@ pub use store::{After, EventStore, MemoryStore};
 
 mod streams;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::http::header::HeaderValue;
+use ::http::header::{ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue};
 use ::http::request::Parts;
 use ::http::{Method, Response, StatusCode};
 use bowline_core::era::{Dialect, HttpTransport};
@@ -37,7 +38,7 @@ use bowline_types::{ErrorCode, InitializeResult, RequestId, RpcError};
 use bytes::Bytes;
 
 use super::server::{HttpBody, HttpService, Site, body};
-use crate::exchange::Principal;
+use crate::exchange::{InsufficientScope, Principal};
 use response::{Shape, answers, events, one_event, only_stream, parse_event_id};
 use session::{Patience, Session, gone};
 use sessions::Sessions;
@@ -191,6 +192,12 @@ impl HttpService {
         self.having(|site| site.legacy = legacy)
     }
 
+    /// Has the two endpoints of 2024-11-05 too, where there is a legacy era.
+    #[allow(dead_code, reason = "only the feature `testing` calls it")]
+    pub(crate) fn with_http_sse(self) -> Self {
+        self.legacy(Legacy::sessions().http_sse())
+    }
+
     /// How many sessions are open.
     #[must_use]
     pub fn sessions(&self) -> usize {
@@ -212,20 +219,26 @@ pub(super) async fn answer(
     }
     let head = &head;
     if let Some(id) = session_in_query(legacy, head) {
-        return hear_only(legacy, head, id, body);
+        let session = legacy.sessions.find(id, &principal(head))?;
+        return hear_only(site, &session, head, body, &post.messages);
     }
     let opening = match &post.messages {
         Messages::One(Message::Request(raw)) if raw.method == INITIALIZE => Some(&raw.id),
         _ => None,
     };
     match (session_id(head)?, opening) {
+        (None, Some(_)) if !serves(site, HttpTransport::Streamable) => {
+            // Tells a client of any age to ask for the stream, which names where to post.
+            let why = "there is no Streamable HTTP here";
+            Err(Rejection::http(StatusCode::METHOD_NOT_ALLOWED, why))
+        }
         (None, Some(id)) => open(site, head, accepts, id, body)
             .await
             .map_err(|refused| refused.about(id.clone())),
         (None, None) => Err(bad_request("`Mcp-Session-Id` is missing")),
         (Some(id), _) => {
             let session = legacy.sessions.find(id, &principal(head))?;
-            hear(site, &session, accepts, body, post.messages).await
+            hear(site, &session, head, accepts, body, post.messages).await
         }
     }
 }
@@ -282,7 +295,7 @@ async fn open(
         .start(site, legacy, Layout::PerPost, principal(head))?;
     let session = driven.session.clone();
     let mut reader = open_stream(&session, std::slice::from_ref(id), Form::Json)?;
-    session.hear([body])?;
+    session.hear([body], std::slice::from_ref(id), &session.principal)?;
     std::future::poll_fn(|cx| reader.poll_form(cx)).await;
     let Some(answer) = reader.take_answers().pop() else {
         return Err(gone());
@@ -296,7 +309,10 @@ async fn open(
     if let Some(dialect) = agreed {
         session.agree_on(dialect);
         let id = HeaderValue::try_from(&session.id).expect("hexadecimal digits are visible ASCII");
-        response.headers_mut().insert(SESSION_ID, id);
+        let headers = response.headers_mut();
+        headers.insert(SESSION_ID, id);
+        // A web page that is let in has to repeat the id, and may only read what is exposed to it.
+        headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, SESSION_ID.into());
         legacy.sessions.publish(driven);
     }
     Ok(response)
@@ -319,20 +335,27 @@ fn agreed_on(answer: &Bytes) -> Option<&'static Dialect> {
 async fn hear(
     site: &Site,
     session: &Arc<Session>,
+    head: &Parts,
     accepts: Accepts,
     body: Bytes,
     messages: Messages,
 ) -> Result<Response<HttpBody>, Rejection> {
+    let requests = requests(&messages);
+    let principal = principal(head);
+    if let Some(refusal) = beyond_scope(site, &principal, &requests) {
+        return Ok(refusal);
+    }
     let (frames, refusals, shape) = match &messages {
         Messages::One(_) => (vec![body], Vec::new(), Shape::One),
+        // A client that names no version in a header has agreed on one all the same.
+        Messages::Batch(_) if !session.dialect().batches => {
+            let error = RpcError::new(ErrorCode::INVALID_REQUEST, "a message is one JSON object");
+            return Err(error.into());
+        }
         Messages::Batch(parts) => (frames(parts), refusals(parts), Shape::Array),
     };
-    let requests: Vec<&RawRequest> = match &messages {
-        Messages::One(message) => request(message).into_iter().collect(),
-        Messages::Batch(parts) => parts.iter().flatten().filter_map(request).collect(),
-    };
     if requests.is_empty() && refusals.is_empty() {
-        session.hear(frames)?;
+        session.hear(frames, &[], &principal)?;
         return Ok(body::empty(StatusCode::ACCEPTED));
     }
     let form = if !accepts.events || (site.legacy.answers == Answers::Json && accepts.json) {
@@ -353,7 +376,7 @@ async fn hear(
     let reader = open_stream(session, &ids, form)?;
     reader.answer_already(refusals);
     session
-        .hear(frames)
+        .hear(frames, &ids, &principal)
         .map_err(|refused| refused.about(ids.first().cloned()))?;
     answers(site, reader, shape, commit_after).await
 }
@@ -369,15 +392,36 @@ fn open_stream(
     })
 }
 
+/// Refuses what the principal of a POST may not do, while there still is a status to say so with. Who
+/// nobody in particular is may still be found out by a layer further inside.
+fn beyond_scope(
+    site: &Site,
+    principal: &Principal,
+    requests: &[&RawRequest],
+) -> Option<Response<HttpBody>> {
+    principal.name()?;
+    let needed = |raw: &&RawRequest| site.responder.scopes(&raw.method, raw.params.as_ref());
+    let needed: BTreeSet<String> = requests.iter().flat_map(needed).collect();
+    let missing = InsufficientScope::check(&needed, principal).err()?;
+    let id = requests.first()?.id.clone();
+    Some(body::insufficient_scope(id, missing))
+}
+
 /// Takes in what was posted to the second of two endpoints; answers come over the first.
 fn hear_only(
-    legacy: &Legacy,
+    site: &Site,
+    session: &Session,
     head: &Parts,
-    id: &str,
     body: Bytes,
+    messages: &Messages,
 ) -> Result<Response<HttpBody>, Rejection> {
-    let session = legacy.sessions.find(id, &principal(head))?;
-    session.hear([body])?;
+    let requests = requests(messages);
+    let principal = principal(head);
+    if let Some(refusal) = beyond_scope(site, &principal, &requests) {
+        return Ok(refusal);
+    }
+    let ids: Vec<_> = requests.iter().map(|raw| raw.id.clone()).collect();
+    session.hear([body], &ids, &principal)?;
     Ok(body::empty(StatusCode::ACCEPTED))
 }
 
@@ -395,9 +439,13 @@ fn open_two_endpoints(site: &Site, head: &Parts) -> Result<Response<HttpBody>, R
 }
 
 fn serves_two_endpoints(site: &Site) -> bool {
+    site.legacy.endpoints == Endpoints::AlsoTwo && serves(site, HttpTransport::TwoEndpoints)
+}
+
+/// Whether a legacy version is served that travels this way.
+fn serves(site: &Site, transport: HttpTransport) -> bool {
     let mut served = site.served.iter();
-    site.legacy.endpoints == Endpoints::AlsoTwo
-        && served.any(|dialect| dialect.http.transport == HttpTransport::TwoEndpoints)
+    served.any(|dialect| !dialect.is_modern() && dialect.http.transport == transport)
 }
 
 fn session_in_query<'a>(legacy: &Legacy, head: &'a Parts) -> Option<&'a str> {
@@ -428,6 +476,13 @@ fn check_version(site: &Site, head: &Parts) -> Result<(), Rejection> {
 
 fn principal(head: &Parts) -> Principal {
     head.extensions.get().cloned().unwrap_or_default()
+}
+
+fn requests(messages: &Messages) -> Vec<&RawRequest> {
+    match messages {
+        Messages::One(message) => request(message).into_iter().collect(),
+        Messages::Batch(parts) => parts.iter().flatten().filter_map(request).collect(),
+    }
 }
 
 fn request(message: &Message) -> Option<&RawRequest> {

@@ -6,7 +6,7 @@
 //!
 //! The same engine drives it as any other wire. What is different is where messages come in and go out.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{self, Poll, Waker};
@@ -15,7 +15,7 @@ use std::time::Duration;
 use ::http::StatusCode;
 use bowline_core::era::Dialect;
 use bowline_core::http::admission::Rejection;
-use bowline_core::{Message, Notification};
+use bowline_core::{Message, Notification, Response};
 use bowline_types::{CancelledNotification, CancelledNotificationParams, Json, Notice, RequestId};
 use bytes::Bytes;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
@@ -39,6 +39,9 @@ pub(super) struct Session {
 
 struct State {
     streams: Streams,
+    /// On whose behalf each unanswered request was posted: the same somebody, who may do more or less than
+    /// when the session was opened.
+    principals: BTreeMap<RequestId, Principal>,
     inbox: VecDeque<Bytes>,
     driver: Option<Waker>,
     /// How many responses are open.
@@ -71,6 +74,7 @@ impl Session {
             dialect: OnceLock::new(),
             state: Mutex::new(State {
                 streams,
+                principals: BTreeMap::new(),
                 inbox: VecDeque::new(),
                 driver: None,
                 readers: 0,
@@ -95,8 +99,13 @@ impl Session {
         let _ = self.dialect.set(dialect);
     }
 
-    /// Takes in messages of the client.
-    pub(super) fn hear(&self, frames: impl IntoIterator<Item = Bytes>) -> Result<(), Rejection> {
+    /// Takes in messages of the client, among which are these requests, on behalf of `principal`.
+    pub(super) fn hear(
+        &self,
+        frames: impl IntoIterator<Item = Bytes>,
+        requests: &[RequestId],
+        principal: &Principal,
+    ) -> Result<(), Rejection> {
         let mut state = self.lock();
         if state.is_over {
             return Err(gone());
@@ -106,11 +115,23 @@ impl Session {
         }
         state.seen = Instant::now();
         state.inbox.extend(frames);
+        for id in requests {
+            // One that is in flight already is refused, and must not lend its credential to the first.
+            let own = state.principals.entry(id.clone());
+            own.or_insert_with(|| principal.clone());
+        }
         let driver = state.driver.take();
         drop(state);
         driver.into_iter().for_each(Waker::wake);
         self.changed.notify_one();
         Ok(())
+    }
+
+    /// On whose behalf an unanswered request was posted.
+    pub(super) fn principal_of(&self, request: &RequestId) -> Principal {
+        let state = self.lock();
+        let principal = state.principals.get(request);
+        principal.unwrap_or(&self.principal).clone()
     }
 
     /// Makes a stream for the answers to these requests and reads it, or names the request that is in
@@ -195,6 +216,9 @@ impl Session {
 
     fn route(&self, within: Option<&RequestId>, message: &Message) {
         let mut state = self.lock();
+        if let Message::Response(Response { id: Some(id), .. }) = message {
+            state.principals.remove(id);
+        }
         let routed = state.streams.route(within, message);
         state
             .inbox
@@ -205,6 +229,7 @@ impl Session {
 
     fn cancelled(&self, request: &RequestId) {
         let mut state = self.lock();
+        state.principals.remove(request);
         let wake = state.streams.cancelled(request);
         self.answered(state, [wake, None]);
     }

@@ -56,15 +56,15 @@ impl Sessions {
         let room = self.room.clone().try_acquire_owned();
         let room = room.map_err(|_| unavailable("too many sessions are open"))?;
         let streams = Streams::new(layout, legacy.store());
+        let session = Arc::new(Session::new(mint_id()?, principal, streams, room));
         let role = Role::Server {
             door: Door::new(site.served.clone(), site.offers),
             responder: Arc::new(OnBehalf {
-                principal: principal.clone(),
+                session: session.clone(),
                 responder: site.responder.clone(),
             }),
             identity: site.identity.clone(),
         };
-        let session = Arc::new(Session::new(mint_id()?, principal, streams, room));
         let wire = Box::new(SessionWire(session.clone()));
         let (peer, driver) = Peer::new(wire, role, site.limits);
         let conduct = conduct(
@@ -134,15 +134,16 @@ async fn conduct(
     driver.await;
 }
 
-/// A responder whose every request is made on behalf of whoever opened the session.
+/// A responder whose every request is made on behalf of whoever posted it.
 struct OnBehalf {
-    principal: Principal,
+    session: Arc<Session>,
     responder: Arc<dyn Responder>,
 }
 
 impl Responder for OnBehalf {
     fn respond<'a>(&'a self, request: Request, cx: Context) -> BoxFuture<'a, Outcome> {
-        let cx = cx.with_principal(self.principal.clone());
+        let principal = self.session.principal_of(cx.request_id());
+        let cx = cx.with_principal(principal);
         self.responder.respond(request, cx)
     }
 

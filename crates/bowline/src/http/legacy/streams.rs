@@ -23,7 +23,7 @@ pub(super) struct Streams {
     streams: BTreeMap<u64, Stream>,
     /// Which stream each unanswered request of the client is answered on.
     by_request: BTreeMap<RequestId, u64>,
-    /// Streams that are over but may be read again, oldest first.
+    /// Streams that are over and read by nobody, but may be read again, oldest first.
     over: VecDeque<u64>,
     last_key: u64,
     last_reader: u64,
@@ -55,8 +55,8 @@ struct Stream {
     form: Form,
     /// How many requests are still to be answered on it.
     owed: usize,
-    /// Whether something other than an answer is on it.
-    has_words: bool,
+    /// What is answered, until it is clear that these are events: JSON is read once, and not kept.
+    answers: Vec<Bytes>,
     /// The place of the last event that was read.
     read: u64,
     is_over: bool,
@@ -121,10 +121,13 @@ impl Streams {
 
     /// Puts answers that need no handler onto a stream that was just opened.
     pub(super) fn answer_already(&mut self, key: u64, answers: Vec<Bytes>) {
+        let Some(stream) = self.streams.get_mut(&key) else {
+            return;
+        };
         for answer in answers {
-            self.store.append(key, answer);
+            stream.keep(key, answer, &mut *self.store);
         }
-        if let Some(stream) = self.streams.get_mut(&key).filter(|own| own.owed == 0) {
+        if stream.owed == 0 {
             stream.is_over = true;
             self.retire(key);
         }
@@ -158,8 +161,10 @@ impl Streams {
                 answer: cannot_ask(message),
             };
         }
-        self.store.append(key, message.to_frame());
-        stream.has_words |= !is_answer;
+        if !is_answer {
+            stream.commit_to_events(key, &mut *self.store);
+        }
+        stream.keep(key, message.to_frame(), &mut *self.store);
         if is_answer && key != UNSOLICITED {
             stream.owed -= 1;
             stream.is_over = stream.owed == 0;
@@ -201,7 +206,11 @@ impl Streams {
         self.last_reader += 1;
         stream.read = place;
         stream.reader = Some(self.last_reader);
-        Ok((self.last_reader, stream.waker.take()))
+        let replaced = stream.waker.take();
+        if stream.is_over {
+            self.over.retain(|own| *own != key);
+        }
+        Ok((self.last_reader, replaced))
     }
 
     pub(super) fn detach(&mut self, key: u64, reader: u64) {
@@ -212,6 +221,9 @@ impl Streams {
         {
             stream.reader = None;
             stream.waker = None;
+            if stream.is_over {
+                self.retire(key);
+            }
         }
     }
 
@@ -242,7 +254,6 @@ impl Streams {
             return Form::Json;
         };
         match stream.form {
-            Form::Undecided if stream.has_words => Form::Events,
             Form::Undecided | Form::Json if stream.is_over => Form::Json,
             Form::Events => Form::Events,
             Form::Undecided | Form::Json => {
@@ -255,18 +266,14 @@ impl Streams {
     /// The head of the response is out: whatever comes now is an event.
     pub(super) fn commit_to_events(&mut self, key: u64) {
         if let Some(stream) = self.streams.get_mut(&key) {
-            stream.form = Form::Events;
+            stream.commit_to_events(key, &mut *self.store);
         }
     }
 
     /// Takes the answers of a stream that is answered as JSON. It cannot be read again.
     pub(super) fn take_answers(&mut self, key: u64) -> Vec<Bytes> {
-        let mut answers = Vec::new();
-        while let After::Event { frame, .. } = self.store.after(key, answers.len() as u64) {
-            answers.push(frame);
-        }
-        self.forget(key);
-        answers
+        let stream = self.streams.remove(&key);
+        stream.map(|stream| stream.answers).unwrap_or_default()
     }
 
     /// The place of the last event that was read, which is where a new reader would go on.
@@ -291,7 +298,15 @@ impl Streams {
             .collect()
     }
 
+    /// Lets go of a stream that is over, once nobody reads it: what is on it may not have been read yet.
     fn retire(&mut self, key: u64) {
+        let Some(stream) = self.streams.get(&key).filter(|own| own.reader.is_none()) else {
+            return;
+        };
+        if stream.form != Form::Events {
+            self.streams.remove(&key);
+            return;
+        }
         self.over.push_back(key);
         if self.over.len() > MOST_OVER
             && let Some(oldest) = self.over.pop_front()
@@ -300,12 +315,6 @@ impl Streams {
             self.store.forget(oldest);
         }
     }
-
-    fn forget(&mut self, key: u64) {
-        self.streams.remove(&key);
-        self.store.forget(key);
-        self.over.retain(|own| *own != key);
-    }
 }
 
 impl Stream {
@@ -313,11 +322,27 @@ impl Stream {
         Self {
             form,
             owed,
-            has_words: false,
+            answers: Vec::new(),
             read: 0,
             is_over: false,
             reader: None,
             waker: None,
+        }
+    }
+
+    fn keep(&mut self, key: u64, frame: Bytes, store: &mut dyn EventStore) {
+        match self.form {
+            Form::Undecided | Form::Json => self.answers.push(frame),
+            Form::Events => {
+                store.append(key, frame);
+            }
+        }
+    }
+
+    fn commit_to_events(&mut self, key: u64, store: &mut dyn EventStore) {
+        self.form = Form::Events;
+        for answer in self.answers.drain(..) {
+            store.append(key, answer);
         }
     }
 
@@ -387,7 +412,7 @@ mod tests {
     fn each_message_is_on_exactly_one_stream() {
         let mut streams = streams();
         let first = streams.open(&[1.into()], Form::Undecided).unwrap();
-        let second = streams.open(&[2.into()], Form::Undecided).unwrap();
+        let second = streams.open(&[2.into()], Form::Events).unwrap();
 
         streams.route(Some(&1.into()), &word());
         streams.route(None, &word());
@@ -464,6 +489,63 @@ mod tests {
             }))
         ));
         assert!(read(&mut streams, UNSOLICITED).0.is_empty());
+    }
+
+    #[test]
+    fn an_answer_waits_for_its_reader_however_many_others_are_answered_first() {
+        for form in [Form::Undecided, Form::Json, Form::Events] {
+            let mut streams = streams();
+            let opened: Vec<(u64, u64)> = (0..3 * MOST_OVER as i64)
+                .map(|id| {
+                    let key = streams.open(&[id.into()], form).unwrap();
+                    (key, streams.attach(key, None).unwrap().0)
+                })
+                .collect();
+
+            for id in 0..3 * MOST_OVER as i64 {
+                streams.route(None, &answer(id));
+            }
+
+            for (id, (key, reader)) in (0..).zip(opened) {
+                let frame = match streams.form(key, Waker::noop()) {
+                    Form::Events => match streams.next(key, reader, Waker::noop()) {
+                        Next::Event { frame, .. } => Some(frame),
+                        _ => None,
+                    },
+                    _ => streams.take_answers(key).pop(),
+                };
+                assert_eq!(frame, Some(answer(id).to_frame()), "{form:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_answer_in_json_is_not_kept_for_a_client_that_is_gone() {
+        let mut streams = streams();
+        let key = streams.open(&[1.into()], Form::Undecided).unwrap();
+        let (reader, _) = streams.attach(key, None).unwrap();
+
+        streams.detach(key, reader);
+        streams.route(None, &answer(1));
+
+        assert_eq!(streams.attach(key, None).err(), Some(CannotRead::Lost));
+        assert_eq!(streams.streams.len(), 1);
+    }
+
+    #[test]
+    fn what_was_answered_before_a_word_was_said_stays_before_it() {
+        let mut streams = streams();
+        let key = streams
+            .open(&[1.into(), 2.into()], Form::Undecided)
+            .unwrap();
+
+        streams.route(None, &answer(1));
+        streams.route(Some(&2.into()), &word());
+        streams.route(None, &answer(2));
+
+        assert_eq!(streams.form(key, Waker::noop()), Form::Events);
+        let frames = [answer(1), word(), answer(2)].map(|message| message.to_frame());
+        assert_eq!(read(&mut streams, key), (frames.to_vec(), Next::End));
     }
 
     #[test]

@@ -32,7 +32,8 @@ use tokio::time::Sleep;
 use super::body::{self, Events, HttpBody};
 use super::{KeepAlive, Site};
 use crate::exchange::{
-    BoxFuture, CancelMode, Channel, Context, Outlet, Principal, Running, Said, run,
+    BoxFuture, CancelMode, Channel, Context, InsufficientScope, Outlet, Principal, Running, Said,
+    run,
 };
 
 /// A request whose handler is at work.
@@ -107,6 +108,9 @@ impl Handling {
     pub(crate) async fn respond(mut self, accepts: Accepts) -> Response<HttpBody> {
         let first = self.first_step(accepts).await;
         match first {
+            Some(Step::Ends(Err(error))) if let Some(missing) = InsufficientScope::read(&error) => {
+                body::insufficient_scope(self.id.clone(), missing)
+            }
             Some(Step::Ends(outcome)) if accepts.json || outcome.is_err() => {
                 let answer = self.seal(outcome);
                 let status = if self.form.dialect.is_modern() {

@@ -7,10 +7,13 @@ use std::time::Duration;
 
 use ::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 use ::http::{Response, StatusCode};
-use bowline_core::Message;
 use bowline_core::http::admission::Rejection;
+use bowline_core::{self as core, Message};
+use bowline_types::RequestId;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
+
+use crate::exchange::InsufficientScope;
 
 /// The body of a response: nothing, one JSON object, or a stream of events.
 #[must_use = "dropping the body of a response cancels the request in the modern era"]
@@ -64,6 +67,13 @@ impl Body for HttpBody {
     }
 }
 
+/// A whole body: for a layer that answers in the place of the service.
+impl From<Bytes> for HttpBody {
+    fn from(bytes: Bytes) -> Self {
+        Self(Kind::Whole(bytes))
+    }
+}
+
 impl std::fmt::Debug for HttpBody {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match &self.0 {
@@ -109,6 +119,18 @@ pub(crate) fn rejection(rejection: Rejection) -> Response<HttpBody> {
     let status = rejection.status();
     let mut response = json(status, &rejection.into_response().into());
     response.headers_mut().extend(header);
+    response
+}
+
+/// The response to a request whose principal may not do what it asks. A layer that knows where to get
+/// more finds among its extensions what is needed.
+pub(crate) fn insufficient_scope(id: RequestId, missing: InsufficientScope) -> Response<HttpBody> {
+    let answer = core::Response {
+        id: Some(id),
+        outcome: Err(missing.clone().into()),
+    };
+    let mut response = json(StatusCode::FORBIDDEN, &answer.into());
+    response.extensions_mut().insert(missing);
     response
 }
 

@@ -1,20 +1,24 @@
 //! Serving connections directly, without a web framework: HTTP/1.1 and HTTP/2 on one socket.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::time::Duration;
 
+use ::http::{Request, Response};
 use bowline_core::http::source::SourcePolicy;
+use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream, ToSocketAddrs};
+use tokio::net::{TcpListener, ToSocketAddrs};
 use tokio::task::JoinSet;
+use tower_service::Service;
 
-use super::HttpService;
 use super::connection::Patient;
+use super::{HttpBody, HttpService};
 use crate::{Error, Result};
 
 /// A service that has an address and is about to be served.
@@ -63,6 +67,23 @@ impl HttpService {
     ///
     /// Dropping the future closes the connection, and drops the handlers of its modern requests.
     pub async fn serve_connection(&self, io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) {
+        self.serve_connection_through(io, self.clone()).await;
+    }
+
+    /// Serves one connection by `service`, which is this one with layers around it.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes the connection, and drops the handlers of its modern requests.
+    pub async fn serve_connection_through<S>(
+        &self,
+        io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        service: S,
+    ) where
+        S: Service<Request<Incoming>, Response = Response<HttpBody>, Error = Infallible>,
+        S: Clone + Send + 'static,
+        S::Future: Send + 'static,
+    {
         let mut builder = auto::Builder::new(TokioExecutor::new());
         builder
             .http1()
@@ -77,8 +98,8 @@ impl HttpService {
             .keep_alive_interval(PING_EVERY)
             .max_header_list_size(MAX_HEAD as u32)
             .max_concurrent_streams(MOST_STREAMS);
-        let io = TokioIo::new(Patient::new(io, STALLED_FOR));
-        let service = TowerToHyperService::new(self.clone());
+        let io = TokioIo::new(Patient::new(io, HEAD_WITHIN, STALLED_FOR));
+        let service = TowerToHyperService::new(service);
         let mut connection = pin!(builder.serve_connection(io, service));
         let mut shutdown = self.site.shutdown.subscribe();
         // A connection that is at its end needs no shutdown any more.
@@ -118,6 +139,26 @@ impl Bound {
     ///
     /// Dropping the future closes every connection, and drops the handlers of their modern requests.
     pub async fn serve(self) -> Result<()> {
+        let service = self.service();
+        self.serve_through(service).await
+    }
+
+    /// Serves by `service`, which is [this one](Self::service) with layers around it, until a shutdown was
+    /// asked for and is over.
+    ///
+    /// # Errors
+    ///
+    /// As [`serve`](Self::serve).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`serve`](Self::serve).
+    pub async fn serve_through<S>(self, service: S) -> Result<()>
+    where
+        S: Service<Request<Incoming>, Response = Response<HttpBody>, Error = Infallible>,
+        S: Clone + Send + 'static,
+        S::Future: Send + 'static,
+    {
         let mut connections = JoinSet::new();
         let mut shutdown = self.service.site.shutdown.subscribe();
         loop {
@@ -130,8 +171,12 @@ impl Bound {
             };
             match accepted {
                 Ok((stream, _)) => {
-                    let service = self.service.clone();
-                    connections.spawn(async move { service.serve_stream(stream).await });
+                    // Answers are small and somebody waits for each.
+                    let _ = stream.set_nodelay(true);
+                    let (own, service) = (self.service.clone(), service.clone());
+                    connections.spawn(async move {
+                        own.serve_connection_through(stream, service).await;
+                    });
                 }
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
@@ -142,14 +187,6 @@ impl Bound {
         drop(self.listener);
         while connections.join_next().await.is_some() {}
         Ok(())
-    }
-}
-
-impl HttpService {
-    async fn serve_stream(&self, stream: TcpStream) {
-        // Answers are small and somebody waits for each.
-        let _ = stream.set_nodelay(true);
-        self.serve_connection(stream).await;
     }
 }
 

@@ -77,10 +77,10 @@ where
                 Err(error) => return not_given(error),
             };
             let handler = self.handler.clone();
-            let permit = given.permit();
+            let permits = given.permits();
             let mut thread = Thread(tokio::task::spawn_blocking(move || {
                 // Kept here, because the function may run on after nobody waits for it any more.
-                let _permit = permit;
+                let _permits = permits;
                 handler.run(parameters).into_tool_result()
             }));
             match (&mut thread.0).await {

@@ -77,6 +77,8 @@ impl Keeper {
         let mut stderr = JoinSet::new();
         stderr.spawn(hearing);
         let status = tokio::select! {
+            // A child that has ended by itself need not be ended.
+            biased;
             status = self.child.wait() => status,
             // Nothing is ever sent: it resolves when the wire is dropped.
             _ = released => self.end().await,

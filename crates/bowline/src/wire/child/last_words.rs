@@ -2,12 +2,12 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::command::OnStderr;
+use crate::callback::contained;
 
 /// The last lines of a child's stderr, in bounded space.
 #[derive(Debug, Default)]
@@ -41,12 +41,8 @@ impl LastWords {
         let line = String::from_utf8_lossy(line);
         let line = line.trim_end_matches('\r');
         match on_line {
-            Some(on_line) => {
-                // A panic of theirs must not end the hearing: the child would die of a broken pipe.
-                if catch_unwind(AssertUnwindSafe(|| on_line(line))).is_err() {
-                    tracing::error!("what hears a child's stderr panicked");
-                }
-            }
+            // A panic of theirs must not end the hearing: the child would die of a broken pipe.
+            Some(on_line) => contained("a child's stderr", || on_line(line)),
             None => tracing::debug!(target: "bowline::stderr", "{line}"),
         }
         self.remember(line);

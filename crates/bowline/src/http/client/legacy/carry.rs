@@ -8,51 +8,53 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use tokio::sync::watch;
 
-use super::link::{Link, MOST_FAILURES};
+use super::link::{GivenUp, Link, MOST_FAILURES};
+use crate::http::client::WhenRefused;
 use crate::http::client::response::{Events, Reply, no_answer, read};
 use crate::http::client::send::Handed;
 use crate::wire::Received;
 use crate::{Error, Result};
 
-/// Carries a request and delivers what comes back. If that is no answer, the loss is delivered instead.
-pub(super) async fn carry(
-    link: Arc<Link>,
-    id: RequestId,
-    frame: Bytes,
-    handed: Handed,
-    head: watch::Sender<bool>,
-    is_opening: bool,
-) {
-    let carrier = Carrier {
-        link: &link,
-        id: &id,
-        head,
-        is_opening,
-    };
-    if let Err(error) = carrier.carry(frame, &handed).await {
-        link.deliver(Received::Lost {
-            id: id.clone(),
-            error,
-        })
-        .await;
+/// Carries one request.
+pub(super) struct Carrier {
+    pub(super) link: Arc<Link>,
+    pub(super) id: RequestId,
+    /// Told when the head of the response is there.
+    pub(super) head: watch::Sender<bool>,
+    /// Whether anybody still waits for the answer.
+    pub(super) given_up: GivenUp,
+    pub(super) is_opening: bool,
+}
+
+impl Carrier {
+    /// Carries the request, once a predecessor with the same id has left, and delivers what comes back. If
+    /// that is no answer, the loss is delivered instead.
+    pub(super) async fn run(
+        self,
+        frame: Bytes,
+        handed: Handed,
+        predecessor: Option<watch::Receiver<()>>,
+    ) {
+        if let Some(mut leaving) = predecessor {
+            // It never changes; it fails when the predecessor has left.
+            let _ = leaving.changed().await;
+        }
+        if let Err(error) = self.carry(frame, &handed).await {
+            let id = self.id.clone();
+            self.settle(Received::Lost { id, error }).await;
+        }
     }
-}
 
-struct Carrier<'a> {
-    link: &'a Link,
-    id: &'a RequestId,
-    head: watch::Sender<bool>,
-    is_opening: bool,
-}
-
-impl Carrier<'_> {
     async fn carry(&self, frame: Bytes, handed: &Handed) -> Result<()> {
         let session = self.link.session_id();
-        let mut response = self.link.post(frame.clone(), handed).await?;
+        let stopwatch = self.link.stopwatch(&self.id);
+        let when_refused = WhenRefused::AuthorizeWhile(&stopwatch);
+        let posted = self.link.post(frame.clone(), handed, when_refused);
+        let mut response = posted.await?;
         if let (StatusCode::NOT_FOUND, Some(forgotten)) = (response.status(), &session) {
             // The server forgot the session: start another, and ask once more.
-            self.link.reopen(forgotten).await?;
-            response = self.link.post(frame, handed).await?;
+            self.link.reopen(forgotten, when_refused).await?;
+            response = self.link.post(frame, handed, when_refused).await?;
         }
         self.head.send_replace(true);
         let headers = response.headers().clone();
@@ -96,7 +98,13 @@ impl Carrier<'_> {
                 return Err(cut.unwrap_or_else(lost));
             }
             self.link.pause(events.retry(), failures).await;
-            let Some(resumed) = self.link.stream(Some(&last_event)).await? else {
+            if self.given_up.is_set() {
+                return Ok(()); // nobody waits for the rest
+            }
+            let stopwatch = self.link.stopwatch(&self.id);
+            let when_refused = WhenRefused::AuthorizeWhile(&stopwatch);
+            let resuming = self.link.stream(Some(&last_event), when_refused);
+            let Some(resumed) = resuming.await? else {
                 return Err(cut.unwrap_or_else(lost));
             };
             events = resumed;
@@ -104,31 +112,36 @@ impl Carrier<'_> {
     }
 
     async fn deliver(&self, headers: &HeaderMap, frame: Bytes) -> Delivered {
-        let delivered = match Message::decode(&frame) {
-            Ok(Message::Response(answer)) if self.is_ours(answer.id.as_ref()) => {
-                if self.is_opening {
-                    self.link.opened(headers, &answer);
-                }
-                // An error without an id can only be about what was posted.
-                if answer.id.is_none() {
-                    let answer = bowline_core::Response {
-                        id: Some(self.id.clone()),
-                        ..answer
-                    };
-                    let frame = Message::from(answer).to_frame();
-                    self.link.deliver(Received::Frame(frame)).await;
-                    return Delivered::Answer;
-                }
-                Delivered::Answer
+        let answer = match Message::decode(&frame) {
+            Ok(Message::Response(answer)) if self.is_ours(answer.id.as_ref()) => answer,
+            _ => {
+                self.link.deliver(Received::Frame(frame)).await;
+                return Delivered::Other;
             }
-            _ => Delivered::Other,
         };
-        self.link.deliver(Received::Frame(frame)).await;
-        delivered
+        if self.is_opening {
+            self.link.opened(headers, &answer);
+        }
+        let frame = match answer.id {
+            Some(_) => frame,
+            // An error without an id can only be about what was posted.
+            None => {
+                let id = Some(self.id.clone());
+                Message::from(bowline_core::Response { id, ..answer }).to_frame()
+            }
+        };
+        self.settle(Received::Frame(frame)).await;
+        Delivered::Answer
+    }
+
+    /// Delivers how the request ended, unless nobody waits for it any more when that is taken in: its id
+    /// may be another's by then.
+    async fn settle(&self, end: Received) {
+        self.link.settle(end, &self.given_up).await;
     }
 
     fn is_ours(&self, id: Option<&RequestId>) -> bool {
-        id.is_none_or(|id| CorrelationKey::from(id) == CorrelationKey::from(self.id))
+        id.is_none_or(|id| CorrelationKey::from(id) == CorrelationKey::from(&self.id))
     }
 }
 

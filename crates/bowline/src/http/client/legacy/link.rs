@@ -1,31 +1,68 @@
 //! What the requests of one legacy wire have in common: the session, its version, and its GET stream.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bowline_core::era::{Dialect, VersionHeader, after_opening};
 use bowline_core::http::headers::PROTOCOL_VERSION;
 use bowline_core::http::legacy::{LAST_EVENT_ID, SESSION_ID};
 use bowline_core::{Message, Response as Answer};
-use bowline_types::InitializeResult;
+use bowline_types::{InitializeResult, RequestId};
 use bytes::Bytes;
 use http::header::ACCEPT;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use tokio::sync::mpsc;
 
+use super::held::Held;
 use crate::http::client::body::ResponseBody;
 use crate::http::client::response::{Events, Reply, message, no_answer, read};
 use crate::http::client::send::Handed;
-use crate::http::client::{Endpoint, message_headers};
+use crate::http::client::{Endpoint, Outgoing, WhenRefused, message_headers};
 use crate::wire::Received;
 use crate::{Error, Result};
 
 /// What the requests of one wire share.
 pub(crate) struct Link {
     pub(super) endpoint: Endpoint,
-    incoming: mpsc::Sender<Received>,
+    incoming: mpsc::Sender<Delivery>,
     session: Mutex<Session>,
     reopening: tokio::sync::Mutex<()>,
+}
+
+/// Something for the engine, on its way there.
+pub(super) struct Delivery {
+    pub(super) received: Received,
+    /// Of the request that it ends, if it does.
+    given_up: Option<GivenUp>,
+}
+
+/// What ends no request.
+impl From<Received> for Delivery {
+    fn from(received: Received) -> Self {
+        let given_up = None;
+        Self { received, given_up }
+    }
+}
+
+impl Delivery {
+    pub(super) fn is_wanted(&self) -> bool {
+        !self.given_up.as_ref().is_some_and(GivenUp::is_set)
+    }
+}
+
+/// Whether a request was given up.
+#[derive(Clone, Default)]
+pub(super) struct GivenUp(Arc<AtomicBool>);
+
+impl GivenUp {
+    pub(super) fn set(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_set(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
 }
 
 #[derive(Default)]
@@ -37,7 +74,7 @@ struct Session {
 }
 
 impl Link {
-    pub(super) fn new(endpoint: Endpoint, incoming: mpsc::Sender<Received>) -> Self {
+    pub(super) fn new(endpoint: Endpoint, incoming: mpsc::Sender<Delivery>) -> Self {
         Self {
             endpoint,
             incoming,
@@ -74,16 +111,21 @@ impl Link {
         &self,
         frame: Bytes,
         handed: &Handed,
+        when_refused: WhenRefused<'_>,
     ) -> Result<Response<ResponseBody>> {
-        let headers = self.headers(message_headers());
-        self.endpoint
-            .request(Method::POST, headers, frame, handed)
-            .await
+        let outgoing = Outgoing {
+            method: Method::POST,
+            headers: self.headers(message_headers()),
+            frame,
+            handed,
+            when_refused,
+        };
+        self.endpoint.request(outgoing).await
     }
 
     /// Posts something that has no answer. If it fails, nobody can be told.
-    pub(super) async fn post_quietly(&self, frame: Bytes) {
-        match self.post(frame, &Handed::new()).await {
+    pub(super) async fn post_quietly(&self, frame: Bytes, when_refused: WhenRefused<'_>) {
+        match self.post(frame, &Handed::new(), when_refused).await {
             Ok(response) if response.status().is_success() => {}
             Ok(response) => {
                 tracing::debug!(status = %response.status(), "a message was not accepted")
@@ -92,10 +134,25 @@ impl Link {
         }
     }
 
+    /// Whoever counts the time of a request.
+    pub(super) fn stopwatch<'a>(&'a self, id: &'a RequestId) -> Held<'a, Delivery> {
+        Held::new(&self.incoming, id)
+    }
+
     /// Hands a message, or the loss of one, to the engine.
     pub(super) async fn deliver(&self, received: Received) {
+        self.send(received, None).await;
+    }
+
+    /// Hands the end of a request to the engine, unless the request was given up when it gets there.
+    pub(super) async fn settle(&self, received: Received, given_up: &GivenUp) {
+        self.send(received, Some(given_up.clone())).await;
+    }
+
+    async fn send(&self, received: Received, given_up: Option<GivenUp>) {
+        let delivery = Delivery { received, given_up };
         // Fails only when the wire is gone, and then nobody waits.
-        let _ = self.incoming.send(received).await;
+        let _ = self.incoming.send(delivery).await;
     }
 
     /// Hears what the server says unasked, for as long as it lets us.
@@ -103,7 +160,8 @@ impl Link {
         let mut last_event = None;
         let mut failures = 0;
         while failures < MOST_FAILURES {
-            let Ok(Some(mut events)) = self.stream(last_event.as_deref()).await else {
+            let stream = self.stream(last_event.as_deref(), WhenRefused::Authorize);
+            let Ok(Some(mut events)) = stream.await else {
                 return;
             };
             let mut heard_any = false;
@@ -121,17 +179,24 @@ impl Link {
     }
 
     /// Opens a GET stream; `None` if the server has none.
-    pub(super) async fn stream(&self, last_event: Option<&str>) -> Result<Option<Events>> {
+    pub(super) async fn stream(
+        &self,
+        last_event: Option<&str>,
+        when_refused: WhenRefused<'_>,
+    ) -> Result<Option<Events>> {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
         if let Some(id) = last_event.and_then(|id| HeaderValue::from_str(id).ok()) {
             headers.insert(LAST_EVENT_ID, id);
         }
-        let headers = self.headers(headers);
-        let response = self
-            .endpoint
-            .request(Method::GET, headers, Bytes::new(), &Handed::new())
-            .await?;
+        let outgoing = Outgoing {
+            method: Method::GET,
+            headers: self.headers(headers),
+            frame: Bytes::new(),
+            handed: &Handed::new(),
+            when_refused,
+        };
+        let response = self.endpoint.request(outgoing).await?;
         match read(&self.endpoint, response).await? {
             Reply::Events(events) => Ok(Some(events)),
             Reply::Bare(StatusCode::METHOD_NOT_ALLOWED) => Ok(None),
@@ -147,7 +212,11 @@ impl Link {
     }
 
     /// Shakes hands again after the server forgot the session `forgotten`. Whether there is a new one.
-    pub(super) async fn reopen(&self, forgotten: &HeaderValue) -> Result<()> {
+    pub(super) async fn reopen(
+        &self,
+        forgotten: &HeaderValue,
+        when_refused: WhenRefused<'_>,
+    ) -> Result<()> {
         let _one_at_a_time = self.reopening.lock().await;
         if self.session_id().as_ref() != Some(forgotten) {
             return Ok(()); // somebody else did it meanwhile
@@ -156,7 +225,7 @@ impl Link {
             return Err(Error::Closed);
         };
         self.begin(handshake.clone());
-        let response = self.post(handshake, &Handed::new()).await?;
+        let response = self.post(handshake, &Handed::new(), when_refused).await?;
         let headers = response.headers().clone();
         let answer = match read(&self.endpoint, response).await? {
             Reply::Bare(status) => return Err(no_answer(status)),
@@ -176,7 +245,8 @@ impl Link {
         self.opened(&headers, &answer);
         answer.outcome.map_err(Error::Peer)?;
         if let Some(ready) = self.dialect().and_then(after_opening) {
-            self.post_quietly(Message::from(ready).to_frame()).await;
+            let ready = Message::from(ready).to_frame();
+            self.post_quietly(ready, when_refused).await;
         }
         Ok(())
     }
@@ -184,11 +254,14 @@ impl Link {
     /// Tells the server that the session is over, if there is one.
     pub(super) async fn end(&self) {
         if self.session_id().is_some() {
-            let (headers, handed) = (self.headers(HeaderMap::new()), Handed::new());
-            let ended = self
-                .endpoint
-                .request(Method::DELETE, headers, Bytes::new(), &handed);
-            if let Err(error) = ended.await {
+            let outgoing = Outgoing {
+                method: Method::DELETE,
+                headers: self.headers(HeaderMap::new()),
+                frame: Bytes::new(),
+                handed: &Handed::new(),
+                when_refused: WhenRefused::GiveUp,
+            };
+            if let Err(error) = self.endpoint.request(outgoing).await {
                 tracing::debug!(%error, "the session could not be ended");
             }
         }

@@ -5,8 +5,10 @@
 
 mod carry;
 
+mod held;
+
 mod link;
-use link::Link;
+use link::{Delivery, GivenUp, Link};
 
 mod two_endpoints;
 use two_endpoints::TwoEndpoints;
@@ -16,10 +18,10 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bowline_core::{Message, Notification};
+use bowline_core::{CorrelationKey, Message, Notification};
 use bowline_types::{
     CancelledNotification, CancelledNotificationParams, InitializeRequest, InitializedNotification,
     Method, Notice, RequestId,
@@ -28,8 +30,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
-use super::Endpoint;
 use super::send::Handed;
+use super::{Endpoint, WhenRefused};
+use crate::exchange::Pause;
 use crate::wire::{Received, Wire};
 
 /// A wire to a legacy server.
@@ -39,8 +42,11 @@ pub(crate) fn wire(endpoint: Endpoint) -> Option<Box<dyn Wire>> {
 }
 
 /// A wire to a server of 2024-11-05, which has two endpoints.
-pub(crate) async fn two_endpoints(endpoint: Endpoint) -> crate::Result<Box<dyn Wire>> {
-    Ok(Box::new(TwoEndpoints::open(endpoint).await?))
+pub(crate) async fn two_endpoints(
+    endpoint: Endpoint,
+    pause: &Pause,
+) -> crate::Result<Box<dyn Wire>> {
+    Ok(Box::new(TwoEndpoints::open(endpoint, pause).await?))
 }
 
 /// A legacy server over HTTP, as a wire.
@@ -50,10 +56,13 @@ pub(crate) async fn two_endpoints(endpoint: Endpoint) -> crate::Result<Box<dyn W
 /// Dropping it drops every request that is under way.
 struct HttpWire {
     link: Arc<Link>,
-    incoming: mpsc::Receiver<Received>,
+    incoming: mpsc::Receiver<Delivery>,
     /// Every task of this wire; dropping the set ends them.
     tasks: JoinSet<()>,
     under_way: BTreeMap<RequestId, UnderWay>,
+    /// Requests that were cancelled and whose POST is not over. One that has the same id, in any spelling,
+    /// waits for that: it might be refused, or the cancel might hit it.
+    leaving: BTreeMap<CorrelationKey, watch::Receiver<()>>,
     /// Rings when the handshake's last word was posted: what follows must not overtake it.
     gate: Option<oneshot::Receiver<()>>,
     farewell: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
@@ -64,6 +73,7 @@ struct UnderWay {
     task: AbortHandle,
     handed: Handed,
     head: watch::Receiver<bool>,
+    given_up: GivenUp,
 }
 
 impl HttpWire {
@@ -74,6 +84,7 @@ impl HttpWire {
             incoming,
             tasks: JoinSet::new(),
             under_way: BTreeMap::new(),
+            leaving: BTreeMap::new(),
             gate: None,
             farewell: None,
         }
@@ -86,22 +97,25 @@ impl HttpWire {
             self.link.begin(frame.clone());
         }
         let (handed, head) = (Handed::new(), watch::Sender::new(false));
-        let head_seen = head.subscribe();
-        let carrying = carry::carry(
-            self.link.clone(),
-            id.clone(),
-            frame,
-            handed.clone(),
+        let (head_seen, given_up) = (head.subscribe(), GivenUp::default());
+        let carrying = carry::Carrier {
+            link: self.link.clone(),
+            id: id.clone(),
             head,
+            given_up: given_up.clone(),
             is_opening,
-        );
-        let task = self.tasks.spawn(carrying);
+        };
+        let predecessor = self.leaving.get(&CorrelationKey::from(id)).cloned();
+        let task = self
+            .tasks
+            .spawn(carrying.run(frame, handed.clone(), predecessor));
         self.under_way.insert(
             id.clone(),
             UnderWay {
                 task,
                 handed,
                 head: head_seen,
+                given_up,
             },
         );
     }
@@ -110,30 +124,35 @@ impl HttpWire {
     /// the request was handed to a connection. What was not handed over is withdrawn, and nothing is posted.
     fn send_cancel(&mut self, message: &Message, id: Option<&RequestId>) {
         let frame = message.to_frame();
-        let under_way = id.and_then(|id| self.under_way.remove(id));
-        let Some(UnderWay {
+        let under_way = id.and_then(|id| Some((id, self.under_way.remove(id)?)));
+        let Some((id, under_way)) = under_way else {
+            let link = self.link.clone();
+            self.tasks
+                .spawn(async move { link.post_quietly(frame, WhenRefused::GiveUp).await });
+            return;
+        };
+        let UnderWay {
             task,
             handed,
             mut head,
-        }) = under_way
-        else {
-            let link = self.link.clone();
-            self.tasks
-                .spawn(async move { link.post_quietly(frame).await });
-            return;
-        };
-        if !handed.is_over() {
+            given_up,
+        } = under_way;
+        given_up.set();
+        if handed.withdraw() {
             return task.abort();
         }
         let link = self.link.clone();
+        let (left, leaving) = watch::channel(());
+        self.leaving.insert(CorrelationKey::from(id), leaving);
         self.tasks.spawn(async move {
             let _ = timeout(HEAD_START, head.wait_for(|seen| *seen)).await;
-            link.post_quietly(frame).await;
+            link.post_quietly(frame, WhenRefused::GiveUp).await;
             // A disconnect is no signal in this era, so the response is let run out rather than cut. Whoever
             // carries it holds the other end of `head` until it is done.
             let ended = async { while head.changed().await.is_ok() {} };
             let _ = timeout(DRAIN_LIMIT, ended).await;
             task.abort();
+            drop(left);
         });
     }
 
@@ -142,7 +161,7 @@ impl HttpWire {
         let (posted, gate) = oneshot::channel();
         self.gate = Some(gate);
         self.tasks.spawn(async move {
-            link.post_quietly(frame).await;
+            link.post_quietly(frame, WhenRefused::Authorize).await;
             drop(posted);
             link.listen().await;
         });
@@ -151,15 +170,21 @@ impl HttpWire {
 
 impl Wire for HttpWire {
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Received> {
-        self.incoming
-            .poll_recv(cx)
-            .map(|received| received.unwrap_or(Received::End))
+        loop {
+            match ready!(self.incoming.poll_recv(cx)) {
+                Some(delivery) if delivery.is_wanted() => return Poll::Ready(delivery.received),
+                Some(_) => {}
+                None => return Poll::Ready(Received::End),
+            }
+        }
     }
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while let Poll::Ready(Some(_)) = self.tasks.poll_join_next(cx) {}
         self.under_way
             .retain(|_, under_way| !under_way.task.is_finished());
+        self.leaving
+            .retain(|_, leaving| leaving.has_changed().is_ok());
         if let Some(gate) = &mut self.gate {
             if Pin::new(gate).poll(cx).is_pending() {
                 return Poll::Pending;
@@ -218,7 +243,7 @@ impl HttpWire {
     fn post(&mut self, message: &Message) {
         let (link, frame) = (self.link.clone(), message.to_frame());
         self.tasks
-            .spawn(async move { link.post_quietly(frame).await });
+            .spawn(async move { link.post_quietly(frame, WhenRefused::Authorize).await });
     }
 }
 

@@ -15,9 +15,11 @@ use http::{HeaderMap, HeaderValue, Method, Uri};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use super::held::Held;
+use crate::exchange::Pause;
 use crate::http::client::response::{Events, Reply, no_answer, read};
 use crate::http::client::send::Handed;
-use crate::http::client::{Endpoint, message_headers, within_origin};
+use crate::http::client::{Endpoint, Outgoing, WhenRefused, message_headers, within_origin};
 use crate::wire::{Received, Wire};
 use crate::{Error, Result};
 
@@ -39,12 +41,17 @@ type Reserved = Pin<Box<dyn Future<Output = Option<mpsc::OwnedPermit<Bytes>>> + 
 
 impl TwoEndpoints {
     /// Listens at `endpoint`, and waits to be told where to post.
-    pub(super) async fn open(endpoint: Endpoint) -> Result<Self> {
+    pub(super) async fn open(endpoint: Endpoint, pause: &Pause) -> Result<Self> {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
-        let response = endpoint
-            .request(Method::GET, headers, Bytes::new(), &Handed::new())
-            .await?;
+        let outgoing = Outgoing {
+            method: Method::GET,
+            headers,
+            frame: Bytes::new(),
+            handed: &Handed::new(),
+            when_refused: WhenRefused::AuthorizeWhile(pause),
+        };
+        let response = endpoint.request(outgoing).await?;
         let mut events = match read(&endpoint, response).await? {
             Reply::Events(events) => events,
             Reply::Bare(status) | Reply::Json(status, _) => return Err(no_answer(status)),
@@ -155,25 +162,31 @@ async fn post_all(
     incoming: mpsc::Sender<Received>,
 ) {
     while let Some(frame) = queue.recv().await {
-        let handed = Handed::new();
-        let posted = endpoint
-            .request(Method::POST, message_headers(), frame.clone(), &handed)
-            .await;
-        let error = match posted {
+        let id = match Message::decode(&frame) {
+            Ok(Message::Request(request)) => Some(request.id),
+            _ => None,
+        };
+        let stopwatch = id.as_ref().map(|id| Held::new(&incoming, id));
+        let outgoing = Outgoing {
+            method: Method::POST,
+            headers: message_headers(),
+            frame,
+            handed: &Handed::new(),
+            when_refused: match &stopwatch {
+                Some(stopwatch) => WhenRefused::AuthorizeWhile(stopwatch),
+                None => WhenRefused::GiveUp,
+            },
+        };
+        let error = match endpoint.request(outgoing).await {
             Ok(response) if response.status().is_success() => continue,
             Ok(response) => no_answer(response.status()),
             Err(error) => error,
         };
-        match Message::decode(&frame) {
-            Ok(Message::Request(request)) => {
-                let _ = incoming
-                    .send(Received::Lost {
-                        id: request.id,
-                        error,
-                    })
-                    .await;
+        match id {
+            Some(id) => {
+                let _ = incoming.send(Received::Lost { id, error }).await;
             }
-            _ => tracing::debug!(%error, "a message could not be posted"),
+            None => tracing::debug!(%error, "a message could not be posted"),
         }
     }
 }

@@ -1,0 +1,99 @@
+"""Checks a server with version 1 of the Python SDK, which speaks the older era only.
+
+    python client_v1.py legacy http://127.0.0.1:3000/mcp
+    python client_v1.py legacy interop-server --transport stdio
+"""
+
+import logging
+import sys
+import warnings
+from contextlib import asynccontextmanager
+
+import anyio
+import mcp.types as types
+from mcp import ClientSession, McpError, StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from pydantic import AnyUrl
+
+from checks import Refused, Reply, User, run
+
+
+class Peer:
+    def __init__(self, session, version, user, heard):
+        self.session, self.version, self.user, self.heard = session, version, user, heard
+
+    async def list_tools(self):
+        return [tool.name for tool in (await refusable(self.session.list_tools())).tools]
+
+    async def call(self, tool, arguments, on_progress=None):
+        # This version tells nobody when a task that waits for an answer is cancelled, so that we do. The id is
+        # the one that the SDK takes next.
+        request_id = self.session._request_id
+        try:
+            result = await refusable(self.session.call_tool(tool, arguments, progress_callback=on_progress))
+        except anyio.get_cancelled_exc_class():
+            with anyio.CancelScope(shield=True):
+                params = types.CancelledNotificationParams(requestId=request_id, reason="let go of")
+                notification = types.CancelledNotification(params=params)
+                await self.session.send_notification(types.ClientNotification(notification))
+            raise
+        text = "".join(block.text for block in result.content)
+        return Reply(text, bool(result.isError))
+
+    async def read(self, uri):
+        return (await refusable(self.session.read_resource(AnyUrl(uri)))).contents[0].text
+
+    async def prompt(self, name, arguments):
+        return (await refusable(self.session.get_prompt(name, arguments))).messages[0].content.text
+
+    async def raw(self, method):
+        request = types.Request[types.RequestParams, str](method=method, params=types.RequestParams())
+        return await refusable(self.session.send_request(request, types.EmptyResult))
+
+    @asynccontextmanager
+    async def subscribe(self, uri):
+        await self.session.subscribe_resource(AnyUrl(uri))
+        yield self.heard.receive
+        await self.session.unsubscribe_resource(AnyUrl(uri))
+
+
+async def refusable(answer):
+    try:
+        return await answer
+    except McpError as error:
+        raise Refused(error.error.code, error.error.message, error.error.data) from error
+
+
+def connect(target):
+    if target[0].startswith("http://"):
+        transport = streamable_http_client(target[0])
+    else:
+        transport = stdio_client(StdioServerParameters(command=target[0], args=target[1:]))
+
+    @asynccontextmanager
+    async def opened():
+        user = User()
+        tell, heard = anyio.create_memory_object_stream(100)
+
+        async def answer(context, params):
+            return types.ElicitResult(action=user.action, content=user.content)
+
+        async def hear(message):
+            if isinstance(message, types.ServerNotification):
+                if isinstance(message.root, types.ResourceUpdatedNotification):
+                    await tell.send(str(message.root.params.uri))
+
+        async with transport as streams:
+            async with ClientSession(*streams[:2], elicitation_callback=answer, message_handler=hear) as session:
+                opening = await session.initialize()
+                yield Peer(session, opening.protocolVersion, user, heard)
+
+    return opened
+
+
+if __name__ == "__main__":
+    logging.disable(logging.CRITICAL)
+    warnings.simplefilter("ignore")
+    if sys.argv[1] != "legacy":
+        sys.exit("this version of the SDK speaks the older era only: the mode is `legacy`")
+    sys.exit(anyio.run(run, connect(sys.argv[2:])))

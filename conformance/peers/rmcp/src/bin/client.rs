@@ -1,0 +1,455 @@
+//! Checks a server with rmcp, which speaks both eras.
+//!
+//! ```text
+//! client auto http://127.0.0.1:3000/mcp
+//! client legacy interop-server --transport stdio
+//! ```
+//!
+//! Each check is a line of output, and the last line counts them.
+
+use std::error::Error;
+use std::pin::Pin;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rmcp::model::*;
+use rmcp::service::{
+    ClientLifecycleMode, NotificationContext, RequestContext, RoleClient, RunningService,
+    ServiceError,
+};
+use rmcp::transport::{StreamableHttpClientTransport, TokioChildProcess};
+use rmcp::{ClientHandler, ClientServiceExt, ErrorData};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
+type Check = fn(Client) -> Pin<Box<dyn Future<Output = Result<()>>>>;
+
+const CHECKS: [(&str, Check); 10] = [
+    ("list", |client| Box::pin(list(client))),
+    ("call", |client| Box::pin(call(client))),
+    ("errors", |client| Box::pin(errors(client))),
+    ("unknown", |client| Box::pin(unknown(client))),
+    ("read", |client| Box::pin(read(client))),
+    ("progress", |client| Box::pin(progress(client))),
+    ("many", |client| Box::pin(many(client))),
+    ("ask", |client| Box::pin(ask(client))),
+    ("subscribe", |client| Box::pin(subscribe(client))),
+    ("abandon", |client| Box::pin(abandon(client))),
+];
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let [mode, target @ ..] = &words[..] else {
+        eprintln!("usage: client auto|2026|legacy URL | COMMAND…");
+        return ExitCode::from(2);
+    };
+    let mut counts = [0, 0];
+    let mut report = |name: &str, outcome: Result<()>| match outcome {
+        Ok(()) => {
+            counts[0] += 1;
+            println!("ok {name}");
+        }
+        Err(error) => {
+            counts[1] += 1;
+            println!("FAILED {name}: {}", error.to_string().replace('\n', " "));
+        }
+    };
+    let host = Host::default();
+    match within(open(mode, target, host.clone())).await {
+        Err(error) => report("open", Err(error)),
+        Ok(running) => {
+            report("open", Ok(()));
+            let server = running.peer().peer_info();
+            let version = server.map(|server| server.protocol_version.clone());
+            let running = Arc::new(running);
+            if let Some(version) = &version {
+                println!("# {version}");
+            }
+            for (name, check) in CHECKS {
+                let client = Client {
+                    running: running.clone(),
+                    host: host.clone(),
+                    is_modern: version
+                        .as_ref()
+                        .is_some_and(|version| !version.has_initialize()),
+                };
+                report(name, within(check(client)).await);
+            }
+            let closed = async {
+                let running = Arc::into_inner(running).ok_or("a call is still at work")?;
+                Ok(running.cancel().await.map(drop)?)
+            };
+            report("close", within(closed).await);
+        }
+    }
+    println!("{} passed, {} failed", counts[0], counts[1]);
+    ExitCode::from(u8::from(counts[1] > 0))
+}
+
+async fn open(
+    mode: &str,
+    target: &[String],
+    host: Host,
+) -> Result<RunningService<RoleClient, Host>> {
+    let preferred_versions = vec![ProtocolVersion::LATEST];
+    let lifecycle = match mode {
+        "2026" => ClientLifecycleMode::Discover { preferred_versions },
+        "legacy" => ClientLifecycleMode::Initialize,
+        _ => ClientLifecycleMode::Auto {
+            preferred_versions,
+            legacy_version: None,
+        },
+    };
+    let [first, arguments @ ..] = target else {
+        return Err("there is no target".into());
+    };
+    if first.starts_with("http://") {
+        let transport = StreamableHttpClientTransport::from_uri(first.clone());
+        return Ok(host.serve_with_lifecycle(transport, lifecycle).await?);
+    }
+    let mut command = tokio::process::Command::new(first);
+    command.args(arguments);
+    let transport = TokioChildProcess::new(command)?;
+    Ok(host.serve_with_lifecycle(transport, lifecycle).await?)
+}
+
+/// What the checks need.
+#[derive(Clone)]
+struct Client {
+    running: Arc<RunningService<RoleClient, Host>>,
+    host: Host,
+    is_modern: bool,
+}
+
+/// Answers the server, and writes down what it says unasked.
+#[derive(Clone, Default)]
+struct Host {
+    answer: Arc<Mutex<Option<Value>>>,
+    steps: Arc<Mutex<Vec<Value>>>,
+    updates: Arc<Mutex<Option<mpsc::UnboundedSender<String>>>>,
+}
+
+impl ClientHandler for Host {
+    fn get_info(&self) -> ClientConfig {
+        let capabilities = ClientCapabilities::builder().enable_elicitation().build();
+        let mut config = ClientConfig::new(capabilities, Implementation::new("rmcp-client", "1"));
+        config.protocol_version = ProtocolVersion::LATEST_WITH_INITIALIZE;
+        config
+    }
+
+    async fn create_elicitation(
+        &self,
+        _: ElicitRequestParams,
+        _: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        let answer = self.answer.lock().expect("nothing panics here").clone();
+        let answer = answer.unwrap_or_else(|| json!({"action": "cancel"}));
+        serde_json::from_value(answer)
+            .map_err(|error| ErrorData::internal_error(error.to_string(), None))
+    }
+
+    async fn on_progress(
+        &self,
+        params: ProgressNotificationParam,
+        _: NotificationContext<RoleClient>,
+    ) {
+        let ProgressNotificationParam {
+            progress,
+            total,
+            message,
+            ..
+        } = params;
+        let step = json!([progress, total, message]);
+        self.steps.lock().expect("nothing panics here").push(step);
+    }
+
+    async fn on_resource_updated(
+        &self,
+        params: ResourceUpdatedNotificationParam,
+        _: NotificationContext<RoleClient>,
+    ) {
+        if let Some(updates) = &*self.updates.lock().expect("nothing panics here") {
+            let _ = updates.send(params.uri);
+        }
+    }
+}
+
+impl Client {
+    async fn call(&self, tool: &str, arguments: Value) -> Result<CallToolResult, ServiceError> {
+        let mut params = CallToolRequestParams::new(tool.to_owned());
+        params.arguments = arguments.as_object().cloned();
+        self.running.call_tool(params).await
+    }
+
+    async fn text(&self, tool: &str, arguments: Value) -> Result<String> {
+        let result = self.call(tool, arguments).await?;
+        ensure(result.is_error != Some(true), || {
+            format!("`{tool}` fails: {result:?}")
+        })?;
+        Ok(text_of(&result))
+    }
+
+    async fn stats(&self) -> Result<Value> {
+        Ok(serde_json::from_str(&self.text("stats", json!({})).await?)?)
+    }
+}
+
+async fn list(client: Client) -> Result<()> {
+    let tools = client.running.list_all_tools().await?;
+    let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_ref()).collect();
+    for tool in ["echo", "add", "slow", "stats", "progress", "ask"] {
+        ensure(names.contains(&tool), || {
+            format!("no `{tool}` in {names:?}")
+        })?;
+    }
+    Ok(())
+}
+
+async fn call(client: Client) -> Result<()> {
+    let long = "x".repeat(100_000);
+    for said in ["plain", "", "zwei\nZeilen", "日本語 🪢 \u{0}\u{7f}", &long] {
+        let heard = client.text("echo", json!({"text": said})).await?;
+        ensure(heard == said, || {
+            format!("`{said:.40}` came back as `{heard:.40}`")
+        })?;
+    }
+    let sum = client.text("add", json!({"a": -2, "b": 44})).await?;
+    ensure(sum == "42", || format!("-2 + 44 = {sum}"))
+}
+
+async fn errors(client: Client) -> Result<()> {
+    let failed = client.call("fail", json!({"message": "as asked"})).await?;
+    let fails = failed.is_error == Some(true) && text_of(&failed).contains("as asked");
+    ensure(fails, || format!("`fail` gives {failed:?}"))?;
+    let boom = refusal(client.call("boom", json!({})).await)?;
+    let is_boom = boom.code.0 == -32000 && boom.message.contains("boom");
+    ensure(
+        is_boom && boom.data == Some(json!({"why": "fixture"})),
+        || format!("{boom:?}"),
+    )?;
+    let refused = client.call("add", json!({"a": "one", "b": 2})).await;
+    ensure(is_refused(refused, &[-32602]), || {
+        "`add` takes text for a number".to_owned()
+    })
+}
+
+async fn unknown(client: Client) -> Result<()> {
+    let tool = client.call("no-such-tool", json!({})).await;
+    ensure(is_refused(tool, &[-32602, -32601]), || {
+        "a tool that does not exist".to_owned()
+    })?;
+    let request = CustomRequest::new("fixture/no-such-method", Some(json!({})));
+    let method = refusal(
+        client
+            .running
+            .send_request(ClientRequest::CustomRequest(request))
+            .await,
+    )?;
+    ensure(method.code.0 == -32601, || {
+        format!("an unknown method gives {}", method.code.0)
+    })?;
+    let uri = ReadResourceRequestParams::new("fixture://no-such-resource");
+    let resource = refusal(client.running.read_resource(uri).await)?;
+    ensure([-32602, -32002].contains(&resource.code.0), || {
+        format!("an unknown resource gives {}", resource.code.0)
+    })
+}
+
+async fn read(client: Client) -> Result<()> {
+    let uri = ReadResourceRequestParams::new("fixture://static");
+    let content = serde_json::to_value(client.running.read_resource(uri).await?)?;
+    ensure(content["contents"][0]["text"] == "static", || {
+        content.to_string()
+    })?;
+    let mut params = GetPromptRequestParams::new("greet");
+    params.arguments = json!({"name": "Ada"}).as_object().cloned();
+    let prompt = serde_json::to_value(client.running.get_prompt(params).await?)?;
+    ensure(
+        prompt["messages"][0]["content"]["text"] == "Hello, Ada!",
+        || prompt.to_string(),
+    )
+}
+
+async fn progress(client: Client) -> Result<()> {
+    let said = client.text("progress", json!({"n": 5})).await?;
+    let steps: Vec<Value> = (1..=5)
+        .map(|step| json!([f64::from(step), 5.0, format!("step {step}")]))
+        .collect();
+    // The SDK may hand on the last words of a call a little after its result.
+    loop {
+        let heard = client
+            .host
+            .steps
+            .lock()
+            .expect("nothing panics here")
+            .clone();
+        if heard.len() >= steps.len() {
+            ensure(heard == steps, || format!("heard {heard:?}"))?;
+            return ensure(said.contains('5'), || said);
+        }
+        tokio::time::sleep(A_MOMENT).await;
+    }
+}
+
+async fn many(client: Client) -> Result<()> {
+    let mut calls = JoinSet::new();
+    for number in 0..200 {
+        let client = client.clone();
+        calls.spawn(async move {
+            let (tool, arguments, expected) = match number % 2 {
+                0 => (
+                    "echo",
+                    json!({"text": format!("word {number}")}),
+                    format!("word {number}"),
+                ),
+                _ => (
+                    "add",
+                    json!({"a": number, "b": 1000}),
+                    (number + 1000).to_string(),
+                ),
+            };
+            let got = client.text(tool, arguments).await?;
+            ensure(got == expected, || {
+                format!("`{got}` instead of `{expected}`")
+            })
+        });
+    }
+    while let Some(call) = calls.join_next().await {
+        call??;
+    }
+    Ok(())
+}
+
+async fn ask(client: Client) -> Result<()> {
+    let answers = [
+        (
+            json!({"action": "accept", "content": {"name": "Ada"}}),
+            "accepted:Ada",
+        ),
+        (json!({"action": "decline"}), "declined"),
+        (json!({"action": "cancel"}), "cancelled"),
+    ];
+    for (answer, expected) in answers {
+        *client.host.answer.lock().expect("nothing panics here") = Some(answer);
+        let said = client
+            .text("ask", json!({"prompt": "Who is there?"}))
+            .await?;
+        ensure(said == expected, || {
+            format!("`{said}` instead of `{expected}`")
+        })?;
+    }
+    Ok(())
+}
+
+#[allow(deprecated, reason = "the older era is half of what is checked")]
+async fn subscribe(client: Client) -> Result<()> {
+    let touch = async || -> Result<()> {
+        let before = client
+            .text("touch", json!({"uri": "fixture://static"}))
+            .await?;
+        let after = client.text("touch", json!({})).await?;
+        let counts = after.parse::<u64>()? == before.parse::<u64>()? + 1;
+        ensure(counts, || format!("{after} after {before}"))
+    };
+    let heard = if client.is_modern {
+        let filter = SubscriptionFilter::builder()
+            .resource_subscription(COUNTER)
+            .build();
+        let mut subscription = client.running.listen(filter).await?;
+        touch().await?;
+        match subscription.next().await? {
+            Some(ServerNotification::ResourceUpdatedNotification(it)) => Some(it.params.uri),
+            other => return Err(format!("heard {other:?}").into()),
+        }
+    } else {
+        let (updates, mut updated) = mpsc::unbounded_channel();
+        *client.host.updates.lock().expect("nothing panics here") = Some(updates);
+        client
+            .running
+            .subscribe(SubscribeRequestParams::new(COUNTER))
+            .await?;
+        touch().await?;
+        let heard = updated.recv().await;
+        client
+            .running
+            .unsubscribe(UnsubscribeRequestParams::new(COUNTER))
+            .await?;
+        heard
+    };
+    ensure(heard.as_deref() == Some(COUNTER), || {
+        format!("heard {heard:?}")
+    })
+}
+
+async fn abandon(client: Client) -> Result<()> {
+    let before = client.stats().await?;
+    let count = |stats: &Value, name: &str| stats[name].as_u64().unwrap_or_default();
+    let mut calls = JoinSet::new();
+    for _ in 0..ABANDONED {
+        let client = client.clone();
+        calls.spawn(async move { drop(client.call("slow", json!({"seconds": 600})).await) });
+    }
+    while count(&client.stats().await?, "started") < count(&before, "started") + ABANDONED {
+        tokio::time::sleep(A_MOMENT).await;
+    }
+    drop(calls);
+    loop {
+        let now = client.stats().await?;
+        ensure(now["finished"] == before["finished"], || {
+            format!("one ran to its end: {now}")
+        })?;
+        if count(&now, "cancelled") == count(&before, "cancelled") + ABANDONED {
+            break;
+        }
+        tokio::time::sleep(A_MOMENT).await;
+    }
+    let alive = client.text("echo", json!({"text": "still here"})).await?;
+    ensure(alive == "still here", || alive)
+}
+
+fn text_of(result: &CallToolResult) -> String {
+    let texts = result.content.iter().filter_map(|block| block.as_text());
+    texts.map(|text| text.text.as_str()).collect()
+}
+
+/// What the server said no with, by an error of the protocol.
+fn refusal<T>(answer: Result<T, ServiceError>) -> Result<ErrorData> {
+    match answer {
+        Err(ServiceError::McpError(error)) => Ok(error),
+        Err(error) => Err(error.into()),
+        Ok(_) => Err("this should have been refused".into()),
+    }
+}
+
+/// Whether the server said no, in either way.
+fn is_refused(answer: Result<CallToolResult, ServiceError>, codes: &[i32]) -> bool {
+    match answer {
+        Ok(result) => result.is_error == Some(true),
+        Err(ServiceError::McpError(error)) => codes.contains(&error.code.0),
+        Err(_) => false,
+    }
+}
+
+fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Result<()> {
+    if holds {
+        Ok(())
+    } else {
+        Err(otherwise().into())
+    }
+}
+
+async fn within<T>(check: impl Future<Output = Result<T>>) -> Result<T> {
+    match tokio::time::timeout(PATIENCE, check).await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(format!("not done after {} s", PATIENCE.as_secs()).into()),
+    }
+}
+
+const COUNTER: &str = "fixture://counter";
+const ABANDONED: u64 = 20;
+const PATIENCE: Duration = Duration::from_secs(30);
+const A_MOMENT: Duration = Duration::from_millis(20);

@@ -1,0 +1,114 @@
+//! Time that does not count against a request, because a person decides.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use super::BoxFuture;
+use super::deadline::Deadline;
+use crate::{Error, Result};
+
+/// Whoever counts the time of a request that is under way.
+pub(crate) trait Stopwatch: Send + Sync {
+    /// Counts no further.
+    fn stop(&self) -> BoxFuture<'_, ()>;
+
+    /// Counts on.
+    fn go_on(&self) -> BoxFuture<'_, ()>;
+}
+
+/// Tells whoever polls a future whether its time counts. The future itself turns it on and off.
+#[derive(Debug, Default)]
+pub(crate) struct Pause(AtomicBool);
+
+impl Pause {
+    pub(crate) fn is_on(&self) -> bool {
+        // Only the task that polls the future reads and writes it.
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn set(&self, on: bool) -> BoxFuture<'_, ()> {
+        self.0.store(on, Ordering::Relaxed);
+        Box::pin(std::future::ready(()))
+    }
+}
+
+impl Stopwatch for Pause {
+    fn stop(&self) -> BoxFuture<'_, ()> {
+        self.set(true)
+    }
+
+    fn go_on(&self) -> BoxFuture<'_, ()> {
+        self.set(false)
+    }
+}
+
+/// Drops `future` when it has taken longer than `limit`, not counting the time in which `pause` is on.
+pub(crate) async fn within<T>(
+    limit: Duration,
+    pause: &Pause,
+    future: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    let mut future = pin!(future);
+    let mut deadline = Deadline::from(limit);
+    poll_fn(|cx| {
+        // The future is asked first, for that is what turns the pause on and off.
+        if let Poll::Ready(result) = future.as_mut().poll(cx) {
+            return Poll::Ready(result);
+        }
+        if pause.is_on() {
+            deadline.pause();
+            return Poll::Pending;
+        }
+        match deadline.poll_overdue(cx) {
+            Some(after) => Poll::Ready(Err(Error::Timeout { after })),
+            None => Poll::Pending,
+        }
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn time_that_is_paused_does_not_count() {
+        let pause = Pause::default();
+        let work = async {
+            sleep(SECOND).await;
+            pause.stop().await;
+            sleep(100 * SECOND).await;
+            pause.go_on().await;
+            sleep(SECOND).await;
+            Ok(())
+        };
+
+        assert!(within(3 * SECOND, &pause, work).await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn time_before_and_after_a_pause_adds_up() {
+        let pause = Pause::default();
+        let begun = Instant::now();
+        let work = async {
+            sleep(SECOND).await;
+            pause.stop().await;
+            sleep(100 * SECOND).await;
+            pause.go_on().await;
+            sleep(100 * SECOND).await;
+            Ok(())
+        };
+
+        let outcome = within(3 * SECOND, &pause, work).await;
+
+        assert!(matches!(outcome, Err(Error::Timeout { after }) if after == 3 * SECOND));
+        assert_eq!(begun.elapsed().as_secs(), 103);
+    }
+}

@@ -1,0 +1,328 @@
+//! Many at once over real sockets: nothing is crossed, nothing is lost, and what was taken is given back.
+//!
+//! `cargo test -p bowline --test http_load -- --nocapture` also tells what it cost.
+
+#![cfg(unix)]
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test says by panicking what it saw"
+)]
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bowline::client::{Change, Changes, Subscription};
+use bowline::http::HttpService;
+use bowline::http::client::HyperSend;
+use bowline::{CallToolResult, Client, Context, Json, Server, Tool};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::{Notify, mpsc};
+
+#[derive(Clone, Copy, Debug)]
+enum Http {
+    One,
+    Two,
+}
+
+#[test]
+fn a_thousand_streams_with_progress_are_not_crossed_and_leave_nothing_behind_over_http1() {
+    alone(a_thousand_streams(Http::One));
+}
+
+#[test]
+fn a_thousand_streams_with_progress_are_not_crossed_and_leave_nothing_behind_over_http2() {
+    alone(a_thousand_streams(Http::Two));
+}
+
+#[test]
+fn an_announcement_reaches_five_thousand_idle_subscriptions_over_http1() {
+    alone(five_thousand_sockets());
+}
+
+#[test]
+fn an_announcement_reaches_five_thousand_idle_subscriptions_over_http2() {
+    alone(five_thousand_subscriptions());
+}
+
+async fn a_thousand_streams(http: Http) {
+    let many = as_many_as(1000);
+    let service = Server::new("load", "1.0.0").tool(meeting(many)).http();
+    let url = serve(&service).await;
+    let mut tasks_after = Vec::new();
+    let mut memory_after = Vec::new();
+
+    for _ in 0..ROUNDS {
+        let clients = clients(&url, http, many).await;
+        meet(&clients, many).await;
+        close(clients).await;
+        until("all is given back", || service.in_flight() == 0).await;
+        until_quiet().await;
+        tasks_after.push(tasks());
+        memory_after.push(memory());
+    }
+
+    eprintln!("{many} streams with progress over {http:?}: {memory_after:?} KiB after each round");
+    assert_eq!(tasks_after[0], tasks_after[ROUNDS - 1], "{tasks_after:?}");
+    // The allocator keeps some of what the first rounds needed; what is leaked would come on top in each.
+    let (settled, last) = (memory_after[ROUNDS - 3], memory_after[ROUNDS - 1]);
+    assert!(
+        last < settled + settled / 4 + 8 * 1024,
+        "memory grows: {memory_after:?}"
+    );
+}
+
+/// A tool whose handlers wait for each other, so that as many as this are at work at once. Each tells its own
+/// number in everything it says.
+fn meeting(many: usize) -> Tool {
+    let (here, all_here) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
+    let object = json!({"type": "object"});
+    Tool::raw("meet", object, move |arguments: Json, cx: Context| {
+        let (here, all_here) = (here.clone(), all_here.clone());
+        async move {
+            let arguments: Value = arguments.decode().unwrap();
+            let nth = arguments["nth"].as_f64().unwrap();
+            let gathered = all_here.notified();
+            cx.progress(nth);
+            if (here.fetch_add(1, Ordering::SeqCst) + 1).is_multiple_of(many) {
+                all_here.notify_waiters();
+            } else {
+                gathered.await;
+            }
+            for step in 1..=STEPS {
+                cx.progress(nth + f64::from(step) / 8.0);
+                tokio::task::yield_now().await;
+            }
+            Ok(CallToolResult::text(format!("{nth}")))
+        }
+    })
+}
+
+async fn meet(clients: &[Client], many: usize) {
+    let calls = (0..many).map(|nth| {
+        let client = &clients[nth % clients.len()];
+        let (report, mut reports) = mpsc::unbounded_channel();
+        let call = client
+            .call_tool("meet", json!({"nth": nth}))
+            .on_progress(move |told| report.send(told.progress).unwrap())
+            .timeout(LONG);
+        let call = call.into_future();
+        tokio::spawn(async move {
+            let reply = call.await.unwrap();
+            let mut heard = Vec::new();
+            while let Ok(report) = reports.try_recv() {
+                heard.push(report);
+            }
+            (reply.text(), heard)
+        })
+    });
+    let calls: Vec<_> = calls.collect();
+    for (nth, call) in (0_u32..).zip(calls) {
+        let (text, heard) = call.await.unwrap();
+        let expected: Vec<f64> = (0..=STEPS)
+            .map(|step| f64::from(nth) + f64::from(step) / 8.0)
+            .collect();
+        assert_eq!(text, nth.to_string());
+        assert_eq!(heard, expected);
+    }
+}
+
+/// Our own clients, a few connections each with many streams.
+async fn five_thousand_subscriptions() {
+    let many = 5000;
+    let server = Server::new("load", "1.0.0").tool(meeting(1));
+    let service = server.http();
+    let url = serve(&service).await;
+    let clients = clients(&url, Http::Two, many).await;
+    let before = memory();
+
+    let mut subscribing = Vec::new();
+    for nth in 0..many {
+        let subscribe = clients[nth % clients.len()].subscribe(Changes::new().tools());
+        subscribing.push(tokio::spawn(subscribe.into_future()));
+    }
+    let mut subscriptions: Vec<Subscription> = Vec::new();
+    for subscribing in subscribing {
+        subscriptions.push(subscribing.await.unwrap().unwrap());
+    }
+    let per_stream = (memory() - before) as f64 / many as f64;
+    assert_eq!(service.in_flight(), many);
+    server.changed().tools();
+
+    for subscription in &mut subscriptions {
+        let change = subscription.next().await.unwrap();
+        assert_eq!(change, Some(Change::Tools));
+    }
+    eprintln!("{many} subscriptions over HTTP/2: {per_stream:.1} KiB each, at both ends together");
+    drop(subscriptions);
+    until("all is given back", || service.in_flight() == 0).await;
+    close(clients).await;
+}
+
+/// Bare sockets, so that what is counted is the server's.
+async fn five_thousand_sockets() {
+    let many = as_many_as(5000);
+    let server = Server::new("load", "1.0.0").tool(meeting(1));
+    let service = server.http();
+    let url = serve(&service).await;
+    let listen = listen_request();
+    let before = (tasks(), memory());
+
+    let mut sockets = Vec::new();
+    for _ in 0..many {
+        let mut socket = TcpStream::connect(authority(&url)).await.unwrap();
+        socket.write_all(listen.as_bytes()).await.unwrap();
+        sockets.push(socket);
+    }
+    for socket in &mut sockets {
+        read_until(socket, "subscriptions/acknowledged").await;
+    }
+    let per_stream = (memory() - before.1) as f64 / many as f64;
+    assert_eq!(service.in_flight(), many);
+    server.changed().tools();
+
+    for socket in &mut sockets {
+        read_until(socket, "tools/list_changed").await;
+    }
+    eprintln!("{many} subscriptions over HTTP/1.1: {per_stream:.1} KiB each, at the server");
+    drop(sockets);
+    until("all is given back", || service.in_flight() == 0).await;
+    until("no task is left", || tasks() <= before.0).await;
+}
+
+async fn read_until(socket: &mut TcpStream, word: &str) {
+    let mut seen = Vec::new();
+    while !String::from_utf8_lossy(&seen).contains(word) {
+        let mut chunk = [0; 1024];
+        let read = tokio::time::timeout(LONG, socket.read(&mut chunk)).await;
+        let read = read.unwrap_or_else(|_| panic!("no {word} in {seen:?}"));
+        match read.unwrap() {
+            0 => panic!("the stream ended"),
+            read => seen.extend_from_slice(&chunk[..read]),
+        }
+    }
+}
+
+fn listen_request() -> String {
+    let version = bowline_core::era::Dialect::LATEST.version;
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": {
+        "notifications": {"toolsListChanged": true},
+        "_meta": {
+            "io.modelcontextprotocol/protocolVersion": version,
+            "io.modelcontextprotocol/clientCapabilities": {},
+        },
+    }})
+    .to_string();
+    format!(
+        "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+         mcp-protocol-version: {version}\r\nmcp-method: subscriptions/listen\r\n\
+         content-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+/// Runs one test at a time, on two threads: each counts the tasks and the memory of the whole process.
+fn alone(test: impl Future<Output = ()>) {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(test);
+}
+
+/// So many connections, or as many as this process may have: each has two ends here.
+fn as_many_as(wish: usize) -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    let most = match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => limit.maximum,
+        Err(_) => limit.current,
+    };
+    let most = most.map_or(usize::MAX, |most| usize::try_from(most).unwrap());
+    wish.min(most.saturating_sub(100) / 2)
+}
+
+async fn serve(service: &HttpService) -> String {
+    let bound = service.clone().bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp", bound.addr());
+    tokio::spawn(bound.serve());
+    url
+}
+
+fn authority(url: &str) -> &str {
+    url.trim_start_matches("http://").trim_end_matches("/mcp")
+}
+
+/// As many clients as it takes: over HTTP/2 a connection has a bound on its streams.
+async fn clients(url: &str, http: Http, streams: usize) -> Vec<Client> {
+    let many = match http {
+        Http::One => 1,
+        Http::Two => streams.div_ceil(STREAMS_EACH),
+    };
+    let version = bowline_core::era::Dialect::LATEST.version;
+    let mut clients = Vec::new();
+    for _ in 0..many {
+        let connect = Client::connect(url).speaking(version);
+        let connect = match http {
+            Http::One => connect,
+            Http::Two => connect.http(HyperSend::plain_http2()),
+        };
+        clients.push(connect.await.unwrap());
+    }
+    clients
+}
+
+async fn close(clients: Vec<Client>) {
+    for client in clients {
+        client.close().await.unwrap();
+    }
+}
+
+async fn until(what: &str, is_so: impl Fn() -> bool) {
+    let so = async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let so = tokio::time::timeout(LONG, so).await;
+    so.unwrap_or_else(|_| panic!("not so after {LONG:?}: {what}"));
+}
+
+/// Waits until connections that were let go of are gone at both ends.
+async fn until_quiet() {
+    let mut last = 0;
+    while tasks() != last {
+        last = tasks();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+fn tasks() -> usize {
+    tokio::runtime::Handle::current()
+        .metrics()
+        .num_alive_tasks()
+}
+
+/// What the process has in memory, in KiB.
+fn memory() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+    number.unwrap_or_default()
+}
+
+const ROUNDS: usize = 4;
+const STEPS: u32 = 4;
+/// Somewhat less than what a server of ours allows for one connection.
+const STREAMS_EACH: usize = 250;
+const LONG: Duration = Duration::from_secs(60);

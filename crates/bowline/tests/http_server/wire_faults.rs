@@ -1,0 +1,191 @@
+//! Clients that break off, dawdle or talk nonsense: each costs the server a while at most, and nobody else anything.
+
+use std::time::Duration;
+
+use bowline::http::HttpService;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::support::*;
+
+/// A raw connection to the service, and what serves it.
+fn dial(service: &HttpService) -> (DuplexStream, JoinHandle<()>) {
+    let (near, far) = tokio::io::duplex(64 * 1024);
+    let service = service.clone();
+    (
+        near,
+        tokio::spawn(async move { service.serve_connection(far).await }),
+    )
+}
+
+/// What comes back until the server closes the connection.
+async fn rest(near: &mut DuplexStream) -> String {
+    let mut answer = Vec::new();
+    // A connection that is reset has nothing more to say either.
+    let _ = near.read_to_end(&mut answer).await;
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+/// Writes a byte a second until it is cut off, and returns what came back.
+async fn drip(mut near: DuplexStream, bytes: Vec<u8>) -> String {
+    for byte in bytes {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        if near.write_all(&[byte]).await.is_err() {
+            break;
+        }
+    }
+    rest(&mut near).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_cut_at_any_byte_starts_no_handler_and_leaves_nothing() {
+    let mut stage = Stage::new();
+    let service = stage.server.http();
+    let whole = raw(call(1, "wait", "a")).await;
+    let begun = Instant::now();
+
+    for cut in 0..whole.len() {
+        let (mut near, serving) = dial(&service);
+        near.write_all(&whole[..cut]).await.unwrap();
+        drop(near);
+        serving.await.unwrap();
+
+        assert_eq!(service.in_flight(), 0, "cut at byte {cut}");
+        assert!(stage.happened.try_recv().is_err(), "cut at byte {cut}");
+    }
+
+    assert_eq!(begun.elapsed(), Duration::ZERO, "nothing was waited for");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_does_not_say_what_it_wants_is_cut_off() {
+    let stage = Stage::new();
+    let service = stage.server.http();
+    for said in [
+        "",
+        "P",
+        "PRI * HTTP/2.0\r\n\r\nSM",
+        "POST /mcp HTTP/1.1",
+        "POST /mcp HTTP/1.1\r\nhost: localhost\r\n",
+    ] {
+        let begun = Instant::now();
+        let (mut near, serving) = dial(&service);
+        near.write_all(said.as_bytes()).await.unwrap();
+
+        rest(&mut near).await;
+        serving.await.unwrap();
+
+        assert_eq!(begun.elapsed().as_secs(), 30, "{said:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_head_that_comes_byte_by_byte_is_not_waited_for() {
+    let stage = Stage::new();
+    let service = stage.server.http();
+    let begun = Instant::now();
+    let (near, serving) = dial(&service);
+
+    let answer = drip(near, raw(call(1, "echo", "a")).await).await;
+    serving.await.unwrap();
+
+    assert!(!answer.contains("200 OK"), "{answer}");
+    assert!(begun.elapsed().as_secs() <= 35, "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_comes_byte_by_byte_is_not_waited_for() {
+    let stage = Stage::new();
+    let service = stage.server.http();
+    let whole = raw(call(1, "echo", "a")).await;
+    let body = whole.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4;
+    let begun = Instant::now();
+    let (mut near, serving) = dial(&service);
+
+    near.write_all(&whole[..body]).await.unwrap();
+    let answer = drip(near, whole[body..].to_vec()).await;
+    serving.await.unwrap();
+
+    assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
+    assert!(begun.elapsed().as_secs() <= 35, "{:?}", begun.elapsed());
+    assert_eq!(service.in_flight(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_head_without_end_is_refused() {
+    let stage = Stage::new();
+    let (mut near, serving) = dial(&stage.server.http());
+    let line = format!("x-endless: {}\r\n", "x".repeat(1000));
+
+    near.write_all(b"POST /mcp HTTP/1.1\r\n").await.unwrap();
+    let (mut reading, mut writing) = tokio::io::split(near);
+    let endless = async { while writing.write_all(line.as_bytes()).await.is_ok() {} };
+    let mut answer = Vec::new();
+    let (_, read) = tokio::join!(endless, reading.read_to_end(&mut answer));
+    serving.await.unwrap();
+
+    assert!(read.is_ok());
+    assert!(answer.starts_with(b"HTTP/1.1 431"), "{answer:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nonsense_is_refused_and_the_connection_closed() {
+    let stage = Stage::new();
+    let service = stage.server.http();
+    let chunked = "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+                   transfer-encoding: chunked\r\n\r\n";
+    for said in [
+        "\0\0\0\0\r\n\r\n".to_owned(),
+        "GET\r\n\r\n".to_owned(),
+        format!("{chunked}zz\r\n{{}}\r\n"),
+        format!("{chunked}ffffffffffffffffff\r\n"),
+        "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-length: x\r\n\r\n".to_owned(),
+        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nnonsense that is no frame".to_owned(),
+    ] {
+        let begun = Instant::now();
+        let (mut near, serving) = dial(&service);
+        near.write_all(said.as_bytes()).await.unwrap();
+
+        let answer = rest(&mut near).await;
+        serving.await.unwrap();
+
+        assert!(!answer.contains("200 OK"), "{said:?} gave {answer}");
+        assert_eq!(begun.elapsed().as_secs(), 0, "{said:?}");
+        assert_eq!(service.in_flight(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_keeps_its_connection_for_nothing_is_cut_off() {
+    let stage = Stage::new();
+    let (mut near, serving) = dial(&stage.server.http());
+    near.write_all(&raw(call(1, "echo", "a")).await)
+        .await
+        .unwrap();
+    let begun = Instant::now();
+
+    let answer = rest(&mut near).await;
+    serving.await.unwrap();
+
+    assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+    assert!(begun.elapsed().as_secs() <= 60, "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_client_does_not_keep_others_waiting() {
+    let stage = Stage::new();
+    let service = stage.server.http();
+    let mut slow = Vec::new();
+    for _ in 0..100 {
+        let (mut near, serving) = dial(&service);
+        near.write_all(b"POST /mcp HTTP/1.1\r\n").await.unwrap();
+        slow.push((near, serving));
+    }
+    let begun = Instant::now();
+
+    let reply = Link::to(&service).await.send(call(1, "echo", "a")).await;
+
+    assert_eq!(reply.json().await["id"], 1);
+    assert_eq!(begun.elapsed(), Duration::ZERO);
+}
