@@ -46,18 +46,22 @@ fn measure_all(words: &[String]) -> ExitCode {
             continue;
         }
         eprintln!("… {name}");
-        rows.extend(leg(&options));
+        let found = leg(&options);
+        if !options.json {
+            println!("{}", report::text(&found));
+        }
+        rows.extend(found);
+        // After each leg: a run takes long, and what was found is worth keeping if it does not come to its end.
+        if let Some(folder) = &options.write
+            && let Err(error) = write(folder, &rows, &options)
+        {
+            let folder = folder.display();
+            eprintln!("the report could not be written to {folder}: {error}");
+            return ExitCode::FAILURE;
+        }
     }
     if options.json {
         println!("{}", report::json(&rows));
-    } else {
-        println!("{}", report::text(&rows));
-    }
-    if let Some(folder) = &options.write
-        && let Err(error) = write(folder, &rows, &options)
-    {
-        eprintln!("the report could not be written to {}: {error}", folder.display());
-        return ExitCode::FAILURE;
     }
     ExitCode::SUCCESS
 }

@@ -74,7 +74,9 @@ fn table<'a>(text: &mut String, rows: impl Iterator<Item = &'a Row>) {
             let said = cell.map_or("–".to_owned(), |cell| in_table(cell, subject));
             let _ = write!(text, "| {said} ");
         }
-        let goal = row.goal.map(|goal| format!("{}{}", goal.text(), verdict(row)));
+        let goal = row
+            .goal
+            .map(|goal| format!("{}{}", goal.text(), verdict(row)));
         let _ = writeln!(text, "| {} |", goal.as_deref().unwrap_or("–"));
     }
 }
@@ -91,7 +93,7 @@ fn in_table(cell: &Cell, subject: Subject) -> String {
             };
             format!("{bold}{:.2} ×{bold} ({spread}); {value}", ratio.median)
         }
-        _ => value,
+        _ => figure(&cell.value),
     }
 }
 

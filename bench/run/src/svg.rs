@@ -33,7 +33,9 @@ pub(crate) fn draw(rows: &[Row]) -> Option<String> {
 
 fn panel(svg: &mut String, left: f64, of: &str, rows: &[&Row]) {
     let counts = rows.iter().filter_map(|row| Some(row.point?.count as f64));
-    let costs = rows.iter().flat_map(|row| row.cells.iter().map(|cell| cell.value.median));
+    let costs = rows
+        .iter()
+        .flat_map(|row| row.cells.iter().map(|cell| cell.value.median));
     let (across, up) = (Scale::of(counts), Scale::of(costs));
     let x = |count: f64| left + MARGIN + across.share(count) * (WIDTH - 2.0 * MARGIN);
     let y = |cost: f64| HEIGHT - MARGIN - up.share(cost) * (HEIGHT - 2.0 * MARGIN);
@@ -46,30 +48,48 @@ fn panel(svg: &mut String, left: f64, of: &str, rows: &[&Row]) {
         let _ = writeln!(
             svg,
             r##"<path d="M{0:.1} {1:.1}V{2:.1}" stroke="#ddd"/><text x="{0:.1}" y="{3:.1}" text-anchor="middle">{count}</text>"##,
-            x(count), y(up.most), y(up.least), HEIGHT - MARGIN + 15.0
+            x(count),
+            y(up.most),
+            y(up.least),
+            HEIGHT - MARGIN + 15.0
         );
     }
     for cost in up.ticks() {
         let _ = writeln!(
             svg,
             r##"<path d="M{1:.1} {0:.1}H{2:.1}" stroke="#ddd"/><text x="{3:.1}" y="{4:.1}" text-anchor="end">{cost}</text>"##,
-            y(cost), x(across.least), x(across.most), left + MARGIN - 4.0, y(cost) + 4.0
+            y(cost),
+            x(across.least),
+            x(across.most),
+            left + MARGIN - 4.0,
+            y(cost) + 4.0
         );
     }
     for (subject, colour) in Subject::ALL.into_iter().zip(COLOURS) {
         let places: Vec<(f64, f64)> = rows
             .iter()
             .filter_map(|row| {
-                let cell = row.cells.iter().find(|cell| cell.subject == subject.name())?;
+                let cell = row
+                    .cells
+                    .iter()
+                    .find(|cell| cell.subject == subject.name())?;
                 Some((x(row.point?.count as f64), y(cell.value.median)))
             })
             .collect();
-        let Some((last_x, last_y)) = places.last().copied() else { continue };
-        let line: Vec<String> = places.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+        let Some((last_x, last_y)) = places.last().copied() else {
+            continue;
+        };
+        let line: Vec<String> = places
+            .iter()
+            .map(|(x, y)| format!("{x:.1},{y:.1}"))
+            .collect();
         let _ = writeln!(
             svg,
             r#"<polyline points="{}" fill="none" stroke="{colour}" stroke-width="2"/><text x="{:.1}" y="{:.1}" text-anchor="end" fill="{colour}">{}</text>"#,
-            line.join(" "), last_x, last_y - 6.0, subject.name()
+            line.join(" "),
+            last_x,
+            last_y - 6.0,
+            subject.name()
         );
     }
 }
@@ -82,11 +102,15 @@ struct Scale {
 
 impl Scale {
     fn of(figures: impl Iterator<Item = f64>) -> Self {
-        let (least, most) = figures
-            .fold((f64::MAX, f64::MIN), |(least, most), figure| (least.min(figure), most.max(figure)));
+        let (least, most) = figures.fold((f64::MAX, f64::MIN), |(least, most), figure| {
+            (least.min(figure), most.max(figure))
+        });
         let least = 10f64.powf(least.log10().floor());
         let most = 10f64.powf(most.log10().ceil());
-        Self { least, most: most.max(least * 10.0) }
+        Self {
+            least,
+            most: most.max(least * 10.0),
+        }
     }
 
     fn share(&self, figure: f64) -> f64 {
@@ -95,7 +119,8 @@ impl Scale {
 
     fn ticks(&self) -> impl Iterator<Item = f64> {
         let most = self.most * 1.5;
-        std::iter::successors(Some(self.least), |tick| Some(tick * 10.0)).take_while(move |tick| *tick < most)
+        std::iter::successors(Some(self.least), |tick| Some(tick * 10.0))
+            .take_while(move |tick| *tick < most)
     }
 }
 

@@ -3,9 +3,11 @@
 
 use std::io::{Read as _, Write as _};
 
+use bench_fixture::ServerOptions;
+
 use crate::answers::{Answer, Answers};
 
-pub(crate) fn serve(answers: &Answers, stall: bool) {
+pub(crate) fn serve(answers: &Answers, options: ServerOptions) {
     let (mut input, mut output) = (std::io::stdin().lock(), std::io::stdout().lock());
     let mut buffer = vec![0; 1 << 20];
     let (mut held, mut out) = (0, Vec::new());
@@ -32,7 +34,7 @@ pub(crate) fn serve(answers: &Answers, stall: bool) {
             return;
         }
         out.clear();
-        while stall {
+        while options.stall {
             std::thread::park();
         }
     }

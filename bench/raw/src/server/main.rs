@@ -10,7 +10,7 @@ fn main() {
     let options = ServerOptions::read();
     let answers = answers::Answers::new(options.tools);
     if options.stdio {
-        lines::serve(&answers, options.stall);
+        lines::serve(&answers, options);
     } else {
         bench_fixture::block_on(http::serve(options.port, answers));
     }

@@ -22,7 +22,10 @@ pub(crate) fn latency(options: &Options) -> Vec<Row> {
     };
     let over_stdio = |subject: Subject| {
         let server = subject.server();
-        drops(subject.client().arg("--child").arg(server.get_program()), count)
+        drops(
+            subject.client().arg("--child").arg(server.get_program()),
+            count,
+        )
     };
     let row = |work: &str, took: &dyn Fn(Subject) -> Vec<f64>| {
         let cells = libraries.into_iter().map(|subject| Cell {
@@ -93,17 +96,45 @@ pub(crate) fn many(options: &Options) -> Vec<Row> {
         found.push((subject, abandon(&program, server, count)));
     }
     let row = |what: &str, unit, goal, of: fn(&Remains) -> f64| {
-        let figures: Vec<_> = found.iter().map(|(subject, left)| (*subject, of(left))).collect();
-        Row::plain(format!("{count} abandoned calls: {what}"), unit, goal, &figures)
+        let figures: Vec<_> = found
+            .iter()
+            .map(|(subject, left)| (*subject, of(left)))
+            .collect();
+        Row::plain(
+            format!("{count} abandoned calls: {what}"),
+            unit,
+            goal,
+            &figures,
+        )
     };
     vec![
-        row("server, each", "µs CPU", Some(Goal::Value(60.0)), |left| left.abandoned_us),
-        row("server, each that is answered instead", "µs CPU", None, |left| left.answered_us),
-        row("handlers that still run", "handlers", Some(Goal::Value(0.0)), |left| left.running as f64),
-        row("memory that is not given back", "MiB", Some(Goal::Value(5.0)), |left| left.grown_mib),
-        row("descriptors that are not given back", "descriptors", Some(Goal::Value(0.0)), |left| {
-            left.descriptors as f64
+        row("server, each", "µs CPU", Some(Goal::Value(60.0)), |left| {
+            left.abandoned_us
         }),
+        row(
+            "server, each that is answered instead",
+            "µs CPU",
+            None,
+            |left| left.answered_us,
+        ),
+        row(
+            "handlers that still run",
+            "handlers",
+            Some(Goal::Value(0.0)),
+            |left| left.running as f64,
+        ),
+        row(
+            "memory that is not given back",
+            "MiB",
+            Some(Goal::Value(5.0)),
+            |left| left.grown_mib,
+        ),
+        row(
+            "descriptors that are not given back",
+            "descriptors",
+            Some(Goal::Value(0.0)),
+            |left| left.descriptors as f64,
+        ),
     ]
 }
 
@@ -211,7 +242,10 @@ impl Stats {
             let json = &reply[reply.find('{')?..];
             let mut values = serde_json::Deserializer::from_str(json).into_iter();
             let value: serde_json::Value = values.next()?.ok()?;
-            let text = value.pointer("/result/content/0/text")?.as_str()?.to_owned();
+            let text = value
+                .pointer("/result/content/0/text")?
+                .as_str()?
+                .to_owned();
             serde_json::from_str(&text).ok()
         };
         read().unwrap_or_else(|| panic!("`stats` was answered with {reply}"))

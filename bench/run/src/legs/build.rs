@@ -22,11 +22,21 @@ pub(crate) fn cold(options: &Options) -> Vec<Row> {
     let both = figures(&|folder| crates(folder, &["--features", "client"]));
     let mut rows = vec![
         Row::plain("a minimal HTTP server is made of", "crates", None, &server),
-        Row::plain("a minimal HTTP server and client with TLS is made of", "crates", None, &both),
+        Row::plain(
+            "a minimal HTTP server and client with TLS is made of",
+            "crates",
+            None,
+            &both,
+        ),
     ];
     if !options.quick {
         let seconds = figures(&build);
-        rows.push(Row::plain("a minimal HTTP server, cold release build", "s CPU", None, &seconds));
+        rows.push(Row::plain(
+            "a minimal HTTP server, cold release build",
+            "s CPU",
+            None,
+            &seconds,
+        ));
     }
     rows
 }
@@ -34,19 +44,34 @@ pub(crate) fn cold(options: &Options) -> Vec<Row> {
 /// How many crates it is made of, itself included.
 fn crates(folder: &Path, features: &[&str]) -> f64 {
     let mut cargo = Command::new("cargo");
-    cargo.current_dir(folder).args(["tree", "--locked", "--edges", "normal", "--prefix", "none"]);
-    let output = cargo.args(["--format", "{p}"]).args(features).output().expect("there is a cargo");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    cargo
+        .current_dir(folder)
+        .args(["tree", "--locked", "--edges", "normal", "--prefix", "none"]);
+    let output = cargo
+        .args(["--format", "{p}"])
+        .args(features)
+        .output()
+        .expect("there is a cargo");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let names = text.lines().filter_map(|line| line.split(" (").next());
-    names.filter(|name| !name.is_empty()).collect::<BTreeSet<_>>().len() as f64
+    names
+        .filter(|name| !name.is_empty())
+        .collect::<BTreeSet<_>>()
+        .len() as f64
 }
 
 /// The CPU time of a build from nothing, in seconds: unlike the time it takes, it is that of the build alone.
 fn build(folder: &Path) -> f64 {
     let target = std::env::temp_dir().join(format!("bench-build-{}", std::process::id()));
     let mut cargo = Command::new("cargo");
-    cargo.current_dir(folder).args(["build", "--release", "--locked"]);
+    cargo
+        .current_dir(folder)
+        .args(["build", "--release", "--locked"]);
     cargo.env("CARGO_TARGET_DIR", &target).stderr(Stdio::null());
     let before = children_seconds();
     let status = cargo.status().expect("there is a cargo");

@@ -32,8 +32,16 @@ pub(crate) fn stdio(options: &Options) -> Vec<Row> {
     let program = server.get_program().to_string_lossy().into_owned();
     let to = ["--child", &program];
     vec![
-        Row::cpu("stdio client, 64 in flight", None, &run(options, &Subject::ALL, &to, 64)),
-        Row::cpu("stdio client, 1 in flight", None, &run(options, &Subject::ALL, &to, 1)),
+        Row::cpu(
+            "stdio client, 64 in flight",
+            None,
+            &run(options, &Subject::ALL, &to, 64),
+        ),
+        Row::cpu(
+            "stdio client, 1 in flight",
+            None,
+            &run(options, &Subject::ALL, &to, 1),
+        ),
     ]
 }
 

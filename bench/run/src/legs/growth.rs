@@ -1,7 +1,7 @@
 //! How the cost of one message grows with what else there is.
 
 use crate::legs::{http_server, stdio_server};
-use crate::load::{Connections, Message, open};
+use crate::load::{Connections, Era, Message, open};
 use crate::machine::Core;
 use crate::measure::{Row, interleave};
 use crate::options::Options;
@@ -29,7 +29,14 @@ pub(crate) fn curves(options: &Options) -> Vec<Row> {
 fn tools(options: &Options, count: u64) -> Row {
     let message = Message::call("echo", r#"{"text":"hello"}"#, "hello");
     let arguments = ["--tools", &count.to_string()];
-    let series = http_server::run(options, &Subject::FULL, &arguments, 64, &message, false);
+    let series = http_server::run(
+        options,
+        &Subject::FULL,
+        &arguments,
+        64,
+        &message,
+        Era::Modern,
+    );
     Row::cpu(format!("HTTP server, {count} tools"), None, &series).at("tools, HTTP", count)
 }
 
@@ -43,12 +50,14 @@ fn conversations(options: &Options, count: u64) -> Row {
             // The conversation outlives the connection that opened it.
             drop(open(server));
         }
-        let load = Connections::open(server, 16, &message, true);
+        let load = Connections::open(server, 16, &message, Era::Legacy);
         (subject, (program, load))
     });
-    let series = interleave(options.rounds(), &mut Vec::from(started), |(program, load)| {
-        load.drive(program.id(), options.window())
-    });
+    let series = interleave(
+        options.rounds(),
+        &mut Vec::from(started),
+        |(program, load)| load.drive(program.id(), options.window()),
+    );
     let work = format!("HTTP server, legacy, {count} idle sessions");
     Row::cpu(work, None, &series).at("idle legacy sessions, HTTP", count)
 }

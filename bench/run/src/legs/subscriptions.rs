@@ -26,7 +26,12 @@ pub(crate) fn idle(options: &Options) -> Vec<Row> {
         });
     }
     vec![
-        Row::plain(format!("{count} idle subscriptions, each"), "KiB", Some(Goal::Value(16.0)), &memory),
+        Row::plain(
+            format!("{count} idle subscriptions, each"),
+            "KiB",
+            Some(Goal::Value(16.0)),
+            &memory,
+        ),
         Row {
             work: format!("one notice to {count} subscriptions, per delivery"),
             unit: "µs CPU",

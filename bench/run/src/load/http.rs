@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 
-use super::messages::{Dialog, Expect, FIRST_ID, Message, handshake, write_id};
+use super::messages::{Dialog, Era, Expect, FIRST_ID, Message, handshake, write_id};
 use super::reply::Reply;
 use crate::machine;
 use crate::measure::Sample;
@@ -39,15 +39,16 @@ impl Connections {
     /// # Panics
     ///
     /// If the server does not let them in.
-    pub(crate) fn open(server: SocketAddr, count: usize, message: &Message, legacy: bool) -> Self {
+    pub(crate) fn open(server: SocketAddr, count: usize, message: &Message, era: Era) -> Self {
         let poll = Poll::new().expect("there is an epoll");
         let mut connections = Vec::new();
         for index in 0..count {
-            let (stream, dialog) = if legacy {
-                let (stream, session) = open(server);
-                (stream, Dialog::Legacy { session })
-            } else {
-                (connect(server), Dialog::Modern)
+            let (stream, dialog) = match era {
+                Era::Legacy => {
+                    let (stream, session) = open(server);
+                    (stream, Dialog::Legacy { session })
+                }
+                Era::Modern => (connect(server), Dialog::Modern),
             };
             stream.set_nonblocking(true).expect("a socket");
             let mut stream = TcpStream::from_std(stream);

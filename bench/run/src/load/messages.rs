@@ -2,7 +2,14 @@
 
 use memchr::memmem;
 
-/// Which era a request speaks.
+/// Which era a connection speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Era {
+    Modern,
+    Legacy,
+}
+
+/// What a request refers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Dialog {
     /// All headers and the full `_meta`.

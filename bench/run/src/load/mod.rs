@@ -1,7 +1,7 @@
 //! Load from outside, made without any MCP library: well-formed requests, and every reply checked.
 
 mod messages;
-pub(crate) use messages::{Dialog, Expect, Message};
+pub(crate) use messages::{Dialog, Era, Expect, Message};
 
 mod reply;
 

@@ -40,7 +40,9 @@ impl Streams {
         let mut builder = tokio::runtime::Builder::new_current_thread();
         let runtime = builder.enable_all().build().expect("a runtime can be made");
         let sender = runtime.block_on(async {
-            let stream = TcpStream::connect(server).await.expect("the server listens");
+            let stream = TcpStream::connect(server)
+                .await
+                .expect("the server listens");
             stream.set_nodelay(true).expect("a socket");
             let io = TokioIo::new(stream);
             let shaken = handshake(TokioExecutor::new(), io).await;
@@ -107,8 +109,17 @@ impl Lane {
         let request = request.body(Full::new(body)).expect("a request");
         self.sender.ready().await.expect("a connection");
         let response = self.sender.send_request(request).await.expect("a response");
-        let reply = response.into_body().collect().await.expect("a body").to_bytes();
+        let reply = response
+            .into_body()
+            .collect()
+            .await
+            .expect("a body")
+            .to_bytes();
         let fits = self.message.expect.fits(id, &Dialog::Modern, &reply);
-        assert!(fits, "request {id} was answered with {}", String::from_utf8_lossy(&reply));
+        assert!(
+            fits,
+            "request {id} was answered with {}",
+            String::from_utf8_lossy(&reply)
+        );
     }
 }
