@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::process::{self, End};
-use crate::{conformance, interop, mutants, tidy};
+use crate::{bench, conformance, interop, mutants, tidy};
 
 /// Which steps to run and what to do when one fails.
 #[derive(Debug, Default, PartialEq)]
@@ -271,6 +271,17 @@ fn no_legacy(root: &Path) -> Verdict {
     ))
 }
 
+/// What a message costs in instructions. Where valgrind is missing, it says that nothing was counted.
+fn counts(root: &Path) -> Verdict {
+    let mut valgrind = std::process::Command::new("valgrind");
+    if valgrind.arg("--version").output().is_err() {
+        return Verdict::Passed("DID NOT RUN: there is no valgrind".to_owned());
+    }
+    Verdict::of(Ok(
+        bench::test(root) && bench::counts(root, bench::Counts::Check)
+    ))
+}
+
 fn run_mutants(root: &Path) -> Verdict {
     // The mutants of the SDK itself take a rebuild of it each; `cargo xtask mutants` has the time.
     Verdict::of(Ok(mutants::run_judged_by(
@@ -289,13 +300,14 @@ fn run_interop(root: &Path) -> Verdict {
 
 type Step = fn(&Path) -> Verdict;
 
-const STEPS: [(&str, Step); 9] = [
+const STEPS: [(&str, Step); 10] = [
     ("fmt", fmt),
     ("tidy", run_tidy),
     ("clippy", clippy),
     ("test", test),
     ("doc", doc),
     ("no-legacy", no_legacy),
+    ("counts", counts),
     ("conformance", run_conformance),
     ("interop", run_interop),
     ("mutants", run_mutants),

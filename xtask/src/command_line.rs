@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::{ci, conformance, fuzz, hunt, interop, mutants, tidy};
+use crate::{bench, ci, conformance, fuzz, hunt, interop, mutants, tidy};
 
 /// Runs the command that `words` name and says how it went.
 pub fn run(words: impl Iterator<Item = String>) -> ExitCode {
@@ -17,6 +17,8 @@ pub fn run(words: impl Iterator<Item = String>) -> ExitCode {
         Ok(Command::Tidy) => tidy::run(&workspace_root()),
         Ok(Command::Mutants { only }) => mutants::run(&workspace_root(), &only),
         Ok(Command::Conformance) => conformance::run(&workspace_root()),
+        Ok(Command::Bench { words }) => bench::run(&workspace_root(), &words),
+        Ok(Command::Counts(act)) => bench::counts(&workspace_root(), act),
         Ok(Command::Hunt(plan)) => hunt::run(&workspace_root(), &plan),
         Ok(Command::Interop) => interop::run(&workspace_root(), interop::Results::Write),
         Ok(Command::Fuzz { target, seconds }) => fuzz::run(&workspace_root(), &target, seconds),
@@ -39,6 +41,8 @@ enum Command {
     Tidy,
     Mutants { only: Vec<String> },
     Conformance,
+    Bench { words: Vec<String> },
+    Counts(bench::Counts),
     Hunt(hunt::Plan),
     Interop,
     Fuzz { target: String, seconds: u64 },
@@ -59,6 +63,12 @@ impl Command {
             }),
             "conformance" if rest.is_empty() => Ok(Self::Conformance),
             "conformance" => Err("`conformance` takes no arguments".to_owned()),
+            "bench" => Ok(Self::Bench {
+                words: rest.to_vec(),
+            }),
+            "counts" if rest.is_empty() => Ok(Self::Counts(bench::Counts::Check)),
+            "counts" if rest == ["--bless"] => Ok(Self::Counts(bench::Counts::Bless)),
+            "counts" => Err("`counts` takes nothing but `--bless`".to_owned()),
             "hunt" => hunt::Plan::parse(rest).map(Self::Hunt),
             "interop" if rest.is_empty() => Ok(Self::Interop),
             "interop" => Err("`interop` takes no arguments".to_owned()),
@@ -97,11 +107,13 @@ const USAGE: &str = "\
 Usage: cargo xtask <command>
 
   ci [--skip STEP]… [--keep-going]   everything that guards the project, in order
-                                     steps: fmt, tidy, clippy, test, doc, no-legacy,
+                                     steps: fmt, tidy, clippy, test, doc, no-legacy, counts,
                                      conformance, interop, mutants
   tidy                               the house rules that a text search can keep
   mutants [NAME]…                    break each law on purpose; its test must notice
   conformance                        the official suite against our server and client (npm)
+  bench [--quick] [--json] [LEG]…    what a message costs, next to a hand-written server and to rmcp
+  counts [--bless]                   what a message costs in instructions, next to bench/counts.txt (valgrind)
   hunt [--from SEED] [--seeds N]     seeded schedules for the race hunter; one again, or for hours
   interop                            SDKs that others wrote, on both sides (npm and Python)
   fuzz TARGET [--seconds N]          random input for one decoder (nightly and cargo-fuzz)
@@ -119,6 +131,16 @@ mod tests {
     #[test]
     fn no_words_ask_for_the_usage() {
         assert_eq!(parse(""), Ok(Command::Usage));
+    }
+
+    #[test]
+    fn counts_are_checked_unless_they_are_to_be_agreed_upon() {
+        assert_eq!(parse("counts"), Ok(Command::Counts(bench::Counts::Check)));
+        assert_eq!(
+            parse("counts --bless"),
+            Ok(Command::Counts(bench::Counts::Bless))
+        );
+        assert!(parse("counts --bles").is_err());
     }
 
     #[test]

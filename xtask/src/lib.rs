@@ -10,6 +10,8 @@
 mod command_line;
 pub use command_line::run;
 
+mod bench;
+
 mod ci;
 
 mod conformance;

@@ -1,0 +1,55 @@
+//! `bench-client`: a Bowline client as its users write one, over HTTP, to a child, or in one process with
+//! its server.
+
+use bench_fixture::{ClientOptions, TIMEOUT, Target, drive, drop_one_by_one, time_out};
+use bowline::prelude::*;
+use bowline::wire::Command;
+use serde_json::json;
+
+fn main() -> bowline::Result<()> {
+    let options = ClientOptions::read();
+    bench_fixture::block_on(run(options))
+}
+
+async fn run(options: ClientOptions) -> bowline::Result<()> {
+    let client = match &options.target {
+        Target::Url(url) => Client::connect(url).await?,
+        Target::Child(program) => {
+            let command = Command::new(program).args(options.child_arguments());
+            Client::spawn(command).await?
+        }
+        Target::Memory => {
+            let (near, far) = bowline::wire::memory();
+            tokio::spawn(bench_bowline::server(0).serve(far));
+            Client::over(near).await?
+        }
+        Target::InProcess => Client::to(&bench_bowline::server(0)).await?,
+    };
+    if options.drops > 0 {
+        let slow = || {
+            client
+                .call_tool("slow", json!({"ms": 60_000}))
+                .into_future()
+        };
+        let stats = async || {
+            let reply = client.call_tool("stats", json!({})).await;
+            reply.expect("`stats` answers").text()
+        };
+        drop_one_by_one(options.drops, slow, stats).await;
+    } else if options.stalled {
+        let long = "x".repeat(1 << 20);
+        let call = || {
+            let call = client.call_tool("echo", json!({"text": long}));
+            call.timeout(TIMEOUT).into_future()
+        };
+        time_out(call).await;
+    } else {
+        let caller = client.clone();
+        let call = move || {
+            let call = caller.call_tool("echo", json!({"text": "hello"}));
+            async move { call.await.is_ok_and(|reply| reply.text() == "hello") }
+        };
+        drive(options.in_flight, options.window, call).await;
+    }
+    client.close().await
+}

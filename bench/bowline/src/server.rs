@@ -1,0 +1,18 @@
+//! `bench-server`: a Bowline server over HTTP or standard input and output.
+
+use bench_fixture::ServerOptions;
+
+fn main() -> bowline::Result<()> {
+    let options = ServerOptions::read();
+    bench_fixture::block_on(serve(options))
+}
+
+async fn serve(options: ServerOptions) -> bowline::Result<()> {
+    let server = bench_bowline::server(options.tools);
+    if options.stdio {
+        return server.serve_stdio().await;
+    }
+    let bound = server.http().bind(("127.0.0.1", options.port)).await?;
+    bench_fixture::announce(bound.addr());
+    bound.serve().await
+}

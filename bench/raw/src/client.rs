@@ -1,0 +1,184 @@
+//! `raw-client`: the ceiling for clients. Over HTTP, hyper's connections in a stack of idle ones; over pipes,
+//! a line out and a line in; replies parsed into a small struct.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::process::Stdio;
+use std::rc::Rc;
+
+use bench_fixture::{ClientOptions, Target, drive};
+use bytes::Bytes;
+use http::{Request, header};
+use http_body_util::{BodyExt as _, Full};
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper_util::rt::TokioIo;
+use serde::Deserialize;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::TcpStream;
+use tokio::process::{ChildStdin, ChildStdout, Command};
+use tokio::sync::{Notify, oneshot};
+
+fn main() {
+    let options = ClientOptions::read();
+    bench_fixture::block_on(run(options));
+}
+
+async fn run(options: ClientOptions) {
+    match &options.target {
+        Target::Url(url) => {
+            let client = Rc::new(HttpClient::new(url));
+            let call = move || client.clone().call();
+            drive(options.in_flight, options.window, call).await;
+        }
+        Target::Child(program) => {
+            let mut child = Command::new(program)
+                .args(options.child_arguments())
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .kill_on_drop(true)
+                .spawn()
+                .expect("the child can be started");
+            let (input, output) = (child.stdin.take(), child.stdout.take());
+            let lines = Rc::new(Lines::default());
+            tokio::task::spawn_local(lines.clone().write(input.expect("piped")));
+            tokio::task::spawn_local(lines.clone().read(output.expect("piped")));
+            let call = move || lines.clone().call();
+            drive(options.in_flight, options.window, call).await;
+        }
+        Target::Memory | Target::InProcess => panic!("there is nothing raw about one process"),
+    }
+}
+
+#[derive(Deserialize)]
+struct Reply<'a> {
+    id: u64,
+    #[serde(borrow)]
+    result: CallResult<'a>,
+}
+
+#[derive(Deserialize)]
+struct CallResult<'a> {
+    #[serde(borrow)]
+    content: Vec<Content<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Content<'a> {
+    text: &'a str,
+}
+
+fn is_right(reply: &Reply<'_>) -> bool {
+    reply
+        .result
+        .content
+        .iter()
+        .all(|block| block.text == "hello")
+}
+
+fn request(id: u64) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"echo","arguments":{{"text":"hello"}},"_meta":{{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{{"name":"raw","version":"0"}},"io.modelcontextprotocol/clientCapabilities":{{}}}}}}}}"#
+    )
+}
+
+struct HttpClient {
+    authority: String,
+    path: String,
+    idle: RefCell<Vec<SendRequest<Full<Bytes>>>>,
+    next: std::cell::Cell<u64>,
+}
+
+impl HttpClient {
+    fn new(url: &str) -> Self {
+        let url: http::Uri = url.parse().expect("a URL");
+        let authority = url.authority().expect("a URL with an authority");
+        Self {
+            authority: authority.to_string(),
+            path: url.path().to_owned(),
+            idle: RefCell::default(),
+            next: std::cell::Cell::new(1),
+        }
+    }
+
+    async fn call(self: Rc<Self>) -> bool {
+        let id = self.next.get();
+        self.next.set(id + 1);
+        let request = Request::post(&self.path)
+            .header(header::HOST, &self.authority)
+            .header(header::CONTENT_TYPE, "application/json")
+            .header(header::ACCEPT, "application/json, text/event-stream")
+            .header("mcp-protocol-version", "2026-07-28")
+            .header("mcp-method", "tools/call")
+            .header("mcp-name", "echo")
+            .body(Full::new(Bytes::from(request(id))))
+            .expect("a request");
+        let idle = self.idle.borrow_mut().pop();
+        let mut connection = match idle {
+            Some(connection) => connection,
+            None => self.connect().await,
+        };
+        connection.ready().await.expect("a connection");
+        let response = connection.send_request(request).await.expect("a response");
+        let body = response.into_body().collect().await.expect("a body");
+        self.idle.borrow_mut().push(connection);
+        let bytes = body.to_bytes();
+        let reply: Reply<'_> = serde_json::from_slice(&bytes).expect("a reply");
+        reply.id == id && is_right(&reply)
+    }
+
+    async fn connect(&self) -> SendRequest<Full<Bytes>> {
+        let stream = TcpStream::connect(&self.authority).await;
+        let stream = stream.expect("the server listens");
+        let _ = stream.set_nodelay(true);
+        let (sender, connection) = handshake(TokioIo::new(stream)).await.expect("HTTP/1.1");
+        tokio::task::spawn_local(connection);
+        sender
+    }
+}
+
+#[derive(Default)]
+struct Lines {
+    waiting: RefCell<HashMap<u64, oneshot::Sender<bool>>>,
+    out: RefCell<Vec<u8>>,
+    more: Notify,
+    next: std::cell::Cell<u64>,
+}
+
+impl Lines {
+    async fn call(self: Rc<Self>) -> bool {
+        let id = self.next.get();
+        self.next.set(id + 1);
+        let (sender, receiver) = oneshot::channel();
+        self.waiting.borrow_mut().insert(id, sender);
+        {
+            let mut out = self.out.borrow_mut();
+            out.extend_from_slice(request(id).as_bytes());
+            out.push(b'\n');
+        }
+        self.more.notify_one();
+        receiver.await.unwrap_or(false)
+    }
+
+    async fn write(self: Rc<Self>, mut pipe: ChildStdin) {
+        loop {
+            self.more.notified().await;
+            let out = self.out.take();
+            if pipe.write_all(&out).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    async fn read(self: Rc<Self>, pipe: ChildStdout) {
+        let mut pipe = BufReader::with_capacity(1 << 16, pipe);
+        let mut line = Vec::new();
+        while matches!(pipe.read_until(b'\n', &mut line).await, Ok(1..)) {
+            let reply: Reply<'_> = serde_json::from_slice(&line).expect("a reply");
+            let waiting = self.waiting.borrow_mut().remove(&reply.id);
+            if let Some(waiting) = waiting {
+                let _ = waiting.send(is_right(&reply));
+            }
+            line.clear();
+        }
+    }
+}

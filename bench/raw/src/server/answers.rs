@@ -1,0 +1,191 @@
+//! What a request is answered with: parsed into a small struct, answered by a `match`.
+
+use std::borrow::Cow;
+use std::rc::Rc;
+use std::time::Duration;
+
+use bench_fixture::{Counters, text_of};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::sync::broadcast;
+
+#[derive(Clone)]
+pub(crate) struct Answers {
+    counters: Counters,
+    list: Rc<str>,
+    /// Somebody said that the tools changed.
+    pub(crate) changes: broadcast::Sender<()>,
+}
+
+/// What there is to say to a request.
+pub(crate) enum Answer {
+    /// The whole response.
+    Now(Vec<u8>),
+    /// The response after that long, preceded by a progress notice if it has a token.
+    Later {
+        after: Duration,
+        notices: Vec<String>,
+        response: Vec<u8>,
+    },
+    /// Notices that begin with this one and do not end.
+    Listen { first: String, each: String },
+    /// Nothing: it was a notification.
+    Nothing,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct Request<'a> {
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    method: Cow<'a, str>,
+    #[serde(borrow, default)]
+    params: Params<'a>,
+}
+
+#[derive(Default, Deserialize)]
+struct Params<'a> {
+    #[serde(borrow, default)]
+    name: Cow<'a, str>,
+    #[serde(borrow)]
+    arguments: Option<&'a RawValue>,
+    #[serde(borrow, rename = "_meta", default)]
+    meta: Meta<'a>,
+}
+
+#[derive(Default, Deserialize)]
+struct Meta<'a> {
+    #[serde(borrow, rename = "progressToken")]
+    token: Option<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+struct Arguments<'a> {
+    #[serde(borrow, default)]
+    text: Cow<'a, str>,
+    #[serde(default)]
+    a: i64,
+    #[serde(default)]
+    b: i64,
+    #[serde(default)]
+    ms: u64,
+    #[serde(default)]
+    kib: usize,
+}
+
+impl Answers {
+    pub(crate) fn new(tools: usize) -> Self {
+        let tools: Vec<serde_json::Value> = (0..tools)
+            .map(|index| {
+                serde_json::json!({
+                    "name": format!("tool_{index}"),
+                    "description": "Says what it is told.",
+                    "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
+                })
+            })
+            .collect();
+        let result = serde_json::json!({
+            "tools": tools, "resultType": "complete", "ttlMs": 0, "cacheScope": "private"
+        });
+        Self {
+            counters: Counters::default(),
+            list: result.to_string().into(),
+            changes: broadcast::Sender::new(16),
+        }
+    }
+
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Answers the request in `bytes`.
+    ///
+    /// # Panics
+    ///
+    /// If it is not one: the ceiling checks nothing.
+    pub(crate) fn answer(&self, bytes: &[u8]) -> Answer {
+        let request: Request<'_> = serde_json::from_slice(bytes).expect("a request");
+        let Some(id) = request.id else {
+            return Answer::Nothing;
+        };
+        let id = id.get();
+        match &*request.method {
+            "tools/call" => self.call(id, &request.params),
+            "tools/list" => Answer::Now(response(id, &self.list)),
+            "server/discover" => Answer::Now(response(id, DISCOVERED)),
+            "initialize" => Answer::Now(response(id, INITIALIZED)),
+            "subscriptions/listen" => listen(id),
+            other => panic!("the ceiling does not know `{other}`"),
+        }
+    }
+
+    fn call(&self, id: &str, params: &Params<'_>) -> Answer {
+        let arguments = params.arguments.map_or("{}", RawValue::get);
+        let arguments: Arguments<'_> = serde_json::from_str(arguments).expect("arguments");
+        match &*params.name {
+            "add" => Answer::Now(text(id, &(arguments.a + arguments.b).to_string())),
+            "length" => Answer::Now(text(id, &arguments.text.len().to_string())),
+            "text" => Answer::Now(text(id, &text_of(arguments.kib))),
+            "stats" => Answer::Now(text(id, &self.counters.text())),
+            "notify" => {
+                let _ = self.changes.send(());
+                Answer::Now(text(id, "ok"))
+            }
+            "progress" => Answer::Later {
+                after: Duration::ZERO,
+                notices: bench_fixture::STEPS.map(|at| progress(params, at)).into(),
+                response: text(id, "done"),
+            },
+            "slow" => Answer::Later {
+                after: Duration::from_millis(arguments.ms),
+                notices: Vec::new(),
+                response: text(id, "slept"),
+            },
+            "slow_progress" => Answer::Later {
+                after: Duration::from_millis(arguments.ms),
+                notices: vec![progress(params, 1.0)],
+                response: text(id, "slept"),
+            },
+            _ => Answer::Now(text(id, &arguments.text)),
+        }
+    }
+}
+
+fn listen(id: &str) -> Answer {
+    let notice = |method: &str, more: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","method":"notifications/{method}","params":{{{more}"_meta":{{"io.modelcontextprotocol/subscriptionId":{id}}}}}}}"#
+        )
+    };
+    Answer::Listen {
+        first: notice(
+            "subscriptions/acknowledged",
+            r#""notifications":{"toolsListChanged":true},"#,
+        ),
+        each: notice("tools/list_changed", ""),
+    }
+}
+
+fn progress(params: &Params<'_>, at: f64) -> String {
+    let token = params.meta.token.map_or("0", RawValue::get);
+    format!(
+        r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{token},"progress":{at}}}}}"#
+    )
+}
+
+fn text(id: &str, text: &str) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len() + 160);
+    out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
+    out.extend_from_slice(id.as_bytes());
+    out.extend_from_slice(br#","result":{"content":[{"type":"text","text":"#);
+    serde_json::to_writer(&mut out, text).expect("text can be encoded");
+    out.extend_from_slice(br#"}],"resultType":"complete"}}"#);
+    out
+}
+
+fn response(id: &str, result: &str) -> Vec<u8> {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#).into_bytes()
+}
+
+const DISCOVERED: &str = r#"{"supportedVersions":["2026-07-28","2025-11-25"],"capabilities":{"tools":{"listChanged":true}},"resultType":"complete","ttlMs":0,"cacheScope":"private","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"raw","version":"0"}}}"#;
+const INITIALIZED: &str = r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"raw","version":"0"}}"#;

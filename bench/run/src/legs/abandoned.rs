@@ -1,0 +1,258 @@
+//! Calls that are let go of: how fast the handler learns of it, what it costs, and what is left behind.
+
+use std::io::Write as _;
+use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::load::{Dialog, Message, ask, connect, receive};
+use crate::machine::{self, Core};
+use crate::measure::{Cell, Goal, Row, Spread};
+use crate::options::Options;
+use crate::program::{Program, Subject};
+
+/// From the drop of a client's future to the drop of the handler, in two processes.
+pub(crate) fn latency(options: &Options) -> Vec<Row> {
+    let count = if options.quick { 20 } else { 200 };
+    let libraries = [Subject::Bowline, Subject::RmcpBest];
+    let over_http = |subject: Subject| {
+        let mut server = Program::start(&mut subject.server(), Core::Load);
+        let url = format!("http://{}/mcp", server.address());
+        drops(subject.client().args(["--url", &url]), count)
+    };
+    let over_stdio = |subject: Subject| {
+        let server = subject.server();
+        drops(
+            subject.client().arg("--child").arg(server.get_program()),
+            count,
+        )
+    };
+    let row = |work: &str, took: &dyn Fn(Subject) -> Vec<f64>| {
+        let cells = libraries.into_iter().map(|subject| Cell {
+            subject: subject.name(),
+            value: Spread::of(took(subject)),
+            ratio: None,
+            pace: None,
+        });
+        Row {
+            work: format!("from drop to drop, {work}"),
+            unit: "µs; rmcp's handler watches its token",
+            goal: Some(Goal::Value(1_000.0)),
+            cells: cells.collect(),
+            point: None,
+        }
+    };
+    vec![row("HTTP", &over_http), row("stdio", &over_stdio)]
+}
+
+/// Three calls at once with a timeout of 200 ms, to a child that has stopped reading.
+pub(crate) fn stalled(_: &Options) -> Vec<Row> {
+    let server = Subject::Raw.server();
+    let cells = [Subject::Bowline, Subject::RmcpBest].map(|subject| {
+        let mut client = subject.client();
+        client.arg("--child").arg(server.get_program());
+        let took = took(client.arg("--stalled"));
+        let milliseconds = took.into_iter().map(|us| us / 1e3).collect();
+        Cell {
+            subject: subject.name(),
+            value: Spread::of(milliseconds),
+            ratio: None,
+            pace: None,
+        }
+    });
+    vec![Row {
+        work: "a call with 200 ms to a child that does not read returns after".to_owned(),
+        unit: "ms",
+        goal: None,
+        cells: cells.into(),
+        point: None,
+    }]
+}
+
+/// How long each drop took to arrive, in µs; nothing if it never did.
+fn drops(client: &mut Command, count: usize) -> Vec<f64> {
+    took(client.args(["--drops", &count.to_string()]))
+}
+
+/// What a client says that things took, in µs.
+fn took(client: &mut Command) -> Vec<f64> {
+    #[derive(serde::Deserialize)]
+    struct Took {
+        took_ns: Vec<u64>,
+    }
+    let line = Program::start(client, Core::Test).line();
+    let took: Result<Took, _> = serde_json::from_str(&line);
+    let took = took.unwrap_or_else(|error| panic!("{client:?} said {line:?}: {error}"));
+    took.took_ns.into_iter().map(|ns| ns as f64 / 1e3).collect()
+}
+
+/// Many calls over HTTP, each on a connection that is closed in the middle; and as many that are answered.
+pub(crate) fn many(options: &Options) -> Vec<Row> {
+    let count = if options.quick { 2_000 } else { 20_000 };
+    let mut found: Vec<(Subject, Remains)> = Vec::new();
+    for subject in Subject::FULL {
+        let mut program = Program::start(&mut subject.server(), Core::Test);
+        let server = program.address();
+        found.push((subject, abandon(&program, server, count)));
+    }
+    let row = |what: &str, unit, goal, of: fn(&Remains) -> f64| {
+        let figures: Vec<_> = found
+            .iter()
+            .map(|(subject, left)| (*subject, of(left)))
+            .collect();
+        Row::plain(
+            format!("{count} abandoned calls: {what}"),
+            unit,
+            goal,
+            &figures,
+        )
+    };
+    vec![
+        row("server, each", "µs CPU", Some(Goal::Value(60.0)), |left| {
+            left.abandoned_us
+        }),
+        row(
+            "server, each that is answered instead",
+            "µs CPU",
+            None,
+            |left| left.answered_us,
+        ),
+        row(
+            "handlers that still run",
+            "handlers",
+            Some(Goal::Value(0.0)),
+            |left| left.running as f64,
+        ),
+        row(
+            "memory that is not given back",
+            "MiB",
+            Some(Goal::Value(5.0)),
+            |left| left.grown_mib,
+        ),
+        row(
+            "descriptors that are not given back",
+            "descriptors",
+            Some(Goal::Value(0.0)),
+            |left| left.descriptors as f64,
+        ),
+    ]
+}
+
+/// What many abandoned calls cost and left behind.
+struct Remains {
+    answered_us: f64,
+    abandoned_us: f64,
+    running: u64,
+    grown_mib: f64,
+    descriptors: i64,
+}
+
+fn abandon(program: &Program, server: SocketAddr, count: usize) -> Remains {
+    let slow = |ms: u64| Message::call("slow", &format!(r#"{{"ms":{ms}}}"#), "slept");
+    // Once through, so that what grows only the first time is not in the figures.
+    complete(server, BATCH, &slow(0));
+    let_go(server, BATCH, &slow(60_000));
+    let running_before = settle(server);
+    let memory = machine::resident_kib(program.id());
+    let descriptors = machine::descriptors(program.id());
+
+    let cpu = program.cpu_ns();
+    complete(server, count, &slow(0));
+    let answered_ns = program.cpu_ns() - cpu;
+
+    let cpu = program.cpu_ns();
+    let_go(server, count, &slow(60_000));
+    let abandoned_ns = program.cpu_ns() - cpu;
+
+    let running = settle(server) - running_before;
+    let grown = machine::resident_kib(program.id()) as f64 - memory as f64;
+    let per_call = |ns: u64| ns as f64 / count as f64 / 1e3;
+    Remains {
+        answered_us: per_call(answered_ns),
+        abandoned_us: per_call(abandoned_ns),
+        running,
+        grown_mib: (grown / 1024.0).max(0.0),
+        descriptors: machine::descriptors(program.id()) as i64 - descriptors as i64,
+    }
+}
+
+/// Calls that come to their end, each on a connection of its own.
+fn complete(server: SocketAddr, count: usize, message: &Message) {
+    batches(server, count, message, |streams| {
+        for stream in streams {
+            receive(stream);
+        }
+    });
+}
+
+/// Calls whose connection is closed once their handlers run.
+fn let_go(server: SocketAddr, count: usize, message: &Message) {
+    let mut started = Stats::ask(server).started;
+    batches(server, count, message, |streams| {
+        started += streams.len() as u64;
+        while Stats::ask(server).started < started {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
+}
+
+fn batches(
+    server: SocketAddr,
+    count: usize,
+    message: &Message,
+    mut and: impl FnMut(&mut [TcpStream]),
+) {
+    let (request, _) = message.http(&Dialog::Modern);
+    for begun in (0..count).step_by(BATCH) {
+        let send = |_| {
+            let mut stream = connect(server);
+            stream.write_all(&request).expect("a request");
+            stream
+        };
+        let mut streams: Vec<TcpStream> = (begun..count.min(begun + BATCH)).map(send).collect();
+        and(&mut streams);
+    }
+}
+
+/// Waits until no handler runs, and gives up at some time. How many still run.
+fn settle(server: SocketAddr) -> u64 {
+    let deadline = Instant::now() + SETTLED;
+    loop {
+        let stats = Stats::ask(server);
+        let running = stats.started - stats.dropped - stats.completed;
+        if running == 0 || Instant::now() > deadline {
+            return running;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[derive(serde::Deserialize)]
+struct Stats {
+    started: u64,
+    dropped: u64,
+    completed: u64,
+}
+
+impl Stats {
+    fn ask(server: SocketAddr) -> Self {
+        let reply = ask(server, &Message::call("stats", "{}", ""));
+        let read = || {
+            // Over a stream there is something before it.
+            let json = &reply[reply.find('{')?..];
+            let mut values = serde_json::Deserializer::from_str(json).into_iter();
+            let value: serde_json::Value = values.next()?.ok()?;
+            let text = value
+                .pointer("/result/content/0/text")?
+                .as_str()?
+                .to_owned();
+            serde_json::from_str(&text).ok()
+        };
+        read().unwrap_or_else(|| panic!("`stats` was answered with {reply}"))
+    }
+}
+
+/// As many at once as there are connections to spare.
+const BATCH: usize = 250;
+/// How long handlers have to end.
+const SETTLED: Duration = Duration::from_secs(3);

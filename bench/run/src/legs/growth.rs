@@ -1,0 +1,63 @@
+//! How the cost of one message grows with what else there is.
+
+use crate::legs::{http_server, stdio_server};
+use crate::load::{Connections, Era, Message, open};
+use crate::machine::Core;
+use crate::measure::{Row, interleave};
+use crate::options::Options;
+use crate::program::{Program, Subject};
+
+pub(crate) fn curves(options: &Options) -> Vec<Row> {
+    // What takes long to set up is left out where there is no time.
+    let within = |count: &u64| !options.quick || *count <= 1_000;
+    let mut rows = Vec::new();
+    for count in [10, 100, 1_000, 10_000].into_iter().filter(within) {
+        rows.push(tools(options, count));
+    }
+    for count in [1, 4, 16, 64, 256, 1_024, 4_096] {
+        let series = stdio_server::run(options, &Subject::FULL, count as usize);
+        let work = format!("stdio server, {count} in flight");
+        rows.push(Row::cpu(work, None, &series).at("requests in flight, stdio", count));
+    }
+    for count in [1, 10, 100, 1_000, 9_900].into_iter().filter(within) {
+        rows.push(conversations(options, count));
+    }
+    rows
+}
+
+/// A call of one among many tools.
+fn tools(options: &Options, count: u64) -> Row {
+    let message = Message::call("echo", r#"{"text":"hello"}"#, "hello");
+    let arguments = ["--tools", &count.to_string()];
+    let series = http_server::run(
+        options,
+        &Subject::FULL,
+        &arguments,
+        64,
+        &message,
+        Era::Modern,
+    );
+    Row::cpu(format!("HTTP server, {count} tools"), None, &series).at("tools, HTTP", count)
+}
+
+/// A call while many conversations of the legacy era are open besides.
+fn conversations(options: &Options, count: u64) -> Row {
+    let message = Message::call("echo", r#"{"text":"hello"}"#, "hello");
+    let started = [Subject::Raw, Subject::Bowline, Subject::RmcpDefault].map(|subject| {
+        let mut program = Program::start(&mut subject.server(), Core::Test);
+        let server = program.address();
+        for _ in 0..count {
+            // The conversation outlives the connection that opened it.
+            drop(open(server));
+        }
+        let load = Connections::open(server, 16, &message, Era::Legacy);
+        (subject, (program, load))
+    });
+    let series = interleave(
+        options.rounds(),
+        &mut Vec::from(started),
+        |(program, load)| load.drive(program.id(), options.window()),
+    );
+    let work = format!("HTTP server, legacy, {count} idle sessions");
+    Row::cpu(work, None, &series).at("idle legacy sessions, HTTP", count)
+}

@@ -1,0 +1,43 @@
+//! The pieces of work, in the order of the report.
+
+mod abandoned;
+mod build;
+mod clients;
+mod growth;
+mod http_server;
+mod local;
+mod stdio_server;
+mod subscriptions;
+
+use crate::measure::Row;
+use crate::options::Options;
+
+type Leg = fn(&Options) -> Vec<Row>;
+
+/// Every leg with its name on the command line.
+pub(crate) const LEGS: &[(&str, Leg)] = &[
+    ("http", http_server::modern),
+    ("counts", http_server::counts),
+    ("legacy", http_server::legacy),
+    ("stdio", stdio_server::modern),
+    ("http-client", clients::http),
+    ("stdio-client", clients::stdio),
+    ("drops", abandoned::latency),
+    ("stalled", abandoned::stalled),
+    ("abandoned", abandoned::many),
+    ("subscriptions", subscriptions::idle),
+    ("progress", http_server::progress),
+    ("h2c", http_server::second_version),
+    ("sizes", http_server::sizes),
+    ("local", local::both_ends),
+    ("growth", growth::curves),
+    ("build", build::cold),
+];
+
+pub(crate) fn usage() -> String {
+    let names: Vec<&str> = LEGS.iter().map(|(name, _)| *name).collect();
+    format!(
+        "Usage: bench-run [--quick] [--json] [--write FOLDER] [LEG]…\n\n  legs: {}",
+        names.join(", ")
+    )
+}

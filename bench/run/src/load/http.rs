@@ -1,0 +1,257 @@
+//! HTTP/1.1 by hand: keep-alive connections on one thread, each with one request in flight.
+
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use mio::net::TcpStream;
+use mio::{Events, Interest, Poll, Token};
+
+use super::messages::{Dialog, Era, Expect, FIRST_ID, Message, handshake, write_id};
+use super::reply::Reply;
+use crate::machine;
+use crate::measure::Sample;
+
+/// Connections to one server.
+pub(crate) struct Connections {
+    poll: Poll,
+    connections: Vec<Connection>,
+    buffer: Vec<u8>,
+}
+
+struct Connection {
+    stream: TcpStream,
+    dialog: Dialog,
+    request: Vec<u8>,
+    id_at: usize,
+    id: u64,
+    /// How much of the request has left.
+    written: usize,
+    expect: Expect,
+    reply: Reply,
+    sent: Instant,
+    busy: bool,
+}
+
+impl Connections {
+    /// Opens that many connections, each with a conversation of its own if the era has conversations.
+    ///
+    /// # Panics
+    ///
+    /// If the server does not let them in.
+    pub(crate) fn open(server: SocketAddr, count: usize, message: &Message, era: Era) -> Self {
+        let poll = Poll::new().expect("there is an epoll");
+        let mut connections = Vec::new();
+        for index in 0..count {
+            let (stream, dialog) = match era {
+                Era::Legacy => {
+                    let (stream, session) = open(server);
+                    (stream, Dialog::Legacy { session })
+                }
+                Era::Modern => (connect(server), Dialog::Modern),
+            };
+            stream.set_nonblocking(true).expect("a socket");
+            let mut stream = TcpStream::from_std(stream);
+            let interest = Interest::READABLE | Interest::WRITABLE;
+            let registered = poll
+                .registry()
+                .register(&mut stream, Token(index), interest);
+            registered.expect("it can be watched");
+            let (request, id_at) = message.http(&dialog);
+            connections.push(Connection {
+                stream,
+                dialog,
+                request,
+                id_at,
+                id: FIRST_ID,
+                written: 0,
+                expect: message.expect.clone(),
+                reply: Reply::default(),
+                sent: Instant::now(),
+                busy: false,
+            });
+        }
+        Self {
+            poll,
+            connections,
+            buffer: vec![0; 1 << 18],
+        }
+    }
+
+    /// Keeps every connection busy for a window, and says what it cost the process `pid`.
+    pub(crate) fn drive(&mut self, pid: u32, window: Duration) -> Sample {
+        self.run(Instant::now() + window / 4);
+        let (cpu, begun) = (machine::cpu_ns(pid), Instant::now());
+        let latencies = self.run(begun + window);
+        let cpu_ns = machine::cpu_ns(pid) - cpu;
+        Sample::of(latencies, cpu_ns, begun.elapsed())
+    }
+
+    /// Exactly `count` requests, for whoever counts something else than time.
+    pub(crate) fn send(&mut self, count: u64) {
+        let each = count / self.connections.len() as u64;
+        for connection in &mut self.connections {
+            connection.next();
+        }
+        let mut left = vec![each; self.connections.len()];
+        self.pump(|index, _, _| {
+            left[index] -= 1;
+            left[index] > 0
+        });
+    }
+
+    fn run(&mut self, end: Instant) -> Vec<u64> {
+        let mut latencies = Vec::new();
+        for connection in &mut self.connections {
+            connection.next();
+        }
+        self.pump(|_, now, sent| {
+            latencies.push((now - sent).as_nanos() as u64);
+            now < end
+        });
+        latencies
+    }
+
+    /// Reads replies, and sends the next request wherever `again` says so, until nothing is in flight.
+    fn pump(&mut self, mut again: impl FnMut(usize, Instant, Instant) -> bool) {
+        let mut busy = self.connections.len();
+        let mut events = Events::with_capacity(1024);
+        while busy > 0 {
+            self.poll
+                .poll(&mut events, Some(PATIENCE))
+                .expect("an epoll");
+            assert!(!events.is_empty(), "a server was silent for {PATIENCE:?}");
+            for event in &events {
+                let connection = &mut self.connections[event.token().0];
+                if event.is_writable() {
+                    connection.write();
+                }
+                if !event.is_readable() || !connection.read(&mut self.buffer) {
+                    continue;
+                }
+                connection.check();
+                if again(event.token().0, Instant::now(), connection.sent) {
+                    connection.next();
+                } else {
+                    busy -= 1;
+                }
+            }
+        }
+    }
+}
+
+impl Connection {
+    fn next(&mut self) {
+        self.id += 1;
+        write_id(&mut self.request, self.id_at, self.id);
+        self.reply.clear();
+        self.written = 0;
+        self.busy = true;
+        self.sent = Instant::now();
+        self.write();
+    }
+
+    fn write(&mut self) {
+        while self.busy && self.written < self.request.len() {
+            match self.stream.write(&self.request[self.written..]) {
+                Ok(written) => self.written += written,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) => panic!("a connection broke: {error}"),
+            }
+        }
+    }
+
+    /// Whether the reply is complete.
+    fn read(&mut self, buffer: &mut [u8]) -> bool {
+        while self.busy {
+            match self.stream.read(buffer) {
+                Ok(0) => panic!("a connection was closed"),
+                Ok(read) => self.reply.push(&buffer[..read]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
+                Err(error) => panic!("a connection broke: {error}"),
+            }
+            // Nothing follows a reply, so that there is no need to be told so by another read.
+            if self.reply.is_complete() {
+                self.busy = false;
+                return true;
+            }
+        }
+        false
+    }
+
+    fn check(&self) {
+        let reply = self.reply.body();
+        let fits = self.expect.fits(self.id, &self.dialog, reply);
+        let start = String::from_utf8_lossy(&reply[..reply.len().min(400)]);
+        let status = self.reply.status();
+        assert!(
+            fits,
+            "request {} was answered with {status:?} {start}",
+            self.id
+        );
+    }
+}
+
+/// A connection in whose conversation requests can be made, and the conversation's name.
+pub(crate) fn open(server: SocketAddr) -> (std::net::TcpStream, Option<String>) {
+    let mut stream = connect(server);
+    let [initialize, initialized] = handshake();
+    let reply = post(&mut stream, &initialize, None);
+    let session = reply.session().map(str::to_owned);
+    post(&mut stream, &initialized, session.as_deref());
+    (stream, session)
+}
+
+/// Sends one message over a connection of its own, and waits for the answer.
+pub(crate) fn ask(server: SocketAddr, message: &Message) -> String {
+    let mut stream = connect(server);
+    let (request, _) = message.http(&Dialog::Modern);
+    stream.write_all(&request).expect("a request");
+    let reply = receive(&mut stream);
+    String::from_utf8_lossy(reply.body()).into_owned()
+}
+
+/// A connection that sends what it is given at once.
+pub(crate) fn connect(server: SocketAddr) -> std::net::TcpStream {
+    let stream = std::net::TcpStream::connect(server).expect("the server listens");
+    stream.set_nodelay(true).expect("a socket");
+    stream
+}
+
+fn post(stream: &mut std::net::TcpStream, body: &str, session: Option<&str>) -> Reply {
+    let session = session.map_or(String::new(), |id| {
+        format!(
+            "mcp-session-id: {id}\r\nmcp-protocol-version: {}\r\n",
+            super::messages::LEGACY
+        )
+    });
+    let request = format!(
+        "POST /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n\
+         accept: application/json, text/event-stream\r\n{session}content-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(request.as_bytes()).expect("a request");
+    let reply = receive(stream);
+    let status = reply.status().unwrap_or(0);
+    let text = String::from_utf8_lossy(reply.body());
+    assert!(
+        (200..300).contains(&status),
+        "{body} was answered with {status} {text}"
+    );
+    reply
+}
+
+/// Waits for a whole response.
+pub(crate) fn receive(stream: &mut std::net::TcpStream) -> Reply {
+    let mut reply = Reply::default();
+    let mut buffer = [0; 1 << 14];
+    while !reply.is_complete() {
+        let read = stream.read(&mut buffer).expect("a response");
+        assert!(read > 0, "a connection was closed");
+        reply.push(&buffer[..read]);
+    }
+    reply
+}
+
+/// How long a server may say nothing at all.
+const PATIENCE: Duration = Duration::from_secs(20);

@@ -1,0 +1,75 @@
+//! Runs the programs under test against each other, interleaved in one run, and reports what a message costs
+//! in each. `cargo xtask bench` builds everything and starts this.
+
+mod options;
+use options::Options;
+
+mod baseline;
+mod callgrind;
+mod legs;
+mod load;
+mod machine;
+mod measure;
+mod program;
+mod report;
+mod svg;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let passed = match words.as_slice() {
+        [act, file] if act == "--check-counts" => baseline::check(Path::new(file)),
+        [act, file] if act == "--bless-counts" => baseline::bless(Path::new(file)),
+        _ => return measure_all(&words),
+    };
+    if passed {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+fn measure_all(words: &[String]) -> ExitCode {
+    let options = match Options::parse(words) {
+        Ok(options) => options,
+        Err(complaint) => {
+            eprintln!("{complaint}\n\n{}", legs::usage());
+            return ExitCode::FAILURE;
+        }
+    };
+    machine::allow_many_files();
+    let mut rows = Vec::new();
+    for (name, leg) in legs::LEGS {
+        if !options.wants(name) {
+            continue;
+        }
+        eprintln!("… {name}");
+        let found = leg(&options);
+        if !options.json {
+            println!("{}", report::text(&found));
+        }
+        rows.extend(found);
+        // After each leg: a run takes long, and what was found is worth keeping if it does not come to its end.
+        if let Some(folder) = &options.write
+            && let Err(error) = write(folder, &rows, &options)
+        {
+            let folder = folder.display();
+            eprintln!("the report could not be written to {folder}: {error}");
+            return ExitCode::FAILURE;
+        }
+    }
+    if options.json {
+        println!("{}", report::json(&rows));
+    }
+    ExitCode::SUCCESS
+}
+
+fn write(folder: &Path, rows: &[measure::Row], options: &Options) -> std::io::Result<()> {
+    std::fs::write(folder.join("RESULTS.md"), report::markdown(rows, options))?;
+    if let Some(picture) = svg::draw(rows) {
+        std::fs::write(folder.join("growth.svg"), picture)?;
+    }
+    Ok(())
+}

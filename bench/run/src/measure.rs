@@ -1,0 +1,257 @@
+//! Samples, and what several of them say together.
+
+use std::time::Duration;
+
+use crate::machine::monotonic_ns;
+use crate::program::Subject;
+
+/// What one turn of one program came to.
+#[derive(Clone, Copy, Debug, serde::Deserialize)]
+pub(crate) struct Sample {
+    pub(crate) replies: u64,
+    pub(crate) cpu_ns: u64,
+    pub(crate) wall_ns: u64,
+    pub(crate) p50_ns: u64,
+    pub(crate) p99_ns: u64,
+    /// When it ended.
+    #[serde(default)]
+    pub(crate) at_ns: u64,
+}
+
+impl Sample {
+    /// What replies of these latencies cost.
+    pub(crate) fn of(mut latencies: Vec<u64>, cpu_ns: u64, wall: Duration) -> Self {
+        latencies.sort_unstable();
+        let at = |share: usize| latencies.get(latencies.len() * share / 100).copied();
+        Self {
+            replies: latencies.len() as u64,
+            cpu_ns,
+            wall_ns: wall.as_nanos() as u64,
+            p50_ns: at(50).unwrap_or(0),
+            p99_ns: at(99).unwrap_or(0),
+            at_ns: 0,
+        }
+    }
+
+    /// CPU time per reply, in µs.
+    pub(crate) fn cost(&self) -> f64 {
+        self.cpu_ns as f64 / self.replies.max(1) as f64 / 1_000.0
+    }
+}
+
+/// All turns of one program.
+#[derive(Clone, Debug)]
+pub(crate) struct Series {
+    pub(crate) subject: Subject,
+    pub(crate) samples: Vec<Sample>,
+}
+
+impl Series {
+    /// Each sample's cost as a ratio to that of the ceiling's sample nearest in time.
+    fn ratios(&self, raw: &Self) -> Vec<f64> {
+        let nearest = |sample: &Sample| {
+            let raw = raw.samples.iter();
+            raw.min_by_key(|raw| raw.at_ns.abs_diff(sample.at_ns))
+        };
+        let samples = self.samples.iter();
+        samples
+            .filter_map(|sample| Some(sample.cost() / nearest(sample)?.cost()))
+            .collect()
+    }
+}
+
+/// Gives each subject its turn, round after round.
+pub(crate) fn interleave<P>(
+    rounds: usize,
+    programs: &mut [(Subject, P)],
+    mut turn: impl FnMut(&mut P) -> Sample,
+) -> Vec<Series> {
+    let mut series: Vec<Series> = programs
+        .iter()
+        .map(|(subject, _)| Series {
+            subject: *subject,
+            samples: Vec::new(),
+        })
+        .collect();
+    for _ in 0..rounds {
+        for ((_, program), series) in programs.iter_mut().zip(&mut series) {
+            let sample = turn(program);
+            let at_ns = monotonic_ns();
+            series.samples.push(Sample { at_ns, ..sample });
+        }
+    }
+    series
+}
+
+/// The middle of several figures, and how far they spread.
+#[derive(Clone, Copy, Debug, serde::Serialize)]
+pub(crate) struct Spread {
+    pub(crate) median: f64,
+    pub(crate) least: f64,
+    pub(crate) most: f64,
+}
+
+impl Spread {
+    pub(crate) fn of(mut figures: Vec<f64>) -> Self {
+        figures.sort_by(f64::total_cmp);
+        let at = |index: usize| figures.get(index).copied().unwrap_or(f64::NAN);
+        Self {
+            median: at(figures.len() / 2),
+            least: at(0),
+            most: at(figures.len().saturating_sub(1)),
+        }
+    }
+
+    pub(crate) fn exact(figure: f64) -> Self {
+        Self {
+            median: figure,
+            least: figure,
+            most: figure,
+        }
+    }
+}
+
+/// One line of the report: one piece of work, done by each.
+#[derive(Clone, Debug, serde::Serialize)]
+pub(crate) struct Row {
+    pub(crate) work: String,
+    pub(crate) unit: &'static str,
+    pub(crate) goal: Option<Goal>,
+    pub(crate) cells: Vec<Cell>,
+    /// Where it is on a curve, if it is on one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) point: Option<Point>,
+}
+
+/// A place on a curve of how cost grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub(crate) struct Point {
+    /// What there is more and more of.
+    pub(crate) of: &'static str,
+    pub(crate) count: u64,
+}
+
+/// What is wanted of Bowline.
+#[derive(Clone, Copy, Debug, serde::Serialize)]
+pub(crate) enum Goal {
+    /// At most this many times what the ceiling costs.
+    Ratio(f64),
+    /// At most this much.
+    Value(f64),
+}
+
+/// What one subject came to.
+#[derive(Clone, Debug, serde::Serialize)]
+pub(crate) struct Cell {
+    pub(crate) subject: &'static str,
+    pub(crate) value: Spread,
+    pub(crate) ratio: Option<Spread>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) pace: Option<Pace>,
+}
+
+/// What CPU time does not say; it depends on the machine and on what else runs there.
+#[derive(Clone, Copy, Debug, serde::Serialize)]
+pub(crate) struct Pace {
+    pub(crate) per_second: f64,
+    pub(crate) p50_us: f64,
+    pub(crate) p99_us: f64,
+}
+
+impl Row {
+    /// CPU time per reply.
+    pub(crate) fn cpu(work: impl Into<String>, goal: Option<Goal>, series: &[Series]) -> Self {
+        let raw = series.iter().find(|one| one.subject == Subject::Raw);
+        let middle = |one: &Series, of: fn(&Sample) -> f64| {
+            Spread::of(one.samples.iter().map(of).collect()).median
+        };
+        let cells = series.iter().map(|one| Cell {
+            subject: one.subject.name(),
+            value: Spread::of(one.samples.iter().map(Sample::cost).collect()),
+            ratio: raw.map(|raw| Spread::of(one.ratios(raw))),
+            pace: Some(Pace {
+                per_second: middle(one, |sample| {
+                    sample.replies as f64 * 1e9 / sample.wall_ns.max(1) as f64
+                }),
+                p50_us: middle(one, |sample| sample.p50_ns as f64 / 1e3),
+                p99_us: middle(one, |sample| sample.p99_ns as f64 / 1e3),
+            }),
+        });
+        Self {
+            work: work.into(),
+            unit: "µs CPU",
+            goal,
+            cells: cells.collect(),
+            point: None,
+        }
+    }
+
+    /// Puts it on a curve.
+    pub(crate) fn at(mut self, of: &'static str, count: u64) -> Self {
+        self.point = Some(Point { of, count });
+        self
+    }
+
+    /// Figures that were taken once.
+    pub(crate) fn plain(
+        work: impl Into<String>,
+        unit: &'static str,
+        goal: Option<Goal>,
+        figures: &[(Subject, f64)],
+    ) -> Self {
+        let raw = figures.iter().find(|(subject, _)| *subject == Subject::Raw);
+        let raw = raw
+            .map(|(_, figure)| *figure)
+            .filter(|figure| *figure > 0.0);
+        let cells = figures.iter().map(|(subject, figure)| Cell {
+            subject: subject.name(),
+            value: Spread::exact(*figure),
+            ratio: raw.map(|raw| Spread::exact(figure / raw)),
+            pace: None,
+        });
+        Self {
+            work: work.into(),
+            unit,
+            goal,
+            cells: cells.collect(),
+            point: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(cost_us: u64, at_ns: u64) -> Sample {
+        Sample {
+            replies: 1,
+            cpu_ns: cost_us * 1_000,
+            wall_ns: 1,
+            p50_ns: 0,
+            p99_ns: 0,
+            at_ns,
+        }
+    }
+
+    #[test]
+    fn a_sample_is_compared_to_the_ceiling_nearest_in_time() {
+        let raw = Series {
+            subject: Subject::Raw,
+            samples: vec![sample(10, 0), sample(20, 100)],
+        };
+        let ours = Series {
+            subject: Subject::Bowline,
+            samples: vec![sample(15, 10), sample(30, 90)],
+        };
+
+        assert_eq!(ours.ratios(&raw), [1.5, 1.5]);
+    }
+
+    #[test]
+    fn a_spread_has_its_middle_and_its_ends() {
+        let spread = Spread::of(vec![3.0, 1.0, 2.0]);
+
+        assert_eq!((spread.least, spread.median, spread.most), (1.0, 2.0, 3.0));
+    }
+}

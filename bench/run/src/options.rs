@@ -1,0 +1,56 @@
+//! What to run, for how long, and where the report goes.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::legs;
+
+pub(crate) struct Options {
+    /// The legs to run; all of them if none is named.
+    legs: Vec<String>,
+    pub(crate) quick: bool,
+    pub(crate) json: bool,
+    /// The folder to write `RESULTS.md` and `growth.svg` to.
+    pub(crate) write: Option<PathBuf>,
+}
+
+impl Options {
+    pub(crate) fn parse(words: &[String]) -> Result<Self, String> {
+        let mut options = Self {
+            legs: Vec::new(),
+            quick: false,
+            json: false,
+            write: None,
+        };
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            match word.as_str() {
+                "--quick" => options.quick = true,
+                "--json" => options.json = true,
+                "--write" => {
+                    let path = words.next().ok_or("`--write` needs a folder")?;
+                    options.write = Some(path.into());
+                }
+                leg if legs::LEGS.iter().any(|(name, _)| *name == leg) => {
+                    options.legs.push(word.clone());
+                }
+                other => return Err(format!("there is no leg `{other}`")),
+            }
+        }
+        Ok(options)
+    }
+
+    pub(crate) fn wants(&self, leg: &str) -> bool {
+        self.legs.is_empty() || self.legs.iter().any(|name| name == leg)
+    }
+
+    /// How often each program has its turn.
+    pub(crate) fn rounds(&self) -> usize {
+        if self.quick { 3 } else { 5 }
+    }
+
+    /// How long one turn lasts.
+    pub(crate) fn window(&self) -> Duration {
+        Duration::from_millis(if self.quick { 200 } else { 500 })
+    }
+}
