@@ -51,6 +51,6 @@ impl Attempts {
 
 const MOST_USELESS: u32 = 5;
 /// A stream that was open for so long was of use, even if there was nothing to say.
-const LONG: Duration = Duration::from_secs(10);
+const LONG: Duration = Duration::from_secs(1);
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
