@@ -52,7 +52,8 @@ pub(crate) fn counts(root: &Path, act: Counts) -> bool {
 
 fn cargo(root: &Path, act: &str, packages: &[&str]) -> io::Result<bool> {
     let mut cargo = process::cargo(&root.join("bench"));
-    cargo.args([act, "--release", "--locked"]).args(packages);
+    // Not `--locked`: this lock file follows what the crates of the project depend on.
+    cargo.args([act, "--release"]).args(packages);
     process::show(cargo.env("CARGO_TARGET_DIR", target(root)))
 }
 

@@ -2,6 +2,7 @@
 //! answers to it.
 
 use std::io::{Read as _, Write as _};
+use std::time::Duration;
 
 use bench_fixture::ServerOptions;
 
@@ -34,8 +35,12 @@ pub(crate) fn serve(answers: &Answers, options: ServerOptions) {
             return;
         }
         out.clear();
-        while options.stall {
-            std::thread::park();
+        if options.stall {
+            std::thread::sleep(STALLED);
+            return;
         }
     }
 }
+
+/// Longer than anybody waits, and no longer: whoever started this may be gone.
+const STALLED: Duration = Duration::from_secs(15);

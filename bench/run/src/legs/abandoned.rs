@@ -151,7 +151,7 @@ fn abandon(program: &Program, server: SocketAddr, count: usize) -> Remains {
     let slow = |ms: u64| Message::call("slow", &format!(r#"{{"ms":{ms}}}"#), "slept");
     // Once through, so that what grows only the first time is not in the figures.
     complete(server, BATCH, &slow(0));
-    let_go(server, BATCH, &slow(60_000));
+    let_go(server, BATCH, &slow(600_000));
     let running_before = settle(server);
     let memory = machine::resident_kib(program.id());
     let descriptors = machine::descriptors(program.id());
@@ -161,7 +161,7 @@ fn abandon(program: &Program, server: SocketAddr, count: usize) -> Remains {
     let answered_ns = program.cpu_ns() - cpu;
 
     let cpu = program.cpu_ns();
-    let_go(server, count, &slow(60_000));
+    let_go(server, count, &slow(600_000));
     let abandoned_ns = program.cpu_ns() - cpu;
 
     let running = settle(server) - running_before;
@@ -253,6 +253,6 @@ impl Stats {
 }
 
 /// As many at once as there are connections to spare.
-const BATCH: usize = 250;
+const BATCH: usize = 500;
 /// How long handlers have to end.
 const SETTLED: Duration = Duration::from_secs(3);

@@ -46,7 +46,7 @@ fn crates(folder: &Path, features: &[&str]) -> f64 {
     let mut cargo = Command::new("cargo");
     cargo
         .current_dir(folder)
-        .args(["tree", "--locked", "--edges", "normal", "--prefix", "none"]);
+        .args(["tree", "--edges", "normal", "--prefix", "none"]);
     let output = cargo
         .args(["--format", "{p}"])
         .args(features)
@@ -69,9 +69,7 @@ fn crates(folder: &Path, features: &[&str]) -> f64 {
 fn build(folder: &Path) -> f64 {
     let target = std::env::temp_dir().join(format!("bench-build-{}", std::process::id()));
     let mut cargo = Command::new("cargo");
-    cargo
-        .current_dir(folder)
-        .args(["build", "--release", "--locked"]);
+    cargo.current_dir(folder).args(["build", "--release"]);
     cargo.env("CARGO_TARGET_DIR", &target).stderr(Stdio::null());
     let before = children_seconds();
     let status = cargo.status().expect("there is a cargo");
