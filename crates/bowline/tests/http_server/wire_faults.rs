@@ -191,3 +191,58 @@ async fn a_slow_client_does_not_keep_others_waiting() {
     assert_eq!(reply.json().await["id"], 1);
     assert_eq!(begun.elapsed(), Duration::ZERO);
 }
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_are_let_go_of_at_once_do_not_end_their_http2_connection() {
+    let service = Stage::new().server.http();
+    let (mut near, _serving) = dial(&service);
+    let mut said = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    said.extend(http2_frame(SETTINGS, 0, &[]));
+    for nth in 0..200 {
+        let stream = nth * 2 + 1;
+        // POST, http and / as the protocol numbers them; the host in full.
+        let head = b"\x83\x86\x84\x41\x09localhost";
+        said.extend(http2_frame(HEADERS, stream, head));
+        said.extend(http2_frame(RST_STREAM, stream, &8_u32.to_be_bytes()));
+    }
+
+    // All of it at once, so that the server reads of each request and of its end together.
+    near.write_all(&said).await.unwrap();
+    near.write_all(&http2_frame(PING, 0, b"are you?"))
+        .await
+        .unwrap();
+
+    loop {
+        let (kind, payload) = read_http2_frame(&mut near).await;
+        assert_ne!(kind, GOAWAY, "the connection was ended: {payload:?}");
+        if kind == PING && payload == b"are you?" {
+            break;
+        }
+    }
+}
+
+/// One frame of HTTP/2; the head of a request ends with its frame.
+fn http2_frame(kind: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let flags = if kind == HEADERS { 0x04 } else { 0 };
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    let mut frame = length[1..].to_vec();
+    frame.extend([kind, flags]);
+    frame.extend(stream.to_be_bytes());
+    frame.extend(payload);
+    frame
+}
+
+async fn read_http2_frame(near: &mut DuplexStream) -> (u8, Vec<u8>) {
+    let mut head = [0; 9];
+    near.read_exact(&mut head).await.unwrap();
+    let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+    let mut payload = vec![0; length as usize];
+    near.read_exact(&mut payload).await.unwrap();
+    (head[3], payload)
+}
+
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+const GOAWAY: u8 = 7;

@@ -107,7 +107,10 @@ impl HttpService {
             .timer(TokioTimer::new())
             .keep_alive_interval(PING_EVERY)
             .max_header_list_size(MAX_HEAD as u32)
-            .max_concurrent_streams(MOST_STREAMS);
+            .max_concurrent_streams(MOST_STREAMS)
+            // Letting go of a call that has just left is no attack here, and must not cost the connection
+            // with every other call on it, as it would after twenty by default.
+            .max_pending_accept_reset_streams(MOST_RESETS);
         let io = TokioIo::new(Patient::new(io, HEAD_WITHIN, STALLED_FOR));
         let service = TowerToHyperService::new(service);
         let mut connection = pin!(builder.serve_connection(io, service));
@@ -208,6 +211,8 @@ fn log(served: Result<(), Box<dyn std::error::Error + Send + Sync>>) {
 const HEAD_WITHIN: Duration = Duration::from_secs(30);
 const MAX_HEAD: usize = 64 * 1024;
 const MOST_STREAMS: u32 = 256;
+/// How many requests on one HTTP/2 connection may have been let go of before anybody looked at them.
+const MOST_RESETS: usize = 4096;
 const MOST_CONNECTIONS: usize = 16_384;
 const PING_EVERY: Duration = Duration::from_secs(20);
 /// How long a client may take nothing in before it is cut off.
