@@ -144,12 +144,6 @@ impl Json {
         Self(text.into())
     }
 
-    /// A copy that keeps nothing else alive, for what outlives the frame it arrived in.
-    #[must_use]
-    pub fn detached(&self) -> Self {
-        Self(Bytes::copy_from_slice(&self.0))
-    }
-
     /// The empty object, `{}`.
     #[must_use]
     pub fn empty_object() -> Self {

@@ -28,13 +28,12 @@ use std::sync::Arc;
 use std::task::{self, Poll};
 use std::time::Duration;
 
-use ::http::request::Parts;
-use ::http::{HeaderValue, Request, Response, StatusCode};
-use bowline_core::era::{self, Dialects, Offers};
+use ::http::{Request, Response, StatusCode};
+use bowline_core::era::{Dialects, Offers};
 use bowline_core::http::admission::{Admitted, Arrival, Catalog, Rejection, admit, admit_head};
 pub use bowline_core::http::source::SourcePolicy;
 use bowline_core::mux::Limits;
-use bowline_types::{Implementation, Json, Method, SubscriptionsListenRequest};
+use bowline_types::{Implementation, Json};
 use http_body::Body;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -240,7 +239,7 @@ impl Site {
         self: Arc<Self>,
         request: Request<B>,
     ) -> Result<Response<HttpBody>, Rejection> {
-        let (mut head, body) = request.into_parts();
+        let (head, body) = request.into_parts();
         let loopback = SourcePolicy::loopback();
         let source = self.source.as_ref().unwrap_or(&loopback);
         let accepts = match admit_head(&head, source, &self.served)? {
@@ -249,15 +248,7 @@ impl Site {
         };
         let body = body::read(body, self.max_body).await?;
         match admit(&head.headers, &body, &self.served, &*self.catalog)? {
-            Admitted::Modern {
-                id,
-                mut request,
-                seal,
-            } => {
-                if request.method == SubscriptionsListenRequest::NAME {
-                    drop(body);
-                    detach(&mut head, &mut request);
-                }
+            Admitted::Modern { id, request, seal } => {
                 let permit = self.permit().map_err(|refused| refused.about(id.clone()))?;
                 let handling = Handling::new(&self, id, request, seal, head, permit);
                 Ok(handling.respond(accepts).await)
@@ -275,22 +266,6 @@ impl Site {
         }
         let permit = self.room.clone().try_acquire_owned();
         permit.map_err(|_| unavailable("overloaded"))
-    }
-}
-
-/// Copies what a subscription keeps for hours out of the buffer that it was read into, which is much
-/// larger and goes back to its connection then.
-fn detach(head: &mut Parts, request: &mut era::Request) {
-    request.params = request.params.detached();
-    for value in head.headers.values_mut() {
-        let is_sensitive = value.is_sensitive();
-        if let Ok(own) = HeaderValue::from_bytes(value.as_bytes()) {
-            *value = own;
-            value.set_sensitive(is_sensitive);
-        }
-    }
-    if let Ok(own) = head.uri.to_string().parse() {
-        head.uri = own;
     }
 }
 
