@@ -85,7 +85,9 @@ pub(crate) fn describe() -> String {
         .find_map(|line| line.strip_prefix("model name"));
     let model = model.map_or("unknown", |rest| rest.trim_start_matches([' ', '\t', ':']));
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    format!("{model}, {} cores, Linux {}", cores(), kernel.trim())
+    // What follows its version is a name that nobody else can make anything of.
+    let version: Vec<_> = kernel.split('.').take(2).collect();
+    format!("{model}, {} cores, Linux {}", cores(), version.join("."))
 }
 
 /// Where the programs under test are: beside this one.
