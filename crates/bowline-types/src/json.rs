@@ -3,6 +3,7 @@
 //! Params and results travel as [`Json`] and are decoded once, straight into the type that the method
 //! names. A [`Json`] is a slice of the frame it arrived in: cloning it copies no text.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use bytes::Bytes;
@@ -66,6 +67,28 @@ impl Json {
     /// If the text does not have the shape of `T`.
     pub fn decode<'de, T: Deserialize<'de>>(&'de self) -> Result<T, serde_json::Error> {
         serde_json::from_slice(&self.0)
+    }
+
+    /// Decodes a string, which is borrowed unless it is written with escapes.
+    ///
+    /// # Errors
+    ///
+    /// If the value is no string.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline_types::Json;
+    ///
+    /// assert_eq!(Json::encode("ahoy")?.text()?, "ahoy");
+    /// assert!(Json::null().text().is_err());
+    /// # Ok::<(), serde_json::Error>(())
+    /// ```
+    pub fn text(&self) -> Result<Cow<'_, str>, serde_json::Error> {
+        #[derive(serde::Deserialize)]
+        struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+        self.decode().map(|Text(text)| text)
     }
 
     /// Takes a part of this text, found by decoding it to a borrowed [`RawValue`], without copying.

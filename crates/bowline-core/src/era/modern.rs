@@ -90,10 +90,12 @@ impl Envelope {
         let Some(version) = &keys.version else {
             return Ok(None);
         };
-        let version: Text<'_> = decode(meta_key::PROTOCOL_VERSION, version)?;
-        let version = match Dialect::of(&version.0) {
+        let version = version
+            .text()
+            .map_err(|_| ill_formed(meta_key::PROTOCOL_VERSION))?;
+        let version = match Dialect::of(&version) {
             Some(dialect) => Cow::Borrowed(dialect.version),
-            None => Cow::Owned(version.0.into_owned()),
+            None => Cow::Owned(version.into_owned()),
         };
         Ok(Some(Self { version, keys }))
     }
@@ -338,10 +340,6 @@ fn seal_error(dialect: &Dialect, mut error: RpcError) -> RpcError {
 fn missing(key: &str) -> Rejection {
     Rejection::invalid_params(format!("`params._meta` must have `{key}`"))
 }
-
-/// Text, borrowed unless it is written with escapes.
-#[derive(Deserialize)]
-struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
 fn decode<'a, T: Deserialize<'a>>(key: &str, json: &'a Json) -> Result<T, Rejection> {
     json.decode().map_err(|_| ill_formed(key))

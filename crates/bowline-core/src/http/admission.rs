@@ -10,7 +10,6 @@
 //! The rungs stand in this order in the code, so that a request that breaks two gets the earlier one's
 //! error. The body says what a message is; headers only confirm it.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use ::http::header::{ALLOW, HeaderMap, HeaderName, HeaderValue};
@@ -18,7 +17,6 @@ use ::http::request::Parts;
 use ::http::{Method, StatusCode};
 use bowline_types::{ErrorCode, RequestId, RpcError};
 use bytes::Bytes;
-use serde::Deserialize;
 
 use super::headers::{self, Mismatch, ParamHeaders};
 use super::legacy;
@@ -181,10 +179,7 @@ fn admit_modern(
         Some(member) => pick(&request.params, [member, "arguments"]).map_err(ambiguous)?,
         None => [None, None],
     };
-    let name = name
-        .as_ref()
-        .and_then(|name| name.decode::<Text<'_>>().ok())
-        .map(|Text(name)| name);
+    let name = name.as_ref().and_then(|name| name.text().ok());
     if let Some(name) = &name {
         headers::check_name(headers, name)?;
     }
@@ -350,10 +345,6 @@ fn header_is_modern(headers: &HeaderMap) -> bool {
 fn ambiguous(why: Unpicked) -> Rejection {
     era::Rejection::invalid_params(format!("`params`: {why}")).into()
 }
-
-/// Text, borrowed unless it is written with escapes.
-#[derive(Deserialize)]
-struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
 #[cfg(test)]
 mod tests;

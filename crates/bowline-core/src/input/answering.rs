@@ -11,7 +11,6 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use bowline_types::{Json, ResultType};
-use serde::Deserialize;
 
 use super::{Kind, Question, may_need_input, member};
 use crate::json::Object;
@@ -331,7 +330,7 @@ fn read_question(key: &str, request: &Json) -> Result<Question, Violation> {
         why,
     };
     let request = Object::read(request).map_err(|_| malformed("it must be an object"))?;
-    let Some(Ok(Text(method))) = request.member("method").map(Json::decode) else {
+    let Some(Ok(method)) = request.member("method").map(Json::text) else {
         return Err(malformed("its `method` must be a string"));
     };
     let Some(kind) = Kind::from_method(&method) else {
@@ -349,10 +348,6 @@ fn read_question(key: &str, request: &Json) -> Result<Question, Violation> {
         (_, params) => Ok(Question::new(kind, params.cloned())),
     }
 }
-
-/// A string, borrowed unless it is written with escapes.
-#[derive(Deserialize)]
-struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// How many times a server may ask, unless somebody says otherwise.
 pub const DEFAULT_ROUND_CAP: u32 = 10;

@@ -92,7 +92,6 @@ impl Channel for InProcess {
             method: request.method.clone(),
             dialect: request.caller.dialect,
             running: Some(run(self.responder.clone(), request, cx)),
-            has_started: false,
             outcome: None,
             said,
             questions,
@@ -116,7 +115,6 @@ struct Handled {
     method: Cow<'static, str>,
     dialect: &'static Dialect,
     running: Option<Running>,
-    has_started: bool,
     outcome: Option<Outcome>,
     said: Arc<Said>,
     questions: Questions,
@@ -132,7 +130,6 @@ impl Ongoing for Handled {
             return Poll::Ready(Step::Answered(Err(Error::Timeout { after })));
         }
         self.said.wake_on_next(cx.waker());
-        self.has_started = true;
         let was_asking = self.questions.are_open();
         if let Some(running) = &mut self.running
             && let Poll::Ready(outcome) = Pin::new(running).poll(cx)

@@ -209,11 +209,7 @@ impl Called {
     }
 
     fn name(&self) -> Result<Cow<'_, str>, RpcError> {
-        #[derive(Deserialize)]
-        struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
-
-        let Text(name) = self.name.decode().map_err(invalid_params)?;
-        Ok(name)
+        self.name.text().map_err(invalid_params)
     }
 }
 
