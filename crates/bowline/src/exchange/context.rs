@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bowline_core::Notification;
 use bowline_core::era::{Caller, Request};
+use bowline_core::json::Params;
 use bowline_types::{
     Json, LoggingLevel, LoggingMessageNotificationParams, Meta, Notice, ProgressNotification,
     ProgressNotificationParams, ProgressToken, RequestId,
 };
-use serde::Deserialize;
 use tokio::sync::Notify;
 
 use super::{CancelMode, Channel, Extensions, Input, Principal, TraceContext};
@@ -44,7 +44,7 @@ struct Shared {
     caller: Arc<Caller>,
     progress_token: Option<ProgressToken>,
     /// Where its `_meta` is.
-    params: Json,
+    params: Params,
     outlet: Arc<dyn Outlet>,
     last_progress: Mutex<Option<f64>>,
     cancelled: Signal,
@@ -192,13 +192,8 @@ impl Context {
     /// What accompanies the request.
     #[must_use]
     pub fn meta(&self) -> Option<Meta> {
-        #[derive(Deserialize)]
-        struct WithMeta {
-            #[serde(rename = "_meta")]
-            meta: Option<Meta>,
-        }
-        let WithMeta { meta } = self.shared.params.decode().ok()?;
-        meta
+        let meta = self.shared.params.member("_meta").ok()??;
+        meta.decode().ok()?
     }
 
     /// The trace that the request belongs to, if its caller says so in the form that the W3C gives it.

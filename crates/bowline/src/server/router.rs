@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bowline_core::Outcome;
 use bowline_core::era::Request;
-use bowline_core::json::pick;
+use bowline_core::json::Params;
 use bowline_types::{
     CallToolRequest, CompleteRequest, CompleteResult, DiscoverRequest, ErrorCode, GetPromptRequest,
     Json, ListPromptsRequest, ListResourceTemplatesRequest, ListResourcesRequest, ListToolsRequest,
@@ -61,7 +61,7 @@ pub(super) fn route<'a>(
 
 /// What the principal of a request must be allowed, as far as that is nobody's secret: a tool that not
 /// everybody sees speaks for itself once it is clear who is asking.
-pub(super) fn scopes(server: &Server, method: &str, params: Option<&Json>) -> Vec<String> {
+pub(super) fn scopes(server: &Server, method: &str, params: Option<&Params>) -> Vec<String> {
     let Some(params) = params.filter(|_| method == CallToolRequest::NAME) else {
         return Vec::new();
     };
@@ -192,19 +192,21 @@ struct Called {
 }
 
 impl Called {
-    fn read(params: &Json) -> Result<Self, RpcError> {
+    fn read(params: &Params) -> Result<Self, RpcError> {
         let invalid = |why| RpcError::new(ErrorCode::INVALID_PARAMS, why);
-        let [name, arguments, meta] = pick(params, ["name", "arguments", "_meta"])
-            .map_err(|why| invalid(format!("`params`: {why}")))?;
-        let name = name.ok_or_else(|| invalid("`name` is missing".to_owned()))?;
-        let arguments = arguments.filter(|arguments| !arguments.is_null());
+        let member = |name| {
+            let found = params.member(name);
+            found.map_err(|why| invalid(format!("`params`: {why}")))
+        };
+        let name = member("name")?.ok_or_else(|| invalid("`name` is missing".to_owned()))?;
+        let arguments = member("arguments")?.filter(|arguments| !arguments.is_null());
         if arguments.as_ref().is_some_and(|it| !it.is_object()) {
             return Err(invalid("`arguments` must be an object".to_owned()));
         }
         Ok(Self {
             name,
             arguments,
-            meta: meta.filter(|meta| !meta.is_null()),
+            meta: member("_meta")?.filter(|meta| !meta.is_null()),
         })
     }
 
