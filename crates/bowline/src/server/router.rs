@@ -12,6 +12,7 @@ use bowline_types::{
     Method, ReadResourceRequest, RpcError, SubscriptionsListenRequest,
 };
 use serde::{Deserialize, Serialize};
+use tokio::sync::SemaphorePermit;
 
 use super::completion::complete;
 use super::offer::List;
@@ -38,7 +39,7 @@ pub(super) fn route<'a>(
             let paging = offer.paging(List::Tools);
             ready(list_for(&cx, &offer.tools.now(), &request.params, &paging))
         }
-        CallToolRequest::NAME if offer.has_tools() => Box::pin(call_tool(offer, request, cx)),
+        CallToolRequest::NAME if offer.has_tools() => begun(call_tool(offer, request, cx)),
         ListPromptsRequest::NAME if offer.has_prompts() => {
             let paging = offer.paging(List::Prompts);
             ready(list(&offer.prompts.now(), &request.params, &paging))
@@ -74,65 +75,78 @@ pub(super) fn scopes(server: &Server, method: &str, params: Option<&Params>) -> 
         .unwrap_or_default()
 }
 
-async fn call_tool(offer: &Arc<Offer>, request: Request, cx: Context) -> Outcome {
-    let _permit = offer.handler_permit()?;
+/// Finds the tool that is called, and begins to call it.
+fn call_tool<'a>(
+    offer: &'a Arc<Offer>,
+    request: Request,
+    cx: Context,
+) -> Result<BoxFuture<'a, Outcome>, RpcError> {
+    let permit = offer.handler_permit()?;
     let called = Called::read(&request.params)?;
-    let tools = offer.tools.now();
     let offered = {
         let name = called.name()?;
-        let found = tools.find(&name);
-        found
-            .filter(|offered| offered.item.is_visible_to(&cx))
-            .ok_or_else(|| {
-                let why = format!("no tool is called `{name}`");
-                RpcError::new(ErrorCode::INVALID_PARAMS, why)
-            })?
+        let tools = offer.tools.now();
+        let visible = tools
+            .find(&name)
+            .filter(|offered| offered.item.is_visible_to(&cx));
+        visible.cloned().ok_or_else(|| {
+            let why = format!("no tool is called `{name}`");
+            RpcError::new(ErrorCode::INVALID_PARAMS, why)
+        })?
     };
     InsufficientScope::check(offered.item.scopes_needed(), cx.principal())?;
-    let layers = offered.item.layers();
-    if layers.is_empty() {
-        return call_offered(offer, offered, called, cx).await;
+    if offered.item.layers().is_empty() {
+        return call_offered(offer, offered, called, cx, Some(permit));
     }
     let inside = WithoutLayers {
         offer: offer.clone(),
         offered: offered.clone(),
     };
-    Next::around(layers, inside, cx).run(request).await
+    Ok(Box::pin(async move {
+        let _permit = permit;
+        let layers = offered.item.layers();
+        Next::around(layers, inside, cx).run(request).await
+    }))
 }
 
-/// Calls a tool that was found.
-async fn call_offered(
+/// Begins to call a tool that was found.
+fn call_offered<'a>(
     offer: &Offer,
-    offered: &Offered<Tool>,
+    offered: Arc<Offered<Tool>>,
     called: Called,
     mut cx: Context,
-) -> Outcome {
+    permit: Option<SemaphorePermit<'a>>,
+) -> Result<BoxFuture<'a, Outcome>, RpcError> {
     cx.extensions_mut().extend(&offered.state);
-    if !cx.choose(offered.item.mode()) {
-        return Err(RpcError::new(ErrorCode::INTERNAL_ERROR, "cancelled"));
-    }
     let arguments = called.arguments.unwrap_or_else(Json::empty_object);
     let mut given = Given::new(arguments, cx).with_meta(called.meta);
     if offered.item.is_blocking() {
         given.hold(offer.blocking_permit()?);
     }
-    let result = offered.item.call(given).await?;
-    encode(&result)
+    // Little is kept from here on: this is allocated for each call.
+    Ok(Box::pin(async move {
+        let _permit = permit;
+        // Not before it is polled: until then it has not started.
+        if !given.context().choose(offered.item.mode()) {
+            return Err(RpcError::new(ErrorCode::INTERNAL_ERROR, "cancelled"));
+        }
+        let result = offered.item.call(given).await?;
+        encode(&result)
+    }))
 }
 
 /// A tool inside its layers.
 struct WithoutLayers {
     offer: Arc<Offer>,
-    offered: Offered<Tool>,
+    offered: Arc<Offered<Tool>>,
 }
 
 impl Responder for WithoutLayers {
     fn respond<'a>(&'a self, request: Request, cx: Context) -> BoxFuture<'a, Outcome> {
-        Box::pin(async move {
-            // A layer may have changed the request.
-            let called = Called::read(&request.params)?;
-            call_offered(&self.offer, &self.offered, called, cx).await
-        })
+        // A layer may have changed the request.
+        let calling = Called::read(&request.params)
+            .and_then(|called| call_offered(&self.offer, self.offered.clone(), called, cx, None));
+        begun(calling)
     }
 }
 
@@ -220,6 +234,11 @@ pub(super) fn encode(result: &impl Serialize) -> Outcome {
         tracing::error!(%error, "a result has no JSON form");
         RpcError::new(ErrorCode::INTERNAL_ERROR, "the result has no JSON form")
     })
+}
+
+/// What has begun, or failed at once.
+fn begun(begun: Result<BoxFuture<'_, Outcome>, RpcError>) -> BoxFuture<'_, Outcome> {
+    begun.unwrap_or_else(|error| ready(Err(error)))
 }
 
 fn ready<'a>(outcome: Outcome) -> BoxFuture<'a, Outcome> {
