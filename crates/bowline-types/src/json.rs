@@ -72,7 +72,8 @@ impl Json {
     ///
     /// If the text does not have the shape of `T`.
     pub fn decode<'de, T: Deserialize<'de>>(&'de self) -> Result<T, serde_json::Error> {
-        serde_json::from_slice(&self.0)
+        // Checked as a whole it costs less than string by string.
+        serde_json::from_str(self.as_str())
     }
 
     /// Decodes a string, which is borrowed unless it is written with escapes.
@@ -115,6 +116,17 @@ impl Json {
     #[must_use]
     pub fn from_raw(text: &Bytes, part: &RawValue) -> Self {
         Self(text.slice_ref(part.get().as_bytes()))
+    }
+
+    /// Takes a part of `text` that is already known to be exactly one JSON value, without copying.
+    ///
+    /// # Panics
+    ///
+    /// If `part` does not borrow from `text`. Text that is not JSON is not noticed here, but by whoever
+    /// decodes it.
+    #[must_use]
+    pub fn from_checked(text: &Bytes, part: &str) -> Self {
+        Self(text.slice_ref(part.as_bytes()))
     }
 
     /// Takes a part of this text that is a value too, without copying.

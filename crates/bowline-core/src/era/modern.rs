@@ -331,12 +331,16 @@ impl<'a> Said<'a> {
         let mut said = Self::default();
         let mut members = Members::of(result.as_bytes())?;
         while let Some((name, value)) = members.next()? {
-            let member = match &*name {
-                "resultType" => &mut said.result_type,
-                "_meta" => &mut said.meta,
-                "ttlMs" if is_cached => &mut said.ttl,
-                "cacheScope" if is_cached => &mut said.scope,
-                _ => continue,
+            let member = if name.is("resultType") {
+                &mut said.result_type
+            } else if name.is("_meta") {
+                &mut said.meta
+            } else if is_cached && name.is("ttlMs") {
+                &mut said.ttl
+            } else if is_cached && name.is("cacheScope") {
+                &mut said.scope
+            } else {
+                continue;
             };
             member.get_or_insert(value);
             let has_hints = !is_cached || said.ttl.is_some() && said.scope.is_some();
@@ -360,7 +364,7 @@ impl<'a> Said<'a> {
             return false;
         };
         while let Ok(Some((name, _))) = members.next() {
-            if name == meta_key::SERVER_INFO {
+            if name.is(meta_key::SERVER_INFO) {
                 return true;
             }
         }
