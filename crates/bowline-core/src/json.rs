@@ -8,12 +8,18 @@
 mod params;
 pub use params::Params;
 
+mod check;
+pub(crate) use check::{NotJson, Unchecked, is_json};
+
+mod outline;
+pub use outline::outline;
+
 mod split;
+pub(crate) use split::Members;
 
 use std::borrow::Cow;
 
 use bowline_types::Json;
-use split::Members;
 
 /// Finds members of an object by their names, in one pass.
 ///

@@ -10,7 +10,7 @@ use memchr::memchr2;
 use super::NotAnObject;
 
 /// The members of an object that nobody has looked at yet.
-pub(super) struct Members<'a> {
+pub(crate) struct Members<'a> {
     rest: &'a [u8],
 }
 
@@ -18,20 +18,20 @@ pub(super) struct Members<'a> {
 type Member<'a> = (Name<'a>, &'a [u8]);
 
 /// The name of a member, as it is written.
-pub(super) struct Name<'a> {
+pub(crate) struct Name<'a> {
     /// With its quotes.
     text: &'a [u8],
     has_escapes: bool,
 }
 
 impl<'a> Members<'a> {
-    pub(super) fn of(text: &'a [u8]) -> Result<Self, NotAnObject> {
+    pub(crate) fn of(text: &'a [u8]) -> Result<Self, NotAnObject> {
         let rest = text.strip_prefix(b"{").ok_or(NotAnObject)?;
         Ok(Self { rest })
     }
 
     /// The next member.
-    pub(super) fn next(&mut self) -> Result<Option<Member<'a>>, NotAnObject> {
+    pub(crate) fn next(&mut self) -> Result<Option<Member<'a>>, NotAnObject> {
         let rest = self.rest.trim_ascii_start();
         // Where the comma stands was checked long ago.
         let rest = rest
@@ -55,7 +55,12 @@ impl<'a> Members<'a> {
 }
 
 impl<'a> Name<'a> {
-    pub(super) fn is(&self, name: &str) -> bool {
+    /// A name as it is written, with its quotes.
+    pub(super) fn new(text: &'a [u8], has_escapes: bool) -> Self {
+        Self { text, has_escapes }
+    }
+
+    pub(crate) fn is(&self, name: &str) -> bool {
         if self.has_escapes {
             return self.read().is_ok_and(|own| own == name);
         }
@@ -63,7 +68,7 @@ impl<'a> Name<'a> {
     }
 
     /// The name itself, borrowed unless it is written with escapes.
-    pub(super) fn read(&self) -> Result<Cow<'a, str>, NotAnObject> {
+    pub(crate) fn read(&self) -> Result<Cow<'a, str>, NotAnObject> {
         let read = if self.has_escapes {
             serde_json::from_slice(self.text).ok().map(Cow::Owned)
         } else {
@@ -113,7 +118,7 @@ fn bracket_end(text: &[u8], open: u8, close: u8) -> Option<usize> {
 }
 
 /// Where the string ends that `text` begins with, its quotes included, and whether anything in it is escaped.
-fn string_end(text: &[u8]) -> Option<(usize, bool)> {
+pub(super) fn string_end(text: &[u8]) -> Option<(usize, bool)> {
     if text.first() != Some(&b'"') {
         return None;
     }
@@ -146,14 +151,14 @@ fn quote_or_backslash(text: &[u8]) -> Option<usize> {
 }
 
 /// A word whose lowest bit stands in the first of its bytes that is `byte`; zero if none is.
-fn bytes_that_are(byte: u8, word: u64) -> u64 {
+pub(super) fn bytes_that_are(byte: u8, word: u64) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
     let zero_where_equal = word ^ (ONES * u64::from(byte));
     zero_where_equal.wrapping_sub(ONES) & !zero_where_equal & (ONES << 7)
 }
 
 /// How many bytes are looked at word by word before the search for long strings takes over.
-const SHORT: usize = 64;
+pub(super) const SHORT: usize = 64;
 
 #[cfg(test)]
 mod tests {

@@ -10,7 +10,7 @@ use bowline_core::era::{Admitted, Dialect, Rejection as Refused, legacy as era};
 use bowline_core::http::admission::Rejection;
 use bowline_core::http::legacy::{Messages, Post};
 use bowline_core::http::media::Accepts;
-use bowline_core::{self as core, Malformed, Message, Outcome, RawRequest};
+use bowline_core::{Malformed, Message, Outcome, RawRequest};
 use bowline_types::{ErrorCode, RequestId, RpcError};
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
@@ -136,11 +136,7 @@ fn admit(site: &Site, dialect: &'static Dialect, raw: RawRequest) -> Result<Admi
 }
 
 fn at_once(id: RequestId, outcome: Outcome) -> Taken {
-    let answer = core::Response {
-        id: Some(id),
-        outcome,
-    };
-    Taken::Now(body::json(StatusCode::OK, &answer.into()))
+    Taken::Now(body::answer(StatusCode::OK, id, outcome))
 }
 
 fn invalid(why: &str) -> Rejection {
