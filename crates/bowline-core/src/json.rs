@@ -5,11 +5,11 @@
 //! and take away from. Both split the text at its top level only.
 
 mod split;
+pub(crate) use split::Members;
 
 use std::borrow::Cow;
 
 use bowline_types::Json;
-use split::Members;
 
 /// Finds members of an object by their names, in one pass.
 ///

@@ -123,7 +123,7 @@ impl Message {
 
     /// Appends the message to `out` as one line without its end.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(br#"{"jsonrpc":"2.0""#);
+        out.extend_from_slice(OPENING);
         match self {
             Self::Request(request) => {
                 push_id(out, Some(&request.id));
@@ -135,7 +135,7 @@ impl Message {
             Self::Response(response) => {
                 push_id(out, response.id.as_ref());
                 match &response.outcome {
-                    Ok(result) => push_json(out, r#","result":"#, result),
+                    Ok(result) => push_json(out, RESULT, result),
                     Err(error) => push_error(out, error),
                 }
             }
@@ -155,6 +155,19 @@ impl Message {
         let mut out = Vec::with_capacity(length + FRAME_AROUND);
         self.encode(&mut out);
         out.into()
+    }
+}
+
+impl Response {
+    /// The response with this result in pieces, for a wire that takes several at once and cares for no line
+    /// breaks: a long result is then not copied.
+    #[must_use]
+    pub fn in_pieces(id: &RequestId, result: Json) -> [Bytes; 3] {
+        let mut head = Vec::with_capacity(FRAME_AROUND);
+        head.extend_from_slice(OPENING);
+        push_id(&mut head, Some(id));
+        head.extend_from_slice(RESULT.as_bytes());
+        [head.into(), result.into_bytes(), Bytes::from_static(b"}")]
     }
 }
 
@@ -441,6 +454,9 @@ fn push_display(out: &mut Vec<u8>, value: &dyn fmt::Display) {
     use std::io::Write as _;
     write!(out, "{value}").expect("a `Vec` takes all that is written");
 }
+
+const OPENING: &[u8] = br#"{"jsonrpc":"2.0""#;
+const RESULT: &str = r#","result":"#;
 
 /// About what a frame needs besides its params or result.
 const FRAME_AROUND: usize = 128;

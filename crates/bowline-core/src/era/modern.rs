@@ -8,16 +8,15 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bowline_types::{
-    CacheScope, ClientCapabilities, ErrorCode, Json, ProgressToken, ResultType, RpcError, meta_key,
+    ClientCapabilities, ErrorCode, Json, ProgressToken, ResultType, RpcError, meta_key,
 };
-use bytes::Bytes;
 use serde::Deserialize;
 
 use super::text::{edit_meta, encode, own};
 use super::{
     Caller, Dialect, Dialects, Rejection, Request, Seal, Stamped, Unsealed, Violation, unsendable,
 };
-use crate::json::{Object, pick};
+use crate::json::{Members, NotAnObject, Object, pick};
 use crate::{Outcome, RawRequest};
 
 /// Whether a request claims to be modern: its `_meta` names a version, in whatever form.
@@ -257,43 +256,116 @@ pub(super) fn unseal(
     }
 }
 
+/// What a result must say and does not is added behind what it says, whose text is not written again.
 pub(super) fn seal(seal: &Seal, server: &Json, outcome: Outcome) -> Outcome {
-    let result = outcome.map_err(|error| seal_error(seal.dialect, error))?;
-    let mut object =
-        Object::read(&result).map_err(|_| unsendable("the result is not an object"))?;
-    let result_type = match object.member("resultType") {
-        None => {
-            let complete = Bytes::from_static(br#""complete""#);
-            object.set("resultType", Json::from_valid(complete));
-            ResultType::COMPLETE
-        }
-        Some(text) => text
-            .decode()
-            .map_err(|_| unsendable("`resultType` is not text"))?,
-    };
-    if result_type == ResultType::INPUT_REQUIRED && !seal.dialect.may_need_input(&seal.method) {
+    let mut result = outcome.map_err(|error| seal_error(seal.dialect, error))?;
+    let not_an_object = |_| unsendable("the result is not an object");
+    let is_cached = seal.dialect.caches(&seal.method);
+    let said = Said::read(&result, is_cached).map_err(not_an_object)?;
+    let kind = said.kind()?;
+    if kind == ResultType::INPUT_REQUIRED && !seal.dialect.may_need_input(&seal.method) {
         return Err(unsendable("this method cannot ask for input"));
     }
-    if seal.dialect.caches(&seal.method) {
-        let hints = [
-            ("ttlMs", encode(&0)),
-            // Whoever does not say that a result is for everybody may have made it for one.
-            ("cacheScope", encode(&CacheScope::PRIVATE)),
-        ];
-        for (name, safe) in hints {
-            if result_type != ResultType::COMPLETE {
-                object.remove(name);
-            } else if object.member(name).is_none() {
-                object.set(name, safe);
-            }
+    let has_hints = is_cached && kind == ResultType::COMPLETE;
+    let lacking = [
+        (said.result_type.is_none(), "resultType", r#""complete""#),
+        (has_hints && said.ttl.is_none(), "ttlMs", "0"),
+        // Whoever does not say that a result is for everybody may have made it for one.
+        (
+            has_hints && said.scope.is_none(),
+            "cacheScope",
+            r#""private""#,
+        ),
+    ];
+    let is_signed = said.is_signed();
+    let meta = said.meta.filter(|_| !is_signed);
+    let meta = meta.map(|unsigned| result.slice(unsigned));
+    let must_shrink = !has_hints && (said.ttl.is_some() || said.scope.is_some()) || meta.is_some();
+    if must_shrink {
+        let mut object = Object::read(&result).map_err(not_an_object)?;
+        if !has_hints {
+            object.remove("ttlMs");
+            object.remove("cacheScope");
+        }
+        if meta.is_some() {
+            object.remove("_meta");
+        }
+        result = object.to_json();
+    } else if is_signed && lacking.iter().all(|(is_lacking, ..)| !is_lacking) {
+        return Ok(result);
+    }
+    let mut open = result
+        .into_open()
+        .ok_or(NotAnObject)
+        .map_err(not_an_object)?;
+    for (is_lacking, name, value) in lacking {
+        if is_lacking {
+            open.add(name, &Json::from_static(value));
         }
     }
-    edit_meta(&mut object, |meta| {
-        if meta.member(meta_key::SERVER_INFO).is_none() {
-            meta.set(meta_key::SERVER_INFO, server.clone());
+    if !is_signed {
+        open.begin("_meta");
+        let meta = meta.as_ref().and_then(|meta| Object::read(meta).ok());
+        for (name, value) in meta.iter().flat_map(Object::iter) {
+            open.add(name, value);
         }
-    });
-    Ok(object.to_json())
+        open.add(meta_key::SERVER_INFO, server);
+        open.end();
+    }
+    Ok(open.close())
+}
+
+/// What a result says of that which every result must say.
+#[derive(Default)]
+struct Said<'a> {
+    result_type: Option<&'a [u8]>,
+    meta: Option<&'a [u8]>,
+    /// Looked at only where a result may be cached.
+    ttl: Option<&'a [u8]>,
+    scope: Option<&'a [u8]>,
+}
+
+impl<'a> Said<'a> {
+    /// Reads no further than to what it looks for: a server that says it first may say much behind it.
+    fn read(result: &'a Json, is_cached: bool) -> Result<Self, NotAnObject> {
+        let mut said = Self::default();
+        let mut members = Members::of(result.as_bytes())?;
+        while let Some((name, value)) = members.next()? {
+            let member = match &*name {
+                "resultType" => &mut said.result_type,
+                "_meta" => &mut said.meta,
+                "ttlMs" if is_cached => &mut said.ttl,
+                "cacheScope" if is_cached => &mut said.scope,
+                _ => continue,
+            };
+            member.get_or_insert(value);
+            let has_hints = !is_cached || said.ttl.is_some() && said.scope.is_some();
+            if said.result_type.is_some() && said.meta.is_some() && has_hints {
+                break;
+            }
+        }
+        Ok(said)
+    }
+
+    fn kind(&self) -> Result<ResultType, RpcError> {
+        let Some(text) = self.result_type else {
+            return Ok(ResultType::COMPLETE);
+        };
+        serde_json::from_slice(text).map_err(|_| unsendable("`resultType` is not text"))
+    }
+
+    /// Whether it says which server made it.
+    fn is_signed(&self) -> bool {
+        let Some(Ok(mut members)) = self.meta.map(Members::of) else {
+            return false;
+        };
+        while let Ok(Some((name, _))) = members.next() {
+            if name == meta_key::SERVER_INFO {
+                return true;
+            }
+        }
+        false
+    }
 }
 
 /// The error of a request that is refused for want of an envelope.

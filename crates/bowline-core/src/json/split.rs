@@ -10,7 +10,7 @@ use memchr::memchr2;
 use super::NotAnObject;
 
 /// The members of an object that nobody has looked at yet.
-pub(super) struct Members<'a> {
+pub(crate) struct Members<'a> {
     rest: &'a [u8],
 }
 
@@ -18,13 +18,13 @@ pub(super) struct Members<'a> {
 type Member<'a> = (Cow<'a, str>, &'a [u8]);
 
 impl<'a> Members<'a> {
-    pub(super) fn of(text: &'a [u8]) -> Result<Self, NotAnObject> {
+    pub(crate) fn of(text: &'a [u8]) -> Result<Self, NotAnObject> {
         let rest = text.strip_prefix(b"{").ok_or(NotAnObject)?;
         Ok(Self { rest })
     }
 
     /// The next member.
-    pub(super) fn next(&mut self) -> Result<Option<Member<'a>>, NotAnObject> {
+    pub(crate) fn next(&mut self) -> Result<Option<Member<'a>>, NotAnObject> {
         let rest = self.rest.trim_ascii_start();
         // Where the comma stands was checked long ago.
         let rest = rest

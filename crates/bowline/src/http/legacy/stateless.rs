@@ -9,7 +9,7 @@ use bowline_core::era::{Admitted, Dialect, Rejection as Refused, legacy as era};
 use bowline_core::http::admission::Rejection;
 use bowline_core::http::legacy::{Messages, Post};
 use bowline_core::http::media::Accepts;
-use bowline_core::{self as core, Malformed, Message, Outcome, RawRequest};
+use bowline_core::{Malformed, Message, Outcome, RawRequest};
 use bowline_types::{ErrorCode, RequestId, RpcError};
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
@@ -125,11 +125,7 @@ fn admit(site: &Site, dialect: &'static Dialect, raw: RawRequest) -> Result<Admi
 }
 
 fn at_once(id: RequestId, outcome: Outcome) -> Response<HttpBody> {
-    let answer = core::Response {
-        id: Some(id),
-        outcome,
-    };
-    body::json(StatusCode::OK, &answer.into())
+    body::answer(StatusCode::OK, id, outcome)
 }
 
 fn invalid(why: &str) -> Rejection {

@@ -110,13 +110,13 @@ impl Handling {
                 body::insufficient_scope(self.id.clone(), missing)
             }
             Some(Step::Ends(outcome)) if accepts.json || outcome.is_err() => {
-                let answer = self.seal(outcome);
+                let outcome = self.seal(outcome);
                 let status = if self.form.dialect.is_modern() {
-                    of_outcome(&answer.outcome, Head::Uncommitted)
+                    of_outcome(&outcome, Head::Uncommitted)
                 } else {
                     StatusCode::OK
                 };
-                body::json(status, &answer.into())
+                body::answer(status, self.id.clone(), outcome)
             }
             first => body::stream(Answering {
                 keep_alive: KeepAlive::new(self.keep_alive),
@@ -192,11 +192,8 @@ impl Handling {
     }
 
     /// The answer, as the caller's dialect has it.
-    fn seal(&self, outcome: Outcome) -> core::Response {
-        core::Response {
-            id: Some(self.id.clone()),
-            outcome: seal(&self.form, &self.identity, outcome),
-        }
+    fn seal(&self, outcome: Outcome) -> Outcome {
+        seal(&self.form, &self.identity, outcome)
     }
 
     /// An outcome that wants a status of its own comes too late for one: it is told in another way.
@@ -283,7 +280,11 @@ impl Events for Answering {
                 Step::Says(notification) => notification.into(),
                 Step::Ends(outcome) => {
                     is_over = true;
-                    handling.seal(handling.after_head(outcome)).into()
+                    let answer = core::Response {
+                        id: Some(handling.id.clone()),
+                        outcome: handling.seal(handling.after_head(outcome)),
+                    };
+                    answer.into()
                 }
             };
             encode_frame(&message.to_frame(), &mut out);
