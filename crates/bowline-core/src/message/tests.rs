@@ -243,7 +243,7 @@ fn in_a_batch_each_message_stands_for_itself() {
 
 #[test]
 fn the_pieces_of_a_response_are_its_frame() {
-    let result = Json::from(json!({"content": []}));
+    let result = Json::from_static(r#"{"content":[]}"#);
     for id in [RequestId::from(7), RequestId::from("a\"b")] {
         let whole = Message::from(Response {
             id: Some(id.clone()),
