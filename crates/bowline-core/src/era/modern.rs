@@ -10,7 +10,8 @@ use std::sync::Arc;
 use bowline_types::{
     ClientCapabilities, ErrorCode, Json, ProgressToken, ResultType, RpcError, meta_key,
 };
-use serde::Deserialize;
+use serde::ser::SerializeMap as _;
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::callers::Words;
 use super::text::{edit_meta, encode, own};
@@ -184,15 +185,8 @@ impl Keys {
             // Some legacy clients write down what they do not say.
             return Ok(Self::default());
         };
-        let names = [
-            meta_key::PROTOCOL_VERSION,
-            meta_key::CLIENT_INFO,
-            meta_key::CLIENT_CAPABILITIES,
-            meta_key::LOG_LEVEL,
-            meta_key::PROGRESS_TOKEN,
-        ];
         let [version, client, capabilities, log_level, progress_token] =
-            pick(&meta, names).map_err(ill_formed)?;
+            pick(&meta, ENVELOPE).map_err(ill_formed)?;
         Ok(Self {
             version,
             client,
@@ -208,27 +202,56 @@ impl Keys {
 }
 
 pub(super) fn stamp(request: &Request) -> Stamped {
-    let caller = &*request.caller;
-    let params = match Object::read(&request.params) {
-        Err(_) => Json::clone(&request.params),
-        Ok(mut params) => {
-            edit_meta(&mut params, |meta| {
-                let client = caller.implementation.as_ref().map(encode);
-                let capabilities = encode(&capabilities_of(caller));
-                let log_level = caller.log_level.as_ref().map(encode);
-                let progress_token = request.progress_token.as_ref().map(encode);
-                meta.set(meta_key::PROTOCOL_VERSION, encode(caller.dialect.version));
-                own(meta, meta_key::CLIENT_INFO, client);
-                meta.set(meta_key::CLIENT_CAPABILITIES, capabilities);
-                own(meta, meta_key::LOG_LEVEL, log_level);
-                own(meta, meta_key::PROGRESS_TOKEN, progress_token);
-            });
-            params.to_json()
-        }
+    let params = match request.params.member("_meta") {
+        Ok(None) => add_meta(request),
+        _ => rewrite_meta(request),
     };
     Stamped {
         method: request.method.clone(),
-        params: Some(params),
+        params: Some(params.unwrap_or_else(|| Json::clone(&request.params))),
+    }
+}
+
+/// Params that have no `_meta`, with one; `None` if they are no object.
+fn add_meta(request: &Request) -> Option<Json> {
+    let mut params = Json::clone(&request.params).into_open()?;
+    params.add("_meta", &encode(&Stamp(request)));
+    Some(params.close())
+}
+
+/// Params that have a `_meta`, with the envelope in it; `None` if they are no object.
+fn rewrite_meta(request: &Request) -> Option<Json> {
+    let mut params = Object::read(&request.params).ok()?;
+    let stamp = encode(&Stamp(request));
+    let stamp = Object::read(&stamp).ok()?;
+    edit_meta(&mut params, |meta| {
+        for name in ENVELOPE {
+            own(meta, name, stamp.member(name).cloned());
+        }
+    });
+    Some(params.to_json())
+}
+
+/// The envelope of a request, as it is written.
+struct Stamp<'a>(&'a Request);
+
+impl Serialize for Stamp<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(request) = self;
+        let caller = &*request.caller;
+        let mut meta = serializer.serialize_map(None)?;
+        meta.serialize_entry(meta_key::PROTOCOL_VERSION, caller.dialect.version)?;
+        if let Some(client) = &caller.implementation {
+            meta.serialize_entry(meta_key::CLIENT_INFO, client)?;
+        }
+        meta.serialize_entry(meta_key::CLIENT_CAPABILITIES, &capabilities_of(caller))?;
+        if let Some(log_level) = &caller.log_level {
+            meta.serialize_entry(meta_key::LOG_LEVEL, log_level)?;
+        }
+        if let Some(token) = &request.progress_token {
+            meta.serialize_entry(meta_key::PROGRESS_TOKEN, token)?;
+        }
+        meta.end()
     }
 }
 
@@ -451,3 +474,12 @@ fn optional<'a, T: Deserialize<'a>>(
 ) -> Result<Option<T>, Rejection> {
     json.map(|json| decode(key, json)).transpose()
 }
+
+/// The members of `_meta` that are the envelope.
+const ENVELOPE: [&str; 5] = [
+    meta_key::PROTOCOL_VERSION,
+    meta_key::CLIENT_INFO,
+    meta_key::CLIENT_CAPABILITIES,
+    meta_key::LOG_LEVEL,
+    meta_key::PROGRESS_TOKEN,
+];
