@@ -32,8 +32,8 @@ use tokio::time::Sleep;
 use super::body::{self, Events, HttpBody};
 use super::{KeepAlive, Site};
 use crate::exchange::{
-    BoxFuture, CancelMode, Channel, Context, InsufficientScope, Outlet, Principal, Running, Said,
-    run,
+    Alarm, BoxFuture, CancelMode, Channel, Context, InsufficientScope, Outlet, Principal, Running,
+    Said, run,
 };
 use crate::shutdown::Shutdown;
 
@@ -180,11 +180,11 @@ impl Handling {
     fn poll_shutdown(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
         let (shutdown, running) = (&self.shutdown, &self.running);
         let grace = self.grace.get_or_insert_with(|| {
-            let alarm = running.as_ref().map(|running| running.context().clone());
+            let alarm = running.as_ref().map(|running| running.alarm().clone());
             let shutdown = shutdown.clone();
             Box::pin(async move {
                 let grace = shutdown.asked().await;
-                alarm.iter().for_each(Context::shut_down);
+                alarm.iter().for_each(Alarm::shut_down);
                 tokio::time::sleep(grace).await;
             })
         });
@@ -220,8 +220,8 @@ impl Handling {
         let Some(running) = self.running.take() else {
             return;
         };
-        if running.context().cancel_mode() == CancelMode::Signal {
-            running.context().cancel();
+        if running.alarm().cancel_mode() == CancelMode::Signal {
+            running.alarm().cancel();
             self.run_on(async move { drop(running.await) });
         }
     }
