@@ -9,6 +9,7 @@
 //! ```
 
 mod context;
+pub(crate) use context::Alarm;
 pub use context::{Context, Outlet, Progress};
 
 mod deadline;

@@ -20,7 +20,7 @@ use super::page::{list, list_for};
 use super::prompt::Asked;
 use super::registry::Offered;
 use super::resource::not_found;
-use super::subscription::listen;
+use super::subscription::Subscription;
 use super::tool::invalid_params;
 use super::{Given, Offer, Server, Tool};
 use crate::exchange::{BoxFuture, Context, InsufficientScope, Responder};
@@ -55,7 +55,10 @@ pub(super) fn route<'a>(
         }
         ReadResourceRequest::NAME if offer.has_resources() => Box::pin(read(offer, request, cx)),
         CompleteRequest::NAME if offer.has_completions() => Box::pin(propose(offer, request, cx)),
-        SubscriptionsListenRequest::NAME => Box::pin(listen(server, request, cx)),
+        SubscriptionsListenRequest::NAME => match Subscription::open(server, request, cx) {
+            Ok(subscription) => Box::pin(subscription.run()),
+            Err(error) => ready(Err(error)),
+        },
         method => ready(Err(nobody_answers(method))),
     }
 }

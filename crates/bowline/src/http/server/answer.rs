@@ -31,8 +31,8 @@ use tokio::time::Sleep;
 use super::body::{self, Events, HttpBody};
 use super::{KeepAlive, Site};
 use crate::exchange::{
-    BoxFuture, CancelMode, Channel, Context, InsufficientScope, Outlet, Principal, Running, Said,
-    run,
+    Alarm, BoxFuture, CancelMode, Channel, Context, InsufficientScope, Outlet, Principal, Running,
+    Said, run,
 };
 
 /// A request whose handler is at work.
@@ -133,17 +133,21 @@ impl Handling {
         }
     }
 
+    /// What comes next. The handler is polled only when nothing is [at hand](Self::at_hand).
     fn poll_step(&mut self, cx: &mut task::Context<'_>) -> Poll<Step> {
-        self.outlet.said.wake_on_next(cx.waker());
+        if let Some(step) = self.at_hand() {
+            return Poll::Ready(step);
+        }
         self.has_started = true;
+        // What it says now is seen below, and need not wake this task.
+        self.outlet.said.attend();
         if let Some(running) = &mut self.running
             && let Poll::Ready(outcome) = Pin::new(running).poll(cx)
         {
             self.running = None;
             self.outcome = Some(outcome);
         }
-        // What the handler said before it ended comes before its answer.
-        if let Some(notification) = self.outlet.said.next() {
+        if let Some(notification) = self.outlet.said.next_or_wake(cx.waker()) {
             return Poll::Ready(Step::Says(notification));
         }
         if let Some(outcome) = self.outcome.take() {
@@ -158,15 +162,22 @@ impl Handling {
         Poll::Ready(Step::Ends(Err(error)))
     }
 
+    /// What the handler has done already. What it said before it ended comes before its answer.
+    fn at_hand(&mut self) -> Option<Step> {
+        let said = self.outlet.said.next();
+        said.map(Step::Says)
+            .or_else(|| self.outcome.take().map(Step::Ends))
+    }
+
     /// Ready when a shutdown was asked for and its grace is over.
     fn poll_shutdown(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
         let (shutdown, running) = (&self.site.shutdown, &self.running);
         let grace = self.grace.get_or_insert_with(|| {
-            let alarm = running.as_ref().map(|running| running.context().clone());
+            let alarm = running.as_ref().map(|running| running.alarm().clone());
             let shutdown = shutdown.clone();
             Box::pin(async move {
                 let grace = shutdown.asked().await;
-                alarm.iter().for_each(Context::shut_down);
+                alarm.iter().for_each(Alarm::shut_down);
                 tokio::time::sleep(grace).await;
             })
         });
@@ -199,8 +210,8 @@ impl Handling {
         let Some(running) = self.running.take() else {
             return;
         };
-        if running.context().cancel_mode() == CancelMode::Signal {
-            running.context().cancel();
+        if running.alarm().cancel_mode() == CancelMode::Signal {
+            running.alarm().cancel();
             self.run_on(async move { drop(running.await) });
         }
     }
@@ -294,11 +305,13 @@ impl Events for Answering {
         let mut is_over = false;
         while out.len() < ENOUGH && !is_over {
             let step = match self.first.take() {
-                Some(step) => step,
-                None => match handling.poll_step(cx) {
-                    Poll::Ready(step) => step,
-                    Poll::Pending => break,
-                },
+                Some(step) => Poll::Ready(step),
+                None if out.is_empty() => handling.poll_step(cx),
+                // Whoever takes this chunk asks for the next one, and polls the handler again by that.
+                None => handling.at_hand().map_or(Poll::Pending, Poll::Ready),
+            };
+            let Poll::Ready(step) = step else {
+                break;
             };
             let message: Message = match step {
                 Step::Says(notification) => notification.into(),
