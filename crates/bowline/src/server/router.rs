@@ -117,7 +117,7 @@ async fn call_offered(
         given.hold(offer.blocking_permit()?);
     }
     let result = offered.item.call(given).await?;
-    encode(&result)
+    result.to_json().map_err(no_json_form)
 }
 
 /// A tool inside its layers.
@@ -214,10 +214,13 @@ impl Called {
 }
 
 pub(super) fn encode(result: &impl Serialize) -> Outcome {
-    Json::encode(result).map_err(|error| {
-        tracing::error!(%error, "a result has no JSON form");
-        RpcError::new(ErrorCode::INTERNAL_ERROR, "the result has no JSON form")
-    })
+    Json::encode(result).map_err(no_json_form)
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "it is made for `map_err`")]
+fn no_json_form(error: serde_json::Error) -> RpcError {
+    tracing::error!(%error, "a result has no JSON form");
+    RpcError::new(ErrorCode::INTERNAL_ERROR, "the result has no JSON form")
 }
 
 fn ready<'a>(outcome: Outcome) -> BoxFuture<'a, Outcome> {
