@@ -1,8 +1,12 @@
 //! Reading and editing a JSON object without decoding what is in it.
 //!
 //! Most of what happens to a message on its way concerns a member or two of an object whose other members
-//! nobody here needs to understand. [`pick`] finds some by their names; [`Object`] has them all, to add to
-//! and take away from. Both split the text at its top level only.
+//! nobody here needs to understand. [`pick`] finds some by their names; [`Params`] remembers where those are
+//! that many ask for; [`Object`] has them all, to add to and take away from. All split the text at its top
+//! level only.
+
+mod params;
+pub use params::Params;
 
 mod check;
 pub(crate) use check::{NotJson, Unchecked, is_json};

@@ -15,7 +15,7 @@ use memchr::memchr2;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::json::{NotJson, Unchecked, is_json};
+use crate::json::{NotJson, Params, Unchecked, is_json};
 
 /// What an exchange ends with.
 pub type Outcome = Result<Json, RpcError>;
@@ -47,7 +47,7 @@ pub struct RawRequest {
     /// What is asked for.
     pub method: Cow<'static, str>,
     /// An object, if present.
-    pub params: Option<Json>,
+    pub params: Option<Params>,
 }
 
 /// An answer.
@@ -126,7 +126,7 @@ impl Message {
         match self {
             Self::Request(request) => {
                 push_id(out, Some(&request.id));
-                push_method(out, &request.method, request.params.as_ref());
+                push_method(out, &request.method, request.params.as_deref());
             }
             Self::Notification(notification) => {
                 push_method(out, &notification.method, notification.params.as_ref());
@@ -146,7 +146,7 @@ impl Message {
     #[must_use]
     pub fn to_frame(&self) -> Bytes {
         let body = match self {
-            Self::Request(RawRequest { params, .. }) => params.as_ref(),
+            Self::Request(RawRequest { params, .. }) => params.as_deref(),
             Self::Notification(Notification { params, .. }) => params.as_ref(),
             Self::Response(Response { outcome, .. }) => outcome.as_ref().ok(),
         };
@@ -329,7 +329,12 @@ impl<'a> Envelope<'a> {
             None => Cow::Owned(method.into_owned()),
         };
         Ok(match id {
-            Some(id) => RawRequest { id, method, params }.into(),
+            Some(id) => RawRequest {
+                id,
+                method,
+                params: params.map(Params::from),
+            }
+            .into(),
             None => Notification { method, params }.into(),
         })
     }

@@ -154,6 +154,12 @@ impl Json {
         Self(slice)
     }
 
+    /// A copy that holds on to nothing else: the frame that this was taken from may go.
+    #[must_use]
+    pub fn to_unshared(&self) -> Self {
+        Self(Bytes::copy_from_slice(&self.0))
+    }
+
     /// Joins members to an object, in their order.
     ///
     /// # Examples

@@ -72,7 +72,7 @@ use bowline_types::{CacheScope, ErrorCode, Icon, Implementation, Json, RpcError}
 
 use crate::Result;
 use crate::callback::contained;
-use crate::exchange::{BoxFuture, Context, Responder};
+use crate::exchange::{BoxFuture, Context, Params, Responder};
 use crate::layer::{Layer, Next};
 use crate::peer::{Closing, Peer, Role};
 use crate::shutdown::Shutdown;
@@ -592,7 +592,7 @@ impl Responder for Server {
         }
     }
 
-    fn scopes(&self, method: &str, params: Option<&Json>) -> Vec<String> {
+    fn scopes(&self, method: &str, params: Option<&Params>) -> Vec<String> {
         router::scopes(self, method, params)
     }
 

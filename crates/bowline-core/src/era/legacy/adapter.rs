@@ -30,7 +30,7 @@ impl Adapter {
         let Ok(mut params) = Object::read(&request.params) else {
             return Stamped {
                 method: request.method.clone(),
-                params: Some(request.params.clone()),
+                params: Some(Json::clone(&request.params)),
             };
         };
         edit_meta(&mut params, |meta| {
