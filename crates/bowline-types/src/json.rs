@@ -97,10 +97,14 @@ impl Json {
     /// # Ok::<(), serde_json::Error>(())
     /// ```
     pub fn text(&self) -> Result<Cow<'_, str>, serde_json::Error> {
-        #[derive(serde::Deserialize)]
-        struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
-
-        self.decode().map(|Text(text)| text)
+        let text = self.as_str();
+        let quoted = text
+            .strip_prefix('"')
+            .and_then(|text| text.strip_suffix('"'));
+        match quoted.filter(|text| !text.contains('\\')) {
+            Some(text) => Ok(Cow::Borrowed(text)),
+            None => serde_json::from_str(text).map(Cow::Owned),
+        }
     }
 
     /// Takes a part of this text, found by decoding it to a borrowed [`RawValue`], without copying.
@@ -417,6 +421,18 @@ mod tests {
     fn anything_but_one_value_is_refused() {
         for text in ["", "{", "1 2", "nul", "\u{0}", "{\"a\":}"] {
             assert!(Json::parse(text).is_err(), "{text:?} was taken for JSON");
+        }
+    }
+
+    #[test]
+    fn a_string_is_borrowed_unless_it_is_escaped() {
+        let (plain, escaped) = (r#""é'""#, r#""\"\u00e9\\""#);
+        let borrowed = Json::from_static(plain);
+
+        assert!(matches!(borrowed.text(), Ok(Cow::Borrowed("é'"))));
+        assert_eq!(Json::from_static(escaped).text().unwrap(), "\"é\\");
+        for text in ["1", "null", "[\"\"]", r#""\ud800""#] {
+            assert!(Json::from_static(text).text().is_err(), "{text}");
         }
     }
 
