@@ -61,6 +61,8 @@ struct State {
     mux: Mux,
     /// The table entry is the mailbox: no other channel carries an outcome to its call.
     mailboxes: BTreeMap<CallId, Mailbox>,
+    /// Requests of the other side whose handlers are at their end; no more than there were handlers.
+    finished: Vec<InFlightId>,
     driver: Option<Waker>,
     closing: Option<Closing>,
     failure: Option<Arc<io::Error>>,
@@ -83,6 +85,7 @@ impl Peer {
             state: Mutex::new(State {
                 mux: Mux::new(limits),
                 mailboxes: BTreeMap::new(),
+                finished: Vec::new(),
                 driver: None,
                 closing: None,
                 failure: None,
