@@ -32,7 +32,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
-use bowline_core::era::{Request, stamp};
+use bowline_core::era::{Request, Stamper};
 use bowline_core::mux::{CallId, CallOptions, InFlightId, Limits, Mux, NotSent, Refused, Sizes};
 use bowline_core::{Notification, Outcome};
 use bowline_types::RequestId;
@@ -51,6 +51,7 @@ pub struct Peer {
 
 struct Shared {
     state: Mutex<State>,
+    stamper: Stamper,
     notices: Notices,
     /// Turns true when the driver is done.
     ended: watch::Sender<bool>,
@@ -91,6 +92,7 @@ impl Peer {
                 failure: None,
                 legacy: legacy::Held::default(),
             }),
+            stamper: Stamper::default(),
             notices: Notices::default(),
             ended: watch::Sender::new(false),
         });
@@ -212,7 +214,7 @@ impl Peer {
     ) -> Result<(CallId, RequestId)> {
         options.progress_token.clone_from(&request.progress_token);
         options.is_subscription |= request.method == LISTEN;
-        let stamped = stamp(request);
+        let stamped = self.shared.stamper.stamp(request);
         let now = tokio::time::Instant::now().into_std();
         let started = self.with(|state| {
             let call = state
