@@ -15,7 +15,7 @@
 //! JSON-RPC frames themselves are no vocabulary; `bowline-core` reads and writes them.
 
 mod json;
-pub use json::Json;
+pub use json::{Json, OpenObject};
 
 mod number;
 mod text;

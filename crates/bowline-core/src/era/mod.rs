@@ -39,6 +39,9 @@ pub use dialect::{
 mod request;
 pub use request::{Caller, Request, Stamped};
 
+mod callers;
+pub use callers::Callers;
+
 mod outcome;
 pub use outcome::{Seal, Unsealed, Violation};
 

@@ -8,21 +8,22 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bowline_types::{
-    CacheScope, ClientCapabilities, ErrorCode, Json, ProgressToken, ResultType, RpcError, meta_key,
+    ClientCapabilities, ErrorCode, Json, ProgressToken, ResultType, RpcError, meta_key,
 };
-use bytes::Bytes;
-use serde::Deserialize;
+use serde::ser::SerializeMap as _;
+use serde::{Deserialize, Serialize, Serializer};
 
+use super::callers::Words;
 use super::text::{edit_meta, encode, own};
 use super::{
     Caller, Dialect, Dialects, Rejection, Request, Seal, Stamped, Unsealed, Violation, unsendable,
 };
-use crate::json::{Object, pick};
+use crate::json::{Members, NotAnObject, Object, Params, pick};
 use crate::{Outcome, RawRequest};
 
 /// Whether a request claims to be modern: its `_meta` names a version, in whatever form.
 #[must_use]
-pub fn is_marked(params: Option<&Json>) -> bool {
+pub fn is_marked(params: Option<&Params>) -> bool {
     matches!(Keys::of(params), Ok(keys) if keys.version.is_some())
 }
 
@@ -35,8 +36,8 @@ pub fn is_marked(params: Option<&Json>) -> bool {
 pub fn admit(raw: RawRequest, served: &Dialects) -> Result<(Request, Seal), Rejection> {
     let envelope = Envelope::read(raw.params.as_ref())?;
     let dialect = envelope.dialect(served)?;
-    let (caller, progress_token) = envelope.caller(dialect)?;
-    admit_from(raw, caller, progress_token)
+    let caller = Arc::new(envelope.caller(dialect)?);
+    admit_from(raw, caller, envelope.progress_token()?)
 }
 
 /// The last rung: admits a request whose envelope was read before.
@@ -46,7 +47,7 @@ pub fn admit(raw: RawRequest, served: &Dialects) -> Result<(Request, Seal), Reje
 /// If the method belongs to other versions only.
 pub fn admit_from(
     raw: RawRequest,
-    caller: Caller,
+    caller: Arc<Caller>,
     progress_token: Option<ProgressToken>,
 ) -> Result<(Request, Seal), Rejection> {
     // `initialize` ends here too: with a modern envelope it is no handshake.
@@ -56,8 +57,8 @@ pub fn admit_from(
     let seal = Seal::new(caller.dialect, raw.method.clone());
     let request = Request {
         method: raw.method,
-        params: raw.params.unwrap_or_else(Json::empty_object),
-        caller: Arc::new(caller),
+        params: raw.params.unwrap_or_else(Params::none),
+        caller,
         progress_token,
     };
     Ok((request, seal))
@@ -76,7 +77,7 @@ impl Envelope {
     /// # Errors
     ///
     /// If there is no `_meta`, or no text in it that could be a version.
-    pub fn read(params: Option<&Json>) -> Result<Self, Rejection> {
+    pub fn read(params: Option<&Params>) -> Result<Self, Rejection> {
         Self::find(params)?.ok_or_else(|| missing(meta_key::PROTOCOL_VERSION))
     }
 
@@ -85,7 +86,7 @@ impl Envelope {
     /// # Errors
     ///
     /// If `_meta` is no object, or the version in it is no text.
-    pub fn find(params: Option<&Json>) -> Result<Option<Self>, Rejection> {
+    pub fn find(params: Option<&Params>) -> Result<Option<Self>, Rejection> {
         let keys = Keys::of(params)?;
         let Some(version) = &keys.version else {
             return Ok(None);
@@ -118,20 +119,17 @@ impl Envelope {
             .ok_or_else(|| Rejection::unsupported_version(&self.version, served))
     }
 
-    /// Who is asking, and what progress is to be marked with.
+    /// Who is asking.
     ///
     /// # Errors
     ///
-    /// If the capabilities are missing, or anything in the envelope has the wrong shape.
-    pub fn caller(
-        &self,
-        dialect: &'static Dialect,
-    ) -> Result<(Caller, Option<ProgressToken>), Rejection> {
+    /// If the capabilities are missing, or anything that the caller says of itself has the wrong shape.
+    pub fn caller(&self, dialect: &'static Dialect) -> Result<Caller, Rejection> {
         let keys = &self.keys;
         let Some(capabilities) = &keys.capabilities else {
             return Err(missing(meta_key::CLIENT_CAPABILITIES));
         };
-        let caller = Caller {
+        Ok(Caller {
             dialect,
             implementation: match &keys.client {
                 Some(client) => {
@@ -142,8 +140,25 @@ impl Envelope {
             capabilities: object(capabilities)
                 .ok_or_else(|| ill_formed(meta_key::CLIENT_CAPABILITIES))?,
             log_level: optional(meta_key::LOG_LEVEL, keys.log_level.as_ref())?,
-        };
-        Ok((caller, keys.progress_token()?))
+        })
+    }
+
+    /// What progress is to be marked with.
+    ///
+    /// # Errors
+    ///
+    /// If it can be no mark.
+    pub fn progress_token(&self) -> Result<Option<ProgressToken>, Rejection> {
+        self.keys.progress_token()
+    }
+
+    /// All that decides who the [caller](Self::caller) is, but for the dialect.
+    pub(super) fn words(&self) -> Words<&Json> {
+        Words {
+            client: self.keys.client.as_ref(),
+            capabilities: self.keys.capabilities.as_ref(),
+            log_level: self.keys.log_level.as_ref(),
+        }
     }
 }
 
@@ -160,25 +175,18 @@ pub(super) struct Keys {
 impl Keys {
     /// Finds the members in `_meta` of a request's params. A member that stands twice is refused, for
     /// nobody can say which of the two counts.
-    pub(super) fn of(params: Option<&Json>) -> Result<Self, Rejection> {
+    pub(super) fn of(params: Option<&Params>) -> Result<Self, Rejection> {
         let ill_formed = |_| Rejection::invalid_params("`_meta` must be one object");
         let Some(params) = params else {
             return Ok(Self::default());
         };
-        let [meta] = pick(params, ["_meta"]).map_err(ill_formed)?;
+        let meta = params.member("_meta").map_err(ill_formed)?;
         let Some(meta) = meta.filter(|meta| !meta.is_null()) else {
             // Some legacy clients write down what they do not say.
             return Ok(Self::default());
         };
-        let names = [
-            meta_key::PROTOCOL_VERSION,
-            meta_key::CLIENT_INFO,
-            meta_key::CLIENT_CAPABILITIES,
-            meta_key::LOG_LEVEL,
-            meta_key::PROGRESS_TOKEN,
-        ];
         let [version, client, capabilities, log_level, progress_token] =
-            pick(&meta, names).map_err(ill_formed)?;
+            pick(&meta, ENVELOPE).map_err(ill_formed)?;
         Ok(Self {
             version,
             client,
@@ -194,27 +202,56 @@ impl Keys {
 }
 
 pub(super) fn stamp(request: &Request) -> Stamped {
-    let caller = &*request.caller;
-    let params = match Object::read(&request.params) {
-        Err(_) => request.params.clone(),
-        Ok(mut params) => {
-            edit_meta(&mut params, |meta| {
-                let client = caller.implementation.as_ref().map(encode);
-                let capabilities = encode(&capabilities_of(caller));
-                let log_level = caller.log_level.as_ref().map(encode);
-                let progress_token = request.progress_token.as_ref().map(encode);
-                meta.set(meta_key::PROTOCOL_VERSION, encode(caller.dialect.version));
-                own(meta, meta_key::CLIENT_INFO, client);
-                meta.set(meta_key::CLIENT_CAPABILITIES, capabilities);
-                own(meta, meta_key::LOG_LEVEL, log_level);
-                own(meta, meta_key::PROGRESS_TOKEN, progress_token);
-            });
-            params.to_json()
-        }
+    let params = match request.params.member("_meta") {
+        Ok(None) => add_meta(request),
+        _ => rewrite_meta(request),
     };
     Stamped {
         method: request.method.clone(),
-        params: Some(params),
+        params: Some(params.unwrap_or_else(|| Json::clone(&request.params))),
+    }
+}
+
+/// Params that have no `_meta`, with one; `None` if they are no object.
+fn add_meta(request: &Request) -> Option<Json> {
+    let mut params = Json::clone(&request.params).into_open()?;
+    params.add("_meta", &encode(&Stamp(request)));
+    Some(params.close())
+}
+
+/// Params that have a `_meta`, with the envelope in it; `None` if they are no object.
+fn rewrite_meta(request: &Request) -> Option<Json> {
+    let mut params = Object::read(&request.params).ok()?;
+    let stamp = encode(&Stamp(request));
+    let stamp = Object::read(&stamp).ok()?;
+    edit_meta(&mut params, |meta| {
+        for name in ENVELOPE {
+            own(meta, name, stamp.member(name).cloned());
+        }
+    });
+    Some(params.to_json())
+}
+
+/// The envelope of a request, as it is written.
+struct Stamp<'a>(&'a Request);
+
+impl Serialize for Stamp<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(request) = self;
+        let caller = &*request.caller;
+        let mut meta = serializer.serialize_map(None)?;
+        meta.serialize_entry(meta_key::PROTOCOL_VERSION, caller.dialect.version)?;
+        if let Some(client) = &caller.implementation {
+            meta.serialize_entry(meta_key::CLIENT_INFO, client)?;
+        }
+        meta.serialize_entry(meta_key::CLIENT_CAPABILITIES, &capabilities_of(caller))?;
+        if let Some(log_level) = &caller.log_level {
+            meta.serialize_entry(meta_key::LOG_LEVEL, log_level)?;
+        }
+        if let Some(token) = &request.progress_token {
+            meta.serialize_entry(meta_key::PROGRESS_TOKEN, token)?;
+        }
+        meta.end()
     }
 }
 
@@ -257,43 +294,120 @@ pub(super) fn unseal(
     }
 }
 
+/// What a result must say and does not is added behind what it says, whose text is not written again.
 pub(super) fn seal(seal: &Seal, server: &Json, outcome: Outcome) -> Outcome {
-    let result = outcome.map_err(|error| seal_error(seal.dialect, error))?;
-    let mut object =
-        Object::read(&result).map_err(|_| unsendable("the result is not an object"))?;
-    let result_type = match object.member("resultType") {
-        None => {
-            let complete = Bytes::from_static(br#""complete""#);
-            object.set("resultType", Json::from_valid(complete));
-            ResultType::COMPLETE
-        }
-        Some(text) => text
-            .decode()
-            .map_err(|_| unsendable("`resultType` is not text"))?,
-    };
-    if result_type == ResultType::INPUT_REQUIRED && !seal.dialect.may_need_input(&seal.method) {
+    let mut result = outcome.map_err(|error| seal_error(seal.dialect, error))?;
+    let not_an_object = |_| unsendable("the result is not an object");
+    let is_cached = seal.dialect.caches(&seal.method);
+    let said = Said::read(&result, is_cached).map_err(not_an_object)?;
+    let kind = said.kind()?;
+    if kind == ResultType::INPUT_REQUIRED && !seal.dialect.may_need_input(&seal.method) {
         return Err(unsendable("this method cannot ask for input"));
     }
-    if seal.dialect.caches(&seal.method) {
-        let hints = [
-            ("ttlMs", encode(&0)),
-            // Whoever does not say that a result is for everybody may have made it for one.
-            ("cacheScope", encode(&CacheScope::PRIVATE)),
-        ];
-        for (name, safe) in hints {
-            if result_type != ResultType::COMPLETE {
-                object.remove(name);
-            } else if object.member(name).is_none() {
-                object.set(name, safe);
-            }
+    let has_hints = is_cached && kind == ResultType::COMPLETE;
+    let lacking = [
+        (said.result_type.is_none(), "resultType", r#""complete""#),
+        (has_hints && said.ttl.is_none(), "ttlMs", "0"),
+        // Whoever does not say that a result is for everybody may have made it for one.
+        (
+            has_hints && said.scope.is_none(),
+            "cacheScope",
+            r#""private""#,
+        ),
+    ];
+    let is_signed = said.is_signed();
+    let meta = said.meta.filter(|_| !is_signed);
+    let meta = meta.map(|unsigned| result.slice(unsigned));
+    let must_shrink = !has_hints && (said.ttl.is_some() || said.scope.is_some()) || meta.is_some();
+    if must_shrink {
+        let mut object = Object::read(&result).map_err(not_an_object)?;
+        if !has_hints {
+            object.remove("ttlMs");
+            object.remove("cacheScope");
+        }
+        if meta.is_some() {
+            object.remove("_meta");
+        }
+        result = object.to_json();
+    } else if is_signed && lacking.iter().all(|(is_lacking, ..)| !is_lacking) {
+        return Ok(result);
+    }
+    let mut open = result
+        .into_open()
+        .ok_or(NotAnObject)
+        .map_err(not_an_object)?;
+    for (is_lacking, name, value) in lacking {
+        if is_lacking {
+            open.add(name, &Json::from_static(value));
         }
     }
-    edit_meta(&mut object, |meta| {
-        if meta.member(meta_key::SERVER_INFO).is_none() {
-            meta.set(meta_key::SERVER_INFO, server.clone());
+    if !is_signed {
+        open.begin("_meta");
+        let meta = meta.as_ref().and_then(|meta| Object::read(meta).ok());
+        for (name, value) in meta.iter().flat_map(Object::iter) {
+            open.add(name, value);
         }
-    });
-    Ok(object.to_json())
+        open.add(meta_key::SERVER_INFO, server);
+        open.end();
+    }
+    Ok(open.close())
+}
+
+/// What a result says of that which every result must say.
+#[derive(Default)]
+struct Said<'a> {
+    result_type: Option<&'a [u8]>,
+    meta: Option<&'a [u8]>,
+    /// Looked at only where a result may be cached.
+    ttl: Option<&'a [u8]>,
+    scope: Option<&'a [u8]>,
+}
+
+impl<'a> Said<'a> {
+    /// Reads no further than to what it looks for: a server that says it first may say much behind it.
+    fn read(result: &'a Json, is_cached: bool) -> Result<Self, NotAnObject> {
+        let mut said = Self::default();
+        let mut members = Members::of(result.as_bytes())?;
+        while let Some((name, value)) = members.next()? {
+            let member = if name.is("resultType") {
+                &mut said.result_type
+            } else if name.is("_meta") {
+                &mut said.meta
+            } else if is_cached && name.is("ttlMs") {
+                &mut said.ttl
+            } else if is_cached && name.is("cacheScope") {
+                &mut said.scope
+            } else {
+                continue;
+            };
+            member.get_or_insert(value);
+            let has_hints = !is_cached || said.ttl.is_some() && said.scope.is_some();
+            if said.result_type.is_some() && said.meta.is_some() && has_hints {
+                break;
+            }
+        }
+        Ok(said)
+    }
+
+    fn kind(&self) -> Result<ResultType, RpcError> {
+        let Some(text) = self.result_type else {
+            return Ok(ResultType::COMPLETE);
+        };
+        serde_json::from_slice(text).map_err(|_| unsendable("`resultType` is not text"))
+    }
+
+    /// Whether it says which server made it.
+    fn is_signed(&self) -> bool {
+        let Some(Ok(mut members)) = self.meta.map(Members::of) else {
+            return false;
+        };
+        while let Ok(Some((name, _))) = members.next() {
+            if name.is(meta_key::SERVER_INFO) {
+                return true;
+            }
+        }
+        false
+    }
 }
 
 /// The error of a request that is refused for want of an envelope.
@@ -307,14 +421,14 @@ pub(super) fn no_envelope(served: &Dialects) -> Rejection {
 }
 
 /// The error of an `initialize` where no version with a handshake is served; it names those that are.
-pub(super) fn no_handshake(params: Option<&Json>, served: &Dialects) -> Rejection {
+pub(super) fn no_handshake(params: Option<&Params>, served: &Dialects) -> Rejection {
     #[derive(Deserialize)]
     struct Offer {
         #[serde(rename = "protocolVersion")]
         version: String,
     }
 
-    let offer = params.and_then(object);
+    let offer = params.and_then(|params| object(params));
     let requested = offer.map_or_else(String::new, |Offer { version }| version);
     Rejection::unsupported_version(&requested, served)
 }
@@ -360,3 +474,12 @@ fn optional<'a, T: Deserialize<'a>>(
 ) -> Result<Option<T>, Rejection> {
     json.map(|json| decode(key, json)).transpose()
 }
+
+/// The members of `_meta` that are the envelope.
+const ENVELOPE: [&str; 5] = [
+    meta_key::PROTOCOL_VERSION,
+    meta_key::CLIENT_INFO,
+    meta_key::CLIENT_CAPABILITIES,
+    meta_key::LOG_LEVEL,
+    meta_key::PROGRESS_TOKEN,
+];

@@ -21,7 +21,7 @@ fn what_is_encoded_decodes_to_the_same_message() {
         RawRequest {
             id: 7.into(),
             method: "tools/list".into(),
-            params: Some(params.clone()),
+            params: Some(params.clone().into()),
         }
         .into(),
         RawRequest {
@@ -239,4 +239,20 @@ fn in_a_batch_each_message_stands_for_itself() {
     ));
     assert!(decode_batch(&Bytes::from_static(b"[]")).is_err());
     assert!(decode_batch(&Bytes::from_static(b"[1")).is_err());
+}
+
+#[test]
+fn the_pieces_of_a_response_are_its_frame() {
+    let result = Json::from_static(r#"{"content":[]}"#);
+    for id in [RequestId::from(7), RequestId::from("a\"b")] {
+        let whole = Message::from(Response {
+            id: Some(id.clone()),
+            outcome: Ok(result.clone()),
+        });
+
+        let pieces = Response::in_pieces(&id, result.clone());
+
+        assert_eq!(pieces.concat(), whole.to_frame());
+        assert_eq!(pieces[1].as_ptr(), result.as_bytes().as_ptr());
+    }
 }

@@ -3,6 +3,7 @@
 //! They are keyed by the id as it was written: a peer may have `7` and `"7"` in flight at once.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use bowline_types::RequestId;
 
@@ -52,7 +53,13 @@ impl InFlight {
 
     /// Forgets the request. Whether there was one.
     pub(super) fn remove(&mut self, id: &InFlightId) -> bool {
-        self.contains(id) && self.requests.remove(&id.request_id).is_some()
+        match self.requests.entry(id.request_id.clone()) {
+            Entry::Occupied(own) if *own.get() == id.serial => {
+                own.remove();
+                true
+            }
+            Entry::Occupied(_) | Entry::Vacant(_) => false,
+        }
     }
 
     /// Forgets the request that a cancel names: the one with exactly this id, else the one whose id is

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bowline_core::Notification;
 use bowline_core::era::{Caller, Request};
+use bowline_core::json::Params;
 use bowline_types::{
     Json, LoggingLevel, LoggingMessageNotificationParams, Meta, Notice, ProgressNotification,
     ProgressNotificationParams, ProgressToken, RequestId,
 };
-use serde::Deserialize;
 use tokio::sync::Notify;
 
 use super::{CancelMode, Channel, Extensions, Input, Principal, TraceContext};
@@ -44,7 +44,7 @@ struct Shared {
     caller: Arc<Caller>,
     progress_token: Option<ProgressToken>,
     /// Where its `_meta` is.
-    params: Mutex<Json>,
+    params: Mutex<Params>,
     outlet: Arc<dyn Outlet>,
     last_progress: Mutex<Option<f64>>,
     cancelled: Signal,
@@ -192,14 +192,8 @@ impl Context {
     /// What accompanies the request.
     #[must_use]
     pub fn meta(&self) -> Option<Meta> {
-        #[derive(Deserialize)]
-        struct WithMeta {
-            #[serde(rename = "_meta")]
-            meta: Option<Meta>,
-        }
-        let params = self.shared.params().clone();
-        let WithMeta { meta } = params.decode().ok()?;
-        meta
+        let meta = self.shared.params().member("_meta").ok()??;
+        meta.decode().ok()?
     }
 
     /// The trace that the request belongs to, if its caller says so in the form that the W3C gives it.
@@ -385,7 +379,7 @@ impl Context {
     pub(crate) fn let_request_go(&mut self) {
         self.extensions = Extensions::default();
         let mut params = self.shared.params();
-        *params = params.to_unshared();
+        *params = params.to_unshared().into();
     }
 
     /// The part of it that whoever runs the handler needs.
@@ -453,7 +447,7 @@ impl Shared {
         }
     }
 
-    fn params(&self) -> MutexGuard<'_, Json> {
+    fn params(&self) -> MutexGuard<'_, Params> {
         // No code that could panic halfway through a change runs under this lock.
         self.params.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -17,7 +17,7 @@ use bowline_types::{
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::{LISTEN, Peer, legacy};
-use crate::exchange::{CancelMode, Channel, Context, Exchange, Outlet, Responder, run};
+use crate::exchange::{CancelMode, Channel, Context, Exchange, Outlet, Params, Responder, run};
 
 /// Which side of the protocol this end of the wire is.
 pub(crate) enum Role {
@@ -71,7 +71,7 @@ impl Serving {
         &mut self,
         id: InFlightId,
         method: Cow<'static, str>,
-        params: Option<Json>,
+        params: Option<Params>,
     ) {
         // Handlers that were cancelled but run on are counted here too.
         if self.handlers.len() >= MOST_HANDLERS {

@@ -3,6 +3,8 @@
 use std::io;
 use std::time::Duration;
 
+use tokio::task::JoinSet;
+
 use super::Server;
 use crate::{Error, Result, wire};
 
@@ -40,19 +42,33 @@ impl Server {
             what: "signals cannot be listened for".into(),
             source: Some(error.into()),
         })?;
-        let serving = self.clone().serve(wire);
-        tokio::pin!(serving);
+        // In a task of its own, which is dropped with this set: what `main` waits for is polled on a thread
+        // of its own or after a look at the operating system, and a handler's answer would have to wait.
+        let mut serving = JoinSet::new();
+        serving.spawn(self.clone().serve(wire));
         // A wire that is at its end needs no shutdown any more.
         tokio::select! {
             biased;
-            served = &mut serving => return served,
+            served = outcome(&mut serving) => return served,
             () = signals.next() => self.shut_down(GRACE),
         }
         tokio::select! {
             biased;
-            served = &mut serving => served,
+            served = outcome(&mut serving) => served,
             () = signals.next() => Ok(()),
         }
+    }
+}
+
+/// What comes of the one task in the set; its panic is ours.
+async fn outcome(task: &mut JoinSet<Result<()>>) -> Result<()> {
+    match task.join_next().await {
+        Some(Ok(served)) => served,
+        Some(Err(failed)) => match failed.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(_) => Err(Error::Closed), // the runtime is shutting down
+        },
+        None => Ok(()),
     }
 }
 

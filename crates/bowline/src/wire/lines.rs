@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use bowline_core::Message;
 use bytes::{Bytes, BytesMut};
+use memchr::memchr;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::TcpStream;
 
@@ -31,6 +32,8 @@ pub struct Lines {
     read: Pin<Box<dyn AsyncRead + Send>>,
     write: Pin<Box<dyn AsyncWrite + Send>>,
     splitter: Splitter,
+    /// How much is read at once.
+    read_size: usize,
     outgoing: Vec<u8>,
     /// How much of `outgoing` was written.
     written: usize,
@@ -46,6 +49,7 @@ impl Lines {
             read: Box::pin(read),
             write: Box::pin(write),
             splitter: Splitter::new(DEFAULT_MAX_LINE),
+            read_size: LEAST_READ,
             outgoing: Vec::new(),
             written: 0,
         }
@@ -96,6 +100,21 @@ impl Lines {
         self
     }
 
+    /// Reads once into the spare room of the buffer. Whoever sends more than that at once is read from in
+    /// larger pieces from then on.
+    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let buffer = &mut self.splitter.buffer;
+        if buffer.capacity() - buffer.len() < self.read_size / 2 {
+            buffer.reserve(self.read_size);
+        }
+        // Nothing is lost by making this future anew for each poll: it takes bytes only when it is ready.
+        let read = ready!(pin!(self.read.read_buf(buffer)).poll(cx))?;
+        if buffer.len() == buffer.capacity() {
+            self.read_size = (self.read_size * 2).min(MOST_READ);
+        }
+        Poll::Ready(Ok(read))
+    }
+
     /// Writes what is buffered.
     fn poll_write_out(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.written < self.outgoing.len() {
@@ -118,7 +137,7 @@ impl Wire for Lines {
             if let Some(received) = self.splitter.next_line() {
                 return Poll::Ready(received);
             }
-            match ready!(poll_fill(&mut self.read, cx, &mut self.splitter.buffer)) {
+            match ready!(self.poll_fill(cx)) {
                 Ok(0) => return Poll::Ready(self.splitter.end()),
                 Ok(_) => {}
                 Err(error) => return Poll::Ready(Received::Broken(error)),
@@ -201,9 +220,7 @@ impl Splitter {
     }
 
     fn find_end(&mut self) -> Option<usize> {
-        let found = self.buffer[self.scanned..]
-            .iter()
-            .position(|byte| *byte == b'\n');
+        let found = memchr(b'\n', &self.buffer[self.scanned..]);
         let end = found.map(|at| self.scanned + at);
         self.scanned = self.buffer.len();
         end
@@ -236,17 +253,8 @@ impl Splitter {
     }
 }
 
-/// Reads once into the spare room of `buffer`.
-fn poll_fill(
-    read: &mut Pin<Box<dyn AsyncRead + Send>>,
-    cx: &mut Context<'_>,
-    buffer: &mut BytesMut,
-) -> Poll<io::Result<usize>> {
-    buffer.reserve(READ_SIZE);
-    // Nothing is lost by making this future anew for each poll: it takes bytes only when it is ready.
-    pin!(read.read_buf(buffer)).poll(cx)
-}
-
 const DEFAULT_MAX_LINE: usize = 16 * 1024 * 1024;
 const HIGH_WATER: usize = 64 * 1024;
-const READ_SIZE: usize = 16 * 1024;
+const LEAST_READ: usize = 16 * 1024;
+/// As much as a pipe holds.
+const MOST_READ: usize = 64 * 1024;

@@ -12,7 +12,7 @@ use crate::era::{
     Admitted, Caller, Dialect, Rejection, Request, Stamped, StructuredContent, Unsealed, Violation,
     unsendable,
 };
-use crate::json::Object;
+use crate::json::{Members, NotAnObject, Object};
 use crate::{Notification, Outcome, RawRequest};
 
 /// Gives and takes messages in the forms of one legacy dialect.
@@ -30,7 +30,7 @@ impl Adapter {
         let Ok(mut params) = Object::read(&request.params) else {
             return Stamped {
                 method: request.method.clone(),
-                params: Some(request.params.clone()),
+                params: Some(Json::clone(&request.params)),
             };
         };
         edit_meta(&mut params, |meta| {
@@ -88,8 +88,11 @@ impl Adapter {
 
     pub(in crate::era) fn seal(self, method: &str, server: &Json, outcome: Outcome) -> Outcome {
         let result = outcome.map_err(|error| self.seal_error(error))?;
-        let mut object =
-            Object::read(&result).map_err(|_| unsendable("the result is not an object"))?;
+        let not_an_object = |_| unsendable("the result is not an object");
+        if self.is_bare(method, &result).map_err(not_an_object)? {
+            return Ok(result);
+        }
+        let mut object = Object::read(&result).map_err(not_an_object)?;
         match object.remove("resultType") {
             None => {}
             Some(of) if of == encode(&ResultType::COMPLETE) => {}
@@ -117,6 +120,17 @@ impl Adapter {
             _ => {}
         }
         Ok(object.to_json())
+    }
+
+    /// Whether a result is as this version has it already, as those of tools and prompts are.
+    fn is_bare(self, method: &str, result: &Json) -> Result<bool, NotAnObject> {
+        let mut members = Members::of(result.as_bytes())?;
+        while let Some((name, _)) = members.next()? {
+            if EDITED.iter().any(|edited| name.is(edited)) {
+                return Ok(false);
+            }
+        }
+        Ok(method != OPENING && method != "tools/list")
     }
 
     pub(in crate::era) fn tell(self, mut notification: Notification) -> Notification {
@@ -253,4 +267,13 @@ const ENVELOPE: [&str; 4] = [
     meta_key::CLIENT_INFO,
     meta_key::CLIENT_CAPABILITIES,
     meta_key::LOG_LEVEL,
+];
+
+/// What may have to be taken away from a result.
+const EDITED: [&str; 5] = [
+    "resultType",
+    "ttlMs",
+    "cacheScope",
+    "_meta",
+    "structuredContent",
 ];

@@ -67,6 +67,37 @@ fn what_the_responder_said_of_the_server_stands() {
     assert_eq!(value(&result)["_meta"], meta);
 }
 
+#[test]
+fn what_is_said_beside_the_server_stands_too() {
+    let meta = json!({"own": 1});
+
+    let result = sealed(Dialect::LATEST, "tools/list", json!({"_meta": meta})).unwrap();
+
+    let mut expected = stamped_by_server();
+    expected["own"] = json!(1);
+    assert_eq!(value(&result)["_meta"], expected);
+}
+
+#[test]
+fn a_result_that_lacks_nothing_is_not_written_again() {
+    let (meta, list) = (stamped_by_server(), json!({"tools": [{"name": "a"}]}));
+    let said_first = format!(
+        r#"{{"resultType":"complete","ttlMs":0,"cacheScope":"private","_meta":{meta},"tools":[]}}"#
+    );
+    for (dialect, method, text) in [
+        (Dialect::LATEST, "tools/list", said_first),
+        (Dialect::LATEST_LEGACY, "com.example/list", list.to_string()),
+    ] {
+        let result = Json::parse(text).unwrap();
+
+        let sealed = seal(&Seal::new(dialect, method), &server(), Ok(result.clone()));
+
+        let sealed = sealed.unwrap();
+        assert_eq!(sealed.as_bytes().as_ptr(), result.as_bytes().as_ptr());
+        assert_eq!(sealed, result);
+    }
+}
+
 /// LDUAL-1: "for legacy strip `resultType`,`ttlMs`,`cacheScope`, modern-only `_meta`".
 #[test]
 fn a_legacy_result_is_bare() {

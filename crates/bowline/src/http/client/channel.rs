@@ -233,7 +233,8 @@ impl HttpChannel {
         let mirrored = Mirrored {
             version: request.caller.dialect.version,
             method: &stamped.method,
-            params: stamped.params.as_ref(),
+            // As they are without the envelope, of which nothing is mirrored by name.
+            params: Some(&request.params),
             name_member: name_member(&stamped.method),
         };
         mirror(mirrored, plan.as_deref(), &mut headers)

@@ -37,7 +37,7 @@ use bowline_core::{self as core, Malformed, Message, RawRequest};
 use bowline_types::{ErrorCode, InitializeResult, RequestId, RpcError};
 use bytes::Bytes;
 
-use super::server::{HttpBody, HttpService, Site, body};
+use super::server::{HttpBody, HttpService, Site, Taken, body};
 use crate::exchange::{InsufficientScope, Principal};
 use response::{Shape, answers, events, one_event, only_stream, parse_event_id};
 use session::{Patience, Session, gone};
@@ -215,39 +215,43 @@ impl HttpService {
 }
 
 /// Answers what a legacy client posted.
-pub(super) async fn answer(
+pub(super) fn answer(
     site: &Arc<Site>,
     head: Parts,
     accepts: Accepts,
     body: Bytes,
     post: Post,
-) -> Result<Response<HttpBody>, Rejection> {
+) -> Result<Taken, Rejection> {
     let legacy = &site.legacy;
     if legacy.mode == Mode::Stateless {
-        return stateless::answer(site, head, accepts, post).await;
+        return stateless::answer(site, head, accepts, post);
     }
-    let head = &head;
-    if let Some(id) = session_in_query(legacy, head) {
-        let session = legacy.sessions.find(id, &principal(head))?;
-        return hear_only(site, &session, head, body, &post.messages);
+    if let Some(id) = session_in_query(legacy, &head) {
+        let session = legacy.sessions.find(id, &principal(&head))?;
+        return hear_only(site, &session, &head, body, &post.messages).map(Taken::Now);
     }
     let opening = match &post.messages {
-        Messages::One(Message::Request(raw)) if raw.method == INITIALIZE => Some(&raw.id),
+        Messages::One(Message::Request(raw)) if raw.method == INITIALIZE => Some(raw.id.clone()),
         _ => None,
     };
-    match (session_id(head)?, opening) {
+    match (session_id(&head)?, opening) {
         (None, Some(_)) if !serves(site, HttpTransport::Streamable) => {
             // Tells a client of any age to ask for the stream, which names where to post.
             let why = "there is no Streamable HTTP here";
             Err(Rejection::http(StatusCode::METHOD_NOT_ALLOWED, why))
         }
-        (None, Some(id)) => open(site, head, accepts, id, body)
-            .await
-            .map_err(|refused| refused.about(id.clone())),
+        (None, Some(id)) => {
+            let site = site.clone();
+            let opening = async move {
+                let opened = open(&site, &head, accepts, &id, body).await;
+                opened.map_err(|refused| refused.about(id))
+            };
+            Ok(Taken::Elsewhere(Box::pin(opening)))
+        }
         (None, None) => Err(bad_request("`Mcp-Session-Id` is missing")),
         (Some(id), _) => {
-            let session = legacy.sessions.find(id, &principal(head))?;
-            hear(site, &session, head, accepts, body, post.messages).await
+            let session = legacy.sessions.find(id, &principal(&head))?;
+            hear(site, &session, &head, accepts, body, &post.messages)
         }
     }
 }
@@ -341,20 +345,20 @@ fn agreed_on(answer: &Bytes) -> Option<&'static Dialect> {
 }
 
 /// Takes in what a client posted to its session.
-async fn hear(
-    site: &Site,
+fn hear(
+    site: &Arc<Site>,
     session: &Arc<Session>,
     head: &Parts,
     accepts: Accepts,
     body: Bytes,
-    messages: Messages,
-) -> Result<Response<HttpBody>, Rejection> {
-    let requests = requests(&messages);
+    messages: &Messages,
+) -> Result<Taken, Rejection> {
+    let requests = requests(messages);
     let principal = principal(head);
     if let Some(refusal) = beyond_scope(site, &principal, &requests) {
-        return Ok(refusal);
+        return Ok(Taken::Now(refusal));
     }
-    let (frames, refusals, shape) = match &messages {
+    let (frames, refusals, shape) = match messages {
         Messages::One(_) => (vec![body], Vec::new(), Shape::One),
         // A client that names no version in a header has agreed on one all the same.
         Messages::Batch(_) if !session.dialect().batches => {
@@ -365,7 +369,7 @@ async fn hear(
     };
     if requests.is_empty() && refusals.is_empty() {
         session.hear(frames, &[], head)?;
-        return Ok(body::empty(StatusCode::ACCEPTED));
+        return Ok(Taken::Now(body::empty(StatusCode::ACCEPTED)));
     }
     let form = if !accepts.events || (site.legacy.answers == Answers::Json && accepts.json) {
         Form::Json
@@ -387,7 +391,8 @@ async fn hear(
     session
         .hear(frames, &ids, head)
         .map_err(|refused| refused.about(ids.first().cloned()))?;
-    answers(site, reader, shape, commit_after).await
+    let answers = answers(site.clone(), reader, shape, commit_after);
+    Ok(Taken::Elsewhere(Box::pin(answers)))
 }
 
 fn open_stream(

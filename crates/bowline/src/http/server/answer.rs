@@ -9,11 +9,10 @@
 //!
 //! Dropping either form of the response drops the handler.
 
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{self, Poll};
-use std::time::Duration;
 
 use ::http::request::Parts;
 use ::http::{Response, StatusCode};
@@ -35,26 +34,34 @@ use crate::exchange::{
     Alarm, BoxFuture, CancelMode, Channel, Context, InsufficientScope, Outlet, Principal, Running,
     Said, run,
 };
-use crate::shutdown::Shutdown;
 
 /// A request whose handler is at work.
 pub(crate) struct Handling {
     id: RequestId,
     form: Seal,
-    identity: Json,
+    site: Arc<Site>,
     wants_progress: bool,
     running: Option<Running>,
     has_started: bool,
     outlet: Arc<ToResponse>,
     outcome: Option<Outcome>,
-    shutdown: Shutdown,
     /// Raises the handler's alarm, then ends when its time is up. Made when the handler first waits.
     grace: Option<BoxFuture<'static, ()>>,
-    commit_after: Duration,
-    keep_alive: Duration,
-    /// How long the handler may run on without its client, where a disconnect is no cancel.
-    orphan_limit: Duration,
     permit: Option<OwnedSemaphorePermit>,
+}
+
+/// A response of which it is not clear yet which form it takes.
+///
+/// # Cancel safety
+///
+/// Dropping it, or the body of the response, drops the handler.
+#[must_use = "dropping it drops the handler"]
+pub(crate) struct Responding {
+    /// `None` once the response has begun.
+    handling: Option<Handling>,
+    accepts: Accepts,
+    /// When the response begins at the latest. Made when the handler first waits.
+    delay: Option<Pin<Box<Sleep>>>,
 }
 
 /// What a handler does next.
@@ -65,7 +72,7 @@ enum Step {
 
 impl Handling {
     pub(crate) fn new(
-        site: &Site,
+        site: &Arc<Site>,
         id: RequestId,
         request: Request,
         form: Seal,
@@ -83,72 +90,47 @@ impl Handling {
         Self {
             id,
             form,
-            identity: site.identity.clone(),
+            site: site.clone(),
             wants_progress: request.progress_token.is_some(),
             running: Some(run(site.responder.clone(), request, cx)),
             has_started: false,
             outlet,
             outcome: None,
-            shutdown: site.shutdown.clone(),
             grace: None,
-            commit_after: site.commit_after,
-            keep_alive: site.keep_alive,
-            orphan_limit: site.legacy.orphan_limit_of_calls(),
             permit: Some(permit),
         }
     }
 
     /// The response, as soon as it is clear which form it takes.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future, or the body of the response, drops the handler.
-    pub(crate) async fn respond(mut self, accepts: Accepts) -> Response<HttpBody> {
-        let first = self.first_step(accepts).await;
+    pub(crate) fn respond(self, accepts: Accepts) -> Responding {
+        Responding {
+            handling: Some(self),
+            accepts,
+            delay: None,
+        }
+    }
+
+    /// The response that begins with what the handler does first, or before that.
+    fn begin(self, first: Option<Step>, accepts: Accepts) -> Response<HttpBody> {
         match first {
             Some(Step::Ends(Err(error))) if let Some(missing) = InsufficientScope::read(&error) => {
                 body::insufficient_scope(self.id.clone(), missing)
             }
             Some(Step::Ends(outcome)) if accepts.json || outcome.is_err() => {
-                let answer = self.seal(outcome);
+                let outcome = self.seal(outcome);
                 let status = if self.form.dialect.is_modern() {
-                    of_outcome(&answer.outcome, Head::Uncommitted)
+                    of_outcome(&outcome, Head::Uncommitted)
                 } else {
                     StatusCode::OK
                 };
-                body::json(status, &answer.into())
+                body::answer(status, self.id.clone(), outcome)
             }
             first => body::stream(Answering {
-                keep_alive: KeepAlive::new(self.keep_alive),
+                keep_alive: KeepAlive::new(self.site.keep_alive),
                 handling: Some(self),
                 first,
             }),
         }
-    }
-
-    /// What the handler does first, unless the response should begin before that.
-    async fn first_step(&mut self, accepts: Accepts) -> Option<Step> {
-        let mut delay: Option<Pin<Box<Sleep>>> = None;
-        poll_fn(|cx| {
-            loop {
-                match self.poll_step(cx) {
-                    // A client that reads no events is told the outcome only.
-                    Poll::Ready(Step::Says(_)) if !accepts.events => {}
-                    Poll::Ready(step) => return Poll::Ready(Some(step)),
-                    Poll::Pending => break,
-                }
-            }
-            if !accepts.events {
-                return Poll::Pending;
-            }
-            if self.wants_progress {
-                return Poll::Ready(None);
-            }
-            let after = self.commit_after;
-            let delay = delay.get_or_insert_with(|| Box::pin(tokio::time::sleep(after)));
-            delay.as_mut().poll(cx).map(|()| None)
-        })
-        .await
     }
 
     /// What comes next. The handler is polled only when nothing is [at hand](Self::at_hand).
@@ -189,7 +171,7 @@ impl Handling {
 
     /// Ready when a shutdown was asked for and its grace is over.
     fn poll_shutdown(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
-        let (shutdown, running) = (&self.shutdown, &self.running);
+        let (shutdown, running) = (&self.site.shutdown, &self.running);
         let grace = self.grace.get_or_insert_with(|| {
             let alarm = running.as_ref().map(|running| running.alarm().clone());
             let shutdown = shutdown.clone();
@@ -203,11 +185,8 @@ impl Handling {
     }
 
     /// The answer, as the caller's dialect has it.
-    fn seal(&self, outcome: Outcome) -> core::Response {
-        core::Response {
-            id: Some(self.id.clone()),
-            outcome: seal(&self.form, &self.identity, outcome),
-        }
+    fn seal(&self, outcome: Outcome) -> Outcome {
+        seal(&self.form, &self.site.identity, outcome)
     }
 
     /// An outcome that wants a status of its own comes too late for one: it is told in another way.
@@ -243,7 +222,8 @@ impl Handling {
             return self.stop();
         }
         self.outlet.said.close();
-        let orphan_limit = self.orphan_limit;
+        // Where a disconnect is no cancel, the handler may run on without its client, but not for ever.
+        let orphan_limit = self.site.legacy.orphan_limit_of_calls();
         if let Some(running) = self.running.take().filter(|_| self.has_started) {
             self.run_on(async move { drop(tokio::time::timeout(orphan_limit, running).await) });
         }
@@ -264,6 +244,47 @@ impl Handling {
 impl Drop for Handling {
     fn drop(&mut self) {
         self.let_go();
+    }
+}
+
+impl Future for Responding {
+    type Output = Response<HttpBody>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Self::Output> {
+        let first = task::ready!(self.poll_first(cx));
+        let accepts = self.accepts;
+        match self.handling.take() {
+            Some(handling) => Poll::Ready(handling.begin(first, accepts)),
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl Responding {
+    /// What the handler does first, unless the response should begin before that.
+    fn poll_first(&mut self, cx: &mut task::Context<'_>) -> Poll<Option<Step>> {
+        let Some(handling) = &mut self.handling else {
+            return Poll::Pending;
+        };
+        loop {
+            match handling.poll_step(cx) {
+                // A client that reads no events is told the outcome only.
+                Poll::Ready(Step::Says(_)) if !self.accepts.events => {}
+                Poll::Ready(step) => return Poll::Ready(Some(step)),
+                Poll::Pending => break,
+            }
+        }
+        if !self.accepts.events {
+            return Poll::Pending;
+        }
+        if handling.wants_progress {
+            return Poll::Ready(None);
+        }
+        let after = handling.site.commit_after;
+        let delay = self
+            .delay
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep(after)));
+        delay.as_mut().poll(cx).map(|()| None)
     }
 }
 
@@ -296,7 +317,11 @@ impl Events for Answering {
                 Step::Says(notification) => notification.into(),
                 Step::Ends(outcome) => {
                     is_over = true;
-                    handling.seal(handling.after_head(outcome)).into()
+                    let answer = core::Response {
+                        id: Some(handling.id.clone()),
+                        outcome: handling.seal(handling.after_head(outcome)),
+                    };
+                    answer.into()
                 }
             };
             encode_frame(&message.to_frame(), &mut out);

@@ -1,5 +1,6 @@
 //! Bodies: reading one within a limit, and the few kinds there are to answer with.
 
+use std::array::IntoIter;
 use std::convert::Infallible;
 use std::pin::{Pin, pin};
 use std::task::{self, Poll};
@@ -8,7 +9,7 @@ use std::time::Duration;
 use ::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 use ::http::{Response, StatusCode};
 use bowline_core::http::admission::Rejection;
-use bowline_core::{self as core, Message};
+use bowline_core::{self as core, Message, Outcome};
 use bowline_types::RequestId;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
@@ -21,6 +22,8 @@ pub struct HttpBody(Kind);
 
 enum Kind {
     Whole(Bytes),
+    /// One JSON object, too long to be copied into one piece.
+    Pieces(Box<IntoIter<Bytes, 3>>),
     Events(Box<dyn Events>),
     Done,
 }
@@ -41,10 +44,11 @@ impl Body for HttpBody {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let next = match &mut self.0 {
             Kind::Whole(bytes) => Some(std::mem::take(bytes)).filter(|bytes| !bytes.is_empty()),
+            Kind::Pieces(pieces) => pieces.next(),
             Kind::Events(events) => task::ready!(events.poll_next(cx)),
             Kind::Done => None,
         };
-        if !matches!((&self.0, &next), (Kind::Events(_), Some(_))) {
+        if next.is_none() || matches!(self.0, Kind::Whole(_)) {
             self.0 = Kind::Done;
         }
         Poll::Ready(next.map(|bytes| Ok(Frame::data(bytes))))
@@ -53,6 +57,7 @@ impl Body for HttpBody {
     fn is_end_stream(&self) -> bool {
         match &self.0 {
             Kind::Whole(bytes) => bytes.is_empty(),
+            Kind::Pieces(pieces) => pieces.len() == 0,
             Kind::Events(_) => false,
             Kind::Done => true,
         }
@@ -61,6 +66,10 @@ impl Body for HttpBody {
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
             Kind::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Kind::Pieces(pieces) => {
+                let lengths = pieces.as_slice().iter().map(Bytes::len);
+                SizeHint::with_exact(lengths.sum::<usize>() as u64)
+            }
             Kind::Events(_) => SizeHint::default(),
             Kind::Done => SizeHint::with_exact(0),
         }
@@ -77,7 +86,7 @@ impl From<Bytes> for HttpBody {
 impl std::fmt::Debug for HttpBody {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match &self.0 {
-            Kind::Whole(_) => "HttpBody(whole)",
+            Kind::Whole(_) | Kind::Pieces(_) => "HttpBody(whole)",
             Kind::Events(_) => "HttpBody(events)",
             Kind::Done => "HttpBody(done)",
         })
@@ -89,6 +98,20 @@ pub(crate) fn empty(status: StatusCode) -> Response<HttpBody> {
     response(status, HttpBody(Kind::Done))
 }
 
+/// A response that answers a request.
+pub(crate) fn answer(status: StatusCode, id: RequestId, outcome: Outcome) -> Response<HttpBody> {
+    match outcome {
+        Ok(result) if result.as_bytes().len() >= LONG => {
+            let pieces = core::Response::in_pieces(&id, result);
+            of_json(status, Kind::Pieces(Box::new(pieces.into_iter())))
+        }
+        outcome => {
+            let id = Some(id);
+            json(status, &core::Response { id, outcome }.into())
+        }
+    }
+}
+
 /// A response that is one message.
 pub(crate) fn json(status: StatusCode, message: &Message) -> Response<HttpBody> {
     whole(status, message.to_frame())
@@ -96,7 +119,11 @@ pub(crate) fn json(status: StatusCode, message: &Message) -> Response<HttpBody> 
 
 /// A response that is JSON already.
 pub(crate) fn whole(status: StatusCode, json: Bytes) -> Response<HttpBody> {
-    let mut response = response(status, HttpBody(Kind::Whole(json)));
+    of_json(status, Kind::Whole(json))
+}
+
+fn of_json(status: StatusCode, body: Kind) -> Response<HttpBody> {
+    let mut response = response(status, HttpBody(body));
     let json = HeaderValue::from_static("application/json");
     response.headers_mut().insert(CONTENT_TYPE, json);
     response
@@ -155,6 +182,7 @@ pub(super) async fn read<B: Body>(body: B, limit: usize) -> Result<Bytes, Reject
 }
 
 async fn collect<B: Body>(body: B, limit: usize) -> Result<Bytes, Rejection> {
+    let expected = usize::try_from(body.size_hint().lower()).unwrap_or(limit);
     let mut body = pin!(body);
     let mut whole = Collected::default();
     while let Some(frame) = std::future::poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
@@ -170,7 +198,7 @@ async fn collect<B: Body>(body: B, limit: usize) -> Result<Bytes, Rejection> {
         if whole.len() + data.remaining() > limit {
             return Err(too_large(limit));
         }
-        whole.push(data);
+        whole.push(data, expected);
     }
     Ok(whole.into_bytes())
 }
@@ -187,12 +215,13 @@ impl Collected {
         self.first.len() + self.rest.len()
     }
 
-    fn push(&mut self, mut data: impl Buf) {
+    fn push(&mut self, mut data: impl Buf, expected: usize) {
         if self.len() == 0 {
             self.first = data.copy_to_bytes(data.remaining());
             return;
         }
         if self.rest.is_empty() {
+            self.rest.reserve(expected);
             self.rest
                 .extend_from_slice(&std::mem::take(&mut self.first));
         }
@@ -214,4 +243,6 @@ fn too_large(limit: usize) -> Rejection {
 }
 
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+/// From how many bytes on a result is left where it is rather than copied.
+const LONG: usize = 16 * 1024;
 const READ_WITHIN: Duration = Duration::from_secs(30);

@@ -62,8 +62,8 @@ impl HttpService {
         let addr = listener.local_addr().map_err(cannot)?;
         let service = self.having(|site| {
             // Others can reach it by names that nobody here can know.
-            if site.source.is_none() && !addr.ip().is_loopback() {
-                site.source = Some(SourcePolicy::public());
+            if !site.is_source_chosen && !addr.ip().is_loopback() {
+                site.source = SourcePolicy::public();
             }
         });
         Ok(Bound {
