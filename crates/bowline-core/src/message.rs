@@ -315,7 +315,7 @@ impl<'a> Envelope<'a> {
         if self.id.is_some() && id.is_none() {
             return Err(refuse("`id` must be a string or a whole number"));
         }
-        let method: Cow<'_, str> = match self.method.map(|raw| serde_json::from_str(raw)) {
+        let method: Cow<'_, str> = match self.method.map(serde_json::from_str) {
             Some(Ok(Name(name))) => name,
             _ => return Err(refuse("`method` must be a string")),
         };
@@ -362,7 +362,7 @@ impl<'a> Envelope<'a> {
             (Some(_), ..) => {}
             // An error about a request whose id the peer could not read has none, or (older peers) null.
             (None, None, Err(_)) => {}
-            (None, Some(raw), Err(_)) if raw == "null" => {}
+            (None, Some("null"), Err(_)) => {}
             _ => return Err(refuse("`id` is not a string or a whole number")),
         }
         Ok(Response { id, outcome }.into())
