@@ -320,6 +320,8 @@ impl OpenObject {
 
     /// Adds a member to the object that was begun last.
     pub fn add(&mut self, name: &str, value: &Json) {
+        // With what stands around the two, and the end, so that the text moves once.
+        self.text.reserve(name.len() + value.0.len() + 8);
         self.push_name(name);
         self.text.extend_from_slice(&value.0);
     }
