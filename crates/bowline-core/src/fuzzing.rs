@@ -15,7 +15,7 @@ use crate::http::admission::{Admitted, Catalog, Rejection, admit, admit_head};
 use crate::http::challenge::Challenge;
 use crate::http::headers::{self, Mirrored, ParamHeaders};
 use crate::http::source::SourcePolicy;
-use crate::json::{is_json, outline};
+use crate::json::{Params, check::is_json, outline};
 use crate::sse::{self, Decoder, Event, Limits, TooLarge};
 use crate::{Message, decode_batch, is_batch};
 
@@ -39,6 +39,15 @@ pub fn message(input: &[u8]) {
             None => return,
         },
     };
+
+    if let Message::Request(request) = &message
+        && let Some(params) = &request.params
+    {
+        let unsplit = Params::from(Json::clone(params));
+        for name in ["_meta", "name", "arguments", "other"] {
+            assert_eq!(params.member(name), unsplit.member(name));
+        }
+    }
 
     let written = message.to_frame();
 
