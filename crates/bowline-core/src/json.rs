@@ -5,11 +5,11 @@
 //! that many ask for; [`Object`] has them all, to add to and take away from. All split the text at its top
 //! level only.
 
-mod params;
-pub use params::Params;
+pub(crate) mod check;
 
-mod check;
-pub(crate) use check::{NotJson, Unchecked, is_json};
+mod params;
+pub(crate) use params::Known;
+pub use params::Params;
 
 mod outline;
 pub use outline::outline;

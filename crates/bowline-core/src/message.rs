@@ -15,7 +15,8 @@ use memchr::memchr2;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::json::{NotJson, Params, Unchecked, is_json};
+use crate::json::check::{self, NotJson};
+use crate::json::{Known, Params};
 
 /// What an exchange ends with.
 pub type Outcome = Result<Json, RpcError>;
@@ -111,7 +112,7 @@ impl Message {
         let text = std::str::from_utf8(frame)
             .map_err(|_| Malformed::unreadable(ErrorCode::PARSE_ERROR, "the frame is not UTF-8"))?;
         let envelope = Envelope::read(text).map_err(|NotJson| {
-            if is_json(text) {
+            if check::is_json(text) {
                 Malformed::unreadable(ErrorCode::INVALID_REQUEST, "a message is one JSON object")
             } else {
                 Malformed::unreadable(ErrorCode::PARSE_ERROR, "the frame is not JSON")
@@ -253,6 +254,8 @@ struct Envelope<'a> {
     params: Option<&'a str>,
     result: Option<&'a str>,
     error: Option<&'a str>,
+    /// What was found in the params.
+    known: Known,
     /// A member that stands twice; which of the two counts, nobody can say.
     repeated: Option<Member>,
 }
@@ -260,14 +263,16 @@ struct Envelope<'a> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Member {
     Id,
+    Params,
     Other,
 }
 
 impl<'a> Envelope<'a> {
     fn read(text: &'a str) -> Result<Self, NotJson> {
         let mut envelope = Self::default();
-        let mut members = Unchecked::of(text)?;
-        while let Some((name, value)) = members.next()? {
+        let bytes = text.as_bytes();
+        check::object(text, |name, at| {
+            let known = &mut envelope.known;
             let (member, which) = if name.is("jsonrpc") {
                 (&mut envelope.jsonrpc, Member::Other)
             } else if name.is("id") {
@@ -275,22 +280,28 @@ impl<'a> Envelope<'a> {
             } else if name.is("method") {
                 (&mut envelope.method, Member::Other)
             } else if name.is("params") {
-                (&mut envelope.params, Member::Other)
+                (&mut envelope.params, Member::Params)
             } else if name.is("result") {
                 (&mut envelope.result, Member::Other)
             } else if name.is("error") {
                 (&mut envelope.error, Member::Other)
             } else {
-                continue;
+                return check::value_end(bytes, at);
             };
-            if member.replace(value).is_some() && envelope.repeated != Some(Member::Id) {
+            let end = if which == Member::Params && bytes.get(at) == Some(&b'{') {
+                params_end(bytes, at, known)?
+            } else {
+                check::value_end(bytes, at)?
+            };
+            if member.replace(&text[at..end]).is_some() && envelope.repeated != Some(Member::Id) {
                 envelope.repeated = Some(which);
             }
-        }
+            Some(end)
+        })?;
         Ok(envelope)
     }
 
-    fn classify(&self, frame: &Bytes) -> Result<Message, Malformed> {
+    fn classify(self, frame: &Bytes) -> Result<Message, Malformed> {
         let is_answer = self.method.is_none() && (self.result.is_some() || self.error.is_some());
         if is_answer {
             self.response(frame)
@@ -300,7 +311,7 @@ impl<'a> Envelope<'a> {
     }
 
     /// Reads a request or a notification.
-    fn question(&self, frame: &Bytes) -> Result<Message, Malformed> {
+    fn question(self, frame: &Bytes) -> Result<Message, Malformed> {
         let id = self.readable_id();
         let refuse = |message| Malformed::Request {
             id: id.clone(),
@@ -315,7 +326,7 @@ impl<'a> Envelope<'a> {
         if self.id.is_some() && id.is_none() {
             return Err(refuse("`id` must be a string or a whole number"));
         }
-        let method: Cow<'_, str> = match self.method.map(|raw| serde_json::from_str(raw)) {
+        let method: Cow<'_, str> = match self.method.map(serde_json::from_str) {
             Some(Ok(Name(name))) => name,
             _ => return Err(refuse("`method` must be a string")),
         };
@@ -332,7 +343,7 @@ impl<'a> Envelope<'a> {
             Some(id) => RawRequest {
                 id,
                 method,
-                params: params.map(Params::from),
+                params: params.map(|params| Params::split(params, self.known)),
             }
             .into(),
             None => Notification { method, params }.into(),
@@ -362,7 +373,7 @@ impl<'a> Envelope<'a> {
             (Some(_), ..) => {}
             // An error about a request whose id the peer could not read has none, or (older peers) null.
             (None, None, Err(_)) => {}
-            (None, Some(raw), Err(_)) if raw == "null" => {}
+            (None, Some("null"), Err(_)) => {}
             _ => return Err(refuse("`id` is not a string or a whole number")),
         }
         Ok(Response { id, outcome }.into())
@@ -378,6 +389,15 @@ impl<'a> Envelope<'a> {
     fn speaks_2_0(&self) -> bool {
         self.jsonrpc.is_some_and(|raw| raw == r#""2.0""#)
     }
+}
+
+/// Where the params end that begin at `at`. Whoever checks them finds their members on the way.
+fn params_end(text: &[u8], start: usize, known: &mut Known) -> Option<usize> {
+    check::object_end(text, start, |name, at| {
+        let end = check::value_end(text, at)?;
+        known.note(&name, at - start..end - start);
+        Some(end)
+    })
 }
 
 /// The text of a method, borrowed unless it is written with escapes.

@@ -6,51 +6,46 @@ use memchr::memchr2;
 
 use super::split::{Name, SHORT, bytes_that_are};
 
-/// The members of an object whose text nobody has checked yet.
-pub(crate) struct Unchecked<'a> {
-    text: &'a str,
-    at: usize,
-    is_first: bool,
-}
-
 /// The text is not JSON, or not the JSON that it should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NotJson;
 
-impl<'a> Unchecked<'a> {
-    /// Opens `text`, which must begin with an object.
-    pub(crate) fn of(text: &'a str) -> Result<Self, NotJson> {
-        let at = blanks_end(text.as_bytes(), 0);
-        if text.as_bytes().get(at) != Some(&b'{') {
-            return Err(NotJson);
-        }
-        Ok(Self {
-            text,
-            at: at + 1,
-            is_first: true,
-        })
+/// Checks that `text` is one object and nothing else. `member` is told of each name and where its value begins,
+/// and says where that ends, as [`value_end`] and [`object_end`] find it.
+pub(crate) fn object<'a>(
+    text: &'a str,
+    member: impl FnMut(Name<'a>, usize) -> Option<usize>,
+) -> Result<(), NotJson> {
+    let text = text.as_bytes();
+    let end = object_end(text, blanks_end(text, 0), member).ok_or(NotJson)?;
+    if blanks_end(text, end) < text.len() {
+        return Err(NotJson);
     }
+    Ok(())
+}
 
-    /// The next member, checked. There is none once the object is over, and nothing is behind it.
-    pub(crate) fn next(&mut self) -> Result<Option<(Name<'a>, &'a str)>, NotJson> {
-        self.split().ok_or(NotJson)
+/// Where the object ends that begins at `at`, if it is one.
+pub(crate) fn object_end<'a>(
+    text: &'a [u8],
+    at: usize,
+    mut member: impl FnMut(Name<'a>, usize) -> Option<usize>,
+) -> Option<usize> {
+    if *text.get(at)? != b'{' {
+        return None;
     }
-
-    fn split(&mut self) -> Option<Option<(Name<'a>, &'a str)>> {
-        let text = self.text.as_bytes();
-        let mut at = blanks_end(text, self.at);
-        match text.get(at)? {
-            b'}' => return (blanks_end(text, at + 1) == text.len()).then_some(None),
-            b',' if !self.is_first => at = blanks_end(text, at + 1),
-            _ if self.is_first => {}
-            _ => return None,
-        }
-        self.is_first = false;
+    let mut at = blanks_end(text, at + 1);
+    if *text.get(at)? == b'}' {
+        return Some(at + 1);
+    }
+    loop {
         let (end, has_escapes) = string_end(text, at)?;
         let name = Name::new(&text[at..end], has_escapes);
-        let start = colon_end(text, end)?;
-        self.at = value_end(text, start)?;
-        Some(Some((name, &self.text[start..self.at])))
+        at = blanks_end(text, member(name, colon_end(text, end)?)?);
+        match *text.get(at)? {
+            b',' => at = blanks_end(text, at + 1),
+            b'}' => return Some(at + 1),
+            _ => return None,
+        }
     }
 }
 
@@ -61,8 +56,8 @@ pub(crate) fn is_json(text: &str) -> bool {
     end.is_some_and(|end| blanks_end(text, end) == text.len())
 }
 
-/// Where the value ends that begins at `at`.
-fn value_end(text: &[u8], mut at: usize) -> Option<usize> {
+/// Where the value ends that begins at `at`, if it is one.
+pub(crate) fn value_end(text: &[u8], mut at: usize) -> Option<usize> {
     let mut brackets = Brackets::default();
     loop {
         at = match *text.get(at)? {
@@ -251,6 +246,7 @@ impl Brackets {
 #[cfg(test)]
 mod tests {
     use serde_json::value::RawValue;
+    use serde_json::{Map, Value};
 
     use super::*;
 
@@ -372,30 +368,48 @@ mod tests {
 
     #[test]
     fn an_object_is_split_into_its_members() {
-        let mut members = Unchecked::of(r#" { "a" : [1, "}"] ,"\u0062":{} } "#).unwrap();
+        let text = r#" { "a" : [1, "}"] ,"\u0062":{} } "#;
         let mut found = Vec::new();
 
-        while let Some((name, value)) = members.next().unwrap() {
-            found.push((name.read().unwrap().into_owned(), value));
-        }
+        let checked = object(text, |name, at| {
+            let end = value_end(text.as_bytes(), at)?;
+            found.push((name.read().unwrap().into_owned(), &text[at..end]));
+            Some(end)
+        });
 
-        assert_eq!(
-            found,
-            [("a".to_owned(), r#"[1, "}"]"#), ("b".to_owned(), "{}")]
-        );
+        assert_eq!(checked, Ok(()));
+        let expected = [("a".to_owned(), r#"[1, "}"]"#), ("b".to_owned(), "{}")];
+        assert_eq!(found, expected);
     }
 
     #[test]
-    fn nothing_is_behind_an_object() {
-        for text in ["{} 1", "{}}", "{},", r#"{"a":1}]"#] {
-            let mut members = Unchecked::of(text).unwrap();
+    fn an_object_is_what_serde_takes_for_one() {
+        for text in [
+            "{}",
+            "{ }",
+            "{} 1",
+            "{}}",
+            "{},",
+            "{",
+            "",
+            "[]",
+            "1",
+            "{,}",
+            "{\"a\"}",
+            "{\"a\":}",
+            "{\"a\":1",
+            "{\"a\":1}",
+            "{\"a\":1,}",
+            "{\"a\":1]",
+            "{\"a\":1}]",
+            "{\"a\":1 \"b\":1}",
+            " {\"a\" :1 , \"b\": []} ",
+        ] {
+            let is_object = serde_json::from_str::<Map<String, Value>>(text).is_ok();
 
-            let mut last = members.next();
-            while let Ok(Some(_)) = last {
-                last = members.next();
-            }
+            let checked = object(text, |_, at| value_end(text.as_bytes(), at));
 
-            assert_eq!(last.map(drop), Err(NotJson), "{text}");
+            assert_eq!(checked.is_ok(), is_object, "{text}");
         }
     }
 }

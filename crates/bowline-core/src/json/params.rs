@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use bowline_types::Json;
 
-use super::split::Members;
+use super::split::{Members, Name};
 use super::{NotAnObject, Unpicked, pick};
 
 /// The params of a request: JSON in which the members that everybody on the way asks for are found in one
@@ -27,9 +27,13 @@ use super::{NotAnObject, Unpicked, pick};
 #[derive(Clone)]
 pub struct Params {
     json: Json,
-    /// Where the [known](KNOWN) members are, once somebody has asked.
-    known: OnceLock<Result<[Place; KNOWN.len()], NotAnObject>>,
+    /// Where the members are, once somebody has looked.
+    known: OnceLock<Result<Known, NotAnObject>>,
 }
+
+/// Where the [known](KNOWN) members are.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Known([Place; KNOWN.len()]);
 
 /// Where a member is.
 #[derive(Clone, Debug, Default)]
@@ -58,14 +62,22 @@ impl Params {
             let [member] = pick(&self.json, [name])?;
             return Ok(member);
         };
-        let known = self.known.get_or_init(|| find(self.json.as_bytes()));
-        match &known.as_ref().map_err(|not| *not)?[at] {
+        let known = self.known.get_or_init(|| Known::find(self.json.as_bytes()));
+        match &known.as_ref().map_err(|not| *not)?.0[at] {
             Place::Nowhere => Ok(None),
             Place::At(range) => {
                 let text = &self.json.as_bytes()[range.clone()];
                 Ok(Some(self.json.slice(text)))
             }
             Place::Twice => Err(Unpicked::Twice(name.to_owned())),
+        }
+    }
+
+    /// Params whose members were found when they were checked.
+    pub(crate) fn split(json: Json, known: Known) -> Self {
+        Self {
+            json,
+            known: OnceLock::from(Ok(known)),
         }
     }
 
@@ -76,20 +88,27 @@ impl Params {
     }
 }
 
-fn find(text: &[u8]) -> Result<[Place; KNOWN.len()], NotAnObject> {
-    let mut places = <[Place; KNOWN.len()]>::default();
-    let mut members = Members::of(text)?;
-    while let Some((name, value)) = members.next()? {
+impl Known {
+    fn find(text: &[u8]) -> Result<Self, NotAnObject> {
+        let mut known = Self::default();
+        let mut members = Members::of(text)?;
+        while let Some((name, value)) = members.next()? {
+            let start = value.as_ptr().addr() - text.as_ptr().addr();
+            known.note(&name, start..start + value.len());
+        }
+        Ok(known)
+    }
+
+    /// Takes note of where a member is in the text of the params.
+    pub(crate) fn note(&mut self, name: &Name<'_>, place: Range<usize>) {
         let Some(at) = KNOWN.iter().position(|known| name.is(known)) else {
-            continue;
+            return;
         };
-        let start = value.as_ptr().addr() - text.as_ptr().addr();
-        places[at] = match places[at] {
-            Place::Nowhere => Place::At(start..start + value.len()),
+        self.0[at] = match self.0[at] {
+            Place::Nowhere => Place::At(place),
             _ => Place::Twice,
         };
     }
-    Ok(places)
 }
 
 impl Deref for Params {

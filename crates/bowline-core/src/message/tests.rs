@@ -256,3 +256,27 @@ fn the_pieces_of_a_response_are_its_frame() {
         assert_eq!(pieces[1].as_ptr(), result.as_bytes().as_ptr());
     }
 }
+
+#[test]
+fn what_is_found_in_params_on_the_way_is_what_is_found_later() {
+    for params in [
+        r#"{}"#,
+        r#"{ "name" : "a" , "arguments":{"name":1}, "_meta" :null}"#,
+        r#"{"n\u0061me": "a", "uri": [{"uri": 1}], "é": "é", "arguments": "é"}"#,
+        r#"{"name": 1, "arguments": {}, "name": 2}"#,
+    ] {
+        let frame = format!(r#" {{"params" : {params} ,"jsonrpc":"2.0","id":1,"method":"a"}} "#);
+
+        let Ok(Message::Request(request)) = Message::decode(&frame.into()) else {
+            panic!("{params} was refused");
+        };
+
+        let (found, later) = (
+            request.params.unwrap(),
+            Params::from(Json::from_static(params)),
+        );
+        for name in ["name", "arguments", "_meta", "uri", "é", "other"] {
+            assert_eq!(found.member(name), later.member(name), "{name} in {params}");
+        }
+    }
+}

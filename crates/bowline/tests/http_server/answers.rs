@@ -25,6 +25,28 @@ async fn an_outcome_that_comes_at_once_is_plain_json() {
     assert_eq!(answer["result"]["content"][0]["text"], r#"{"name":"a"}"#);
 }
 
+#[tokio::test]
+async fn an_answer_arrives_whole_however_long_it_is() {
+    let stage = Stage::new();
+    let service = stage.server.http();
+    for mut link in [Link::to(&service).await, Link::http2_to(&service).await] {
+        for length in [0, 1000, 5_000, 100_000] {
+            let name = "a\n\"é".repeat(length);
+
+            let reply = link.send(call("seven", "echo", &name)).await;
+
+            let declared = reply.header("content-length").map(str::to_owned);
+            let text = reply.text().await;
+            assert_eq!(declared, Some(text.len().to_string()));
+            let answer: serde_json::Value = serde_json::from_str(&text).unwrap();
+            assert_eq!(answer["id"], "seven");
+            assert_eq!(answer["result"]["resultType"], "complete");
+            let echoed = &answer["result"]["content"][0]["text"];
+            assert_eq!(*echoed, json!({ "name": name }).to_string());
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_outcome_within_the_delay_is_plain_json_too() {
     let mut stage = Stage::new();
