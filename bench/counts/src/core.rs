@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
-use bowline_core::era::{Caller, Dialect, Dialects, Request, modern, seal, stamp, unseal};
+use bowline_core::era::{Caller, Callers, Dialect, Dialects, Request, modern, seal, stamp, unseal};
 use bowline_core::http::admission::{Catalog, admit, admit_head};
 use bowline_core::http::headers::ParamHeaders;
 use bowline_core::http::source::SourcePolicy;
@@ -148,9 +148,10 @@ pub(crate) fn admission(times: u64) {
     let (head, ()) = crate::server::post("tools/call", Some("echo"), ()).into_parts();
     let body = Bytes::from_static(REQUEST.as_bytes());
     let (source, served) = (SourcePolicy::loopback(), Dialects::all());
+    let callers = Callers::default();
     for _ in 0..times {
         black_box(admit_head(&head, &source, &served).expect("the head is well-formed"));
-        let admitted = admit(&head.headers, &body, &served, &Everything);
+        let admitted = admit(&head.headers, &body, &served, &callers, &Everything);
         black_box(admitted.expect("the body is well-formed"));
     }
 }

@@ -10,7 +10,7 @@ use bowline_types::{Json, RequestId};
 use bytes::Bytes;
 use std::sync::Arc;
 
-use crate::era::{Dialect, Dialects};
+use crate::era::{Callers, Dialect, Dialects};
 use crate::http::admission::{Admitted, Catalog, Rejection, admit, admit_head};
 use crate::http::challenge::Challenge;
 use crate::http::headers::{self, Mirrored, ParamHeaders};
@@ -117,9 +117,27 @@ pub fn admission(input: &[u8]) {
     if let Err(rejection) = admit_head(&head, &SourcePolicy::loopback(), &Dialects::all()) {
         assert!(rejection.status().is_client_error());
     }
-    let by_all = admit(&headers, &body, &Dialects::all(), &shop);
-    let by_modern = admit(&headers, &body, &Dialects::modern(), &shop);
-    let by_legacy = admit(&headers, &body, &Dialects::legacy(), &shop);
+    let by_all = admit(
+        &headers,
+        &body,
+        &Dialects::all(),
+        &Callers::default(),
+        &shop,
+    );
+    let by_modern = admit(
+        &headers,
+        &body,
+        &Dialects::modern(),
+        &Callers::default(),
+        &shop,
+    );
+    let by_legacy = admit(
+        &headers,
+        &body,
+        &Dialects::legacy(),
+        &Callers::default(),
+        &shop,
+    );
 
     assert!(
         !matches!(by_legacy, Ok(Admitted::Modern { .. })),
@@ -155,12 +173,28 @@ pub fn admission(input: &[u8]) {
         let plan = plan.filter(|_| request.method == "tools/call");
         headers::mirror(message, plan.as_deref(), &mut mirrored)
             .expect("what was admitted has headers");
-        assert_eq!(admit(&mirrored, &body, &Dialects::all(), &shop), by_all);
+        assert_eq!(
+            admit(
+                &mirrored,
+                &body,
+                &Dialects::all(),
+                &Callers::default(),
+                &shop
+            ),
+            by_all
+        );
         for name in mirrored.keys() {
             let mut without = mirrored.clone();
             without.remove(name);
             assert!(
-                admit(&without, &body, &Dialects::all(), &shop).is_err(),
+                admit(
+                    &without,
+                    &body,
+                    &Dialects::all(),
+                    &Callers::default(),
+                    &shop
+                )
+                .is_err(),
                 "without {name}"
             );
         }

@@ -1,8 +1,18 @@
 //! Reading and editing a JSON object without decoding what is in it.
 //!
 //! Most of what happens to a message on its way concerns a member or two of an object whose other members
-//! nobody here needs to understand. [`pick`] finds some by their names; [`Object`] has them all, to add to
-//! and take away from. Both split the text at its top level only.
+//! nobody here needs to understand. [`pick`] finds some by their names; [`Params`] remembers where those are
+//! that many ask for; [`Object`] has them all, to add to and take away from. All split the text at its top
+//! level only.
+
+mod params;
+pub use params::Params;
+
+mod check;
+pub(crate) use check::{NotJson, Unchecked, is_json};
+
+mod outline;
+pub use outline::outline;
 
 mod split;
 pub(crate) use split::Members;
@@ -34,11 +44,11 @@ pub fn pick<const N: usize>(json: &Json, names: [&str; N]) -> Result<[Option<Jso
     let mut picked = [const { None }; N];
     let mut members = Members::of(json.as_bytes())?;
     while let Some((name, value)) = members.next()? {
-        let Some(at) = names.iter().position(|wanted| *wanted == name) else {
+        let Some(at) = names.iter().position(|wanted| name.is(wanted)) else {
             continue;
         };
         if picked[at].replace(json.slice(value)).is_some() {
-            return Err(Unpicked::Twice(name.into_owned()));
+            return Err(Unpicked::Twice(names[at].to_owned()));
         }
     }
     Ok(picked)
@@ -92,7 +102,7 @@ impl<'a> Object<'a> {
         let mut text = Members::of(json.as_bytes())?;
         let mut members = Vec::new();
         while let Some((name, value)) = text.next()? {
-            members.push((name, json.slice(value)));
+            members.push((name.read()?, json.slice(value)));
         }
         Ok(Self { members })
     }

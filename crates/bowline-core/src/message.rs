@@ -8,14 +8,14 @@
 //! The envelope is read in one flat pass. Params and results are slices of the frame.
 
 use std::borrow::Cow;
-use std::fmt;
 
 use bowline_types::{ErrorCode, Json, RequestId, RpcError};
 use bytes::Bytes;
 use memchr::memchr2;
 use serde::Deserialize;
-use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
+
+use crate::json::{NotJson, Params, Unchecked, is_json};
 
 /// What an exchange ends with.
 pub type Outcome = Result<Json, RpcError>;
@@ -47,7 +47,7 @@ pub struct RawRequest {
     /// What is asked for.
     pub method: Cow<'static, str>,
     /// An object, if present.
-    pub params: Option<Json>,
+    pub params: Option<Params>,
 }
 
 /// An answer.
@@ -110,14 +110,13 @@ impl Message {
     pub fn decode(frame: &Bytes) -> Result<Self, Malformed> {
         let text = std::str::from_utf8(frame)
             .map_err(|_| Malformed::unreadable(ErrorCode::PARSE_ERROR, "the frame is not UTF-8"))?;
-        let envelope: Envelope<'_> =
-            serde_json::from_str(text).map_err(|error| match error.classify() {
-                serde_json::error::Category::Data => Malformed::unreadable(
-                    ErrorCode::INVALID_REQUEST,
-                    "a message is one JSON object",
-                ),
-                _ => Malformed::unreadable(ErrorCode::PARSE_ERROR, "the frame is not JSON"),
-            })?;
+        let envelope = Envelope::read(text).map_err(|NotJson| {
+            if is_json(text) {
+                Malformed::unreadable(ErrorCode::INVALID_REQUEST, "a message is one JSON object")
+            } else {
+                Malformed::unreadable(ErrorCode::PARSE_ERROR, "the frame is not JSON")
+            }
+        })?;
         envelope.classify(frame)
     }
 
@@ -127,7 +126,7 @@ impl Message {
         match self {
             Self::Request(request) => {
                 push_id(out, Some(&request.id));
-                push_method(out, &request.method, request.params.as_ref());
+                push_method(out, &request.method, request.params.as_deref());
             }
             Self::Notification(notification) => {
                 push_method(out, &notification.method, notification.params.as_ref());
@@ -147,7 +146,7 @@ impl Message {
     #[must_use]
     pub fn to_frame(&self) -> Bytes {
         let body = match self {
-            Self::Request(RawRequest { params, .. }) => params.as_ref(),
+            Self::Request(RawRequest { params, .. }) => params.as_deref(),
             Self::Notification(Notification { params, .. }) => params.as_ref(),
             Self::Response(Response { outcome, .. }) => outcome.as_ref().ok(),
         };
@@ -248,12 +247,12 @@ impl Notification {
 /// The members of a JSON-RPC object, not yet judged. `None` is absent; the text `null` is present.
 #[derive(Default)]
 struct Envelope<'a> {
-    jsonrpc: Option<&'a RawValue>,
-    id: Option<&'a RawValue>,
-    method: Option<&'a RawValue>,
-    params: Option<&'a RawValue>,
-    result: Option<&'a RawValue>,
-    error: Option<&'a RawValue>,
+    jsonrpc: Option<&'a str>,
+    id: Option<&'a str>,
+    method: Option<&'a str>,
+    params: Option<&'a str>,
+    result: Option<&'a str>,
+    error: Option<&'a str>,
     /// A member that stands twice; which of the two counts, nobody can say.
     repeated: Option<Member>,
 }
@@ -264,56 +263,33 @@ enum Member {
     Other,
 }
 
-impl<'de> Deserialize<'de> for Envelope<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Members;
-
-        impl<'de> Visitor<'de> for Members {
-            type Value = Envelope<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a JSON-RPC object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut envelope = Envelope::default();
-                while let Some(Key(name)) = map.next_key()? {
-                    let member = match &*name {
-                        "jsonrpc" => &mut envelope.jsonrpc,
-                        "id" => &mut envelope.id,
-                        "method" => &mut envelope.method,
-                        "params" => &mut envelope.params,
-                        "result" => &mut envelope.result,
-                        "error" => &mut envelope.error,
-                        _ => {
-                            map.next_value::<IgnoredAny>()?;
-                            continue;
-                        }
-                    };
-                    if member.replace(map.next_value()?).is_some()
-                        && envelope.repeated != Some(Member::Id)
-                    {
-                        let which = if name == "id" {
-                            Member::Id
-                        } else {
-                            Member::Other
-                        };
-                        envelope.repeated = Some(which);
-                    }
-                }
-                Ok(envelope)
+impl<'a> Envelope<'a> {
+    fn read(text: &'a str) -> Result<Self, NotJson> {
+        let mut envelope = Self::default();
+        let mut members = Unchecked::of(text)?;
+        while let Some((name, value)) = members.next()? {
+            let (member, which) = if name.is("jsonrpc") {
+                (&mut envelope.jsonrpc, Member::Other)
+            } else if name.is("id") {
+                (&mut envelope.id, Member::Id)
+            } else if name.is("method") {
+                (&mut envelope.method, Member::Other)
+            } else if name.is("params") {
+                (&mut envelope.params, Member::Other)
+            } else if name.is("result") {
+                (&mut envelope.result, Member::Other)
+            } else if name.is("error") {
+                (&mut envelope.error, Member::Other)
+            } else {
+                continue;
+            };
+            if member.replace(value).is_some() && envelope.repeated != Some(Member::Id) {
+                envelope.repeated = Some(which);
             }
         }
-
-        deserializer.deserialize_map(Members)
+        Ok(envelope)
     }
-}
 
-/// A member's name, borrowed unless it is written with escapes.
-#[derive(Deserialize)]
-struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
-
-impl Envelope<'_> {
     fn classify(&self, frame: &Bytes) -> Result<Message, Malformed> {
         let is_answer = self.method.is_none() && (self.result.is_some() || self.error.is_some());
         if is_answer {
@@ -339,11 +315,11 @@ impl Envelope<'_> {
         if self.id.is_some() && id.is_none() {
             return Err(refuse("`id` must be a string or a whole number"));
         }
-        let method: Cow<'_, str> = match self.method.map(|raw| serde_json::from_str(raw.get())) {
-            Some(Ok(Key(name))) => name,
+        let method: Cow<'_, str> = match self.method.map(|raw| serde_json::from_str(raw)) {
+            Some(Ok(Name(name))) => name,
             _ => return Err(refuse("`method` must be a string")),
         };
-        let params = self.params.map(|raw| json_at(frame, raw));
+        let params = self.params.map(|raw| Json::from_checked(frame, raw));
         if params.as_ref().is_some_and(|params| !params.is_object()) {
             return Err(refuse("`params` must be an object"));
         }
@@ -353,7 +329,12 @@ impl Envelope<'_> {
             None => Cow::Owned(method.into_owned()),
         };
         Ok(match id {
-            Some(id) => RawRequest { id, method, params }.into(),
+            Some(id) => RawRequest {
+                id,
+                method,
+                params: params.map(Params::from),
+            }
+            .into(),
             None => Notification { method, params }.into(),
         })
     }
@@ -370,17 +351,18 @@ impl Envelope<'_> {
         if !self.speaks_2_0() {
             return Err(refuse("`jsonrpc` is not \"2.0\""));
         }
-        let outcome = match (self.result, self.error) {
-            (Some(result), None) => Ok(json_at(frame, result)),
-            (None, Some(error)) => Err(serde_json::from_str(error.get())
-                .map_err(|_| refuse("`error` has the wrong shape"))?),
-            _ => return Err(refuse("it has both a result and an error")),
-        };
+        let outcome =
+            match (self.result, self.error) {
+                (Some(result), None) => Ok(Json::from_checked(frame, result)),
+                (None, Some(error)) => Err(serde_json::from_str(error)
+                    .map_err(|_| refuse("`error` has the wrong shape"))?),
+                _ => return Err(refuse("it has both a result and an error")),
+            };
         match (&id, self.id, &outcome) {
             (Some(_), ..) => {}
             // An error about a request whose id the peer could not read has none, or (older peers) null.
             (None, None, Err(_)) => {}
-            (None, Some(raw), Err(_)) if raw.get() == "null" => {}
+            (None, Some(raw), Err(_)) if raw == "null" => {}
             _ => return Err(refuse("`id` is not a string or a whole number")),
         }
         Ok(Response { id, outcome }.into())
@@ -390,24 +372,24 @@ impl Envelope<'_> {
         if self.repeated == Some(Member::Id) {
             return None;
         }
-        self.id.and_then(|raw| serde_json::from_str(raw.get()).ok())
+        self.id.and_then(|raw| serde_json::from_str(raw).ok())
     }
 
     fn speaks_2_0(&self) -> bool {
-        self.jsonrpc.is_some_and(|raw| raw.get() == r#""2.0""#)
+        self.jsonrpc.is_some_and(|raw| raw == r#""2.0""#)
     }
 }
 
-fn json_at(frame: &Bytes, raw: &RawValue) -> Json {
-    Json::from_raw(frame, raw)
-}
+/// The text of a method, borrowed unless it is written with escapes.
+#[derive(Deserialize)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
 fn push_id(out: &mut Vec<u8>, id: Option<&RequestId>) {
     match id {
         None => {}
         Some(RequestId::Number(number)) => {
             out.extend_from_slice(br#","id":"#);
-            push_display(out, number);
+            push_number(out, *number);
         }
         Some(RequestId::Text(text)) => {
             out.extend_from_slice(br#","id":"#);
@@ -426,7 +408,7 @@ fn push_method(out: &mut Vec<u8>, method: &str, params: Option<&Json>) {
 
 fn push_error(out: &mut Vec<u8>, error: &RpcError) {
     out.extend_from_slice(br#","error":{"code":"#);
-    push_display(out, &error.code);
+    push_number(out, error.code.0);
     out.extend_from_slice(br#","message":"#);
     push_text(out, &error.message);
     if let Some(data) = &error.data {
@@ -450,9 +432,8 @@ fn push_text(out: &mut Vec<u8>, text: &str) {
     serde_json::to_writer(out, text).expect("text always has a JSON form, and a `Vec` takes it");
 }
 
-fn push_display(out: &mut Vec<u8>, value: &dyn fmt::Display) {
-    use std::io::Write as _;
-    write!(out, "{value}").expect("a `Vec` takes all that is written");
+fn push_number(out: &mut Vec<u8>, number: i64) {
+    serde_json::to_writer(out, &number).expect("numbers have a JSON form, and a `Vec` takes it");
 }
 
 const OPENING: &[u8] = br#"{"jsonrpc":"2.0""#;

@@ -18,6 +18,7 @@ pub(crate) struct Function {
 impl Function {
     pub(crate) fn read(mut item: ItemFn) -> Result<Self> {
         refuse_generics(&item.sig)?;
+        item.modifiers.require_empty()?;
         if let Some(receiver) = item.sig.receiver() {
             let why = "a method becomes a tool by `#[tools]` on its `impl` block";
             return Err(Error::new_spanned(receiver, why));
@@ -89,6 +90,7 @@ impl Function {
             vis,
             sig,
             block,
+            ..
         } = &self.item;
         let (outer, inner): (Vec<&Attribute>, Vec<&Attribute>) = attrs
             .iter()

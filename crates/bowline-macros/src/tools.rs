@@ -3,7 +3,7 @@
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
-use syn::{Error, ImplItem, ImplItemFn, ItemImpl, Meta, Path, Result, parse_quote};
+use syn::{Error, ImplItem, ImplItemFn, ItemImpl, Meta, Path, ReceiverKind, Result, parse_quote};
 
 use crate::function::{arguments_name, passed, refuse_generics, returned_at};
 use crate::options::{Kind, Options, plain};
@@ -66,7 +66,7 @@ fn tool(method: &mut ImplItemFn, options: &Options) -> Result<TokenStream> {
     refuse_generics(&method.sig)?;
     let receiver = method.sig.receiver();
     if let Some(receiver) = receiver
-        && (receiver.mutability.is_some() || receiver.reference.is_none())
+        && !matches!(receiver.kind, ReceiverKind::Reference(_, _, None))
     {
         let why = "a tool takes `&self`: its calls run side by side";
         return Err(Error::new_spanned(receiver, why));

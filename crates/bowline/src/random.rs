@@ -1,8 +1,5 @@
 //! Randomness from the operating system.
 
-use chacha20poly1305::aead::OsRng;
-use chacha20poly1305::aead::rand_core::RngCore;
-
 /// Bytes that nobody can guess.
 ///
 /// # Errors
@@ -10,8 +7,6 @@ use chacha20poly1305::aead::rand_core::RngCore;
 /// If the operating system has none, in words.
 pub(crate) fn bytes<const N: usize>() -> Result<[u8; N], &'static str> {
     let mut bytes = [0; N];
-    OsRng
-        .try_fill_bytes(&mut bytes)
-        .map_err(|_| "the operating system gives no randomness")?;
+    getrandom::fill(&mut bytes).map_err(|_| "the operating system gives no randomness")?;
     Ok(bytes)
 }

@@ -9,10 +9,12 @@
 //! anything else                 ──▶ legacy if it is open, else refused
 //! ```
 
+use std::sync::Arc;
+
 use bowline_types::{Json, ServerCapabilities};
 
 use super::modern::{self, Envelope};
-use super::{Dialects, Era, Rejection, Request, Seal, legacy};
+use super::{Callers, Dialects, Era, Rejection, Request, Seal, legacy};
 use crate::{Notification, RawRequest};
 
 /// What the receiving end of one duplex wire remembers.
@@ -21,6 +23,7 @@ pub struct Door {
     served: Dialects,
     offers: Offers,
     era: Era,
+    callers: Arc<Callers>,
 }
 
 /// What to do with a request that may come in.
@@ -80,6 +83,7 @@ impl Door {
             served,
             offers,
             era: Era::Modern,
+            callers: Arc::default(),
         }
     }
 
@@ -90,8 +94,9 @@ impl Door {
     /// If no era admits the request.
     pub fn admit(&mut self, raw: RawRequest) -> Result<Admitted, Rejection> {
         if let Some(envelope) = Envelope::find(raw.params.as_ref())? {
-            let (caller, progress_token) = envelope.caller(envelope.dialect(&self.served)?)?;
-            let (request, seal) = modern::admit_from(raw, caller, progress_token)?;
+            let dialect = envelope.dialect(&self.served)?;
+            let caller = self.callers.read(&envelope, dialect)?;
+            let (request, seal) = modern::admit_from(raw, caller, envelope.progress_token()?)?;
             return Ok(Admitted::Request { request, seal });
         }
         match &mut self.era {

@@ -23,7 +23,7 @@ use serde::Deserialize;
 
 use super::modern::{self, Keys};
 use super::{Admitted, Caller, Dialect, Dialects, Heard, Offers, Rejection, Request, Seal};
-use crate::json::Object;
+use crate::json::Params;
 use crate::{Notification, RawRequest};
 
 /// What was opened on a wire.
@@ -193,7 +193,7 @@ fn admit_as(caller: &Arc<Caller>, raw: RawRequest) -> Result<Admitted, Rejection
     let seal = Seal::new(caller.dialect, raw.method.clone());
     let request = Request {
         method: raw.method,
-        params: raw.params.unwrap_or_else(Json::empty_object),
+        params: raw.params.unwrap_or_else(Params::none),
         caller: Arc::clone(caller),
         progress_token,
     };
@@ -206,11 +206,9 @@ fn params_of<'a, T: Deserialize<'a>>(raw: &'a RawRequest) -> Result<T, Rejection
     params.decode().map_err(|_| wrong())
 }
 
-fn only_meta(params: Option<&Json>) -> Option<Json> {
-    let params = Object::read(params?).ok()?;
-    let mut kept = Object::default();
-    kept.set("_meta", params.member("_meta")?.clone());
-    Some(kept.to_json())
+fn only_meta(params: Option<&Params>) -> Option<Params> {
+    let meta = params?.member("_meta").ok()??;
+    Some(Json::object([("_meta", &meta)]).into())
 }
 
 /// The params of `resources/subscribe` and `resources/unsubscribe`.

@@ -39,6 +39,9 @@ pub use dialect::{
 mod request;
 pub use request::{Caller, Request, Stamped};
 
+mod callers;
+pub use callers::Callers;
+
 mod stamper;
 pub use stamper::Stamper;
 

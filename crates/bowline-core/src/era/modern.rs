@@ -12,16 +12,17 @@ use bowline_types::{
 };
 use serde::Deserialize;
 
+use super::callers::Words;
 use super::text::{edit_meta, encode, own};
 use super::{
     Caller, Dialect, Dialects, Rejection, Request, Seal, Stamped, Unsealed, Violation, unsendable,
 };
-use crate::json::{Members, NotAnObject, Object, pick};
+use crate::json::{Members, NotAnObject, Object, Params, pick};
 use crate::{Outcome, RawRequest};
 
 /// Whether a request claims to be modern: its `_meta` names a version, in whatever form.
 #[must_use]
-pub fn is_marked(params: Option<&Json>) -> bool {
+pub fn is_marked(params: Option<&Params>) -> bool {
     matches!(Keys::of(params), Ok(keys) if keys.version.is_some())
 }
 
@@ -34,8 +35,8 @@ pub fn is_marked(params: Option<&Json>) -> bool {
 pub fn admit(raw: RawRequest, served: &Dialects) -> Result<(Request, Seal), Rejection> {
     let envelope = Envelope::read(raw.params.as_ref())?;
     let dialect = envelope.dialect(served)?;
-    let (caller, progress_token) = envelope.caller(dialect)?;
-    admit_from(raw, caller, progress_token)
+    let caller = Arc::new(envelope.caller(dialect)?);
+    admit_from(raw, caller, envelope.progress_token()?)
 }
 
 /// The last rung: admits a request whose envelope was read before.
@@ -45,7 +46,7 @@ pub fn admit(raw: RawRequest, served: &Dialects) -> Result<(Request, Seal), Reje
 /// If the method belongs to other versions only.
 pub fn admit_from(
     raw: RawRequest,
-    caller: Caller,
+    caller: Arc<Caller>,
     progress_token: Option<ProgressToken>,
 ) -> Result<(Request, Seal), Rejection> {
     // `initialize` ends here too: with a modern envelope it is no handshake.
@@ -55,8 +56,8 @@ pub fn admit_from(
     let seal = Seal::new(caller.dialect, raw.method.clone());
     let request = Request {
         method: raw.method,
-        params: raw.params.unwrap_or_else(Json::empty_object),
-        caller: Arc::new(caller),
+        params: raw.params.unwrap_or_else(Params::none),
+        caller,
         progress_token,
     };
     Ok((request, seal))
@@ -75,7 +76,7 @@ impl Envelope {
     /// # Errors
     ///
     /// If there is no `_meta`, or no text in it that could be a version.
-    pub fn read(params: Option<&Json>) -> Result<Self, Rejection> {
+    pub fn read(params: Option<&Params>) -> Result<Self, Rejection> {
         Self::find(params)?.ok_or_else(|| missing(meta_key::PROTOCOL_VERSION))
     }
 
@@ -84,7 +85,7 @@ impl Envelope {
     /// # Errors
     ///
     /// If `_meta` is no object, or the version in it is no text.
-    pub fn find(params: Option<&Json>) -> Result<Option<Self>, Rejection> {
+    pub fn find(params: Option<&Params>) -> Result<Option<Self>, Rejection> {
         let keys = Keys::of(params)?;
         let Some(version) = &keys.version else {
             return Ok(None);
@@ -117,20 +118,17 @@ impl Envelope {
             .ok_or_else(|| Rejection::unsupported_version(&self.version, served))
     }
 
-    /// Who is asking, and what progress is to be marked with.
+    /// Who is asking.
     ///
     /// # Errors
     ///
-    /// If the capabilities are missing, or anything in the envelope has the wrong shape.
-    pub fn caller(
-        &self,
-        dialect: &'static Dialect,
-    ) -> Result<(Caller, Option<ProgressToken>), Rejection> {
+    /// If the capabilities are missing, or anything that the caller says of itself has the wrong shape.
+    pub fn caller(&self, dialect: &'static Dialect) -> Result<Caller, Rejection> {
         let keys = &self.keys;
         let Some(capabilities) = &keys.capabilities else {
             return Err(missing(meta_key::CLIENT_CAPABILITIES));
         };
-        let caller = Caller {
+        Ok(Caller {
             dialect,
             implementation: match &keys.client {
                 Some(client) => {
@@ -141,8 +139,25 @@ impl Envelope {
             capabilities: object(capabilities)
                 .ok_or_else(|| ill_formed(meta_key::CLIENT_CAPABILITIES))?,
             log_level: optional(meta_key::LOG_LEVEL, keys.log_level.as_ref())?,
-        };
-        Ok((caller, keys.progress_token()?))
+        })
+    }
+
+    /// What progress is to be marked with.
+    ///
+    /// # Errors
+    ///
+    /// If it can be no mark.
+    pub fn progress_token(&self) -> Result<Option<ProgressToken>, Rejection> {
+        self.keys.progress_token()
+    }
+
+    /// All that decides who the [caller](Self::caller) is, but for the dialect.
+    pub(super) fn words(&self) -> Words<&Json> {
+        Words {
+            client: self.keys.client.as_ref(),
+            capabilities: self.keys.capabilities.as_ref(),
+            log_level: self.keys.log_level.as_ref(),
+        }
     }
 }
 
@@ -159,12 +174,12 @@ pub(super) struct Keys {
 impl Keys {
     /// Finds the members in `_meta` of a request's params. A member that stands twice is refused, for
     /// nobody can say which of the two counts.
-    pub(super) fn of(params: Option<&Json>) -> Result<Self, Rejection> {
+    pub(super) fn of(params: Option<&Params>) -> Result<Self, Rejection> {
         let ill_formed = |_| Rejection::invalid_params("`_meta` must be one object");
         let Some(params) = params else {
             return Ok(Self::default());
         };
-        let [meta] = pick(params, ["_meta"]).map_err(ill_formed)?;
+        let meta = params.member("_meta").map_err(ill_formed)?;
         let Some(meta) = meta.filter(|meta| !meta.is_null()) else {
             // Some legacy clients write down what they do not say.
             return Ok(Self::default());
@@ -187,8 +202,8 @@ impl Keys {
 
 /// Puts the envelope of its caller onto a request.
 pub(super) fn stamp(request: &Request, envelope: &Json) -> Stamped {
-    let params = match pick(&request.params, ["_meta"]) {
-        Ok([None]) => add_meta(request, envelope),
+    let params = match request.params.member("_meta") {
+        Ok(None) => add_meta(request, envelope),
         _ => rewrite_meta(request, envelope),
     };
     Stamped {
@@ -352,12 +367,16 @@ impl<'a> Said<'a> {
         let mut said = Self::default();
         let mut members = Members::of(result.as_bytes())?;
         while let Some((name, value)) = members.next()? {
-            let member = match &*name {
-                "resultType" => &mut said.result_type,
-                "_meta" => &mut said.meta,
-                "ttlMs" if is_cached => &mut said.ttl,
-                "cacheScope" if is_cached => &mut said.scope,
-                _ => continue,
+            let member = if name.is("resultType") {
+                &mut said.result_type
+            } else if name.is("_meta") {
+                &mut said.meta
+            } else if is_cached && name.is("ttlMs") {
+                &mut said.ttl
+            } else if is_cached && name.is("cacheScope") {
+                &mut said.scope
+            } else {
+                continue;
             };
             member.get_or_insert(value);
             let has_hints = !is_cached || said.ttl.is_some() && said.scope.is_some();
@@ -381,7 +400,7 @@ impl<'a> Said<'a> {
             return false;
         };
         while let Ok(Some((name, _))) = members.next() {
-            if name == meta_key::SERVER_INFO {
+            if name.is(meta_key::SERVER_INFO) {
                 return true;
             }
         }
@@ -400,14 +419,14 @@ pub(super) fn no_envelope(served: &Dialects) -> Rejection {
 }
 
 /// The error of an `initialize` where no version with a handshake is served; it names those that are.
-pub(super) fn no_handshake(params: Option<&Json>, served: &Dialects) -> Rejection {
+pub(super) fn no_handshake(params: Option<&Params>, served: &Dialects) -> Rejection {
     #[derive(Deserialize)]
     struct Offer {
         #[serde(rename = "protocolVersion")]
         version: String,
     }
 
-    let offer = params.and_then(object);
+    let offer = params.and_then(|params| object(params));
     let requested = offer.map_or_else(String::new, |Offer { version }| version);
     Rejection::unsupported_version(&requested, served)
 }

@@ -9,6 +9,7 @@ use bowline_types::{
 
 use super::Dialect;
 use crate::RawRequest;
+use crate::json::Params;
 
 /// Who is asking.
 ///
@@ -54,7 +55,7 @@ pub struct Request {
     /// What is asked for, by its modern name.
     pub method: Cow<'static, str>,
     /// An object; `_meta` stands in it as it came.
-    pub params: Json,
+    pub params: Params,
     /// Who is asking.
     pub caller: Arc<Caller>,
     /// What its progress notifications are to be marked with.
@@ -64,10 +65,14 @@ pub struct Request {
 impl Request {
     /// A request whose progress nobody asks for; `params` are an object.
     #[must_use]
-    pub fn new(method: impl Into<Cow<'static, str>>, params: Json, caller: Arc<Caller>) -> Self {
+    pub fn new(
+        method: impl Into<Cow<'static, str>>,
+        params: impl Into<Params>,
+        caller: Arc<Caller>,
+    ) -> Self {
         Self {
             method: method.into(),
-            params,
+            params: params.into(),
             caller,
             progress_token: None,
         }
@@ -91,7 +96,7 @@ impl Stamped {
         RawRequest {
             id: id.into(),
             method: self.method,
-            params: self.params,
+            params: self.params.map(Params::from),
         }
     }
 }

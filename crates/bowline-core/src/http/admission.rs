@@ -22,8 +22,8 @@ use super::headers::{self, Mismatch, ParamHeaders};
 use super::legacy;
 use super::media::{self, Accepts};
 use super::source::SourcePolicy;
-use crate::era::{self, Dialect, Dialects, Request, Seal, modern, names_modern_era};
-use crate::json::{Unpicked, pick};
+use crate::era::{self, Callers, Dialect, Dialects, Request, Seal, modern, names_modern_era};
+use crate::json::{Params, Unpicked};
 use crate::{Malformed, Message, Notification, RawRequest, Response, is_batch};
 
 /// What a request's head lets it do.
@@ -117,6 +117,7 @@ pub fn admit(
     headers: &HeaderMap,
     body: &Bytes,
     served: &Dialects,
+    callers: &Callers,
     catalog: &dyn Catalog,
 ) -> Result<Admitted, Rejection> {
     // 2. One message; or, in one legacy revision, several.
@@ -127,16 +128,17 @@ pub fn admit(
 
     // 3. Which era? The mark in the body decides; without it, the header does.
     let is_modern = match &message {
-        Message::Request(RawRequest { params, .. })
-        | Message::Notification(Notification { params, .. }) => {
-            header_is_modern(headers) || modern::is_marked(params.as_ref())
+        Message::Request(raw) => {
+            header_is_modern(headers) || modern::is_marked(raw.params.as_ref())
         }
+        Message::Notification(told) => header_is_modern(headers) || tells_modern(told),
         Message::Response(_) => false,
     };
     match message {
         Message::Request(raw) if is_modern => {
             let id = raw.id.clone();
-            admit_modern(headers, raw, served, catalog).map_err(|refused| refused.about(id))
+            admit_modern(headers, raw, served, callers, catalog)
+                .map_err(|refused| refused.about(id))
         }
         Message::Notification(told) if is_modern => Ok(Admitted::Notification(told)),
         message => legacy::admit(headers, message, served).map(Admitted::Legacy),
@@ -147,6 +149,7 @@ fn admit_modern(
     headers: &HeaderMap,
     raw: RawRequest,
     served: &Dialects,
+    callers: &Callers,
     catalog: &dyn Catalog,
 ) -> Result<Admitted, Rejection> {
     let id = raw.id.clone();
@@ -162,7 +165,8 @@ fn admit_modern(
     let dialect = envelope.dialect(served)?;
 
     // 7. The rest of the envelope is well-formed.
-    let (caller, progress_token) = envelope.caller(dialect)?;
+    let caller = callers.read(&envelope, dialect)?;
+    let progress_token = envelope.progress_token()?;
 
     // 8. The header names the same method.
     headers::check_method(headers, &raw.method)?;
@@ -175,9 +179,10 @@ fn admit_modern(
 
     // 10. The header names the same thing, if the body names one. Params without it are wrong, which the
     // handler says better than a header could.
-    let [name, arguments] = match catalog.name_member(&request.method) {
-        Some(member) => pick(&request.params, [member, "arguments"]).map_err(ambiguous)?,
-        None => [None, None],
+    let member = |name| request.params.member(name).map_err(ambiguous);
+    let (name, arguments) = match catalog.name_member(&request.method) {
+        Some(name) => (member(name)?, member("arguments")?),
+        None => (None, None),
     };
     let name = name.as_ref().and_then(|name| name.text().ok());
     if let Some(name) = &name {
@@ -329,6 +334,12 @@ pub(super) fn header_version(headers: &HeaderMap) -> Result<HeaderVersion, Misma
         Some(dialect) => HeaderVersion::Known(dialect),
         None => HeaderVersion::Unknown(version.into_owned()),
     })
+}
+
+/// Whether a notification claims to be modern.
+pub(super) fn tells_modern(told: &Notification) -> bool {
+    let params = told.params.clone().map(Params::from);
+    modern::is_marked(params.as_ref())
 }
 
 fn header_is_modern(headers: &HeaderMap) -> bool {

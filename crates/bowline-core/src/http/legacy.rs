@@ -9,7 +9,7 @@ use bowline_types::{ErrorCode, RpcError};
 use bytes::Bytes;
 use serde::Deserialize;
 
-use super::admission::{HeaderVersion, Rejection, header_version};
+use super::admission::{HeaderVersion, Rejection, header_version, tells_modern};
 use crate::era::{self, Dialect, Dialects, modern};
 use crate::{Malformed, Message, RawRequest, decode_batch};
 
@@ -68,7 +68,7 @@ pub(super) fn admit_batch(
     let messages = decode_batch(body)?;
     let is_marked = |message: &Result<Message, Malformed>| match message {
         Ok(Message::Request(raw)) => modern::is_marked(raw.params.as_ref()),
-        Ok(Message::Notification(told)) => modern::is_marked(told.params.as_ref()),
+        Ok(Message::Notification(told)) => tells_modern(told),
         Ok(Message::Response(_)) | Err(_) => false,
     };
     let dialect = match header_version(headers)? {
@@ -161,6 +161,7 @@ fn invalid(why: &str) -> Rejection {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::era::Callers;
     use crate::http::admission::{self, Admitted, Catalog};
     use crate::http::headers::ParamHeaders;
     use ::http::HeaderValue;
@@ -200,7 +201,13 @@ mod tests {
         ]);
 
         let body = Bytes::from(body.to_string());
-        let admitted = admission::admit(&headers, &body, &Dialects::all(), &AnswersAll);
+        let admitted = admission::admit(
+            &headers,
+            &body,
+            &Dialects::all(),
+            &Callers::default(),
+            &AnswersAll,
+        );
 
         assert!(
             matches!(admitted, Ok(Admitted::Modern { .. })),

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::state::{Answered, Awaited, State, StateTooLarge, StateUnreadable};
 use super::{Digest, Question, member};
-use crate::json::{Object, Unpicked, pick};
+use crate::json::{Object, Params, Unpicked};
 
 /// One run of a handler that may ask.
 ///
@@ -19,15 +19,16 @@ use crate::json::{Object, Unpicked, pick};
 ///
 /// ```
 /// use bowline_core::input::{Asked, DEFAULT_STATE_LIMIT, Kind, Question, Round};
+/// use bowline_core::json::Params;
 /// use bowline_types::Json;
 ///
 /// let question = Question::new(Kind::Roots, None);
-/// let mut round = Round::open(None, None)?;
+/// let mut round = Round::open(&Params::none(), None)?;
 /// assert_eq!(round.ask("where", question.clone())?, Asked::Pending);
 /// let required = round.finish(DEFAULT_STATE_LIMIT)?.expect("a question is open");
 ///
 /// let retry = Json::parse(r#"{"inputResponses":{"where":{"roots":[]}}}"#)?;
-/// let mut round = Round::open(Some(&retry), Some(&required.state))?;
+/// let mut round = Round::open(&retry.into(), Some(&required.state))?;
 /// let answer = Json::parse(r#"{"roots":[]}"#)?;
 /// assert_eq!(round.ask("where", question)?, Asked::Answered(answer));
 /// assert!(round.finish(DEFAULT_STATE_LIMIT)?.is_none());
@@ -107,16 +108,12 @@ pub enum Rejection {
 /// # Errors
 ///
 /// If there is one that is not a string.
-pub fn request_state(params: Option<&Json>) -> Result<Option<String>, Rejection> {
+pub fn request_state(params: &Params) -> Result<Option<String>, Rejection> {
     let wrong = || Rejection::Member {
         member: member::REQUEST_STATE,
         expected: "a string",
     };
-    let Some(params) = params else {
-        return Ok(None);
-    };
-    let [state] = pick(params, [member::REQUEST_STATE]).map_err(unpicked)?;
-    match state {
+    match params.member(member::REQUEST_STATE).map_err(unpicked)? {
         None => Ok(None),
         Some(state) => state.decode().map_err(|_| wrong()),
     }
@@ -132,7 +129,7 @@ impl Round {
     /// # Errors
     ///
     /// If the state cannot be read, or an answer that counts is not an answer.
-    pub fn open(params: Option<&Json>, state: Option<&[u8]>) -> Result<Self, Rejection> {
+    pub fn open(params: &Params, state: Option<&[u8]>) -> Result<Self, Rejection> {
         let State {
             asked,
             mut answered,
@@ -276,11 +273,8 @@ impl Rejection {
 }
 
 /// The answers a request brings; `null` is none.
-fn input_responses(params: Option<&Json>) -> Result<Option<Json>, Rejection> {
-    let Some(params) = params else {
-        return Ok(None);
-    };
-    let [responses] = pick(params, [member::INPUT_RESPONSES]).map_err(unpicked)?;
+fn input_responses(params: &Params) -> Result<Option<Json>, Rejection> {
+    let responses = params.member(member::INPUT_RESPONSES).map_err(unpicked)?;
     Ok(responses.filter(|it| !it.is_null()))
 }
 
@@ -323,7 +317,7 @@ mod tests {
 
     /// The state after a first round that asks these.
     fn state_after(questions: &[(&str, Question)]) -> Vec<u8> {
-        let mut round = Round::open(None, None).unwrap();
+        let mut round = Round::open(&Params::none(), None).unwrap();
         for (key, question) in questions {
             assert_eq!(round.ask(key, question.clone()), Ok(Asked::Pending));
         }
@@ -332,7 +326,7 @@ mod tests {
 
     #[test]
     fn a_round_without_questions_requires_no_input() {
-        let mut round = Round::open(Some(&json(r#"{"name":"t"}"#)), None).unwrap();
+        let mut round = Round::open(&json(r#"{"name":"t"}"#).into(), None).unwrap();
         round.remember("x", Json::null());
 
         assert!(!round.is_pending());
@@ -341,7 +335,7 @@ mod tests {
 
     #[test]
     fn all_questions_of_a_round_are_asked_together_in_the_order_of_their_keys() {
-        let mut round = Round::open(None, None).unwrap();
+        let mut round = Round::open(&Params::none(), None).unwrap();
         round.ask("b", Question::new(Kind::Roots, None)).unwrap();
         round.ask("a", form("Who?")).unwrap();
 
@@ -359,7 +353,7 @@ mod tests {
 
     #[test]
     fn a_question_that_was_taken_back_is_not_asked() {
-        let mut round = Round::open(None, None).unwrap();
+        let mut round = Round::open(&Params::none(), None).unwrap();
         round.ask("a", form("Who?")).unwrap();
         round.ask("b", form("Why?")).unwrap();
 
@@ -372,7 +366,7 @@ mod tests {
 
     #[test]
     fn what_the_client_is_told_has_the_form_of_the_specification() {
-        let mut round = Round::open(None, None).unwrap();
+        let mut round = Round::open(&Params::none(), None).unwrap();
         round.ask("b", Question::new(Kind::Roots, None)).unwrap();
 
         let result = round.finish(1000).unwrap().unwrap().to_result("sealed");
@@ -391,7 +385,7 @@ mod tests {
         let state = state_after(&[("who", form("Who?"))]);
         let retry = json(r#"{"inputResponses":{"other":{"action":"accept"},"odd":7}}"#);
 
-        let mut round = Round::open(Some(&retry), Some(&state)).unwrap();
+        let mut round = Round::open(&retry.into(), Some(&state)).unwrap();
 
         assert_eq!(round.ask("other", form("Who?")), Ok(Asked::Pending));
         assert_eq!(round.ask("who", form("Who?")), Ok(Asked::Pending));
@@ -401,7 +395,7 @@ mod tests {
     fn without_a_state_no_answer_counts() {
         let retry = json(r#"{"inputResponses":{"who":{"action":"accept"}}}"#);
 
-        let mut round = Round::open(Some(&retry), None).unwrap();
+        let mut round = Round::open(&retry.into(), None).unwrap();
 
         assert_eq!(round.ask("who", form("Who?")), Ok(Asked::Pending));
     }
@@ -410,13 +404,13 @@ mod tests {
     fn a_question_whose_text_changed_is_asked_again_and_its_old_answer_is_gone() {
         let state = state_after(&[("sure", form("Delete 1 file?"))]);
         let retry = json(r#"{"inputResponses":{"sure":{"action":"accept"}}}"#);
-        let mut round = Round::open(Some(&retry), Some(&state)).unwrap();
+        let mut round = Round::open(&retry.into(), Some(&state)).unwrap();
 
         let asked = round.ask("sure", form("Delete 900 files?"));
 
         assert_eq!(asked, Ok(Asked::Pending));
         let state = round.finish(1000).unwrap().unwrap().state;
-        let mut round = Round::open(None, Some(&state)).unwrap();
+        let mut round = Round::open(&Params::none(), Some(&state)).unwrap();
         assert_eq!(
             round.ask("sure", form("Delete 1 file?")),
             Ok(Asked::Pending)
@@ -427,13 +421,13 @@ mod tests {
     fn the_first_answer_stands_when_a_later_round_answers_again() {
         let state = state_after(&[("a", form("A?"))]);
         let first = json(r#"{"inputResponses":{"a":{"action":"decline"}}}"#);
-        let mut round = Round::open(Some(&first), Some(&state)).unwrap();
+        let mut round = Round::open(&first.into(), Some(&state)).unwrap();
         round.ask("a", form("A?")).unwrap();
         round.ask("b", form("B?")).unwrap();
         let state = round.finish(1000).unwrap().unwrap().state;
 
         let again = json(r#"{"inputResponses":{"a":{"action":"accept"}}}"#);
-        let mut round = Round::open(Some(&again), Some(&state)).unwrap();
+        let mut round = Round::open(&again.into(), Some(&state)).unwrap();
 
         let declined = json(r#"{"action":"decline"}"#);
         assert_eq!(round.ask("a", form("A?")), Ok(Asked::Answered(declined)));
@@ -441,7 +435,7 @@ mod tests {
 
     #[test]
     fn one_key_for_two_questions_is_misuse_and_for_the_same_question_is_not() {
-        let mut round = Round::open(None, None).unwrap();
+        let mut round = Round::open(&Params::none(), None).unwrap();
         round.ask("k", form("A?")).unwrap();
 
         assert_eq!(round.ask("k", form("A?")), Ok(Asked::Pending));
@@ -451,7 +445,7 @@ mod tests {
     #[test]
     fn an_answer_that_nobody_asked_for_counts_where_the_handler_takes_it() {
         let params = json(r#"{"inputResponses":{"who":{"action":"decline"},"other":7}}"#);
-        let mut round = Round::open(Some(&params), None).unwrap();
+        let mut round = Round::open(&params.into(), None).unwrap();
 
         round.take_unasked("who", &form("Who?"));
 
@@ -467,7 +461,7 @@ mod tests {
             r#"{"inputResponses":{"whom":{"action":"decline"}}}"#,
             r#"{"inputResponses":null}"#,
         ] {
-            let mut round = Round::open(Some(&json(text)), None).unwrap();
+            let mut round = Round::open(&json(text).into(), None).unwrap();
 
             round.take_unasked("who", &form("Who?"));
 
@@ -479,7 +473,7 @@ mod tests {
     fn an_answer_that_was_asked_for_is_not_replaced_by_an_unasked_one() {
         let state = state_after(&[("who", form("Who?"))]);
         let params = json(r#"{"inputResponses":{"who":{"action":"decline"}}}"#);
-        let mut round = Round::open(Some(&params), Some(&state)).unwrap();
+        let mut round = Round::open(&params.into(), Some(&state)).unwrap();
 
         round.take_unasked("who", &form("And who else?"));
 
@@ -492,7 +486,7 @@ mod tests {
         let state = state_after(&[("who", form("Who?"))]);
         let retry = json(r#"{"inputResponses":{"who":12345}}"#);
 
-        let rejection = Round::open(Some(&retry), Some(&state)).unwrap_err();
+        let rejection = Round::open(&retry.into(), Some(&state)).unwrap_err();
 
         let error = rejection.to_rpc_error();
         assert_eq!(error.code, ErrorCode::INVALID_PARAMS);
@@ -501,13 +495,13 @@ mod tests {
 
     #[test]
     fn answers_that_are_null_are_none_and_answers_that_are_no_object_are_invalid() {
-        assert!(Round::open(Some(&json(r#"{"inputResponses":null}"#)), None).is_ok());
-        assert!(Round::open(Some(&json(r#"{"inputResponses":[]}"#)), None).is_err());
+        assert!(Round::open(&json(r#"{"inputResponses":null}"#).into(), None).is_ok());
+        assert!(Round::open(&json(r#"{"inputResponses":[]}"#).into(), None).is_err());
     }
 
     #[test]
     fn a_garbled_state_is_invalid_params() {
-        let rejection = Round::open(None, Some(b"garbage")).unwrap_err();
+        let rejection = Round::open(&Params::none(), Some(b"garbage")).unwrap_err();
 
         assert_eq!(rejection.to_rpc_error().code, ErrorCode::INVALID_PARAMS);
         assert_eq!(rejection.to_string(), "the request state is garbled");
@@ -515,7 +509,7 @@ mod tests {
 
     #[test]
     fn a_state_over_the_limit_says_what_is_large() {
-        let mut round = Round::open(None, None).unwrap();
+        let mut round = Round::open(&Params::none(), None).unwrap();
         round.ask("k", form("A?")).unwrap();
         round.remember("draft", Json::encode(&"x".repeat(500)).unwrap());
 
@@ -526,9 +520,9 @@ mod tests {
 
     #[test]
     fn the_state_of_a_request_is_a_string_or_absent() {
-        let state = |text| request_state(Some(&json(text)));
+        let state = |text| request_state(&json(text).into());
 
-        assert_eq!(request_state(None).unwrap(), None);
+        assert_eq!(request_state(&Params::none()).unwrap(), None);
         assert_eq!(state("{}").unwrap(), None);
         assert_eq!(state(r#"{"requestState":null}"#).unwrap(), None);
         assert_eq!(

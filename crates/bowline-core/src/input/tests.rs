@@ -24,20 +24,18 @@ impl Play {
             put: BTreeMap::new(),
         };
         let mut client = Rounds::new("tools/call", Some(json!({"name": "t"}).into()), cap).unwrap();
-        let mut params = Json::from(json!({"name": "t"}));
+        let mut params = crate::json::Params::from(json!({"name": "t"}));
         let digest = request_digest("tools/call", Some(&params));
         loop {
-            let state = request_state(Some(&params))
-                .unwrap()
-                .map(String::into_bytes);
-            let mut round = Round::open(Some(&params), state.as_deref()).unwrap();
+            let state = request_state(&params).unwrap().map(String::into_bytes);
+            let mut round = Round::open(&params, state.as_deref()).unwrap();
             let done = handler(&mut round);
             let Some(required) = round.finish(DEFAULT_STATE_LIMIT).unwrap() else {
                 return (done.expect("nothing is pending"), play);
             };
             let state = String::from_utf8(required.state.clone()).unwrap();
             play.answer_all(&mut client, &required.to_result(&state));
-            params = client.retry_params().unwrap();
+            params = client.retry_params().unwrap().into();
             assert_eq!(request_digest("tools/call", Some(&params)), digest);
         }
     }

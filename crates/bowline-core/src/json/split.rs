@@ -15,7 +15,14 @@ pub(crate) struct Members<'a> {
 }
 
 /// A name, and a value as text.
-type Member<'a> = (Cow<'a, str>, &'a [u8]);
+type Member<'a> = (Name<'a>, &'a [u8]);
+
+/// The name of a member, as it is written.
+pub(crate) struct Name<'a> {
+    /// With its quotes.
+    text: &'a [u8],
+    has_escapes: bool,
+}
 
 impl<'a> Members<'a> {
     pub(crate) fn of(text: &'a [u8]) -> Result<Self, NotAnObject> {
@@ -37,19 +44,48 @@ impl<'a> Members<'a> {
     }
 
     fn split(&mut self, rest: &'a [u8]) -> Option<Member<'a>> {
-        let (name, rest) = rest.split_at_checked(string_end(rest)?)?;
+        let (end, has_escapes) = string_end(rest)?;
+        let (text, rest) = rest.split_at_checked(end)?;
         let rest = rest.trim_ascii_start().strip_prefix(b":")?;
         let rest = rest.trim_ascii_start();
         let (value, rest) = rest.split_at_checked(value_end(rest)?)?;
         self.rest = rest;
-        Some((unquote(name)?, value))
+        Some((Name { text, has_escapes }, value))
+    }
+}
+
+impl<'a> Name<'a> {
+    /// A name as it is written, with its quotes.
+    pub(super) fn new(text: &'a [u8], has_escapes: bool) -> Self {
+        Self { text, has_escapes }
+    }
+
+    pub(crate) fn is(&self, name: &str) -> bool {
+        if self.has_escapes {
+            return self.read().is_ok_and(|own| own == name);
+        }
+        self.unquoted() == name.as_bytes()
+    }
+
+    /// The name itself, borrowed unless it is written with escapes.
+    pub(crate) fn read(&self) -> Result<Cow<'a, str>, NotAnObject> {
+        let read = if self.has_escapes {
+            serde_json::from_slice(self.text).ok().map(Cow::Owned)
+        } else {
+            std::str::from_utf8(self.unquoted()).ok().map(Cow::Borrowed)
+        };
+        read.ok_or(NotAnObject)
+    }
+
+    fn unquoted(&self) -> &'a [u8] {
+        &self.text[1..self.text.len() - 1]
     }
 }
 
 /// Where the value ends that `text` begins with.
 fn value_end(text: &[u8]) -> Option<usize> {
     match text.first()? {
-        b'"' => string_end(text),
+        b'"' => string_end(text).map(|(end, _)| end),
         b'{' => bracket_end(text, b'{', b'}'),
         b'[' => bracket_end(text, b'[', b']'),
         _ => text
@@ -67,7 +103,7 @@ fn bracket_end(text: &[u8], open: u8, close: u8) -> Option<usize> {
         // Between strings there is too little text to be worth a search.
         match *text.get(at)? {
             b'"' => {
-                at += string_end(&text[at..])?;
+                at += string_end(&text[at..])?.0;
                 continue;
             }
             byte if byte == open => depth += 1,
@@ -81,17 +117,19 @@ fn bracket_end(text: &[u8], open: u8, close: u8) -> Option<usize> {
     }
 }
 
-/// Where the string ends that `text` begins with, its quotes included.
-fn string_end(text: &[u8]) -> Option<usize> {
+/// Where the string ends that `text` begins with, its quotes included, and whether anything in it is escaped.
+pub(super) fn string_end(text: &[u8]) -> Option<(usize, bool)> {
     if text.first() != Some(&b'"') {
         return None;
     }
     let mut at = 1;
+    let mut has_escapes = false;
     loop {
         at += quote_or_backslash(text.get(at..)?)?;
         if text[at] == b'"' {
-            return Some(at + 1);
+            return Some((at + 1, has_escapes));
         }
+        has_escapes = true;
         at += 2; // the backslash, and what it escapes
     }
 }
@@ -113,23 +151,14 @@ fn quote_or_backslash(text: &[u8]) -> Option<usize> {
 }
 
 /// A word whose lowest bit stands in the first of its bytes that is `byte`; zero if none is.
-fn bytes_that_are(byte: u8, word: u64) -> u64 {
+pub(super) fn bytes_that_are(byte: u8, word: u64) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
     let zero_where_equal = word ^ (ONES * u64::from(byte));
     zero_where_equal.wrapping_sub(ONES) & !zero_where_equal & (ONES << 7)
 }
 
-/// The text between quotes.
-fn unquote(name: &[u8]) -> Option<Cow<'_, str>> {
-    let text = std::str::from_utf8(name.get(1..name.len() - 1)?).ok()?;
-    if text.contains('\\') {
-        return serde_json::from_slice(name).ok().map(Cow::Owned);
-    }
-    Some(Cow::Borrowed(text))
-}
-
 /// How many bytes are looked at word by word before the search for long strings takes over.
-const SHORT: usize = 64;
+pub(super) const SHORT: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -140,7 +169,7 @@ mod tests {
         let mut found = Vec::new();
         while let Some((name, value)) = members.next()? {
             let value = std::str::from_utf8(value).unwrap();
-            found.push((name.into_owned(), value.to_owned()));
+            found.push((name.read()?.into_owned(), value.to_owned()));
         }
         Ok(found)
     }

@@ -21,7 +21,7 @@ fn what_is_encoded_decodes_to_the_same_message() {
         RawRequest {
             id: 7.into(),
             method: "tools/list".into(),
-            params: Some(params.clone()),
+            params: Some(params.clone().into()),
         }
         .into(),
         RawRequest {

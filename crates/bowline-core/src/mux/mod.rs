@@ -47,6 +47,7 @@ use std::time::{Duration, Instant};
 
 use bowline_types::{ErrorCode, Json, RequestId, RpcError};
 
+use crate::json::Params;
 use crate::message::{Malformed, Message, Notification, Outcome, RawRequest, Response};
 use in_flight::InFlight;
 use pending::PendingCalls;
@@ -120,7 +121,7 @@ pub enum Event {
         /// What is asked for.
         method: Cow<'static, str>,
         /// With what.
-        params: Option<Json>,
+        params: Option<Params>,
     },
     /// The peer no longer wants the answer, or can no longer get it. Stop working on it.
     Cancelled {

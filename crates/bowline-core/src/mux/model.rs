@@ -297,7 +297,7 @@ impl Player {
     fn check_sent(&mut self, message: &Message) {
         match message {
             Message::Request(request) => {
-                let tag = tag_of(request.params.as_ref());
+                let tag = tag_of(request.params.as_deref());
                 let ledger = self.calls.values_mut().find(|ledger| ledger.tag == tag);
                 let ledger = ledger.expect("only what was called is sent");
                 assert_eq!(ledger.fate, Fate::Open, "a withdrawn request was sent");
@@ -336,7 +336,7 @@ impl Player {
         while let Some(event) = self.mux.poll_event() {
             match event {
                 Event::Request { id, params, .. } => {
-                    self.serving.push((id, tag_of(params.as_ref())));
+                    self.serving.push((id, tag_of(params.as_deref())));
                 }
                 Event::Cancelled { id, .. } => {
                     assert!(self.over.insert(id), "cancelled twice");

@@ -12,6 +12,7 @@ use bowline_types::{Json, ProgressToken, RequestId};
 use super::deadlines::{Deadline, Deadlines};
 use super::{InFlightId, Outgoing, Overdue, Reason, Refused};
 use crate::id::{CorrelationKey, Minter};
+use crate::json::Params;
 use crate::message::RawRequest;
 
 /// One call of ours. Never used twice, whatever happens to request ids.
@@ -153,7 +154,7 @@ impl PendingCalls {
         let request = RawRequest {
             id: pending.id.clone(),
             method,
-            params,
+            params: params.map(Params::from),
         };
         Some(Outgoing {
             message: request.into(),

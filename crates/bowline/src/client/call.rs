@@ -158,7 +158,7 @@ impl Call {
         let rounds = match &mut self.rounds {
             Some(rounds) => rounds,
             none => {
-                let (method, params) = (&self.request.method, self.request.params.clone());
+                let (method, params) = (&self.request.method, Json::clone(&self.request.params));
                 let cap = self.client.inner.most_rounds;
                 let rounds = Rounds::new(method.clone(), Some(params), cap);
                 none.insert(rounds.map_err(misuse)?)
@@ -183,7 +183,7 @@ impl Call {
             rounds.answer(&key, answer).map_err(misuse)?;
         }
         let mut request = self.request.clone();
-        request.params = rounds.retry_params().map_err(misuse)?;
+        request.params = rounds.retry_params().map_err(misuse)?.into();
         // A retry is a new request: a chosen id was used up by the first.
         let options = CallOptions {
             id: None,

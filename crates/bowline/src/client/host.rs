@@ -215,7 +215,7 @@ impl Host {
 impl Responder for Host {
     fn respond<'a>(&'a self, request: Request, _: Context) -> BoxFuture<'a, Outcome> {
         Box::pin(async move {
-            match Question::from_request(&request.method, Some(request.params)) {
+            match Question::from_request(&request.method, Some(request.params.into_json())) {
                 Some(question) => self.answer(question).await,
                 None => {
                     let why = format!("this client does not answer `{}`", request.method);

@@ -1,15 +1,15 @@
 //! What a handler may know and do for the current request.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bowline_core::Notification;
 use bowline_core::era::{Caller, Request};
+use bowline_core::json::Params;
 use bowline_types::{
     Json, LoggingLevel, LoggingMessageNotificationParams, Meta, Notice, ProgressNotification,
     ProgressNotificationParams, ProgressToken, RequestId,
 };
-use serde::Deserialize;
 use tokio::sync::Notify;
 
 use super::{CancelMode, Channel, Extensions, Input, Principal, TraceContext};
@@ -44,7 +44,7 @@ struct Shared {
     caller: Arc<Caller>,
     progress_token: Option<ProgressToken>,
     /// Where its `_meta` is.
-    params: Json,
+    params: Mutex<Params>,
     outlet: Arc<dyn Outlet>,
     last_progress: Mutex<Option<f64>>,
     cancelled: Signal,
@@ -116,7 +116,7 @@ impl Context {
                 request_id,
                 caller: request.caller.clone(),
                 progress_token: request.progress_token.clone(),
-                params: request.params.clone(),
+                params: Mutex::new(request.params.clone()),
                 outlet,
                 last_progress: Mutex::new(None),
                 cancelled: Signal::default(),
@@ -192,13 +192,8 @@ impl Context {
     /// What accompanies the request.
     #[must_use]
     pub fn meta(&self) -> Option<Meta> {
-        #[derive(Deserialize)]
-        struct WithMeta {
-            #[serde(rename = "_meta")]
-            meta: Option<Meta>,
-        }
-        let WithMeta { meta } = self.shared.params.decode().ok()?;
-        meta
+        let meta = self.shared.params().member("_meta").ok()??;
+        meta.decode().ok()?
     }
 
     /// The trace that the request belongs to, if its caller says so in the form that the W3C gives it.
@@ -317,14 +312,16 @@ impl Context {
     /// Says something that belongs to this request. Silent once the request is over.
     pub fn notify<N: Notice>(&self, params: &N::Params) {
         match Json::encode(params) {
-            Ok(params) => self
-                .shared
-                .outlet
-                .notify(Notification::new(N::NAME, Some(params))),
+            Ok(params) => self.say(Notification::new(N::NAME, Some(params))),
             Err(error) => {
                 tracing::warn!(method = N::NAME, %error, "a notification has no JSON form")
             }
         }
+    }
+
+    /// As [`notify`](Self::notify), with params that are encoded already.
+    pub(crate) fn say(&self, notification: Notification) {
+        self.shared.outlet.notify(notification);
     }
 
     /// The way back to the caller, where its era lets a server ask. What is asked through it is
@@ -376,6 +373,20 @@ impl Context {
         self.shared.shutting_down.wait().await;
     }
 
+    /// Keeps as little of the request as it can: of a handler that may go on for days, this is what its
+    /// caller costs. What accompanies the request is copied, because it would hold on to the whole buffer
+    /// in which it arrived, and what the server and its layers have added is forgotten.
+    pub(crate) fn let_request_go(&mut self) {
+        self.extensions = Extensions::default();
+        let mut params = self.shared.params();
+        *params = params.to_unshared().into();
+    }
+
+    /// The part of it that whoever runs the handler needs.
+    pub(crate) fn alarm(&self) -> Alarm {
+        Alarm(self.shared.clone())
+    }
+
     /// Logs nothing to the caller: what does not say that it logs must not.
     pub(crate) fn mute(&mut self) {
         self.is_mute = true;
@@ -388,11 +399,7 @@ impl Context {
     /// What becomes of the handler when its caller gives up: it is dropped, unless it has
     /// [chosen](Self::choose) otherwise.
     pub(crate) fn cancel_mode(&self) -> CancelMode {
-        if self.shared.runs_on.load(Ordering::SeqCst) {
-            CancelMode::Signal
-        } else {
-            CancelMode::Drop
-        }
+        self.shared.cancel_mode()
     }
 
     /// Chooses what becomes of the handler that is about to start, when its caller gives up. Returns
@@ -409,6 +416,40 @@ impl Context {
 
     pub(crate) fn shut_down(&self) {
         self.shared.shutting_down.raise();
+    }
+}
+
+/// Tells a handler, from outside, that its request is over. It keeps nothing else of the request alive.
+#[derive(Clone)]
+pub(crate) struct Alarm(Arc<Shared>);
+
+impl Alarm {
+    pub(crate) fn cancel(&self) {
+        self.0.cancelled.raise();
+    }
+
+    /// As [`Context::cancel_mode`].
+    pub(crate) fn cancel_mode(&self) -> CancelMode {
+        self.0.cancel_mode()
+    }
+
+    pub(crate) fn shut_down(&self) {
+        self.0.shutting_down.raise();
+    }
+}
+
+impl Shared {
+    fn cancel_mode(&self) -> CancelMode {
+        if self.runs_on.load(Ordering::SeqCst) {
+            CancelMode::Signal
+        } else {
+            CancelMode::Drop
+        }
+    }
+
+    fn params(&self) -> MutexGuard<'_, Params> {
+        // No code that could panic halfway through a change runs under this lock.
+        self.params.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

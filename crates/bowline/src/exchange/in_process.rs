@@ -192,10 +192,10 @@ impl Handled {
         let Some(running) = self.running.take() else {
             return;
         };
-        if running.context().cancel_mode() == CancelMode::Signal
+        if running.alarm().cancel_mode() == CancelMode::Signal
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
-            running.context().cancel();
+            running.alarm().cancel();
             runtime.spawn(running);
         }
     }

@@ -9,6 +9,7 @@
 //! ```
 
 mod context;
+pub(crate) use context::Alarm;
 pub use context::{Context, Outlet, Progress};
 
 mod deadline;
@@ -54,6 +55,7 @@ use std::task::{self, Poll};
 
 use bowline_core::era::Unsealed;
 pub use bowline_core::era::{Caller, Dialect, Dialects, Request};
+pub use bowline_core::json::Params;
 pub use bowline_core::mux::CallOptions;
 pub use bowline_core::{Notification, Outcome};
 use bowline_types::{ClientCapabilities, Json, RequestId};
@@ -122,7 +124,7 @@ pub trait Responder: Send + Sync + 'static {
 
     /// What the principal of a request with these params must be allowed, as far as that is known before it
     /// is answered. Legacy HTTP commits to a status before a handler runs, and asks this first.
-    fn scopes(&self, method: &str, params: Option<&Json>) -> Vec<String> {
+    fn scopes(&self, method: &str, params: Option<&Params>) -> Vec<String> {
         let _ = (method, params);
         Vec::new()
     }

@@ -11,15 +11,15 @@ use bowline_core::Outcome;
 use bowline_core::era::Request;
 use bowline_types::{ErrorCode, RpcError};
 
-use super::{BoxFuture, Context, Responder};
+use super::{Alarm, BoxFuture, Context, Responder};
 
 /// Runs the handler for `request`. If the future is dropped before it is ready, `cx` is cancelled.
 pub(crate) fn run(responder: Arc<dyn Responder>, request: Request, cx: Context) -> Running {
-    let handler_cx = cx.clone();
-    let handler = async move { responder.respond(request, handler_cx).await };
+    let alarm = cx.alarm();
+    let handler = async move { responder.respond(request, cx).await };
     Running {
         handler: Some(Box::pin(handler)),
-        cx,
+        alarm,
     }
 }
 
@@ -27,12 +27,12 @@ pub(crate) fn run(responder: Arc<dyn Responder>, request: Request, cx: Context) 
 #[must_use = "dropping it stops the handler"]
 pub(crate) struct Running {
     handler: Option<BoxFuture<'static, Outcome>>,
-    cx: Context,
+    alarm: Alarm,
 }
 
 impl Running {
-    pub(crate) fn context(&self) -> &Context {
-        &self.cx
+    pub(crate) fn alarm(&self) -> &Alarm {
+        &self.alarm
     }
 }
 
@@ -64,7 +64,7 @@ impl Future for Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if let Some(handler) = self.handler.take() {
-            self.cx.cancel();
+            self.alarm.cancel();
             // A destructor of the handler's may panic too.
             if catch_unwind(AssertUnwindSafe(|| drop(handler))).is_err() {
                 tracing::error!("a handler panicked while it was stopped");

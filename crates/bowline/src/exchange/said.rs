@@ -38,6 +38,25 @@ impl Said {
         self.lock().notifications.pop_front()
     }
 
+    /// Wakes nobody until [`next_or_wake`](Self::next_or_wake): whoever would be woken is looking.
+    pub(crate) fn attend(&self) {
+        let old = self.lock().waker.take();
+        drop(old);
+    }
+
+    /// What was said next, or else a wake-up once something is.
+    pub(crate) fn next_or_wake(&self, waker: &Waker) -> Option<Notification> {
+        let waker = waker.clone();
+        let mut queue = self.lock();
+        let next = queue.notifications.pop_front();
+        if next.is_none() {
+            let old = queue.waker.replace(waker);
+            drop(queue);
+            drop(old);
+        }
+        next
+    }
+
     pub(crate) fn wake_on_next(&self, waker: &Waker) {
         let waker = waker.clone();
         let old = self.lock().waker.replace(waker);
@@ -59,3 +78,40 @@ impl Said {
 }
 
 const MOST_SAID: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Woken(AtomicUsize);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn nobody_is_woken_who_is_looking_already() {
+        let (said, woken) = (Said::default(), Arc::new(Woken::default()));
+        let waker = Waker::from(woken.clone());
+        assert_eq!(said.next_or_wake(&waker), None);
+
+        said.attend();
+        said.push(Notification::new("first", None));
+        let first = said.next_or_wake(&waker);
+        let nothing = said.next_or_wake(&waker);
+        let before = woken.0.load(Ordering::Relaxed);
+        said.push(Notification::new("second", None));
+
+        assert_eq!(first, Some(Notification::new("first", None)));
+        assert_eq!(nothing, None);
+        assert_eq!(before, 0);
+        assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+    }
+}

@@ -10,7 +10,7 @@ use bowline_core::http::legacy::Post;
 use bowline_core::http::media::Accepts;
 use bytes::Bytes;
 
-use super::server::{HttpBody, HttpService, Site};
+use super::server::{HttpBody, HttpService, Site, Taken};
 
 /// What a service remembers of its legacy clients.
 #[derive(Clone, Default)]
@@ -29,13 +29,13 @@ impl HttpService {
     }
 }
 
-pub(super) async fn answer(
+pub(super) fn answer(
     _: &Arc<Site>,
     _: Parts,
     _: Accepts,
     _: Bytes,
     post: Post,
-) -> Result<Response<HttpBody>, Rejection> {
+) -> Result<Taken, Rejection> {
     match post {}
 }
 

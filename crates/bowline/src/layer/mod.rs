@@ -36,9 +36,9 @@ use std::sync::Arc;
 
 use bowline_core::Outcome;
 use bowline_core::era::Request;
-use bowline_types::{ClientCapabilities, Json};
+use bowline_types::ClientCapabilities;
 
-use crate::exchange::{BoxFuture, Context, Principal, Responder};
+use crate::exchange::{BoxFuture, Context, Params, Principal, Responder};
 
 /// Something that is done around requests.
 ///
@@ -201,7 +201,7 @@ impl Responder for Layered {
         .run(request)
     }
 
-    fn scopes(&self, method: &str, params: Option<&Json>) -> Vec<String> {
+    fn scopes(&self, method: &str, params: Option<&Params>) -> Vec<String> {
         self.stack.responder.scopes(method, params)
     }
 

@@ -116,6 +116,7 @@ impl Driver {
             match self.wire.poll_receive(cx) {
                 Poll::Pending => return false,
                 Poll::Ready(Received::Frame(frame)) => self.take_in(&frame),
+                Poll::Ready(Received::Message(message)) => self.take_in_message(Ok(message)),
                 Poll::Ready(Received::TooLong { limit }) => {
                     let why = format!("a frame is at most {limit} bytes long");
                     let error = RpcError::new(ErrorCode::INVALID_REQUEST, why);

@@ -16,7 +16,7 @@ use bowline_types::{
 use tokio::task::JoinHandle;
 
 use super::{LISTEN, Peer, legacy};
-use crate::exchange::{CancelMode, Channel, Context, Exchange, Outlet, Responder, run};
+use crate::exchange::{CancelMode, Channel, Context, Exchange, Outlet, Params, Responder, run};
 
 /// Which side of the protocol this end of the wire is.
 pub(crate) enum Role {
@@ -75,7 +75,7 @@ impl Serving {
         &mut self,
         id: InFlightId,
         method: Cow<'static, str>,
-        params: Option<Json>,
+        params: Option<Params>,
     ) {
         if self.handlers.len() >= MOST_HANDLERS {
             return self.peer.respond(&id, Err(overloaded()));

@@ -72,7 +72,7 @@ use bowline_types::{CacheScope, ErrorCode, Icon, Implementation, Json, RpcError}
 
 use crate::Result;
 use crate::callback::contained;
-use crate::exchange::{BoxFuture, Context, Responder};
+use crate::exchange::{BoxFuture, Context, Params, Responder};
 use crate::layer::{Layer, Next};
 use crate::peer::{Closing, Peer, Role};
 use crate::shutdown::Shutdown;
@@ -113,22 +113,22 @@ impl Server {
 
     /// Names the server, for people.
     pub fn title(self, title: impl Into<String>) -> Self {
-        self.offering(|offer| offer.identity.title = Some(title.into()))
+        self.identified(|identity| identity.title = Some(title.into()))
     }
 
     /// Says what the server does, for people.
     pub fn description(self, description: impl Into<String>) -> Self {
-        self.offering(|offer| offer.identity.description = Some(description.into()))
+        self.identified(|identity| identity.description = Some(description.into()))
     }
 
     /// Says where to read more about the server.
     pub fn website(self, url: impl Into<String>) -> Self {
-        self.offering(|offer| offer.identity.website_url = Some(url.into()))
+        self.identified(|identity| identity.website_url = Some(url.into()))
     }
 
     /// Says how the server may be shown.
     pub fn icons(self, icons: impl IntoIterator<Item = Icon>) -> Self {
-        self.offering(|offer| offer.identity.icons = Some(icons.into_iter().collect()))
+        self.identified(|identity| identity.icons = Some(icons.into_iter().collect()))
     }
 
     /// Tells models how to use this server.
@@ -260,7 +260,7 @@ impl Server {
 
     /// Puts at most this many entries on one page of a list. All are on one page by default.
     pub fn page_size(self, most: usize) -> Self {
-        self.offering(|offer| offer.repage(|offer| offer.paging.size = Some(most.max(1))))
+        self.offering(|offer| offer.repage(|offer| offer.page_size = Some(most.max(1))))
     }
 
     /// Says how long lists and the server's introduction stay fresh, and who may share them.
@@ -275,7 +275,7 @@ impl Server {
     /// ```
     pub fn cache(self, ttl: Duration, scope: CacheScope) -> Self {
         let cache = Cache::new(ttl, scope);
-        self.offering(|offer| offer.repage(|offer| offer.paging.cache = Some(cache)))
+        self.offering(|offer| offer.repage(|offer| offer.cache = Some(cache)))
     }
 
     /// Says how long one list stays fresh, and who may share it.
@@ -559,6 +559,10 @@ impl Server {
         })
     }
 
+    fn identified(self, change: impl FnOnce(&mut Implementation)) -> Self {
+        self.offering(|offer| offer.repage(|offer| change(&mut offer.identity)))
+    }
+
     fn offering(mut self, change: impl FnOnce(&mut Offer)) -> Self {
         change(Arc::make_mut(&mut self.offer));
         self
@@ -588,7 +592,7 @@ impl Responder for Server {
         }
     }
 
-    fn scopes(&self, method: &str, params: Option<&Json>) -> Vec<String> {
+    fn scopes(&self, method: &str, params: Option<&Params>) -> Vec<String> {
         router::scopes(self, method, params)
     }
 

@@ -43,8 +43,10 @@ pub(super) struct Offer {
     pub(super) served: Dialects,
     pub(super) limits: Limits,
     pub(super) input: InputRules,
-    pub(super) paging: Paging,
-    /// Caching hints of single lists; `paging` has those of the others.
+    /// How many entries of a list fit on a page; all of them, if nothing is said.
+    pub(super) page_size: Option<usize>,
+    pub(super) cache: Option<Cache>,
+    /// Caching hints of single lists; `cache` has those of the others.
     pub(super) caches: BTreeMap<List, Cache>,
     /// How many handlers may run at once, on all wires together.
     handlers: Arc<Semaphore>,
@@ -101,7 +103,8 @@ impl Offer {
             served: Dialects::all(),
             limits: Limits::default(),
             input: InputRules::default(),
-            paging: Paging::default(),
+            page_size: None,
+            cache: None,
             caches: BTreeMap::new(),
             handlers: Arc::new(Semaphore::new(Semaphore::MAX_PERMITS)),
             blocking: Arc::new(Semaphore::new(MOST_BLOCKING)),
@@ -154,7 +157,7 @@ impl Offer {
         }
     }
 
-    /// Changes how lists are cut and hinted; pages that were encoded before are so no more.
+    /// Changes how lists are cut, hinted and signed; pages that were encoded before are so no more.
     pub(super) fn repage(&mut self, change: impl FnOnce(&mut Self)) {
         change(self);
         self.tools.building();
@@ -163,12 +166,12 @@ impl Offer {
         self.templates.building();
     }
 
-    pub(super) fn paging(&self, list: List) -> Paging {
-        let mut paging = self.paging.clone();
-        if let Some(own) = self.caches.get(&list) {
-            paging.cache = Some(own.clone());
+    pub(super) fn paging(&self, list: List) -> Paging<'_> {
+        Paging {
+            size: self.page_size,
+            cache: self.caches.get(&list).or(self.cache.as_ref()),
+            identity: &self.identity,
         }
-        paging
     }
 
     pub(super) fn limit_handlers(&mut self, most: usize) {
@@ -282,7 +285,7 @@ impl Offer {
         let versions = self.served.iter().map(|dialect| dialect.protocol_version());
         let mut result = DiscoverResult::new(versions.collect(), self.capabilities());
         result.instructions.clone_from(&self.instructions);
-        let cache = self.paging.cache.as_ref();
+        let cache = self.cache.as_ref();
         result.ttl_ms = cache.map(|cache| cache.ttl_ms);
         let scope = cache.map(|cache| cache.scope.clone());
         // Everybody is told the same.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bowline_core::Outcome;
-use bowline_types::{CacheScope, ErrorCode, Json, RpcError};
+use bowline_types::{CacheScope, ErrorCode, Implementation, Json, ResultType, RpcError, meta_key};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -54,12 +54,13 @@ impl Cache {
     }
 }
 
-/// How a list is cut into pages.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Paging {
+/// How a list is cut into pages, and what each of them says besides.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Paging<'a> {
     /// How many fit on a page; all of them, if nothing is said.
     pub(super) size: Option<usize>,
-    pub(super) cache: Option<Cache>,
+    pub(super) cache: Option<&'a Cache>,
+    pub(super) identity: &'a Implementation,
 }
 
 /// The pages of a list, encoded.
@@ -75,22 +76,28 @@ pub(super) fn list_for<T: Listed>(
     cx: &Context,
     snapshot: &Snapshot<T>,
     params: &Json,
-    paging: &Paging,
+    paging: &Paging<'_>,
 ) -> Outcome {
     let mut entries = snapshot.entries().values();
-    if entries.all(|offered| offered.item.is_for_everybody()) {
+    // Pages are kept only of a list that everybody sees.
+    if snapshot.pages.get().is_some() || entries.all(|offered| offered.item.is_for_everybody()) {
         return list(snapshot, params, paging);
     }
     let visible = snapshot.only(|item| item.is_visible_to(cx));
-    let mut paging = paging.clone();
-    if let Some(cache) = &mut paging.cache {
-        cache.scope = CacheScope::PRIVATE;
-    }
-    list(&visible, params, &paging)
+    let private = paging.cache.map(|cache| Cache {
+        ttl_ms: cache.ttl_ms,
+        scope: CacheScope::PRIVATE,
+    });
+    let cache = private.as_ref();
+    list(&visible, params, &Paging { cache, ..*paging })
 }
 
 /// The page that `params` ask for.
-pub(super) fn list<T: Listed>(snapshot: &Snapshot<T>, params: &Json, paging: &Paging) -> Outcome {
+pub(super) fn list<T: Listed>(
+    snapshot: &Snapshot<T>,
+    params: &Json,
+    paging: &Paging<'_>,
+) -> Outcome {
     #[derive(Deserialize)]
     struct Asked {
         cursor: Option<String>,
@@ -117,7 +124,7 @@ pub(super) fn list<T: Listed>(snapshot: &Snapshot<T>, params: &Json, paging: &Pa
 }
 
 impl Pages {
-    fn encode<T: Listed>(snapshot: &Snapshot<T>, paging: &Paging) -> Result<Self, RpcError> {
+    fn encode<T: Listed>(snapshot: &Snapshot<T>, paging: &Paging<'_>) -> Result<Self, RpcError> {
         let page = Page::of(snapshot, None, paging);
         let mut pages = Self {
             first: page.encode()?,
@@ -138,11 +145,11 @@ struct Page<'a, T: Listed> {
     items: Vec<T::Definition>,
     last: Option<&'a str>,
     has_more: bool,
-    cache: Option<&'a Cache>,
+    paging: &'a Paging<'a>,
 }
 
 impl<'a, T: Listed> Page<'a, T> {
-    fn of(snapshot: &'a Snapshot<T>, after: Option<&str>, paging: &'a Paging) -> Self {
+    fn of(snapshot: &'a Snapshot<T>, after: Option<&str>, paging: &'a Paging<'a>) -> Self {
         let start = after.map_or(Bound::Unbounded, Bound::Excluded);
         let mut rest = snapshot
             .entries()
@@ -151,7 +158,7 @@ impl<'a, T: Listed> Page<'a, T> {
             items: Vec::new(),
             last: None,
             has_more: false,
-            cache: paging.cache.as_ref(),
+            paging,
         };
         for (name, offered) in rest.by_ref().take(paging.size.unwrap_or(usize::MAX)) {
             page.items.push(offered.item.listed_as(name));
@@ -166,16 +173,20 @@ impl<'a, T: Listed> Page<'a, T> {
     }
 }
 
+/// What every result must say comes first: whoever seals a page reads no further than that, and finds nothing
+/// to add.
 impl<T: Listed> Serialize for Page<'_, T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let cache = self.paging.cache.unwrap_or(&STALE);
+        let signature = BTreeMap::from([(meta_key::SERVER_INFO, self.paging.identity)]);
         let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("resultType", &ResultType::COMPLETE)?;
+        map.serialize_entry("ttlMs", &cache.ttl_ms)?;
+        map.serialize_entry("cacheScope", &cache.scope)?;
+        map.serialize_entry("_meta", &signature)?;
         map.serialize_entry(T::MEMBER, &self.items)?;
         if let Some(last) = self.last.filter(|_| self.has_more) {
             map.serialize_entry("nextCursor", &cursor::<T>(last))?;
-        }
-        if let Some(cache) = self.cache {
-            map.serialize_entry("ttlMs", &cache.ttl_ms)?;
-            map.serialize_entry("cacheScope", &cache.scope)?;
         }
         map.end()
     }
@@ -206,8 +217,16 @@ fn checksum<T: Listed>(name: &str) -> [u8; 4] {
     sum.to_be_bytes()
 }
 
+/// Of a list whose server says nothing about it: nobody can tell how long it is good, nor for whom.
+const STALE: Cache = Cache {
+    ttl_ms: 0,
+    scope: CacheScope::PRIVATE,
+};
+
 #[cfg(test)]
 mod tests {
+    use bowline_core::era::{Dialect, Seal, seal};
+
     use super::super::registry::Registry;
     use super::*;
 
@@ -252,7 +271,7 @@ mod tests {
 
     fn ask(registry: &Registry<Letter>, cursor: Option<&str>) -> Result<Answer, RpcError> {
         let params = Json::from(serde_json::json!({ "cursor": cursor }));
-        let page = list(&registry.now(), &params, &PAIRS)?;
+        let page = list_in_pairs(registry, &params)?;
         Ok(page.decode().unwrap())
     }
 
@@ -305,7 +324,7 @@ mod tests {
     fn a_list_is_encoded_once_until_something_changes() {
         let registry = letters("abc");
         let params = Json::empty_object();
-        let ask = || list(&registry.now(), &params, &PAIRS).unwrap();
+        let ask = || list_in_pairs(&registry, &params).unwrap();
 
         let (first, again) = (ask(), ask());
         registry.change(|entries| entries.remove("a"));
@@ -315,8 +334,25 @@ mod tests {
         assert_ne!(first, changed);
     }
 
-    const PAIRS: Paging = Paging {
-        size: Some(2),
-        cache: None,
-    };
+    #[test]
+    fn a_page_is_sealed_as_it_is() {
+        let page = list_in_pairs(&letters("abc"), &Json::empty_object()).unwrap();
+        let other = Json::encode(&Implementation::new("other", "2")).unwrap();
+        let form = Seal::new(Dialect::LATEST, "tools/list");
+
+        let sealed = seal(&form, &other, Ok(page.clone())).unwrap();
+
+        assert_eq!(sealed, page);
+        assert_eq!(sealed.as_bytes().as_ptr(), page.as_bytes().as_ptr());
+    }
+
+    fn list_in_pairs(registry: &Registry<Letter>, params: &Json) -> Outcome {
+        let identity = Implementation::new("alphabet", "1");
+        let paging = Paging {
+            size: Some(2),
+            cache: None,
+            identity: &identity,
+        };
+        list(&registry.now(), params, &paging)
+    }
 }

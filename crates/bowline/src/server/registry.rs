@@ -16,7 +16,7 @@ pub(super) struct Registry<T>(RwLock<Arc<Snapshot<T>>>);
 /// Everything of one kind, at one moment.
 #[derive(Debug)]
 pub(super) struct Snapshot<T> {
-    entries: BTreeMap<String, Offered<T>>,
+    entries: BTreeMap<String, Arc<Offered<T>>>,
     is_advertised: bool,
     /// The list, encoded, once it was asked for.
     pub(super) pages: OnceLock<Pages>,
@@ -76,7 +76,7 @@ impl<T: Clone> Snapshot<T> {
         self.is_advertised = true;
     }
 
-    pub(super) fn entries(&self) -> &BTreeMap<String, Offered<T>> {
+    pub(super) fn entries(&self) -> &BTreeMap<String, Arc<Offered<T>>> {
         &self.entries
     }
 
@@ -93,14 +93,14 @@ impl<T: Clone> Snapshot<T> {
         }
     }
 
-    pub(super) fn find(&self, name: &str) -> Option<&Offered<T>> {
+    pub(super) fn find(&self, name: &str) -> Option<&Arc<Offered<T>>> {
         self.entries.get(name)
     }
 
     /// Adds something, and returns what had the name before.
-    pub(super) fn add(&mut self, name: String, item: T) -> Option<Offered<T>> {
+    pub(super) fn add(&mut self, name: String, item: T) -> Option<Arc<Offered<T>>> {
         self.is_advertised = true;
-        self.entries.insert(name, item.into())
+        self.entries.insert(name, Arc::new(item.into()))
     }
 
     /// Adds something, unless its name is taken; then it returns the name.
@@ -109,12 +109,12 @@ impl<T: Clone> Snapshot<T> {
             return Some(name);
         }
         self.is_advertised = true;
-        self.entries.insert(name, it);
+        self.entries.insert(name, Arc::new(it));
         None
     }
 
     /// Takes something away. What was advertised stays so: a list may be empty, but it does not vanish.
-    pub(super) fn remove(&mut self, name: &str) -> Option<Offered<T>> {
+    pub(super) fn remove(&mut self, name: &str) -> Option<Arc<Offered<T>>> {
         self.entries.remove(name)
     }
 }

@@ -76,12 +76,8 @@ pub(super) fn in_rounds<'a>(
 }
 
 fn open_round(rules: &InputRules, request: &Request, cx: &Context) -> Result<Round, RpcError> {
-    let params = Some(&request.params);
+    let params = &request.params;
     let Some(text) = request_state(params).map_err(|rejection| rejection.to_rpc_error())? else {
-        if !request.params.as_str().contains("inputResponses") {
-            // Nearly always, and found out without reading the params once more.
-            return Ok(Round::default());
-        }
         return Round::open(params, None).map_err(|rejection| rejection.to_rpc_error());
     };
     if text.len() > longest_text(rules.state_limit) {

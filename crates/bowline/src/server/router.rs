@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use bowline_core::Outcome;
 use bowline_core::era::Request;
-use bowline_core::json::pick;
+use bowline_core::json::Params;
 use bowline_types::{
     CallToolRequest, CompleteRequest, CompleteResult, DiscoverRequest, ErrorCode, GetPromptRequest,
     Json, ListPromptsRequest, ListResourceTemplatesRequest, ListResourcesRequest, ListToolsRequest,
     Method, ReadResourceRequest, RpcError, SubscriptionsListenRequest,
 };
 use serde::{Deserialize, Serialize};
+use tokio::sync::SemaphorePermit;
 
 use super::completion::complete;
 use super::offer::List;
@@ -19,7 +20,7 @@ use super::page::{list, list_for};
 use super::prompt::Asked;
 use super::registry::Offered;
 use super::resource::not_found;
-use super::subscription::listen;
+use super::subscription::Subscription;
 use super::tool::invalid_params;
 use super::{Given, Offer, Server, Tool};
 use crate::exchange::{BoxFuture, Context, InsufficientScope, Responder};
@@ -38,7 +39,7 @@ pub(super) fn route<'a>(
             let paging = offer.paging(List::Tools);
             ready(list_for(&cx, &offer.tools.now(), &request.params, &paging))
         }
-        CallToolRequest::NAME if offer.has_tools() => Box::pin(call_tool(offer, request, cx)),
+        CallToolRequest::NAME if offer.has_tools() => begun(call_tool(offer, request, cx)),
         ListPromptsRequest::NAME if offer.has_prompts() => {
             let paging = offer.paging(List::Prompts);
             ready(list(&offer.prompts.now(), &request.params, &paging))
@@ -54,14 +55,17 @@ pub(super) fn route<'a>(
         }
         ReadResourceRequest::NAME if offer.has_resources() => Box::pin(read(offer, request, cx)),
         CompleteRequest::NAME if offer.has_completions() => Box::pin(propose(offer, request, cx)),
-        SubscriptionsListenRequest::NAME => Box::pin(listen(server, request, cx)),
+        SubscriptionsListenRequest::NAME => match Subscription::open(server, request, cx) {
+            Ok(subscription) => Box::pin(subscription.run()),
+            Err(error) => ready(Err(error)),
+        },
         method => ready(Err(nobody_answers(method))),
     }
 }
 
 /// What the principal of a request must be allowed, as far as that is nobody's secret: a tool that not
 /// everybody sees speaks for itself once it is clear who is asking.
-pub(super) fn scopes(server: &Server, method: &str, params: Option<&Json>) -> Vec<String> {
+pub(super) fn scopes(server: &Server, method: &str, params: Option<&Params>) -> Vec<String> {
     let Some(params) = params.filter(|_| method == CallToolRequest::NAME) else {
         return Vec::new();
     };
@@ -74,65 +78,78 @@ pub(super) fn scopes(server: &Server, method: &str, params: Option<&Json>) -> Ve
         .unwrap_or_default()
 }
 
-async fn call_tool(offer: &Arc<Offer>, request: Request, cx: Context) -> Outcome {
-    let _permit = offer.handler_permit()?;
+/// Finds the tool that is called, and begins to call it.
+fn call_tool<'a>(
+    offer: &'a Arc<Offer>,
+    request: Request,
+    cx: Context,
+) -> Result<BoxFuture<'a, Outcome>, RpcError> {
+    let permit = offer.handler_permit()?;
     let called = Called::read(&request.params)?;
-    let tools = offer.tools.now();
     let offered = {
         let name = called.name()?;
-        let found = tools.find(&name);
-        found
-            .filter(|offered| offered.item.is_visible_to(&cx))
-            .ok_or_else(|| {
-                let why = format!("no tool is called `{name}`");
-                RpcError::new(ErrorCode::INVALID_PARAMS, why)
-            })?
+        let tools = offer.tools.now();
+        let visible = tools
+            .find(&name)
+            .filter(|offered| offered.item.is_visible_to(&cx));
+        visible.cloned().ok_or_else(|| {
+            let why = format!("no tool is called `{name}`");
+            RpcError::new(ErrorCode::INVALID_PARAMS, why)
+        })?
     };
     InsufficientScope::check(offered.item.scopes_needed(), cx.principal())?;
-    let layers = offered.item.layers();
-    if layers.is_empty() {
-        return call_offered(offer, offered, called, cx).await;
+    if offered.item.layers().is_empty() {
+        return call_offered(offer, offered, called, cx, Some(permit));
     }
     let inside = WithoutLayers {
         offer: offer.clone(),
         offered: offered.clone(),
     };
-    Next::around(layers, inside, cx).run(request).await
+    Ok(Box::pin(async move {
+        let _permit = permit;
+        let layers = offered.item.layers();
+        Next::around(layers, inside, cx).run(request).await
+    }))
 }
 
-/// Calls a tool that was found.
-async fn call_offered(
+/// Begins to call a tool that was found.
+fn call_offered<'a>(
     offer: &Offer,
-    offered: &Offered<Tool>,
+    offered: Arc<Offered<Tool>>,
     called: Called,
     mut cx: Context,
-) -> Outcome {
+    permit: Option<SemaphorePermit<'a>>,
+) -> Result<BoxFuture<'a, Outcome>, RpcError> {
     cx.extensions_mut().extend(&offered.state);
-    if !cx.choose(offered.item.mode()) {
-        return Err(RpcError::new(ErrorCode::INTERNAL_ERROR, "cancelled"));
-    }
     let arguments = called.arguments.unwrap_or_else(Json::empty_object);
     let mut given = Given::new(arguments, cx).with_meta(called.meta);
     if offered.item.is_blocking() {
         given.hold(offer.blocking_permit()?);
     }
-    let result = offered.item.call(given).await?;
-    encode(&result)
+    // Little is kept from here on: this is allocated for each call.
+    Ok(Box::pin(async move {
+        let _permit = permit;
+        // Not before it is polled: until then it has not started.
+        if !given.context().choose(offered.item.mode()) {
+            return Err(RpcError::new(ErrorCode::INTERNAL_ERROR, "cancelled"));
+        }
+        let result = offered.item.call(given).await?;
+        result.to_json().map_err(no_json_form)
+    }))
 }
 
 /// A tool inside its layers.
 struct WithoutLayers {
     offer: Arc<Offer>,
-    offered: Offered<Tool>,
+    offered: Arc<Offered<Tool>>,
 }
 
 impl Responder for WithoutLayers {
     fn respond<'a>(&'a self, request: Request, cx: Context) -> BoxFuture<'a, Outcome> {
-        Box::pin(async move {
-            // A layer may have changed the request.
-            let called = Called::read(&request.params)?;
-            call_offered(&self.offer, &self.offered, called, cx).await
-        })
+        // A layer may have changed the request.
+        let calling = Called::read(&request.params)
+            .and_then(|called| call_offered(&self.offer, self.offered.clone(), called, cx, None));
+        begun(calling)
     }
 }
 
@@ -192,19 +209,21 @@ struct Called {
 }
 
 impl Called {
-    fn read(params: &Json) -> Result<Self, RpcError> {
+    fn read(params: &Params) -> Result<Self, RpcError> {
         let invalid = |why| RpcError::new(ErrorCode::INVALID_PARAMS, why);
-        let [name, arguments, meta] = pick(params, ["name", "arguments", "_meta"])
-            .map_err(|why| invalid(format!("`params`: {why}")))?;
-        let name = name.ok_or_else(|| invalid("`name` is missing".to_owned()))?;
-        let arguments = arguments.filter(|arguments| !arguments.is_null());
+        let member = |name| {
+            let found = params.member(name);
+            found.map_err(|why| invalid(format!("`params`: {why}")))
+        };
+        let name = member("name")?.ok_or_else(|| invalid("`name` is missing".to_owned()))?;
+        let arguments = member("arguments")?.filter(|arguments| !arguments.is_null());
         if arguments.as_ref().is_some_and(|it| !it.is_object()) {
             return Err(invalid("`arguments` must be an object".to_owned()));
         }
         Ok(Self {
             name,
             arguments,
-            meta: meta.filter(|meta| !meta.is_null()),
+            meta: member("_meta")?.filter(|meta| !meta.is_null()),
         })
     }
 
@@ -214,10 +233,18 @@ impl Called {
 }
 
 pub(super) fn encode(result: &impl Serialize) -> Outcome {
-    Json::encode(result).map_err(|error| {
-        tracing::error!(%error, "a result has no JSON form");
-        RpcError::new(ErrorCode::INTERNAL_ERROR, "the result has no JSON form")
-    })
+    Json::encode(result).map_err(no_json_form)
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "it is made for `map_err`")]
+fn no_json_form(error: serde_json::Error) -> RpcError {
+    tracing::error!(%error, "a result has no JSON form");
+    RpcError::new(ErrorCode::INTERNAL_ERROR, "the result has no JSON form")
+}
+
+/// What has begun, or failed at once.
+fn begun(begun: Result<BoxFuture<'_, Outcome>, RpcError>) -> BoxFuture<'_, Outcome> {
+    begun.unwrap_or_else(|error| ready(Err(error)))
 }
 
 fn ready<'a>(outcome: Outcome) -> BoxFuture<'a, Outcome> {

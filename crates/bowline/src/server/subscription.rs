@@ -1,50 +1,94 @@
 //! Answering `subscriptions/listen`: an exchange that goes on until somebody ends it.
 
-use bowline_core::Outcome;
 use bowline_core::era::Request;
+use bowline_core::{Notification, Outcome};
 use bowline_types::{
-    Meta, NotificationParams, PromptListChangedNotification, ResourceListChangedNotification,
-    ResourceUpdatedNotification, ResourceUpdatedNotificationParams, ServerCapabilities,
-    SubscriptionFilter, SubscriptionsAcknowledgedNotification,
-    SubscriptionsAcknowledgedNotificationParams, SubscriptionsListenRequestParams,
-    SubscriptionsListenResult, ToolListChangedNotification,
+    Json, Meta, Notice, NotificationParams, PromptListChangedNotification,
+    ResourceListChangedNotification, ResourceUpdatedNotification,
+    ResourceUpdatedNotificationParams, RpcError, ServerCapabilities, SubscriptionFilter,
+    SubscriptionsAcknowledgedNotification, SubscriptionsAcknowledgedNotificationParams,
+    SubscriptionsListenRequestParams, SubscriptionsListenResult, ToolListChangedNotification,
 };
+use tokio::sync::SemaphorePermit;
 
 use super::Server;
-use super::changes::{Change, Heard};
+use super::changes::{Change, Changes, Heard};
 use super::router::encode;
 use super::tool::invalid_params;
 use crate::exchange::Context;
 
-/// Tells the caller of changes until it gives up or this end shuts down.
-pub(super) async fn listen(server: &Server, request: Request, cx: Context) -> Outcome {
-    let params: SubscriptionsListenRequestParams =
-        request.params.decode().map_err(invalid_params)?;
-    let _permit = server.offer.subscription_permit()?;
-    let filter = honoured(params.notifications, &server.offer.capabilities());
-    let meta = subscription_meta(&cx);
-    // Listening begins before the acknowledgement, so that nothing after it is missed.
-    let mut changes = server.bus.listen();
-    let mut acknowledged = SubscriptionsAcknowledgedNotificationParams::new(filter.clone());
-    acknowledged.meta = Some(meta.clone());
-    cx.notify::<SubscriptionsAcknowledgedNotification>(&acknowledged);
-    loop {
-        // Shutting down comes first: there may always be one more change.
-        let heard = tokio::select! {
-            biased;
-            () = cx.shutting_down() => return encode(&SubscriptionsListenResult::new(cx.request_id())),
-            () = server.shutting_down() => return encode(&SubscriptionsListenResult::new(cx.request_id())),
-            heard = changes.next() => heard,
-        };
-        match heard {
-            Some(Heard::Change(change)) if change.is_wanted(&filter) => tell(&cx, &change, &meta),
-            Some(Heard::Change(_)) => {}
-            // Too slow for what happened: everything may have changed, and saying so is enough.
-            Some(Heard::TooMany) => tell_everything(&cx, &filter, &meta),
-            None => {
-                return encode(&SubscriptionsListenResult::new(cx.request_id()));
+/// A subscription that its caller knows to be open.
+///
+/// There may be thousands that only wait, so it holds nothing that it does not need while it does.
+pub(super) struct Subscription<'a> {
+    server: &'a Server,
+    cx: Context,
+    changes: Changes,
+    filter: SubscriptionFilter,
+    /// The params of every notice but those about one resource: whose subscription it is for.
+    params: Json,
+    _permit: SemaphorePermit<'a>,
+}
+
+impl<'a> Subscription<'a> {
+    /// Begins to listen, and acknowledges that.
+    pub(super) fn open(
+        server: &'a Server,
+        request: Request,
+        mut cx: Context,
+    ) -> Result<Self, RpcError> {
+        let wish: SubscriptionsListenRequestParams =
+            request.params.decode().map_err(invalid_params)?;
+        drop(request);
+        let permit = server.offer.subscription_permit()?;
+        let filter = honoured(wish.notifications, &server.offer.capabilities());
+        let mut params = NotificationParams::default();
+        params.meta = Some(meta(&cx));
+        let params = encode(&params)?;
+        // Listening begins before the acknowledgement, so that nothing after it is missed.
+        let changes = server.bus.listen();
+        let mut acknowledged = SubscriptionsAcknowledgedNotificationParams::new(filter.clone());
+        acknowledged.meta = Some(meta(&cx));
+        cx.notify::<SubscriptionsAcknowledgedNotification>(&acknowledged);
+        cx.let_request_go();
+        Ok(Self {
+            server,
+            cx,
+            changes,
+            filter,
+            params,
+            _permit: permit,
+        })
+    }
+
+    /// Tells the caller of changes until it gives up or this end shuts down.
+    pub(super) async fn run(mut self) -> Outcome {
+        let Self {
+            server,
+            cx,
+            changes,
+            filter,
+            params,
+            ..
+        } = &mut self;
+        let telling = async {
+            while let Some(heard) = changes.next().await {
+                match heard {
+                    Heard::Change(change) if change.is_wanted(filter) => tell(cx, change, params),
+                    Heard::Change(_) => {}
+                    // Too slow for what happened: everything may have changed, and saying so is enough.
+                    Heard::TooMany => tell_everything(cx, filter, params),
+                }
             }
+        };
+        // Shutting down comes first: there may always be one more change.
+        tokio::select! {
+            biased;
+            () = cx.shutting_down() => {}
+            () = server.shutting_down() => {}
+            () = telling => {}
         }
+        encode(&SubscriptionsListenResult::new(cx.request_id()))
     }
 }
 
@@ -76,22 +120,21 @@ fn honoured(mut wish: SubscriptionFilter, has: &ServerCapabilities) -> Subscript
     wish
 }
 
-fn tell(cx: &Context, change: &Change, meta: &Meta) {
-    let mut params = NotificationParams::default();
-    params.meta = Some(meta.clone());
-    match change {
-        Change::Tools => cx.notify::<ToolListChangedNotification>(&params),
-        Change::Prompts => cx.notify::<PromptListChangedNotification>(&params),
-        Change::Resources => cx.notify::<ResourceListChangedNotification>(&params),
+fn tell(cx: &Context, change: Change, params: &Json) {
+    let list = match change {
+        Change::Tools => ToolListChangedNotification::NAME,
+        Change::Prompts => PromptListChangedNotification::NAME,
+        Change::Resources => ResourceListChangedNotification::NAME,
         Change::Resource(uri) => {
-            let mut params = ResourceUpdatedNotificationParams::new(uri.clone());
-            params.meta = Some(meta.clone());
-            cx.notify::<ResourceUpdatedNotification>(&params);
+            let mut params = ResourceUpdatedNotificationParams::new(uri);
+            params.meta = Some(meta(cx));
+            return cx.notify::<ResourceUpdatedNotification>(&params);
         }
-    }
+    };
+    cx.say(Notification::new(list, Some(params.clone())));
 }
 
-fn tell_everything(cx: &Context, filter: &SubscriptionFilter, meta: &Meta) {
+fn tell_everything(cx: &Context, filter: &SubscriptionFilter, params: &Json) {
     let lists = [Change::Tools, Change::Prompts, Change::Resources];
     let uris = filter
         .resource_subscriptions
@@ -104,11 +147,12 @@ fn tell_everything(cx: &Context, filter: &SubscriptionFilter, meta: &Meta) {
         .chain(uris)
         .filter(|change| change.is_wanted(filter))
     {
-        tell(cx, &change, meta);
+        tell(cx, change, params);
     }
 }
 
-fn subscription_meta(cx: &Context) -> Meta {
+/// Says which subscription something is for.
+fn meta(cx: &Context) -> Meta {
     let mut meta = Meta::default();
     meta.set_subscription_id(cx.request_id());
     meta

@@ -85,7 +85,7 @@ impl Scripted {
                 Expected {
                     script: self,
                     id,
-                    params: value(params),
+                    params: value(params.map(Json::from)),
                 }
             }
             other => unexpected(&format!("the request `{method}`"), &other),

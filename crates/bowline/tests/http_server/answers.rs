@@ -1,7 +1,11 @@
 //! Which form an answer takes, and when that is decided.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+use http::Request;
+use http_body_util::{BodyExt as _, Full};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -181,6 +185,35 @@ async fn a_subscription_is_a_stream_that_starts_with_its_acknowledgement() {
     assert_eq!(first[0]["params"]["_meta"][id], "L1");
     assert_eq!(second[0]["method"], "notifications/tools/list_changed");
     assert_eq!(second[0]["params"]["_meta"][id], "L1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subscription_holds_on_to_nothing_that_came_with_its_request() {
+    let stage = Stage::new();
+    let filter = json!({"notifications": {"toolsListChanged": true}});
+    let (mut head, body) = modern("L1", "subscriptions/listen", filter).into_parts();
+    let (seen, buffer) = (Arc::new(()), Arc::new(whole_body(body).await));
+    head.extensions.insert(seen.clone());
+    let body = Full::new(Bytes::from_owner(Shared(buffer.clone())));
+
+    let mut response = ask(&stage.server.http(), Request::from_parts(head, body)).await;
+    let first = response.frame().await.unwrap().unwrap();
+
+    assert!(first.into_data().unwrap().starts_with(b"data: "));
+    assert_eq!(Arc::strong_count(&seen), 1, "the head is let go");
+    assert_eq!(Arc::strong_count(&buffer), 1, "the body is let go");
+}
+
+struct Shared(Arc<Bytes>);
+
+impl AsRef<[u8]> for Shared {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+async fn whole_body(body: Full<Bytes>) -> Bytes {
+    body.collect().await.unwrap().to_bytes()
 }
 
 #[tokio::test(start_paused = true)]

@@ -66,7 +66,7 @@ async fn a_server_within_a_server_leaves_the_rounds_to_the_outer_one() {
         move |_, cx: Context| {
             let (inner, caller) = (inner.clone(), cx.caller().clone());
             async move {
-                let params = json!({"name": "order"}).into();
+                let params = json!({"name": "order"});
                 let request = Request::new("tools/call", params, caller);
                 inner
                     .respond(request, cx)

@@ -30,7 +30,7 @@ impl Adapter {
         let Ok(mut params) = Object::read(&request.params) else {
             return Stamped {
                 method: request.method.clone(),
-                params: Some(request.params.clone()),
+                params: Some(Json::clone(&request.params)),
             };
         };
         edit_meta(&mut params, |meta| {
@@ -126,7 +126,7 @@ impl Adapter {
     fn is_bare(self, method: &str, result: &Json) -> Result<bool, NotAnObject> {
         let mut members = Members::of(result.as_bytes())?;
         while let Some((name, _)) = members.next()? {
-            if EDITED.contains(&&*name) {
+            if EDITED.iter().any(|edited| name.is(edited)) {
                 return Ok(false);
             }
         }

@@ -44,7 +44,7 @@ fn requests(caller: &Arc<Caller>) -> Vec<Request> {
     for params in params {
         for token in &tokens {
             for method in ["tools/list", "tools/call", "com.example/own"] {
-                let mut request = Request::new(method, params.clone().into(), Arc::clone(caller));
+                let mut request = Request::new(method, params.clone(), Arc::clone(caller));
                 request.progress_token = token.clone();
                 requests.push(request);
             }

@@ -116,7 +116,7 @@ fn a_key_that_stands_twice_is_refused() {
         format!(r#"{{"_meta":{{{version},{capabilities}}},"_meta":{{{version},{capabilities}}}}}"#),
     ] {
         let mut request = raw("tools/list", json!({}));
-        request.params = Some(Json::parse(params).unwrap());
+        request.params = Some(Json::parse(params).unwrap().into());
 
         let rejection = modern::admit(request.clone(), &Dialects::all()).unwrap_err();
         let remembered = opened_at("2025-11-25").admit(request).unwrap_err();
@@ -153,11 +153,11 @@ fn the_rungs_can_be_climbed_one_by_one() {
 
     let envelope = modern::Envelope::read(Some(&params)).unwrap();
     let dialect = envelope.dialect(&Dialects::all()).unwrap();
-    let (caller, progress_token) = envelope.caller(dialect).unwrap();
+    let caller = envelope.caller(dialect).unwrap();
 
     assert_eq!(envelope.version(), "2026-07-28");
     assert_eq!(caller.log_level, Some(LoggingLevel::Info));
-    assert_eq!(progress_token, None);
+    assert_eq!(envelope.progress_token().unwrap(), None);
 }
 
 /// META-6: "Put `protocolVersion` (string) and `clientCapabilities` (object, may be `{}`) in `params._meta`
@@ -209,7 +209,7 @@ fn the_envelope_belongs_to_the_caller_even_where_it_says_nothing() {
         (meta_key::PROGRESS_TOKEN): 1, "traceparent": "00-a-b-01",
     });
     let anonymous = Arc::new(Caller::new(Dialect::LATEST));
-    let request = Request::new("tools/list", json!({"_meta": meta}).into(), anonymous);
+    let request = Request::new("tools/list", json!({"_meta": meta}), anonymous);
 
     let stamped = value(&stamp(&request).params.unwrap());
 
@@ -224,13 +224,9 @@ fn a_legacy_stamp_says_nothing_of_the_caller() {
     for dialect in Dialects::legacy().iter() {
         let caller = Arc::new(caller(dialect));
         let meta = envelope_with("com.example/own", Some(json!(1)));
-        let mut request = Request::new(
-            "tools/list",
-            json!({"_meta": meta}).into(),
-            Arc::clone(&caller),
-        );
+        let mut request = Request::new("tools/list", json!({"_meta": meta}), Arc::clone(&caller));
         request.progress_token = Some(7.into());
-        let bare = Request::new("tools/list", json!({"_meta": envelope()}).into(), caller);
+        let bare = Request::new("tools/list", json!({"_meta": envelope()}), caller);
 
         assert_eq!(
             value(&stamp(&request).params.unwrap()),

@@ -53,7 +53,13 @@ fn headers(list: &[(&str, &str)]) -> HeaderMap {
 
 fn post(list: &[(&str, &str)], body: &Value, served: &Dialects) -> Result<Admitted, Rejection> {
     let body = Bytes::from(body.to_string());
-    admit(&headers(list), &body, served, &Shop::new())
+    admit(
+        &headers(list),
+        &body,
+        served,
+        &Callers::default(),
+        &Shop::new(),
+    )
 }
 
 /// The status and code with which `body` is refused, by servers of all eras and of the modern one alike.
@@ -261,6 +267,7 @@ fn a_name_that_stands_twice_is_refused() {
         &headers(&CALL),
         &body.into(),
         &Dialects::all(),
+        &Callers::default(),
         &Shop::new(),
     )
     .unwrap_err();
@@ -303,6 +310,7 @@ fn what_is_no_message_is_a_bad_request_that_names_the_id_if_it_can() {
             &HeaderMap::new(),
             &body.into(),
             &Dialects::all(),
+            &Callers::default(),
             &Shop::new(),
         );
 

@@ -32,7 +32,7 @@ pub(super) enum Shape {
 ///
 /// Dropping the future, or the body of the response, stops no handler.
 pub(super) async fn answers(
-    site: &Site,
+    site: Arc<Site>,
     mut reader: Reader,
     shape: Shape,
     commit_after: Option<Duration>,
@@ -56,7 +56,7 @@ pub(super) async fn answers(
     };
     if form != Form::Json {
         reader.commit_to_events();
-        return Ok(events(site, reader));
+        return Ok(events(&site, reader));
     }
     let mut answers = reader.take_answers();
     match (shape, answers.len()) {

@@ -15,6 +15,7 @@ use super::streams::{Layout, Streams};
 use crate::exchange::{BoxFuture, Context, Principal, Responder};
 use crate::http::server::{Site, unavailable};
 use crate::peer::{Closing, Driver, Peer, Role};
+use crate::random;
 use crate::shutdown::Shutdown;
 
 /// Every session that a client can name. Dropping it ends them all.
@@ -169,9 +170,8 @@ impl Responder for OnBehalf {
 
 /// An id that nobody can guess.
 fn mint_id() -> Result<String, Rejection> {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(|error| {
-        tracing::error!(%error, "the operating system gives no randomness");
+    let bytes: [u8; 16] = random::bytes().map_err(|why| {
+        tracing::error!("{why}");
         unavailable("no session can be opened")
     })?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())

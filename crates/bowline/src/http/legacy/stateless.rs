@@ -1,6 +1,7 @@
 //! Legacy requests without a session: each is answered as if it were the only one.
 
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::task::Poll;
 
 use ::http::request::Parts;
@@ -17,40 +18,44 @@ use http_body_util::BodyExt as _;
 use super::response::array;
 use super::{INITIALIZE, refusals};
 use crate::exchange::BoxFuture;
-use crate::http::server::{Handling, HttpBody, Site, body};
+use crate::http::server::{Handling, HttpBody, Site, Taken, body};
 
 /// Answers what a legacy client posted.
-pub(super) async fn answer(
-    site: &Site,
+pub(super) fn answer(
+    site: &Arc<Site>,
     head: Parts,
     accepts: Accepts,
     post: Post,
-) -> Result<Response<HttpBody>, Rejection> {
+) -> Result<Taken, Rejection> {
     let dialect = post.dialect.unwrap_or(Dialect::UNNAMED_ON_HTTP);
     match post.messages {
-        Messages::One(Message::Request(raw)) => {
-            answer_request(site, head, accepts, dialect, raw).await
-        }
+        Messages::One(Message::Request(raw)) => answer_request(site, head, accepts, dialect, raw),
         // A cancel would have to be matched within a session, so it is dropped like the rest.
-        Messages::One(Message::Notification(_)) => Ok(body::empty(StatusCode::ACCEPTED)),
+        Messages::One(Message::Notification(_)) => {
+            Ok(Taken::Now(body::empty(StatusCode::ACCEPTED)))
+        }
         Messages::One(Message::Response(_)) => Err(invalid("nobody asked for this response")),
-        Messages::Batch(parts) => Ok(answer_batch(site, &head, dialect, parts).await),
+        Messages::Batch(parts) => {
+            let site = site.clone();
+            let answers = async move { Ok(answer_batch(&site, &head, dialect, parts).await) };
+            Ok(Taken::Elsewhere(Box::pin(answers)))
+        }
     }
 }
 
-async fn answer_request(
-    site: &Site,
+fn answer_request(
+    site: &Arc<Site>,
     head: Parts,
     accepts: Accepts,
     dialect: &'static Dialect,
     raw: RawRequest,
-) -> Result<Response<HttpBody>, Rejection> {
+) -> Result<Taken, Rejection> {
     let id = raw.id.clone();
     match admit(site, dialect, raw) {
         Ok(Admitted::Request { request, seal }) => {
             let permit = site.permit().map_err(|refused| refused.about(id.clone()))?;
             let handling = Handling::new(site, id, request, seal, head, permit);
-            Ok(handling.respond(accepts).await)
+            Ok(Taken::Inside(handling.respond(accepts)))
         }
         Ok(Admitted::Answer(result)) => Ok(at_once(id, Ok(result))),
         Ok(Admitted::Watch(_) | Admitted::Unwatch(_)) => {
@@ -67,7 +72,7 @@ async fn answer_request(
 
 /// Answers the requests of a batch side by side, and what is malformed in it, by one array.
 async fn answer_batch(
-    site: &Site,
+    site: &Arc<Site>,
     head: &Parts,
     dialect: &'static Dialect,
     parts: Vec<Result<Message, Malformed>>,
@@ -78,8 +83,14 @@ async fn answer_batch(
         Ok(Message::Notification(_) | Message::Response(_)) | Err(_) => None,
     });
     let answering = requests.map(|raw| -> BoxFuture<'_, Bytes> {
-        let answer = answer_request(site, head.clone(), ONLY_JSON, dialect, raw);
-        Box::pin(async { whole(answer.await.unwrap_or_else(body::rejection)).await })
+        let answering = answer_request(site, head.clone(), ONLY_JSON, dialect, raw);
+        Box::pin(async {
+            let answered = match answering {
+                Ok(answering) => answering.await,
+                Err(refused) => Err(refused),
+            };
+            whole(answered.unwrap_or_else(body::rejection)).await
+        })
     });
     answers.extend(all(answering.collect()).await);
     if answers.is_empty() {
@@ -124,8 +135,8 @@ fn admit(site: &Site, dialect: &'static Dialect, raw: RawRequest) -> Result<Admi
     era::Session::without_handshake(dialect, offers).admit(raw, &site.served)
 }
 
-fn at_once(id: RequestId, outcome: Outcome) -> Response<HttpBody> {
-    body::answer(StatusCode::OK, id, outcome)
+fn at_once(id: RequestId, outcome: Outcome) -> Taken {
+    Taken::Now(body::answer(StatusCode::OK, id, outcome))
 }
 
 fn invalid(why: &str) -> Rejection {

@@ -9,18 +9,17 @@
 //!
 //! Dropping either form of the response drops the handler.
 
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{self, Poll};
-use std::time::Duration;
 
 use ::http::request::Parts;
 use ::http::{Response, StatusCode};
 use bowline_core::era::{Dialect, Request, Seal, seal, tell};
 use bowline_core::http::media::Accepts;
 use bowline_core::http::status::{Head, needs_bad_request, of_outcome};
-use bowline_core::sse::{self, encode_frame};
+use bowline_core::sse::{self, encode_message};
 use bowline_core::{self as core, Message, Notification, Outcome};
 use bowline_types::{
     CallToolRequest, CallToolResult, ErrorCode, Json, Method, RequestId, RpcError,
@@ -32,29 +31,37 @@ use tokio::time::Sleep;
 use super::body::{self, Events, HttpBody};
 use super::{KeepAlive, Site};
 use crate::exchange::{
-    BoxFuture, CancelMode, Channel, Context, InsufficientScope, Outlet, Principal, Running, Said,
-    run,
+    Alarm, BoxFuture, CancelMode, Channel, Context, InsufficientScope, Outlet, Principal, Running,
+    Said, run,
 };
-use crate::shutdown::Shutdown;
 
 /// A request whose handler is at work.
 pub(crate) struct Handling {
     id: RequestId,
     form: Seal,
-    identity: Json,
+    site: Arc<Site>,
     wants_progress: bool,
     running: Option<Running>,
     has_started: bool,
     outlet: Arc<ToResponse>,
     outcome: Option<Outcome>,
-    shutdown: Shutdown,
     /// Raises the handler's alarm, then ends when its time is up. Made when the handler first waits.
     grace: Option<BoxFuture<'static, ()>>,
-    commit_after: Duration,
-    keep_alive: Duration,
-    /// How long the handler may run on without its client, where a disconnect is no cancel.
-    orphan_limit: Duration,
     permit: Option<OwnedSemaphorePermit>,
+}
+
+/// A response of which it is not clear yet which form it takes.
+///
+/// # Cancel safety
+///
+/// Dropping it, or the body of the response, drops the handler.
+#[must_use = "dropping it drops the handler"]
+pub(crate) struct Responding {
+    /// `None` once the response has begun.
+    handling: Option<Handling>,
+    accepts: Accepts,
+    /// When the response begins at the latest. Made when the handler first waits.
+    delay: Option<Pin<Box<Sleep>>>,
 }
 
 /// What a handler does next.
@@ -65,7 +72,7 @@ enum Step {
 
 impl Handling {
     pub(crate) fn new(
-        site: &Site,
+        site: &Arc<Site>,
         id: RequestId,
         request: Request,
         form: Seal,
@@ -83,28 +90,28 @@ impl Handling {
         Self {
             id,
             form,
-            identity: site.identity.clone(),
+            site: site.clone(),
             wants_progress: request.progress_token.is_some(),
             running: Some(run(site.responder.clone(), request, cx)),
             has_started: false,
             outlet,
             outcome: None,
-            shutdown: site.shutdown.clone(),
             grace: None,
-            commit_after: site.commit_after,
-            keep_alive: site.keep_alive,
-            orphan_limit: site.legacy.orphan_limit_of_calls(),
             permit: Some(permit),
         }
     }
 
     /// The response, as soon as it is clear which form it takes.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future, or the body of the response, drops the handler.
-    pub(crate) async fn respond(mut self, accepts: Accepts) -> Response<HttpBody> {
-        let first = self.first_step(accepts).await;
+    pub(crate) fn respond(self, accepts: Accepts) -> Responding {
+        Responding {
+            handling: Some(self),
+            accepts,
+            delay: None,
+        }
+    }
+
+    /// The response that begins with what the handler does first, or before that.
+    fn begin(self, first: Option<Step>, accepts: Accepts) -> Response<HttpBody> {
         match first {
             Some(Step::Ends(Err(error))) if let Some(missing) = InsufficientScope::read(&error) => {
                 body::insufficient_scope(self.id.clone(), missing)
@@ -119,49 +126,28 @@ impl Handling {
                 body::answer(status, self.id.clone(), outcome)
             }
             first => body::stream(Answering {
-                keep_alive: KeepAlive::new(self.keep_alive),
+                keep_alive: KeepAlive::new(self.site.keep_alive),
                 handling: Some(self),
                 first,
             }),
         }
     }
 
-    /// What the handler does first, unless the response should begin before that.
-    async fn first_step(&mut self, accepts: Accepts) -> Option<Step> {
-        let mut delay: Option<Pin<Box<Sleep>>> = None;
-        poll_fn(|cx| {
-            loop {
-                match self.poll_step(cx) {
-                    // A client that reads no events is told the outcome only.
-                    Poll::Ready(Step::Says(_)) if !accepts.events => {}
-                    Poll::Ready(step) => return Poll::Ready(Some(step)),
-                    Poll::Pending => break,
-                }
-            }
-            if !accepts.events {
-                return Poll::Pending;
-            }
-            if self.wants_progress {
-                return Poll::Ready(None);
-            }
-            let after = self.commit_after;
-            let delay = delay.get_or_insert_with(|| Box::pin(tokio::time::sleep(after)));
-            delay.as_mut().poll(cx).map(|()| None)
-        })
-        .await
-    }
-
+    /// What comes next. The handler is polled only when nothing is [at hand](Self::at_hand).
     fn poll_step(&mut self, cx: &mut task::Context<'_>) -> Poll<Step> {
-        self.outlet.said.wake_on_next(cx.waker());
+        if let Some(step) = self.at_hand() {
+            return Poll::Ready(step);
+        }
         self.has_started = true;
+        // What it says now is seen below, and need not wake this task.
+        self.outlet.said.attend();
         if let Some(running) = &mut self.running
             && let Poll::Ready(outcome) = Pin::new(running).poll(cx)
         {
             self.running = None;
             self.outcome = Some(outcome);
         }
-        // What the handler said before it ended comes before its answer.
-        if let Some(notification) = self.outlet.said.next() {
+        if let Some(notification) = self.outlet.said.next_or_wake(cx.waker()) {
             return Poll::Ready(Step::Says(notification));
         }
         if let Some(outcome) = self.outcome.take() {
@@ -176,15 +162,22 @@ impl Handling {
         Poll::Ready(Step::Ends(Err(error)))
     }
 
+    /// What the handler has done already. What it said before it ended comes before its answer.
+    fn at_hand(&mut self) -> Option<Step> {
+        let said = self.outlet.said.next();
+        said.map(Step::Says)
+            .or_else(|| self.outcome.take().map(Step::Ends))
+    }
+
     /// Ready when a shutdown was asked for and its grace is over.
     fn poll_shutdown(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
-        let (shutdown, running) = (&self.shutdown, &self.running);
+        let (shutdown, running) = (&self.site.shutdown, &self.running);
         let grace = self.grace.get_or_insert_with(|| {
-            let alarm = running.as_ref().map(|running| running.context().clone());
+            let alarm = running.as_ref().map(|running| running.alarm().clone());
             let shutdown = shutdown.clone();
             Box::pin(async move {
                 let grace = shutdown.asked().await;
-                alarm.iter().for_each(Context::shut_down);
+                alarm.iter().for_each(Alarm::shut_down);
                 tokio::time::sleep(grace).await;
             })
         });
@@ -193,7 +186,7 @@ impl Handling {
 
     /// The answer, as the caller's dialect has it.
     fn seal(&self, outcome: Outcome) -> Outcome {
-        seal(&self.form, &self.identity, outcome)
+        seal(&self.form, &self.site.identity, outcome)
     }
 
     /// An outcome that wants a status of its own comes too late for one: it is told in another way.
@@ -217,8 +210,8 @@ impl Handling {
         let Some(running) = self.running.take() else {
             return;
         };
-        if running.context().cancel_mode() == CancelMode::Signal {
-            running.context().cancel();
+        if running.alarm().cancel_mode() == CancelMode::Signal {
+            running.alarm().cancel();
             self.run_on(async move { drop(running.await) });
         }
     }
@@ -229,7 +222,8 @@ impl Handling {
             return self.stop();
         }
         self.outlet.said.close();
-        let orphan_limit = self.orphan_limit;
+        // Where a disconnect is no cancel, the handler may run on without its client, but not for ever.
+        let orphan_limit = self.site.legacy.orphan_limit_of_calls();
         if let Some(running) = self.running.take().filter(|_| self.has_started) {
             self.run_on(async move { drop(tokio::time::timeout(orphan_limit, running).await) });
         }
@@ -253,6 +247,47 @@ impl Drop for Handling {
     }
 }
 
+impl Future for Responding {
+    type Output = Response<HttpBody>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Self::Output> {
+        let first = task::ready!(self.poll_first(cx));
+        let accepts = self.accepts;
+        match self.handling.take() {
+            Some(handling) => Poll::Ready(handling.begin(first, accepts)),
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl Responding {
+    /// What the handler does first, unless the response should begin before that.
+    fn poll_first(&mut self, cx: &mut task::Context<'_>) -> Poll<Option<Step>> {
+        let Some(handling) = &mut self.handling else {
+            return Poll::Pending;
+        };
+        loop {
+            match handling.poll_step(cx) {
+                // A client that reads no events is told the outcome only.
+                Poll::Ready(Step::Says(_)) if !self.accepts.events => {}
+                Poll::Ready(step) => return Poll::Ready(Some(step)),
+                Poll::Pending => break,
+            }
+        }
+        if !self.accepts.events {
+            return Poll::Pending;
+        }
+        if handling.wants_progress {
+            return Poll::Ready(None);
+        }
+        let after = handling.site.commit_after;
+        let delay = self
+            .delay
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep(after)));
+        delay.as_mut().poll(cx).map(|()| None)
+    }
+}
+
 /// The stream of a response whose head is out.
 struct Answering {
     /// `None` once the outcome is on the stream.
@@ -270,11 +305,13 @@ impl Events for Answering {
         let mut is_over = false;
         while out.len() < ENOUGH && !is_over {
             let step = match self.first.take() {
-                Some(step) => step,
-                None => match handling.poll_step(cx) {
-                    Poll::Ready(step) => step,
-                    Poll::Pending => break,
-                },
+                Some(step) => Poll::Ready(step),
+                None if out.is_empty() => handling.poll_step(cx),
+                // Whoever takes this chunk asks for the next one, and polls the handler again by that.
+                None => handling.at_hand().map_or(Poll::Pending, Poll::Ready),
+            };
+            let Poll::Ready(step) = step else {
+                break;
             };
             let message: Message = match step {
                 Step::Says(notification) => notification.into(),
@@ -287,7 +324,7 @@ impl Events for Answering {
                     answer.into()
                 }
             };
-            encode_frame(&message.to_frame(), &mut out);
+            encode_message(&message, &mut out);
         }
         if is_over {
             self.handling = None;

@@ -182,6 +182,7 @@ pub(super) async fn read<B: Body>(body: B, limit: usize) -> Result<Bytes, Reject
 }
 
 async fn collect<B: Body>(body: B, limit: usize) -> Result<Bytes, Rejection> {
+    let expected = usize::try_from(body.size_hint().lower()).unwrap_or(limit);
     let mut body = pin!(body);
     let mut whole = Collected::default();
     while let Some(frame) = std::future::poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
@@ -197,7 +198,7 @@ async fn collect<B: Body>(body: B, limit: usize) -> Result<Bytes, Rejection> {
         if whole.len() + data.remaining() > limit {
             return Err(too_large(limit));
         }
-        whole.push(data);
+        whole.push(data, expected);
     }
     Ok(whole.into_bytes())
 }
@@ -214,12 +215,13 @@ impl Collected {
         self.first.len() + self.rest.len()
     }
 
-    fn push(&mut self, mut data: impl Buf) {
+    fn push(&mut self, mut data: impl Buf, expected: usize) {
         if self.len() == 0 {
             self.first = data.copy_to_bytes(data.remaining());
             return;
         }
         if self.rest.is_empty() {
+            self.rest.reserve(expected);
             self.rest
                 .extend_from_slice(&std::mem::take(&mut self.first));
         }

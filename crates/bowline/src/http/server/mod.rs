@@ -10,7 +10,7 @@
 //! client closed it or the connection broke, drops the handler; no task is spawned for a request.
 
 mod answer;
-pub(crate) use answer::Handling;
+pub(crate) use answer::{Handling, Responding};
 
 mod keep_alive;
 pub(crate) use keep_alive::KeepAlive;
@@ -24,16 +24,21 @@ mod serve;
 pub use serve::Bound;
 
 use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{self, Poll};
 use std::time::Duration;
 
+use ::http::request::Parts;
 use ::http::{Request, Response, StatusCode};
-use bowline_core::era::{Dialects, Offers};
+use bowline_core::era::{Callers, Dialects, Offers};
 use bowline_core::http::admission::{Admitted, Arrival, Catalog, Rejection, admit, admit_head};
+use bowline_core::http::media::Accepts;
 pub use bowline_core::http::source::SourcePolicy;
 use bowline_core::mux::Limits;
 use bowline_types::{Implementation, Json};
+use bytes::Bytes;
 use http_body::Body;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -86,7 +91,9 @@ pub(crate) struct Site {
     pub(crate) offers: Offers,
     pub(crate) limits: Limits,
     pub(crate) shutdown: Shutdown,
-    pub(crate) source: Option<SourcePolicy>,
+    pub(crate) callers: Arc<Callers>,
+    pub(crate) source: SourcePolicy,
+    pub(crate) is_source_chosen: bool,
     pub(crate) max_body: usize,
     pub(crate) commit_after: Duration,
     pub(crate) keep_alive: Duration,
@@ -111,7 +118,9 @@ impl HttpService {
             offers: Offers::default(),
             limits: Limits::default(),
             shutdown: Shutdown::default(),
-            source: None,
+            callers: Arc::default(),
+            source: SourcePolicy::loopback(),
+            is_source_chosen: false,
             max_body: MAX_BODY,
             commit_after: COMMIT_AFTER,
             keep_alive: KEEP_ALIVE,
@@ -139,7 +148,10 @@ impl HttpService {
     /// Without it the service answers to names of this machine only; bound to an address that others can
     /// reach, to any name. Pages of other origins are refused in both cases.
     pub fn source(self, policy: SourcePolicy) -> Self {
-        self.having(|site| site.source = Some(policy))
+        self.having(|site| {
+            site.source = policy;
+            site.is_source_chosen = true;
+        })
     }
 
     /// Refuses bodies of more than this many bytes; 4 MiB unless told otherwise.
@@ -220,42 +232,76 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let site = self.site.clone();
-        Box::pin(async move { Ok(site.answer(request).await) })
+        let (head, body) = request.into_parts();
+        // One block with little in it: it is allocated for each request, and nested `async fn`s would keep
+        // what they are given twice.
+        Box::pin(async move {
+            let taken_in = match site.arrive(&head) {
+                Ok(Arrival::Post(accepts)) => match body::read(body, site.max_body).await {
+                    Ok(body) => site.take_in(head, accepts, body),
+                    Err(refused) => Err(refused),
+                },
+                Ok(Arrival::LegacyVerb) => legacy::answer_verb(&site, &head).map(Taken::Now),
+                Err(refused) => Err(refused),
+            };
+            let answered = match taken_in {
+                Ok(answering) => answering.await,
+                Err(refused) => Err(refused),
+            };
+            Ok(answered.unwrap_or_else(|rejection| {
+                tracing::debug!(%rejection, "an HTTP request was refused");
+                body::rejection(rejection)
+            }))
+        })
+    }
+}
+
+/// A request that came in.
+pub(crate) enum Taken {
+    Now(Response<HttpBody>),
+    /// Its handler lives inside the response.
+    Inside(Responding),
+    /// Its handler runs elsewhere, and the response waits for it.
+    Elsewhere(BoxFuture<'static, Result<Response<HttpBody>, Rejection>>),
+}
+
+impl Future for Taken {
+    type Output = Result<Response<HttpBody>, Rejection>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Self::Output> {
+        match &mut *self {
+            Self::Now(response) => {
+                let taken = Response::new(HttpBody::from(Bytes::new()));
+                Poll::Ready(Ok(std::mem::replace(response, taken)))
+            }
+            Self::Inside(responding) => Pin::new(responding).poll(cx).map(Ok),
+            Self::Elsewhere(answer) => answer.as_mut().poll(cx),
+        }
     }
 }
 
 impl Site {
-    async fn answer<B: Body>(self: Arc<Self>, request: Request<B>) -> Response<HttpBody> {
-        match self.admit(request).await {
-            Ok(response) => response,
-            Err(rejection) => {
-                tracing::debug!(%rejection, "an HTTP request was refused");
-                body::rejection(rejection)
-            }
-        }
+    fn arrive(&self, head: &Parts) -> Result<Arrival, Rejection> {
+        admit_head(head, &self.source, &self.served)
     }
 
-    async fn admit<B: Body>(
-        self: Arc<Self>,
-        request: Request<B>,
-    ) -> Result<Response<HttpBody>, Rejection> {
-        let (head, body) = request.into_parts();
-        let loopback = SourcePolicy::loopback();
-        let source = self.source.as_ref().unwrap_or(&loopback);
-        let accepts = match admit_head(&head, source, &self.served)? {
-            Arrival::Post(accepts) => accepts,
-            Arrival::LegacyVerb => return legacy::answer_verb(&self, &head),
-        };
-        let body = body::read(body, self.max_body).await?;
-        match admit(&head.headers, &body, &self.served, &*self.catalog)? {
+    /// Begins to answer what was posted.
+    fn take_in(
+        self: &Arc<Self>,
+        head: Parts,
+        accepts: Accepts,
+        body: Bytes,
+    ) -> Result<Taken, Rejection> {
+        let (headers, catalog) = (&head.headers, &*self.catalog);
+        match admit(headers, &body, &self.served, &self.callers, catalog)? {
             Admitted::Modern { id, request, seal } => {
                 let permit = self.permit().map_err(|refused| refused.about(id.clone()))?;
-                let handling = Handling::new(&self, id, request, seal, head, permit);
-                Ok(handling.respond(accepts).await)
+                let handling = Handling::new(self, id, request, seal, head, permit);
+                Ok(Taken::Inside(handling.respond(accepts)))
             }
             // Nothing that a modern client can say over HTTP concerns another request.
-            Admitted::Notification(_) => Ok(body::empty(StatusCode::ACCEPTED)),
-            Admitted::Legacy(post) => legacy::answer(&self, head, accepts, body, post).await,
+            Admitted::Notification(_) => Ok(Taken::Now(body::empty(StatusCode::ACCEPTED))),
+            Admitted::Legacy(post) => legacy::answer(self, head, accepts, body, post),
         }
     }
 

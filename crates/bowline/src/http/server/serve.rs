@@ -1,24 +1,26 @@
 //! Serving connections directly, without a web framework: HTTP/1.1 and HTTP/2 on one socket.
 
 use std::convert::Infallible;
+use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use ::http::{Request, Response};
 use bowline_core::http::source::SourcePolicy;
 use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, ToSocketAddrs};
 use tokio::task::JoinSet;
 use tower_service::Service;
 
-use super::connection::Patient;
+use super::connection::{Patient, Speaks};
 use super::{HttpBody, HttpService};
+use crate::shutdown::Shutdown;
 use crate::{Error, Result};
 
 /// A service that has an address and is about to be served.
@@ -60,8 +62,8 @@ impl HttpService {
         let addr = listener.local_addr().map_err(cannot)?;
         let service = self.having(|site| {
             // Others can reach it by names that nobody here can know.
-            if site.source.is_none() && !addr.ip().is_loopback() {
-                site.source = Some(SourcePolicy::public());
+            if !site.is_source_chosen && !addr.ip().is_loopback() {
+                site.source = SourcePolicy::public();
             }
         });
         Ok(Bound {
@@ -94,38 +96,7 @@ impl HttpService {
         S: Clone + Send + 'static,
         S::Future: Send + 'static,
     {
-        let mut builder = auto::Builder::new(TokioExecutor::new());
-        builder
-            .http1()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEAD_WITHIN)
-            // A client that closes its half has gone: nothing else tells us that it gave up.
-            .half_close(false)
-            .max_buf_size(MAX_HEAD);
-        builder
-            .http2()
-            .timer(TokioTimer::new())
-            .keep_alive_interval(PING_EVERY)
-            .max_header_list_size(MAX_HEAD as u32)
-            .max_concurrent_streams(MOST_STREAMS)
-            // Letting go of a call that has just left is no attack here, and must not cost the connection
-            // with every other call on it, as it would after twenty by default.
-            .max_pending_accept_reset_streams(MOST_RESETS);
-        let io = TokioIo::new(Patient::new(io, HEAD_WITHIN, STALLED_FOR));
-        let service = TowerToHyperService::new(service);
-        let mut connection = pin!(builder.serve_connection(io, service));
-        // A connection that is at its end needs no shutdown any more.
-        let grace = tokio::select! {
-            biased;
-            served = &mut connection => return log(served),
-            grace = self.site.shutdown.asked() => grace,
-        };
-        connection.as_mut().graceful_shutdown();
-        // The responses end by themselves in time, unless their client does not take them in.
-        let until = grace + FAREWELL;
-        if let Ok(served) = tokio::time::timeout(until, connection).await {
-            log(served);
-        }
+        serve(self.site.shutdown.clone(), io, service).await;
     }
 }
 
@@ -184,10 +155,8 @@ impl Bound {
                 Ok((stream, _)) => {
                     // Answers are small and somebody waits for each.
                     let _ = stream.set_nodelay(true);
-                    let (own, service) = (self.service.clone(), service.clone());
-                    connections.spawn(async move {
-                        own.serve_connection_through(stream, service).await;
-                    });
+                    let shutdown = self.service.site.shutdown.clone();
+                    connections.spawn(serve(shutdown, stream, service.clone()));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
@@ -201,7 +170,90 @@ impl Bound {
     }
 }
 
-fn log(served: Result<(), Box<dyn std::error::Error + Send + Sync>>) {
+/// Serves one connection.
+async fn serve<S>(
+    shutdown: Shutdown,
+    io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    service: S,
+) where
+    S: Service<Request<Incoming>, Response = Response<HttpBody>, Error = Infallible>,
+    S: Clone + Send + 'static,
+    S::Future: Send + 'static,
+{
+    let mut io = Patient::new(io, STALLED_FOR);
+    let speaks = tokio::select! {
+        biased;
+        speaks = tokio::time::timeout(HEAD_WITHIN, io.speaks()) => speaks,
+        _ = shutdown.asked() => return,
+    };
+    let speaks = match speaks {
+        Ok(Ok(speaks)) => speaks,
+        Ok(Err(error)) => return tracing::debug!(%error, "a connection ended badly"),
+        Err(_) => {
+            return tracing::debug!(
+                "a client did not begin within {HEAD_WITHIN:?} and was cut off"
+            );
+        }
+    };
+    let (io, service) = (TokioIo::new(io), TowerToHyperService::new(service));
+    match speaks {
+        Speaks::Http1 => {
+            let connection = http1().serve_connection(io, service);
+            drive(shutdown, connection, |it| it.graceful_shutdown()).await;
+        }
+        // Larger by far, and should not make all connections so.
+        Speaks::Http2 => {
+            let connection = http2().serve_connection(io, service);
+            Box::pin(drive(shutdown, connection, |it| it.graceful_shutdown())).await;
+        }
+    }
+}
+
+/// Drives a connection to its end. A shutdown begins by `farewell`, and is over in time.
+async fn drive<C: Future<Output = hyper::Result<()>>>(
+    shutdown: Shutdown,
+    connection: C,
+    farewell: fn(Pin<&mut C>),
+) {
+    let mut connection = pin!(connection);
+    // A connection that is at its end needs no shutdown any more.
+    let grace = tokio::select! {
+        biased;
+        served = &mut connection => return log(served),
+        grace = shutdown.asked() => grace,
+    };
+    farewell(connection.as_mut());
+    // The responses end by themselves in time, unless their client does not take them in.
+    if let Ok(served) = tokio::time::timeout(grace + FAREWELL, connection).await {
+        log(served);
+    }
+}
+
+fn http1() -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_WITHIN)
+        // A client that closes its half has gone: nothing else tells us that it gave up.
+        .half_close(false)
+        .max_buf_size(MAX_HEAD);
+    builder
+}
+
+fn http2() -> http2::Builder<TokioExecutor> {
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .keep_alive_interval(PING_EVERY)
+        .max_header_list_size(MAX_HEAD as u32)
+        .max_concurrent_streams(MOST_STREAMS)
+        // Letting go of a call that has just left is no attack here, and must not cost the connection
+        // with every other call on it, as it would after twenty by default.
+        .max_pending_accept_reset_streams(MOST_RESETS);
+    builder
+}
+
+fn log(served: hyper::Result<()>) {
     if let Err(error) = served {
         tracing::debug!(%error, "a connection ended badly");
     }

@@ -1,0 +1,401 @@
+//! Checks that text is JSON, and splits an object at its top level on the way.
+//!
+//! Every byte of every message passes here, long strings above all: those are searched rather than read.
+
+use memchr::memchr2;
+
+use super::split::{Name, SHORT, bytes_that_are};
+
+/// The members of an object whose text nobody has checked yet.
+pub(crate) struct Unchecked<'a> {
+    text: &'a str,
+    at: usize,
+    is_first: bool,
+}
+
+/// The text is not JSON, or not the JSON that it should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NotJson;
+
+impl<'a> Unchecked<'a> {
+    /// Opens `text`, which must begin with an object.
+    pub(crate) fn of(text: &'a str) -> Result<Self, NotJson> {
+        let at = blanks_end(text.as_bytes(), 0);
+        if text.as_bytes().get(at) != Some(&b'{') {
+            return Err(NotJson);
+        }
+        Ok(Self {
+            text,
+            at: at + 1,
+            is_first: true,
+        })
+    }
+
+    /// The next member, checked. There is none once the object is over, and nothing is behind it.
+    pub(crate) fn next(&mut self) -> Result<Option<(Name<'a>, &'a str)>, NotJson> {
+        self.split().ok_or(NotJson)
+    }
+
+    fn split(&mut self) -> Option<Option<(Name<'a>, &'a str)>> {
+        let text = self.text.as_bytes();
+        let mut at = blanks_end(text, self.at);
+        match text.get(at)? {
+            b'}' => return (blanks_end(text, at + 1) == text.len()).then_some(None),
+            b',' if !self.is_first => at = blanks_end(text, at + 1),
+            _ if self.is_first => {}
+            _ => return None,
+        }
+        self.is_first = false;
+        let (end, has_escapes) = string_end(text, at)?;
+        let name = Name::new(&text[at..end], has_escapes);
+        let start = colon_end(text, end)?;
+        self.at = value_end(text, start)?;
+        Some(Some((name, &self.text[start..self.at])))
+    }
+}
+
+/// Whether `text` is one JSON value and nothing else.
+pub(crate) fn is_json(text: &str) -> bool {
+    let text = text.as_bytes();
+    let end = value_end(text, blanks_end(text, 0));
+    end.is_some_and(|end| blanks_end(text, end) == text.len())
+}
+
+/// Where the value ends that begins at `at`.
+fn value_end(text: &[u8], mut at: usize) -> Option<usize> {
+    let mut brackets = Brackets::default();
+    loop {
+        at = match *text.get(at)? {
+            b'"' => string_end(text, at)?.0,
+            open @ (b'{' | b'[') => {
+                let inside = blanks_end(text, at + 1);
+                let is_object = open == b'{';
+                if *text.get(inside)? == closing(is_object) {
+                    inside + 1
+                } else {
+                    brackets.push(is_object);
+                    at = item_start(text, inside, is_object)?;
+                    continue;
+                }
+            }
+            b't' => word_end(text, at, b"true")?,
+            b'f' => word_end(text, at, b"false")?,
+            b'n' => word_end(text, at, b"null")?,
+            _ => number_end(text, at)?,
+        };
+        // A value is over, and so may be what it stands in.
+        loop {
+            let Some(is_object) = brackets.last() else {
+                return Some(at);
+            };
+            at = blanks_end(text, at);
+            match *text.get(at)? {
+                b',' => {
+                    at = item_start(text, blanks_end(text, at + 1), is_object)?;
+                    break;
+                }
+                byte if byte == closing(is_object) => {
+                    brackets.pop();
+                    at += 1;
+                }
+                _ => return None,
+            }
+        }
+    }
+}
+
+fn closing(is_object: bool) -> u8 {
+    if is_object { b'}' } else { b']' }
+}
+
+/// Where the next value begins; in an object its name stands before it.
+fn item_start(text: &[u8], at: usize, is_object: bool) -> Option<usize> {
+    if !is_object {
+        return Some(at);
+    }
+    colon_end(text, string_end(text, at)?.0)
+}
+
+fn colon_end(text: &[u8], at: usize) -> Option<usize> {
+    let at = blanks_end(text, at);
+    (*text.get(at)? == b':').then(|| blanks_end(text, at + 1))
+}
+
+fn blanks_end(text: &[u8], mut at: usize) -> usize {
+    while let Some(b' ' | b'\n' | b'\r' | b'\t') = text.get(at) {
+        at += 1;
+    }
+    at
+}
+
+fn word_end(text: &[u8], at: usize, word: &[u8]) -> Option<usize> {
+    text[at..].starts_with(word).then_some(at + word.len())
+}
+
+fn number_end(text: &[u8], mut at: usize) -> Option<usize> {
+    if text.get(at) == Some(&b'-') {
+        at += 1;
+    }
+    at = match text.get(at)? {
+        b'0' => at + 1,
+        _ => digits_end(text, at)?,
+    };
+    if text.get(at) == Some(&b'.') {
+        at = digits_end(text, at + 1)?;
+    }
+    if let Some(b'e' | b'E') = text.get(at) {
+        at += 1;
+        if let Some(b'+' | b'-') = text.get(at) {
+            at += 1;
+        }
+        at = digits_end(text, at)?;
+    }
+    Some(at)
+}
+
+/// Where the digits end of which at least one stands at `at`.
+fn digits_end(text: &[u8], at: usize) -> Option<usize> {
+    let mut end = at;
+    while text.get(end).is_some_and(u8::is_ascii_digit) {
+        end += 1;
+    }
+    (end > at).then_some(end)
+}
+
+/// Where the string ends that begins at `at`, its quotes included, and whether anything in it is escaped.
+fn string_end(text: &[u8], at: usize) -> Option<(usize, bool)> {
+    if text.get(at) != Some(&b'"') {
+        return None;
+    }
+    let mut at = at + 1;
+    let mut has_escapes = false;
+    loop {
+        at += plain_len(text.get(at..)?)?;
+        match text[at] {
+            b'"' => return Some((at + 1, has_escapes)),
+            b'\\' => at = escape_end(text, at + 1)?,
+            _ => return None,
+        }
+        has_escapes = true;
+    }
+}
+
+/// How much of a string stands for itself: up to a quote, a backslash, or what may not stand in a string.
+fn plain_len(text: &[u8]) -> Option<usize> {
+    let (words, _) = text.as_chunks::<8>();
+    let mut at = 0;
+    for word in words.iter().take(SHORT / 8) {
+        let word = u64::from_le_bytes(*word);
+        let found = bytes_that_are(b'"', word) | bytes_that_are(b'\\', word) | controls_in(word);
+        if found != 0 {
+            return Some(at + found.trailing_zeros() as usize / 8);
+        }
+        at += 8;
+    }
+    let end = at + memchr2(b'"', b'\\', &text[at..])?;
+    // Without an early end, so that many bytes are looked at in one step.
+    let has_control = text[at..end]
+        .iter()
+        .fold(false, |found, byte| found | (*byte < b' '));
+    (!has_control).then_some(end)
+}
+
+/// A word whose lowest bit stands in the first of its bytes that is a control character; zero if none is.
+fn controls_in(word: u64) -> u64 {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    word.wrapping_sub(ONES * 0x20) & !word & (ONES << 7)
+}
+
+/// Where what a backslash escapes is over.
+fn escape_end(text: &[u8], at: usize) -> Option<usize> {
+    match text.get(at)? {
+        b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => Some(at + 1),
+        b'u' => {
+            let digits = text.get(at + 1..at + 5)?;
+            digits.iter().all(u8::is_ascii_hexdigit).then_some(at + 5)
+        }
+        _ => None,
+    }
+}
+
+/// The brackets that are open: whether each is that of an object. Few are as many as a word has bits.
+#[derive(Default)]
+struct Brackets {
+    depth: usize,
+    inner: u64,
+    outer: Vec<u64>,
+}
+
+impl Brackets {
+    fn push(&mut self, is_object: bool) {
+        if self.depth > 0 && self.depth.is_multiple_of(64) {
+            self.outer.push(self.inner);
+        }
+        self.inner = self.inner << 1 | u64::from(is_object);
+        self.depth += 1;
+    }
+
+    fn pop(&mut self) {
+        self.depth -= 1;
+        self.inner >>= 1;
+        if self.depth > 0 && self.depth.is_multiple_of(64) {
+            self.inner = self.outer.pop().unwrap_or_default();
+        }
+    }
+
+    fn last(&self) -> Option<bool> {
+        (self.depth > 0).then_some(self.inner & 1 == 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::value::RawValue;
+
+    use super::*;
+
+    /// What serde thinks, without looking at what the text means.
+    fn serde_takes(text: &str) -> bool {
+        serde_json::from_str::<&RawValue>(text).is_ok()
+    }
+
+    #[test]
+    fn what_is_json_is_what_serde_takes_for_it() {
+        let values = [
+            "",
+            "0",
+            "-0",
+            "01",
+            "-",
+            "1.",
+            "1.5",
+            ".5",
+            "1e",
+            "1e5",
+            "1E+5",
+            "-1.25e-300",
+            "+1",
+            "1x",
+            "nul",
+            "null",
+            "nullx",
+            "true",
+            "tru",
+            "false",
+            "fals",
+            "NaN",
+            "'a'",
+            "[",
+            "]",
+            "{",
+            "}",
+            "[]",
+            "{}",
+            "[ ]",
+            "{ }",
+            "[1,]",
+            "[,1]",
+            "[1 2]",
+            "[1,2]",
+            "{\"a\"}",
+            "{\"a\":}",
+            "{\"a\":1,}",
+            "{,}",
+            "{\"a\":1 \"b\":2}",
+            "{\"a\" : 1 , \"b\":[{}]}",
+            "{a:1}",
+            "{1:1}",
+            "[}",
+            "{]",
+            "[{]}",
+            "\"",
+            "\"a",
+            "\"a\"",
+            "\"\\\"",
+            "\"\\\\\"",
+            "\"\\x\"",
+            "\"\\u12\"",
+            "\"\\u12g4\"",
+            "\"\\u12F4\"",
+            "\"\\ud800\"",
+            "\"\\/\\b\\f\\n\\r\\t\"",
+            "\"\u{7f}\u{80}é\"",
+            "\"\u{1f}\"",
+            "\"\n\"",
+            "\"\u{0}\"",
+            "1 2",
+            "{} x",
+            " \t\r\n1 \n",
+            "\u{a0}1",
+            "\u{c}1",
+        ];
+        for value in values {
+            for text in [
+                value.to_owned(),
+                format!("[{value}]"),
+                format!("{{\"name\":{value}}}"),
+                format!("[[],{{\"a\":[{value},0]}}]"),
+            ] {
+                assert_eq!(is_json(&text), serde_takes(&text), "{text:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_string_is_checked_wherever_in_it_the_fault_is() {
+        for length in 0..200_usize {
+            for at in [0, length / 2, length.saturating_sub(1)] {
+                for fault in ["", "\u{1}", "\u{1f}", " ", "\\", "\\n", "\"", "\u{7f}", "é"] {
+                    let mut inside = "x".repeat(length);
+                    inside.insert_str(at, fault);
+                    let text = format!("[\"{inside}\",1]");
+
+                    assert_eq!(is_json(&text), serde_takes(&text), "{text:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn brackets_close_in_the_order_in_which_they_opened_however_many_they_are() {
+        for depth in [1, 63, 64, 65, 127, 128, 129, 200, 5000] {
+            let open: String = "[{\"a\":".repeat(depth);
+            let close = "}]".repeat(depth);
+            let whole = format!("{open}1{close}");
+            let mixed = format!("{open}1{}", "]}".repeat(depth));
+
+            assert!(is_json(&whole), "{depth}");
+            assert!(!is_json(&mixed), "{depth}");
+            assert!(!is_json(&whole[..whole.len() - 1]), "{depth}");
+        }
+    }
+
+    #[test]
+    fn an_object_is_split_into_its_members() {
+        let mut members = Unchecked::of(r#" { "a" : [1, "}"] ,"\u0062":{} } "#).unwrap();
+        let mut found = Vec::new();
+
+        while let Some((name, value)) = members.next().unwrap() {
+            found.push((name.read().unwrap().into_owned(), value));
+        }
+
+        assert_eq!(
+            found,
+            [("a".to_owned(), r#"[1, "}"]"#), ("b".to_owned(), "{}")]
+        );
+    }
+
+    #[test]
+    fn nothing_is_behind_an_object() {
+        for text in ["{} 1", "{}}", "{},", r#"{"a":1}]"#] {
+            let mut members = Unchecked::of(text).unwrap();
+
+            let mut last = members.next();
+            while let Ok(Some(_)) = last {
+                last = members.next();
+            }
+
+            assert_eq!(last.map(drop), Err(NotJson), "{text}");
+        }
+    }
+}
