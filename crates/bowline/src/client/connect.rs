@@ -9,18 +9,19 @@ use bowline_core::Outcome;
 use bowline_core::era::{Caller, Dialect, Dialects, Request};
 use bowline_core::input::DEFAULT_ROUND_CAP;
 use bowline_types::{ClientCapabilities, ErrorCode, Implementation, LoggingLevel, RpcError};
-use http::{HeaderMap, HeaderName, HeaderValue, Uri};
+#[cfg(feature = "http-client")]
+use http::Uri;
 
 use super::habits::Habits;
 use super::hearing::Hearing;
+#[cfg(feature = "http-client")]
 use super::http::HttpOpening;
 use super::link::{Answering, End, Reached, Start};
 use super::opening::{Opened, Opening};
+#[cfg(feature = "http-client")]
+use super::over_http::OverHttp;
 use super::{Client, Gate, Inner};
 use crate::exchange::{BoxFuture, Context, Responder};
-use crate::http::client::{
-    Authorizer, Endpoint, HttpSend, Proxies, ResponseLimits, Versions, parse_url, sender,
-};
 use crate::wire::{Command, Wire};
 use crate::{Error, Result};
 
@@ -46,16 +47,13 @@ pub struct Connect {
     timeout: Duration,
     probe_timeout: Duration,
     most_rounds: u32,
-    send: Option<Arc<dyn HttpSend>>,
-    proxies: Proxies,
-    versions: Versions,
-    headers: HeaderMap,
-    authorizer: Option<Arc<dyn Authorizer>>,
-    response_limits: ResponseLimits,
+    #[cfg(feature = "http-client")]
+    pub(super) over_http: OverHttp,
     pub(super) habits: Habits,
 }
 
-enum Target {
+pub(super) enum Target {
+    #[cfg(feature = "http-client")]
     Url(Result<Uri>),
     End(End),
 }
@@ -73,11 +71,7 @@ impl Connect {
         Self::new(Target::End(End::Child(Start::by(command))))
     }
 
-    pub(super) fn at(url: &str) -> Self {
-        Self::new(Target::Url(parse_url(url)))
-    }
-
-    fn new(target: Target) -> Self {
+    pub(super) fn new(target: Target) -> Self {
         let mut caller = Caller::new(Dialect::LATEST);
         caller.implementation = Some(Implementation::new("bowline", env!("CARGO_PKG_VERSION")));
         Self {
@@ -88,12 +82,8 @@ impl Connect {
             timeout: DEFAULT_TIMEOUT,
             probe_timeout: DEFAULT_PROBE_TIMEOUT,
             most_rounds: DEFAULT_ROUND_CAP,
-            send: None,
-            proxies: Proxies::from_env(),
-            versions: Versions::Negotiated,
-            headers: HeaderMap::new(),
-            authorizer: None,
-            response_limits: ResponseLimits::default(),
+            #[cfg(feature = "http-client")]
+            over_http: OverHttp::default(),
             habits: Habits::default(),
         }
     }
@@ -191,68 +181,6 @@ impl Connect {
         self
     }
 
-    /// Sends HTTP requests through `send` instead of a connection pool of this client's own.
-    pub fn http(mut self, send: impl HttpSend) -> Self {
-        self.send = Some(Arc::new(send));
-        self
-    }
-
-    /// Reaches an HTTP server through these proxies instead of those that the environment names.
-    ///
-    /// Not if requests are sent [in another way](Self::http).
-    pub fn proxies(mut self, proxies: Proxies) -> Self {
-        self.proxies = proxies;
-        self
-    }
-
-    /// Speaks HTTP/2 from the first byte, without asking whether the server does: for `http://` servers that
-    /// are known to. Where there is TLS, HTTP/2 is spoken anyway if the server offers it.
-    ///
-    /// Not if requests are sent [in another way](Self::http).
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// # async fn example() -> bowline::Result<()> {
-    /// let client = bowline::Client::connect("http://localhost:8000/mcp").http2().await?;
-    /// # Ok(()) }
-    /// ```
-    pub fn http2(mut self) -> Self {
-        self.versions = Versions::Http2Only;
-        self
-    }
-
-    /// Sends this header with every HTTP request.
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// # async fn example(token: &str) -> Result<(), Box<dyn std::error::Error>> {
-    /// use http::HeaderValue;
-    /// use http::header::AUTHORIZATION;
-    ///
-    /// let mut token = HeaderValue::from_str(&format!("Bearer {token}"))?;
-    /// token.set_sensitive(true);
-    /// let client = bowline::Client::connect("https://tools.example/mcp").header(AUTHORIZATION, token).await?;
-    /// # Ok(()) }
-    /// ```
-    pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
-        self.headers.append(name, value);
-        self
-    }
-
-    /// Answers an HTTP server that wants to know who is asking, with every request.
-    pub fn authorizer(mut self, authorizer: impl Authorizer) -> Self {
-        self.authorizer = Some(Arc::new(authorizer));
-        self
-    }
-
-    /// Takes no more than this from an HTTP server.
-    pub fn response_limits(mut self, limits: ResponseLimits) -> Self {
-        self.response_limits = limits;
-        self
-    }
-
     /// The same once more, if what it connects to can be started again.
     pub(super) fn again(&self) -> Option<Self> {
         let (Target::End(End::Child(start)), Ok(speaking)) = (&self.target, &self.speaking) else {
@@ -266,12 +194,8 @@ impl Connect {
             timeout: self.timeout,
             probe_timeout: self.probe_timeout,
             most_rounds: self.most_rounds,
-            send: self.send.clone(),
-            proxies: self.proxies.clone(),
-            versions: self.versions,
-            headers: self.headers.clone(),
-            authorizer: self.authorizer.clone(),
-            response_limits: self.response_limits,
+            #[cfg(feature = "http-client")]
+            over_http: self.over_http.clone(),
             habits: self.habits.clone(),
         })
     }
@@ -321,28 +245,18 @@ impl Connect {
         let speaking = self.speaking?;
         let (timeout, probe_timeout) = (self.timeout, self.probe_timeout);
         match self.target {
+            #[cfg(feature = "http-client")]
             Target::Url(uri) => {
-                let uri = uri?;
-                let send = match self.send {
-                    Some(send) => send,
-                    None => sender(&uri, &self.proxies, self.versions)?,
-                };
-                let endpoint = Endpoint {
-                    uri,
-                    send,
-                    headers: self.headers,
-                    authorizer: self.authorizer,
-                    limits: self.response_limits,
-                };
+                let verdicts = self.over_http.verdicts.clone();
                 let opening = HttpOpening {
-                    endpoint,
+                    endpoint: self.over_http.endpoint(uri?)?,
                     host: self.host,
                     hearing,
                     speaking,
                     timeout,
                     probe_timeout,
                     remembered: self.habits.remembered,
-                    verdicts: self.habits.verdicts,
+                    verdicts,
                 };
                 opening.open(self.caller).await
             }

@@ -33,6 +33,7 @@ impl Deadline {
     }
 
     /// Stands still until the next poll.
+    #[cfg(feature = "http-client")]
     pub(crate) fn pause(&mut self) {
         if let Some(sleep) = self.sleep.take() {
             let now = tokio::time::Instant::now();
