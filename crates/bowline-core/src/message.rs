@@ -8,7 +8,6 @@
 //! The envelope is read in one flat pass. Params and results are slices of the frame.
 
 use std::borrow::Cow;
-use std::fmt;
 
 use bowline_types::{ErrorCode, Json, RequestId, RpcError};
 use bytes::Bytes;
@@ -390,7 +389,7 @@ fn push_id(out: &mut Vec<u8>, id: Option<&RequestId>) {
         None => {}
         Some(RequestId::Number(number)) => {
             out.extend_from_slice(br#","id":"#);
-            push_display(out, number);
+            push_number(out, *number);
         }
         Some(RequestId::Text(text)) => {
             out.extend_from_slice(br#","id":"#);
@@ -409,7 +408,7 @@ fn push_method(out: &mut Vec<u8>, method: &str, params: Option<&Json>) {
 
 fn push_error(out: &mut Vec<u8>, error: &RpcError) {
     out.extend_from_slice(br#","error":{"code":"#);
-    push_display(out, &error.code);
+    push_number(out, error.code.0);
     out.extend_from_slice(br#","message":"#);
     push_text(out, &error.message);
     if let Some(data) = &error.data {
@@ -433,9 +432,8 @@ fn push_text(out: &mut Vec<u8>, text: &str) {
     serde_json::to_writer(out, text).expect("text always has a JSON form, and a `Vec` takes it");
 }
 
-fn push_display(out: &mut Vec<u8>, value: &dyn fmt::Display) {
-    use std::io::Write as _;
-    write!(out, "{value}").expect("a `Vec` takes all that is written");
+fn push_number(out: &mut Vec<u8>, number: i64) {
+    serde_json::to_writer(out, &number).expect("numbers have a JSON form, and a `Vec` takes it");
 }
 
 const OPENING: &[u8] = br#"{"jsonrpc":"2.0""#;

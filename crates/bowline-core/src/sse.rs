@@ -12,7 +12,7 @@ mod decode;
 pub use decode::{Decoder, Limits, TooLarge};
 
 mod encode;
-pub use encode::{KEEP_ALIVE, encode, encode_comment, encode_frame};
+pub use encode::{KEEP_ALIVE, encode, encode_comment, encode_frame, encode_message};
 
 use bytes::Bytes;
 

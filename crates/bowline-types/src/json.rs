@@ -3,6 +3,9 @@
 //! Params and results travel as [`Json`] and are decoded once, straight into the type that the method
 //! names. A [`Json`] is a slice of the frame it arrived in: cloning it copies no text.
 
+mod escape;
+pub(crate) use escape::push_text;
+
 use std::borrow::Cow;
 use std::fmt;
 
@@ -63,7 +66,9 @@ impl Json {
     ///
     /// If `value` has no JSON form, such as a map whose keys are not strings.
     pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Self, serde_json::Error> {
-        serde_json::to_vec(value).map(|text| Self(text.into()))
+        let mut text = Vec::with_capacity(USUAL);
+        serde_json::to_writer(&mut text, value)?;
+        Ok(Self(text.into()))
     }
 
     /// Decodes the text into `T`, which may borrow from it.
@@ -92,10 +97,14 @@ impl Json {
     /// # Ok::<(), serde_json::Error>(())
     /// ```
     pub fn text(&self) -> Result<Cow<'_, str>, serde_json::Error> {
-        #[derive(serde::Deserialize)]
-        struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
-
-        self.decode().map(|Text(text)| text)
+        let text = self.as_str();
+        let quoted = text
+            .strip_prefix('"')
+            .and_then(|text| text.strip_suffix('"'));
+        match quoted.filter(|text| !text.contains('\\')) {
+            Some(text) => Ok(Cow::Borrowed(text)),
+            None => serde_json::from_str(text).map(Cow::Owned),
+        }
     }
 
     /// Takes a part of this text, found by decoding it to a borrowed [`RawValue`], without copying.
@@ -263,7 +272,7 @@ impl Json {
     }
 }
 
-/// An object whose end is still to be written; made by [`Json::into_open`].
+/// An object whose end is still to be written.
 #[derive(Debug)]
 #[must_use = "an object is complete when it is closed"]
 pub struct OpenObject {
@@ -272,8 +281,47 @@ pub struct OpenObject {
 }
 
 impl OpenObject {
+    /// An object with room for members of about so many bytes.
+    pub(crate) fn with_room_for(length: usize) -> Self {
+        // Some of it may have to be escaped, and something may be added on the way.
+        let mut text = Vec::with_capacity(length + length / 16 + USUAL);
+        text.push(b'{');
+        Self { text }
+    }
+
+    /// Adds a member, encoded by serde.
+    pub(crate) fn encode(
+        &mut self,
+        name: &str,
+        value: &impl Serialize,
+    ) -> Result<(), serde_json::Error> {
+        self.push_name(name);
+        serde_json::to_writer(&mut self.text, value)
+    }
+
+    /// Adds a member that is a list, whose items append themselves.
+    pub(crate) fn list<T>(
+        &mut self,
+        name: &str,
+        items: &[T],
+        push: impl Fn(&T, &mut Vec<u8>) -> Result<(), serde_json::Error>,
+    ) -> Result<(), serde_json::Error> {
+        self.push_name(name);
+        self.text.push(b'[');
+        for (at, item) in items.iter().enumerate() {
+            if at > 0 {
+                self.text.push(b',');
+            }
+            push(item, &mut self.text)?;
+        }
+        self.text.push(b']');
+        Ok(())
+    }
+
     /// Adds a member to the object that was begun last.
     pub fn add(&mut self, name: &str, value: &Json) {
+        // With what stands around the two, and the end, so that the text moves once.
+        self.text.reserve(name.len() + value.0.len() + 8);
         self.push_name(name);
         self.text.extend_from_slice(&value.0);
     }
@@ -345,16 +393,15 @@ impl<'de> Deserialize<'de> for Json {
     }
 }
 
-fn push_text(out: &mut Vec<u8>, text: &str) {
-    serde_json::to_writer(out, text).expect("text always has a JSON form, and a `Vec` takes it");
-}
-
 /// Reads a member that is there, even if it is `null`, for which [`Option`] alone reads nothing.
 pub(crate) fn present<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Json>, D::Error> {
     Json::deserialize(deserializer).map(Some)
 }
+
+/// Room for most values, and for what may be added to them on their way.
+const USUAL: usize = 256;
 
 #[cfg(test)]
 mod tests {
@@ -376,6 +423,18 @@ mod tests {
     fn anything_but_one_value_is_refused() {
         for text in ["", "{", "1 2", "nul", "\u{0}", "{\"a\":}"] {
             assert!(Json::parse(text).is_err(), "{text:?} was taken for JSON");
+        }
+    }
+
+    #[test]
+    fn a_string_is_borrowed_unless_it_is_escaped() {
+        let (plain, escaped) = (r#""é'""#, r#""\"\u00e9\\""#);
+        let borrowed = Json::from_static(plain);
+
+        assert!(matches!(borrowed.text(), Ok(Cow::Borrowed("é'"))));
+        assert_eq!(Json::from_static(escaped).text().unwrap(), "\"é\\");
+        for text in ["1", "null", "[\"\"]", r#""\ud800""#] {
+            assert!(Json::from_static(text).text().is_err(), "{text}");
         }
     }
 

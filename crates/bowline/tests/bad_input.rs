@@ -154,13 +154,13 @@ async fn what_nobody_can_answer_is_ignored() {
 async fn a_batch_is_refused_in_an_era_without_batches() {
     for version in ERAS.into_iter().filter(|version| *version != "2025-03-26") {
         let mut pipe = Pipe::to_server(version).await;
-        for batch in [
-            "[]",
-            r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#,
-            "[[[[",
+        for (batch, code) in [
+            ("[]", -32600),
+            (r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#, -32600),
+            ("[[[[", -32700),
         ] {
             pipe.write(batch.as_bytes()).await;
-            assert_eq!(pipe.refusal().await, (None, -32600), "{batch} at {version}");
+            assert_eq!(pipe.refusal().await, (None, code), "{batch} at {version}");
             pipe.assert_good_request_is_answered().await;
         }
     }

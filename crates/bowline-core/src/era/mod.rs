@@ -42,6 +42,9 @@ pub use request::{Caller, Request, Stamped};
 mod callers;
 pub use callers::Callers;
 
+mod stamper;
+pub use stamper::Stamper;
+
 mod outcome;
 pub use outcome::{Seal, Unsealed, Violation};
 
@@ -67,19 +70,10 @@ use bowline_types::{ErrorCode, Json, RpcError};
 
 use crate::{Notification, Outcome, RawRequest};
 
-/// Writes a request as its caller's dialect has it.
-///
-/// Modern: `_meta` says who is asking. Legacy: it does not, and the inside `server/discover` is the
-/// handshake, `initialize`. The envelope belongs to the caller: its keys in the request's own `_meta`
-/// are replaced or removed. All other members of `_meta` travel as they are.
-///
-/// Params that are no object are sent as they are, and the peer refuses them.
+/// Writes a request as its caller's dialect has it; see [`Stamper::stamp`].
 #[must_use]
 pub fn stamp(request: &Request) -> Stamped {
-    match legacy::Adapter::of(request.caller.dialect) {
-        Some(legacy) => legacy.stamp(request),
-        None => modern::stamp(request),
-    }
+    Stamper::default().stamp(request)
 }
 
 /// Reads the outcome of a request that was stamped for `dialect`; `method` is its inside name.

@@ -10,8 +10,7 @@ use std::sync::Arc;
 use bowline_types::{
     ClientCapabilities, ErrorCode, Json, ProgressToken, ResultType, RpcError, meta_key,
 };
-use serde::ser::SerializeMap as _;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::Deserialize;
 
 use super::callers::Words;
 use super::text::{edit_meta, encode, own};
@@ -201,10 +200,11 @@ impl Keys {
     }
 }
 
-pub(super) fn stamp(request: &Request) -> Stamped {
+/// Puts the envelope of its caller onto a request.
+pub(super) fn stamp(request: &Request, envelope: &Json) -> Stamped {
     let params = match request.params.member("_meta") {
-        Ok(None) => add_meta(request),
-        _ => rewrite_meta(request),
+        Ok(None) => add_meta(request, envelope),
+        _ => rewrite_meta(request, envelope),
     };
     Stamped {
         method: request.method.clone(),
@@ -213,46 +213,44 @@ pub(super) fn stamp(request: &Request) -> Stamped {
 }
 
 /// Params that have no `_meta`, with one; `None` if they are no object.
-fn add_meta(request: &Request) -> Option<Json> {
+fn add_meta(request: &Request, envelope: &Json) -> Option<Json> {
     let mut params = Json::clone(&request.params).into_open()?;
-    params.add("_meta", &encode(&Stamp(request)));
+    match &request.progress_token {
+        None => params.add("_meta", envelope),
+        Some(token) => {
+            let mut meta = envelope.clone().into_open()?;
+            meta.add(meta_key::PROGRESS_TOKEN, &encode(token));
+            params.add("_meta", &meta.close());
+        }
+    }
     Some(params.close())
 }
 
 /// Params that have a `_meta`, with the envelope in it; `None` if they are no object.
-fn rewrite_meta(request: &Request) -> Option<Json> {
+fn rewrite_meta(request: &Request, envelope: &Json) -> Option<Json> {
     let mut params = Object::read(&request.params).ok()?;
-    let stamp = encode(&Stamp(request));
-    let stamp = Object::read(&stamp).ok()?;
+    let envelope = Object::read(envelope).ok()?;
+    let progress_token = request.progress_token.as_ref().map(encode);
     edit_meta(&mut params, |meta| {
         for name in ENVELOPE {
-            own(meta, name, stamp.member(name).cloned());
+            own(meta, name, envelope.member(name).cloned());
         }
+        own(meta, meta_key::PROGRESS_TOKEN, progress_token);
     });
     Some(params.to_json())
 }
 
-/// The envelope of a request, as it is written.
-struct Stamp<'a>(&'a Request);
-
-impl Serialize for Stamp<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self(request) = self;
-        let caller = &*request.caller;
-        let mut meta = serializer.serialize_map(None)?;
-        meta.serialize_entry(meta_key::PROTOCOL_VERSION, caller.dialect.version)?;
-        if let Some(client) = &caller.implementation {
-            meta.serialize_entry(meta_key::CLIENT_INFO, client)?;
-        }
-        meta.serialize_entry(meta_key::CLIENT_CAPABILITIES, &capabilities_of(caller))?;
-        if let Some(log_level) = &caller.log_level {
-            meta.serialize_entry(meta_key::LOG_LEVEL, log_level)?;
-        }
-        if let Some(token) = &request.progress_token {
-            meta.serialize_entry(meta_key::PROGRESS_TOKEN, token)?;
-        }
-        meta.end()
-    }
+/// What a caller says of itself in each of its requests.
+pub(super) fn envelope(caller: &Caller) -> Json {
+    let mut envelope = Object::default();
+    envelope.set(meta_key::PROTOCOL_VERSION, encode(caller.dialect.version));
+    let client = caller.implementation.as_ref().map(encode);
+    own(&mut envelope, meta_key::CLIENT_INFO, client);
+    let capabilities = encode(&capabilities_of(caller));
+    envelope.set(meta_key::CLIENT_CAPABILITIES, capabilities);
+    let log_level = caller.log_level.as_ref().map(encode);
+    own(&mut envelope, meta_key::LOG_LEVEL, log_level);
+    envelope.to_json()
 }
 
 /// What the caller can do, in the words of this era: roots are asked for, and nobody tells that they changed.

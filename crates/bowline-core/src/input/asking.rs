@@ -19,6 +19,7 @@ use crate::json::{Object, Params, Unpicked};
 ///
 /// ```
 /// use bowline_core::input::{Asked, DEFAULT_STATE_LIMIT, Kind, Question, Round};
+/// use bowline_core::json::Params;
 /// use bowline_types::Json;
 ///
 /// let question = Question::new(Kind::Roots, None);

@@ -1,6 +1,9 @@
 //! The encoder. Whatever is in an event, it stays one event.
 
+use memchr::memchr2;
+
 use super::Event;
+use crate::Message;
 
 /// Appends one event to `out`.
 ///
@@ -21,6 +24,13 @@ pub fn encode(event: &Event, out: &mut Vec<u8>) {
 }
 
 /// Appends an event that carries a message and nothing else.
+pub fn encode_message(message: &Message, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"data: ");
+    message.encode(out); // which is one line
+    out.extend_from_slice(b"\n\n");
+}
+
+/// Appends an event that carries the frame of a message and nothing else.
 ///
 /// A frame is one line, so that it is copied as it is; one that is not is still encoded correctly.
 pub fn encode_frame(frame: &[u8], out: &mut Vec<u8>) {
@@ -50,7 +60,7 @@ fn push_field(name: &str, value: &str, out: &mut Vec<u8>) {
 fn push_lines(prefix: &[u8], text: &[u8], out: &mut Vec<u8>) {
     let mut rest = text;
     loop {
-        let end = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+        let end = memchr2(b'\n', b'\r', rest);
         out.extend_from_slice(prefix);
         out.extend_from_slice(&rest[..end.unwrap_or(rest.len())]);
         out.push(b'\n');

@@ -279,6 +279,18 @@ fn nothing_in_an_event_ends_it_early() {
 }
 
 #[test]
+fn a_message_is_one_line_of_data_however_its_params_are_written() {
+    let params = bowline_types::Json::from_static("{\n\"a\":\r\n1}");
+    let message = crate::Message::from(crate::Notification::new("a", Some(params)));
+    let (mut stream, mut framed) = (Vec::new(), Vec::new());
+
+    encode_message(&message, &mut stream);
+
+    encode_frame(&message.to_frame(), &mut framed);
+    assert_eq!(stream, framed);
+}
+
+#[test]
 fn a_frame_is_one_line_of_data() {
     let mut stream = Vec::new();
 

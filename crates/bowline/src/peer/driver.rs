@@ -75,7 +75,7 @@ impl Future for Driver {
             this.park(cx.waker());
             let received = this.receive(cx);
             let timed_out = this.expire(cx);
-            let dispatched = this.dispatch(cx);
+            let dispatched = this.dispatch();
             let sent = this.transmit(cx);
             this.consider_ending(cx);
             if this.phase == Phase::Ended {
@@ -115,6 +115,7 @@ impl Driver {
             match self.wire.poll_receive(cx) {
                 Poll::Pending => return count > 0,
                 Poll::Ready(Received::Frame(frame)) => self.take_in(&frame),
+                Poll::Ready(Received::Message(message)) => self.take_in_message(Ok(message)),
                 Poll::Ready(Received::TooLong { limit }) => {
                     let why = format!("a frame is at most {limit} bytes long");
                     let error = RpcError::new(ErrorCode::INVALID_REQUEST, why);
@@ -217,7 +218,7 @@ impl Driver {
     }
 
     /// Hands out what the engine has to tell. Whether there was anything.
-    fn dispatch(&mut self, cx: &mut Context<'_>) -> bool {
+    fn dispatch(&mut self) -> bool {
         let mut events = std::mem::take(&mut self.events);
         {
             let mut state = self.peer.shared.lock();
@@ -228,7 +229,7 @@ impl Driver {
             self.handle(event);
         }
         self.events = events;
-        self.serving.reap(cx) || any
+        self.serving.reap() || any
     }
 
     fn handle(&mut self, event: Event) {
@@ -358,7 +359,7 @@ impl Driver {
         }
         self.phase = Phase::Ended;
         self.peer.shared.lock().mux.handle_end(end);
-        self.dispatch(&mut Context::from_waker(Waker::noop()));
+        self.dispatch();
         self.serving.stop();
         self.peer.notices().end();
         self.peer.shared.ended.send_replace(true);

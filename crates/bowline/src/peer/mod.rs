@@ -32,7 +32,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
-use bowline_core::era::{Request, stamp};
+use bowline_core::era::{Request, Stamper};
 use bowline_core::mux::{CallId, CallOptions, InFlightId, Limits, Mux, NotSent, Refused, Sizes};
 use bowline_core::{Notification, Outcome};
 use bowline_types::RequestId;
@@ -51,6 +51,7 @@ pub struct Peer {
 
 struct Shared {
     state: Mutex<State>,
+    stamper: Stamper,
     notices: Notices,
     /// Turns true when the driver is done.
     ended: watch::Sender<bool>,
@@ -61,6 +62,8 @@ struct State {
     mux: Mux,
     /// The table entry is the mailbox: no other channel carries an outcome to its call.
     mailboxes: BTreeMap<CallId, Mailbox>,
+    /// Requests of the other side whose handlers are at their end; no more than there were handlers.
+    finished: Vec<InFlightId>,
     driver: Option<Waker>,
     closing: Option<Closing>,
     failure: Option<Arc<io::Error>>,
@@ -83,11 +86,13 @@ impl Peer {
             state: Mutex::new(State {
                 mux: Mux::new(limits),
                 mailboxes: BTreeMap::new(),
+                finished: Vec::new(),
                 driver: None,
                 closing: None,
                 failure: None,
                 legacy: legacy::Held::default(),
             }),
+            stamper: Stamper::default(),
             notices: Notices::default(),
             ended: watch::Sender::new(false),
         });
@@ -209,7 +214,7 @@ impl Peer {
     ) -> Result<(CallId, RequestId)> {
         options.progress_token.clone_from(&request.progress_token);
         options.is_subscription |= request.method == LISTEN;
-        let stamped = stamp(request);
+        let stamped = self.shared.stamper.stamp(request);
         let now = tokio::time::Instant::now().into_std();
         let started = self.with(|state| {
             let call = state

@@ -3,18 +3,17 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
-use std::task;
 
 use bowline_core::era::{
     Admitted, Caller, Dialect, Door, Era, Heard, Rejection, Request, Seal, ServerAsksBy,
     admit_from_server, seal, tell,
 };
 use bowline_core::mux::{CallOptions, InFlightId};
-use bowline_core::{Notification, RawRequest};
+use bowline_core::{Notification, Outcome, RawRequest};
 use bowline_types::{
     CancelledNotification, CancelledNotificationParams, ErrorCode, Json, Notice, RpcError,
 };
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::JoinHandle;
 
 use super::{LISTEN, Peer, legacy};
 use crate::exchange::{CancelMode, Channel, Context, Exchange, Outlet, Params, Responder, run};
@@ -40,18 +39,22 @@ pub(crate) enum Role {
 pub(super) struct Serving {
     peer: Peer,
     role: Role,
-    /// Dropping the set drops every handler.
-    handlers: JoinSet<InFlightId>,
-    running: BTreeMap<InFlightId, Handler>,
+    /// All that are not at their end, those included that were cancelled and run on.
+    handlers: BTreeMap<InFlightId, Handler>,
+    /// How many of them somebody waits for.
+    heard: usize,
+    /// Kept between turns for its room.
+    finished: Vec<InFlightId>,
     /// Whether the host of this client is deciding something that the server waits for.
     host_decides: bool,
     watches: legacy::Watches,
 }
 
 struct Handler {
-    task: AbortHandle,
+    task: JoinHandle<()>,
     cx: Context,
     is_subscription: bool,
+    is_cancelled: bool,
 }
 
 impl Serving {
@@ -59,8 +62,9 @@ impl Serving {
         Self {
             peer,
             role,
-            handlers: JoinSet::new(),
-            running: BTreeMap::new(),
+            handlers: BTreeMap::new(),
+            heard: 0,
+            finished: Vec::new(),
             host_decides: false,
             watches: legacy::Watches::default(),
         }
@@ -73,7 +77,6 @@ impl Serving {
         method: Cow<'static, str>,
         params: Option<Params>,
     ) {
-        // Handlers that were cancelled but run on are counted here too.
         if self.handlers.len() >= MOST_HANDLERS {
             return self.peer.respond(&id, Err(overloaded()));
         }
@@ -115,37 +118,43 @@ impl Serving {
         });
         let cx = Context::new(id.request_id().clone(), &request, outlet);
         let running = run(responder, request, cx.clone());
-        let (peer, key) = (self.peer.clone(), id.clone());
-        let task = self.handlers.spawn(async move {
+        let place = Place {
+            peer: self.peer.clone(),
+            id: id.clone(),
+            has_left: false,
+        };
+        let task = tokio::spawn(async move {
             let outcome = running.await;
-            let ends_subscription = outcome.is_ok() && is_subscription;
-            peer.respond(&id, seal(&form, &identity, outcome));
-            if ends_subscription {
-                peer.notify(subscription_ended(&id));
-            }
-            id
+            let last_words =
+                (is_subscription && outcome.is_ok()).then(|| subscription_ended(&place.id));
+            place.leave(seal(&form, &identity, outcome), last_words);
         });
-        self.running.insert(
-            key,
-            Handler {
-                task,
-                cx,
-                is_subscription,
-            },
-        );
+        let is_cancelled = false;
+        let handler = Handler {
+            task,
+            cx,
+            is_subscription,
+            is_cancelled,
+        };
+        self.handlers.insert(id, handler);
+        self.heard += 1;
         self.watch_host();
     }
 
     fn subscriptions(&self) -> usize {
-        let running = self.running.values();
-        running.filter(|handler| handler.is_subscription).count()
+        let handlers = self.handlers.values();
+        handlers
+            .filter(|handler| handler.is_subscription && !handler.is_cancelled)
+            .count()
     }
 
     /// The caller gave up.
     pub(super) fn cancel(&mut self, id: &InFlightId) {
-        let Some(handler) = self.running.remove(id) else {
+        let Some(handler) = self.handlers.get_mut(id) else {
             return;
         };
+        handler.is_cancelled = true;
+        self.heard -= 1;
         handler.cx.cancel();
         if handler.cx.cancel_mode() == CancelMode::Drop {
             handler.task.abort();
@@ -155,7 +164,7 @@ impl Serving {
 
     /// A server that waits for the host is silent, and not to blame for it.
     fn watch_host(&mut self) {
-        let decides = matches!(self.role, Role::Client { .. }) && !self.running.is_empty();
+        let decides = matches!(self.role, Role::Client { .. }) && self.heard > 0;
         if decides == self.host_decides {
             return;
         }
@@ -170,15 +179,16 @@ impl Serving {
         });
     }
 
-    /// Forgets handlers that are done. Whether there were any.
-    pub(super) fn reap(&mut self, cx: &mut task::Context<'_>) -> bool {
-        let mut any = false;
-        while let task::Poll::Ready(Some(joined)) = self.handlers.poll_join_next(cx) {
-            any = true;
-            if let Ok(id) = joined {
-                self.running.remove(&id);
-            }
+    /// Forgets handlers that are at their end. Whether there were any.
+    pub(super) fn reap(&mut self) -> bool {
+        let mut finished = std::mem::take(&mut self.finished);
+        std::mem::swap(&mut finished, &mut self.peer.shared.lock().finished);
+        let any = !finished.is_empty();
+        for id in finished.drain(..) {
+            let handler = self.handlers.remove(&id);
+            self.heard -= usize::from(handler.is_some_and(|handler| !handler.is_cancelled));
         }
+        self.finished = finished;
         if any {
             self.watch_host();
         }
@@ -213,7 +223,7 @@ impl Serving {
     /// Nothing new will come: what would go on for ever ends by itself.
     pub(super) fn shut_down(&mut self) {
         self.watches.clear();
-        self.running
+        self.handlers
             .values()
             .for_each(|handler| handler.cx.shut_down());
     }
@@ -221,10 +231,11 @@ impl Serving {
     /// Drops every handler, and tells those that cannot be dropped.
     pub(super) fn stop(&mut self) {
         self.watches.clear();
-        for handler in std::mem::take(&mut self.running).into_values() {
+        self.heard = 0;
+        for handler in std::mem::take(&mut self.handlers).into_values() {
             handler.cx.cancel();
+            handler.task.abort();
         }
-        self.handlers.abort_all();
     }
 }
 
@@ -260,6 +271,34 @@ impl Role {
                 Era::Modern => None,
             },
             Self::Client { .. } => None,
+        }
+    }
+}
+
+/// Where a handler is at work, until it leaves: with an answer, or because its task is dropped.
+struct Place {
+    peer: Peer,
+    id: InFlightId,
+    has_left: bool,
+}
+
+impl Place {
+    fn leave(mut self, outcome: Outcome, last_words: Option<Notification>) {
+        self.has_left = true;
+        self.peer.with(|state| {
+            state.mux.respond(&self.id, outcome);
+            state.finished.push(self.id.clone());
+        });
+        last_words
+            .into_iter()
+            .for_each(|words| self.peer.notify(words));
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if !self.has_left {
+            self.peer.with(|state| state.finished.push(self.id.clone()));
         }
     }
 }
@@ -319,12 +358,9 @@ const MOST_SUBSCRIPTIONS: usize = 1024;
 
 #[cfg(test)]
 mod tests {
-    use std::future::poll_fn;
-    use std::task::Poll;
-
+    use bowline_core::Message;
     use bowline_core::era::{Dialects, Offers, stamp};
     use bowline_core::mux::{Event, Limits};
-    use bowline_core::{Message, Outcome};
 
     use super::*;
     use crate::exchange::BoxFuture;
@@ -364,15 +400,13 @@ mod tests {
         };
         let mut serving = Serving::new(peer, role());
         serving.begin(id, method, params);
-        assert_eq!(serving.running.len(), 1);
+        assert_eq!((serving.handlers.len(), serving.heard), (1, 1));
 
-        poll_fn(|cx| match serving.reap(cx) {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
-        })
-        .await;
+        while !serving.reap() {
+            tokio::task::yield_now().await;
+        }
 
-        assert!(serving.running.is_empty());
         assert!(serving.handlers.is_empty());
+        assert_eq!(serving.heard, 0);
     }
 }

@@ -134,7 +134,7 @@ fn call_offered<'a>(
             return Err(RpcError::new(ErrorCode::INTERNAL_ERROR, "cancelled"));
         }
         let result = offered.item.call(given).await?;
-        encode(&result)
+        result.to_json().map_err(no_json_form)
     }))
 }
 
@@ -233,10 +233,13 @@ impl Called {
 }
 
 pub(super) fn encode(result: &impl Serialize) -> Outcome {
-    Json::encode(result).map_err(|error| {
-        tracing::error!(%error, "a result has no JSON form");
-        RpcError::new(ErrorCode::INTERNAL_ERROR, "the result has no JSON form")
-    })
+    Json::encode(result).map_err(no_json_form)
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "it is made for `map_err`")]
+fn no_json_form(error: serde_json::Error) -> RpcError {
+    tracing::error!(%error, "a result has no JSON form");
+    RpcError::new(ErrorCode::INTERNAL_ERROR, "the result has no JSON form")
 }
 
 /// What has begun, or failed at once.

@@ -117,6 +117,8 @@ pub trait Wire: Send + 'static {
 pub enum Received {
     /// One frame, which may be anything.
     Frame(Bytes),
+    /// One message that was read already.
+    Message(Message),
     /// A frame was longer than the limit, and was skipped. The wire goes on.
     TooLong {
         /// The limit, in bytes.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bowline_core::era::{Dialect, Request, stamp, unseal};
+use bowline_core::era::{Dialect, Request, Stamper, unseal};
 use bowline_core::http::headers::{Mirrored, ParamHeaders, mirror, name_member};
 use bowline_core::json::Object;
 use bowline_core::mux::CallOptions;
@@ -29,6 +29,7 @@ use crate::{Error, Result};
 #[derive(Clone)]
 pub struct HttpChannel {
     endpoint: Endpoint,
+    stamper: Arc<Stamper>,
     ids: Ids,
     tools: Arc<Mutex<BTreeMap<String, Arc<ParamHeaders>>>>,
 }
@@ -37,6 +38,7 @@ impl HttpChannel {
     pub(crate) fn new(endpoint: Endpoint) -> Self {
         Self {
             endpoint,
+            stamper: Arc::default(),
             ids: Ids::default(),
             tools: Arc::default(),
         }
@@ -227,7 +229,7 @@ impl HttpChannel {
         request: &Request,
         pause: &Pause,
     ) -> Result<Response<ResponseBody>> {
-        let stamped = stamp(request);
+        let stamped = self.stamper.stamp(request);
         let plan = self.plan(request);
         let mut headers = message_headers();
         let mirrored = Mirrored {

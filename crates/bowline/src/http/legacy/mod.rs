@@ -33,12 +33,15 @@ use bowline_core::http::admission::Rejection;
 use bowline_core::http::headers;
 use bowline_core::http::legacy::{LAST_EVENT_ID, Messages, Post, SESSION_ID};
 use bowline_core::http::media::Accepts;
+use bowline_core::json::pick;
 use bowline_core::{self as core, Malformed, Message, RawRequest};
+use bowline_types::meta_key::PROGRESS_TOKEN;
 use bowline_types::{ErrorCode, InitializeResult, RequestId, RpcError};
 use bytes::Bytes;
 
 use super::server::{HttpBody, HttpService, Site, Taken, body};
 use crate::exchange::{InsufficientScope, Principal};
+use crate::wire::Received;
 use response::{Shape, answers, events, one_event, only_stream, parse_event_id};
 use session::{Patience, Session, gone};
 use sessions::Sessions;
@@ -228,7 +231,7 @@ pub(super) fn answer(
     }
     if let Some(id) = session_in_query(legacy, &head) {
         let session = legacy.sessions.find(id, &principal(&head))?;
-        return hear_only(site, &session, &head, body, &post.messages).map(Taken::Now);
+        return hear_only(site, &session, head, body, &post.messages).map(Taken::Now);
     }
     let opening = match &post.messages {
         Messages::One(Message::Request(raw)) if raw.method == INITIALIZE => Some(raw.id.clone()),
@@ -243,7 +246,7 @@ pub(super) fn answer(
         (None, Some(id)) => {
             let site = site.clone();
             let opening = async move {
-                let opened = open(&site, &head, accepts, &id, body).await;
+                let opened = open(&site, head, accepts, &id, body).await;
                 opened.map_err(|refused| refused.about(id))
             };
             Ok(Taken::Elsewhere(Box::pin(opening)))
@@ -251,7 +254,7 @@ pub(super) fn answer(
         (None, None) => Err(bad_request("`Mcp-Session-Id` is missing")),
         (Some(id), _) => {
             let session = legacy.sessions.find(id, &principal(&head))?;
-            hear(site, &session, &head, accepts, body, &post.messages)
+            hear(site, &session, head, accepts, post.messages)
         }
     }
 }
@@ -296,7 +299,7 @@ pub(super) fn answer_verb(site: &Arc<Site>, head: &Parts) -> Result<Response<Htt
 /// Opens a session: the one thing that a client can do without one.
 async fn open(
     site: &Arc<Site>,
-    head: &Parts,
+    head: Parts,
     accepts: Accepts,
     id: &RequestId,
     body: Bytes,
@@ -305,10 +308,10 @@ async fn open(
     // Ends with this future, unless the client can name it by then.
     let driven = legacy
         .sessions
-        .start(site, legacy, Layout::PerPost, principal(head))?;
+        .start(site, legacy, Layout::PerPost, principal(&head))?;
     let session = driven.session.clone();
     let mut reader = open_stream(&session, std::slice::from_ref(id), Form::Json)?;
-    session.hear([body], std::slice::from_ref(id), head)?;
+    session.hear([Received::Frame(body)], std::slice::from_ref(id), head)?;
     std::future::poll_fn(|cx| reader.poll_form(cx)).await;
     let Some(answer) = reader.take_answers().pop() else {
         return Err(gone());
@@ -348,27 +351,26 @@ fn agreed_on(answer: &Bytes) -> Option<&'static Dialect> {
 fn hear(
     site: &Arc<Site>,
     session: &Arc<Session>,
-    head: &Parts,
+    head: Parts,
     accepts: Accepts,
-    body: Bytes,
-    messages: &Messages,
+    messages: Messages,
 ) -> Result<Taken, Rejection> {
-    let requests = requests(messages);
-    let principal = principal(head);
+    let requests = requests(&messages);
+    let principal = principal(&head);
     if let Some(refusal) = beyond_scope(site, &principal, &requests) {
         return Ok(Taken::Now(refusal));
     }
-    let (frames, refusals, shape) = match messages {
-        Messages::One(_) => (vec![body], Vec::new(), Shape::One),
+    let (refusals, shape) = match &messages {
+        Messages::One(_) => (Vec::new(), Shape::One),
         // A client that names no version in a header has agreed on one all the same.
         Messages::Batch(_) if !session.dialect().batches => {
             let error = RpcError::new(ErrorCode::INVALID_REQUEST, "a message is one JSON object");
             return Err(error.into());
         }
-        Messages::Batch(parts) => (frames(parts), refusals(parts), Shape::Array),
+        Messages::Batch(parts) => (refusals(parts), Shape::Array),
     };
     if requests.is_empty() && refusals.is_empty() {
-        session.hear(frames, &[], head)?;
+        session.hear(received(messages), &[], head)?;
         return Ok(Taken::Now(body::empty(StatusCode::ACCEPTED)));
     }
     let form = if !accepts.events || (site.legacy.answers == Answers::Json && accepts.json) {
@@ -389,7 +391,7 @@ fn hear(
     let reader = open_stream(session, &ids, form)?;
     reader.answer_already(refusals);
     session
-        .hear(frames, &ids, head)
+        .hear(received(messages), &ids, head)
         .map_err(|refused| refused.about(ids.first().cloned()))?;
     let answers = answers(site.clone(), reader, shape, commit_after);
     Ok(Taken::Elsewhere(Box::pin(answers)))
@@ -425,17 +427,17 @@ fn beyond_scope(
 fn hear_only(
     site: &Site,
     session: &Session,
-    head: &Parts,
+    head: Parts,
     body: Bytes,
     messages: &Messages,
 ) -> Result<Response<HttpBody>, Rejection> {
     let requests = requests(messages);
-    let principal = principal(head);
+    let principal = principal(&head);
     if let Some(refusal) = beyond_scope(site, &principal, &requests) {
         return Ok(refusal);
     }
     let ids: Vec<_> = requests.iter().map(|raw| raw.id.clone()).collect();
-    session.hear([body], &ids, head)?;
+    session.hear([Received::Frame(body)], &ids, head)?;
     Ok(body::empty(StatusCode::ACCEPTED))
 }
 
@@ -506,8 +508,12 @@ fn request(message: &Message) -> Option<&RawRequest> {
     }
 }
 
-fn frames(parts: &[Result<Message, Malformed>]) -> Vec<Bytes> {
-    parts.iter().flatten().map(Message::to_frame).collect()
+/// What was posted and is well-formed.
+fn received(messages: Messages) -> Vec<Received> {
+    match messages {
+        Messages::One(message) => vec![Received::Message(message)],
+        Messages::Batch(parts) => parts.into_iter().flatten().map(Received::Message).collect(),
+    }
 }
 
 /// What the sender of a batch is told of its malformed parts.
@@ -520,21 +526,11 @@ fn refusals(parts: &[Result<Message, Malformed>]) -> Vec<Bytes> {
 }
 
 fn wants_progress(raw: &RawRequest) -> bool {
-    #[derive(serde::Deserialize)]
-    struct Params {
-        #[serde(rename = "_meta")]
-        meta: Option<Meta>,
-    }
-    #[derive(serde::Deserialize)]
-    struct Meta {
-        #[serde(rename = "progressToken")]
-        token: Option<serde::de::IgnoredAny>,
-    }
-
-    let params: Option<Params> = raw.params.as_ref().and_then(|params| params.decode().ok());
-    params
-        .and_then(|params| params.meta)
-        .is_some_and(|meta| meta.token.is_some())
+    let meta = raw.params.as_ref().map(|params| params.member("_meta"));
+    let Some(Ok(Some(meta))) = meta else {
+        return false;
+    };
+    matches!(pick(&meta, [PROGRESS_TOKEN]), Ok([Some(token)]) if !token.is_null())
 }
 
 fn bad_request(why: &str) -> Rejection {

@@ -19,7 +19,7 @@ use bowline_core::http::admission::Rejection;
 use bowline_core::{Message, Notification, Response};
 use bowline_types::{CancelledNotification, CancelledNotificationParams, Json, Notice, RequestId};
 use bytes::Bytes;
-use tokio::sync::{Notify, OwnedSemaphorePermit};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use super::streams::{CannotRead, Form, Next, Streams};
@@ -33,8 +33,6 @@ pub(super) struct Session {
     pub(super) principal: Principal,
     dialect: OnceLock<&'static Dialect>,
     state: Mutex<State>,
-    /// Told when the answer to "is anybody there" may have changed.
-    changed: Notify,
     _room: OwnedSemaphorePermit,
 }
 
@@ -43,7 +41,7 @@ struct State {
     /// The heads of the POSTs of requests that are not handled yet. They also tell on whose behalf: that of the
     /// same somebody, who may do more or less than when the session was opened.
     heads: BTreeMap<RequestId, Parts>,
-    inbox: VecDeque<Bytes>,
+    inbox: VecDeque<Received>,
     driver: Option<Waker>,
     /// How many responses are open.
     readers: usize,
@@ -83,7 +81,6 @@ impl Session {
                 alone_since: now,
                 is_over: false,
             }),
-            changed: Notify::new(),
             _room: room,
         }
     }
@@ -103,9 +100,9 @@ impl Session {
     /// Takes in messages of the client, among which are these requests, which came with `head`.
     pub(super) fn hear(
         &self,
-        frames: impl IntoIterator<Item = Bytes>,
+        messages: impl IntoIterator<Item = Received>,
         requests: &[RequestId],
-        head: &Parts,
+        head: Parts,
     ) -> Result<(), Rejection> {
         let mut state = self.lock();
         if state.is_over {
@@ -115,16 +112,18 @@ impl Session {
             return Err(unavailable("overloaded"));
         }
         state.seen = Instant::now();
-        state.inbox.extend(frames);
-        for id in requests {
-            // One that is in flight already is refused, and must not lend its credential to the first.
-            let own = state.heads.entry(id.clone());
-            own.or_insert_with(|| head.clone());
+        state.inbox.extend(messages);
+        // One that is in flight already is refused, and must not lend its credential to the first.
+        if let Some((last, others)) = requests.split_last() {
+            for id in others {
+                let own = state.heads.entry(id.clone());
+                own.or_insert_with(|| head.clone());
+            }
+            state.heads.entry(last.clone()).or_insert(head);
         }
         let driver = state.driver.take();
         drop(state);
         driver.into_iter().for_each(Waker::wake);
-        self.changed.notify_one();
         Ok(())
     }
 
@@ -156,7 +155,6 @@ impl Session {
         state.readers += 1;
         drop(state);
         replaced.into_iter().for_each(Waker::wake);
-        self.changed.notify_one();
         Ok(Reader {
             session: self.clone(),
             key,
@@ -167,22 +165,22 @@ impl Session {
     /// Waits until nobody has been there for so long that nobody will come. On the way there, drops calls
     /// that nobody waits for.
     pub(super) async fn until_forsaken(&self, patience: Patience) {
+        // Whatever sets a deadline sets it at least this far ahead. So nobody has to tell that one was set: it
+        // is enough to look this often.
+        let often = patience.idle_after.min(patience.orphan_limit);
+        let often = often.max(Duration::from_millis(1));
         loop {
-            let changed = self.changed.notified();
-            let (orphaned_at, idle_at) = self.deadlines(patience);
-            let Some(next) = orphaned_at.or(idle_at) else {
-                changed.await;
-                continue;
-            };
-            tokio::select! {
-                biased;
-                () = changed => continue,
-                () = tokio::time::sleep_until(next) => {}
+            let now = Instant::now();
+            let mut next = now + often;
+            match self.deadlines(patience) {
+                (Some(orphaned_at), _) if orphaned_at <= now => self.cancel_everything(),
+                (_, Some(idle_at)) if idle_at <= now => return,
+                (orphaned_at, idle_at) => {
+                    let deadlines = [orphaned_at, idle_at].into_iter().flatten();
+                    next = deadlines.fold(next, Instant::min);
+                }
             }
-            if orphaned_at.is_none() {
-                return;
-            }
-            self.cancel_everything();
+            tokio::time::sleep_until(next).await;
         }
     }
 
@@ -219,9 +217,7 @@ impl Session {
             state.heads.remove(id);
         }
         let routed = state.streams.route(within, message);
-        state
-            .inbox
-            .extend(routed.answer.map(|answer| answer.to_frame()));
+        state.inbox.extend(routed.answer.map(Received::Message));
         let driver = state.driver.take();
         self.answered(state, [routed.wake, driver]);
     }
@@ -237,7 +233,6 @@ impl Session {
         state.seen = Instant::now();
         drop(state);
         wakers.into_iter().flatten().for_each(Waker::wake);
-        self.changed.notify_one();
     }
 
     fn end(&self) {
@@ -319,8 +314,6 @@ impl Drop for Reader {
         state.readers -= 1;
         let now = Instant::now();
         (state.seen, state.alone_since) = (now, now);
-        drop(state);
-        self.session.changed.notify_one();
     }
 }
 
@@ -330,8 +323,8 @@ pub(super) struct SessionWire(pub(super) Arc<Session>);
 impl Wire for SessionWire {
     fn poll_receive(&mut self, cx: &mut task::Context<'_>) -> Poll<Received> {
         let mut state = self.0.lock();
-        if let Some(frame) = state.inbox.pop_front() {
-            return Poll::Ready(Received::Frame(frame));
+        if let Some(received) = state.inbox.pop_front() {
+            return Poll::Ready(received);
         }
         state.driver = Some(cx.waker().clone());
         Poll::Pending
@@ -374,10 +367,10 @@ pub(super) fn gone() -> Rejection {
 }
 
 /// A cancel in the client's name.
-fn orphan_cancel(id: &RequestId) -> Bytes {
+fn orphan_cancel(id: &RequestId) -> Received {
     let params = CancelledNotificationParams::new(id.clone()).with_reason("nobody waits for it");
     let cancel = Notification::new(CancelledNotification::NAME, Json::encode(&params).ok());
-    Message::from(cancel).to_frame()
+    Received::Message(cancel.into())
 }
 
 /// Messages of the client that the driver has not taken in yet.

@@ -19,7 +19,7 @@ use ::http::{Response, StatusCode};
 use bowline_core::era::{Dialect, Request, Seal, seal, tell};
 use bowline_core::http::media::Accepts;
 use bowline_core::http::status::{Head, needs_bad_request, of_outcome};
-use bowline_core::sse::{self, encode_frame};
+use bowline_core::sse::{self, encode_message};
 use bowline_core::{self as core, Message, Notification, Outcome};
 use bowline_types::{
     CallToolRequest, CallToolResult, ErrorCode, Json, Method, RequestId, RpcError,
@@ -324,7 +324,7 @@ impl Events for Answering {
                     answer.into()
                 }
             };
-            encode_frame(&message.to_frame(), &mut out);
+            encode_message(&message, &mut out);
         }
         if is_over {
             self.handling = None;
