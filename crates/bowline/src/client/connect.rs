@@ -9,16 +9,11 @@ use bowline_core::Outcome;
 use bowline_core::era::{Caller, Dialect, Dialects, Request};
 use bowline_core::input::DEFAULT_ROUND_CAP;
 use bowline_types::{ClientCapabilities, ErrorCode, Implementation, LoggingLevel, RpcError};
-#[cfg(feature = "http-client")]
-use http::Uri;
 
 use super::habits::Habits;
 use super::hearing::Hearing;
-#[cfg(feature = "http-client")]
-use super::http::HttpOpening;
 use super::link::{Answering, End, Reached, Start};
-use super::opening::{Opened, Opening};
-#[cfg(feature = "http-client")]
+use super::opening::{Opened, Opening, Terms};
 use super::over_http::OverHttp;
 use super::{Client, Gate, Inner};
 use crate::exchange::{BoxFuture, Context, Responder};
@@ -40,49 +35,42 @@ use crate::{Error, Result};
 /// ```
 #[must_use = "a connection is made by awaiting it"]
 pub struct Connect {
-    target: Target,
+    /// `None` if it is reached over HTTP.
+    end: Option<End>,
     caller: Caller,
     speaking: Result<Dialects>,
     host: Arc<dyn Responder>,
     timeout: Duration,
     probe_timeout: Duration,
     most_rounds: u32,
-    #[cfg(feature = "http-client")]
     pub(super) over_http: OverHttp,
     pub(super) habits: Habits,
 }
 
-pub(super) enum Target {
-    #[cfg(feature = "http-client")]
-    Url(Result<Uri>),
-    End(End),
-}
-
 impl Connect {
     pub(super) fn to(responder: Arc<dyn Responder>) -> Self {
-        Self::new(Target::End(End::InProcess(responder)))
+        Self::new(Some(End::InProcess(responder)))
     }
 
     pub(super) fn over(wire: Box<dyn Wire>) -> Self {
-        Self::new(Target::End(End::Wire(wire)))
+        Self::new(Some(End::Wire(wire)))
     }
 
     pub(super) fn child(command: Command) -> Self {
-        Self::new(Target::End(End::Child(Start::by(command))))
+        Self::new(Some(End::Child(Start::by(command))))
     }
 
-    pub(super) fn new(target: Target) -> Self {
+    pub(super) fn new(end: Option<End>) -> Self {
         let mut caller = Caller::new(Dialect::LATEST);
         caller.implementation = Some(Implementation::new("bowline", env!("CARGO_PKG_VERSION")));
         Self {
-            target,
+            end,
             caller,
             speaking: Ok(Dialects::all()),
             host: Arc::new(NoHost),
             timeout: DEFAULT_TIMEOUT,
             probe_timeout: DEFAULT_PROBE_TIMEOUT,
             most_rounds: DEFAULT_ROUND_CAP,
-            #[cfg(feature = "http-client")]
             over_http: OverHttp::default(),
             habits: Habits::default(),
         }
@@ -183,19 +171,18 @@ impl Connect {
 
     /// The same once more, if what it connects to can be started again.
     pub(super) fn again(&self) -> Option<Self> {
-        let (Target::End(End::Child(start)), Ok(speaking)) = (&self.target, &self.speaking) else {
+        let (Some(End::Child(start)), Ok(speaking)) = (&self.end, &self.speaking) else {
             return None;
         };
         Some(Self {
-            target: Target::End(End::Child(start.clone())),
+            end: Some(End::Child(start.clone())),
             caller: self.caller.clone(),
             speaking: Ok(speaking.clone()),
             host: self.host.clone(),
             timeout: self.timeout,
             probe_timeout: self.probe_timeout,
             most_rounds: self.most_rounds,
-            #[cfg(feature = "http-client")]
-            over_http: self.over_http.clone(),
+            over_http: OverHttp::default(),
             habits: self.habits.clone(),
         })
     }
@@ -242,35 +229,25 @@ impl Connect {
     }
 
     async fn reach(self, hearing: Arc<Hearing>) -> Result<Reached> {
-        let speaking = self.speaking?;
-        let (timeout, probe_timeout) = (self.timeout, self.probe_timeout);
-        match self.target {
-            #[cfg(feature = "http-client")]
-            Target::Url(uri) => {
-                let verdicts = self.over_http.verdicts.clone();
-                let opening = HttpOpening {
-                    endpoint: self.over_http.endpoint(uri?)?,
-                    host: self.host,
-                    hearing,
-                    speaking,
-                    timeout,
-                    probe_timeout,
-                    remembered: self.habits.remembered,
-                    verdicts,
-                };
-                opening.open(self.caller).await
-            }
-            Target::End(end) => {
-                let opening = Opening {
-                    speaking: &speaking,
-                    timeout,
-                    probe_timeout,
-                    remembered: self.habits.remembered.as_ref(),
-                };
-                let answering = Answering::by(self.host, hearing);
-                reach(end, answering, self.caller, &opening).await
-            }
-        }
+        let terms = Terms {
+            host: self.host,
+            hearing,
+            speaking: self.speaking?,
+            timeout: self.timeout,
+            probe_timeout: self.probe_timeout,
+            remembered: self.habits.remembered,
+        };
+        let Some(end) = self.end else {
+            return self.over_http.reach(terms, self.caller).await;
+        };
+        let opening = Opening {
+            speaking: &terms.speaking,
+            timeout: terms.timeout,
+            probe_timeout: terms.probe_timeout,
+            remembered: terms.remembered.as_ref(),
+        };
+        let answering = Answering::by(terms.host, terms.hearing);
+        reach(end, answering, self.caller, &opening).await
     }
 }
 

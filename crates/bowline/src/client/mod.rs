@@ -12,6 +12,9 @@ pub use host::Host;
 mod http;
 #[cfg(feature = "http-client")]
 mod over_http;
+#[cfg(not(feature = "http-client"))]
+#[path = "over_http_off.rs"]
+mod over_http;
 
 mod link;
 

@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
+use bowline_core::era::Caller;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 
-use super::connect::Target;
+use super::http::HttpOpening;
+use super::link::Reached;
+use super::opening::Terms;
 use super::{Client, Connect, Verdicts};
-use crate::Result;
 use crate::http::client::{
     Authorizer, Endpoint, HttpSend, Proxies, ResponseLimits, Versions, parse_url, sender,
 };
+use crate::{Error, Result};
 
 impl Client {
     /// Connects to a server at an `http://` or `https://` URL, whatever version it speaks.
@@ -22,7 +25,9 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub fn connect(url: &str) -> Connect {
-        Connect::new(Target::Url(parse_url(url)))
+        let mut connect = Connect::new(None);
+        connect.over_http.url = parse_url(url);
+        connect
     }
 }
 
@@ -99,8 +104,8 @@ impl Connect {
 }
 
 /// What a connection over HTTP was told.
-#[derive(Clone)]
 pub(super) struct OverHttp {
+    url: Result<Uri>,
     send: Option<Arc<dyn HttpSend>>,
     proxies: Proxies,
     versions: Versions,
@@ -112,8 +117,20 @@ pub(super) struct OverHttp {
 }
 
 impl OverHttp {
-    /// The server at `uri`, to be reached in this way.
-    pub(super) fn endpoint(self, uri: Uri) -> Result<Endpoint> {
+    /// Finds out what the server speaks, and how it is spoken to.
+    pub(super) async fn reach(self, terms: Terms, caller: Caller) -> Result<Reached> {
+        let verdicts = self.verdicts.clone();
+        let endpoint = self.endpoint()?;
+        let opening = HttpOpening {
+            endpoint,
+            terms,
+            verdicts,
+        };
+        opening.open(caller).await
+    }
+
+    fn endpoint(self) -> Result<Endpoint> {
+        let uri = self.url?;
         let send = match self.send {
             Some(send) => send,
             None => sender(&uri, &self.proxies, self.versions)?,
@@ -131,6 +148,7 @@ impl OverHttp {
 impl Default for OverHttp {
     fn default() -> Self {
         Self {
+            url: Err(Error::misuse("there is no URL to connect to")),
             send: None,
             proxies: Proxies::from_env(),
             versions: Versions::Negotiated,
