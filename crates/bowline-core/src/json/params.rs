@@ -40,7 +40,10 @@ pub(crate) struct Known([Place; KNOWN.len()]);
 enum Place {
     #[default]
     Nowhere,
-    At(Range<usize>),
+    /// Few frames have as many bytes as these can count.
+    At(Range<u32>),
+    /// Too far in for that: it has to be looked for each time.
+    FarIn,
     Twice,
 }
 
@@ -59,18 +62,23 @@ impl Params {
     /// counts.
     pub fn member(&self, name: &str) -> Result<Option<Json>, Unpicked> {
         let Some(at) = KNOWN.iter().position(|known| *known == name) else {
-            let [member] = pick(&self.json, [name])?;
-            return Ok(member);
+            return self.look_for(name);
         };
         let known = self.known.get_or_init(|| Known::find(self.json.as_bytes()));
         match &known.as_ref().map_err(|not| *not)?.0[at] {
             Place::Nowhere => Ok(None),
-            Place::At(range) => {
-                let text = &self.json.as_bytes()[range.clone()];
+            Place::At(Range { start, end }) => {
+                let text = &self.json.as_bytes()[*start as usize..*end as usize];
                 Ok(Some(self.json.slice(text)))
             }
+            Place::FarIn => self.look_for(name),
             Place::Twice => Err(Unpicked::Twice(name.to_owned())),
         }
+    }
+
+    fn look_for(&self, name: &str) -> Result<Option<Json>, Unpicked> {
+        let [member] = pick(&self.json, [name])?;
+        Ok(member)
     }
 
     /// Params whose members were found when they were checked.
@@ -105,7 +113,10 @@ impl Known {
             return;
         };
         self.0[at] = match self.0[at] {
-            Place::Nowhere => Place::At(place),
+            Place::Nowhere => match (place.start.try_into(), place.end.try_into()) {
+                (Ok(start), Ok(end)) => Place::At(start..end),
+                _ => Place::FarIn,
+            },
             _ => Place::Twice,
         };
     }
@@ -200,6 +211,15 @@ mod tests {
             Err(Unpicked::Twice("name".to_owned()))
         );
         assert!(params.member("uri").unwrap().is_some());
+    }
+
+    #[test]
+    fn what_stands_too_far_in_to_be_noted_is_looked_for() {
+        let mut known = Known::default();
+        known.note(&Name::new(b"\"name\"", false), usize::MAX - 1..usize::MAX);
+        let params = Params::split(Json::parse(r#"{"name": 1}"#).unwrap(), known);
+
+        assert_eq!(params.member("name"), Ok(Some(Json::encode(&1).unwrap())));
     }
 
     #[test]
