@@ -131,30 +131,15 @@ pub fn admission(input: &[u8]) {
     let (head, body) = sent(input);
     let headers = head.headers.clone();
     let shop = Shop::new();
+    let admitted_by = |served: &Dialects, headers: &HeaderMap| {
+        admit(headers, &body, served, &Callers::default(), &shop)
+    };
     if let Err(rejection) = admit_head(&head, &SourcePolicy::loopback(), &Dialects::all()) {
         assert!(rejection.status().is_client_error());
     }
-    let by_all = admit(
-        &headers,
-        &body,
-        &Dialects::all(),
-        &Callers::default(),
-        &shop,
-    );
-    let by_modern = admit(
-        &headers,
-        &body,
-        &Dialects::modern(),
-        &Callers::default(),
-        &shop,
-    );
-    let by_legacy = admit(
-        &headers,
-        &body,
-        &Dialects::legacy(),
-        &Callers::default(),
-        &shop,
-    );
+    let by_all = admitted_by(&Dialects::all(), &headers);
+    let by_modern = admitted_by(&Dialects::modern(), &headers);
+    let by_legacy = admitted_by(&Dialects::legacy(), &headers);
 
     assert!(
         !matches!(by_legacy, Ok(Admitted::Modern { .. })),
@@ -190,28 +175,12 @@ pub fn admission(input: &[u8]) {
         let plan = plan.filter(|_| request.method == "tools/call");
         headers::mirror(message, plan.as_deref(), &mut mirrored)
             .expect("what was admitted has headers");
-        assert_eq!(
-            admit(
-                &mirrored,
-                &body,
-                &Dialects::all(),
-                &Callers::default(),
-                &shop
-            ),
-            by_all
-        );
+        assert_eq!(admitted_by(&Dialects::all(), &mirrored), by_all);
         for name in mirrored.keys() {
             let mut without = mirrored.clone();
             without.remove(name);
             assert!(
-                admit(
-                    &without,
-                    &body,
-                    &Dialects::all(),
-                    &Callers::default(),
-                    &shop
-                )
-                .is_err(),
+                admitted_by(&Dialects::all(), &without).is_err(),
                 "without {name}"
             );
         }

@@ -32,6 +32,10 @@ pub struct Door {
     clippy::exhaustive_enums,
     reason = "a shell that forgets one kind leaves requests unanswered"
 )]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "nearly all are requests, and a box would cost each of them an allocation"
+)]
 pub enum Admitted {
     /// Have it answered, and pass the outcome through [`seal`](super::seal).
     Request {
