@@ -9,18 +9,14 @@ use bowline_core::Outcome;
 use bowline_core::era::{Caller, Dialect, Dialects, Request};
 use bowline_core::input::DEFAULT_ROUND_CAP;
 use bowline_types::{ClientCapabilities, ErrorCode, Implementation, LoggingLevel, RpcError};
-use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 
 use super::habits::Habits;
 use super::hearing::Hearing;
-use super::http::HttpOpening;
 use super::link::{Answering, End, Reached, Start};
-use super::opening::{Opened, Opening};
+use super::opening::{Opened, Opening, Terms};
+use super::over_http::OverHttp;
 use super::{Client, Gate, Inner};
 use crate::exchange::{BoxFuture, Context, Responder};
-use crate::http::client::{
-    Authorizer, Endpoint, HttpSend, Proxies, ResponseLimits, Versions, parse_url, sender,
-};
 use crate::wire::{Command, Wire};
 use crate::{Error, Result};
 
@@ -39,61 +35,43 @@ use crate::{Error, Result};
 /// ```
 #[must_use = "a connection is made by awaiting it"]
 pub struct Connect {
-    target: Target,
+    /// `None` if it is reached over HTTP.
+    end: Option<End>,
     caller: Caller,
     speaking: Result<Dialects>,
     host: Arc<dyn Responder>,
     timeout: Duration,
     probe_timeout: Duration,
     most_rounds: u32,
-    send: Option<Arc<dyn HttpSend>>,
-    proxies: Proxies,
-    versions: Versions,
-    headers: HeaderMap,
-    authorizer: Option<Arc<dyn Authorizer>>,
-    response_limits: ResponseLimits,
+    pub(super) over_http: OverHttp,
     pub(super) habits: Habits,
-}
-
-enum Target {
-    Url(Result<Uri>),
-    End(End),
 }
 
 impl Connect {
     pub(super) fn to(responder: Arc<dyn Responder>) -> Self {
-        Self::new(Target::End(End::InProcess(responder)))
+        Self::new(Some(End::InProcess(responder)))
     }
 
     pub(super) fn over(wire: Box<dyn Wire>) -> Self {
-        Self::new(Target::End(End::Wire(wire)))
+        Self::new(Some(End::Wire(wire)))
     }
 
     pub(super) fn child(command: Command) -> Self {
-        Self::new(Target::End(End::Child(Start::by(command))))
+        Self::new(Some(End::Child(Start::by(command))))
     }
 
-    pub(super) fn at(url: &str) -> Self {
-        Self::new(Target::Url(parse_url(url)))
-    }
-
-    fn new(target: Target) -> Self {
+    pub(super) fn new(end: Option<End>) -> Self {
         let mut caller = Caller::new(Dialect::LATEST);
         caller.implementation = Some(Implementation::new("bowline", env!("CARGO_PKG_VERSION")));
         Self {
-            target,
+            end,
             caller,
             speaking: Ok(Dialects::all()),
             host: Arc::new(NoHost),
             timeout: DEFAULT_TIMEOUT,
             probe_timeout: DEFAULT_PROBE_TIMEOUT,
             most_rounds: DEFAULT_ROUND_CAP,
-            send: None,
-            proxies: Proxies::from_env(),
-            versions: Versions::Negotiated,
-            headers: HeaderMap::new(),
-            authorizer: None,
-            response_limits: ResponseLimits::default(),
+            over_http: OverHttp::default(),
             habits: Habits::default(),
         }
     }
@@ -191,87 +169,20 @@ impl Connect {
         self
     }
 
-    /// Sends HTTP requests through `send` instead of a connection pool of this client's own.
-    pub fn http(mut self, send: impl HttpSend) -> Self {
-        self.send = Some(Arc::new(send));
-        self
-    }
-
-    /// Reaches an HTTP server through these proxies instead of those that the environment names.
-    ///
-    /// Not if requests are sent [in another way](Self::http).
-    pub fn proxies(mut self, proxies: Proxies) -> Self {
-        self.proxies = proxies;
-        self
-    }
-
-    /// Speaks HTTP/2 from the first byte, without asking whether the server does: for `http://` servers that
-    /// are known to. Where there is TLS, HTTP/2 is spoken anyway if the server offers it.
-    ///
-    /// Not if requests are sent [in another way](Self::http).
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// # async fn example() -> bowline::Result<()> {
-    /// let client = bowline::Client::connect("http://localhost:8000/mcp").http2().await?;
-    /// # Ok(()) }
-    /// ```
-    pub fn http2(mut self) -> Self {
-        self.versions = Versions::Http2Only;
-        self
-    }
-
-    /// Sends this header with every HTTP request.
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// # async fn example(token: &str) -> Result<(), Box<dyn std::error::Error>> {
-    /// use http::HeaderValue;
-    /// use http::header::AUTHORIZATION;
-    ///
-    /// let mut token = HeaderValue::from_str(&format!("Bearer {token}"))?;
-    /// token.set_sensitive(true);
-    /// let client = bowline::Client::connect("https://tools.example/mcp").header(AUTHORIZATION, token).await?;
-    /// # Ok(()) }
-    /// ```
-    pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
-        self.headers.append(name, value);
-        self
-    }
-
-    /// Answers an HTTP server that wants to know who is asking, with every request.
-    pub fn authorizer(mut self, authorizer: impl Authorizer) -> Self {
-        self.authorizer = Some(Arc::new(authorizer));
-        self
-    }
-
-    /// Takes no more than this from an HTTP server.
-    pub fn response_limits(mut self, limits: ResponseLimits) -> Self {
-        self.response_limits = limits;
-        self
-    }
-
     /// The same once more, if what it connects to can be started again.
     pub(super) fn again(&self) -> Option<Self> {
-        let (Target::End(End::Child(start)), Ok(speaking)) = (&self.target, &self.speaking) else {
+        let (Some(End::Child(start)), Ok(speaking)) = (&self.end, &self.speaking) else {
             return None;
         };
         Some(Self {
-            target: Target::End(End::Child(start.clone())),
+            end: Some(End::Child(start.clone())),
             caller: self.caller.clone(),
             speaking: Ok(speaking.clone()),
             host: self.host.clone(),
             timeout: self.timeout,
             probe_timeout: self.probe_timeout,
             most_rounds: self.most_rounds,
-            send: self.send.clone(),
-            proxies: self.proxies.clone(),
-            versions: self.versions,
-            headers: self.headers.clone(),
-            authorizer: self.authorizer.clone(),
-            response_limits: self.response_limits,
+            over_http: OverHttp::default(),
             habits: self.habits.clone(),
         })
     }
@@ -318,45 +229,25 @@ impl Connect {
     }
 
     async fn reach(self, hearing: Arc<Hearing>) -> Result<Reached> {
-        let speaking = self.speaking?;
-        let (timeout, probe_timeout) = (self.timeout, self.probe_timeout);
-        match self.target {
-            Target::Url(uri) => {
-                let uri = uri?;
-                let send = match self.send {
-                    Some(send) => send,
-                    None => sender(&uri, &self.proxies, self.versions)?,
-                };
-                let endpoint = Endpoint {
-                    uri,
-                    send,
-                    headers: self.headers,
-                    authorizer: self.authorizer,
-                    limits: self.response_limits,
-                };
-                let opening = HttpOpening {
-                    endpoint,
-                    host: self.host,
-                    hearing,
-                    speaking,
-                    timeout,
-                    probe_timeout,
-                    remembered: self.habits.remembered,
-                    verdicts: self.habits.verdicts,
-                };
-                opening.open(self.caller).await
-            }
-            Target::End(end) => {
-                let opening = Opening {
-                    speaking: &speaking,
-                    timeout,
-                    probe_timeout,
-                    remembered: self.habits.remembered.as_ref(),
-                };
-                let answering = Answering::by(self.host, hearing);
-                reach(end, answering, self.caller, &opening).await
-            }
-        }
+        let terms = Terms {
+            host: self.host,
+            hearing,
+            speaking: self.speaking?,
+            timeout: self.timeout,
+            probe_timeout: self.probe_timeout,
+            remembered: self.habits.remembered,
+        };
+        let Some(end) = self.end else {
+            return self.over_http.reach(terms, self.caller).await;
+        };
+        let opening = Opening {
+            speaking: &terms.speaking,
+            timeout: terms.timeout,
+            probe_timeout: terms.probe_timeout,
+            remembered: terms.remembered.as_ref(),
+        };
+        let answering = Answering::by(terms.host, terms.hearing);
+        reach(end, answering, self.caller, &opening).await
     }
 }
 

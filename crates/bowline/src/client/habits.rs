@@ -9,7 +9,7 @@ use super::cache::{Cache, MemoryCache};
 use super::caching::Caching;
 use super::hearing::{Hearing, OnLog, OnNotification};
 use super::outputs::Outputs;
-use super::{Connect, OutputCheck, Verdict, Verdicts};
+use super::{Connect, OutputCheck, Verdict};
 use crate::exchange::TraceContext;
 
 /// What can be chosen when a client is made, beyond where it connects and as whom.
@@ -20,7 +20,6 @@ pub(super) struct Habits {
     output_check: OutputCheck,
     pub(super) checks_capabilities: bool,
     pub(super) remembered: Option<Verdict>,
-    pub(super) verdicts: Verdicts,
     pub(super) trace: Option<TraceSource>,
     on_log: Option<OnLog>,
     on_notification: Option<OnNotification>,
@@ -37,7 +36,6 @@ impl Default for Habits {
             output_check: OutputCheck::default(),
             checks_capabilities: true,
             remembered: None,
-            verdicts: Verdicts::of_this_process(),
             trace: None,
             on_log: None,
             on_notification: None,
@@ -64,13 +62,6 @@ impl Connect {
     /// `-32022`: connect again without a verdict then.
     pub fn remembered(mut self, verdict: Verdict) -> Self {
         self.habits.remembered = Some(verdict);
-        self
-    }
-
-    /// Shares with others which HTTP servers are known to be of the legacy era, instead of
-    /// [what this process knows](Verdicts::of_this_process).
-    pub fn verdicts(mut self, verdicts: &Verdicts) -> Self {
-        self.habits.verdicts = verdicts.clone();
         self
     }
 

@@ -1,18 +1,15 @@
 //! The first words over HTTP: which era the server speaks, and the channel for it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bowline_core::era::probe::{HttpReply, Undecided, Verdict, judge_http, suggests_two_endpoints};
 use bowline_core::era::{Caller, Dialects, Request};
 use bowline_types::{DiscoverRequest, Json, Method};
 
-use super::Verdict as Remembered;
 use super::Verdicts;
-use super::hearing::Hearing;
 use super::link::{Answering, Link, Reached};
-use super::opening::{MOST_PROBES, Opening, incompatible};
-use crate::exchange::{Pause, Responder, within};
+use super::opening::{MOST_PROBES, Opening, Terms, incompatible};
+use crate::exchange::{Pause, within};
 use crate::http::client::{Endpoint, HttpChannel, UnexpectedStatus, legacy};
 use crate::wire::Wire;
 use crate::{Error, Result};
@@ -20,21 +17,15 @@ use crate::{Error, Result};
 /// A server over HTTP, not yet known.
 pub(super) struct HttpOpening {
     pub(super) endpoint: Endpoint,
-    pub(super) host: Arc<dyn Responder>,
-    pub(super) hearing: Arc<Hearing>,
-    pub(super) speaking: Dialects,
-    pub(super) timeout: Duration,
-    pub(super) probe_timeout: Duration,
-    /// What was found out the last time.
-    pub(super) remembered: Option<Remembered>,
+    pub(super) terms: Terms,
     /// What was found out about others, and is about to be about this one.
     pub(super) verdicts: Verdicts,
 }
 
 impl HttpOpening {
     pub(super) async fn open(self, mut caller: Caller) -> Result<Reached> {
-        if let Some(verdict) = &self.remembered {
-            let dialect = verdict.dialect_of(&self.speaking)?;
+        if let Some(verdict) = &self.terms.remembered {
+            let dialect = verdict.dialect_of(&self.terms.speaking)?;
             if !dialect.is_modern() {
                 return self.shake_hands(caller).await;
             }
@@ -45,11 +36,11 @@ impl HttpOpening {
                 server: verdict.server().cloned(),
             });
         }
-        let Some(modern) = self.speaking.latest_modern() else {
+        let Some(modern) = self.terms.speaking.latest_modern() else {
             return self.shake_hands(caller).await;
         };
         let channel = HttpChannel::new(self.endpoint.clone());
-        if self.speaking.iter().count() == 1 {
+        if self.terms.speaking.iter().count() == 1 {
             caller.dialect = modern;
             return Ok(Reached {
                 link: Link::by(channel),
@@ -57,7 +48,10 @@ impl HttpOpening {
                 server: None,
             });
         }
-        if self.verdicts.is_legacy(&self.endpoint.uri, &self.speaking) {
+        if self
+            .verdicts
+            .is_legacy(&self.endpoint.uri, &self.terms.speaking)
+        {
             match self.shake_hands(caller.clone()).await {
                 Err(error) if refutes(&error) => self.verdicts.forget_server(&self.endpoint.uri),
                 reached_or_failed => return reached_or_failed,
@@ -76,7 +70,7 @@ impl HttpOpening {
                 Err(Error::Timeout { .. }) => HttpReply::Silence,
                 Err(_) => HttpReply::Unreachable,
             };
-            match judge_http(DiscoverRequest::NAME, reply, &self.speaking, &tried) {
+            match judge_http(DiscoverRequest::NAME, reply, &self.terms.speaking, &tried) {
                 Verdict::Modern(dialect) => {
                     let result = probe.ok().and_then(|(_, outcome)| outcome?.ok());
                     let server = result.and_then(|result| result.decode().ok());
@@ -122,7 +116,12 @@ impl HttpOpening {
         );
         // Dropping the probe releases its POST at once, so that whatever follows is on time.
         let pause = Pause::default();
-        within(self.probe_timeout, &pause, channel.probe(&request, &pause)).await
+        within(
+            self.terms.probe_timeout,
+            &pause,
+            channel.probe(&request, &pause),
+        )
+        .await
     }
 
     /// Opens a legacy wire made of HTTP requests: Streamable HTTP first, then HTTP+SSE.
@@ -136,7 +135,7 @@ impl HttpOpening {
         };
         let pause = Pause::default();
         let opening = legacy::two_endpoints(self.endpoint.clone(), &pause);
-        match within(self.probe_timeout, &pause, opening).await {
+        match within(self.terms.probe_timeout, &pause, opening).await {
             Ok(wire) => self.shake_hands_over(wire, caller).await,
             // It speaks neither; what it said to the first attempt says more.
             Err(_) => Err(refused),
@@ -144,15 +143,15 @@ impl HttpOpening {
     }
 
     async fn shake_hands_over(&self, wire: Box<dyn Wire>, caller: Caller) -> Result<Reached> {
-        let answering = Answering::by(self.host.clone(), self.hearing.clone());
+        let answering = Answering::by(self.terms.host.clone(), self.terms.hearing.clone());
         let link = Link::over(wire, None, answering.clone());
         let legacy = Dialects::only(|dialect| {
-            !dialect.is_modern() && self.speaking.of(dialect.version).is_some()
+            !dialect.is_modern() && self.terms.speaking.of(dialect.version).is_some()
         });
         let opening = Opening {
             speaking: &legacy,
-            timeout: self.timeout,
-            probe_timeout: self.probe_timeout,
+            timeout: self.terms.timeout,
+            probe_timeout: self.terms.probe_timeout,
             remembered: None,
         };
         let offered = opening.latest_legacy()?;

@@ -8,7 +8,13 @@ mod habits;
 mod host;
 pub use host::Host;
 
+#[cfg(feature = "http-client")]
 mod http;
+#[cfg(feature = "http-client")]
+mod over_http;
+#[cfg(not(feature = "http-client"))]
+#[path = "over_http_off.rs"]
+mod over_http;
 
 mod link;
 
@@ -22,7 +28,9 @@ mod restart;
 mod verdict;
 pub use verdict::Verdict;
 
+#[cfg(feature = "http-client")]
 mod verdicts;
+#[cfg(feature = "http-client")]
 pub use verdicts::Verdicts;
 
 mod draft;
@@ -142,19 +150,6 @@ impl Client {
     /// ```
     pub fn to<R: Responder + Clone>(server: &R) -> Connect {
         Connect::to(Arc::new(server.clone()))
-    }
-
-    /// Connects to a server at an `http://` or `https://` URL, whatever version it speaks.
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// # async fn example() -> bowline::Result<()> {
-    /// let client = bowline::Client::connect("http://localhost:8000/mcp").await?;
-    /// # Ok(()) }
-    /// ```
-    pub fn connect(url: &str) -> Connect {
-        Connect::at(url)
     }
 
     /// Connects over a wire.

@@ -15,8 +15,9 @@ use bowline_types::{
 };
 
 use super::Verdict as Remembered;
+use super::hearing::Hearing;
 use super::link::Link;
-use crate::exchange::Answer;
+use crate::exchange::{Answer, Responder};
 use crate::{Error, Result};
 
 /// What is needed to find out.
@@ -27,6 +28,18 @@ pub(super) struct Opening<'a> {
     pub(super) probe_timeout: Duration,
     /// What was found out the last time.
     pub(super) remembered: Option<&'a Remembered>,
+}
+
+/// What a client is told before it knows its server, however that is reached.
+pub(super) struct Terms {
+    pub(super) host: Arc<dyn Responder>,
+    pub(super) hearing: Arc<Hearing>,
+    /// What this client is willing to speak.
+    pub(super) speaking: Dialects,
+    pub(super) timeout: Duration,
+    pub(super) probe_timeout: Duration,
+    /// What was found out the last time.
+    pub(super) remembered: Option<Remembered>,
 }
 
 /// How the first words went.

@@ -12,9 +12,9 @@ use tokio::time::Sleep;
 /// A time limit that starts at the first poll.
 pub(crate) struct Deadline {
     after: Duration,
-    sleep: Option<Pin<Box<Sleep>>>,
+    pub(super) sleep: Option<Pin<Box<Sleep>>>,
     /// How much of it is left, if it stands still.
-    left: Option<Duration>,
+    pub(super) left: Option<Duration>,
 }
 
 impl Deadline {
@@ -30,14 +30,6 @@ impl Deadline {
     pub(crate) fn restart(&mut self) {
         self.sleep = None;
         self.left = None;
-    }
-
-    /// Stands still until the next poll.
-    pub(crate) fn pause(&mut self) {
-        if let Some(sleep) = self.sleep.take() {
-            let now = tokio::time::Instant::now();
-            self.left = Some(sleep.deadline().saturating_duration_since(now));
-        }
     }
 
     /// Starts again if the notification is progress; nothing else moves an idle deadline, on any channel.

@@ -68,7 +68,6 @@ impl Driven {
 
 impl Ongoing for Driven {
     fn poll_step(&mut self, cx: &mut task::Context<'_>) -> Poll<Step> {
-        self.said.wake_on_next(cx.waker());
         // What is waiting is handed out before more is taken from the wire, which bounds the queue.
         if let Some(notification) = self.said.next() {
             self.idle
@@ -82,6 +81,8 @@ impl Ongoing for Driven {
         }
         self.has_started = true;
         let was_paused = self.pause.is_on();
+        // What is said now is seen below, and need not wake this task.
+        self.said.attend();
         if let Some(future) = &mut self.future
             && let Poll::Ready(answer) = future.as_mut().poll(cx)
         {
@@ -94,7 +95,7 @@ impl Ongoing for Driven {
             self.future = None;
             return Poll::Ready(Step::Answered(Err(Error::Timeout { after })));
         }
-        if let Some(notification) = self.said.next() {
+        if let Some(notification) = self.said.next_or_wake(cx.waker()) {
             self.idle
                 .iter_mut()
                 .for_each(|idle| idle.hear(&notification));

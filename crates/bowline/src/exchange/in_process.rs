@@ -129,7 +129,8 @@ impl Ongoing for Handled {
             self.let_go();
             return Poll::Ready(Step::Answered(Err(Error::Timeout { after })));
         }
-        self.said.wake_on_next(cx.waker());
+        // What the handler says now is seen below, and need not wake this task.
+        self.said.attend();
         let was_asking = self.questions.are_open();
         if let Some(running) = &mut self.running
             && let Poll::Ready(outcome) = Pin::new(running).poll(cx)
@@ -142,7 +143,7 @@ impl Ongoing for Handled {
             cx.waker().wake_by_ref();
         }
         // What the handler said before it ended comes before its answer.
-        if let Some(notification) = self.said.next() {
+        if let Some(notification) = self.said.next_or_wake(cx.waker()) {
             self.idle
                 .iter_mut()
                 .for_each(|idle| idle.hear(&notification));

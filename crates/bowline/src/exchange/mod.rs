@@ -14,13 +14,16 @@ pub use context::{Context, Outlet, Progress};
 
 mod deadline;
 
+#[cfg(feature = "http-client")]
 mod driven;
+#[cfg(feature = "http-client")]
 pub(crate) use driven::Driven;
 
 mod extensions;
 pub use extensions::Extensions;
 
 mod ids;
+#[cfg(feature = "http-client")]
 pub(crate) use ids::Ids;
 
 mod said;
@@ -33,7 +36,9 @@ mod input;
 pub use input::{Ask, AskError, Elicit, Elicited, NotAForm};
 pub(crate) use input::{DEFAULT_ASK_TIMEOUT, Input};
 
+#[cfg(feature = "http-client")]
 mod pause;
+#[cfg(feature = "http-client")]
 pub(crate) use pause::{Pause, Stopwatch, within};
 
 mod principal;

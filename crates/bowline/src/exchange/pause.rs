@@ -70,6 +70,16 @@ pub(crate) async fn within<T>(
     .await
 }
 
+impl Deadline {
+    /// Stands still until the next poll.
+    pub(super) fn pause(&mut self) {
+        if let Some(sleep) = self.sleep.take() {
+            let now = tokio::time::Instant::now();
+            self.left = Some(sleep.deadline().saturating_duration_since(now));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use tokio::time::{Instant, sleep};

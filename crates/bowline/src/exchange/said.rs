@@ -57,12 +57,6 @@ impl Said {
         next
     }
 
-    pub(crate) fn wake_on_next(&self, waker: &Waker) {
-        let waker = waker.clone();
-        let old = self.lock().waker.replace(waker);
-        drop(old);
-    }
-
     pub(crate) fn close(&self) {
         let mut queue = self.lock();
         queue.closed = true;

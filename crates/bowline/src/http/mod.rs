@@ -1,5 +1,6 @@
 //! Streamable HTTP: a POST and its response are an exchange.
 
+#[cfg(feature = "http-client")]
 pub mod client;
 
 #[cfg(feature = "http-server")]

@@ -73,15 +73,16 @@ impl Future for Driver {
         let this = &mut *self;
         for _ in 0..MOST_TURNS {
             this.park(cx.waker());
-            let received = this.receive(cx);
+            let has_more = this.receive(cx);
             let timed_out = this.expire(cx);
-            let dispatched = this.dispatch();
+            let told = this.dispatch();
             let sent = this.transmit(cx);
             this.consider_ending(cx);
             if this.phase == Phase::Ended {
                 return Poll::Ready(());
             }
-            if !(received || timed_out || dispatched || sent) {
+            // A wire that was told something may have something to say.
+            if !(has_more || timed_out || told || sent) {
                 return Poll::Pending;
             }
         }
@@ -99,7 +100,7 @@ impl Driver {
         drop(old);
     }
 
-    /// Takes in some frames. Whether there were any.
+    /// Takes in some frames. Whether there may be more.
     fn receive(&mut self, cx: &mut Context<'_>) -> bool {
         if matches!(
             self.phase,
@@ -111,9 +112,9 @@ impl Driver {
         ) {
             return false;
         }
-        for count in 0..MOST_FRAMES {
+        for _ in 0..MOST_FRAMES {
             match self.wire.poll_receive(cx) {
-                Poll::Pending => return count > 0,
+                Poll::Pending => return false,
                 Poll::Ready(Received::Frame(frame)) => self.take_in(&frame),
                 Poll::Ready(Received::Message(message)) => self.take_in_message(Ok(message)),
                 Poll::Ready(Received::TooLong { limit }) => {
@@ -217,19 +218,21 @@ impl Driver {
         true
     }
 
-    /// Hands out what the engine has to tell. Whether there was anything.
+    /// Hands out what the engine has to tell. Whether the wire was told anything.
     fn dispatch(&mut self) -> bool {
         let mut events = std::mem::take(&mut self.events);
         {
             let mut state = self.peer.shared.lock();
             events.extend(std::iter::from_fn(|| state.mux.poll_event()));
         }
-        let any = !events.is_empty();
+        let mut told = false;
         for event in events.drain(..) {
+            told |= matches!(event, Event::Cancelled { .. });
             self.handle(event);
         }
         self.events = events;
-        self.serving.reap() || any
+        self.serving.reap();
+        told
     }
 
     fn handle(&mut self, event: Event) {

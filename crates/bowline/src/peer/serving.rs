@@ -179,8 +179,8 @@ impl Serving {
         });
     }
 
-    /// Forgets handlers that are at their end. Whether there were any.
-    pub(super) fn reap(&mut self) -> bool {
+    /// Forgets handlers that are at their end.
+    pub(super) fn reap(&mut self) {
         let mut finished = std::mem::take(&mut self.finished);
         std::mem::swap(&mut finished, &mut self.peer.shared.lock().finished);
         let any = !finished.is_empty();
@@ -192,7 +192,6 @@ impl Serving {
         if any {
             self.watch_host();
         }
-        any
     }
 
     pub(super) fn hear(&mut self, notification: &Notification) {
@@ -402,9 +401,10 @@ mod tests {
         serving.begin(id, method, params);
         assert_eq!((serving.handlers.len(), serving.heard), (1, 1));
 
-        while !serving.reap() {
+        while serving.peer.sizes().in_flight > 0 {
             tokio::task::yield_now().await;
         }
+        serving.reap();
 
         assert!(serving.handlers.is_empty());
         assert_eq!(serving.heard, 0);

@@ -231,20 +231,23 @@ impl HttpChannel {
     ) -> Result<Response<ResponseBody>> {
         let stamped = self.stamper.stamp(request);
         let plan = self.plan(request);
-        let mut headers = message_headers();
         let mirrored = Mirrored {
             version: request.caller.dialect.version,
-            method: &stamped.method,
+            method: &request.method,
             // As they are without the envelope, of which nothing is mirrored by name.
             params: Some(&request.params),
-            name_member: name_member(&stamped.method),
+            name_member: name_member(&request.method),
         };
-        mirror(mirrored, plan.as_deref(), &mut headers)
-            .map_err(|unmirrorable| Error::misuse(unmirrorable.to_string()))?;
+        let headers = || {
+            let mut headers = message_headers();
+            mirror(mirrored, plan.as_deref(), &mut headers)
+                .map_err(|unmirrorable| Error::misuse(unmirrorable.to_string()))?;
+            Ok(headers)
+        };
         let frame = Message::from(stamped.with_id(id.clone())).to_frame();
         let outgoing = Outgoing {
             method: http::Method::POST,
-            headers,
+            headers: &headers,
             frame,
             handed: &Handed::new(),
             when_refused: WhenRefused::AuthorizeWhile(pause),

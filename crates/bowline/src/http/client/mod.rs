@@ -65,7 +65,8 @@ pub(crate) struct Endpoint {
 /// One request that is to be sent.
 pub(crate) struct Outgoing<'a> {
     pub(crate) method: Method,
-    pub(crate) headers: HeaderMap,
+    /// Writes the headers, each time it is sent: it is rarely sent again, and then has no copy to keep.
+    pub(crate) headers: &'a (dyn Fn() -> Result<HeaderMap> + Sync),
     pub(crate) frame: Bytes,
     pub(crate) handed: &'a Handed,
     pub(crate) when_refused: WhenRefused<'a>,
@@ -82,7 +83,7 @@ impl Endpoint {
             let (mut head, ()) = Request::new(()).into_parts();
             head.method = outgoing.method.clone();
             head.uri = uri.clone();
-            head.headers = outgoing.headers.clone();
+            head.headers = (outgoing.headers)()?;
             head.headers.extend(self.headers.clone());
             let sent = refusals.sign(&mut head).await?;
             let body = RequestBody::new(outgoing.frame.clone(), outgoing.handed.clone());
@@ -141,6 +142,13 @@ pub(crate) fn message_headers() -> HeaderMap {
         HeaderValue::from_static("application/json, text/event-stream"),
     );
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers
+}
+
+/// The headers that every GET of a stream has.
+pub(crate) fn stream_headers() -> HeaderMap {
+    let mut headers = HeaderMap::with_capacity(4);
+    headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
     headers
 }
 

@@ -37,23 +37,23 @@ pub(crate) async fn read(endpoint: &Endpoint, response: Response<ResponseBody>) 
             source: None,
         });
     }
-    let media = text(&head.headers, &CONTENT_TYPE).unwrap_or_default();
-    let media = media
-        .split(';')
-        .next()
-        .unwrap_or_default()
-        .trim()
-        .to_ascii_lowercase();
-    match &*media {
-        "text/event-stream" if head.status.is_success() => {
-            Ok(Reply::Events(Events::new(body, endpoint.limits)))
-        }
-        "application/json" => {
-            let body = body.collect(endpoint.limits.body).await?;
-            Ok(Reply::Json(head.status, body))
-        }
-        _ => Ok(Reply::Bare(head.status)),
+    if is_of(&head.headers, "text/event-stream") && head.status.is_success() {
+        Ok(Reply::Events(Events::new(body, endpoint.limits)))
+    } else if is_of(&head.headers, "application/json") {
+        let body = body.collect(endpoint.limits.body).await?;
+        Ok(Reply::Json(head.status, body))
+    } else {
+        Ok(Reply::Bare(head.status))
     }
+}
+
+/// Whether a response says that its body is of this media type, whatever its parameters.
+fn is_of(headers: &HeaderMap, media: &str) -> bool {
+    let says = headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.split(';').next());
+    says.is_some_and(|says| says.trim().eq_ignore_ascii_case(media))
 }
 
 /// The error for a response that carries no answer.
@@ -126,11 +126,4 @@ pub(crate) fn message(frame: &Bytes) -> Result<Message> {
         }
         Malformed::Response { why, .. } => Error::protocol(why),
     })
-}
-
-fn text(headers: &HeaderMap, name: &http::HeaderName) -> Option<String> {
-    headers
-        .get(name)
-        .and_then(|value| value.to_str().ok())
-        .map(str::to_owned)
 }

@@ -9,7 +9,6 @@ use bowline_core::http::legacy::{LAST_EVENT_ID, SESSION_ID};
 use bowline_core::{Message, Response as Answer};
 use bowline_types::{InitializeResult, RequestId};
 use bytes::Bytes;
-use http::header::ACCEPT;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use tokio::sync::mpsc;
 
@@ -19,7 +18,7 @@ use crate::exchange::Stopwatch;
 use crate::http::client::body::ResponseBody;
 use crate::http::client::response::{Events, Reply, message, no_answer, read};
 use crate::http::client::send::Handed;
-use crate::http::client::{Endpoint, Outgoing, WhenRefused, message_headers};
+use crate::http::client::{Endpoint, Outgoing, WhenRefused, message_headers, stream_headers};
 use crate::wire::Received;
 use crate::{Error, Result};
 
@@ -106,9 +105,10 @@ impl Link {
         handed: &Handed,
         when_refused: WhenRefused<'_>,
     ) -> Result<Response<ResponseBody>> {
+        let headers = self.headers(message_headers());
         let outgoing = Outgoing {
             method: Method::POST,
-            headers: self.headers(message_headers()),
+            headers: &|| Ok(headers.clone()),
             frame,
             handed,
             when_refused,
@@ -187,14 +187,13 @@ impl Link {
         last_event: Option<&str>,
         when_refused: WhenRefused<'_>,
     ) -> Result<Option<Events>> {
-        let mut headers = HeaderMap::new();
-        headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+        let mut headers = self.headers(stream_headers());
         if let Some(id) = last_event.and_then(|id| HeaderValue::from_str(id).ok()) {
             headers.insert(LAST_EVENT_ID, id);
         }
         let outgoing = Outgoing {
             method: Method::GET,
-            headers: self.headers(headers),
+            headers: &|| Ok(headers.clone()),
             frame: Bytes::new(),
             handed: &Handed::new(),
             when_refused,
@@ -250,9 +249,10 @@ impl Link {
     /// Tells the server that the session is over, if there is one.
     pub(super) async fn end(&self) {
         if self.session_id().is_some() {
+            let headers = self.headers(HeaderMap::new());
             let outgoing = Outgoing {
                 method: Method::DELETE,
-                headers: self.headers(HeaderMap::new()),
+                headers: &|| Ok(headers.clone()),
                 frame: Bytes::new(),
                 handed: &Handed::new(),
                 when_refused: WhenRefused::GiveUp,

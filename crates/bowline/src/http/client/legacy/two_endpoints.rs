@@ -11,8 +11,7 @@ use std::task::{Context, Poll, ready};
 use bowline_core::Message;
 use bowline_types::{CancelledNotification, Notice, RequestId};
 use bytes::Bytes;
-use http::header::ACCEPT;
-use http::{HeaderMap, HeaderValue, Method, Uri};
+use http::{Method, Uri};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -20,7 +19,9 @@ use super::held::Held;
 use crate::exchange::Pause;
 use crate::http::client::response::{Events, Reply, no_answer, read};
 use crate::http::client::send::Handed;
-use crate::http::client::{Endpoint, Outgoing, WhenRefused, message_headers, within_origin};
+use crate::http::client::{
+    Endpoint, Outgoing, WhenRefused, message_headers, stream_headers, within_origin,
+};
 use crate::wire::{Received, Wire};
 use crate::{Error, Result};
 
@@ -45,11 +46,9 @@ type Reserved = Pin<Box<dyn Future<Output = Option<mpsc::OwnedPermit<Bytes>>> + 
 impl TwoEndpoints {
     /// Listens at `endpoint`, and waits to be told where to post.
     pub(super) async fn open(endpoint: Endpoint, pause: &Pause) -> Result<Self> {
-        let mut headers = HeaderMap::new();
-        headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
         let outgoing = Outgoing {
             method: Method::GET,
-            headers,
+            headers: &|| Ok(stream_headers()),
             frame: Bytes::new(),
             handed: &Handed::new(),
             when_refused: WhenRefused::AuthorizeWhile(pause),
@@ -215,7 +214,7 @@ async fn post_quietly(endpoint: &Endpoint, frame: Bytes) {
 async fn post(endpoint: &Endpoint, frame: Bytes, when_refused: WhenRefused<'_>) -> Result<()> {
     let outgoing = Outgoing {
         method: Method::POST,
-        headers: message_headers(),
+        headers: &|| Ok(message_headers()),
         frame,
         handed: &Handed::new(),
         when_refused,
