@@ -1,10 +1,10 @@
 //! `raw-client`: the ceiling for clients. Over HTTP, hyper's connections in a stack of idle ones; over pipes,
 //! a line out and a line in; replies parsed into a small struct.
 
-use std::cell::RefCell;
 use std::collections::HashMap;
 use std::process::Stdio;
-use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use bench_fixture::{ClientOptions, Target, drive};
 use bytes::Bytes;
@@ -26,7 +26,7 @@ fn main() {
 async fn run(options: ClientOptions) {
     match &options.target {
         Target::Url(url) => {
-            let client = Rc::new(HttpClient::new(url));
+            let client = Arc::new(HttpClient::new(url));
             let call = move || client.clone().call();
             drive(options.in_flight, options.window, call).await;
         }
@@ -39,9 +39,9 @@ async fn run(options: ClientOptions) {
                 .spawn()
                 .expect("the child can be started");
             let (input, output) = (child.stdin.take(), child.stdout.take());
-            let lines = Rc::new(Lines::default());
-            tokio::task::spawn_local(lines.clone().write(input.expect("piped")));
-            tokio::task::spawn_local(lines.clone().read(output.expect("piped")));
+            let lines = Arc::new(Lines::default());
+            tokio::spawn(lines.clone().write(input.expect("piped")));
+            tokio::spawn(lines.clone().read(output.expect("piped")));
             let call = move || lines.clone().call();
             drive(options.in_flight, options.window, call).await;
         }
@@ -84,8 +84,8 @@ fn request(id: u64) -> String {
 struct HttpClient {
     authority: String,
     path: String,
-    idle: RefCell<Vec<SendRequest<Full<Bytes>>>>,
-    next: std::cell::Cell<u64>,
+    idle: Mutex<Vec<SendRequest<Full<Bytes>>>>,
+    next: AtomicU64,
 }
 
 impl HttpClient {
@@ -95,14 +95,13 @@ impl HttpClient {
         Self {
             authority: authority.to_string(),
             path: url.path().to_owned(),
-            idle: RefCell::default(),
-            next: std::cell::Cell::new(1),
+            idle: Mutex::default(),
+            next: AtomicU64::new(1),
         }
     }
 
-    async fn call(self: Rc<Self>) -> bool {
-        let id = self.next.get();
-        self.next.set(id + 1);
+    async fn call(self: Arc<Self>) -> bool {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
         let request = Request::post(&self.path)
             .header(header::HOST, &self.authority)
             .header(header::CONTENT_TYPE, "application/json")
@@ -112,7 +111,7 @@ impl HttpClient {
             .header("mcp-name", "echo")
             .body(Full::new(Bytes::from(request(id))))
             .expect("a request");
-        let idle = self.idle.borrow_mut().pop();
+        let idle = lock(&self.idle).pop();
         let mut connection = match idle {
             Some(connection) => connection,
             None => self.connect().await,
@@ -120,7 +119,7 @@ impl HttpClient {
         connection.ready().await.expect("a connection");
         let response = connection.send_request(request).await.expect("a response");
         let body = response.into_body().collect().await.expect("a body");
-        self.idle.borrow_mut().push(connection);
+        lock(&self.idle).push(connection);
         let bytes = body.to_bytes();
         let reply: Reply<'_> = serde_json::from_slice(&bytes).expect("a reply");
         reply.id == id && is_right(&reply)
@@ -131,27 +130,26 @@ impl HttpClient {
         let stream = stream.expect("the server listens");
         let _ = stream.set_nodelay(true);
         let (sender, connection) = handshake(TokioIo::new(stream)).await.expect("HTTP/1.1");
-        tokio::task::spawn_local(connection);
+        tokio::spawn(connection);
         sender
     }
 }
 
 #[derive(Default)]
 struct Lines {
-    waiting: RefCell<HashMap<u64, oneshot::Sender<bool>>>,
-    out: RefCell<Vec<u8>>,
+    waiting: Mutex<HashMap<u64, oneshot::Sender<bool>>>,
+    out: Mutex<Vec<u8>>,
     more: Notify,
-    next: std::cell::Cell<u64>,
+    next: AtomicU64,
 }
 
 impl Lines {
-    async fn call(self: Rc<Self>) -> bool {
-        let id = self.next.get();
-        self.next.set(id + 1);
+    async fn call(self: Arc<Self>) -> bool {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (sender, receiver) = oneshot::channel();
-        self.waiting.borrow_mut().insert(id, sender);
+        lock(&self.waiting).insert(id, sender);
         {
-            let mut out = self.out.borrow_mut();
+            let mut out = lock(&self.out);
             out.extend_from_slice(request(id).as_bytes());
             out.push(b'\n');
         }
@@ -159,26 +157,30 @@ impl Lines {
         receiver.await.unwrap_or(false)
     }
 
-    async fn write(self: Rc<Self>, mut pipe: ChildStdin) {
+    async fn write(self: Arc<Self>, mut pipe: ChildStdin) {
         loop {
             self.more.notified().await;
-            let out = self.out.take();
+            let out = std::mem::take(&mut *lock(&self.out));
             if pipe.write_all(&out).await.is_err() {
                 return;
             }
         }
     }
 
-    async fn read(self: Rc<Self>, pipe: ChildStdout) {
+    async fn read(self: Arc<Self>, pipe: ChildStdout) {
         let mut pipe = BufReader::with_capacity(1 << 16, pipe);
         let mut line = Vec::new();
         while matches!(pipe.read_until(b'\n', &mut line).await, Ok(1..)) {
             let reply: Reply<'_> = serde_json::from_slice(&line).expect("a reply");
-            let waiting = self.waiting.borrow_mut().remove(&reply.id);
+            let waiting = lock(&self.waiting).remove(&reply.id);
             if let Some(waiting) = waiting {
                 let _ = waiting.send(is_right(&reply));
             }
             line.clear();
         }
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("nobody panics under a lock")
 }

@@ -123,6 +123,7 @@ impl Message {
 
     /// Appends the message to `out` as one line without its end.
     pub fn encode(&self, out: &mut Vec<u8>) {
+        out.reserve(self.room());
         out.extend_from_slice(OPENING);
         match self {
             Self::Request(request) => {
@@ -146,15 +147,19 @@ impl Message {
     /// The message as one line without its end.
     #[must_use]
     pub fn to_frame(&self) -> Bytes {
+        let mut out = Vec::new();
+        self.encode(&mut out);
+        out.into()
+    }
+
+    /// About how many bytes it takes.
+    pub(crate) fn room(&self) -> usize {
         let body = match self {
             Self::Request(RawRequest { params, .. }) => params.as_deref(),
             Self::Notification(Notification { params, .. }) => params.as_ref(),
             Self::Response(Response { outcome, .. }) => outcome.as_ref().ok(),
         };
-        let length = body.map_or(0, |json| json.as_bytes().len());
-        let mut out = Vec::with_capacity(length + FRAME_AROUND);
-        self.encode(&mut out);
-        out.into()
+        body.map_or(0, |json| json.as_bytes().len()) + FRAME_AROUND
     }
 }
 

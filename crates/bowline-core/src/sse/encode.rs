@@ -25,6 +25,7 @@ pub fn encode(event: &Event, out: &mut Vec<u8>) {
 
 /// Appends an event that carries a message and nothing else.
 pub fn encode_message(message: &Message, out: &mut Vec<u8>) {
+    out.reserve(message.room() + b"data: \n\n".len());
     out.extend_from_slice(b"data: ");
     message.encode(out); // which is one line
     out.extend_from_slice(b"\n\n");
