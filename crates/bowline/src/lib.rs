@@ -61,6 +61,13 @@
 //! # assert!(server.check().is_ok());
 //! ```
 //!
+//! # Features
+//!
+//! All on by default: `http-client` ([`Client::connect`]), `http-server` ([`Server::http`]), `macros` (`#[tool]` and its
+//! like), `tls` (clients reach `https` servers), `validate` (arguments and output are checked against their schemas).
+//! Off: `reqwest` (a client of that kind sends the requests), `testing` (scripted peers, and every way to reach a
+//! server). A server over HTTP alone needs `http-server` and `macros`, and is then made of fewer crates.
+//!
 //! # Cancel safety
 //!
 //! All futures of this crate may be dropped at any time. What that means is always the same, and how the
