@@ -93,6 +93,8 @@ mod random;
 
 mod shutdown;
 
+mod signal;
+
 pub mod wire;
 
 pub mod peer;

@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::{CancelMode, Channel, Extensions, Input, Principal, TraceContext};
+use crate::signal::Signal;
 use bowline_core::Notification;
 use bowline_core::era::{Caller, Request};
 use bowline_core::json::Params;
@@ -10,9 +12,6 @@ use bowline_types::{
     Json, LoggingLevel, LoggingMessageNotificationParams, Meta, Notice, ProgressNotification,
     ProgressNotificationParams, ProgressToken, RequestId,
 };
-use tokio::sync::Notify;
-
-use super::{CancelMode, Channel, Extensions, Input, Principal, TraceContext};
 
 /// What a handler may know and do for the current request. Cheap to clone.
 ///
@@ -450,33 +449,6 @@ impl Shared {
     fn params(&self) -> MutexGuard<'_, Params> {
         // No code that could panic halfway through a change runs under this lock.
         self.params.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Something that happens once, and stays so.
-#[derive(Default)]
-struct Signal {
-    is_raised: AtomicBool,
-    waiters: Notify,
-}
-
-impl Signal {
-    fn raise(&self) {
-        self.is_raised.store(true, Ordering::SeqCst);
-        self.waiters.notify_waiters();
-    }
-
-    fn is_raised(&self) -> bool {
-        self.is_raised.load(Ordering::SeqCst)
-    }
-
-    async fn wait(&self) {
-        let mut raised = std::pin::pin!(self.waiters.notified());
-        // Enlisted before the flag is read, so that what happens in between is not missed.
-        raised.as_mut().enable();
-        if !self.is_raised() {
-            raised.await;
-        }
     }
 }
 

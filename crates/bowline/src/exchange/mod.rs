@@ -27,7 +27,7 @@ mod ids;
 pub(crate) use ids::Ids;
 
 mod said;
-pub(crate) use said::Said;
+pub(crate) use said::{Look, Said};
 
 mod in_process;
 pub use in_process::InProcess;

@@ -10,11 +10,23 @@ use bowline_core::Notification;
 #[derive(Default)]
 pub(crate) struct Said(Mutex<Queue>);
 
+/// What somebody finds who looks.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Look {
+    /// This was said.
+    Said(Notification),
+    /// Somebody has rung, or nobody has looked yet, or somebody else did. Nobody is woken until
+    /// [`Said::next_or_wake`].
+    Rung,
+    /// Nothing has happened since the same one looked last, who will be woken.
+    Nothing,
+}
+
 #[derive(Default)]
 struct Queue {
     notifications: VecDeque<Notification>,
     waker: Option<Waker>,
-    /// Nobody has rung since somebody last looked.
+    /// Nobody has rung since somebody began to look.
     is_quiet: bool,
     closed: bool,
 }
@@ -34,7 +46,7 @@ impl Said {
         wake(queue);
     }
 
-    /// Has somebody look again, who finds by that that there is more to do than to take in what was said.
+    /// Has whoever waits look for more than what was said.
     pub(crate) fn ring(&self) {
         let mut queue = self.lock();
         queue.is_quiet = false;
@@ -45,15 +57,28 @@ impl Said {
         self.lock().notifications.pop_front()
     }
 
-    /// Wakes nobody until [`next_or_wake`](Self::next_or_wake): whoever would be woken is looking. Whether
-    /// somebody has [rung](Self::ring) since the last time; at first, somebody has.
-    pub(crate) fn attend(&self) -> bool {
+    /// Takes back what was handed out last.
+    pub(crate) fn put_back(&self, notification: Notification) {
+        self.lock().notifications.push_front(notification);
+    }
+
+    /// What somebody finds who looks.
+    pub(crate) fn look(&self, waker: &Waker) -> Look {
         let mut queue = self.lock();
-        let was_quiet = std::mem::replace(&mut queue.is_quiet, true);
-        let old = queue.waker.take();
-        drop(queue);
-        drop(old);
-        !was_quiet
+        if let Some(notification) = queue.notifications.pop_front() {
+            return Look::Said(notification);
+        }
+        // It was left when nothing else was there, and is taken by whoever says something or rings.
+        if queue.waker.as_ref().is_some_and(|it| it.will_wake(waker)) {
+            return Look::Nothing;
+        }
+        attend(queue);
+        Look::Rung
+    }
+
+    /// Wakes nobody until [`next_or_wake`](Self::next_or_wake): whoever would be woken is looking.
+    pub(crate) fn attend(&self) {
+        attend(self.lock());
     }
 
     /// What was said next. If that is all, whoever asks is woken when more is said, or somebody rings.
@@ -62,6 +87,8 @@ impl Said {
         let mut queue = self.lock();
         let next = queue.notifications.pop_front();
         if queue.notifications.is_empty() {
+            // There may be thousands who wait for long: they keep nothing that they do not need meanwhile.
+            queue.notifications = VecDeque::new();
             let old = queue.waker.replace(waker);
             if queue.is_quiet {
                 drop(queue);
@@ -71,12 +98,6 @@ impl Said {
             drop(old);
         }
         next
-    }
-
-    /// Whether this is who will be woken: nothing was said, and nobody has rung, since it asked for that.
-    pub(crate) fn is_awaited_by(&self, waker: &Waker) -> bool {
-        let queue = self.lock();
-        queue.waker.as_ref().is_some_and(|it| it.will_wake(waker))
     }
 
     pub(crate) fn close(&self) {
@@ -91,6 +112,13 @@ impl Said {
         // No code that could panic runs under this lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn attend(mut queue: MutexGuard<'_, Queue>) {
+    queue.is_quiet = true;
+    let old = queue.waker.take();
+    drop(queue);
+    drop(old);
 }
 
 /// Wakes whoever waits, once the lock is given back.
@@ -120,21 +148,40 @@ mod tests {
     }
 
     #[test]
-    fn who_looks_finds_that_somebody_rang_and_is_woken_if_it_was_meanwhile() {
+    fn whoever_looks_finds_what_has_happened_since() {
+        let (said, word) = (Said::default(), Notification::new("word", None));
+        let [waker, another] = [(); 2].map(|()| Waker::from(Arc::new(Woken::default())));
+
+        let first = said.look(&waker);
+        said.next_or_wake(&waker);
+        let again = [said.look(&waker), said.look(&waker), said.look(&another)];
+        said.next_or_wake(&waker);
+        said.push(word.clone());
+        let spoken = said.look(&waker);
+        said.next_or_wake(&waker);
+        said.ring();
+        let rung = said.look(&waker);
+
+        assert_eq!(first, Look::Rung);
+        assert_eq!(again, [Look::Nothing, Look::Nothing, Look::Rung]);
+        assert_eq!(spoken, Look::Said(word));
+        assert_eq!(rung, Look::Rung);
+    }
+
+    #[test]
+    fn whoever_looks_is_woken_if_somebody_rings_meanwhile() {
         let (said, woken) = (Said::default(), Arc::new(Woken::default()));
         let waker = Waker::from(woken.clone());
 
-        let looks = [said.attend(), said.attend()];
+        said.look(&waker);
         said.ring();
         said.next_or_wake(&waker);
         let meanwhile = woken.0.load(Ordering::Relaxed);
-        let looks_again = [said.attend(), said.attend()];
+        let found = said.look(&waker);
         said.next_or_wake(&waker);
-        let quiet = woken.0.load(Ordering::Relaxed);
         said.ring();
 
-        assert_eq!((looks, looks_again), ([true, false], [true, false]));
-        assert_eq!((meanwhile, quiet), (1, 1));
+        assert_eq!((meanwhile, found), (1, Look::Rung));
         assert_eq!(woken.0.load(Ordering::Relaxed), 2);
     }
 

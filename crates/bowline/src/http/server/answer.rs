@@ -31,8 +31,8 @@ use tokio::time::Sleep;
 use super::body::{self, Events, HttpBody};
 use super::{KeepAlive, Site};
 use crate::exchange::{
-    Alarm, BoxFuture, CancelMode, Channel, Context, InsufficientScope, Outlet, Principal, Running,
-    Said, run,
+    Alarm, BoxFuture, CancelMode, Channel, Context, InsufficientScope, Look, Outlet, Principal,
+    Running, Said, run,
 };
 
 /// A request whose handler is at work.
@@ -131,12 +131,16 @@ impl Handling {
                 body::answer(status, self.id.clone(), outcome)
             }
             first => {
+                match first {
+                    Some(Step::Says(notification)) => self.outlet.said.put_back(notification),
+                    Some(Step::Ends(outcome)) => self.outcome = Some(outcome),
+                    Some(Step::KeepsSilent) | None => {}
+                }
                 self.keep_alive = Some(KeepAlive::new(self.site.keep_alive));
                 // Whose timer has to be started.
                 self.outlet.said.ring();
                 body::stream(Answering {
                     handling: Some(self),
-                    first,
                 })
             }
         }
@@ -144,14 +148,16 @@ impl Handling {
 
     /// What comes next. The handler is polled only when nothing is [at hand](Self::at_hand).
     fn poll_step(&mut self, cx: &mut task::Context<'_>) -> Poll<Step> {
-        // Whoever writes a response asks for more of it far more often than something has happened.
-        if self.outlet.said.is_awaited_by(cx.waker()) {
-            return Poll::Pending;
+        match self.outlet.said.look(cx.waker()) {
+            Look::Said(notification) => return Poll::Ready(Step::Says(notification)),
+            _ if let Some(outcome) = self.outcome.take() => {
+                return Poll::Ready(Step::Ends(outcome));
+            }
+            // Whoever writes a response asks for more of it far more often than something has happened.
+            Look::Nothing => return Poll::Pending,
+            Look::Rung => {}
         }
-        if let Some(step) = self.at_hand() {
-            return Poll::Ready(step);
-        }
-        let is_silent = self.outlet.said.attend() && self.go_on().is_ready();
+        let is_silent = self.go_on().is_ready();
         if let Some(notification) = self.outlet.said.next_or_wake(cx.waker()) {
             return Poll::Ready(Step::Says(notification));
         }
@@ -321,7 +327,6 @@ impl Responding {
 struct Answering {
     /// `None` once the outcome is on the stream.
     handling: Option<Handling>,
-    first: Option<Step>,
 }
 
 impl Events for Answering {
@@ -332,11 +337,11 @@ impl Events for Answering {
         let mut out = Vec::new();
         let mut is_over = false;
         while out.len() < ENOUGH && !is_over {
-            let step = match self.first.take() {
-                Some(step) => Poll::Ready(step),
-                None if out.is_empty() => handling.poll_step(cx),
+            let step = if out.is_empty() {
+                handling.poll_step(cx)
+            } else {
                 // Whoever takes this chunk asks for the next one, and polls the handler again by that.
-                None => handling.at_hand().map_or(Poll::Pending, Poll::Ready),
+                handling.at_hand().map_or(Poll::Pending, Poll::Ready)
             };
             let Poll::Ready(step) = step else {
                 break;
