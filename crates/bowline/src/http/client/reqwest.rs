@@ -51,6 +51,16 @@ impl HttpSend for reqwest::Client {
     }
 }
 
+impl RequestBody {
+    /// The same body, for a request that did not get as far as a connection.
+    fn again(&self) -> Self {
+        Self::new(
+            self.bytes.clone().unwrap_or_default(),
+            self.handed_over.clone(),
+        )
+    }
+}
+
 /// Whether a request waited for a connection that another request was making, and that one was dropped. It
 /// never left then. Hyper has no name for that, only words.
 fn was_left_waiting(no_connection: &(dyn StdError + 'static)) -> bool {

@@ -57,8 +57,8 @@ pub trait HttpSend: Send + Sync + 'static {
 /// The body of a request: one frame of bytes.
 #[derive(Debug)]
 pub struct RequestBody {
-    bytes: Option<Bytes>,
-    handed_over: Handed,
+    pub(super) bytes: Option<Bytes>,
+    pub(super) handed_over: Handed,
 }
 
 /// Where the body of a request is: with us, with a connection, or taken back before a connection had it. What is with
@@ -136,14 +136,6 @@ impl RequestBody {
             bytes: Some(bytes),
             handed_over,
         }
-    }
-
-    /// The same body, for a request that did not get as far as a connection.
-    pub(super) fn again(&self) -> Self {
-        Self::new(
-            self.bytes.clone().unwrap_or_default(),
-            self.handed_over.clone(),
-        )
     }
 
     /// All of the body, for senders that want it in one piece; nothing, if the request was withdrawn.
