@@ -10,7 +10,7 @@
 
 mod context;
 pub(crate) use context::Alarm;
-pub use context::{Context, Outlet, Progress};
+pub use context::{Context, Outlet};
 
 mod deadline;
 
@@ -40,6 +40,9 @@ pub(crate) use input::{DEFAULT_ASK_TIMEOUT, Input};
 mod pause;
 #[cfg(feature = "http-client")]
 pub(crate) use pause::{Pause, Stopwatch, within};
+
+mod progress;
+pub use progress::Progress;
 
 mod principal;
 pub use principal::Principal;
