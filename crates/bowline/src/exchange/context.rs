@@ -374,6 +374,7 @@ impl Alarm {
         self.0.cancel_mode()
     }
 
+    #[cfg(feature = "http-server")]
     pub(crate) fn shut_down(&self) {
         self.0.shutting_down.raise();
     }

@@ -27,6 +27,7 @@ mod ids;
 pub(crate) use ids::Ids;
 
 mod said;
+#[cfg(any(feature = "http-client", feature = "http-server"))]
 pub(crate) use said::Said;
 
 mod in_process;
@@ -48,7 +49,9 @@ mod principal;
 pub use principal::Principal;
 
 mod run;
-pub(crate) use run::{Running, run};
+#[cfg(feature = "http-server")]
+pub(crate) use run::Running;
+pub(crate) use run::run;
 
 mod trace_context;
 pub use trace_context::TraceContext;
