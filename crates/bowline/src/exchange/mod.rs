@@ -10,7 +10,7 @@
 
 mod context;
 pub(crate) use context::Alarm;
-pub use context::{Context, Outlet, Progress};
+pub use context::{Context, Outlet};
 
 mod deadline;
 
@@ -27,6 +27,7 @@ mod ids;
 pub(crate) use ids::Ids;
 
 mod said;
+#[cfg(any(feature = "http-client", feature = "http-server"))]
 pub(crate) use said::Said;
 
 mod in_process;
@@ -41,11 +42,16 @@ mod pause;
 #[cfg(feature = "http-client")]
 pub(crate) use pause::{Pause, Stopwatch, within};
 
+mod progress;
+pub use progress::Progress;
+
 mod principal;
 pub use principal::Principal;
 
 mod run;
-pub(crate) use run::{Running, run};
+#[cfg(feature = "http-server")]
+pub(crate) use run::Running;
+pub(crate) use run::run;
 
 mod trace_context;
 pub use trace_context::TraceContext;

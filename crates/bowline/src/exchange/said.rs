@@ -34,6 +34,7 @@ impl Said {
         waker.into_iter().for_each(Waker::wake);
     }
 
+    #[cfg(any(feature = "http-client", feature = "http-server"))]
     pub(crate) fn next(&self) -> Option<Notification> {
         self.lock().notifications.pop_front()
     }
