@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{self, Poll, Wake, Waker};
 use std::time::Duration;
 
-use bowline::{Server, Tool};
+use bowline::{CallToolResult, Progress, Server, Tool};
 use bytes::Bytes;
 use http::Request;
 use http_body::Body as _;
@@ -242,6 +242,39 @@ async fn a_client_that_reads_no_events_waits_for_its_json() {
 
     let answer = waiting.await.unwrap();
     assert_eq!(answer["result"]["content"][0]["text"], "released");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_handler_said_last_does_not_hide_its_answer() {
+    let long = "x".repeat(20_000);
+    let talk = move |_, cx: bowline::Context| {
+        let long = long.clone();
+        async move {
+            tokio::task::yield_now().await;
+            cx.progress(Progress::at(1.0).message(long));
+            Ok(CallToolResult::text("said"))
+        }
+    };
+    let tool = Tool::raw("talk", json!({"type": "object"}), talk);
+    let service = Server::new("stage", "1.0.0").tool(tool).http();
+    let mut link = Link::to(&service).await;
+    let begun = Instant::now();
+
+    for accept in ["application/json", "application/json, text/event-stream"] {
+        let request = with(call_with_progress(1, "talk", "a"), "accept", accept);
+        let answering = async {
+            let reply = link.send(request).await;
+            match reply.is_events() {
+                true => reply.messages().await.pop().unwrap(),
+                false => reply.json().await,
+            }
+        };
+        let answer = tokio::time::timeout(Duration::from_secs(60), answering).await;
+        let answer = answer.expect(accept);
+
+        assert_eq!(answer["result"]["content"][0]["text"], "said", "{accept}");
+        assert_eq!(begun.elapsed(), Duration::ZERO, "{accept}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -145,7 +145,7 @@ impl Handling {
     /// What comes next. The handler is polled only when nothing is [at hand](Self::at_hand).
     fn poll_step(&mut self, cx: &mut task::Context<'_>) -> Poll<Step> {
         // Whoever writes a response asks for more of it far more often than something has happened.
-        if self.outlet.said.is_awaited_by(cx.waker()) {
+        if self.outcome.is_none() && self.outlet.said.is_awaited_by(cx.waker()) {
             return Poll::Pending;
         }
         if let Some(step) = self.at_hand() {
