@@ -77,6 +77,12 @@ pub(crate) fn allow_many_files() {
     }
 }
 
+/// How many descriptors this process may have open.
+pub(crate) fn most_files() -> usize {
+    getrlimit(Resource::RLIMIT_NOFILE)
+        .map_or(0, |(now, _)| usize::try_from(now).unwrap_or(usize::MAX))
+}
+
 /// The processor and how many cores of it there are.
 pub(crate) fn describe() -> String {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();

@@ -152,14 +152,26 @@ impl Message {
         out.into()
     }
 
-    /// About how many bytes it takes.
+    /// How many bytes it takes, unless something in it has to be escaped.
+    ///
+    /// It is worth being exact: a `Vec` that is full becomes `Bytes` without another allocation.
     pub(crate) fn room(&self) -> usize {
-        let body = match self {
-            Self::Request(RawRequest { params, .. }) => params.as_deref(),
-            Self::Notification(Notification { params, .. }) => params.as_ref(),
-            Self::Response(Response { outcome, .. }) => outcome.as_ref().ok(),
+        let members = match self {
+            Self::Request(request) => {
+                id_room(&request.id) + method_room(&request.method, request.params.as_deref())
+            }
+            Self::Notification(notification) => {
+                method_room(&notification.method, notification.params.as_ref())
+            }
+            Self::Response(response) => {
+                let id = response.id.as_ref().map_or(0, id_room);
+                id + match &response.outcome {
+                    Ok(result) => RESULT.len() + result.as_bytes().len(),
+                    Err(error) => error_room(error),
+                }
+            }
         };
-        body.map_or(0, |json| json.as_bytes().len()) + FRAME_AROUND
+        OPENING.len() + members + b"}".len()
     }
 }
 
@@ -168,7 +180,7 @@ impl Response {
     /// breaks: a long result is then not copied.
     #[must_use]
     pub fn in_pieces(id: &RequestId, result: Json) -> [Bytes; 3] {
-        let mut head = Vec::with_capacity(FRAME_AROUND);
+        let mut head = Vec::with_capacity(OPENING.len() + id_room(id) + RESULT.len());
         head.extend_from_slice(OPENING);
         push_id(&mut head, Some(id));
         head.extend_from_slice(RESULT.as_bytes());
@@ -410,36 +422,51 @@ fn params_end(text: &[u8], start: usize, known: &mut Known) -> Option<usize> {
 struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
 fn push_id(out: &mut Vec<u8>, id: Option<&RequestId>) {
+    let Some(id) = id else { return };
+    out.extend_from_slice(ID.as_bytes());
     match id {
-        None => {}
-        Some(RequestId::Number(number)) => {
-            out.extend_from_slice(br#","id":"#);
-            push_number(out, *number);
-        }
-        Some(RequestId::Text(text)) => {
-            out.extend_from_slice(br#","id":"#);
-            push_text(out, text);
-        }
+        RequestId::Number(number) => push_number(out, *number),
+        RequestId::Text(text) => Json::push_text(out, text),
     }
+}
+
+fn id_room(id: &RequestId) -> usize {
+    let value = match id {
+        RequestId::Number(number) => number_room(*number),
+        RequestId::Text(text) => text_room(text),
+    };
+    ID.len() + value
 }
 
 fn push_method(out: &mut Vec<u8>, method: &str, params: Option<&Json>) {
-    out.extend_from_slice(br#","method":"#);
-    push_text(out, method);
+    out.extend_from_slice(METHOD.as_bytes());
+    Json::push_text(out, method);
     if let Some(params) = params {
-        push_json(out, r#","params":"#, params);
+        push_json(out, PARAMS, params);
     }
 }
 
+fn method_room(method: &str, params: Option<&Json>) -> usize {
+    let params = params.map_or(0, |params| PARAMS.len() + params.as_bytes().len());
+    METHOD.len() + text_room(method) + params
+}
+
 fn push_error(out: &mut Vec<u8>, error: &RpcError) {
-    out.extend_from_slice(br#","error":{"code":"#);
+    out.extend_from_slice(ERROR.as_bytes());
     push_number(out, error.code.0);
-    out.extend_from_slice(br#","message":"#);
-    push_text(out, &error.message);
+    out.extend_from_slice(MESSAGE.as_bytes());
+    Json::push_text(out, &error.message);
     if let Some(data) = &error.data {
-        push_json(out, r#","data":"#, data);
+        push_json(out, DATA, data);
     }
     out.push(b'}');
+}
+
+fn error_room(error: &RpcError) -> usize {
+    let data = error.data.as_ref();
+    let data = data.map_or(0, |data| DATA.len() + data.as_bytes().len());
+    let code = ERROR.len() + number_room(error.code.0);
+    code + MESSAGE.len() + text_room(&error.message) + data + b"}".len()
 }
 
 /// Line breaks in JSON text stand only between tokens, where a blank says the same; a frame is one line.
@@ -453,19 +480,27 @@ fn push_json(out: &mut Vec<u8>, before: &str, json: &Json) {
     }
 }
 
-fn push_text(out: &mut Vec<u8>, text: &str) {
-    serde_json::to_writer(out, text).expect("text always has a JSON form, and a `Vec` takes it");
-}
-
 fn push_number(out: &mut Vec<u8>, number: i64) {
     serde_json::to_writer(out, &number).expect("numbers have a JSON form, and a `Vec` takes it");
 }
 
-const OPENING: &[u8] = br#"{"jsonrpc":"2.0""#;
-const RESULT: &str = r#","result":"#;
+fn number_room(number: i64) -> usize {
+    let digits = number.unsigned_abs().checked_ilog10().unwrap_or(0) + 1;
+    usize::from(number < 0) + digits as usize
+}
 
-/// About what a frame needs besides its params or result.
-const FRAME_AROUND: usize = 128;
+fn text_room(text: &str) -> usize {
+    text.len() + "\"\"".len()
+}
+
+const OPENING: &[u8] = br#"{"jsonrpc":"2.0""#;
+const ID: &str = r#","id":"#;
+const METHOD: &str = r#","method":"#;
+const PARAMS: &str = r#","params":"#;
+const RESULT: &str = r#","result":"#;
+const ERROR: &str = r#","error":{"code":"#;
+const MESSAGE: &str = r#","message":"#;
+const DATA: &str = r#","data":"#;
 
 /// Methods that are worth knowing by name, which spares them an allocation.
 const FREQUENT: [&str; 6] = [

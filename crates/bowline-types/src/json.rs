@@ -81,6 +81,19 @@ impl Json {
         serde_json::from_str(self.as_str())
     }
 
+    /// Appends `text` to `out` as a JSON string.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let mut out = Vec::new();
+    /// bowline_types::Json::push_text(&mut out, "a\nb");
+    /// assert_eq!(out, br#""a\nb""#);
+    /// ```
+    pub fn push_text(out: &mut Vec<u8>, text: &str) {
+        push_text(out, text);
+    }
+
     /// Decodes a string, which is borrowed unless it is written with escapes.
     ///
     /// # Errors

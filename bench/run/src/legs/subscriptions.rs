@@ -1,30 +1,28 @@
-//! Streams that are held open, and one notice to all of them.
+//! Streams that are held open, and notices to all of them.
 
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
-use std::time::Duration;
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
 
 use crate::load::{Dialog, Message, ask, connect};
 use crate::machine::{self, Core};
-use crate::measure::{Cell, Goal, Row, Spread};
+use crate::measure::{Goal, Row, Sample, interleave};
 use crate::options::Options;
 use crate::program::{Program, Subject};
 
 pub(crate) fn idle(options: &Options) -> Vec<Row> {
-    let count = if options.quick { 500 } else { 5_000 };
-    let rounds = options.rounds();
+    let subjects = Subject::FULL;
+    // All streams are held at once, by this process.
+    let room = machine::most_files().saturating_sub(SPARE) / subjects.len();
+    let count = room.min(if options.quick { 500 } else { 5_000 });
     let mut memory = Vec::new();
-    let mut notices = Vec::new();
-    for subject in Subject::FULL {
-        let (kib, costs) = measure(subject, count, rounds);
+    let mut held: Vec<(Subject, Held)> = Vec::new();
+    for subject in subjects {
+        let (program, kib) = Held::open(subject, count);
         memory.push((subject, kib));
-        notices.push(Cell {
-            subject: subject.name(),
-            value: Spread::of(costs),
-            ratio: None,
-            pace: None,
-        });
+        held.push((subject, program));
     }
+    let series = interleave(2 * options.rounds(), &mut held, Held::notify);
     vec![
         Row::plain(
             format!("{count} idle subscriptions, each"),
@@ -32,49 +30,76 @@ pub(crate) fn idle(options: &Options) -> Vec<Row> {
             Some(Goal::Value(16.0)),
             &memory,
         ),
-        Row {
-            work: format!("one notice to {count} subscriptions, per delivery"),
-            unit: "µs CPU",
-            goal: Some(Goal::Value(11.0)),
-            cells: notices,
-            point: None,
-        },
+        Row::cpu(
+            format!("one notice to {count} subscriptions, per delivery"),
+            Some(Goal::Value(11.0)),
+            &series,
+        ),
     ]
 }
 
-/// KiB per stream, and µs per delivery of each notice.
-fn measure(subject: Subject, count: usize, rounds: usize) -> (f64, Vec<f64>) {
-    let mut program = Program::start(&mut subject.server(), Core::Test);
-    let server = program.address();
-    let notify = Message::call("notify", "{}", "ok");
-    ask(server, &notify);
-    let before = machine::resident_kib(program.id());
-    let (request, _) = Message::listen().http(&Dialog::Modern);
-    let mut streams: Vec<TcpStream> = (0..count)
-        .map(|_| {
+/// A server with its subscribers.
+struct Held {
+    program: Program,
+    server: SocketAddr,
+    notify: Message,
+    streams: Vec<TcpStream>,
+}
+
+impl Held {
+    /// Starts the server and subscribes; the KiB that each subscription takes there.
+    fn open(subject: Subject, count: usize) -> (Self, f64) {
+        let mut program = Program::start(&mut subject.server(), Core::Test);
+        let server = program.address();
+        let notify = Message::call("notify", "{}", "ok");
+        ask(server, &notify);
+        let before = machine::resident_kib(program.id());
+        let (request, _) = Message::listen().http(&Dialog::Modern);
+        let subscribe = |_| {
             let mut stream = connect(server);
+            let patience = stream.set_read_timeout(Some(PATIENCE));
+            patience.expect("a socket");
             stream.write_all(&request).expect("a request");
             stream
-        })
-        .collect();
-    for stream in &mut streams {
-        read_until(stream, "acknowledged");
-    }
-    let kib = machine::resident_kib(program.id()).saturating_sub(before) as f64 / count as f64;
-    let notice = |_| {
-        let cpu = program.cpu_ns();
-        ask(server, &notify);
+        };
+        let mut streams: Vec<TcpStream> = (0..count).map(subscribe).collect();
         for stream in &mut streams {
-            read_until(stream, "list_changed");
+            read_until(stream, "acknowledged");
         }
-        (program.cpu_ns() - cpu) as f64 / count as f64 / 1e3
-    };
-    (kib, (0..rounds).map(notice).collect())
+        let grown = machine::resident_kib(program.id()).saturating_sub(before);
+        let held = Self {
+            program,
+            server,
+            notify,
+            streams,
+        };
+        (held, grown as f64 / count as f64)
+    }
+
+    /// Has the server send notices, one after the other, and says what they cost it.
+    fn notify(&mut self) -> Sample {
+        self.deliver(&mut Vec::new());
+        let mut latencies = Vec::new();
+        let (cpu, begun) = (self.program.cpu_ns(), Instant::now());
+        while latencies.len() < DELIVERIES {
+            self.deliver(&mut latencies);
+        }
+        let cpu_ns = self.program.cpu_ns() - cpu;
+        Sample::of(latencies, cpu_ns, begun.elapsed())
+    }
+
+    /// One notice to all; when each had it.
+    fn deliver(&mut self, latencies: &mut Vec<u64>) {
+        let begun = Instant::now();
+        ask(self.server, &self.notify);
+        for stream in &mut self.streams {
+            read_until(stream, "list_changed");
+            latencies.push(begun.elapsed().as_nanos() as u64);
+        }
+    }
 }
 
 fn read_until(stream: &mut TcpStream, word: &str) {
-    let patience = stream.set_read_timeout(Some(Duration::from_secs(20)));
-    patience.expect("a socket");
     let mut said = Vec::new();
     let mut buffer = [0; 4096];
     while memchr::memmem::find(&said, word.as_bytes()).is_none() {
@@ -84,3 +109,10 @@ fn read_until(stream: &mut TcpStream, word: &str) {
         said.extend_from_slice(&buffer[..read]);
     }
 }
+
+/// In one sample at least. The CPU clock of another process advances by 4 ms, which is 0.1 µs of each.
+const DELIVERIES: usize = 40_000;
+/// How long a stream may say nothing at all.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Descriptors for everything but the streams.
+const SPARE: usize = 256;

@@ -14,6 +14,37 @@ fn refused(text: &str) -> (Option<RequestId>, i64) {
 }
 
 #[test]
+fn a_frame_fills_its_room() {
+    let json = Json::parse(r#"{"a":[1,2.0]}"#).unwrap();
+    let request = |id: RequestId, params: Option<&Json>| -> Message {
+        RawRequest {
+            id,
+            method: "tools/list".into(),
+            params: params.cloned().map(Params::from),
+        }
+        .into()
+    };
+    let response = |id: Option<i64>, outcome: Outcome| -> Message {
+        let id = id.map(RequestId::from);
+        Response { id, outcome }.into()
+    };
+    let error = RpcError::new(ErrorCode::INTERNAL_ERROR, "no luck");
+    let messages = [
+        request(0.into(), None),
+        request("é".into(), Some(&json)),
+        Notification::new("notifications/x", None).into(),
+        Notification::new("notifications/x", Some(json.clone())).into(),
+        response(Some(i64::MIN), Ok(json.clone())),
+        response(Some(-10), Err(error.clone())),
+        response(None, Err(error.with_data(json))),
+    ];
+
+    for message in messages {
+        assert_eq!(message.room(), message.to_frame().len(), "{message:?}");
+    }
+}
+
+#[test]
 fn what_is_encoded_decodes_to_the_same_message() {
     let params = Json::parse(r#"{"a":[1,2.0],"_meta":{}}"#).unwrap();
     let error = RpcError::new(ErrorCode::INTERNAL_ERROR, "no \"luck\"\n").with_data(params.clone());

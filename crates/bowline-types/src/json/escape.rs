@@ -1,7 +1,7 @@
 //! Strings, written as JSON has them.
 //!
-//! The text of a tool's result may be long, and seldom has anything in it to escape: it is searched many
-//! bytes at once, and copied in long runs.
+//! Text may be long, and seldom has anything in it to escape: it is searched many bytes at once, and copied
+//! in long runs.
 
 /// Appends `text` with its quotes.
 pub(crate) fn push_text(out: &mut Vec<u8>, text: &str) {

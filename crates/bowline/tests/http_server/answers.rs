@@ -1,10 +1,16 @@
 //! Which form an answer takes, and when that is decided.
 
-use std::sync::Arc;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{self, Poll, Wake, Waker};
 use std::time::Duration;
 
+use bowline::{Server, Tool};
 use bytes::Bytes;
 use http::Request;
+use http_body::Body as _;
 use http_body_util::{BodyExt as _, Full};
 use serde_json::json;
 use tokio::time::Instant;
@@ -126,6 +132,97 @@ async fn a_silent_stream_is_kept_alive_by_comments() {
         (": keep-alive\n\n", ": keep-alive\n\n")
     );
     assert_eq!(begun.elapsed().as_secs(), 6);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_has_spoken_may_be_silent_for_the_whole_interval_again() {
+    let stage = Stage::new();
+    let service = stage.server.http().keep_alive(Duration::from_secs(3));
+    let mut link = Link::to(&service).await;
+    let filter = json!({"notifications": {"toolsListChanged": true}});
+    let listen = modern("L1", "subscriptions/listen", filter);
+    let mut reply = link.send(listen).await;
+    reply.chunk().await.unwrap();
+    let (begun, server) = (Instant::now(), stage.server.clone());
+
+    // Before the timer rings, in the moment in which it does, and later.
+    tokio::spawn(async move {
+        for after in [2, 1, 5] {
+            tokio::time::sleep(Duration::from_secs(after)).await;
+            server.changed().tools();
+        }
+    });
+    let mut heard = Vec::new();
+    while heard.len() < 5 {
+        let chunk = reply.chunk().await.unwrap();
+        heard.push((begun.elapsed().as_secs(), chunk.starts_with(':')));
+    }
+
+    let (word, comment) = (false, true);
+    let expected = [(2, word), (3, word), (6, comment), (8, word), (11, comment)];
+    assert_eq!(heard, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_is_kept_alive_however_busy_its_handler_was() {
+    let tool = Tool::raw("busy", json!({"type": "object"}), async |_, _| {
+        for _ in 0..1_000 {
+            tokio::task::consume_budget().await;
+        }
+        std::future::pending().await
+    });
+    let server = Server::new("stage", "1.0.0").tool(tool);
+    let mut link = Link::to(&server.http()).await;
+    let mut reply = link.send(call_with_progress(1, "busy", "a")).await;
+
+    let kept_alive = tokio::time::timeout(Duration::from_secs(60), reply.chunk()).await;
+
+    assert_eq!(kept_alive, Ok(Some(": keep-alive\n\n".to_owned())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_is_polled_when_it_was_woken_and_whoever_asked_last_hears_of_it() {
+    let polled: Arc<Mutex<Vec<Waker>>> = Arc::default();
+    let seen = polled.clone();
+    let waits = move |_, cx: bowline::Context| {
+        cx.progress(1.0);
+        let seen = seen.clone();
+        poll_fn(move |cx| {
+            seen.lock().unwrap().push(cx.waker().clone());
+            Poll::Pending
+        })
+    };
+    let tool = Tool::raw("waits", json!({"type": "object"}), waits);
+    let service = Server::new("stage", "1.0.0").tool(tool).http();
+    let mut body = ask(&service, call_with_progress(1, "waits", "a")).await;
+    let polls = || polled.lock().unwrap().len();
+    let mut asks = |waker: &Waker| {
+        let mut cx = task::Context::from_waker(waker);
+        Pin::new(body.body_mut()).poll_frame(&mut cx).is_ready()
+    };
+    let [first, second] = [(); 2].map(|()| Arc::new(Woken::default()));
+
+    let [word, nothing] = [(); 2].map(|()| asks(&first.clone().into()));
+    let before = polls();
+    let again = [&first, &first, &second].map(|waker| asks(&waker.clone().into()));
+    let between = polls();
+    polled.lock().unwrap()[0].wake_by_ref();
+    let woken = [&first, &second].map(|waker| waker.0.load(Ordering::Relaxed));
+    asks(&second.clone().into());
+
+    assert_eq!((word, nothing, again), (true, false, [false; 3]));
+    assert_eq!(between, before);
+    assert_eq!(woken, [0, 1]);
+    assert_eq!(polls(), before + 1);
+}
+
+#[derive(Default)]
+struct Woken(AtomicUsize);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 #[tokio::test(start_paused = true)]

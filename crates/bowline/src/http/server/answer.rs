@@ -12,7 +12,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{self, Poll};
+use std::task::{self, Poll, Wake, Waker};
 
 use ::http::request::Parts;
 use ::http::{Response, StatusCode};
@@ -20,7 +20,7 @@ use bowline_core::era::{Dialect, Request, Seal, seal, tell};
 use bowline_core::http::media::Accepts;
 use bowline_core::http::status::{Head, needs_bad_request, of_outcome};
 use bowline_core::sse::{self, encode_message};
-use bowline_core::{self as core, Message, Notification, Outcome};
+use bowline_core::{self as core, Notification, Outcome};
 use bowline_types::{
     CallToolRequest, CallToolResult, ErrorCode, Json, Method, RequestId, RpcError,
 };
@@ -47,6 +47,8 @@ pub(crate) struct Handling {
     outcome: Option<Outcome>,
     /// Raises the handler's alarm, then ends when its time is up. Made when the handler first waits.
     grace: Option<BoxFuture<'static, ()>>,
+    /// Made when the response begins.
+    keep_alive: Option<KeepAlive>,
     permit: Option<OwnedSemaphorePermit>,
 }
 
@@ -67,6 +69,8 @@ pub(crate) struct Responding {
 /// What a handler does next.
 enum Step {
     Says(Notification),
+    /// Nothing, for so long that something has to be said in its place.
+    KeepsSilent,
     Ends(Outcome),
 }
 
@@ -97,6 +101,7 @@ impl Handling {
             outlet,
             outcome: None,
             grace: None,
+            keep_alive: None,
             permit: Some(permit),
         }
     }
@@ -111,7 +116,7 @@ impl Handling {
     }
 
     /// The response that begins with what the handler does first, or before that.
-    fn begin(self, first: Option<Step>, accepts: Accepts) -> Response<HttpBody> {
+    fn begin(mut self, first: Option<Step>, accepts: Accepts) -> Response<HttpBody> {
         match first {
             Some(Step::Ends(Err(error))) if let Some(missing) = InsufficientScope::read(&error) => {
                 body::insufficient_scope(self.id.clone(), missing)
@@ -125,41 +130,61 @@ impl Handling {
                 };
                 body::answer(status, self.id.clone(), outcome)
             }
-            first => body::stream(Answering {
-                keep_alive: KeepAlive::new(self.site.keep_alive),
-                handling: Some(self),
-                first,
-            }),
+            first => {
+                self.keep_alive = Some(KeepAlive::new(self.site.keep_alive));
+                // Whose timer has to be started.
+                self.outlet.said.ring();
+                body::stream(Answering {
+                    handling: Some(self),
+                    first,
+                })
+            }
         }
     }
 
     /// What comes next. The handler is polled only when nothing is [at hand](Self::at_hand).
     fn poll_step(&mut self, cx: &mut task::Context<'_>) -> Poll<Step> {
+        // Whoever writes a response asks for more of it far more often than something has happened.
+        if self.outlet.said.is_awaited_by(cx.waker()) {
+            return Poll::Pending;
+        }
         if let Some(step) = self.at_hand() {
             return Poll::Ready(step);
         }
-        self.has_started = true;
-        // What it says now is seen below, and need not wake this task.
-        self.outlet.said.attend();
-        if let Some(running) = &mut self.running
-            && let Poll::Ready(outcome) = Pin::new(running).poll(cx)
-        {
-            self.running = None;
-            self.outcome = Some(outcome);
-        }
+        let is_silent = self.outlet.said.attend() && self.go_on().is_ready();
         if let Some(notification) = self.outlet.said.next_or_wake(cx.waker()) {
             return Poll::Ready(Step::Says(notification));
         }
         if let Some(outcome) = self.outcome.take() {
             return Poll::Ready(Step::Ends(outcome));
         }
-        if self.running.is_none() {
-            return Poll::Pending;
+        if is_silent {
+            return Poll::Ready(Step::KeepsSilent);
         }
-        task::ready!(self.poll_shutdown(cx));
-        self.stop();
-        let error = RpcError::new(ErrorCode::INTERNAL_ERROR, "shutting down");
-        Poll::Ready(Step::Ends(Err(error)))
+        Poll::Pending
+    }
+
+    /// Polls everything that the response waits for. Ready if it was silent for long.
+    ///
+    /// The outlet's bell is their waker, so that they need not be polled again before it has rung.
+    fn go_on(&mut self) -> Poll<()> {
+        let waker = Waker::from(self.outlet.clone());
+        let cx = &mut task::Context::from_waker(&waker);
+        self.has_started = true;
+        if let Some(running) = &mut self.running {
+            if let Poll::Ready(outcome) = Pin::new(running).poll(cx) {
+                self.running = None;
+                self.outcome = Some(outcome);
+            } else if self.poll_shutdown(cx).is_ready() {
+                self.stop();
+                let error = RpcError::new(ErrorCode::INTERNAL_ERROR, "shutting down");
+                self.outcome = Some(Err(error));
+            }
+        }
+        match &mut self.keep_alive {
+            Some(keep_alive) if !keep_alive.is_running() => keep_alive.poll(cx),
+            _ => Poll::Pending,
+        }
     }
 
     /// What the handler has done already. What it said before it ended comes before its answer.
@@ -172,6 +197,10 @@ impl Handling {
     /// Ready when a shutdown was asked for and its grace is over.
     fn poll_shutdown(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
         let (shutdown, running) = (&self.site.shutdown, &self.running);
+        // It waits already, and what wakes it is always the same bell.
+        if self.grace.is_some() && !shutdown.is_asked() {
+            return Poll::Pending;
+        }
         let grace = self.grace.get_or_insert_with(|| {
             let alarm = running.as_ref().map(|running| running.alarm().clone());
             let shutdown = shutdown.clone();
@@ -293,7 +322,6 @@ struct Answering {
     /// `None` once the outcome is on the stream.
     handling: Option<Handling>,
     first: Option<Step>,
-    keep_alive: KeepAlive,
 }
 
 impl Events for Answering {
@@ -313,32 +341,31 @@ impl Events for Answering {
             let Poll::Ready(step) = step else {
                 break;
             };
-            let message: Message = match step {
-                Step::Says(notification) => notification.into(),
+            match step {
+                Step::Says(notification) => encode_message(&notification.into(), &mut out),
+                Step::KeepsSilent => out.extend_from_slice(sse::KEEP_ALIVE),
                 Step::Ends(outcome) => {
                     is_over = true;
                     let answer = core::Response {
                         id: Some(handling.id.clone()),
                         outcome: handling.seal(handling.after_head(outcome)),
                     };
-                    answer.into()
+                    encode_message(&answer.into(), &mut out);
                 }
-            };
-            encode_message(&message, &mut out);
+            }
         }
+        if out.is_empty() {
+            return Poll::Pending;
+        }
+        handling.keep_alive.iter_mut().for_each(KeepAlive::restart);
         if is_over {
             self.handling = None;
         }
-        if out.is_empty() {
-            task::ready!(self.keep_alive.poll(cx));
-            out.extend_from_slice(sse::KEEP_ALIVE);
-        }
-        self.keep_alive.restart();
         Poll::Ready(Some(out.into()))
     }
 }
 
-/// Into the response of the request.
+/// Into the response of the request; and what wakes it.
 struct ToResponse {
     said: Said,
     dialect: &'static Dialect,
@@ -353,6 +380,16 @@ impl Outlet for ToResponse {
 
     fn way_back(&self) -> Option<Arc<dyn Channel>> {
         None
+    }
+}
+
+impl Wake for ToResponse {
+    fn wake(self: Arc<Self>) {
+        self.said.ring();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.said.ring();
     }
 }
 

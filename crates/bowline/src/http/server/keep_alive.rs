@@ -1,11 +1,12 @@
 //! When a silent stream should say something, so that nothing on the way takes it for dead.
 
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{self, Poll};
 use std::time::Duration;
 
-use tokio::time::{Instant, Sleep};
+use tokio::task::unconstrained;
+use tokio::time::{Instant, Sleep, sleep_until};
 
 /// The time until a silent stream should say something.
 ///
@@ -14,7 +15,9 @@ use tokio::time::{Instant, Sleep};
 pub(crate) struct KeepAlive {
     interval: Duration,
     silent_since: Instant,
-    sleep: Option<Pin<Box<Sleep>>>,
+    timer: Option<Pin<Box<Sleep>>>,
+    /// When the timer rings, kept where looking at it costs nothing.
+    rings_at: Option<Instant>,
 }
 
 impl KeepAlive {
@@ -22,24 +25,46 @@ impl KeepAlive {
         Self {
             interval,
             silent_since: Instant::now(),
-            sleep: None,
+            timer: None,
+            rings_at: None,
         }
     }
 
+    /// Ready each time that something should be said. The timer is started again by that: a task that is woken
+    /// by it need not poll before it is.
     pub(crate) fn poll(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
         let due = self.silent_since + self.interval;
-        let sleep = self
-            .sleep
-            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(due)));
-        task::ready!(sleep.as_mut().poll(cx));
-        if sleep.deadline() < due {
-            sleep.as_mut().reset(due);
-            return sleep.as_mut().poll(cx);
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(due)));
+        self.rings_at = Some(timer.deadline());
+        task::ready!(poll_timer(timer, cx));
+        let is_due = timer.deadline() >= due;
+        if is_due {
+            self.silent_since = Instant::now();
         }
-        Poll::Ready(())
+        let next = self.silent_since + self.interval;
+        timer.as_mut().reset(next);
+        self.rings_at = Some(next);
+        if poll_timer(timer, cx).is_ready() {
+            cx.waker().wake_by_ref();
+        }
+        if is_due {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    }
+
+    /// Whether the timer will wake whoever has polled it last.
+    pub(crate) fn is_running(&self) -> bool {
+        self.rings_at.is_some_and(|at| Instant::now() < at)
     }
 
     pub(crate) fn restart(&mut self) {
         self.silent_since = Instant::now();
     }
+}
+
+/// However much the task has done already: a timer that is put off would not be running.
+fn poll_timer(timer: &mut Pin<Box<Sleep>>, cx: &mut task::Context<'_>) -> Poll<()> {
+    pin!(unconstrained(timer.as_mut())).poll(cx)
 }
