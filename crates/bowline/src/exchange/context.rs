@@ -374,7 +374,10 @@ impl Alarm {
         self.0.cancel_mode()
     }
 
-    #[cfg(feature = "http-server")]
+    #[cfg_attr(
+        not(feature = "http-server"),
+        allow(dead_code, reason = "elsewhere the context itself is at hand")
+    )]
     pub(crate) fn shut_down(&self) {
         self.0.shutting_down.raise();
     }

@@ -35,13 +35,20 @@ impl Said {
     }
 
     /// Has somebody look again, who finds by that that there is more to do than to take in what was said.
+    #[cfg_attr(
+        not(feature = "http-server"),
+        allow(dead_code, reason = "only a response has more to do")
+    )]
     pub(crate) fn ring(&self) {
         let mut queue = self.lock();
         queue.is_quiet = false;
         wake(queue);
     }
 
-    #[cfg(any(feature = "http-client", feature = "http-server"))]
+    #[cfg_attr(
+        not(any(feature = "http-client", feature = "http-server")),
+        allow(dead_code, reason = "only an exchange over HTTP has something at hand")
+    )]
     pub(crate) fn next(&self) -> Option<Notification> {
         self.lock().notifications.pop_front()
     }
@@ -75,6 +82,10 @@ impl Said {
     }
 
     /// Whether this is who will be woken: nothing was said, and nobody has rung, since it asked for that.
+    #[cfg_attr(
+        not(feature = "http-server"),
+        allow(dead_code, reason = "only a response has more to do")
+    )]
     pub(crate) fn is_awaited_by(&self, waker: &Waker) -> bool {
         let queue = self.lock();
         queue.waker.as_ref().is_some_and(|it| it.will_wake(waker))

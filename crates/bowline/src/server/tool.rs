@@ -359,7 +359,10 @@ impl Tool {
     }
 
     /// Which arguments are mirrored in headers, if any are.
-    #[cfg(feature = "http-server")]
+    #[cfg_attr(
+        not(feature = "http-server"),
+        allow(dead_code, reason = "only HTTP has headers")
+    )]
     pub(super) fn param_headers(&self) -> Option<Arc<ParamHeaders>> {
         self.compiled.as_ref()?.param_headers.clone()
     }
