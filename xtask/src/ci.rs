@@ -155,6 +155,17 @@ fn clippy(root: &Path) -> Verdict {
     ])))
 }
 
+/// What is left of the SDK without some of its features compiles as cleanly as the whole.
+fn features(root: &Path) -> Verdict {
+    let outcome = FEATURES.iter().try_fold(true, |clean, features| {
+        let mut command = process::cargo(root);
+        command.args(["clippy", "--package", "bowline", "--no-default-features"]);
+        command.args(["--features", features, "--", "-D", "warnings"]);
+        Ok(clean && process::show(&mut command)?)
+    });
+    Verdict::of(outcome)
+}
+
 /// Unit, integration and documentation tests; among them whatever needs the spec's examples.
 fn test(root: &Path) -> Verdict {
     let mut command = process::cargo(root);
@@ -300,10 +311,11 @@ fn run_interop(root: &Path) -> Verdict {
 
 type Step = fn(&Path) -> Verdict;
 
-const STEPS: [(&str, Step); 10] = [
+const STEPS: [(&str, Step); 11] = [
     ("fmt", fmt),
     ("tidy", run_tidy),
     ("clippy", clippy),
+    ("features", features),
     ("test", test),
     ("doc", doc),
     ("no-legacy", no_legacy),
@@ -312,6 +324,9 @@ const STEPS: [(&str, Step); 10] = [
     ("interop", run_interop),
     ("mutants", run_mutants),
 ];
+
+/// Neither side of HTTP, and each alone.
+const FEATURES: [&str; 3] = ["", "http-server,macros", "http-client"];
 
 const NO_SPEC: &str = "The specification's own examples did not run: their folder is neither in BOWLINE_SPEC nor \
                        beside the project in ../shared/spec.";

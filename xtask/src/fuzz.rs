@@ -57,7 +57,7 @@ fn missing_tool() -> Option<&'static str> {
 
 pub(crate) const DEFAULT_SECONDS: u64 = 60;
 
-const TARGETS: [&str; 5] = ["message", "sse", "headers", "admission", "mux"];
+const TARGETS: [&str; 6] = ["json", "message", "sse", "headers", "admission", "mux"];
 
 #[cfg(test)]
 mod tests {

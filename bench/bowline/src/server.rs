@@ -1,6 +1,7 @@
 //! `bench-server`: a Bowline server over HTTP or standard input and output.
 
 use bench_fixture::ServerOptions;
+use bowline::http::legacy::Legacy;
 
 fn main() -> bowline::Result<()> {
     let options = ServerOptions::read();
@@ -12,7 +13,10 @@ async fn serve(options: ServerOptions) -> bowline::Result<()> {
     if options.stdio {
         return server.serve_stdio().await;
     }
-    let bound = server.http().bind(("127.0.0.1", options.port)).await?;
+    // More than the usual bound: how cost grows is measured with ten thousand idle ones besides those in use.
+    let legacy = Legacy::sessions().max_sessions(20_000);
+    let service = server.http().legacy(legacy);
+    let bound = service.bind(("127.0.0.1", options.port)).await?;
     bench_fixture::announce(bound.addr());
     bound.serve().await
 }

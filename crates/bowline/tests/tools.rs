@@ -8,6 +8,7 @@
 )]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
@@ -352,6 +353,32 @@ async fn a_tool_that_a_caller_may_not_see_does_not_exist_for_it() {
     );
     assert_eq!(friend.list_tools().await.unwrap().len(), 2);
     assert_eq!(stranger.list_tools().await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn of_a_list_that_depends_on_its_reader_only_the_page_is_made_that_is_asked_for() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let mut server = Server::new("tools", "1.0.0").page_size(2);
+    for number in 0..9 {
+        let asked = asked.clone();
+        let tool = Tool::new(format!("t{number}"), async || "here").visible_to(move |_| {
+            asked.fetch_add(1, Ordering::Relaxed);
+            number % 3 != 0
+        });
+        server = server.tool(tool);
+    }
+    let client = Client::to(&server).await.unwrap();
+
+    let first = client.list_tools().first_page().await.unwrap();
+    let asked_for_first = asked.load(Ordering::Relaxed);
+    let all = client.list_tools().await.unwrap();
+
+    let names = |tools: &[bowline::types::Tool]| -> Vec<String> {
+        tools.iter().map(|tool| tool.name.clone()).collect()
+    };
+    assert_eq!(names(&first.tools), ["t1", "t2"]);
+    assert_eq!(asked_for_first, 5, "up to the next that is visible");
+    assert_eq!(names(&all), ["t1", "t2", "t4", "t5", "t7", "t8"]);
 }
 
 #[tokio::test]

@@ -19,7 +19,7 @@ pub(crate) fn curves(options: &Options) -> Vec<Row> {
         let work = format!("stdio server, {count} in flight");
         rows.push(Row::cpu(work, None, &series).at("requests in flight, stdio", count));
     }
-    for count in [1, 10, 100, 1_000, 9_900].into_iter().filter(within) {
+    for count in [1, 10, 100, 1_000, 10_000].into_iter().filter(within) {
         rows.push(conversations(options, count));
     }
     rows

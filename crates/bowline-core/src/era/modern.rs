@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bowline_types::{
-    ClientCapabilities, ErrorCode, Json, ProgressToken, ResultType, RpcError, meta_key,
+    ClientCapabilities, ErrorCode, Json, OpenObject, ProgressToken, ResultType, RpcError, meta_key,
 };
 use serde::Deserialize;
 
@@ -292,63 +292,76 @@ pub(super) fn unseal(
     }
 }
 
-/// What a result must say and does not is added behind what it says, whose text is not written again.
+/// What a result must say and does not is added behind what it says, whose text is written again only if
+/// something in it has to go.
 pub(super) fn seal(seal: &Seal, server: &Json, outcome: Outcome) -> Outcome {
     let mut result = outcome.map_err(|error| seal_error(seal.dialect, error))?;
-    let not_an_object = |_| unsendable("the result is not an object");
+    let not_an_object = |NotAnObject| unsendable("the result is not an object");
     let is_cached = seal.dialect.caches(&seal.method);
     let said = Said::read(&result, is_cached).map_err(not_an_object)?;
     let kind = said.kind()?;
     if kind == ResultType::INPUT_REQUIRED && !seal.dialect.may_need_input(&seal.method) {
         return Err(unsendable("this method cannot ask for input"));
     }
-    let has_hints = is_cached && kind == ResultType::COMPLETE;
+    let is_complete = kind == ResultType::COMPLETE;
+    let has_hints = is_cached && is_complete;
     let lacking = [
-        (said.result_type.is_none(), "resultType", r#""complete""#),
-        (has_hints && said.ttl.is_none(), "ttlMs", "0"),
+        ("resultType", r#""complete""#, said.result_type.is_none()),
+        ("ttlMs", "0", has_hints && said.ttl.is_none()),
         // Whoever does not say that a result is for everybody may have made it for one.
         (
-            has_hints && said.scope.is_none(),
             "cacheScope",
             r#""private""#,
+            has_hints && said.scope.is_none(),
         ),
     ];
     let is_signed = said.is_signed();
-    let meta = said.meta.filter(|_| !is_signed);
-    let meta = meta.map(|unsigned| result.slice(unsigned));
-    let must_shrink = !has_hints && (said.ttl.is_some() || said.scope.is_some()) || meta.is_some();
-    if must_shrink {
-        let mut object = Object::read(&result).map_err(not_an_object)?;
-        if !has_hints {
-            object.remove("ttlMs");
-            object.remove("cacheScope");
-        }
-        if meta.is_some() {
-            object.remove("_meta");
-        }
-        result = object.to_json();
-    } else if is_signed && lacking.iter().all(|(is_lacking, ..)| !is_lacking) {
+    let has_to_go = [
+        ("ttlMs", said.ttl.is_some() && !is_complete),
+        ("cacheScope", said.scope.is_some() && !is_complete),
+        // It comes back, with more in it.
+        ("_meta", said.meta.is_some() && !is_signed),
+    ];
+    let unsigned = said.meta.filter(|_| !is_signed);
+    let unsigned = unsigned.map(|meta| result.slice(meta));
+
+    if has_to_go.iter().any(|(_, goes)| *goes) {
+        result = without(&result, &has_to_go).map_err(not_an_object)?;
+    }
+    if is_signed && lacking.iter().all(|(.., is_lacking)| !is_lacking) {
         return Ok(result);
     }
     let mut open = result
         .into_open()
         .ok_or(NotAnObject)
         .map_err(not_an_object)?;
-    for (is_lacking, name, value) in lacking {
-        if is_lacking {
-            open.add(name, &Json::from_static(value));
-        }
+    for (name, value, _) in lacking.iter().filter(|(.., is_lacking)| *is_lacking) {
+        open.add(name, &Json::from_static(value));
     }
     if !is_signed {
-        open.begin("_meta");
-        let meta = meta.as_ref().and_then(|meta| Object::read(meta).ok());
-        for (name, value) in meta.iter().flat_map(Object::iter) {
-            open.add(name, value);
-        }
-        open.add(meta_key::SERVER_INFO, server);
-        open.end();
+        sign(&mut open, unsigned.as_ref(), server);
     }
     Ok(open.close())
+}
+
+/// An object without those of the members that go.
+fn without(json: &Json, members: &[(&str, bool)]) -> Result<Json, NotAnObject> {
+    let object = Object::read(json)?;
+    let kept = object
+        .iter()
+        .filter(|(name, _)| !members.contains(&(*name, true)));
+    Ok(Json::object(kept))
+}
+
+/// Adds a `_meta` that says what it said before, and which server made the result.
+fn sign(result: &mut OpenObject, meta: Option<&Json>, server: &Json) {
+    result.begin("_meta");
+    let meta = meta.and_then(|meta| Object::read(meta).ok());
+    for (name, value) in meta.iter().flat_map(Object::iter) {
+        result.add(name, value);
+    }
+    result.add(meta_key::SERVER_INFO, server);
+    result.end();
 }
 
 /// What a result says of that which every result must say.

@@ -8,6 +8,21 @@ fn every_message_that_decodes_survives_a_round_trip() {
 }
 
 #[test]
+fn whoever_reads_a_part_of_json_agrees_with_whoever_reads_it_all() {
+    check("json", super::json);
+}
+
+#[test]
+fn however_json_is_written_whoever_reads_a_part_of_it_agrees() {
+    let mut random = Random(0x9E37_79B9_7F4A_7C15);
+    for _ in 0..MUTATIONS {
+        let script = random.bytes(200);
+        let _shown = ShownOnPanic(&script);
+        super::json(&script);
+    }
+}
+
+#[test]
 fn every_event_stream_reads_the_same_however_it_is_cut() {
     check("sse", super::sse);
 }
@@ -81,6 +96,13 @@ impl Random {
 
     fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         &from[self.below(from.len())]
+    }
+
+    fn bytes(&mut self, most: usize) -> Vec<u8> {
+        let length = self.below(most + 1);
+        (0..length)
+            .map(|_| self.below(256).to_le_bytes()[0])
+            .collect()
     }
 
     /// A seed with one to four small changes.

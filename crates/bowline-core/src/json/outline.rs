@@ -3,7 +3,7 @@
 use bowline_types::Json;
 use serde_json::{Map, Value};
 
-use super::split::string_end;
+use super::check::string_end;
 
 /// Decodes a value, but leaves every string empty that is longer than `longest` bytes: to somebody who asks
 /// only what there is, and not what it says, a long text is as good as a short one.
@@ -74,7 +74,7 @@ impl<'a> Reader<'a> {
     }
 
     fn text(&mut self, longest: usize) -> Option<String> {
-        let (end, has_escapes) = string_end(self.rest)?;
+        let (end, has_escapes) = string_end(self.rest, 0)?;
         let text = self.take(end);
         if has_escapes {
             // Which may stand for no character at all, however long the string is.

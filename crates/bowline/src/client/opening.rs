@@ -258,10 +258,29 @@ fn unusable() -> Outcome {
 }
 
 pub(super) fn incompatible(versions: &[String]) -> Error {
-    let versions = versions.join(", ");
-    Error::protocol(format!(
-        "there is no version that both sides speak; the server has: {versions}"
-    ))
+    let mut why = "there is no version that both sides speak".to_owned();
+    if !versions.is_empty() {
+        why.push_str("; the server has: ");
+        why.push_str(&versions.join(", "));
+    }
+    Error::protocol(why)
 }
 
 pub(super) const MOST_PROBES: usize = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_speaks_nothing_in_common_is_told_what_the_server_has_if_that_is_known() {
+        let known = incompatible(&["1".to_owned(), "2".to_owned()]).to_string();
+        let unknown = incompatible(&[]).to_string();
+
+        assert!(
+            known.ends_with("both sides speak; the server has: 1, 2"),
+            "{known}"
+        );
+        assert!(unknown.ends_with("both sides speak"), "{unknown}");
+    }
+}

@@ -7,7 +7,7 @@ use super::opening::Terms;
 use crate::{Error, Result};
 
 #[derive(Default)]
-pub(super) struct OverHttp;
+pub(super) struct OverHttp {}
 
 impl OverHttp {
     #[allow(clippy::unused_async, reason = "its counterpart waits")]

@@ -3,15 +3,17 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{CancelMode, Channel, Extensions, Input, Principal, TraceContext};
-use crate::signal::Signal;
 use bowline_core::Notification;
 use bowline_core::era::{Caller, Request};
 use bowline_core::json::Params;
 use bowline_types::{
     Json, LoggingLevel, LoggingMessageNotificationParams, Meta, Notice, ProgressNotification,
-    ProgressNotificationParams, ProgressToken, RequestId,
+    ProgressToken, RequestId,
 };
+
+use super::progress::{Progress, Reports};
+use super::{CancelMode, Channel, Extensions, Input, Principal, TraceContext};
+use crate::signal::Signal;
 
 /// What a handler may know and do for the current request. Cheap to clone.
 ///
@@ -45,7 +47,7 @@ struct Shared {
     /// Where its `_meta` is.
     params: Mutex<Params>,
     outlet: Arc<dyn Outlet>,
-    last_progress: Mutex<Option<f64>>,
+    reports: Reports,
     cancelled: Signal,
     /// Whether the handler, once cancelled, is told so and runs on instead of being dropped.
     runs_on: AtomicBool,
@@ -61,52 +63,6 @@ pub trait Outlet: Send + Sync + 'static {
     fn way_back(&self) -> Option<Arc<dyn Channel>>;
 }
 
-/// How far a request has come.
-///
-/// # Examples
-///
-/// ```
-/// use bowline::Progress;
-///
-/// let half = Progress::at(2.0).of(4.0).message("second of four files");
-/// ```
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "it is sent by `Context::progress`"]
-pub struct Progress {
-    at: f64,
-    total: Option<f64>,
-    message: Option<String>,
-}
-
-impl Progress {
-    /// As far as this, in whatever unit; it must grow from one report to the next.
-    pub fn at(at: f64) -> Self {
-        Self {
-            at,
-            total: None,
-            message: None,
-        }
-    }
-
-    /// Out of this many.
-    pub fn of(mut self, total: f64) -> Self {
-        self.total = Some(total);
-        self
-    }
-
-    /// With a sentence for people.
-    pub fn message(mut self, message: impl Into<String>) -> Self {
-        self.message = Some(message.into());
-        self
-    }
-}
-
-impl From<f64> for Progress {
-    fn from(at: f64) -> Self {
-        Self::at(at)
-    }
-}
-
 impl Context {
     /// The context of `request`, whose handler's words go to `outlet`.
     pub fn new(request_id: RequestId, request: &Request, outlet: Arc<dyn Outlet>) -> Self {
@@ -117,7 +73,7 @@ impl Context {
                 progress_token: request.progress_token.clone(),
                 params: Mutex::new(request.params.clone()),
                 outlet,
-                last_progress: Mutex::new(None),
+                reports: Reports::default(),
                 cancelled: Signal::default(),
                 runs_on: AtomicBool::new(false),
                 shutting_down: Signal::default(),
@@ -242,7 +198,8 @@ impl Context {
 
     /// Reports progress, if the caller asked for it.
     ///
-    /// Progress only ever grows: a report that is not above the last one is not sent.
+    /// Progress only ever grows: a report that is not above all before it is not sent. Of reports that come
+    /// from several threads at once some may be left out.
     ///
     /// # Examples
     ///
@@ -259,25 +216,9 @@ impl Context {
         let Some(token) = &self.shared.progress_token else {
             return;
         };
-        let progress = progress.into();
-        {
-            let mut last = self
-                .shared
-                .last_progress
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            // Written so that a NaN is never sent either.
-            let grows = last.is_none_or(|last| progress.at > last) && progress.at.is_finite();
-            if !grows {
-                tracing::debug!(at = progress.at, "progress does not grow and is not sent");
-                return;
-            }
-            *last = Some(progress.at);
-        }
-        let mut params = ProgressNotificationParams::new(token.clone(), progress.at);
-        params.total = progress.total;
-        params.message = progress.message;
-        self.notify::<ProgressNotification>(&params);
+        self.shared.reports.send(progress.into(), |progress| {
+            self.notify::<ProgressNotification>(&progress.into_params(token.clone()));
+        });
     }
 
     /// Logs something to the caller, if the server [may](crate::Server::logging) and the caller asked for
@@ -418,7 +359,8 @@ impl Context {
     }
 }
 
-/// Tells a handler, from outside, that its request is over. It keeps nothing else of the request alive.
+/// Tells a handler, from outside, that its request is over. What the server and its layers added to the request
+/// is not kept alive by it.
 #[derive(Clone)]
 pub(crate) struct Alarm(Arc<Shared>);
 
@@ -432,6 +374,10 @@ impl Alarm {
         self.0.cancel_mode()
     }
 
+    #[cfg_attr(
+        not(feature = "http-server"),
+        allow(dead_code, reason = "elsewhere the context itself is at hand")
+    )]
     pub(crate) fn shut_down(&self) {
         self.0.shutting_down.raise();
     }

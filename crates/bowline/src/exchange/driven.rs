@@ -92,7 +92,7 @@ impl Ongoing for Driven {
         if was_paused != self.pause.is_on()
             && let Some(after) = self.poll_overdue(cx)
         {
-            self.future = None;
+            self.let_go();
             return Poll::Ready(Step::Answered(Err(Error::Timeout { after })));
         }
         if let Some(notification) = self.said.next_or_wake(cx.waker()) {

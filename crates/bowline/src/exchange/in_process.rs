@@ -131,16 +131,11 @@ impl Ongoing for Handled {
         }
         // What the handler says now is seen below, and need not wake this task.
         self.said.attend();
-        let was_asking = self.questions.are_open();
         if let Some(running) = &mut self.running
             && let Poll::Ready(outcome) = Pin::new(running).poll(cx)
         {
             self.running = None;
             self.outcome = Some(outcome);
-        }
-        if was_asking && !self.questions.are_open() {
-            // The idle deadline counts again from here; the next poll starts its timer.
-            cx.waker().wake_by_ref();
         }
         // What the handler said before it ended comes before its answer.
         if let Some(notification) = self.said.next_or_wake(cx.waker()) {
@@ -175,7 +170,8 @@ impl Ongoing for Handled {
 
 impl Handled {
     fn poll_overdue(&mut self, cx: &mut task::Context<'_>) -> Option<Duration> {
-        if self.questions.are_open() {
+        if self.questions.are_open(cx.waker()) {
+            // It counts again from where this is woken by the last answer.
             self.idle.iter_mut().for_each(Deadline::restart);
             return self.total.as_mut().and_then(|total| total.poll_overdue(cx));
         }

@@ -10,7 +10,7 @@
 
 mod context;
 pub(crate) use context::Alarm;
-pub use context::{Context, Outlet, Progress};
+pub use context::{Context, Outlet};
 
 mod deadline;
 
@@ -27,7 +27,10 @@ mod ids;
 pub(crate) use ids::Ids;
 
 mod said;
-pub(crate) use said::{Look, Said};
+#[cfg(feature = "http-server")]
+pub(crate) use said::Look;
+#[cfg(any(feature = "http-client", feature = "http-server"))]
+pub(crate) use said::Said;
 
 mod in_process;
 pub use in_process::InProcess;
@@ -41,11 +44,16 @@ mod pause;
 #[cfg(feature = "http-client")]
 pub(crate) use pause::{Pause, Stopwatch, within};
 
+mod progress;
+pub use progress::Progress;
+
 mod principal;
 pub use principal::Principal;
 
 mod run;
-pub(crate) use run::{Running, run};
+#[cfg(feature = "http-server")]
+pub(crate) use run::Running;
+pub(crate) use run::run;
 
 mod trace_context;
 pub use trace_context::TraceContext;

@@ -1,8 +1,7 @@
 //! The way back in process, which tells whether the caller waits for its own host.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{self, Poll};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{self, Poll, Waker};
 
 use bowline_core::era::Request;
 use bowline_core::mux::CallOptions;
@@ -16,14 +15,49 @@ pub(super) struct WayBack {
     questions: Questions,
 }
 
-/// How many questions wait for the caller's host.
+/// The questions that wait for the caller's host.
 #[derive(Clone, Default)]
-pub(super) struct Questions(Arc<AtomicUsize>);
+pub(super) struct Questions(Arc<Mutex<Open>>);
+
+#[derive(Default)]
+struct Open {
+    count: usize,
+    /// Who waits for the last of them to be answered.
+    waiter: Option<Waker>,
+}
 
 impl Questions {
-    /// Whether the handler may be silent because it waits for an answer.
-    pub(super) fn are_open(&self) -> bool {
-        self.0.load(Ordering::Relaxed) > 0
+    /// Whether the handler may be silent because it waits for an answer. If so, `waiter` is woken once it does not
+    /// any more: the question may be one of a task that the handler spawned.
+    pub(super) fn are_open(&self, waiter: &Waker) -> bool {
+        if self.lock().count == 0 {
+            return false;
+        }
+        let waiter = waiter.clone();
+        let mut open = self.lock();
+        let are_open = open.count > 0;
+        let old = open.waiter.replace(waiter);
+        drop(open);
+        drop(old);
+        are_open
+    }
+
+    fn ask(&self) {
+        self.lock().count += 1;
+    }
+
+    fn settle(&self) {
+        let mut open = self.lock();
+        open.count -= 1;
+        let is_last = open.count == 0;
+        let waiter = open.waiter.take_if(|_| is_last);
+        drop(open);
+        waiter.into_iter().for_each(Waker::wake);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Open> {
+        // No code that could panic runs under this lock.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -36,7 +70,7 @@ impl WayBack {
 impl Channel for WayBack {
     fn open(&self, request: Request, options: CallOptions) -> Exchange {
         let exchange = self.channel.open(request, options);
-        self.questions.0.fetch_add(1, Ordering::Relaxed);
+        self.questions.ask();
         Exchange::new(Counted {
             exchange: Some(exchange),
             questions: self.questions.clone(),
@@ -71,6 +105,6 @@ impl Ongoing for Counted {
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.questions.0.fetch_sub(1, Ordering::Relaxed);
+        self.questions.settle();
     }
 }

@@ -1,10 +1,11 @@
 //! Lists, page by page.
 //!
 //! A list is in the order of names, and a cursor says after which name to go on: it stays good while
-//! things come and go. All pages are encoded when the first is asked for, and kept until something changes.
+//! things come and go. All pages of a list that everybody sees are encoded when the first is asked for, and kept
+//! until something changes.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -14,7 +15,7 @@ use bowline_types::{CacheScope, ErrorCode, Implementation, Json, ResultType, Rpc
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::registry::Snapshot;
+use super::registry::{Offered, Snapshot};
 use super::router::encode;
 use super::tool::invalid_params;
 use crate::exchange::Context;
@@ -83,13 +84,18 @@ pub(super) fn list_for<T: Listed>(
     if snapshot.pages.get().is_some() || entries.all(|offered| offered.item.is_for_everybody()) {
         return list(snapshot, params, paging);
     }
-    let visible = snapshot.only(|item| item.is_visible_to(cx));
+    let after = asked_after::<T>(params)?;
     let private = paging.cache.map(|cache| Cache {
         ttl_ms: cache.ttl_ms,
         scope: CacheScope::PRIVATE,
     });
-    let cache = private.as_ref();
-    list(&visible, params, &Paging { cache, ..*paging })
+    let paging = Paging {
+        cache: private.as_ref(),
+        ..*paging
+    };
+    let rest = snapshot.after(after.as_deref());
+    let visible = rest.filter(|(_, offered)| offered.item.is_visible_to(cx));
+    Page::of(visible, &paging).encode()
 }
 
 /// The page that `params` ask for.
@@ -98,12 +104,7 @@ pub(super) fn list<T: Listed>(
     params: &Json,
     paging: &Paging<'_>,
 ) -> Outcome {
-    #[derive(Deserialize)]
-    struct Asked {
-        cursor: Option<String>,
-    }
-
-    let Asked { cursor } = params.decode().map_err(invalid_params)?;
+    let after = asked_after::<T>(params)?;
     let pages = match snapshot.pages.get() {
         Some(pages) => pages,
         None => {
@@ -111,28 +112,46 @@ pub(super) fn list<T: Listed>(
             snapshot.pages.get_or_init(|| pages)
         }
     };
-    let Some(cursor) = cursor else {
+    let Some(after) = after else {
         return Ok(pages.first.clone());
     };
-    let after = after::<T>(&cursor)
-        .ok_or_else(|| RpcError::new(ErrorCode::INVALID_PARAMS, "the cursor is not valid"))?;
     match pages.later.get(&after) {
         Some(page) => Ok(page.clone()),
         // The pages were cut differently when the cursor was made.
-        None => Page::of(snapshot, Some(&after), paging).encode(),
+        None => Page::of(snapshot.after(Some(&after)), paging).encode(),
+    }
+}
+
+/// The name after which the page begins that `params` ask for; `None` if that is the first.
+fn asked_after<T: Listed>(params: &Json) -> Result<Option<String>, RpcError> {
+    #[derive(Deserialize)]
+    struct Asked {
+        cursor: Option<String>,
+    }
+
+    let Asked { cursor } = params.decode().map_err(invalid_params)?;
+    let Some(cursor) = cursor else {
+        return Ok(None);
+    };
+    match after::<T>(&cursor) {
+        Some(after) => Ok(Some(after)),
+        None => Err(RpcError::new(
+            ErrorCode::INVALID_PARAMS,
+            "the cursor is not valid",
+        )),
     }
 }
 
 impl Pages {
     fn encode<T: Listed>(snapshot: &Snapshot<T>, paging: &Paging<'_>) -> Result<Self, RpcError> {
-        let page = Page::of(snapshot, None, paging);
+        let page = Page::of(snapshot.after(None), paging);
         let mut pages = Self {
             first: page.encode()?,
             later: BTreeMap::new(),
         };
         let mut next = page.last.filter(|_| page.has_more);
         while let Some(after) = next {
-            let page = Page::of(snapshot, Some(after), paging);
+            let page = Page::of(snapshot.after(Some(after)), paging);
             pages.later.insert(after.to_owned(), page.encode()?);
             next = page.last.filter(|_| page.has_more);
         }
@@ -148,12 +167,12 @@ struct Page<'a, T: Listed> {
     paging: &'a Paging<'a>,
 }
 
-impl<'a, T: Listed> Page<'a, T> {
-    fn of(snapshot: &'a Snapshot<T>, after: Option<&str>, paging: &'a Paging<'a>) -> Self {
-        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let mut rest = snapshot
-            .entries()
-            .range::<str, _>((start, Bound::Unbounded));
+impl<'a, T: Listed + 'a> Page<'a, T> {
+    /// As much of `rest` as fits.
+    fn of(
+        mut rest: impl Iterator<Item = (&'a String, &'a Arc<Offered<T>>)>,
+        paging: &'a Paging<'a>,
+    ) -> Self {
         let mut page = Self {
             items: Vec::new(),
             last: None,

@@ -4,6 +4,7 @@
 //! lock is held for as long as it takes to copy a pointer.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use super::page::Pages;
@@ -80,17 +81,13 @@ impl<T: Clone> Snapshot<T> {
         &self.entries
     }
 
-    /// What of this is to be seen.
-    pub(super) fn only(&self, is_visible: impl Fn(&T) -> bool) -> Self {
-        let entries = self.entries.iter();
-        let visible = entries.filter(|(_, offered)| is_visible(&offered.item));
-        Self {
-            entries: visible
-                .map(|(name, offered)| (name.clone(), offered.clone()))
-                .collect(),
-            is_advertised: self.is_advertised,
-            pages: OnceLock::new(),
-        }
+    /// The entries behind this name, or all.
+    pub(super) fn after(
+        &self,
+        name: Option<&str>,
+    ) -> impl Iterator<Item = (&String, &Arc<Offered<T>>)> + use<'_, T> {
+        let start = name.map_or(Bound::Unbounded, Bound::Excluded);
+        self.entries.range::<str, _>((start, Bound::Unbounded))
     }
 
     pub(super) fn find(&self, name: &str) -> Option<&Arc<Offered<T>>> {

@@ -70,6 +70,10 @@ pub struct Tool {
 struct Compiled {
     checks: Checks,
     /// Which arguments are mirrored in headers, if any are.
+    #[cfg_attr(
+        not(feature = "http-server"),
+        allow(dead_code, reason = "only HTTP has headers")
+    )]
     param_headers: Option<Arc<ParamHeaders>>,
 }
 
@@ -355,6 +359,10 @@ impl Tool {
     }
 
     /// Which arguments are mirrored in headers, if any are.
+    #[cfg_attr(
+        not(feature = "http-server"),
+        allow(dead_code, reason = "only HTTP has headers")
+    )]
     pub(super) fn param_headers(&self) -> Option<Arc<ParamHeaders>> {
         self.compiled.as_ref()?.param_headers.clone()
     }

@@ -10,6 +10,7 @@ mod http2_faults;
 mod legacy;
 mod letting_go;
 mod modern;
+mod pool;
 mod proxies;
 mod refused;
 mod scripted;

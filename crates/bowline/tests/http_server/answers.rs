@@ -143,16 +143,17 @@ async fn a_stream_that_has_spoken_may_be_silent_for_the_whole_interval_again() {
     let listen = modern("L1", "subscriptions/listen", filter);
     let mut reply = link.send(listen).await;
     reply.chunk().await.unwrap();
-    let (begun, server) = (Instant::now(), stage.server.clone());
+    let begun = Instant::now();
 
-    // Before the timer rings, in the moment in which it does, and later.
-    tokio::spawn(async move {
-        for after in [2, 1, 5] {
-            tokio::time::sleep(Duration::from_secs(after)).await;
-            server.changed().tools();
-        }
-    });
     let mut heard = Vec::new();
+    // Before the timer rings, in the moment in which it does, and later.
+    for at in [2, 3, 8] {
+        let until = begun + Duration::from_secs(at);
+        while let Ok(chunk) = tokio::time::timeout_at(until, reply.chunk()).await {
+            heard.push((begun.elapsed().as_secs(), chunk.unwrap().starts_with(':')));
+        }
+        stage.server.changed().tools();
+    }
     while heard.len() < 5 {
         let chunk = reply.chunk().await.unwrap();
         heard.push((begun.elapsed().as_secs(), chunk.starts_with(':')));
@@ -248,33 +249,35 @@ async fn a_client_that_reads_no_events_waits_for_its_json() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_outcome_is_not_held_up_by_what_was_said_right_before_it() {
-    let tool = Tool::raw("says", json!({"type": "object"}), async |_, cx: Context| {
-        // More than is put into one chunk.
-        cx.progress(Progress::at(1.0).message("long ".repeat(10_000)));
-        Ok(CallToolResult::text("said"))
-    });
-    let server = Server::new("stage", "1.0.0").tool(tool);
-    let mut link = Link::to(&server.http()).await;
-    for (accept, count) in [
-        ("application/json", 1),
-        ("text/event-stream", 2),
-        ("application/json, text/event-stream", 2),
-    ] {
-        let request = with(call_with_progress(1, "says", "a"), "accept", accept);
+async fn what_a_handler_said_last_does_not_hide_its_answer() {
+    let long = "x".repeat(20_000);
+    let talk = move |_, cx: Context| {
+        let long = long.clone();
+        async move {
+            tokio::task::yield_now().await;
+            cx.progress(Progress::at(1.0).message(long));
+            Ok(CallToolResult::text("said"))
+        }
+    };
+    let tool = Tool::raw("talk", json!({"type": "object"}), talk);
+    let service = Server::new("stage", "1.0.0").tool(tool).http();
+    let mut link = Link::to(&service).await;
+    let begun = Instant::now();
 
-        let answers = async {
+    for accept in ["application/json", "application/json, text/event-stream"] {
+        let request = with(call_with_progress(1, "talk", "a"), "accept", accept);
+        let answering = async {
             let reply = link.send(request).await;
-            if count == 1 {
-                vec![reply.json().await]
-            } else {
-                reply.messages().await
+            match reply.is_events() {
+                true => reply.messages().await.pop().unwrap(),
+                false => reply.json().await,
             }
         };
-        let answers = tokio::time::timeout(Duration::from_secs(60), answers).await;
-        let answers = answers.expect("an answer");
-        assert_eq!(answers.len(), count, "{accept}");
-        assert_eq!(answers[count - 1]["id"], 1, "{accept}");
+        let answer = tokio::time::timeout(Duration::from_secs(60), answering).await;
+        let answer = answer.expect(accept);
+
+        assert_eq!(answer["result"]["content"][0]["text"], "said", "{accept}");
+        assert_eq!(begun.elapsed(), Duration::ZERO, "{accept}");
     }
 }
 

@@ -7,14 +7,14 @@ use std::time::Duration;
 use bowline::client::Host;
 use bowline::exchange::{BoxFuture, Context, Responder};
 use bowline::types::{CreateMessageResult, ElicitResult, ErrorCode, RpcError, TextContent};
-use bowline::{Client, Error, Json};
+use bowline::{Client, Error, Json, Server, Tool};
 use bowline_core::Outcome;
 use bowline_core::era::Request;
 use serde_json::json;
 use tokio::sync::Barrier;
 use tokio::time::timeout;
 
-use super::{COLUMNS, Heard, MODERN, connect, replying, server};
+use super::{COLUMNS, Heard, MODERN, Said, connect, replying, server};
 
 /// A server that answers whatever it is told to.
 #[derive(Clone)]
@@ -75,6 +75,36 @@ async fn the_clock_of_a_call_stands_still_while_the_host_decides() {
             "yes and yes for yes: yes",
             "{column:?}"
         );
+    }
+}
+
+/// The question is asked by a task of the handler's own, so that nothing but its answer tells that time counts again.
+#[tokio::test(start_paused = true)]
+async fn the_clock_goes_on_when_the_host_has_decided() {
+    for column in COLUMNS
+        .into_iter()
+        .filter(|(version, _)| *version != MODERN)
+    {
+        let stuck = Tool::raw("stuck", json!({"type": "object"}), async |_, cx| {
+            tokio::spawn(async move { cx.elicit::<Said>("name", "Who?").await });
+            std::future::pending().await
+        });
+        let host = Host::new().elicitation(async |_| {
+            let thinking = std::future::pending::<()>();
+            let _ = timeout(Duration::from_secs(4 * 60), thinking).await;
+            ElicitResult::accept(json!({"said": "yes"}))
+        });
+        let client = connect(&Server::new("stuck", "1.0.0").tool(stuck), host, column).await;
+        let begun = tokio::time::Instant::now();
+
+        let call = client
+            .call_tool("stuck", ())
+            .timeout(Duration::from_secs(60));
+        let reply = timeout(Duration::from_secs(3600), call).await;
+
+        let reply = reply.expect("the call ends");
+        assert!(matches!(reply, Err(Error::Timeout { .. })), "{column:?}");
+        assert_eq!(begun.elapsed().as_secs(), 5 * 60, "{column:?}");
     }
 }
 

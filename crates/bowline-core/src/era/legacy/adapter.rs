@@ -95,7 +95,10 @@ impl Adapter {
         let mut object = Object::read(&result).map_err(not_an_object)?;
         match object.remove("resultType") {
             None => {}
-            Some(of) if of == encode(&ResultType::COMPLETE) => {}
+            Some(of)
+                if of
+                    .decode()
+                    .is_ok_and(|of: ResultType| of == ResultType::COMPLETE) => {}
             Some(_) => return Err(unsendable("the caller's version has complete results only")),
         }
         for name in ["ttlMs", "cacheScope"] {

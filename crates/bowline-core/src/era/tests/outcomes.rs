@@ -59,6 +59,32 @@ fn a_request_for_input_has_no_cache_hints() {
 }
 
 #[test]
+fn a_result_that_is_not_cached_keeps_what_looks_like_a_hint() {
+    let own = json!({"resultType": "task", "ttlMs": 5, "cacheScope": 1});
+    let mut with_meta = own.clone();
+    with_meta["_meta"] = json!({"own": 1});
+
+    for result in [own, with_meta] {
+        let sealed = sealed(Dialect::LATEST, "tools/call", result).unwrap();
+
+        assert_eq!(value(&sealed)["ttlMs"], 5);
+        assert_eq!(value(&sealed)["cacheScope"], 1);
+    }
+}
+
+#[test]
+fn a_complete_result_may_be_spelled_with_escapes() {
+    for dialect in [Dialect::LATEST, Dialect::LATEST_LEGACY] {
+        let result = Json::parse(r#"{"resultType":"comple\u0074e","contents":[]}"#).unwrap();
+        let form = Seal::new(dialect, "resources/read");
+
+        let sealed = seal(&form, &server(), Ok(result)).unwrap();
+
+        assert_eq!(value(&sealed)["contents"], json!([]), "{dialect}");
+    }
+}
+
+#[test]
 fn what_the_responder_said_of_the_server_stands() {
     let meta = json!({(meta_key::SERVER_INFO): {"name": "behind", "version": "0"}, "own": 1});
 

@@ -17,8 +17,18 @@ pub use body::ResponseBody;
 mod channel;
 pub use channel::HttpChannel;
 
+mod connection;
+pub use connection::Connector;
+pub(crate) use connection::Versions;
+
+mod hyper_send;
+pub use hyper_send::HyperSend;
+pub(crate) use hyper_send::sender;
+
+mod pool;
+
 mod proxy;
-pub use proxy::{Proxies, TcpConnection, TcpConnector};
+pub use proxy::Proxies;
 
 #[cfg(feature = "reqwest")]
 mod reqwest;
@@ -33,8 +43,7 @@ mod tls;
 mod tls;
 
 mod send;
-pub use send::{HttpSend, HyperSend, RequestBody, Withdrawn};
-pub(crate) use send::{Versions, sender};
+pub use send::{HttpSend, RequestBody, Withdrawn};
 
 #[cfg_attr(bowline_no_legacy, path = "legacy_stub.rs")]
 pub(crate) mod legacy;

@@ -130,7 +130,7 @@ pub(super) fn authorization(proxies: &Matcher, uri: &Uri) -> Option<HeaderValue>
 
 /// Makes TCP connections, through proxies where they are to be used.
 #[derive(Clone, Debug)]
-pub struct TcpConnector {
+pub(super) struct TcpConnector {
     tcp: HttpConnector,
     proxies: Option<Arc<Matcher>>,
 }
@@ -204,7 +204,7 @@ impl ProxyFailed {
 
 /// A TCP connection.
 #[derive(Debug)]
-pub struct TcpConnection {
+pub(super) struct TcpConnection {
     stream: TokioIo<TcpStream>,
     /// Whether a proxy reads the requests, and so wants to know the whole URL.
     is_to_proxy: bool,

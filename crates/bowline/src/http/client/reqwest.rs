@@ -1,9 +1,10 @@
 //! A `reqwest` client of the application's own, for our requests.
 
+use std::error::Error as StdError;
+
 use http::uri::{Authority, Scheme};
 use http::{Request, Response, Uri};
 
-use super::send::was_left_waiting;
 use super::{HttpSend, RequestBody, ResponseBody};
 use crate::exchange::BoxFuture;
 use crate::{Error, Result};
@@ -50,6 +51,29 @@ impl HttpSend for reqwest::Client {
     }
 }
 
+impl RequestBody {
+    /// The same body, for a request that did not get as far as a connection.
+    fn again(&self) -> Self {
+        Self::new(
+            self.bytes.clone().unwrap_or_default(),
+            self.handed_over.clone(),
+        )
+    }
+}
+
+/// Whether a request waited for a connection that another request was making, and that one was dropped. It
+/// never left then. Hyper has no name for that, only words.
+fn was_left_waiting(no_connection: &(dyn StdError + 'static)) -> bool {
+    let mut next = Some(no_connection);
+    while let Some(cause) = next {
+        if cause.to_string() == NO_LONGER_WANTED {
+            return true;
+        }
+        next = cause.source();
+    }
+    false
+}
+
 fn must_be_from(asked: &Uri, answered: &str) -> Result<()> {
     let origin = |uri: &Uri| -> Option<(Scheme, Authority)> {
         Some((uri.scheme()?.clone(), uri.authority()?.clone()))
@@ -74,3 +98,5 @@ fn failed(uri: &Uri, error: reqwest::Error) -> Error {
         source: Some(error.without_url().into()),
     }
 }
+
+const NO_LONGER_WANTED: &str = "request was canceled";

@@ -1,26 +1,18 @@
-//! How one HTTP request leaves this process.
+//! How one HTTP request leaves this process, and where its body is meanwhile.
 
-use std::error::Error as StdError;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{self, Poll};
 
 use bytes::Bytes;
-use http::header::PROXY_AUTHORIZATION;
-use http::{Request, Response, Uri};
+use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::Connect;
-use hyper_util::client::proxy::matcher::Matcher;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::time::Instant;
 
 use super::body::ResponseBody;
-use super::proxy::{Proxies, TcpConnector, authorization};
-use super::tls::secure;
+use crate::Result;
 use crate::exchange::BoxFuture;
-use crate::{Error, Result};
 
 /// Sends HTTP requests.
 ///
@@ -65,8 +57,8 @@ pub trait HttpSend: Send + Sync + 'static {
 /// The body of a request: one frame of bytes.
 #[derive(Debug)]
 pub struct RequestBody {
-    bytes: Option<Bytes>,
-    handed_over: Handed,
+    pub(super) bytes: Option<Bytes>,
+    pub(super) handed_over: Handed,
 }
 
 /// Where the body of a request is: with us, with a connection, or taken back before a connection had it. What is with
@@ -146,14 +138,6 @@ impl RequestBody {
         }
     }
 
-    /// The same body, for a request that did not get as far as a connection.
-    pub(super) fn again(&self) -> Self {
-        Self::new(
-            self.bytes.clone().unwrap_or_default(),
-            self.handed_over.clone(),
-        )
-    }
-
     /// All of the body, for senders that want it in one piece; nothing, if the request was withdrawn.
     #[must_use]
     pub fn into_bytes(mut self) -> Bytes {
@@ -194,174 +178,6 @@ impl Body for RequestBody {
     }
 }
 
-/// Sends through hyper, over pooled connections.
-///
-/// # Examples
-///
-/// Over connections of your own making, here in TLS that trusts nobody else:
-///
-/// ```no_run
-/// # fn own_connector() -> hyper_util::client::legacy::connect::HttpConnector { todo!() }
-/// # async fn example() -> bowline::Result<()> {
-/// use bowline::{Client, http::client::HyperSend};
-///
-/// let send = HyperSend::over(own_connector());
-/// let client = Client::connect("https://tools.example/mcp").http(send).await?;
-/// # Ok(()) }
-/// ```
-#[derive(Clone)]
-pub struct HyperSend<C = TcpConnector> {
-    client: Client<C, RequestBody>,
-    /// Where proxies may read the requests, which of them want credentials.
-    proxies: Option<Arc<Matcher>>,
-    pub(super) connections: Connections,
-}
-
-/// How the first bytes of a connection are spoken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Versions {
-    /// HTTP/1.1, or what the TLS handshake says.
-    Negotiated,
-    /// HTTP/2, without asking first.
-    Http2Only,
-}
-
-/// How many requests a connection carries at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Connections {
-    /// One.
-    Exclusive,
-    /// Many, so that one request waits for a connection that another makes.
-    Shared,
-}
-
-impl HyperSend<TcpConnector> {
-    /// Over TCP, without TLS: for `http` only, and without reading the system's certificates; through the
-    /// proxies that the environment names.
-    #[must_use]
-    pub fn plain() -> Self {
-        Self::insecure(&Proxies::from_env(), Versions::Negotiated)
-    }
-
-    fn insecure(proxies: &Proxies, versions: Versions) -> Self {
-        let proxies = proxies.matcher();
-        Self::speaking(versions, TcpConnector::new(proxies.clone())).through(proxies)
-    }
-}
-
-/// What sends to `uri` if nobody chose anything else.
-pub(crate) fn sender(
-    uri: &Uri,
-    proxies: &Proxies,
-    versions: Versions,
-) -> Result<Arc<dyn HttpSend>> {
-    // Redirects do not leave the origin, so what begins without TLS never needs it.
-    if uri.scheme() == Some(&http::uri::Scheme::HTTP) {
-        return Ok(Arc::new(HyperSend::insecure(proxies, versions)));
-    }
-    secure(proxies, versions)
-}
-
-impl<C: Connect + Clone + Send + Sync + 'static> HyperSend<C> {
-    /// Over connections that `connector` makes.
-    #[must_use]
-    pub fn over(connector: C) -> Self {
-        Self::speaking(Versions::Negotiated, connector)
-    }
-
-    /// Over connections that `connector` makes, speaking HTTP/2 without asking first.
-    #[must_use]
-    pub fn over_http2(connector: C) -> Self {
-        Self::speaking(Versions::Http2Only, connector)
-    }
-
-    pub(super) fn speaking(versions: Versions, connector: C) -> Self {
-        let mut builder = Client::builder(TokioExecutor::new());
-        builder
-            .pool_timer(TokioTimer::new())
-            .timer(TokioTimer::new())
-            .http2_only(versions == Versions::Http2Only);
-        Self {
-            client: builder.build(connector),
-            proxies: None,
-            connections: match versions {
-                Versions::Negotiated => Connections::Exclusive,
-                Versions::Http2Only => Connections::Shared,
-            },
-        }
-    }
-
-    pub(super) fn through(mut self, proxies: Option<Arc<Matcher>>) -> Self {
-        self.proxies = proxies;
-        self
-    }
-}
-
-impl<C: Connect + Clone + Send + Sync + 'static> HttpSend for HyperSend<C> {
-    fn send(
-        &self,
-        mut request: Request<RequestBody>,
-    ) -> BoxFuture<'static, Result<Response<ResponseBody>>> {
-        let (client, uri) = (self.client.clone(), request.uri().clone());
-        let proxies = self.proxies.as_ref();
-        if let Some(credentials) = proxies.and_then(|proxies| authorization(proxies, &uri)) {
-            request
-                .headers_mut()
-                .insert(PROXY_AUTHORIZATION, credentials);
-        }
-        if self.connections == Connections::Exclusive {
-            let sending = client.request(request);
-            return Box::pin(async move {
-                let response = sending.await.map_err(|error| unreachable(&uri, error))?;
-                Ok(response.map(ResponseBody::new))
-            });
-        }
-        let (head, body) = request.into_parts();
-        Box::pin(async move {
-            loop {
-                let request = Request::from_parts(head.clone(), body.again());
-                match client.request(request).await {
-                    Ok(response) => return Ok(response.map(ResponseBody::new)),
-                    // Whoever was making the connection has let go. Somebody else has to make it.
-                    Err(error) if error.is_connect() && was_left_waiting(&error) => {}
-                    Err(error) => return Err(unreachable(&uri, error)),
-                }
-            }
-        })
-    }
-}
-
-impl<C> std::fmt::Debug for HyperSend<C> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("HyperSend").finish_non_exhaustive()
-    }
-}
-
-/// Whether a request waited for a connection that another request was making, and that one was dropped. It
-/// never left then. Hyper has no name for that, only words.
-pub(super) fn was_left_waiting(no_connection: &(dyn StdError + 'static)) -> bool {
-    let mut next = Some(no_connection);
-    while let Some(cause) = next {
-        if cause.to_string() == NO_LONGER_WANTED {
-            return true;
-        }
-        next = cause.source();
-    }
-    false
-}
-
-fn unreachable(uri: &Uri, error: hyper_util::client::legacy::Error) -> Error {
-    let what = match error.is_connect() {
-        true => format!("no connection to {uri}"),
-        false => format!("the request to {uri} failed"),
-    };
-    Error::Transport {
-        what,
-        source: Some(error.into()),
-    }
-}
-
-const NO_LONGER_WANTED: &str = "request was canceled";
 const WITH_US: u8 = 0;
 const HANDED_OVER: u8 = 1;
 const WITHDRAWN: u8 = 2;

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_rustls::HttpsConnectorBuilder;
 
+use super::connection::Versions;
+use super::pool::Pool;
 use super::proxy::{Proxies, TcpConnector};
-use super::send::{Connections, HttpSend, HyperSend, Versions};
+use super::{HttpSend, HyperSend};
 use crate::{Error, Result};
 
-impl HyperSend<HttpsConnector<TcpConnector>> {
+impl HyperSend {
     /// Over TCP, with TLS for `https`; HTTP/2 where the server offers it in the TLS handshake; through the
     /// proxies that the environment names.
     ///
@@ -33,10 +35,7 @@ impl HyperSend<HttpsConnector<TcpConnector>> {
             Versions::Negotiated => tls.enable_all_versions().wrap_connector(tcp),
             Versions::Http2Only => tls.enable_http2().wrap_connector(tcp),
         };
-        let mut send = Self::speaking(versions, connector).through(proxies);
-        // The TLS handshake decides how many requests a connection carries at once.
-        send.connections = Connections::Shared;
-        Ok(send)
+        Ok(Self::by(Pool::over(connector, versions)).through(proxies))
     }
 }
 

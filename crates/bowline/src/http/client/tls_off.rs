@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use super::connection::Versions;
 use super::proxy::Proxies;
-use super::send::{HttpSend, Versions};
+use super::send::HttpSend;
 use crate::{Error, Result};
 
 /// What would send to `https`.

@@ -137,8 +137,8 @@ impl Handling {
                     Some(Step::KeepsSilent) | None => {}
                 }
                 self.keep_alive = Some(KeepAlive::new(self.site.keep_alive));
-                // Whose timer has to be started.
-                self.outlet.said.ring();
+                // Whose timer has to be started: nobody waits until that is done.
+                self.outlet.said.attend();
                 body::stream(Answering {
                     handling: Some(self),
                 })

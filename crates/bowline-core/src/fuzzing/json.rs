@@ -1,0 +1,296 @@
+//! What must hold of JSON, however oddly it is written: whoever splits it, edits it or reads only a part of it
+//! agrees with serde, which reads it all.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use bowline_types::{CallToolResult, Json, meta_key};
+use bytes::Bytes;
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use super::script::write_json;
+use crate::Message;
+use crate::era::{Caller, Dialect, Request, Seal, seal, stamp};
+use crate::json::{Object, Params, Unpicked, check::is_json, outline, pick};
+
+/// Reads the input as JSON text, as a script for writing some, and as text to be put into a string.
+pub fn json(input: &[u8]) {
+    let text = String::from_utf8_lossy(input);
+    check(&text);
+    let written = write_json(input);
+    assert!(is_json(&written), "a script writes JSON: {written}");
+    check(&written);
+    check_writing(&text);
+}
+
+fn check(text: &str) {
+    let json = Json::parse(text.to_owned());
+    assert_eq!(is_json(text), json.is_ok(), "{text}");
+    if let Ok(json) = json {
+        check_outline(&json);
+        check_text(&json);
+        check_members(&json);
+        check_edits(&json);
+    }
+}
+
+/// An outline is the value, but for strings of which nobody wants to know what they say.
+fn check_outline(json: &Json) {
+    let value: Option<Value> = json.decode().ok();
+    assert_eq!(outline(json, usize::MAX), value, "{json}");
+    for longest in [0, 8] {
+        let outlined = outline(json, longest);
+        assert_eq!(outlined.is_some(), value.is_some(), "{json}");
+        if let (Some(outlined), Some(value)) = (&outlined, &value) {
+            assert!(is_outline(outlined, value, longest), "{json}");
+        }
+    }
+}
+
+fn is_outline(outlined: &Value, value: &Value, longest: usize) -> bool {
+    match (outlined, value) {
+        (Value::String(left), Value::String(whole)) => {
+            left == whole || left.is_empty() && whole.len() > longest
+        }
+        (Value::Array(left), Value::Array(whole)) => {
+            let mut pairs = left.iter().zip(whole);
+            left.len() == whole.len() && pairs.all(|(left, it)| is_outline(left, it, longest))
+        }
+        (Value::Object(left), Value::Object(whole)) => {
+            let mut pairs = left.iter().zip(whole);
+            let same = |((a, left), (b, it)): ((&String, _), (&String, _))| {
+                a == b && is_outline(left, it, longest)
+            };
+            left.len() == whole.len() && pairs.all(same)
+        }
+        _ => outlined == value,
+    }
+}
+
+/// A string says what serde reads in it, and nothing else is one.
+fn check_text(json: &Json) {
+    let text = json.text().ok();
+    assert_eq!(text.as_deref(), json.decode::<String>().ok().as_deref());
+}
+
+/// Whoever looks for a member finds what serde finds, and refuses what stands twice.
+fn check_members(json: &Json) {
+    let entries: Option<Entries<'_>> = json.decode().ok();
+    let object = Object::read(json).ok();
+    assert_eq!(object.is_some(), entries.is_some(), "{json}");
+    let (Some(object), Some(Entries(entries))) = (object, entries) else {
+        return;
+    };
+    let members = object.iter().map(|(name, value)| (name, value.as_str()));
+    let expected = entries.iter().map(|(name, raw)| (&**name, raw.get()));
+    assert!(members.eq(expected), "{json}");
+
+    let params = Params::from(json.clone());
+    let split = split_on_arrival(json).expect("an object can be params");
+    let names = entries.iter().map(|(name, _)| &**name);
+    for name in names.chain(ASKED_FOR) {
+        let mut found = entries.iter().filter(|(own, _)| own == name);
+        let expected = match (found.next(), found.next()) {
+            (_, Some(_)) => Err(Unpicked::Twice(name.to_owned())),
+            (first, None) => Ok(first.map(|(_, raw)| json.part(raw))),
+        };
+        let picked = pick(json, [name]).map(|[member]| member);
+        assert_eq!(picked, expected, "`{name}` in {json}");
+        assert_eq!(params.member(name), expected, "`{name}` in {json}");
+        assert_eq!(split.member(name), expected, "`{name}` in {json}");
+    }
+}
+
+/// The params of a request that was read from a frame with these params.
+fn split_on_arrival(params: &Json) -> Option<Params> {
+    let frame = format!(r#"{{"jsonrpc":"2.0","params" : {params} ,"id":1,"method":"m"}}"#);
+    match Message::decode(&Bytes::from(frame)) {
+        Ok(Message::Request(request)) => request.params,
+        _ => None,
+    }
+}
+
+/// What is added to an object, taken from it or written around it changes nothing else in it.
+fn check_edits(json: &Json) {
+    let value: Option<Value> = json.decode().ok();
+    let Some(Value::Object(members)) = value else {
+        return;
+    };
+    let object = Object::read(json).expect("what serde decodes can be split");
+    assert_eq!(decoded(&object.to_json()), members, "{json}");
+
+    let mut open = json.clone().into_open().expect("it is an object");
+    open.add("added\n", &Json::null());
+    let mut with_more = members.clone();
+    with_more.insert("added\n".to_owned(), Value::Null);
+    assert_eq!(decoded(&open.close()), with_more, "{json}");
+
+    // Of two members with one name serde takes the second, and whoever seals a result the first.
+    if says_anything_twice(&object) {
+        return;
+    }
+    for method in ["tools/call", "resources/read", "tools/list"] {
+        check_sealing(json, &members, method);
+    }
+    check_stamping(json, &members);
+}
+
+fn check_sealing(json: &Json, members: &Map<String, Value>, method: &'static str) {
+    let server = json!({"name": "s", "version": "1"});
+    let sealed = |dialect| {
+        let form = Seal::new(dialect, method);
+        let result = seal(&form, &server.clone().into(), Ok(json.clone()));
+        result.ok().as_ref().map(decoded)
+    };
+    let modern = modern_form(members.clone(), method, &server);
+    assert_eq!(sealed(Dialect::LATEST), modern, "{method}: {json}");
+    if method == "resources/read" {
+        let legacy = legacy_form(members.clone());
+        assert_eq!(sealed(Dialect::LATEST_LEGACY), legacy, "{json}");
+    }
+}
+
+/// What a modern server answers for `result`; `None` if it cannot.
+fn modern_form(
+    mut result: Map<String, Value>,
+    method: &str,
+    server: &Value,
+) -> Option<Map<String, Value>> {
+    let kind = result.entry("resultType").or_insert(json!("complete"));
+    let kind = kind.as_str()?.to_owned();
+    if kind == "input_required" && !Dialect::LATEST.may_need_input(method) {
+        return None;
+    }
+    if Dialect::LATEST.caches(method) {
+        for (name, safe) in [("ttlMs", json!(0)), ("cacheScope", json!("private"))] {
+            if kind == "complete" {
+                result.entry(name).or_insert(safe);
+            } else {
+                result.remove(name);
+            }
+        }
+    }
+    let mut meta = object_in(&mut result, "_meta");
+    meta.entry(meta_key::SERVER_INFO).or_insert(server.clone());
+    result.insert("_meta".to_owned(), meta.into());
+    Some(result)
+}
+
+/// What a legacy server answers for `result`; `None` if it cannot.
+fn legacy_form(mut result: Map<String, Value>) -> Option<Map<String, Value>> {
+    if result
+        .remove("resultType")
+        .is_some_and(|of| of != "complete")
+    {
+        return None;
+    }
+    result.remove("ttlMs");
+    result.remove("cacheScope");
+    let mut meta = object_in(&mut result, "_meta");
+    meta.remove(meta_key::SERVER_INFO);
+    meta.remove(meta_key::SUBSCRIPTION_ID);
+    if !meta.is_empty() {
+        result.insert("_meta".to_owned(), meta.into());
+    }
+    Some(result)
+}
+
+/// A request says who is asking, and for the rest what it said.
+fn check_stamping(json: &Json, members: &Map<String, Value>) {
+    let caller = Caller::new(Dialect::LATEST);
+    let mut request = Request::new("own/method", json.clone(), caller.into());
+    request.progress_token = Some(7.into());
+
+    let stamped = stamp(&request).params.expect("a request keeps its params");
+
+    let mut expected = members.clone();
+    let mut meta = object_in(&mut expected, "_meta");
+    for own in [meta_key::CLIENT_INFO, meta_key::LOG_LEVEL] {
+        meta.remove(own);
+    }
+    let envelope = json!({
+        (meta_key::PROTOCOL_VERSION): Dialect::LATEST.version,
+        (meta_key::CLIENT_CAPABILITIES): {},
+        (meta_key::PROGRESS_TOKEN): 7,
+    });
+    meta.extend(envelope.as_object().into_iter().flatten().map(owned));
+    expected.insert("_meta".to_owned(), meta.into());
+    assert_eq!(decoded(&stamped), expected, "{json}");
+}
+
+/// Whatever text is written into JSON, it is written as serde writes it.
+fn check_writing(text: &str) {
+    let expected = serde_json::to_string(text).expect("text has a JSON form");
+    let named = Json::object([(text, &Json::null())]);
+    assert_eq!(named.as_str(), format!("{{{expected}:null}}"));
+    let mut result = CallToolResult::text(text);
+    result.structured_content = Some(named);
+    let by_serde = serde_json::to_string(&result).expect("a result has a JSON form");
+    assert_eq!(result.to_json().expect("it has one").as_str(), by_serde);
+}
+
+/// Whether a name stands twice where sealing and stamping look for one.
+fn says_anything_twice(object: &Object<'_>) -> bool {
+    let twice = |object: &Object<'_>| {
+        let mut names = BTreeSet::new();
+        object.iter().any(|(name, _)| !names.insert(name))
+    };
+    let meta = object.member("_meta").map(Object::read);
+    twice(object) || meta.is_some_and(|meta| meta.is_ok_and(|meta| twice(&meta)))
+}
+
+fn decoded(json: &Json) -> Map<String, Value> {
+    json.decode().expect("what was written is an object")
+}
+
+/// Takes the object that a member is, or an empty one in the place of anything else.
+fn object_in(members: &mut Map<String, Value>, name: &str) -> Map<String, Value> {
+    match members.remove(name) {
+        Some(Value::Object(object)) => object,
+        _ => Map::new(),
+    }
+}
+
+fn owned((name, value): (&String, &Value)) -> (String, Value) {
+    (name.clone(), value.clone())
+}
+
+/// The members of an object as serde finds them, those that stand twice included.
+struct Entries<'a>(Vec<(String, &'a RawValue)>);
+
+impl<'de> Deserialize<'de> for Entries<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Collect)
+    }
+}
+
+struct Collect;
+
+impl<'de> Visitor<'de> for Collect {
+    type Value = Entries<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(entry) = map.next_entry()? {
+            entries.push(entry);
+        }
+        Ok(Entries(entries))
+    }
+}
+
+/// Members that are noted when a request arrives, and some that are not.
+const ASKED_FOR: [&str; 7] = [
+    "_meta",
+    "name",
+    "uri",
+    "arguments",
+    "requestState",
+    "inputResponses",
+    "resultType",
+];

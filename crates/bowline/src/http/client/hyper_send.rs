@@ -1,0 +1,127 @@
+//! Sending through hyper: over which connections, through which proxies.
+
+use std::sync::Arc;
+
+use http::header::PROXY_AUTHORIZATION;
+use http::{Request, Response, Uri};
+use hyper_util::client::proxy::matcher::Matcher;
+
+use super::body::ResponseBody;
+use super::connection::{Connector, Versions};
+use super::pool::{Failed, Pool};
+use super::proxy::{Proxies, TcpConnector, authorization};
+use super::send::{HttpSend, RequestBody};
+use super::tls::secure;
+use crate::exchange::BoxFuture;
+use crate::{Error, Result};
+
+/// Sends through hyper, over connections that are kept for the next request.
+///
+/// # Examples
+///
+/// Over connections of your own making, here in TLS that trusts nobody else:
+///
+/// ```no_run
+/// # fn own_connector() -> hyper_util::client::legacy::connect::HttpConnector { todo!() }
+/// # async fn example() -> bowline::Result<()> {
+/// use bowline::{Client, http::client::HyperSend};
+///
+/// let send = HyperSend::over(own_connector());
+/// let client = Client::connect("https://tools.example/mcp").http(send).await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct HyperSend {
+    pool: Arc<Pool>,
+    /// Where proxies may read the requests, which of them want credentials.
+    proxies: Option<Arc<Matcher>>,
+}
+
+/// What sends to `uri` if nobody chose anything else.
+pub(crate) fn sender(
+    uri: &Uri,
+    proxies: &Proxies,
+    versions: Versions,
+) -> Result<Arc<dyn HttpSend>> {
+    // Redirects do not leave the origin, so what begins without TLS never needs it.
+    if uri.scheme() == Some(&http::uri::Scheme::HTTP) {
+        return Ok(Arc::new(HyperSend::insecure(proxies, versions)));
+    }
+    secure(proxies, versions)
+}
+
+impl HyperSend {
+    /// Over TCP, without TLS: for `http` only, and without reading the system's certificates; through the
+    /// proxies that the environment names.
+    #[must_use]
+    pub fn plain() -> Self {
+        Self::insecure(&Proxies::from_env(), Versions::Negotiated)
+    }
+
+    /// Over connections that `connector` makes.
+    #[must_use]
+    pub fn over(connector: impl Connector) -> Self {
+        Self::by(Pool::over(connector, Versions::Negotiated))
+    }
+
+    /// Over connections that `connector` makes, speaking HTTP/2 without asking first.
+    #[must_use]
+    pub fn over_http2(connector: impl Connector) -> Self {
+        Self::by(Pool::over(connector, Versions::Http2Only))
+    }
+
+    fn insecure(proxies: &Proxies, versions: Versions) -> Self {
+        let proxies = proxies.matcher();
+        let tcp = TcpConnector::new(proxies.clone());
+        Self::by(Pool::over(tcp, versions)).through(proxies)
+    }
+
+    pub(super) fn by(pool: Pool) -> Self {
+        Self {
+            pool: Arc::new(pool),
+            proxies: None,
+        }
+    }
+
+    pub(super) fn through(mut self, proxies: Option<Arc<Matcher>>) -> Self {
+        self.proxies = proxies;
+        self
+    }
+}
+
+impl HttpSend for HyperSend {
+    fn send(
+        &self,
+        mut request: Request<RequestBody>,
+    ) -> BoxFuture<'static, Result<Response<ResponseBody>>> {
+        let (pool, uri) = (self.pool.clone(), request.uri().clone());
+        let proxies = self.proxies.as_ref();
+        if let Some(credentials) = proxies.and_then(|proxies| authorization(proxies, &uri)) {
+            request
+                .headers_mut()
+                .insert(PROXY_AUTHORIZATION, credentials);
+        }
+        Box::pin(async move {
+            let sent = pool.send(&uri, request).await;
+            let response = sent.map_err(|failed| unreachable(&uri, failed))?;
+            Ok(response.map(ResponseBody::new))
+        })
+    }
+}
+
+impl std::fmt::Debug for HyperSend {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HyperSend").finish_non_exhaustive()
+    }
+}
+
+fn unreachable(uri: &Uri, failed: Failed) -> Error {
+    let (what, source) = match failed {
+        Failed::Connect(source) => (format!("no connection to {uri}"), source),
+        Failed::Send(source) => (format!("the request to {uri} failed"), source.into()),
+    };
+    Error::Transport {
+        what,
+        source: Some(source),
+    }
+}

@@ -1,0 +1,361 @@
+//! Connections that rest between requests.
+//!
+//! ```text
+//! Pool ── one per scheme and authority ──▶ Origin ── resting: HTTP/1.1, each for one request at a time
+//!                                                 └─ shared:  HTTP/2, for many at once
+//! ```
+//!
+//! A request takes the connection that rested last, or makes one. When the body of its response is dropped, the
+//! connection rests again; or hyper closes it, if somebody let go of a body that was still to come.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{self, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::uri::{Authority, Scheme};
+use http::{HeaderValue, Request, Response, Uri};
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
+
+use super::connection::{BoxError, Connection, Connector, Exclusive, Shared, Versions};
+use super::send::RequestBody;
+use crate::exchange::BoxFuture;
+
+/// The connections to all servers that were asked.
+pub(super) struct Pool {
+    versions: Versions,
+    connect: Box<Connect>,
+    origins: Mutex<Vec<Arc<Origin>>>,
+}
+
+type Connect = dyn Fn(Uri) -> BoxFuture<'static, Result<Connection, BoxError>> + Send + Sync;
+
+/// Why there is no response.
+#[derive(Debug)]
+pub(super) enum Failed {
+    /// There is no connection that the request could leave by.
+    Connect(BoxError),
+    /// The request left, or was about to.
+    Send(hyper::Error),
+}
+
+impl Pool {
+    pub(super) fn over(connector: impl Connector, versions: Versions) -> Self {
+        Self {
+            versions,
+            connect: Box::new(move |uri| {
+                Box::pin(Connection::make(connector.clone(), uri, versions))
+            }),
+            origins: Mutex::default(),
+        }
+    }
+
+    /// Sends a request to `uri`, which is its own, and waits for the head of the response.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future abandons the request, and the connection that was being made for it.
+    pub(super) async fn send(
+        &self,
+        uri: &Uri,
+        mut request: Request<RequestBody>,
+    ) -> Result<Response<Leased>, Failed> {
+        let origin = self.origin(uri).map_err(Failed::Connect)?;
+        loop {
+            let (mut connection, is_fresh) = match origin.take() {
+                Some(rested) => (rested, false),
+                None => self.connect(&origin).await.map_err(Failed::Connect)?,
+            };
+            match connection.send(request, &origin.host).await {
+                Ok(response) => return Ok(response.map(|body| origin.lease(connection, body))),
+                Err(mut failed) => match failed.take_message() {
+                    // The server closed it while it rested, and nothing has left.
+                    Some(unsent) if !is_fresh => {
+                        request = unsent;
+                        *request.uri_mut() = uri.clone();
+                    }
+                    _ => return Err(Failed::Send(failed.into_error())),
+                },
+            }
+        }
+    }
+
+    /// A connection, and whether it was made for this request.
+    async fn connect(&self, origin: &Arc<Origin>) -> Result<(Connection, bool), BoxError> {
+        let _turn;
+        if self.may_share(origin) {
+            // One is made at a time, and who waited for it shares it. If the request that it was made for is dropped,
+            // it is the next one's turn.
+            _turn = origin.making.lock().await;
+            if let Some(made_meanwhile) = origin.take() {
+                return Ok((made_meanwhile, false));
+            }
+        }
+        let made = (self.connect)(origin.uri.clone()).await?;
+        origin.welcome(&made);
+        Ok((made, true))
+    }
+
+    fn may_share(&self, origin: &Origin) -> bool {
+        match self.versions {
+            Versions::Http2Only => true,
+            // Only TLS negotiates.
+            Versions::Negotiated if origin.scheme == Scheme::HTTPS => !origin.lock().are_exclusive,
+            Versions::Negotiated => false,
+        }
+    }
+
+    fn origin(&self, uri: &Uri) -> Result<Arc<Origin>, BoxError> {
+        let (Some(scheme), Some(authority)) = (uri.scheme(), uri.authority()) else {
+            return Err("that is not an absolute URL".into());
+        };
+        // No code that could panic runs under this lock.
+        let origins = self.origins.lock();
+        let mut origins = origins.unwrap_or_else(PoisonError::into_inner);
+        let mut known = origins.iter();
+        if let Some(origin) = known.find(|it| it.scheme == *scheme && it.authority == *authority) {
+            return Ok(origin.clone());
+        }
+        let origin = Arc::new(Origin::new(scheme, authority)?);
+        origins.retain(|origin| !origin.is_deserted());
+        origins.push(origin.clone());
+        Ok(origin)
+    }
+}
+
+/// A server, and the connections to it.
+struct Origin {
+    scheme: Scheme,
+    authority: Authority,
+    uri: Uri,
+    /// What the header of that name says.
+    host: HeaderValue,
+    /// Held while a connection is made that others may share.
+    making: tokio::sync::Mutex<()>,
+    connections: Mutex<Connections>,
+}
+
+#[derive(Default)]
+struct Connections {
+    /// What was used last is last.
+    resting: Vec<Resting<Exclusive>>,
+    shared: Option<Resting<Shared>>,
+    /// Whether the last one that was made is for one request at a time.
+    are_exclusive: bool,
+    sweeper: Option<Sweeper>,
+}
+
+struct Resting<T> {
+    connection: T,
+    /// Whether it rested already when the sweeper last came by.
+    was_seen: bool,
+}
+
+impl Origin {
+    fn new(scheme: &Scheme, authority: &Authority) -> Result<Self, BoxError> {
+        let uri = Uri::builder().scheme(scheme.clone());
+        let uri = uri.authority(authority.clone()).path_and_query("/");
+        Ok(Self {
+            scheme: scheme.clone(),
+            authority: authority.clone(),
+            uri: uri.build()?,
+            host: host(scheme, authority)?,
+            making: tokio::sync::Mutex::default(),
+            connections: Mutex::default(),
+        })
+    }
+
+    /// Whether nobody is here, and nothing rests.
+    fn is_deserted(self: &Arc<Self>) -> bool {
+        Arc::strong_count(self) == 1 && self.lock().is_empty()
+    }
+
+    /// A connection that takes a request at once. Those that were closed meanwhile are forgotten; those that have yet
+    /// to finish with their last request are left.
+    fn take(&self) -> Option<Connection> {
+        let mut connections = self.lock();
+        if let Some(shared) = &mut connections.shared {
+            if !shared.connection.is_closed() {
+                shared.was_seen = false;
+                return Some(Connection::Shared(shared.connection.clone()));
+            }
+            connections.shared = None;
+        }
+        let resting = &mut connections.resting;
+        let is_settled =
+            |it: &Resting<Exclusive>| it.connection.is_ready() || it.connection.is_closed();
+        while let Some(index) = resting.iter().rposition(is_settled) {
+            let connection = resting.remove(index).connection;
+            if connection.is_ready() {
+                return Some(Connection::Exclusive(connection));
+            }
+        }
+        None
+    }
+
+    /// Notes what kind of connection there is here, and shares it if that can be done.
+    fn welcome(self: &Arc<Self>, made: &Connection) {
+        let mut connections = self.lock();
+        connections.are_exclusive = matches!(made, Connection::Exclusive(_));
+        if let Connection::Shared(connection) = made {
+            connections.shared = Some(Resting::new(connection.clone()));
+            connections.have_swept(self);
+        }
+    }
+
+    fn lease(self: &Arc<Self>, connection: Connection, body: Incoming) -> Leased {
+        let lease = Lease {
+            connection: Some(connection),
+            origin: Arc::downgrade(self),
+        };
+        Leased {
+            body,
+            _lease: lease,
+        }
+    }
+
+    fn rest(self: &Arc<Self>, connection: Exclusive) {
+        let mut connections = self.lock();
+        connections.resting.push(Resting::new(connection));
+        connections.have_swept(self);
+    }
+
+    /// Closes what has rested since the last time. Whether anything is left.
+    fn sweep(&self) -> bool {
+        let mut connections = self.lock();
+        let resting = &mut connections.resting;
+        resting.retain_mut(|it| !it.connection.is_closed() && !it.is_seen_again());
+        let shared = &mut connections.shared;
+        shared.take_if(|it| {
+            it.connection.is_closed() || it.connection.is_idle() && it.is_seen_again()
+        });
+        if connections.is_empty() {
+            connections.sweeper = None;
+        }
+        connections.sweeper.is_some()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Connections> {
+        // No code that could panic runs under this lock.
+        let connections = self.connections.lock();
+        connections.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn host(scheme: &Scheme, authority: &Authority) -> Result<HeaderValue, BoxError> {
+    let usual = match *scheme == Scheme::HTTPS {
+        true => 443,
+        false => 80,
+    };
+    let host = match authority.port_u16().filter(|port| *port != usual) {
+        Some(port) => format!("{}:{port}", authority.host()),
+        None => authority.host().to_owned(),
+    };
+    Ok(HeaderValue::from_maybe_shared(Bytes::from(host))?)
+}
+
+impl Connections {
+    fn is_empty(&self) -> bool {
+        self.resting.is_empty() && self.shared.is_none()
+    }
+
+    /// Has somebody come by now and then. Where there is no runtime, what rests does so until the next request.
+    fn have_swept(&mut self, origin: &Arc<Origin>) {
+        if self.sweeper.as_ref().is_none_or(Sweeper::has_left)
+            && let Ok(runtime) = Handle::try_current()
+        {
+            self.sweeper = Some(Sweeper::of(origin, &runtime));
+        }
+    }
+}
+
+impl<T> Resting<T> {
+    fn new(connection: T) -> Self {
+        Self {
+            connection,
+            was_seen: false,
+        }
+    }
+
+    fn is_seen_again(&mut self) -> bool {
+        std::mem::replace(&mut self.was_seen, true)
+    }
+}
+
+/// The body of a response, and the connection it comes by.
+pub(super) struct Leased {
+    body: Incoming,
+    // After the body, so that the connection knows by then whether somebody let go of it.
+    _lease: Lease,
+}
+
+/// A connection, until it can rest.
+struct Lease {
+    connection: Option<Connection>,
+    origin: Weak<Origin>,
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Some(Connection::Exclusive(connection)) = self.connection.take()
+            && let Some(origin) = self.origin.upgrade()
+        {
+            origin.rest(connection);
+        }
+    }
+}
+
+impl Body for Leased {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut task::Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// The task that closes connections which have rested for long. It leaves when nothing rests, or nobody is there.
+struct Sweeper(AbortHandle);
+
+impl Sweeper {
+    fn of(origin: &Arc<Origin>, runtime: &Handle) -> Self {
+        let origin = Arc::downgrade(origin);
+        let sweeping = runtime.spawn(async move {
+            loop {
+                tokio::time::sleep(A_WHILE).await;
+                if !origin.upgrade().is_some_and(|origin| origin.sweep()) {
+                    return;
+                }
+            }
+        });
+        Self(sweeping.abort_handle())
+    }
+
+    fn has_left(&self) -> bool {
+        self.0.is_finished()
+    }
+}
+
+impl Drop for Sweeper {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// What rests for this long is closed before it has rested for twice as long.
+const A_WHILE: Duration = Duration::from_secs(45);
