@@ -42,7 +42,6 @@ pub(crate) struct Handling {
     site: Arc<Site>,
     wants_progress: bool,
     running: Option<Running>,
-    has_started: bool,
     outlet: Arc<ToResponse>,
     outcome: Option<Outcome>,
     /// Raises the handler's alarm, then ends when its time is up. Made when the handler first waits.
@@ -97,7 +96,6 @@ impl Handling {
             site: site.clone(),
             wants_progress: request.progress_token.is_some(),
             running: Some(run(site.responder.clone(), request, cx)),
-            has_started: false,
             outlet,
             outcome: None,
             grace: None,
@@ -176,7 +174,6 @@ impl Handling {
     fn go_on(&mut self) -> Poll<()> {
         let waker = Waker::from(self.outlet.clone());
         let cx = &mut task::Context::from_waker(&waker);
-        self.has_started = true;
         if let Some(running) = &mut self.running {
             if let Poll::Ready(outcome) = Pin::new(running).poll(cx) {
                 self.running = None;
@@ -257,9 +254,10 @@ impl Handling {
             return self.stop();
         }
         self.outlet.said.close();
-        // Where a disconnect is no cancel, the handler may run on without its client, but not for ever.
+        // Where a disconnect is no cancel, a handler that has begun may run on without its client, but not for ever.
+        let has_begun = self.grace.is_some();
         let orphan_limit = self.site.legacy.orphan_limit_of_calls();
-        if let Some(running) = self.running.take().filter(|_| self.has_started) {
+        if let Some(running) = self.running.take().filter(|_| has_begun) {
             self.run_on(async move { drop(tokio::time::timeout(orphan_limit, running).await) });
         }
     }
