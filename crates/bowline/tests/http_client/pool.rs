@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -18,7 +19,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::runtime::Handle;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Barrier, mpsc, watch};
 
 /// Connections as they are seen from the server.
 #[derive(Clone)]
@@ -270,11 +271,31 @@ async fn a_request_that_names_its_host_itself_is_left_as_it_is() {
     assert!(!read.contains("127.0.0.1"), "{read}");
 }
 
-/// Connections of which TLS would have said that they speak HTTP/2.
+/// Makes connections as TLS does: what they speak is known once they are there, which takes its time.
 #[derive(Clone)]
-struct Negotiating(Pipes);
+struct Negotiating {
+    pipes: Pipes,
+    speaks_http2: bool,
+    /// All handshakes but the first wait here for each other.
+    others: Arc<Barrier>,
+    first: Arc<AtomicBool>,
+}
 
-struct Negotiated(TokioIo<DuplexStream>);
+impl Negotiating {
+    fn new(pipes: Pipes, speaks_http2: bool) -> Self {
+        Self {
+            pipes,
+            speaks_http2,
+            others: Arc::new(Barrier::new(2)),
+            first: Arc::new(AtomicBool::new(true)),
+        }
+    }
+}
+
+struct Negotiated {
+    stream: TokioIo<DuplexStream>,
+    speaks_http2: bool,
+}
 
 impl tower_service::Service<Uri> for Negotiating {
     type Response = Negotiated;
@@ -286,18 +307,26 @@ impl tower_service::Service<Uri> for Negotiating {
     }
 
     fn call(&mut self, _: Uri) -> Self::Future {
-        let pipes = self.0.clone();
+        let this = self.clone();
         Box::pin(async move {
-            // A handshake takes its time, in which others come.
-            tokio::task::yield_now().await;
-            Ok(Negotiated(TokioIo::new(pipes.open())))
+            match this.first.swap(false, Ordering::Relaxed) {
+                true => tokio::task::yield_now().await,
+                false => drop(this.others.wait().await),
+            }
+            Ok(Negotiated {
+                stream: TokioIo::new(this.pipes.open()),
+                speaks_http2: this.speaks_http2,
+            })
         })
     }
 }
 
 impl Connection for Negotiated {
     fn connected(&self) -> Connected {
-        Connected::new().negotiated_h2()
+        match self.speaks_http2 {
+            true => Connected::new().negotiated_h2(),
+            false => Connected::new(),
+        }
     }
 }
 
@@ -307,7 +336,7 @@ impl hyper::rt::Read for Negotiated {
         cx: &mut Context<'_>,
         buffer: hyper::rt::ReadBufCursor<'_>,
     ) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(cx, buffer)
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
     }
 }
 
@@ -317,22 +346,22 @@ impl hyper::rt::Write for Negotiated {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<std::io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(cx, bytes)
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(cx)
+        Pin::new(&mut self.stream).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(cx)
+        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
 
 #[tokio::test]
 async fn requests_share_a_connection_that_turns_out_to_speak_http2() {
     let (door, pipes) = Door::new();
-    let send = HyperSend::over(Negotiating(pipes));
+    let send = HyperSend::over(Negotiating::new(pipes, true));
     let url = "https://tools.example/";
 
     let (a, b, c) = tokio::join!(ask(&send, url), ask(&send, url), ask(&send, url));
@@ -340,6 +369,19 @@ async fn requests_share_a_connection_that_turns_out_to_speak_http2() {
 
     assert_eq!([a, b, c], ["word"; 3]);
     assert_eq!(door.made(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_for_a_connection_that_turns_out_not_to_be_shared() {
+    let (door, pipes) = Door::new();
+    let send = HyperSend::over(Negotiating::new(pipes, false));
+    let url = "https://tools.example/";
+
+    let asking = async { tokio::join!(ask(&send, url), ask(&send, url), ask(&send, url)) };
+    let asked = tokio::time::timeout(Duration::from_secs(60), asking).await;
+
+    assert!(asked.is_ok(), "two handshakes are made at once");
+    assert_eq!(door.made(), 3);
 }
 
 #[tokio::test]

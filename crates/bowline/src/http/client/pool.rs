@@ -90,21 +90,25 @@ impl Pool {
         if self.may_share(origin) {
             // One is made at a time, and who waited for it shares it. If the request that it was made for is dropped,
             // it is the next one's turn.
-            _turn = origin.making.lock().await;
+            let turn = origin.making.lock().await;
             if let Some(made_meanwhile) = origin.take() {
                 return Ok((made_meanwhile, false));
             }
+            // Unless it is known by now that nothing is shared here.
+            if self.may_share(origin) {
+                _turn = turn;
+            }
         }
-        let made = (self.connect)(origin.uri.clone()).await?;
-        origin.welcome(&made);
-        Ok((made, true))
+        let made = (self.connect)(origin.uri.clone()).await;
+        origin.learn(made.as_ref().ok());
+        Ok((made?, true))
     }
 
     fn may_share(&self, origin: &Origin) -> bool {
         match self.versions {
             Versions::Http2Only => true,
             // Only TLS negotiates.
-            Versions::Negotiated if origin.scheme == Scheme::HTTPS => !origin.lock().are_exclusive,
+            Versions::Negotiated if origin.scheme == Scheme::HTTPS => !origin.lock().each_their_own,
             Versions::Negotiated => false,
         }
     }
@@ -144,8 +148,8 @@ struct Connections {
     /// What was used last is last.
     resting: Vec<Resting<Exclusive>>,
     shared: Option<Resting<Shared>>,
-    /// Whether the last one that was made is for one request at a time.
-    are_exclusive: bool,
+    /// Whether the last attempt brought none that could be shared, so that nobody waits for another's.
+    each_their_own: bool,
     sweeper: Option<Sweeper>,
 }
 
@@ -197,11 +201,11 @@ impl Origin {
         None
     }
 
-    /// Notes what kind of connection there is here, and shares it if that can be done.
-    fn welcome(self: &Arc<Self>, made: &Connection) {
+    /// Takes note of what came of an attempt to make a connection, and shares what can be shared.
+    fn learn(self: &Arc<Self>, made: Option<&Connection>) {
         let mut connections = self.lock();
-        connections.are_exclusive = matches!(made, Connection::Exclusive(_));
-        if let Connection::Shared(connection) = made {
+        connections.each_their_own = !matches!(made, Some(Connection::Shared(_)));
+        if let Some(Connection::Shared(connection)) = made {
             connections.shared = Some(Resting::new(connection.clone()));
             connections.have_swept(self);
         }
