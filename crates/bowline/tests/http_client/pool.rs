@@ -51,7 +51,8 @@ impl Door {
             let word = Some(Bytes::from_static(b"word"));
             Ok::<_, Infallible>(Response::new(Words { word, is_endless }))
         });
-        let builder = auto::Builder::new(TokioExecutor::new());
+        let mut builder = auto::Builder::new(TokioExecutor::new());
+        builder.http2().max_concurrent_streams(MOST_STREAMS);
         let _ = builder.serve_connection(TokioIo::new(far), service).await;
         self.open.send_modify(|open| *open -= 1);
     }
@@ -87,6 +88,8 @@ impl Body for Words {
         }
     }
 }
+
+const MOST_STREAMS: u32 = 4;
 
 fn over(pipes: Pipes, http2: bool) -> HyperSend {
     match http2 {
@@ -369,6 +372,28 @@ async fn requests_share_a_connection_that_turns_out_to_speak_http2() {
 
     assert_eq!([a, b, c], ["word"; 3]);
     assert_eq!(door.made(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shared_connection_that_is_full_keeps_nobody_waiting() {
+    let (door, pipes) = Door::new();
+    let send = HyperSend::over_http2(pipes);
+    let url = "http://tools.example/stream";
+
+    let mut streams = Vec::new();
+    for _ in 0..2 * MOST_STREAMS {
+        let opening = tokio::time::timeout(Duration::from_secs(60), head(&send, url));
+        streams.push(opening.await.expect("there is room"));
+    }
+    let full = door.made();
+    streams.pop();
+    streams.remove(0);
+    for _ in 0..2 {
+        streams.push(head(&send, url).await);
+    }
+
+    assert_eq!((full, door.made()), (2, 2));
+    drop(streams);
 }
 
 #[tokio::test(start_paused = true)]

@@ -147,7 +147,8 @@ struct Origin {
 struct Connections {
     /// What was used last is last.
     resting: Vec<Resting<Exclusive>>,
-    shared: Option<Resting<Shared>>,
+    /// One, unless it has as many requests as the server takes.
+    shared: Vec<Resting<Shared>>,
     /// Whether the last attempt brought none that could be shared, so that nobody waits for another's.
     each_their_own: bool,
     sweeper: Option<Sweeper>,
@@ -182,12 +183,11 @@ impl Origin {
     /// to finish with their last request are left.
     fn take(&self) -> Option<Connection> {
         let mut connections = self.lock();
-        if let Some(shared) = &mut connections.shared {
-            if !shared.connection.is_closed() {
-                shared.was_seen = false;
-                return Some(Connection::Shared(shared.connection.clone()));
-            }
-            connections.shared = None;
+        let shared = &mut connections.shared;
+        shared.retain(|it| !it.connection.is_closed());
+        if let Some(shared) = shared.iter_mut().find(|it| it.connection.has_room()) {
+            shared.was_seen = false;
+            return Some(Connection::Shared(shared.connection.clone()));
         }
         let resting = &mut connections.resting;
         let is_settled =
@@ -206,7 +206,7 @@ impl Origin {
         let mut connections = self.lock();
         connections.each_their_own = !matches!(made, Some(Connection::Shared(_)));
         if let Some(Connection::Shared(connection)) = made {
-            connections.shared = Some(Resting::new(connection.clone()));
+            connections.shared.push(Resting::new(connection.clone()));
             connections.have_swept(self);
         }
     }
@@ -233,9 +233,9 @@ impl Origin {
         let mut connections = self.lock();
         let resting = &mut connections.resting;
         resting.retain_mut(|it| !it.connection.is_closed() && !it.is_seen_again());
-        let shared = &mut connections.shared;
-        shared.take_if(|it| {
-            it.connection.is_closed() || it.connection.is_idle() && it.is_seen_again()
+        connections.shared.retain_mut(|it| {
+            let is_left = it.connection.is_idle() && it.is_seen_again();
+            !it.connection.is_closed() && !is_left
         });
         if connections.is_empty() {
             connections.sweeper = None;
@@ -264,7 +264,7 @@ fn host(scheme: &Scheme, authority: &Authority) -> Result<HeaderValue, BoxError>
 
 impl Connections {
     fn is_empty(&self) -> bool {
-        self.resting.is_empty() && self.shared.is_none()
+        self.resting.is_empty() && self.shared.is_empty()
     }
 
     /// Has somebody come by now and then. Where there is no runtime, what rests does so until the next request.
