@@ -312,9 +312,10 @@ impl tower_service::Service<Uri> for Negotiating {
     fn call(&mut self, _: Uri) -> Self::Future {
         let this = self.clone();
         Box::pin(async move {
-            match this.first.swap(false, Ordering::Relaxed) {
-                true => tokio::task::yield_now().await,
-                false => drop(this.others.wait().await),
+            if this.first.swap(false, Ordering::Relaxed) {
+                tokio::task::yield_now().await;
+            } else {
+                this.others.wait().await;
             }
             Ok(Negotiated {
                 stream: TokioIo::new(this.pipes.open()),
