@@ -110,29 +110,24 @@ impl Connection {
         let is_to_proxy = connected.is_proxied();
         Ok(Self::Exclusive(Exclusive { send, is_to_proxy }))
     }
-
-    /// Sends a request, and waits for the head of its response. One that did not leave is part of the error.
-    pub(super) async fn send(
-        &mut self,
-        mut request: Request<RequestBody>,
-        host: &HeaderValue,
-    ) -> Result<Response<Incoming>, TrySendError<Request<RequestBody>>> {
-        match self {
-            Self::Exclusive(connection) => {
-                let headers = request.headers_mut();
-                headers.entry(HOST).or_insert_with(|| host.clone());
-                let is_read = request.uri().scheme() == Some(&Scheme::HTTP);
-                if !(connection.is_to_proxy && is_read) {
-                    *request.uri_mut() = without_origin(request.uri());
-                }
-                connection.send.try_send_request(request).await
-            }
-            Self::Shared(connection) => connection.send.try_send_request(request).await,
-        }
-    }
 }
 
 impl Exclusive {
+    /// Sends a request, and waits for the head of its response. One that did not leave is part of the error.
+    pub(super) fn send(
+        &mut self,
+        mut request: Request<RequestBody>,
+        host: &HeaderValue,
+    ) -> impl Future<Output = Sent> + use<> {
+        let headers = request.headers_mut();
+        headers.entry(HOST).or_insert_with(|| host.clone());
+        let is_read = request.uri().scheme() == Some(&Scheme::HTTP);
+        if !(self.is_to_proxy && is_read) {
+            *request.uri_mut() = without_origin(request.uri());
+        }
+        self.send.try_send_request(request)
+    }
+
     /// Whether it takes a request at once.
     pub(super) fn is_ready(&self) -> bool {
         self.send.is_ready()
@@ -144,6 +139,14 @@ impl Exclusive {
 }
 
 impl Shared {
+    /// Sends a request, and waits for the head of its response. One that did not leave is part of the error.
+    pub(super) fn send(
+        &mut self,
+        request: Request<RequestBody>,
+    ) -> impl Future<Output = Sent> + use<> {
+        self.send.try_send_request(request)
+    }
+
     pub(super) fn is_closed(&self) -> bool {
         self.send.is_closed()
     }
@@ -176,5 +179,7 @@ fn without_origin(uri: &Uri) -> Uri {
     path.unwrap_or_else(|| PathAndQuery::from_static("/"))
         .into()
 }
+
+type Sent = Result<Response<Incoming>, TrySendError<Request<RequestBody>>>;
 
 pub(super) type BoxError = Box<dyn StdError + Send + Sync>;

@@ -8,6 +8,7 @@
 //! A request takes the connection that rested last, or makes one. When the body of its response is dropped, the
 //! connection rests again; or hyper closes it, if somebody let go of a body that was still to come.
 
+use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{self, Poll};
@@ -21,9 +22,11 @@ use hyper::body::Incoming;
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
+use super::body::ResponseBody;
 use super::connection::{BoxError, Connection, Connector, Exclusive, Shared, Versions};
 use super::send::RequestBody;
 use crate::exchange::BoxFuture;
+use crate::{Error, Result};
 
 /// The connections to all servers that were asked.
 pub(super) struct Pool {
@@ -32,16 +35,8 @@ pub(super) struct Pool {
     origins: Mutex<Vec<Arc<Origin>>>,
 }
 
-type Connect = dyn Fn(Uri) -> BoxFuture<'static, Result<Connection, BoxError>> + Send + Sync;
-
-/// Why there is no response.
-#[derive(Debug)]
-pub(super) enum Failed {
-    /// There is no connection that the request could leave by.
-    Connect(BoxError),
-    /// The request left, or was about to.
-    Send(hyper::Error),
-}
+type Connect =
+    dyn Fn(Uri) -> BoxFuture<'static, std::result::Result<Connection, BoxError>> + Send + Sync;
 
 impl Pool {
     pub(super) fn over(connector: impl Connector, versions: Versions) -> Self {
@@ -54,38 +49,61 @@ impl Pool {
         }
     }
 
-    /// Sends a request to `uri`, which is its own, and waits for the head of the response.
+    /// Sends a request, and waits for the head of its response.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future abandons the request, and the connection that was being made for it.
-    pub(super) async fn send(
-        &self,
-        uri: &Uri,
+    #[allow(
+        clippy::manual_async_fn,
+        reason = "an `async fn` keeps its arguments twice, and this is part of every call"
+    )]
+    pub(super) fn send(
+        self: Arc<Self>,
         mut request: Request<RequestBody>,
-    ) -> Result<Response<Leased>, Failed> {
-        let origin = self.origin(uri).map_err(Failed::Connect)?;
-        loop {
-            let (mut connection, is_fresh) = match origin.take() {
-                Some(rested) => (rested, false),
-                None => self.connect(&origin).await.map_err(Failed::Connect)?,
+    ) -> impl Future<Output = Result<Response<ResponseBody>>> + Send {
+        async move {
+            let uri = request.uri().clone();
+            let unreachable = |source| Error::Transport {
+                what: format!("no connection to {uri}"),
+                source: Some(source),
             };
-            match connection.send(request, &origin.host).await {
-                Ok(response) => return Ok(response.map(|body| origin.lease(connection, body))),
-                Err(mut failed) => match failed.take_message() {
+            let origin = self.origin(&uri).map_err(unreachable)?;
+            loop {
+                let (mut connection, is_fresh) = match origin.take() {
+                    Some(rested) => (rested, false),
+                    None => self.connect(&origin).await.map_err(unreachable)?,
+                };
+                let sent = match &mut connection {
+                    Connection::Exclusive(one) => one.send(request, &origin.host).await,
+                    Connection::Shared(one) => one.send(request).await,
+                };
+                let mut failed = match sent {
+                    Ok(response) => return Ok(response.map(|body| origin.lease(connection, body))),
+                    Err(failed) => failed,
+                };
+                match failed.take_message() {
                     // The server closed it while it rested, and nothing has left.
                     Some(unsent) if !is_fresh => {
                         request = unsent;
                         *request.uri_mut() = uri.clone();
                     }
-                    _ => return Err(Failed::Send(failed.into_error())),
-                },
+                    _ => {
+                        return Err(Error::Transport {
+                            what: format!("the request to {uri} failed"),
+                            source: Some(failed.into_error().into()),
+                        });
+                    }
+                }
             }
         }
     }
 
     /// A connection, and whether it was made for this request.
-    async fn connect(&self, origin: &Arc<Origin>) -> Result<(Connection, bool), BoxError> {
+    async fn connect(
+        &self,
+        origin: &Arc<Origin>,
+    ) -> std::result::Result<(Connection, bool), BoxError> {
         let _turn;
         if self.may_share(origin) {
             // One is made at a time, and who waited for it shares it. If the request that it was made for is dropped,
@@ -113,7 +131,7 @@ impl Pool {
         }
     }
 
-    fn origin(&self, uri: &Uri) -> Result<Arc<Origin>, BoxError> {
+    fn origin(&self, uri: &Uri) -> std::result::Result<Arc<Origin>, BoxError> {
         let (Some(scheme), Some(authority)) = (uri.scheme(), uri.authority()) else {
             return Err("that is not an absolute URL".into());
         };
@@ -161,7 +179,7 @@ struct Resting<T> {
 }
 
 impl Origin {
-    fn new(scheme: &Scheme, authority: &Authority) -> Result<Self, BoxError> {
+    fn new(scheme: &Scheme, authority: &Authority) -> std::result::Result<Self, BoxError> {
         let uri = Uri::builder().scheme(scheme.clone());
         let uri = uri.authority(authority.clone()).path_and_query("/");
         Ok(Self {
@@ -211,15 +229,15 @@ impl Origin {
         }
     }
 
-    fn lease(self: &Arc<Self>, connection: Connection, body: Incoming) -> Leased {
+    fn lease(self: &Arc<Self>, connection: Connection, body: Incoming) -> ResponseBody {
         let lease = Lease {
             connection: Some(connection),
             origin: Arc::downgrade(self),
         };
-        Leased {
+        ResponseBody::new(Leased {
             body,
             _lease: lease,
-        }
+        })
     }
 
     fn rest(self: &Arc<Self>, connection: Exclusive) {
@@ -250,7 +268,7 @@ impl Origin {
     }
 }
 
-fn host(scheme: &Scheme, authority: &Authority) -> Result<HeaderValue, BoxError> {
+fn host(scheme: &Scheme, authority: &Authority) -> std::result::Result<HeaderValue, BoxError> {
     let usual = match *scheme == Scheme::HTTPS {
         true => 443,
         false => 80,
@@ -291,7 +309,7 @@ impl<T> Resting<T> {
 }
 
 /// The body of a response, and the connection it comes by.
-pub(super) struct Leased {
+struct Leased {
     body: Incoming,
     // After the body, so that the connection knows by then whether somebody let go of it.
     _lease: Lease,
@@ -320,7 +338,7 @@ impl Body for Leased {
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut task::Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    ) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
         Pin::new(&mut self.body).poll_frame(cx)
     }
 
