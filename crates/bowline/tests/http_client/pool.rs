@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -18,7 +19,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::runtime::Handle;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Barrier, mpsc, watch};
 
 /// Connections as they are seen from the server.
 #[derive(Clone)]
@@ -50,7 +51,8 @@ impl Door {
             let word = Some(Bytes::from_static(b"word"));
             Ok::<_, Infallible>(Response::new(Words { word, is_endless }))
         });
-        let builder = auto::Builder::new(TokioExecutor::new());
+        let mut builder = auto::Builder::new(TokioExecutor::new());
+        builder.http2().max_concurrent_streams(MOST_STREAMS);
         let _ = builder.serve_connection(TokioIo::new(far), service).await;
         self.open.send_modify(|open| *open -= 1);
     }
@@ -86,6 +88,8 @@ impl Body for Words {
         }
     }
 }
+
+const MOST_STREAMS: u32 = 4;
 
 fn over(pipes: Pipes, http2: bool) -> HyperSend {
     match http2 {
@@ -270,11 +274,31 @@ async fn a_request_that_names_its_host_itself_is_left_as_it_is() {
     assert!(!read.contains("127.0.0.1"), "{read}");
 }
 
-/// Connections of which TLS would have said that they speak HTTP/2.
+/// Makes connections as TLS does: what they speak is known once they are there, which takes its time.
 #[derive(Clone)]
-struct Negotiating(Pipes);
+struct Negotiating {
+    pipes: Pipes,
+    speaks_http2: bool,
+    /// All handshakes but the first wait here for each other.
+    others: Arc<Barrier>,
+    first: Arc<AtomicBool>,
+}
 
-struct Negotiated(TokioIo<DuplexStream>);
+impl Negotiating {
+    fn new(pipes: Pipes, speaks_http2: bool) -> Self {
+        Self {
+            pipes,
+            speaks_http2,
+            others: Arc::new(Barrier::new(2)),
+            first: Arc::new(AtomicBool::new(true)),
+        }
+    }
+}
+
+struct Negotiated {
+    stream: TokioIo<DuplexStream>,
+    speaks_http2: bool,
+}
 
 impl tower_service::Service<Uri> for Negotiating {
     type Response = Negotiated;
@@ -286,18 +310,27 @@ impl tower_service::Service<Uri> for Negotiating {
     }
 
     fn call(&mut self, _: Uri) -> Self::Future {
-        let pipes = self.0.clone();
+        let this = self.clone();
         Box::pin(async move {
-            // A handshake takes its time, in which others come.
-            tokio::task::yield_now().await;
-            Ok(Negotiated(TokioIo::new(pipes.open())))
+            if this.first.swap(false, Ordering::Relaxed) {
+                tokio::task::yield_now().await;
+            } else {
+                this.others.wait().await;
+            }
+            Ok(Negotiated {
+                stream: TokioIo::new(this.pipes.open()),
+                speaks_http2: this.speaks_http2,
+            })
         })
     }
 }
 
 impl Connection for Negotiated {
     fn connected(&self) -> Connected {
-        Connected::new().negotiated_h2()
+        match self.speaks_http2 {
+            true => Connected::new().negotiated_h2(),
+            false => Connected::new(),
+        }
     }
 }
 
@@ -307,7 +340,7 @@ impl hyper::rt::Read for Negotiated {
         cx: &mut Context<'_>,
         buffer: hyper::rt::ReadBufCursor<'_>,
     ) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(cx, buffer)
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
     }
 }
 
@@ -317,22 +350,22 @@ impl hyper::rt::Write for Negotiated {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<std::io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(cx, bytes)
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(cx)
+        Pin::new(&mut self.stream).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(cx)
+        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
 
 #[tokio::test]
 async fn requests_share_a_connection_that_turns_out_to_speak_http2() {
     let (door, pipes) = Door::new();
-    let send = HyperSend::over(Negotiating(pipes));
+    let send = HyperSend::over(Negotiating::new(pipes, true));
     let url = "https://tools.example/";
 
     let (a, b, c) = tokio::join!(ask(&send, url), ask(&send, url), ask(&send, url));
@@ -340,6 +373,41 @@ async fn requests_share_a_connection_that_turns_out_to_speak_http2() {
 
     assert_eq!([a, b, c], ["word"; 3]);
     assert_eq!(door.made(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shared_connection_that_is_full_keeps_nobody_waiting() {
+    let (door, pipes) = Door::new();
+    let send = HyperSend::over_http2(pipes);
+    let url = "http://tools.example/stream";
+
+    let mut streams = Vec::new();
+    for _ in 0..2 * MOST_STREAMS {
+        let opening = tokio::time::timeout(Duration::from_secs(60), head(&send, url));
+        streams.push(opening.await.expect("there is room"));
+    }
+    let full = door.made();
+    streams.pop();
+    streams.remove(0);
+    for _ in 0..2 {
+        streams.push(head(&send, url).await);
+    }
+
+    assert_eq!((full, door.made()), (2, 2));
+    drop(streams);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_for_a_connection_that_turns_out_not_to_be_shared() {
+    let (door, pipes) = Door::new();
+    let send = HyperSend::over(Negotiating::new(pipes, false));
+    let url = "https://tools.example/";
+
+    let asking = async { tokio::join!(ask(&send, url), ask(&send, url), ask(&send, url)) };
+    let asked = tokio::time::timeout(Duration::from_secs(60), asking).await;
+
+    assert!(asked.is_ok(), "two handshakes are made at once");
+    assert_eq!(door.made(), 3);
 }
 
 #[tokio::test]

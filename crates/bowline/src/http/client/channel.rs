@@ -1,6 +1,7 @@
 //! The modern channel: one POST per request, and its response is the exchange.
 
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bowline_core::era::{Dialect, Request, Stamper, unseal};
@@ -10,7 +11,7 @@ use bowline_core::mux::CallOptions;
 use bowline_core::{CorrelationKey, Message, Outcome};
 use bowline_types::{
     CallToolRequest, CallToolRequestParams, ErrorCode, Json, ListToolsRequest, ListToolsResult,
-    Method, RequestId, UnsupportedProtocolVersion,
+    Method, RequestId, RpcError, UnsupportedProtocolVersion,
 };
 use http::{Response, StatusCode};
 
@@ -27,27 +28,31 @@ use crate::{Error, Result};
 ///
 /// Dropping an exchange abandons its POST, which is what tells the server. Nothing further is sent.
 #[derive(Clone)]
-pub struct HttpChannel {
+pub struct HttpChannel(Arc<Shared>);
+
+/// What all exchanges have in common.
+struct Shared {
     endpoint: Endpoint,
-    stamper: Arc<Stamper>,
+    stamper: Stamper,
     ids: Ids,
-    tools: Arc<Mutex<BTreeMap<String, Arc<ParamHeaders>>>>,
+    /// Which arguments of which tools are mirrored in headers.
+    tools: Mutex<BTreeMap<String, Arc<ParamHeaders>>>,
 }
 
 impl HttpChannel {
     pub(crate) fn new(endpoint: Endpoint) -> Self {
-        Self {
+        Self(Arc::new(Shared {
             endpoint,
-            stamper: Arc::default(),
+            stamper: Stamper::default(),
             ids: Ids::default(),
-            tools: Arc::default(),
-        }
+            tools: Mutex::default(),
+        }))
     }
 
     /// How many requests are in progress.
     #[must_use]
     pub fn in_flight(&self) -> usize {
-        self.ids.in_use()
+        self.0.ids.in_use()
     }
 
     /// Sends a request and returns its status and its answer, if it has one; for finding out what the
@@ -60,7 +65,7 @@ impl HttpChannel {
         let id = RequestId::Number(0);
         let response = self.post(&id, request, pause).await?;
         let status = response.status();
-        let outcome = match read(&self.endpoint, response).await? {
+        let outcome = match read(&self.0.endpoint, response).await? {
             Reply::Bare(_) => None,
             Reply::Json(_, body) => match message(&body) {
                 Ok(Message::Response(response)) => Some(response.outcome),
@@ -78,47 +83,57 @@ impl HttpChannel {
         Ok((status, outcome))
     }
 
-    async fn exchange(self, id: RequestId, request: Request, heard: Heard) -> Result<Answer> {
-        let outcome = self.round_trip(&id, &request, &heard).await?;
-        let (request, outcome) = match self.amend(&request, &outcome, &heard).await {
-            Some(amended) => {
-                let outcome = self.round_trip(&id, &amended, &heard).await?;
-                (amended, outcome)
+    #[allow(
+        clippy::manual_async_fn,
+        reason = "an `async fn` keeps its arguments twice, and this is part of every call"
+    )]
+    fn exchange(
+        self,
+        id: RequestId,
+        mut request: Request,
+        heard: Heard,
+    ) -> impl Future<Output = Result<Answer>> + Send {
+        async move {
+            let mut outcome = self.round_trip(&id, &request, &heard).await?;
+            if let Err(error) = &outcome
+                // In a box, for it is rare, and the room it takes would be part of every exchange.
+                && Box::pin(self.amend(&mut request, error, &heard)).await
+            {
+                outcome = self.round_trip(&id, &request, &heard).await?;
             }
-            None => (request, outcome),
-        };
-        let outcome = if request.method == ListToolsRequest::NAME {
-            outcome.map(|result| self.learn_tools(result))
-        } else {
-            outcome
-        };
-        let unsealed = unseal(&request.method, request.caller.dialect, &[], outcome);
-        Answer::from_unsealed(unsealed)
+            if request.method == ListToolsRequest::NAME {
+                outcome = outcome.map(|result| self.learn_tools(result));
+            }
+            let unsealed = unseal(&request.method, request.caller.dialect, &[], outcome);
+            Answer::from_unsealed(unsealed)
+        }
     }
 
-    /// What to send instead, once, if the server's no can be helped.
-    async fn amend(&self, request: &Request, outcome: &Outcome, heard: &Heard) -> Option<Request> {
-        let error = outcome.as_ref().err()?;
+    /// Changes a request so that the server may take it after all, if its no can be helped. Whether that is worth
+    /// a try.
+    async fn amend(&self, request: &mut Request, error: &RpcError, heard: &Heard) -> bool {
         match error.code {
             ErrorCode::HEADER_MISMATCH if request.method == CallToolRequest::NAME => {
                 // The tool's schema says which arguments are mirrored in headers; ours may be old.
                 self.list_tools(request, heard).await;
-                Some(request.clone())
+                true
             }
             ErrorCode::UNSUPPORTED_PROTOCOL_VERSION => {
-                let data: UnsupportedProtocolVersion = error.data.as_ref()?.decode().ok()?;
-                let versions = data.supported.iter();
+                let data = error.data.as_ref();
+                let data = data.and_then(|data| data.decode::<UnsupportedProtocolVersion>().ok());
+                let versions = data.iter().flat_map(|data| &data.supported);
                 let modern = versions
                     .filter_map(|version| Dialect::of(version.as_str()))
                     .filter(|dialect| dialect.is_modern());
                 // One that was refused although the server names it is tried once more, after all others.
                 let dialect =
-                    modern.min_by_key(|dialect| std::ptr::eq(*dialect, request.caller.dialect))?;
-                let mut amended = request.clone();
-                Arc::make_mut(&mut amended.caller).dialect = dialect;
-                Some(amended)
+                    modern.min_by_key(|dialect| std::ptr::eq(*dialect, request.caller.dialect));
+                if let Some(dialect) = dialect {
+                    Arc::make_mut(&mut request.caller).dialect = dialect;
+                }
+                dialect.is_some()
             }
-            _ => None,
+            _ => false,
         }
     }
 
@@ -129,7 +144,7 @@ impl HttpChannel {
             Json::empty_object(),
             asking.caller.clone(),
         );
-        let Ok(reservation) = self.ids.reserve(None) else {
+        let Ok(reservation) = self.0.ids.reserve(None) else {
             return;
         };
         let unheard = Heard {
@@ -183,7 +198,8 @@ impl HttpChannel {
         heard: &Heard,
     ) -> Result<Outcome> {
         let response = self.post(id, request, &heard.pause).await?;
-        match read(&self.endpoint, response).await? {
+        let reply = read(&self.0.endpoint, response).await?;
+        match reply {
             Reply::Bare(status) => Err(no_answer(status)),
             Reply::Json(status, body) => match message(&body) {
                 Ok(Message::Response(response)) if answers(response.id.as_ref(), id) => {
@@ -229,16 +245,16 @@ impl HttpChannel {
         request: &Request,
         pause: &Pause,
     ) -> Result<Response<ResponseBody>> {
-        let stamped = self.stamper.stamp(request);
+        let stamped = self.0.stamper.stamp(request);
         let plan = self.plan(request);
-        let mirrored = Mirrored {
-            version: request.caller.dialect.version,
-            method: &request.method,
-            // As they are without the envelope, of which nothing is mirrored by name.
-            params: Some(&request.params),
-            name_member: name_member(&request.method),
-        };
         let headers = || {
+            let mirrored = Mirrored {
+                version: request.caller.dialect.version,
+                method: &request.method,
+                // As they are without the envelope, of which nothing is mirrored by name.
+                params: Some(&request.params),
+                name_member: name_member(&request.method),
+            };
             let mut headers = message_headers();
             mirror(mirrored, plan.as_deref(), &mut headers)
                 .map_err(|unmirrorable| Error::misuse(unmirrorable.to_string()))?;
@@ -252,7 +268,7 @@ impl HttpChannel {
             handed: &Handed::new(),
             when_refused: WhenRefused::AuthorizeWhile(pause),
         };
-        self.endpoint.request(outgoing).await
+        self.0.endpoint.request(&outgoing).await
     }
 
     fn plan(&self, request: &Request) -> Option<Arc<ParamHeaders>> {
@@ -265,13 +281,13 @@ impl HttpChannel {
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Arc<ParamHeaders>>> {
         // No code that could panic runs under this lock.
-        self.tools.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.tools.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Channel for HttpChannel {
     fn open(&self, request: Request, options: CallOptions) -> Exchange {
-        let reservation = match self.ids.reserve(options.id.clone()) {
+        let reservation = match self.0.ids.reserve(options.id.clone()) {
             Ok(reservation) => reservation,
             Err(refused) => return Exchange::failed(Error::misuse(refused.to_string())),
         };
@@ -288,7 +304,7 @@ impl Channel for HttpChannel {
 impl std::fmt::Debug for HttpChannel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("HttpChannel")
-            .field("uri", &self.endpoint.uri)
+            .field("uri", &self.0.endpoint.uri)
             .finish_non_exhaustive()
     }
 }

@@ -1,8 +1,10 @@
 //! One connection to a server: how it is made, and how a request leaves by it.
 
 use std::error::Error as StdError;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::header::HOST;
 use http::uri::{PathAndQuery, Scheme};
@@ -69,6 +71,8 @@ pub(super) struct Exclusive {
 #[derive(Clone)]
 pub(super) struct Shared {
     send: http2::SendRequest<RequestBody>,
+    /// How many requests the server takes, as far as that was known when the last one left.
+    most: Arc<AtomicUsize>,
     clones: Arc<()>,
 }
 
@@ -88,11 +92,17 @@ impl Connection {
         let io = connector.call(uri).await.map_err(Into::into)?;
         let connected = connect::Connection::connected(&io);
         if versions == Versions::Http2Only || connected.is_negotiated_h2() {
-            let (mut send, connection) = http2::handshake(TokioExecutor::new(), io).await?;
-            let driving = tokio::spawn(connection);
+            let (mut send, mut connection) = http2::handshake(TokioExecutor::new(), io).await?;
+            let most = Arc::new(AtomicUsize::new(connection.current_max_send_streams()));
+            let known = most.clone();
+            let driving = tokio::spawn(poll_fn(move |cx| {
+                let over = Pin::new(&mut connection).poll(cx);
+                known.store(connection.current_max_send_streams(), Ordering::Relaxed);
+                over
+            }));
             must_be_open(send.ready().await, driving).await?;
             let clones = Arc::default();
-            return Ok(Self::Shared(Shared { send, clones }));
+            return Ok(Self::Shared(Shared { send, most, clones }));
         }
         let (mut send, connection) = http1::handshake(io).await?;
         let driving = tokio::spawn(connection);
@@ -100,29 +110,24 @@ impl Connection {
         let is_to_proxy = connected.is_proxied();
         Ok(Self::Exclusive(Exclusive { send, is_to_proxy }))
     }
-
-    /// Sends a request, and waits for the head of its response. One that did not leave is part of the error.
-    pub(super) async fn send(
-        &mut self,
-        mut request: Request<RequestBody>,
-        host: &HeaderValue,
-    ) -> Result<Response<Incoming>, TrySendError<Request<RequestBody>>> {
-        match self {
-            Self::Exclusive(connection) => {
-                let headers = request.headers_mut();
-                headers.entry(HOST).or_insert_with(|| host.clone());
-                let is_read = request.uri().scheme() == Some(&Scheme::HTTP);
-                if !(connection.is_to_proxy && is_read) {
-                    *request.uri_mut() = without_origin(request.uri());
-                }
-                connection.send.try_send_request(request).await
-            }
-            Self::Shared(connection) => connection.send.try_send_request(request).await,
-        }
-    }
 }
 
 impl Exclusive {
+    /// Sends a request, and waits for the head of its response. One that did not leave is part of the error.
+    pub(super) fn send(
+        &mut self,
+        mut request: Request<RequestBody>,
+        host: &HeaderValue,
+    ) -> impl Future<Output = Sent> + use<> {
+        let headers = request.headers_mut();
+        headers.entry(HOST).or_insert_with(|| host.clone());
+        let is_read = request.uri().scheme() == Some(&Scheme::HTTP);
+        if !(self.is_to_proxy && is_read) {
+            *request.uri_mut() = without_origin(request.uri());
+        }
+        self.send.try_send_request(request)
+    }
+
     /// Whether it takes a request at once.
     pub(super) fn is_ready(&self) -> bool {
         self.send.is_ready()
@@ -134,11 +139,24 @@ impl Exclusive {
 }
 
 impl Shared {
+    /// Sends a request, and waits for the head of its response. One that did not leave is part of the error.
+    pub(super) fn send(
+        &mut self,
+        request: Request<RequestBody>,
+    ) -> impl Future<Output = Sent> + use<> {
+        self.send.try_send_request(request)
+    }
+
     pub(super) fn is_closed(&self) -> bool {
         self.send.is_closed()
     }
 
-    /// Whether there is no other clone of it.
+    /// Whether the server takes one more request than there are clones besides this one.
+    pub(super) fn has_room(&self) -> bool {
+        Arc::strong_count(&self.clones) <= self.most.load(Ordering::Relaxed)
+    }
+
+    /// Whether there is no clone besides this one.
     pub(super) fn is_idle(&self) -> bool {
         Arc::strong_count(&self.clones) == 1
     }
@@ -161,5 +179,7 @@ fn without_origin(uri: &Uri) -> Uri {
     path.unwrap_or_else(|| PathAndQuery::from_static("/"))
         .into()
 }
+
+type Sent = Result<Response<Incoming>, TrySendError<Request<RequestBody>>>;
 
 pub(super) type BoxError = Box<dyn StdError + Send + Sync>;

@@ -8,12 +8,12 @@ use hyper_util::client::proxy::matcher::Matcher;
 
 use super::body::ResponseBody;
 use super::connection::{Connector, Versions};
-use super::pool::{Failed, Pool};
+use super::pool::Pool;
 use super::proxy::{Proxies, TcpConnector, authorization};
 use super::send::{HttpSend, RequestBody};
 use super::tls::secure;
+use crate::Result;
 use crate::exchange::BoxFuture;
-use crate::{Error, Result};
 
 /// Sends through hyper, over connections that are kept for the next request.
 ///
@@ -94,34 +94,17 @@ impl HttpSend for HyperSend {
         &self,
         mut request: Request<RequestBody>,
     ) -> BoxFuture<'static, Result<Response<ResponseBody>>> {
-        let (pool, uri) = (self.pool.clone(), request.uri().clone());
         let proxies = self.proxies.as_ref();
-        if let Some(credentials) = proxies.and_then(|proxies| authorization(proxies, &uri)) {
-            request
-                .headers_mut()
-                .insert(PROXY_AUTHORIZATION, credentials);
+        if let Some(credentials) = proxies.and_then(|it| authorization(it, request.uri())) {
+            let headers = request.headers_mut();
+            headers.insert(PROXY_AUTHORIZATION, credentials);
         }
-        Box::pin(async move {
-            let sent = pool.send(&uri, request).await;
-            let response = sent.map_err(|failed| unreachable(&uri, failed))?;
-            Ok(response.map(ResponseBody::new))
-        })
+        Box::pin(self.pool.clone().send(request))
     }
 }
 
 impl std::fmt::Debug for HyperSend {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("HyperSend").finish_non_exhaustive()
-    }
-}
-
-fn unreachable(uri: &Uri, failed: Failed) -> Error {
-    let (what, source) = match failed {
-        Failed::Connect(source) => (format!("no connection to {uri}"), source),
-        Failed::Send(source) => (format!("the request to {uri} failed"), source.into()),
-    };
-    Error::Transport {
-        what,
-        source: Some(source),
     }
 }

@@ -84,17 +84,12 @@ pub(crate) struct Outgoing<'a> {
 impl Endpoint {
     /// Sends a request, following redirects that keep the method and stay within the origin. One that is
     /// refused for want of authorization is sent again, if that can be helped.
-    pub(crate) async fn request(&self, outgoing: Outgoing<'_>) -> Result<Response<ResponseBody>> {
+    pub(crate) async fn request(&self, outgoing: &Outgoing<'_>) -> Result<Response<ResponseBody>> {
         let mut refusals = Refusals::new(self.authorizer.as_deref(), outgoing.when_refused);
         let mut uri = self.uri.clone();
         let mut redirects = 0;
         while redirects < MOST_REDIRECTS {
-            let (mut head, ()) = Request::new(()).into_parts();
-            head.method = outgoing.method.clone();
-            head.uri = uri.clone();
-            head.headers = (outgoing.headers)()?;
-            head.headers.extend(self.headers.clone());
-            let sent = refusals.sign(&mut head).await?;
+            let (head, sent) = self.head(&uri, outgoing, &refusals).await?;
             let body = RequestBody::new(outgoing.frame.clone(), outgoing.handed.clone());
             let response = self.send.send(Request::from_parts(head, body)).await?;
             match refusals.meet(&uri, sent, response) {
@@ -114,6 +109,22 @@ impl Endpoint {
             }
         }
         Err(Error::protocol("the server redirects without end"))
+    }
+
+    /// The head of a request, and what it says about the caller.
+    async fn head(
+        &self,
+        uri: &Uri,
+        outgoing: &Outgoing<'_>,
+        refusals: &Refusals<'_>,
+    ) -> Result<(http::request::Parts, Option<HeaderValue>)> {
+        let (mut head, ()) = Request::new(()).into_parts();
+        head.method = outgoing.method.clone();
+        head.uri = uri.clone();
+        head.headers = (outgoing.headers)()?;
+        head.headers.extend(self.headers.clone());
+        let sent = refusals.sign(&mut head).await?;
+        Ok((head, sent))
     }
 }
 

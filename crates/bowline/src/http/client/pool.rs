@@ -8,6 +8,7 @@
 //! A request takes the connection that rested last, or makes one. When the body of its response is dropped, the
 //! connection rests again; or hyper closes it, if somebody let go of a body that was still to come.
 
+use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{self, Poll};
@@ -21,9 +22,11 @@ use hyper::body::Incoming;
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
+use super::body::ResponseBody;
 use super::connection::{BoxError, Connection, Connector, Exclusive, Shared, Versions};
 use super::send::RequestBody;
 use crate::exchange::BoxFuture;
+use crate::{Error, Result};
 
 /// The connections to all servers that were asked.
 pub(super) struct Pool {
@@ -32,16 +35,8 @@ pub(super) struct Pool {
     origins: Mutex<Vec<Arc<Origin>>>,
 }
 
-type Connect = dyn Fn(Uri) -> BoxFuture<'static, Result<Connection, BoxError>> + Send + Sync;
-
-/// Why there is no response.
-#[derive(Debug)]
-pub(super) enum Failed {
-    /// There is no connection that the request could leave by.
-    Connect(BoxError),
-    /// The request left, or was about to.
-    Send(hyper::Error),
-}
+type Connect =
+    dyn Fn(Uri) -> BoxFuture<'static, std::result::Result<Connection, BoxError>> + Send + Sync;
 
 impl Pool {
     pub(super) fn over(connector: impl Connector, versions: Versions) -> Self {
@@ -54,62 +49,89 @@ impl Pool {
         }
     }
 
-    /// Sends a request to `uri`, which is its own, and waits for the head of the response.
+    /// Sends a request, and waits for the head of its response.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future abandons the request, and the connection that was being made for it.
-    pub(super) async fn send(
-        &self,
-        uri: &Uri,
+    #[allow(
+        clippy::manual_async_fn,
+        reason = "an `async fn` keeps its arguments twice, and this is part of every call"
+    )]
+    pub(super) fn send(
+        self: Arc<Self>,
         mut request: Request<RequestBody>,
-    ) -> Result<Response<Leased>, Failed> {
-        let origin = self.origin(uri).map_err(Failed::Connect)?;
-        loop {
-            let (mut connection, is_fresh) = match origin.take() {
-                Some(rested) => (rested, false),
-                None => self.connect(&origin).await.map_err(Failed::Connect)?,
+    ) -> impl Future<Output = Result<Response<ResponseBody>>> + Send {
+        async move {
+            let uri = request.uri().clone();
+            let unreachable = |source| Error::Transport {
+                what: format!("no connection to {uri}"),
+                source: Some(source),
             };
-            match connection.send(request, &origin.host).await {
-                Ok(response) => return Ok(response.map(|body| origin.lease(connection, body))),
-                Err(mut failed) => match failed.take_message() {
+            let origin = self.origin(&uri).map_err(unreachable)?;
+            loop {
+                let (mut connection, is_fresh) = match origin.take() {
+                    Some(rested) => (rested, false),
+                    None => self.connect(&origin).await.map_err(unreachable)?,
+                };
+                let sent = match &mut connection {
+                    Connection::Exclusive(one) => one.send(request, &origin.host).await,
+                    Connection::Shared(one) => one.send(request).await,
+                };
+                let mut failed = match sent {
+                    Ok(response) => return Ok(response.map(|body| origin.lease(connection, body))),
+                    Err(failed) => failed,
+                };
+                match failed.take_message() {
                     // The server closed it while it rested, and nothing has left.
                     Some(unsent) if !is_fresh => {
                         request = unsent;
                         *request.uri_mut() = uri.clone();
                     }
-                    _ => return Err(Failed::Send(failed.into_error())),
-                },
+                    _ => {
+                        return Err(Error::Transport {
+                            what: format!("the request to {uri} failed"),
+                            source: Some(failed.into_error().into()),
+                        });
+                    }
+                }
             }
         }
     }
 
     /// A connection, and whether it was made for this request.
-    async fn connect(&self, origin: &Arc<Origin>) -> Result<(Connection, bool), BoxError> {
+    async fn connect(
+        &self,
+        origin: &Arc<Origin>,
+    ) -> std::result::Result<(Connection, bool), BoxError> {
         let _turn;
         if self.may_share(origin) {
             // One is made at a time, and who waited for it shares it. If the request that it was made for is dropped,
             // it is the next one's turn.
-            _turn = origin.making.lock().await;
+            let turn = origin.making.lock().await;
             if let Some(made_meanwhile) = origin.take() {
                 return Ok((made_meanwhile, false));
             }
+            // Unless it is known by now that nothing is shared here.
+            if self.may_share(origin) {
+                _turn = turn;
+            }
         }
-        let made = (self.connect)(origin.uri.clone()).await?;
-        origin.welcome(&made);
-        Ok((made, true))
+        let made = (self.connect)(origin.uri.clone()).await;
+        origin.learn(made.as_ref().ok());
+        Ok((made?, true))
     }
 
     fn may_share(&self, origin: &Origin) -> bool {
         match self.versions {
             Versions::Http2Only => true,
             // Only TLS negotiates.
-            Versions::Negotiated if origin.scheme == Scheme::HTTPS => !origin.lock().are_exclusive,
+            Versions::Negotiated if origin.scheme == Scheme::HTTPS => !origin.lock().each_their_own,
             Versions::Negotiated => false,
         }
     }
 
-    fn origin(&self, uri: &Uri) -> Result<Arc<Origin>, BoxError> {
+    fn origin(&self, uri: &Uri) -> std::result::Result<Arc<Origin>, BoxError> {
         let (Some(scheme), Some(authority)) = (uri.scheme(), uri.authority()) else {
             return Err("that is not an absolute URL".into());
         };
@@ -143,9 +165,10 @@ struct Origin {
 struct Connections {
     /// What was used last is last.
     resting: Vec<Resting<Exclusive>>,
-    shared: Option<Resting<Shared>>,
-    /// Whether the last one that was made is for one request at a time.
-    are_exclusive: bool,
+    /// One, unless it has as many requests as the server takes.
+    shared: Vec<Resting<Shared>>,
+    /// Whether the last attempt brought none that could be shared, so that nobody waits for another's.
+    each_their_own: bool,
     sweeper: Option<Sweeper>,
 }
 
@@ -156,7 +179,7 @@ struct Resting<T> {
 }
 
 impl Origin {
-    fn new(scheme: &Scheme, authority: &Authority) -> Result<Self, BoxError> {
+    fn new(scheme: &Scheme, authority: &Authority) -> std::result::Result<Self, BoxError> {
         let uri = Uri::builder().scheme(scheme.clone());
         let uri = uri.authority(authority.clone()).path_and_query("/");
         Ok(Self {
@@ -178,12 +201,11 @@ impl Origin {
     /// to finish with their last request are left.
     fn take(&self) -> Option<Connection> {
         let mut connections = self.lock();
-        if let Some(shared) = &mut connections.shared {
-            if !shared.connection.is_closed() {
-                shared.was_seen = false;
-                return Some(Connection::Shared(shared.connection.clone()));
-            }
-            connections.shared = None;
+        let shared = &mut connections.shared;
+        shared.retain(|it| !it.connection.is_closed());
+        if let Some(shared) = shared.iter_mut().find(|it| it.connection.has_room()) {
+            shared.was_seen = false;
+            return Some(Connection::Shared(shared.connection.clone()));
         }
         let resting = &mut connections.resting;
         let is_settled =
@@ -197,25 +219,25 @@ impl Origin {
         None
     }
 
-    /// Notes what kind of connection there is here, and shares it if that can be done.
-    fn welcome(self: &Arc<Self>, made: &Connection) {
+    /// Takes note of what came of an attempt to make a connection, and shares what can be shared.
+    fn learn(self: &Arc<Self>, made: Option<&Connection>) {
         let mut connections = self.lock();
-        connections.are_exclusive = matches!(made, Connection::Exclusive(_));
-        if let Connection::Shared(connection) = made {
-            connections.shared = Some(Resting::new(connection.clone()));
+        connections.each_their_own = !matches!(made, Some(Connection::Shared(_)));
+        if let Some(Connection::Shared(connection)) = made {
+            connections.shared.push(Resting::new(connection.clone()));
             connections.have_swept(self);
         }
     }
 
-    fn lease(self: &Arc<Self>, connection: Connection, body: Incoming) -> Leased {
+    fn lease(self: &Arc<Self>, connection: Connection, body: Incoming) -> ResponseBody {
         let lease = Lease {
             connection: Some(connection),
             origin: Arc::downgrade(self),
         };
-        Leased {
+        ResponseBody::new(Leased {
             body,
             _lease: lease,
-        }
+        })
     }
 
     fn rest(self: &Arc<Self>, connection: Exclusive) {
@@ -229,9 +251,9 @@ impl Origin {
         let mut connections = self.lock();
         let resting = &mut connections.resting;
         resting.retain_mut(|it| !it.connection.is_closed() && !it.is_seen_again());
-        let shared = &mut connections.shared;
-        shared.take_if(|it| {
-            it.connection.is_closed() || it.connection.is_idle() && it.is_seen_again()
+        connections.shared.retain_mut(|it| {
+            let is_left = it.connection.is_idle() && it.is_seen_again();
+            !it.connection.is_closed() && !is_left
         });
         if connections.is_empty() {
             connections.sweeper = None;
@@ -246,7 +268,7 @@ impl Origin {
     }
 }
 
-fn host(scheme: &Scheme, authority: &Authority) -> Result<HeaderValue, BoxError> {
+fn host(scheme: &Scheme, authority: &Authority) -> std::result::Result<HeaderValue, BoxError> {
     let usual = match *scheme == Scheme::HTTPS {
         true => 443,
         false => 80,
@@ -260,7 +282,7 @@ fn host(scheme: &Scheme, authority: &Authority) -> Result<HeaderValue, BoxError>
 
 impl Connections {
     fn is_empty(&self) -> bool {
-        self.resting.is_empty() && self.shared.is_none()
+        self.resting.is_empty() && self.shared.is_empty()
     }
 
     /// Has somebody come by now and then. Where there is no runtime, what rests does so until the next request.
@@ -287,7 +309,7 @@ impl<T> Resting<T> {
 }
 
 /// The body of a response, and the connection it comes by.
-pub(super) struct Leased {
+struct Leased {
     body: Incoming,
     // After the body, so that the connection knows by then whether somebody let go of it.
     _lease: Lease,
@@ -316,7 +338,7 @@ impl Body for Leased {
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut task::Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    ) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
         Pin::new(&mut self.body).poll_frame(cx)
     }
 

@@ -113,7 +113,7 @@ impl Link {
             handed,
             when_refused,
         };
-        self.endpoint.request(outgoing).await
+        self.endpoint.request(&outgoing).await
     }
 
     /// Posts something that has no answer. If it fails, nobody can be told.
@@ -198,7 +198,7 @@ impl Link {
             handed: &Handed::new(),
             when_refused,
         };
-        let response = self.endpoint.request(outgoing).await?;
+        let response = self.endpoint.request(&outgoing).await?;
         match read(&self.endpoint, response).await? {
             Reply::Events(events) => Ok(Some(events)),
             Reply::Bare(StatusCode::METHOD_NOT_ALLOWED) => Ok(None),
@@ -257,7 +257,7 @@ impl Link {
                 handed: &Handed::new(),
                 when_refused: WhenRefused::GiveUp,
             };
-            if let Err(error) = self.endpoint.request(outgoing).await {
+            if let Err(error) = self.endpoint.request(&outgoing).await {
                 tracing::debug!(%error, "the session could not be ended");
             }
         }

@@ -53,7 +53,7 @@ impl TwoEndpoints {
             handed: &Handed::new(),
             when_refused: WhenRefused::AuthorizeWhile(pause),
         };
-        let response = endpoint.request(outgoing).await?;
+        let response = endpoint.request(&outgoing).await?;
         let mut events = match read(&endpoint, response).await? {
             Reply::Events(events) => events,
             Reply::Bare(status) | Reply::Json(status, _) => return Err(no_answer(status)),
@@ -219,7 +219,7 @@ async fn post(endpoint: &Endpoint, frame: Bytes, when_refused: WhenRefused<'_>) 
         handed: &Handed::new(),
         when_refused,
     };
-    let response = endpoint.request(outgoing).await?;
+    let response = endpoint.request(&outgoing).await?;
     match response.status().is_success() {
         true => Ok(()),
         false => Err(no_answer(response.status())),
