@@ -25,8 +25,8 @@ use tokio::task::AbortHandle;
 use super::body::ResponseBody;
 use super::connection::{BoxError, Connection, Connector, Exclusive, Shared, Versions};
 use super::send::RequestBody;
+use crate::Error;
 use crate::exchange::BoxFuture;
-use crate::{Error, Result};
 
 /// The connections to all servers that were asked.
 pub(super) struct Pool {
@@ -35,8 +35,7 @@ pub(super) struct Pool {
     origins: Mutex<Vec<Arc<Origin>>>,
 }
 
-type Connect =
-    dyn Fn(Uri) -> BoxFuture<'static, std::result::Result<Connection, BoxError>> + Send + Sync;
+type Connect = dyn Fn(Uri) -> BoxFuture<'static, Result<Connection, BoxError>> + Send + Sync;
 
 impl Pool {
     pub(super) fn over(connector: impl Connector, versions: Versions) -> Self {
@@ -61,7 +60,7 @@ impl Pool {
     pub(super) fn send(
         self: Arc<Self>,
         mut request: Request<RequestBody>,
-    ) -> impl Future<Output = Result<Response<ResponseBody>>> + Send {
+    ) -> impl Future<Output = crate::Result<Response<ResponseBody>>> + Send {
         async move {
             let uri = request.uri().clone();
             let unreachable = |source| Error::Transport {
@@ -100,10 +99,7 @@ impl Pool {
     }
 
     /// A connection, and whether it was made for this request.
-    async fn connect(
-        &self,
-        origin: &Arc<Origin>,
-    ) -> std::result::Result<(Connection, bool), BoxError> {
+    async fn connect(&self, origin: &Arc<Origin>) -> Result<(Connection, bool), BoxError> {
         let _turn;
         if self.may_share(origin) {
             // One is made at a time, and who waited for it shares it. If the request that it was made for is dropped,
@@ -131,7 +127,7 @@ impl Pool {
         }
     }
 
-    fn origin(&self, uri: &Uri) -> std::result::Result<Arc<Origin>, BoxError> {
+    fn origin(&self, uri: &Uri) -> Result<Arc<Origin>, BoxError> {
         let (Some(scheme), Some(authority)) = (uri.scheme(), uri.authority()) else {
             return Err("that is not an absolute URL".into());
         };
@@ -179,7 +175,7 @@ struct Resting<T> {
 }
 
 impl Origin {
-    fn new(scheme: &Scheme, authority: &Authority) -> std::result::Result<Self, BoxError> {
+    fn new(scheme: &Scheme, authority: &Authority) -> Result<Self, BoxError> {
         let uri = Uri::builder().scheme(scheme.clone());
         let uri = uri.authority(authority.clone()).path_and_query("/");
         Ok(Self {
@@ -268,7 +264,7 @@ impl Origin {
     }
 }
 
-fn host(scheme: &Scheme, authority: &Authority) -> std::result::Result<HeaderValue, BoxError> {
+fn host(scheme: &Scheme, authority: &Authority) -> Result<HeaderValue, BoxError> {
     let usual = match *scheme == Scheme::HTTPS {
         true => 443,
         false => 80,
