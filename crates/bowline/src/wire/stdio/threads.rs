@@ -97,3 +97,31 @@ impl AsyncWrite for Writing {
 }
 
 const CAPACITY: usize = 64 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::os::fd::OwnedFd;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn shutting_down_waits_until_all_is_written() {
+        let (mut reader, writer) = io::pipe().unwrap();
+        let mut writing = write(File::from(OwnedFd::from(writer))).unwrap();
+        // More than fits into a pipe that nobody reads, and no more than fits into both.
+        writing.write_all(&vec![b'x'; 2 * CAPACITY]).await.unwrap();
+
+        let early = poll_fn(|cx| {
+            let shutdown = Pin::new(&mut writing).poll_shutdown(cx);
+            Poll::Ready(shutdown.is_ready())
+        });
+        let early = early.await;
+        let reading = tokio::task::spawn_blocking(move || io::copy(&mut reader, &mut io::sink()));
+        writing.shutdown().await.unwrap();
+        drop(writing);
+
+        assert!(!early, "nobody has read yet");
+        assert_eq!(reading.await.unwrap().unwrap(), 2 * CAPACITY as u64);
+    }
+}
