@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bowline_types::Json;
 
-use super::modern::Envelope;
+use super::modern::{Envelope, meta};
 use super::{Caller, Dialect, Rejection};
+use crate::json::Params;
 
 /// Remembers a few callers by what they say about themselves: every modern request says it anew, and a
 /// client always says the same.
@@ -32,19 +33,35 @@ pub struct Callers(Mutex<VecDeque<Known>>);
 
 #[derive(Debug)]
 struct Known {
-    words: Words<Json>,
+    envelope: Envelope,
     caller: Arc<Caller>,
 }
 
 /// What a caller says about itself. `None` is absent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Words<T> {
-    pub(super) client: Option<T>,
-    pub(super) capabilities: Option<T>,
-    pub(super) log_level: Option<T>,
+pub(super) struct Words<'a> {
+    pub(super) client: Option<&'a Json>,
+    pub(super) capabilities: Option<&'a Json>,
+    pub(super) log_level: Option<&'a Json>,
 }
 
 impl Callers {
+    /// The envelope of a request, if it has one. A `_meta` that says just what one did before is not read again.
+    ///
+    /// # Errors
+    ///
+    /// As [`Envelope::find`].
+    pub fn envelope(&self, params: Option<&Params>) -> Result<Option<Envelope>, Rejection> {
+        let Some(meta) = meta(params)? else {
+            return Ok(None);
+        };
+        let is_same = |known: &Known| *known.envelope.meta() == meta;
+        match self.find(is_same, |known| known.envelope.clone()) {
+            Some(envelope) => Ok(Some(envelope)),
+            None => Envelope::of(meta),
+        }
+    }
+
     /// Who is asking, in a dialect that the envelope names.
     ///
     /// # Errors
@@ -56,31 +73,31 @@ impl Callers {
         dialect: &'static Dialect,
     ) -> Result<Arc<Caller>, Rejection> {
         let words = envelope.words();
-        if let Some(caller) = self.find(words, dialect) {
+        let is_same =
+            |known: &Known| known.caller.dialect == dialect && known.envelope.words() == words;
+        if let Some(caller) = self.find(is_same, |known| known.caller.clone()) {
             return Ok(caller);
         }
         let caller = Arc::new(envelope.caller(dialect)?);
-        if words.len() <= MOST_WORDS {
-            self.remember(words, &caller);
+        if envelope.meta().as_bytes().len() <= MOST_WORDS {
+            self.remember(envelope, &caller);
         }
         Ok(caller)
     }
 
-    fn find(&self, words: Words<&Json>, dialect: &'static Dialect) -> Option<Arc<Caller>> {
-        let known = self.lock();
-        let known = known
-            .iter()
-            .find(|known| known.words.as_ref() == words && known.caller.dialect == dialect);
-        known.map(|known| known.caller.clone())
+    fn find<T>(&self, is_it: impl Fn(&Known) -> bool, take: impl Fn(&Known) -> T) -> Option<T> {
+        self.lock().iter().find(|known| is_it(known)).map(take)
     }
 
-    fn remember(&self, words: Words<&Json>, caller: &Arc<Caller>) {
+    fn remember(&self, envelope: &Envelope, caller: &Arc<Caller>) {
         // Copied: the request that it was read from may be large.
-        let words = words.map(Json::to_unshared);
+        let Ok(Some(envelope)) = Envelope::of(envelope.meta().to_unshared()) else {
+            return;
+        };
         let mut known = self.lock();
         let forgotten = (known.len() == MOST_CALLERS).then(|| known.pop_back());
         known.push_front(Known {
-            words,
+            envelope,
             caller: caller.clone(),
         });
         drop(known);
@@ -93,38 +110,10 @@ impl Callers {
     }
 }
 
-impl<T> Words<T> {
-    fn as_ref(&self) -> Words<&T> {
-        Words {
-            client: self.client.as_ref(),
-            capabilities: self.capabilities.as_ref(),
-            log_level: self.log_level.as_ref(),
-        }
-    }
-
-    fn map<U>(self, change: impl Fn(T) -> U) -> Words<U> {
-        Words {
-            client: self.client.map(&change),
-            capabilities: self.capabilities.map(&change),
-            log_level: self.log_level.map(&change),
-        }
-    }
-}
-
-impl Words<&Json> {
-    fn len(self) -> usize {
-        [self.client, self.capabilities, self.log_level]
-            .into_iter()
-            .flatten()
-            .map(|json| json.as_bytes().len())
-            .sum()
-    }
-}
-
 /// How many callers are remembered: as many as are likely to be different programs.
 const MOST_CALLERS: usize = 16;
 
-/// How many bytes a caller may say about itself and be remembered.
+/// How many bytes the `_meta` of a caller that is remembered may have.
 const MOST_WORDS: usize = 4096;
 
 #[cfg(test)]
@@ -132,15 +121,58 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::json::Params;
 
-    fn envelope(name: &str) -> Envelope {
-        let params = Params::from(json!({"_meta": {
+    fn params(name: &str, token: Option<i64>) -> Params {
+        let mut meta = json!({
             "io.modelcontextprotocol/protocolVersion": Dialect::LATEST.version,
             "io.modelcontextprotocol/clientInfo": {"name": name, "version": "1"},
             "io.modelcontextprotocol/clientCapabilities": {},
-        }}));
-        Envelope::read(Some(&params)).unwrap()
+        });
+        if let Some(token) = token {
+            meta["progressToken"] = token.into();
+        }
+        Params::from(json!({"_meta": meta}))
+    }
+
+    fn envelope(name: &str) -> Envelope {
+        Envelope::read(Some(&params(name, None))).unwrap()
+    }
+
+    #[test]
+    fn an_envelope_is_the_same_whether_it_was_known_or_not() {
+        let callers = Callers::default();
+
+        for round in 0..3 {
+            for (name, token) in [("a", None), ("a", Some(1)), ("a", Some(2)), ("b", Some(2))] {
+                let params = params(name, token);
+                let envelope = callers.envelope(Some(&params)).unwrap().unwrap();
+                let caller = callers.read(&envelope, Dialect::LATEST).unwrap();
+
+                let said = Envelope::read(Some(&params)).unwrap();
+                let marked = envelope.progress_token().unwrap();
+                assert_eq!(marked, token.map(Into::into), "{name} {round}");
+                assert_eq!(envelope.version(), said.version());
+                assert_eq!(*caller, said.caller(Dialect::LATEST).unwrap());
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_envelope_is_none_however_often_it_comes() {
+        let callers = Callers::default();
+
+        for _ in 0..2 {
+            for params in [
+                json!({}),
+                json!({"_meta": null}),
+                json!({"_meta": {"own": 1}}),
+            ] {
+                let found = callers.envelope(Some(&Params::from(params)));
+                assert!(found.unwrap().is_none());
+            }
+            let twice = Json::parse(r#"{"_meta":{},"_meta":{}}"#).unwrap();
+            assert!(callers.envelope(Some(&Params::from(twice))).is_err());
+        }
     }
 
     #[test]

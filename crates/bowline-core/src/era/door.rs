@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use bowline_types::{Json, ServerCapabilities};
 
-use super::modern::{self, Envelope};
+use super::modern;
 use super::{Callers, Dialects, Era, Rejection, Request, Seal, legacy};
 use crate::{Notification, RawRequest};
 
@@ -93,7 +93,7 @@ impl Door {
     ///
     /// If no era admits the request.
     pub fn admit(&mut self, raw: RawRequest) -> Result<Admitted, Rejection> {
-        if let Some(envelope) = Envelope::find(raw.params.as_ref())? {
+        if let Some(envelope) = self.callers.envelope(raw.params.as_ref())? {
             let dialect = envelope.dialect(&self.served)?;
             let caller = self.callers.read(&envelope, dialect)?;
             let (request, seal) = modern::admit_from(raw, caller, envelope.progress_token()?)?;

@@ -64,10 +64,12 @@ pub fn admit_from(
 }
 
 /// The envelope of a modern request: its version is known, the rest is not judged yet.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Envelope {
     version: Cow<'static, str>,
     keys: Keys,
+    /// All of it, and whatever else stands there.
+    meta: Json,
 }
 
 impl Envelope {
@@ -77,7 +79,7 @@ impl Envelope {
     ///
     /// If there is no `_meta`, or no text in it that could be a version.
     pub fn read(params: Option<&Params>) -> Result<Self, Rejection> {
-        Self::find(params)?.ok_or_else(|| missing(meta_key::PROTOCOL_VERSION))
+        Self::find(params)?.ok_or_else(unversioned)
     }
 
     /// As [`read`](Self::read), but a request that names no version is none of the modern era's business.
@@ -86,7 +88,15 @@ impl Envelope {
     ///
     /// If `_meta` is no object, or the version in it is no text.
     pub fn find(params: Option<&Params>) -> Result<Option<Self>, Rejection> {
-        let keys = Keys::of(params)?;
+        match meta(params)? {
+            Some(meta) => Self::of(meta),
+            None => Ok(None),
+        }
+    }
+
+    /// As [`find`](Self::find), in this `_meta`.
+    pub(super) fn of(meta: Json) -> Result<Option<Self>, Rejection> {
+        let keys = Keys::read(&meta)?;
         let Some(version) = &keys.version else {
             return Ok(None);
         };
@@ -97,7 +107,11 @@ impl Envelope {
             Some(dialect) => Cow::Borrowed(dialect.version),
             None => Cow::Owned(version.into_owned()),
         };
-        Ok(Some(Self { version, keys }))
+        Ok(Some(Self {
+            version,
+            keys,
+            meta,
+        }))
     }
 
     /// The version that the request names.
@@ -151,8 +165,12 @@ impl Envelope {
         self.keys.progress_token()
     }
 
+    pub(super) fn meta(&self) -> &Json {
+        &self.meta
+    }
+
     /// All that decides who the [caller](Self::caller) is, but for the dialect.
-    pub(super) fn words(&self) -> Words<&Json> {
+    pub(super) fn words(&self) -> Words<'_> {
         Words {
             client: self.keys.client.as_ref(),
             capabilities: self.keys.capabilities.as_ref(),
@@ -162,7 +180,7 @@ impl Envelope {
 }
 
 /// The envelope's members of `_meta`, not judged. `None` is absent; the text `null` is present.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Keys {
     version: Option<Json>,
     client: Option<Json>,
@@ -172,20 +190,18 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// Finds the members in `_meta` of a request's params. A member that stands twice is refused, for
-    /// nobody can say which of the two counts.
+    /// Finds the members in `_meta` of a request's params.
     pub(super) fn of(params: Option<&Params>) -> Result<Self, Rejection> {
-        let ill_formed = |_| Rejection::invalid_params("`_meta` must be one object");
-        let Some(params) = params else {
-            return Ok(Self::default());
-        };
-        let meta = params.member("_meta").map_err(ill_formed)?;
-        let Some(meta) = meta.filter(|meta| !meta.is_null()) else {
-            // Some legacy clients write down what they do not say.
-            return Ok(Self::default());
-        };
+        match meta(params)? {
+            Some(meta) => Self::read(&meta),
+            None => Ok(Self::default()),
+        }
+    }
+
+    /// A member that stands twice is refused, for nobody can say which of the two counts.
+    fn read(meta: &Json) -> Result<Self, Rejection> {
         let [version, client, capabilities, log_level, progress_token] =
-            pick(&meta, ENVELOPE).map_err(ill_formed)?;
+            pick(meta, ENVELOPE).map_err(|_| ill_formed_meta())?;
         Ok(Self {
             version,
             client,
@@ -198,6 +214,24 @@ impl Keys {
     pub(super) fn progress_token(&self) -> Result<Option<ProgressToken>, Rejection> {
         optional(meta_key::PROGRESS_TOKEN, self.progress_token.as_ref())
     }
+}
+
+/// The `_meta` of a request's params. Some legacy clients write down what they do not say.
+pub(super) fn meta(params: Option<&Params>) -> Result<Option<Json>, Rejection> {
+    let Some(params) = params else {
+        return Ok(None);
+    };
+    let meta = params.member("_meta").map_err(|_| ill_formed_meta())?;
+    Ok(meta.filter(|meta| !meta.is_null()))
+}
+
+/// The rejection of a request that must name a version and does not.
+pub(crate) fn unversioned() -> Rejection {
+    missing(meta_key::PROTOCOL_VERSION)
+}
+
+fn ill_formed_meta() -> Rejection {
+    Rejection::invalid_params("`_meta` must be one object")
 }
 
 /// Puts the envelope of its caller onto a request.

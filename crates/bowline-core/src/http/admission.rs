@@ -155,7 +155,8 @@ fn admit_modern(
     let id = raw.id.clone();
 
     // 4. The version stands in `_meta`, even if it stands in the header too.
-    let envelope = modern::Envelope::read(raw.params.as_ref())?;
+    let envelope = callers.envelope(raw.params.as_ref())?;
+    let envelope = envelope.ok_or_else(modern::unversioned)?;
 
     // 5. The header names the same version, served or not.
     headers::check_version(headers, envelope.version())?;
