@@ -7,7 +7,7 @@
 
 pub(crate) mod check;
 
-mod params;
+pub(crate) mod params;
 pub(crate) use params::Known;
 pub use params::Params;
 

@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 use super::script::write_json;
 use crate::Message;
 use crate::era::{Caller, Dialect, Request, Seal, seal, stamp};
+use crate::json::params::KNOWN;
 use crate::json::{Object, Params, Unpicked, check::is_json, outline, pick};
 
 /// Reads the input as JSON text, as a script for writing some, and as text to be put into a string.
@@ -90,7 +91,7 @@ fn check_members(json: &Json) {
     let params = Params::from(json.clone());
     let split = split_on_arrival(json).expect("an object can be params");
     let names = entries.iter().map(|(name, _)| &**name);
-    for name in names.chain(ASKED_FOR) {
+    for name in names.chain(KNOWN).chain(["resultType"]) {
         let mut found = entries.iter().filter(|(own, _)| own == name);
         let expected = match (found.next(), found.next()) {
             (_, Some(_)) => Err(Unpicked::Twice(name.to_owned())),
@@ -283,14 +284,3 @@ impl<'de> Visitor<'de> for Collect {
         Ok(Entries(entries))
     }
 }
-
-/// Members that are noted when a request arrives, and some that are not.
-const ASKED_FOR: [&str; 7] = [
-    "_meta",
-    "name",
-    "uri",
-    "arguments",
-    "requestState",
-    "inputResponses",
-    "resultType",
-];

@@ -172,7 +172,7 @@ impl fmt::Debug for Params {
 }
 
 /// The members that somebody asks for on the way of nearly every request.
-const KNOWN: [&str; 6] = [
+pub(crate) const KNOWN: [&str; 6] = [
     "_meta",
     "name",
     "uri",

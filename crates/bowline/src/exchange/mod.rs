@@ -26,6 +26,13 @@ mod ids;
 #[cfg(feature = "http-client")]
 pub(crate) use ids::Ids;
 
+#[cfg_attr(
+    not(feature = "http-server"),
+    allow(
+        dead_code,
+        reason = "only an HTTP response has more to wait for than words"
+    )
+)]
 mod said;
 #[cfg(feature = "http-server")]
 pub(crate) use said::Look;

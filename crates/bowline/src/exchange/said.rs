@@ -47,38 +47,22 @@ impl Said {
     }
 
     /// Has whoever waits look for more than what was said.
-    #[cfg_attr(
-        not(feature = "http-server"),
-        allow(dead_code, reason = "only a response has more to do")
-    )]
     pub(crate) fn ring(&self) {
         let mut queue = self.lock();
         queue.is_quiet = false;
         wake(queue);
     }
 
-    #[cfg_attr(
-        not(any(feature = "http-client", feature = "http-server")),
-        allow(dead_code, reason = "only an exchange over HTTP has something at hand")
-    )]
     pub(crate) fn next(&self) -> Option<Notification> {
         self.lock().notifications.pop_front()
     }
 
     /// Takes back what was handed out last, of whoever [attends](Self::attend) to the rest.
-    #[cfg_attr(
-        not(feature = "http-server"),
-        allow(dead_code, reason = "only a response has more to do")
-    )]
     pub(crate) fn put_back(&self, notification: Notification) {
         self.lock().notifications.push_front(notification);
     }
 
     /// What somebody finds who looks.
-    #[cfg_attr(
-        not(feature = "http-server"),
-        allow(dead_code, reason = "only a response has more to do")
-    )]
     pub(crate) fn look(&self, waker: &Waker) -> Look {
         let mut queue = self.lock();
         if let Some(notification) = queue.notifications.pop_front() {

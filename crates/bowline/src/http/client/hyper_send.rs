@@ -19,15 +19,18 @@ use crate::exchange::BoxFuture;
 ///
 /// # Examples
 ///
-/// Over connections of your own making, here in TLS that trusts nobody else:
+/// Over connections of your own making, here such as must come about within three seconds:
 ///
 /// ```no_run
-/// # fn own_connector() -> hyper_util::client::legacy::connect::HttpConnector { todo!() }
 /// # async fn example() -> bowline::Result<()> {
-/// use bowline::{Client, http::client::HyperSend};
+/// use std::time::Duration;
 ///
-/// let send = HyperSend::over(own_connector());
-/// let client = Client::connect("https://tools.example/mcp").http(send).await?;
+/// use bowline::{Client, http::client::HyperSend};
+/// use hyper_util::client::legacy::connect::HttpConnector;
+///
+/// let mut tcp = HttpConnector::new();
+/// tcp.set_connect_timeout(Some(Duration::from_secs(3)));
+/// let client = Client::connect("http://tools.example/mcp").http(HyperSend::over(tcp)).await?;
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
