@@ -26,6 +26,7 @@ use tokio::time::{Instant, Sleep};
 use super::serving::{Role, Serving};
 use super::{Closing, Peer};
 use crate::Error;
+use crate::far_future::instant_after;
 use crate::wire::{Received, Wire};
 
 /// Drives one wire until it is at its end.
@@ -305,7 +306,7 @@ impl Driver {
         if let (Phase::Running, Some(how)) = (self.phase, closing) {
             let (Closing::Flush(limit) | Closing::Drain(limit)) = how;
             self.phase = Phase::Closing {
-                until: Instant::now() + limit,
+                until: instant_after(Instant::now(), limit),
                 input_ended: false,
             };
             self.serving.shut_down();
