@@ -1,3 +1,5 @@
+//! Schemas that a hostile server could write, and ordinary ones.
+
 use serde_json::{Map, json};
 
 use super::*;
