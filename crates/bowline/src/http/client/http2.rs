@@ -3,15 +3,15 @@
 //! It is driven by one task. A request has none of its own: its stream is part of the caller's future, and dropping
 //! that resets the stream.
 
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{self, Poll, ready};
+use std::task::{self, Poll, Waker, ready};
 
 use bytes::Bytes;
-use h2::client::{Builder, Connection, SendRequest};
+use h2::client::{Builder, Connection, ResponseFuture, SendRequest};
 use h2::{Reason, RecvStream};
-use http::header::{CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING, UPGRADE};
+use http::header::{CONNECTION, CONTENT_LENGTH, HeaderName, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use hyper::rt::{Read, Write};
@@ -74,49 +74,47 @@ impl Shared {
     /// # Cancel safety
     ///
     /// Dropping the future resets the stream.
-    #[allow(
-        clippy::manual_async_fn,
-        reason = "an `async fn` keeps its arguments twice, and this is part of every call"
-    )]
     pub(super) fn send(
         &mut self,
         request: Request<RequestBody>,
-    ) -> impl Future<Output = Result<Response<StreamBody>, SendFailed>> + Send {
-        async move {
-            if let Err(closed) = poll_fn(|cx| self.send.poll_ready(cx)).await {
-                self.liveness.retire();
-                return Err(SendFailed::Unsent(Box::new(request), closed.into()));
-            }
-            let (mut head, body) = request.into_parts();
-            let Some(bytes) = body.hand_over() else {
-                return Err(SendFailed::Failed(Withdrawn.into()));
-            };
-            adapt(&mut head.headers, bytes.len());
-            let mut in_flight = InFlight::new(&self.liveness);
-            let head = Request::from_parts(head, ());
-            let response = match self.send.send_request(head, bytes.is_empty()) {
-                Ok((response, mut stream)) => {
-                    if !bytes.is_empty() {
-                        // If the stream is gone already, the response says why.
-                        let _ = stream.send_data(bytes, true);
-                    }
-                    drop(stream);
-                    response.await
-                }
-                Err(error) => Err(error),
-            };
-            match response {
+    ) -> impl Future<Output = Result<Response<StreamBody>, SendFailed>> + use<> {
+        let begun = self.begin(request);
+        async {
+            let (response, mut in_flight) = begun?;
+            match response.await {
                 Ok(response) => Ok(response.map(|stream| StreamBody { stream, in_flight })),
                 Err(error) => {
                     in_flight.is_over = true;
-                    if error.is_remote() && error.reason() == Some(Reason::REFUSED_STREAM) {
-                        // Whatever made the server refuse this one will make it refuse the next.
-                        self.liveness.retire();
-                    }
                     Err(failed(&in_flight, error))
                 }
             }
         }
+    }
+
+    /// Hands a request to the connection.
+    fn begin(
+        &mut self,
+        request: Request<RequestBody>,
+    ) -> Result<(ResponseFuture, InFlight), SendFailed> {
+        // A clone that has sent nothing yet waits for nothing: this tells whether the connection takes requests at all.
+        let mut cx = task::Context::from_waker(Waker::noop());
+        if let Poll::Ready(Err(closed)) = self.send.poll_ready(&mut cx) {
+            self.liveness.retire();
+            return Err(SendFailed::Unsent(Box::new(request), closed.into()));
+        }
+        let (mut head, body) = request.into_parts();
+        let Some(bytes) = body.hand_over() else {
+            return Err(SendFailed::Failed(Withdrawn.into()));
+        };
+        adapt(&mut head.headers, bytes.len());
+        let head = Request::from_parts(head, ());
+        let begun = self.send.send_request(head, bytes.is_empty());
+        let (response, mut stream) = begun.map_err(|error| SendFailed::Failed(error.into()))?;
+        if !bytes.is_empty() {
+            // If the stream is gone already, the response says why.
+            let _ = stream.send_data(bytes, true);
+        }
+        Ok((response, InFlight::new(&self.liveness)))
     }
 }
 
@@ -125,10 +123,12 @@ fn failed(in_flight: &InFlight, error: h2::Error) -> SendFailed {
     // h2 fails with a remote GOAWAY exactly the streams above the last one that the server names.
     let is_unprocessed =
         error.is_remote() && (error.is_go_away() || error.reason() == Some(Reason::REFUSED_STREAM));
-    match is_unprocessed {
-        true => SendFailed::Unprocessed(error.into()),
-        false => SendFailed::Failed(cause(in_flight, error)),
+    if !is_unprocessed {
+        return SendFailed::Failed(cause(in_flight, error));
     }
+    // Whatever made the server refuse this request will make it refuse the next one.
+    in_flight.retire();
+    SendFailed::Unprocessed(error.into())
 }
 
 fn cause(in_flight: &InFlight, error: h2::Error) -> BoxError {
@@ -140,7 +140,7 @@ fn cause(in_flight: &InFlight, error: h2::Error) -> BoxError {
 
 /// Makes the headers of a request those of HTTP/2.
 fn adapt(headers: &mut HeaderMap, length: usize) {
-    for name in [CONNECTION, TRANSFER_ENCODING, UPGRADE] {
+    for name in &OF_HTTP1 {
         headers.remove(name);
     }
     if length > 0 {
@@ -220,3 +220,12 @@ const STREAM_WINDOW: u32 = 1024 * 1024;
 const MAX_STREAMS: usize = 256;
 
 const MAX_HEADER_LIST: u32 = 16 * 1024;
+
+/// Headers about one connection, which HTTP/2 forbids.
+const OF_HTTP1: [HeaderName; 5] = [
+    CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    TRANSFER_ENCODING,
+    UPGRADE,
+];

@@ -209,6 +209,11 @@ impl InFlight {
         }
     }
 
+    /// Has the connection take no further requests.
+    pub(super) fn retire(&self) {
+        self.liveness.retire();
+    }
+
     pub(super) fn is_lost(&self) -> bool {
         self.liveness.status() == Status::Lost
     }

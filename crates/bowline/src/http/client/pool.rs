@@ -216,25 +216,27 @@ impl Origin {
     /// A connection that takes a request at once. Those that were closed meanwhile are forgotten; those that have yet
     /// to finish with their last request are left.
     fn take(&self) -> Option<Connection> {
+        // What is closed wakes tasks when it is dropped, and so is dropped after the lock: these are declared before it.
+        let (mut _closed, mut ended) = (Vec::new(), Vec::new());
         let mut connections = self.lock();
         let (shared, resting) = connections.parts();
-        // What is removed wakes tasks when it is dropped, and so is dropped after the lock.
-        let _closed: Vec<_> = shared
+        _closed = shared
             .extract_if(.., |it| it.connection.is_closed())
             .collect();
         if let Some(shared) = shared.iter_mut().find(|it| it.connection.has_room()) {
             shared.was_seen = false;
-            let connection = shared.connection.clone();
-            drop(connections);
-            return Some(Connection::Shared(connection));
+            return Some(Connection::Shared(shared.connection.clone()));
         }
-        let _ended: Vec<_> = resting
-            .extract_if(.., |it| it.connection.is_closed())
-            .collect();
-        let index = resting.iter().rposition(|it| it.connection.is_ready())?;
-        let connection = resting.remove(index).connection;
-        drop(connections);
-        Some(Connection::Exclusive(connection))
+        let is_settled =
+            |it: &Resting<Exclusive>| it.connection.is_ready() || it.connection.is_closed();
+        while let Some(index) = resting.iter().rposition(is_settled) {
+            let connection = resting.remove(index).connection;
+            if connection.is_ready() {
+                return Some(Connection::Exclusive(connection));
+            }
+            ended.push(connection);
+        }
+        None
     }
 
     /// As [`take`](Self::take), but first waits for connections of which it is about to be decided whether they take a
