@@ -6,6 +6,8 @@ use std::task::{self, Poll, Waker};
 
 use bowline_core::Notification;
 
+use crate::Error;
+
 /// The place where such notifications arrive.
 #[derive(Clone, Default)]
 pub(crate) struct Notices {
@@ -16,20 +18,32 @@ pub(crate) struct Notices {
 /// Hears what the other side says before anybody else does.
 pub(crate) type Tap = Box<dyn Fn(&Notification) + Send + Sync>;
 
-/// A listener took in less than was said.
+/// What a listener receives.
 #[derive(Debug)]
-pub(crate) struct Lagged;
+pub(crate) enum Heard {
+    Notification(Notification),
+    /// The other side has forgotten its subscriptions.
+    Reset,
+    /// More was sent than the listener took in. It is at its end.
+    Lagged,
+    /// Nothing is received any more; why.
+    Lost(Arc<Error>),
+}
 
 #[derive(Default)]
 struct Listeners {
     next: u64,
     queues: BTreeMap<u64, Queue>,
+    /// Why nothing is received any more.
+    lost: Option<Arc<Error>>,
 }
 
 #[derive(Default)]
 struct Queue {
-    notifications: VecDeque<Notification>,
+    /// `None` stands for [`Heard::Reset`].
+    notifications: VecDeque<Option<Notification>>,
     waker: Option<Waker>,
+    lost: Option<Arc<Error>>,
     /// Whether something found no room. Nothing is taken in after that.
     lagged: bool,
     ended: bool,
@@ -47,7 +61,12 @@ impl Notices {
         let mut listeners = self.lock();
         listeners.next += 1;
         let key = listeners.next;
-        listeners.queues.insert(key, Queue::default());
+        let lost = listeners.lost.clone();
+        let queue = Queue {
+            lost,
+            ..Queue::default()
+        };
+        listeners.queues.insert(key, queue);
         drop(listeners);
         Listener {
             notices: self.clone(),
@@ -73,12 +92,29 @@ impl Notices {
 
     pub(crate) fn publish(&self, notification: &Notification) {
         self.overhear(notification);
+        self.for_each(|queue| queue.push(Some(notification.clone())));
+    }
+
+    /// Tells the listeners that the other side has forgotten them. It is listened to again from now on.
+    pub(crate) fn reset(&self) {
+        let recovered = self.lock().lost.take();
+        drop(recovered); // not under the lock
+        self.for_each(|queue| queue.push(None));
+    }
+
+    /// Tells the listeners, and those that are still to come, that nothing will be received.
+    pub(crate) fn lose(&self, error: Error) {
+        let error = Arc::new(error);
+        let earlier = self.lock().lost.replace(error.clone());
+        drop(earlier); // not under the lock
         self.for_each(|queue| {
-            queue.lagged |= queue.notifications.len() == MOST_WAITING;
-            if !queue.lagged {
-                queue.notifications.push_back(notification.clone());
-            }
+            queue.lost.get_or_insert(error.clone());
         });
+    }
+
+    /// Why nothing is received any more, if that is so.
+    pub(super) fn lost(&self) -> Option<Arc<Error>> {
+        self.lock().lost.clone()
     }
 
     pub(crate) fn end(&self) {
@@ -106,22 +142,32 @@ impl Notices {
     }
 }
 
+impl Queue {
+    fn push(&mut self, notification: Option<Notification>) {
+        self.lagged |= self.notifications.len() == MOST_WAITING;
+        if !self.lagged {
+            self.notifications.push_back(notification);
+        }
+    }
+}
+
 impl Listener {
-    /// The next notification; `None` when the wire is at its end.
-    pub(crate) fn poll_next(
-        &mut self,
-        cx: &mut task::Context<'_>,
-    ) -> Poll<Option<Result<Notification, Lagged>>> {
+    /// What comes next; `None` when the wire is at its end.
+    pub(crate) fn poll_next(&mut self, cx: &mut task::Context<'_>) -> Poll<Option<Heard>> {
         let waker = cx.waker().clone();
         let mut listeners = self.notices.lock();
         let Some(queue) = listeners.queues.get_mut(&self.key) else {
             return Poll::Ready(None);
         };
         if let Some(notification) = queue.notifications.pop_front() {
-            return Poll::Ready(Some(Ok(notification)));
+            let heard = notification.map_or(Heard::Reset, Heard::Notification);
+            return Poll::Ready(Some(heard));
         }
         if queue.lagged {
-            return Poll::Ready(Some(Err(Lagged)));
+            return Poll::Ready(Some(Heard::Lagged));
+        }
+        if let Some(error) = &queue.lost {
+            return Poll::Ready(Some(Heard::Lost(error.clone())));
         }
         if queue.ended {
             return Poll::Ready(None);

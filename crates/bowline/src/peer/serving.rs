@@ -105,6 +105,13 @@ impl Serving {
         }
     }
 
+    /// A cancel for each request that is being answered, as if the other side had sent it.
+    pub(super) fn cancels(&self) -> Vec<Notification> {
+        let unanswered = self.handlers.iter().filter(|(_, own)| !own.is_cancelled);
+        let why = "the server has forgotten its requests";
+        unanswered.map(|(id, _)| cancelled(id, why)).collect()
+    }
+
     fn start(&mut self, id: InFlightId, request: Request, form: Seal) {
         let is_subscription = form.method == LISTEN;
         if is_subscription && self.subscriptions() >= MOST_SUBSCRIPTIONS {
@@ -340,8 +347,11 @@ impl Channel for Within {
 
 /// A server that ends a subscription on a shared wire sends the result, then this.
 fn subscription_ended(id: &InFlightId) -> Notification {
-    let params = CancelledNotificationParams::new(id.request_id().clone())
-        .with_reason("the subscription ended");
+    cancelled(id, "the subscription ended")
+}
+
+fn cancelled(id: &InFlightId, reason: &str) -> Notification {
+    let params = CancelledNotificationParams::new(id.request_id().clone()).with_reason(reason);
     let params = Json::encode(&params).ok();
     Notification::new(CancelledNotification::NAME, params)
 }

@@ -8,6 +8,9 @@
 
 mod http2_faults;
 mod legacy;
+mod legacy_cancels;
+mod legacy_server;
+mod legacy_sessions;
 mod letting_go;
 mod modern;
 mod pool;
