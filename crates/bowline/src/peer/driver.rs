@@ -204,7 +204,7 @@ impl Driver {
         }
         self.peer.with(|state| state.legacy.reset());
         self.peer.notices().reset();
-        legacy::set_log_level_again(&self.peer);
+        self.serving.restore_log_level();
     }
 
     /// Fails what is overdue. Whether the timer rang.

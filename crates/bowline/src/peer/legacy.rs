@@ -62,19 +62,41 @@ pub(super) fn remember(peer: &Peer, request: &Request) {
     if request.method == SetLevelRequest::NAME && !request.caller.dialect.is_modern() {
         let mut request = request.clone();
         request.progress_token = None; // it may be in use when the request is sent again
-        let replaced = peer.with(|state| state.legacy.log_level.replace(request));
+        let replaced = peer.with(|state| {
+            state.legacy.levels += 1;
+            state.legacy.log_level.replace(request)
+        });
         drop(replaced); // not under the lock
     }
 }
 
-/// Sets the log level that the server has forgotten, if one was set.
-pub(super) fn set_log_level_again(peer: &Peer) {
-    let request = peer.with(|state| state.legacy.log_level.clone());
-    // Nobody waits for the answer; the deadline ends the call.
-    if let Some(request) = request
-        && let Err(error) = peer.start(&request, limited(), None)
-    {
-        tracing::debug!(%error, "failed to set the log level again");
+/// Sets the log level that the server has forgotten, if one was set. It tries until the server has answered: nobody
+/// waits for this, so that nobody could be told that it failed.
+async fn set_log_level_again(peer: Peer) {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let latest = || peer.with(|state| (state.legacy.log_level.clone(), state.legacy.levels));
+        let (Some(request), level) = latest() else {
+            return;
+        };
+        let options = CallOptions {
+            cancel_on_abandon: false,
+            ..limited()
+        };
+        let answer = peer.call(&request, options).1.answer().await;
+        match answer {
+            Err(Error::Transport { .. } | Error::Timeout { .. }) => {
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
+                continue;
+            }
+            Err(error) => tracing::debug!(%error, "failed to set the log level again"),
+            Ok(_) => {}
+        }
+        // The application may have set another level meanwhile, and this request may have come in behind that one.
+        if latest().1 == level {
+            return;
+        }
     }
 }
 
@@ -286,6 +308,8 @@ pub(super) struct Held {
     resources: BTreeMap<String, Watched>,
     /// The last `logging/setLevel`.
     log_level: Option<Request>,
+    /// How many of them there were.
+    levels: u64,
     /// How often the server has forgotten all of it.
     generation: u64,
 }
@@ -367,6 +391,7 @@ impl Held {
 #[derive(Default)]
 pub(super) struct Watches {
     tasks: JoinSet<()>,
+    log_level: Option<tokio::task::AbortHandle>,
     by_uri: BTreeMap<String, tokio::task::AbortHandle>,
     lists: Option<tokio::task::AbortHandle>,
 }
@@ -402,6 +427,13 @@ impl Watches {
         filter.prompts_list_changed = Some(true);
         filter.resources_list_changed = Some(true);
         self.lists = Some(self.start(peer, caller, responder, filter));
+    }
+
+    /// On a client: sets the log level again that the server has forgotten.
+    pub(super) fn restore_log_level(&mut self, peer: &Peer) {
+        self.log_level.iter().for_each(|task| task.abort());
+        while self.tasks.try_join_next().is_some() {}
+        self.log_level = Some(self.tasks.spawn(set_log_level_again(peer.clone())));
     }
 
     /// Whether `uri` is watched, or may be without there being more than `most`.
@@ -476,3 +508,6 @@ fn limited() -> CallOptions {
         ..CallOptions::default()
     }
 }
+
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);

@@ -19,8 +19,6 @@ pub(super) fn listen(peer: &Peer, request: &Request) -> Exchange {
 
 pub(super) fn remember(_: &Peer, _: &Request) {}
 
-pub(super) fn set_log_level_again(_: &Peer) {}
-
 pub(super) fn everything_changed(_: Vec<String>) -> Vec<Notification> {
     Vec::new()
 }
@@ -47,6 +45,8 @@ impl Watches {
     pub(super) fn watch(&mut self, _: &Peer, _: Arc<Caller>, _: Arc<dyn Responder>, _: String) {}
 
     pub(super) fn watch_lists(&mut self, _: &Peer, _: Arc<Caller>, _: Arc<dyn Responder>) {}
+
+    pub(super) fn restore_log_level(&mut self, _: &Peer) {}
 
     pub(super) fn has_room_for(&self, _: &str, _: usize) -> bool {
         true

@@ -105,6 +105,11 @@ impl Serving {
         }
     }
 
+    /// Sets the log level again that the other side has forgotten.
+    pub(super) fn restore_log_level(&mut self) {
+        self.watches.restore_log_level(&self.peer);
+    }
+
     /// A cancel for each request that is being answered, as if the other side had sent it.
     pub(super) fn cancels(&self) -> Vec<Notification> {
         let unanswered = self.handlers.iter().filter(|(_, own)| !own.is_cancelled);

@@ -66,6 +66,22 @@ async fn dropped_calls_hold_a_bounded_number_of_connections_and_every_one_is_can
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_cancel_that_gets_no_connection_is_tried_again_and_posted_once() {
+    let server = LegacyServer::start();
+    let client = server.connect().await;
+    let calls = calls(&client, 1).await;
+    server.world().is_down = true;
+
+    drop(calls);
+    sleep(Duration::from_secs(10)).await;
+    server.world().is_down = false;
+    sleep(Duration::from_secs(30)).await;
+
+    assert_eq!(count(&server, CANCEL), 1);
+    assert!(server.world().sessions["s1"].running.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn without_a_session_the_response_is_closed_as_soon_as_its_call_is_dropped() {
     let server = LegacyServer::start();
     server.world().is_stateless = true;

@@ -20,7 +20,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::{Body, Frame};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 pub(crate) const LEGACY: &str = "2025-11-25";
 
@@ -47,6 +47,7 @@ pub(crate) enum OnGet {
 /// One request, as the server processed it.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
+    pub(crate) at: Instant,
     pub(crate) what: String,
     pub(crate) session: Option<String>,
     pub(crate) last_event: Option<String>,
@@ -57,6 +58,8 @@ pub(crate) struct Seen {
 /// What one session knows.
 #[derive(Default)]
 pub(crate) struct Session {
+    /// Which one it is, counted from 1.
+    pub(crate) opened: u32,
     pub(crate) is_initialized: bool,
     pub(crate) subscriptions: BTreeSet<String>,
     pub(crate) level: Option<String>,
@@ -65,14 +68,22 @@ pub(crate) struct Session {
     /// Cancels that arrived before their request.
     pub(crate) early: BTreeSet<String>,
     stream: Option<Events>,
+    /// Numbered events, for streams that are resumed.
+    log: Vec<(u32, String)>,
 }
 
 pub(crate) struct World {
     pub(crate) sessions: BTreeMap<String, Session>,
     pub(crate) seen: Vec<Seen>,
+    /// What connections got, in that order, whether or not it arrived: the message and its session.
+    pub(crate) handed: Vec<(Value, Option<String>)>,
+    /// What was lost on the way, because the server was down.
+    pub(crate) lost: Vec<Value>,
     pub(crate) on_get: OnGet,
     pub(crate) is_down: bool,
     pub(crate) is_stateless: bool,
+    /// Whether it is a server of 2024-11-05, with two endpoints and one connection.
+    pub(crate) has_two_endpoints: bool,
     /// Calls of a server without sessions, with the response each is answered on.
     pub(crate) stateless_running: BTreeMap<String, Events>,
     next_session: u32,
@@ -112,9 +123,12 @@ impl LegacyServer {
         let world = World {
             sessions: BTreeMap::new(),
             seen: Vec::new(),
+            handed: Vec::new(),
+            lost: Vec::new(),
             on_get: OnGet::Stream,
             is_down: false,
             is_stateless: false,
+            has_two_endpoints: false,
             stateless_running: BTreeMap::new(),
             next_session: 0,
             next_event: 0,
@@ -131,7 +145,11 @@ impl LegacyServer {
 
     pub(crate) async fn connect(&self) -> Client {
         let connect = Client::connect("http://legacy.invalid/mcp").http(self.clone());
-        connect.speaking(LEGACY).await.unwrap()
+        let version = match self.world().has_two_endpoints {
+            true => "2024-11-05",
+            false => LEGACY,
+        };
+        connect.speaking(version).await.unwrap()
     }
 
     pub(crate) fn world(&self) -> MutexGuard<'_, World> {
@@ -257,6 +275,10 @@ impl HttpSend for LegacyServer {
             if bytes.is_empty() && head.method == Method::POST {
                 return Err(refused()); // withdrawn
             }
+            let message = serde_json::from_slice(&bytes).unwrap_or_default();
+            let session = head.headers.get("mcp-session-id");
+            let session = session.map(|id| id.to_str().unwrap().to_owned());
+            server.world().handed.push((message, session));
             // What a connection has arrives, even if nobody waits for the response.
             let arriving = tokio::spawn({
                 let server = server.clone();
@@ -296,14 +318,19 @@ fn method_of(body: &RequestBody) -> Option<String> {
 
 impl World {
     fn notify(&mut self, message: &Value, wants: impl Fn(&Session) -> bool) {
-        for session in self.sessions.values().filter(|session| wants(session)) {
+        let sessions = self.sessions.values_mut();
+        for session in sessions.filter(|session| wants(session)) {
+            self.next_event += 1;
+            let number = self.next_event;
+            let event = match self.numbers_events {
+                true => format!("id: {number}\ndata: {message}\n\n"),
+                false => format!("data: {message}\n\n"),
+            };
+            if self.numbers_events {
+                session.log.push((number, event.clone()));
+            }
             if let Some(stream) = &session.stream {
-                self.next_event += 1;
-                let id = match self.numbers_events {
-                    true => format!("id: {}\n", self.next_event),
-                    false => String::new(),
-                };
-                stream.send(format!("{id}data: {message}\n\n"));
+                stream.send(event);
             }
         }
     }
@@ -315,19 +342,21 @@ impl World {
         head: &http::request::Parts,
         bytes: &Bytes,
     ) -> Option<Response<mpsc::UnboundedReceiver<Bytes>>> {
+        let body: Value = serde_json::from_slice(bytes).unwrap_or_default();
         if self.is_down {
+            self.lost.push(body);
             return None;
         }
         let header = |name: &str| {
             let value = head.headers.get(name);
             value.map(|value| value.to_str().unwrap().to_owned())
         };
-        let body: Value = serde_json::from_slice(bytes).unwrap_or_default();
         let session = header("mcp-session-id");
         let is_known = session
             .as_ref()
             .is_some_and(|id| self.sessions.contains_key(id));
         let response = match what {
+            _ if self.has_two_endpoints => self.process_apart(what, head.uri.path(), &body),
             "POST initialize" => self.initialize(&body),
             _ if self.is_stateless => self.process_stateless(what, &body),
             _ if session.is_none() => status(400),
@@ -340,10 +369,12 @@ impl World {
             }
             _ => {
                 let session = session.clone().unwrap();
-                self.process_in(&session, what, &body)
+                let after = header("last-event-id").and_then(|id| id.parse().ok());
+                self.process_in(&session, what, &body, after)
             }
         };
         self.seen.push(Seen {
+            at: Instant::now(),
             what: what.to_owned(),
             session,
             last_event: header("last-event-id"),
@@ -362,11 +393,56 @@ impl World {
         if !self.is_stateless {
             self.next_session += 1;
             let id = format!("s{}", self.next_session);
-            self.sessions.insert(id.clone(), Session::default());
+            let session = Session {
+                opened: self.next_session,
+                ..Session::default()
+            };
+            self.sessions.insert(id.clone(), session);
             let id = HeaderValue::from_str(&id).unwrap();
             response.headers_mut().insert("mcp-session-id", id);
         }
         response
+    }
+
+    /// Answers go over the one stream, whatever they are to.
+    fn process_apart(
+        &mut self,
+        what: &str,
+        path: &str,
+        body: &Value,
+    ) -> Response<mpsc::UnboundedReceiver<Bytes>> {
+        let session = self.sessions.entry("the only one".into()).or_default();
+        match (what, path) {
+            ("GET", _) => {
+                let (events, response) = stream();
+                events.send("event: endpoint\ndata: /messages\n\n".into());
+                session.stream = Some(events);
+                return response;
+            }
+            (_, "/messages") => {}
+            _ => return status(405),
+        }
+        let result = match what {
+            "POST initialize" => json!({"protocolVersion": "2024-11-05", "capabilities":
+                {"tools": {}}, "serverInfo": {"name": "old", "version": "1"}}),
+            "POST notifications/cancelled" => {
+                let request = body["params"]["requestId"].to_string();
+                session.running.remove(&request);
+                return status(202);
+            }
+            "POST tools/call" if body["params"]["name"] == "slow" => {
+                let events = session.stream.clone().unwrap();
+                session.running.insert(body["id"].to_string(), events);
+                return status(202);
+            }
+            _ => json!({"content": []}),
+        };
+        if body.get("id").is_some() {
+            let answer = json!({"jsonrpc": "2.0", "id": body["id"], "result": result});
+            let stream = session.stream.as_ref().unwrap();
+            stream.send(format!("event: message\ndata: {answer}\n\n"));
+        }
+        status(202)
     }
 
     fn process_stateless(
@@ -392,6 +468,7 @@ impl World {
         id: &str,
         what: &str,
         body: &Value,
+        after: Option<u32>,
     ) -> Response<mpsc::UnboundedReceiver<Bytes>> {
         let on_get = self.on_get;
         let session = self.sessions.get_mut(id).unwrap();
@@ -405,6 +482,13 @@ impl World {
                 OnGet::EmptyStream => return stream().1,
                 OnGet::Stream => {
                     let (events, response) = stream();
+                    let missed = session
+                        .log
+                        .iter()
+                        .filter(|(number, _)| Some(*number) > after);
+                    if after.is_some() {
+                        missed.for_each(|(_, event)| events.send(event.clone()));
+                    }
                     session.stream = Some(events);
                     return response;
                 }

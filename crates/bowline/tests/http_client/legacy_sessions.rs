@@ -184,7 +184,10 @@ async fn a_server_that_answers_every_get_with_404_is_not_taken_for_one_that_forg
     sleep(LONG).await;
 
     let handshake = format!("{INITIALIZED} s1");
-    assert_eq!(server.seen(), [INITIALIZE, &handshake, "GET s1"]);
+    assert_eq!(
+        server.seen(),
+        [INITIALIZE, &handshake, "GET s1", "POST ping s1"]
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,8 +9,10 @@
 mod http2_faults;
 mod legacy;
 mod legacy_cancels;
+mod legacy_model;
 mod legacy_server;
 mod legacy_sessions;
+mod legacy_two_endpoints;
 mod letting_go;
 mod modern;
 mod pool;

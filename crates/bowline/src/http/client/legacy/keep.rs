@@ -4,8 +4,9 @@
 use std::future::pending;
 use std::sync::Arc;
 
-use bowline_core::Message;
 use bowline_core::era::after_opening;
+use bowline_core::{Message, RawRequest};
+use bowline_types::{Method as _, PingRequest, RequestId};
 use http::StatusCode;
 use tokio::sync::watch;
 
@@ -158,7 +159,10 @@ impl Link {
                 Err(error) if status_of(&error) == Some(StatusCode::NOT_FOUND) => {
                     match streams {
                         // Some servers that have no stream answer like this instead of with 405.
-                        Streams::Unknown => return self.go_without(may_have_missed).await,
+                        Streams::Unknown if self.is_known(session).await => {
+                            return self.go_without(may_have_missed).await;
+                        }
+                        Streams::Unknown => {}
                         Streams::Offered { refused } if *refused == MAX_REFUSED => {
                             return self.give_up(error).await;
                         }
@@ -186,6 +190,20 @@ impl Link {
                 Err(error) => return self.give_up(error).await,
             }
         }
+    }
+
+    /// Whether the server still knows a session, as far as a `ping` can tell.
+    async fn is_known(&self, session: &Session) -> bool {
+        let ping = RawRequest {
+            id: RequestId::from(PING_ID),
+            method: PingRequest::NAME.into(),
+            params: None,
+        };
+        let (pause, handed) = (Pause::default(), Handed::new());
+        let frame = Message::from(ping).to_frame();
+        let posting = self.post(session, frame, &handed, WhenRefused::GiveUp);
+        let answer = within(super::POST_LIMIT, &pause, posting).await;
+        !answer.is_ok_and(|response| response.status() == StatusCode::NOT_FOUND)
     }
 
     /// The server has no GET stream. That is allowed, and ends with the session.
@@ -243,7 +261,8 @@ fn is_passing(error: &Error) -> bool {
     }
 }
 
-fn status_of(error: &Error) -> Option<StatusCode> {
+/// The HTTP status that an error stands for, if it does.
+pub(super) fn status_of(error: &Error) -> Option<StatusCode> {
     let Error::Transport {
         source: Some(source),
         ..
@@ -280,5 +299,7 @@ impl Stopwatch for HandshakeClock<'_> {
     }
 }
 
+/// Minted ids are numbers, so that this is nobody else's.
+const PING_ID: &str = "bowline: is this session known?";
 /// How many new sessions are opened for a stream that is answered with 404 in each of them.
 const MAX_REFUSED: u32 = 5;

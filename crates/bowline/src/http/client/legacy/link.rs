@@ -39,6 +39,32 @@ pub(super) struct Delivery {
 }
 
 impl Delivery {
+    /// Something that is about no request in particular.
+    pub(super) fn new(received: Received) -> Self {
+        let (given_up, settles) = (None, None);
+        Self {
+            received,
+            given_up,
+            settles,
+        }
+    }
+
+    /// Something about the request that `given_up` belongs to.
+    pub(super) fn about(received: Received, given_up: &GivenUp) -> Self {
+        Self {
+            given_up: Some(given_up.clone()),
+            ..Self::new(received)
+        }
+    }
+
+    /// The end of a request.
+    pub(super) fn end(received: Received, id: RequestId, given_up: &GivenUp) -> Self {
+        Self {
+            settles: Some(id),
+            ..Self::about(received, given_up)
+        }
+    }
+
     pub(super) fn is_wanted(&self) -> bool {
         !self.given_up.as_ref().is_some_and(GivenUp::is_set)
     }
@@ -187,32 +213,20 @@ impl Link {
         id: &'a RequestId,
         given_up: &'a GivenUp,
     ) -> impl Stopwatch + 'a {
-        Held::new(&self.incoming, id, |received| Delivery {
-            received,
-            given_up: Some(given_up.clone()),
-            settles: None,
+        Held::new(&self.incoming, id, |received| {
+            Delivery::about(received, given_up)
         })
     }
 
     /// Hands something to the engine.
     pub(super) async fn deliver(&self, received: Received) {
-        let (given_up, settles) = (None, None);
-        self.send(Delivery {
-            received,
-            given_up,
-            settles,
-        })
-        .await;
+        self.send(Delivery::new(received)).await;
     }
 
     /// Hands the end of a request to the engine, unless the request was dropped when it gets there.
     pub(super) async fn settle(&self, received: Received, id: &RequestId, given_up: &GivenUp) {
-        self.send(Delivery {
-            received,
-            given_up: Some(given_up.clone()),
-            settles: Some(id.clone()),
-        })
-        .await;
+        self.send(Delivery::end(received, id.clone(), given_up))
+            .await;
     }
 
     async fn send(&self, delivery: Delivery) {
@@ -265,7 +279,8 @@ impl Link {
     }
 }
 
-fn headers(session: &Session, mut headers: HeaderMap) -> HeaderMap {
+/// Adds what a request of `session` is known by.
+pub(super) fn headers(session: &Session, mut headers: HeaderMap) -> HeaderMap {
     if let Some(id) = &session.id {
         headers.insert(SESSION_ID, id.clone());
     }
