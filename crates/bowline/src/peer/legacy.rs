@@ -62,29 +62,19 @@ pub(super) fn remember(peer: &Peer, request: &Request) {
     if request.method == SetLevelRequest::NAME && !request.caller.dialect.is_modern() {
         let mut request = request.clone();
         request.progress_token = None; // it may be in use when the request is sent again
-        let replaced = peer.with(|state| {
-            state.legacy.levels += 1;
-            state.legacy.log_level.replace(request)
-        });
+        let replaced = peer.with(|state| state.legacy.set_level(request));
         drop(replaced); // not under the lock
     }
 }
 
-/// Sets the log level that the server has forgotten, if one was set. It tries until the server has answered: nobody
-/// waits for this, so that nobody could be told that it failed.
-async fn set_log_level_again(peer: Peer) {
+/// Sets the log level that the server has forgotten. It tries until the server has answered: nobody waits for this, so
+/// that nobody could be told that it failed.
+///
+/// One request at a time: of two, the older might come in last.
+async fn restore_log_level(peer: Peer) {
     let mut pause = FIRST_PAUSE;
-    loop {
-        let latest = || peer.with(|state| (state.legacy.log_level.clone(), state.legacy.levels));
-        let (Some(request), level) = latest() else {
-            return;
-        };
-        let options = CallOptions {
-            cancel_on_abandon: false,
-            ..limited()
-        };
-        let answer = peer.call(&request, options).1.answer().await;
-        match answer {
+    while let Some((request, version)) = peer.with(|state| state.legacy.level_to_restore()) {
+        match peer.call(&request, limited()).1.answer().await {
             Err(Error::Transport { .. } | Error::Timeout { .. }) => {
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(LONGEST_PAUSE);
@@ -93,10 +83,7 @@ async fn set_log_level_again(peer: Peer) {
             Err(error) => tracing::debug!(%error, "failed to set the log level again"),
             Ok(_) => {}
         }
-        // The application may have set another level meanwhile, and this request may have come in behind that one.
-        if latest().1 == level {
-            return;
-        }
+        peer.with(|state| state.legacy.restored(version));
     }
 }
 
@@ -308,8 +295,12 @@ pub(super) struct Held {
     resources: BTreeMap<String, Watched>,
     /// The last `logging/setLevel`.
     log_level: Option<Request>,
-    /// How many of them there were.
-    levels: u64,
+    /// Counts the changes of the level and of the server's memory of it.
+    level_version: u64,
+    /// Whether the level must be set again, because the server has forgotten it.
+    must_restore: bool,
+    /// Whether a task does that.
+    is_restoring: bool,
     /// How often the server has forgotten all of it.
     generation: u64,
 }
@@ -369,9 +360,29 @@ impl Held {
         must_tell
     }
 
+    /// The application sets another level; returns the request that set the one before.
+    fn set_level(&mut self, request: Request) -> Option<Request> {
+        self.level_version += 1;
+        self.log_level.replace(request)
+    }
+
+    /// The request that sets the level again, if the server must be sent one. Without one the task that asks is over.
+    fn level_to_restore(&mut self) -> Option<(Request, u64)> {
+        let request = self.log_level.clone().filter(|_| self.must_restore);
+        self.is_restoring = request.is_some();
+        Some((request?, self.level_version))
+    }
+
+    /// The server has answered. If the level was set or forgotten meanwhile, the answer says nothing about that.
+    fn restored(&mut self, version: u64) {
+        self.must_restore = self.level_version != version;
+    }
+
     /// The server has forgotten everything.
     pub(super) fn reset(&mut self) {
         self.generation += 1;
+        self.level_version += 1;
+        self.must_restore = true;
         for watched in self.resources.values_mut() {
             watched.is_known = false;
         }
@@ -391,7 +402,6 @@ impl Held {
 #[derive(Default)]
 pub(super) struct Watches {
     tasks: JoinSet<()>,
-    log_level: Option<tokio::task::AbortHandle>,
     by_uri: BTreeMap<String, tokio::task::AbortHandle>,
     lists: Option<tokio::task::AbortHandle>,
 }
@@ -431,9 +441,13 @@ impl Watches {
 
     /// On a client: sets the log level again that the server has forgotten.
     pub(super) fn restore_log_level(&mut self, peer: &Peer) {
-        self.log_level.iter().for_each(|task| task.abort());
         while self.tasks.try_join_next().is_some() {}
-        self.log_level = Some(self.tasks.spawn(set_log_level_again(peer.clone())));
+        // The task that is at it already sees for itself that the server has forgotten the level once more.
+        let is_restoring =
+            |state: &mut State| std::mem::replace(&mut state.legacy.is_restoring, true);
+        if !peer.with(is_restoring) {
+            self.tasks.spawn(restore_log_level(peer.clone()));
+        }
     }
 
     /// Whether `uri` is watched, or may be without there being more than `most`.

@@ -159,10 +159,16 @@ impl Link {
                 Err(error) if status_of(&error) == Some(StatusCode::NOT_FOUND) => {
                     match streams {
                         // Some servers that have no stream answer like this instead of with 405.
-                        Streams::Unknown if self.is_known(session).await => {
-                            return self.go_without(may_have_missed).await;
-                        }
-                        Streams::Unknown => {}
+                        Streams::Unknown => match self.is_known(session).await {
+                            Ok(true) => return self.go_without(may_have_missed).await,
+                            Ok(false) => {}
+                            Err(_) => {
+                                may_have_missed |= last_event.is_none();
+                                attempts.fail();
+                                attempts.pause(None).await;
+                                continue;
+                            }
+                        },
                         Streams::Offered { refused } if *refused == MAX_REFUSED => {
                             return self.give_up(error).await;
                         }
@@ -192,8 +198,8 @@ impl Link {
         }
     }
 
-    /// Whether the server still knows a session, as far as a `ping` can tell.
-    async fn is_known(&self, session: &Session) -> bool {
+    /// Finds out by a `ping` whether the server still knows a session.
+    async fn is_known(&self, session: &Session) -> Result<bool> {
         let ping = RawRequest {
             id: RequestId::from(PING_ID),
             method: PingRequest::NAME.into(),
@@ -202,8 +208,8 @@ impl Link {
         let (pause, handed) = (Pause::default(), Handed::new());
         let frame = Message::from(ping).to_frame();
         let posting = self.post(session, frame, &handed, WhenRefused::GiveUp);
-        let answer = within(super::POST_LIMIT, &pause, posting).await;
-        !answer.is_ok_and(|response| response.status() == StatusCode::NOT_FOUND)
+        let response = within(super::POST_LIMIT, &pause, posting).await?;
+        Ok(response.status() != StatusCode::NOT_FOUND)
     }
 
     /// The server has no GET stream. That is allowed, and ends with the session.
