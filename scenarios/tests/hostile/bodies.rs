@@ -17,6 +17,7 @@ pub(crate) fn attacks() -> Vec<Attack> {
         "A2" FourRequests two_hundred_bodies_on_one_http2_connection_never_end,
         "A2" Default two_hundred_bodies_on_one_http2_connection_never_end,
         "A2" Default bodies_on_thousands_of_connections_never_end,
+        "A2" Default small_bodies_on_thousands_of_connections_never_end,
         "A2" Default a_body_comes_in_chunks_of_one_byte,
     ]
     .to_vec()
@@ -45,11 +46,22 @@ async fn two_hundred_bodies_on_one_http2_connection_never_end(
 }
 
 async fn bodies_on_thousands_of_connections_never_end(target: Target) -> Result<String, String> {
+    never_end(target, 2000, rpc::MAX_BODY).await
+}
+
+/// Small requests have room of their own, which a crowd of them takes.
+async fn small_bodies_on_thousands_of_connections_never_end(
+    target: Target,
+) -> Result<String, String> {
+    never_end(target, 4000, 64 << 10).await
+}
+
+async fn never_end(target: Target, connections: usize, length: usize) -> Result<String, String> {
     let sent = Arc::new(AtomicU64::new(0));
-    let body = Bytes::from(vec![b' '; rpc::MAX_BODY - 1]);
-    let head = http1::post_head(&http1::call_headers("echo"), rpc::MAX_BODY);
+    let body = Bytes::from(vec![b' '; length - 1]);
+    let head = http1::post_head(&http1::call_headers("echo"), length);
     let mut bodies = JoinSet::new();
-    for _ in 0..runner::connections(2000) {
+    for _ in 0..runner::connections(connections) {
         let (head, body, sent) = (head.clone(), body.clone(), sent.clone());
         let to = target.http;
         bodies.spawn(async move {
@@ -64,7 +76,11 @@ async fn bodies_on_thousands_of_connections_never_end(target: Target) -> Result<
         });
     }
     let sent = http2::settled(&sent, Duration::from_secs(8)).await;
-    Ok(format!("{} connections, {} MiB sent", bodies.len(), sent >> 20))
+    Ok(format!(
+        "{} connections, {} MiB sent",
+        bodies.len(),
+        sent >> 20
+    ))
 }
 
 async fn a_body_comes_in_chunks_of_one_byte(target: Target) -> Result<String, String> {
@@ -89,5 +105,8 @@ async fn a_body_comes_in_chunks_of_one_byte(target: Target) -> Result<String, St
         });
     }
     let sent = http2::settled(&sent, Duration::from_secs(8)).await;
-    Ok(format!("{sent} chunks sent over {} connections", bodies.len()))
+    Ok(format!(
+        "{sent} chunks sent over {} connections",
+        bodies.len()
+    ))
 }

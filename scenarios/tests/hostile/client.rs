@@ -62,7 +62,10 @@ async fn perform(task: &str, address: &str) -> Result<String> {
         }
         "lines-call" => {
             let client = over_lines(address).await.speaking(rpc::MODERN).await?;
-            let call = client.call_tool("first", json!({})).on_progress(|_| {}).start();
+            let call = client
+                .call_tool("first", json!({}))
+                .on_progress(|_| {})
+                .start();
             let ended = client.call_tool("second", json!({})).await;
             drop(call);
             Ok(format!("the second call ended with {:?}", ended.map(drop)))
@@ -82,7 +85,10 @@ async fn perform(task: &str, address: &str) -> Result<String> {
             let listed = client.list_tools().await;
             let listed = listed.map(|page| page.len());
             let called = client.call_tool("tool", json!({"p1": "x"})).await;
-            Ok(format!("listed {listed:?}, the call ended with {:?}", called.map(drop)))
+            Ok(format!(
+                "listed {listed:?}, the call ended with {:?}",
+                called.map(drop)
+            ))
         }
         _ => Ok("there is no such task".to_owned()),
     }
@@ -98,7 +104,9 @@ fn over_http(address: &str) -> Connect {
 
 /// Subscribes and reads nothing, while another call is under way.
 async fn subscribe_and_wait(client: &Client) -> Result<String> {
-    let subscription = client.subscribe(Changes::new().resource("note://one")).await?;
+    let subscription = client
+        .subscribe(Changes::new().resource("note://one"))
+        .await?;
     let ended = client.call_tool("second", json!({})).await;
     let ended = ended.map(drop);
     drop(subscription);

@@ -24,12 +24,7 @@ pub(crate) fn attacks() -> Vec<Attack> {
 async fn a_hundred_sessions_each_keep_as_many_events_as_they_can(
     target: Target,
 ) -> Result<String, String> {
-    let params = json!({
-        "name": "burst",
-        "arguments": {"count": 1020, "bytes": 8000},
-        "_meta": {"progressToken": 1},
-    });
-    let call = rpc::legacy(1, "tools/call", params);
+    let call = rpc::legacy_call(1, "burst", json!({"count": 1020, "bytes": 8000}));
     in_sessions(target, 100, call).await
 }
 
@@ -60,7 +55,10 @@ async fn in_sessions(target: Target, count: usize, calls: String) -> Result<Stri
         connections.push(session.http);
     }
     tokio::time::sleep(Duration::from_secs(2)).await;
-    Ok(format!("{count} sessions, {refused} refused, {} KiB sent", sent >> 10))
+    Ok(format!(
+        "{count} sessions, {refused} refused, {} KiB sent",
+        sent >> 10
+    ))
 }
 
 async fn ten_thousand_sessions_are_opened_and_never_used(target: Target) -> Result<String, String> {

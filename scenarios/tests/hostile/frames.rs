@@ -16,7 +16,9 @@ pub(crate) struct RawHttp2 {
 impl RawHttp2 {
     pub(crate) async fn connect(to: SocketAddr) -> io::Result<Self> {
         let mut stream = TcpStream::connect(to).await?;
-        stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await?;
+        stream
+            .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+            .await?;
         stream.write_all(&frame(SETTINGS, 0, 0, &[])).await?;
         Ok(Self { stream })
     }
@@ -35,7 +37,9 @@ impl RawHttp2 {
             match tokio::time::timeout(STUCK, self.stream.write_all(&buffer)).await {
                 Ok(Ok(())) => buffer.clear(),
                 Ok(Err(_)) => return format!("closed by the server after about {written} frames"),
-                Err(_) => return format!("the server stopped reading after about {written} frames"),
+                Err(_) => {
+                    return format!("the server stopped reading after about {written} frames");
+                }
             }
         }
         format!("all {written} frames written")

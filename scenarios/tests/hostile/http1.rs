@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 
 use crate::rpc;
 
@@ -25,6 +26,8 @@ pub(crate) struct Answer {
 
 impl Http1 {
     pub(crate) async fn connect(to: SocketAddr) -> io::Result<Self> {
+        // No more at once than a listener keeps: what the kernel drops before it is accepted shows nothing.
+        let _connecting = CONNECTING.acquire().await;
         let stream = TcpStream::connect(to).await?;
         stream.set_nodelay(true)?;
         let read = Vec::new();
@@ -196,3 +199,5 @@ impl Session {
         self.http.write(request).await
     }
 }
+
+static CONNECTING: Semaphore = Semaphore::const_new(64);

@@ -45,21 +45,20 @@ pub(crate) fn call(tool: &str) -> Request<()> {
     post(&crate::http1::call_headers(tool))
 }
 
-/// The head of a legacy POST with as many headers as fit into 64 KiB, each as short as can be.
+/// The head of a legacy POST with as many headers as fit into 64 KiB, each as short as can be; HTTP/2 counts each with
+/// 32 bytes more than its text.
 pub(crate) fn post_with_many_headers(id: &str) -> Request<()> {
-    let mut request = post(&[("mcp-session-id", id), ("mcp-protocol-version", rpc::BATCHES)]);
-    add_many_headers(&mut request);
-    request
-}
-
-/// Adds short headers; HTTP/2 counts each with 32 bytes more than its text.
-pub(crate) fn add_many_headers<T>(request: &mut Request<T>) {
+    let mut request = post(&[
+        ("mcp-session-id", id),
+        ("mcp-protocol-version", rpc::BATCHES),
+    ]);
     for number in 0..1500 {
         let name = format!("a{number}");
         let name = http::HeaderName::try_from(name).unwrap();
         let value = http::HeaderValue::from_static("1");
         request.headers_mut().insert(name, value);
     }
+    request
 }
 
 /// Sends a request with a body and reads the response, or says that there was none in time.

@@ -14,7 +14,10 @@
 //! cargo test -p scenarios --test hostile -- A1 continuation # those whose line contains a word
 //! cargo test -p scenarios --test hostile -- --no-cgroup     # lets the server grow, to see how far
 //! ```
-#![cfg_attr(not(target_os = "linux"), allow(unused, reason = "peaks are read from /proc"))]
+#![cfg_attr(
+    not(target_os = "linux"),
+    allow(unused, reason = "peaks are read from /proc")
+)]
 #![allow(
     clippy::panic,
     clippy::unwrap_used,

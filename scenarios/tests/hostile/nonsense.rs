@@ -32,7 +32,10 @@ async fn nesting_as_deep_as_a_body_is_long(target: Target) -> Result<String, Str
         );
         for body in [&deep, &arguments, &in_meta, &open.repeat(depth)] {
             let mut http = Http1::connect(target.http).await.map_err(text)?;
-            let answer = http.post(&http1::call_headers("slow"), body).await.map_err(text)?;
+            let answer = http
+                .post(&http1::call_headers("slow"), body)
+                .await
+                .map_err(text)?;
             statuses.push(answer.status);
         }
         let mut http = Http1::connect(target.http).await.map_err(text)?;
@@ -67,9 +70,9 @@ async fn huge_ids_and_methods_over_lines_and_nothing_is_read(
     let mut wire = LineWire::legacy(target.lines).await.map_err(text)?;
     let huge = "h".repeat(1 << 20);
     let lines = (0..300).map(|number| match number % 3 {
-        0 => rpc::legacy(format!("{huge}{number}"), "ping", json!({})),
-        1 => rpc::legacy(number, &huge, json!({})),
-        _ => rpc::legacy_call(number, &huge, json!({})),
+        0 => rpc::quick(format_args!(r#""{huge}{number}""#), "ping", "{}"),
+        1 => rpc::quick(number, &huge, "{}"),
+        _ => rpc::quick_call(number, &huge, "{}"),
     });
     Ok(wire.flood(lines).await.to_string())
 }
@@ -78,19 +81,30 @@ async fn huge_ids_methods_and_names_over_http(target: Target) -> Result<String, 
     let huge = "h".repeat(rpc::MAX_BODY - 1000);
     let long = "h".repeat(30_000);
     let bodies = [
-        (rpc::modern(huge.as_str(), "tools/list", json!({})), "tools/list", "echo"),
+        (
+            rpc::modern(huge.as_str(), "tools/list", json!({})),
+            "tools/list",
+            "echo",
+        ),
         (rpc::modern(1, &huge, json!({})), "tools/list", "echo"),
         (rpc::modern(1, &long, json!({})), &*long, "echo"),
         (rpc::call(1, &long, json!({})), "tools/call", &*long),
         (rpc::call(1, &huge, json!({})), "tools/call", "echo"),
-        (rpc::legacy(huge.as_str(), "ping", json!({})), "ping", "echo"),
+        (
+            rpc::legacy(huge.as_str(), "ping", json!({})),
+            "ping",
+            "echo",
+        ),
         (rpc::initialize(&huge), "initialize", "echo"),
     ];
     let mut statuses = Vec::new();
     for (body, method, name) in &bodies {
         for version in [rpc::MODERN, rpc::LEGACY] {
-            let headers =
-                [("mcp-protocol-version", version), ("mcp-method", method), ("mcp-name", name)];
+            let headers = [
+                ("mcp-protocol-version", version),
+                ("mcp-method", method),
+                ("mcp-name", name),
+            ];
             let mut http = Http1::connect(target.http).await.map_err(text)?;
             let answer = http.post(&headers, body).await.map_err(text)?;
             statuses.push((answer.status, answer.body.len() >> 10));

@@ -49,10 +49,8 @@ async fn forty_calls_as_large_as_a_line_may_be_are_in_flight(
 async fn calls_over_lines(target: Target, count: usize, bytes: usize) -> Result<String, String> {
     let mut wire = LineWire::legacy(target.lines).await.map_err(text)?;
     let padding = "p".repeat(bytes);
-    let calls = (0..count).map(|id| {
-        let head = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":"#);
-        format!(r#"{head}{{"name":"slow","arguments":{{"seconds":30,"padding":"{padding}"}}}}}}"#)
-    });
+    let arguments = format!(r#"{{"seconds":30,"padding":"{padding}"}}"#);
+    let calls = (0..count).map(|id| rpc::quick_call(id, "slow", &arguments));
     Ok(wire.flood(calls).await.to_string())
 }
 
@@ -73,7 +71,11 @@ async fn large_calls_are_in_flight_over_http2(target: Target) -> Result<String, 
         });
     }
     let sent = http2::settled(&sent, Duration::from_secs(10)).await;
-    Ok(format!("{} MiB sent over {} streams", sent >> 20, streams.len()))
+    Ok(format!(
+        "{} MiB sent over {} streams",
+        sent >> 20,
+        streams.len()
+    ))
 }
 
 async fn large_calls_are_in_flight_in_many_sessions(target: Target) -> Result<String, String> {
@@ -103,7 +105,9 @@ async fn large_notices_go_to_many_sessions_that_do_not_read(
     let uri = format!("note://{}", "u".repeat(60_000));
     let mut held = Vec::new();
     for _ in 0..100 {
-        let mut session = Session::open(target.http, rpc::LEGACY).await.map_err(text)?;
+        let mut session = Session::open(target.http, rpc::LEGACY)
+            .await
+            .map_err(text)?;
         let subscribe = rpc::legacy(1, "resources/subscribe", json!({"uri": uri}));
         session.post(&subscribe).await.map_err(text)?;
         let get = http1::head("GET", &session.headers());
@@ -112,15 +116,22 @@ async fn large_notices_go_to_many_sessions_that_do_not_read(
     }
     let mut http = Http1::connect(target.http).await.map_err(text)?;
     let body = rpc::call(1, "touch", json!({"uri": uri, "times": 200}));
-    let answer = http.post(&http1::call_headers("touch"), &body).await.map_err(text)?;
+    let answer = http
+        .post(&http1::call_headers("touch"), &body)
+        .await
+        .map_err(text)?;
     tokio::time::sleep(Duration::from_millis(700)).await;
-    Ok(format!("{} sessions, touched: {}", held.len(), answer.status))
+    Ok(format!(
+        "{} sessions, touched: {}",
+        held.len(),
+        answer.status
+    ))
 }
 
 async fn large_questions_are_parked_over_lines(target: Target) -> Result<String, String> {
     let mut wire = LineWire::legacy(target.lines).await.map_err(text)?;
-    let prompt = "q".repeat(100_000);
-    let calls = (0..4000).map(|id| rpc::legacy_call(id, "ask", json!({"prompt": prompt})));
+    let arguments = format!(r#"{{"prompt":"{}"}}"#, "q".repeat(100_000));
+    let calls = (0..4000).map(|id| rpc::quick_call(id, "ask", &arguments));
     let flood = wire.flood(calls).await;
     Ok(flood.to_string())
 }
@@ -129,8 +140,11 @@ async fn a_subscriber_over_lines_is_told_more_than_it_reads(
     listener: TcpListener,
 ) -> Result<String, String> {
     let (mut wire, id, _) = evil_server::accept_modern_line(listener).await?;
-    wire.write(&evil_server::acknowledged(&id)).await.map_err(text)?;
-    wire.flood((0..MANY).map(|_| evil_server::updated(&id, LARGE))).await;
+    wire.write(&evil_server::acknowledged(&id))
+        .await
+        .map_err(text)?;
+    wire.flood((0..MANY).map(|_| evil_server::updated(&id, LARGE)))
+        .await;
     Ok(String::new())
 }
 
@@ -156,8 +170,8 @@ async fn a_call_over_lines_is_told_more_progress_than_it_reads(
     let (mut wire, id, _) = evil_server::accept_modern_line(listener).await?;
     let message = "x".repeat(LARGE);
     let notices = (0..MANY).map(|step| {
-        let params = json!({"progressToken": id, "progress": step, "message": message});
-        json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}).to_string()
+        let params = format!(r#"{{"progressToken":{id},"progress":{step},"message":"{message}"}}"#);
+        notice("notifications/progress", &params)
     });
     wire.flood(notices).await;
     Ok(String::new())
@@ -167,12 +181,14 @@ async fn a_client_is_told_large_notices_that_belong_to_nothing(
     listener: TcpListener,
 ) -> Result<String, String> {
     let mut wire = evil_server::accept_legacy_line(listener).await?;
-    let notices = (0..MANY).map(|_| {
-        let params = json!({"level": "info", "data": "x".repeat(LARGE)});
-        json!({"jsonrpc": "2.0", "method": "notifications/message", "params": params}).to_string()
-    });
+    let params = format!(r#"{{"level":"info","data":"{}"}}"#, "x".repeat(LARGE));
+    let notices = (0..MANY).map(|_| notice("notifications/message", &params));
     wire.flood(notices).await;
     Ok(String::new())
+}
+
+fn notice(method: &str, params: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{params}}}"#)
 }
 
 fn text(error: std::io::Error) -> String {

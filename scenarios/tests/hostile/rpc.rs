@@ -17,12 +17,31 @@ pub(crate) fn legacy(id: impl Into<Value>, method: &str, params: Value) -> Strin
 
 /// A call of a tool, in the modern era.
 pub(crate) fn call(id: impl Into<Value>, tool: &str, arguments: Value) -> String {
-    modern(id, "tools/call", json!({"name": tool, "arguments": arguments}))
+    modern(
+        id,
+        "tools/call",
+        json!({"name": tool, "arguments": arguments}),
+    )
 }
 
 /// A call of a tool, in the legacy era.
 pub(crate) fn legacy_call(id: impl Into<Value>, tool: &str, arguments: Value) -> String {
-    legacy(id, "tools/call", json!({"name": tool, "arguments": arguments}))
+    legacy(
+        id,
+        "tools/call",
+        json!({"name": tool, "arguments": arguments}),
+    )
+}
+
+/// A request of the legacy era whose parts are JSON text already: attackers must be quicker than who they attack.
+pub(crate) fn quick(id: impl std::fmt::Display, method: &str, params: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#)
+}
+
+/// A call of a tool in the legacy era whose arguments are JSON text already.
+pub(crate) fn quick_call(id: usize, tool: &str, arguments: &str) -> String {
+    let params = format!(r#"{{"name":"{tool}","arguments":{arguments}}}"#);
+    quick(id, "tools/call", &params)
 }
 
 /// The handshake of the legacy era.

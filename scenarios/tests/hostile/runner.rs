@@ -14,13 +14,21 @@ use crate::process::Attacked;
 use crate::server::Setting;
 
 pub(crate) fn main(arguments: &[String]) -> ExitCode {
-    let words: Vec<&String> = arguments.iter().filter(|word| !word.starts_with('-')).collect();
+    let words: Vec<&String> = arguments
+        .iter()
+        .filter(|word| !word.starts_with('-'))
+        .collect();
     let wanted = |attack: &Attack| {
-        words.is_empty() || words.iter().any(|word| attack.line().contains(word.as_str()))
+        words.is_empty()
+            || words
+                .iter()
+                .any(|word| attack.line().contains(word.as_str()))
     };
     let attacks: Vec<Attack> = Attack::all().into_iter().filter(wanted).collect();
     if arguments.iter().any(|word| word == "--list") {
-        attacks.iter().for_each(|attack| println!("{}: test", attack.line()));
+        attacks
+            .iter()
+            .for_each(|attack| println!("{}: test", attack.line()));
         return ExitCode::SUCCESS;
     }
     raise_descriptor_limit();
@@ -69,14 +77,20 @@ impl Outcome {
 
     fn text(&self) -> String {
         let (peak, seconds) = (self.peak >> 20, self.seconds);
-        format!("peak {peak} MiB, {}; {seconds:.1} s; {}", self.honest, self.note)
+        format!(
+            "peak {peak} MiB, {}; {seconds:.1} s; {}",
+            self.honest, self.note
+        )
     }
 
     fn judge(&mut self, process: &Attacked) {
         self.peak = self.peak.max(process.peak());
         if self.peak >= MOST {
             let peak = self.peak >> 20;
-            self.failures.push(format!("a peak of {peak} MiB, the limit is {} MiB", MOST >> 20));
+            self.failures.push(format!(
+                "a peak of {peak} MiB, the limit is {} MiB",
+                MOST >> 20
+            ));
         }
         self.failures.extend(process.complaints());
     }
@@ -106,10 +120,7 @@ async fn on_server(
 
     let stop = Arc::new(AtomicBool::new(false));
     let watching = tokio::spawn(honest::watch(target.clone(), setting, stop.clone()));
-    let (ended, _) = tokio::join!(
-        run(attack(target.clone()), &stop),
-        sample(&process, &stop)
-    );
+    let (ended, _) = tokio::join!(run(attack(target.clone()), &stop), sample(&process, &stop));
     let during = watching.await.unwrap();
     let after = honest::once(&target, setting).await;
 
@@ -127,7 +138,9 @@ async fn on_server(
         millis(after.worst()),
     );
     for (when, figures) in [("before", before), ("during", during), ("after", after)] {
-        let failure = figures.failure.map(|why| format!("{when} the attack: {why}"));
+        let failure = figures
+            .failure
+            .map(|why| format!("{when} the attack: {why}"));
         outcome.failures.extend(failure);
     }
     if let Some(status) = process.exit()
@@ -166,9 +179,13 @@ async fn on_client(
 
     outcome.seconds = begun.elapsed().as_secs_f64();
     match ended {
-        Err(_) => outcome.failures.push(format!("the client still runs after {AT_MOST:?}")),
+        Err(_) => outcome
+            .failures
+            .push(format!("the client still runs after {AT_MOST:?}")),
         Ok(status) if !status.success() => {
-            outcome.failures.push(format!("the client failed: {status}"));
+            outcome
+                .failures
+                .push(format!("the client failed: {status}"));
         }
         Ok(_) => {}
     }
@@ -176,7 +193,9 @@ async fn on_client(
     outcome.peak = number("peak ").unwrap_or(0);
     let gap = number("gap ").unwrap_or(u64::MAX);
     if gap > MOST_BLOCKED {
-        outcome.failures.push(format!("the client's thread was blocked for {gap} ms"));
+        outcome
+            .failures
+            .push(format!("the client's thread was blocked for {gap} ms"));
     }
     outcome.honest = format!("longest block of the client's thread {gap} ms");
     outcome.note = process.find("note ").unwrap_or_default();
@@ -203,11 +222,23 @@ async fn sample(process: &Attacked, stop: &AtomicBool) {
 fn report(outcomes: &[(Attack, Outcome)]) -> ExitCode {
     println!("\n  peak MiB  attack");
     for (attack, outcome) in outcomes {
-        println!("{:>10}  {:<6}  {}", outcome.peak >> 20, outcome.verdict(), attack.line());
+        println!(
+            "{:>10}  {:<6}  {}",
+            outcome.peak >> 20,
+            outcome.verdict(),
+            attack.line()
+        );
     }
-    let failed: Vec<_> = outcomes.iter().filter(|(_, outcome)| !outcome.failures.is_empty()).collect();
+    let failed: Vec<_> = outcomes
+        .iter()
+        .filter(|(_, outcome)| !outcome.failures.is_empty())
+        .collect();
     for (attack, outcome) in &failed {
-        println!("\n---- {} ----\n{}", attack.line(), outcome.failures.join("\n"));
+        println!(
+            "\n---- {} ----\n{}",
+            attack.line(),
+            outcome.failures.join("\n")
+        );
     }
     match failed.len() {
         0 => {
@@ -226,7 +257,10 @@ fn can_use_cgroups() -> bool {
     let name = format!("bowline-hostile-{}-probe", std::process::id());
     match Cgroup::make(&name, CONTAINER) {
         Ok(_) => {
-            println!("each attacked process has a memory cgroup of {} MiB", CONTAINER >> 20);
+            println!(
+                "each attacked process has a memory cgroup of {} MiB",
+                CONTAINER >> 20
+            );
             true
         }
         Err(error) => {
@@ -251,7 +285,9 @@ fn raise_descriptor_limit() {
 /// descriptor each.
 pub(crate) fn connections(wanted: usize) -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    let limit = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+    let limit = limit.map_or(usize::MAX, |limit| {
+        usize::try_from(limit).unwrap_or(usize::MAX)
+    });
     wanted.min(limit.saturating_sub(200))
 }
 

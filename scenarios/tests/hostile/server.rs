@@ -1,7 +1,9 @@
 //! The server under attack: a few tools, default limits, HTTP and lines; a process of its own.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bowline::http::HttpService;
@@ -9,7 +11,9 @@ use bowline::http::legacy::Legacy;
 use bowline::prelude::*;
 use bowline::schemars::{self, JsonSchema};
 use bowline::server::{Bus, Change, LocalBus};
+use bowline::types::LoggingLevel;
 use bowline::wire::Lines;
+use bowline::{CallToolResult, Json, Limits};
 use bowline_core::era::Dialects;
 use serde::Deserialize;
 use tokio::net::TcpListener;
@@ -70,7 +74,13 @@ pub(crate) fn main(setting: &str) -> ExitCode {
 }
 
 async fn serve(setting: Setting) {
-    let server = server();
+    let mut server = server();
+    if setting == Setting::FourRequests {
+        server = server.limits(Limits {
+            requests: 4,
+            ..Limits::default()
+        });
+    }
     let http = service(setting, &server);
     let bound = http.bind("127.0.0.1:0").await.unwrap();
     let lines = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -104,10 +114,9 @@ async fn serve_lines(listener: TcpListener, server: Server) {
 fn service(setting: Setting, server: &Server) -> HttpService {
     let http = server.http();
     match setting {
-        Setting::Default => http,
+        Setting::Default | Setting::FourRequests => http,
         Setting::ModernOnly => http.versions(Dialects::modern()),
         Setting::Stateless => http.legacy(Legacy::stateless()),
-        Setting::FourRequests => http.max_requests(4),
         Setting::Forever | Setting::Leaving => {
             let legacy = Legacy::sessions()
                 .idle_after(Duration::MAX)
@@ -126,6 +135,7 @@ fn server() -> Server {
         .bus(bus.clone())
         .state(bus)
         .resource_updates()
+        .logging()
         .tool(echo)
         .tool(slow)
         .tool(big)
@@ -151,18 +161,26 @@ async fn slow(seconds: f64, padding: Option<String>) -> &'static str {
     }
 }
 
-/// Returns a text of that many bytes, at most one mebibyte.
+/// Returns that many bytes, at most one mebibyte. They are encoded once for all calls, so that attackers find the server's
+/// memory and not its processor.
 #[tool(read_only)]
-async fn big(bytes: usize) -> String {
-    "x".repeat(bytes.min(1 << 20))
+async fn big(bytes: usize) -> CallToolResult {
+    static MADE: Mutex<BTreeMap<usize, Json>> = Mutex::new(BTreeMap::new());
+    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    let text = made.entry(bytes.min(1 << 20)).or_insert_with_key(|bytes| {
+        Json::parse(format!(r#"{{"x":"{}"}}"#, "x".repeat(*bytes))).unwrap()
+    });
+    let mut result = CallToolResult::text("");
+    result.structured_content = Some(text.clone());
+    result
 }
 
-/// Reports progress that many times with a message of that many bytes each.
+/// Logs that many bytes that often to its caller. They are encoded once for all calls, as those of `big`.
 #[tool(read_only)]
 async fn burst(count: u32, bytes: usize, cx: Context) -> &'static str {
-    let message = "x".repeat(bytes.min(1 << 20));
-    for step in 1..=count.min(100_000) {
-        cx.progress(bowline::Progress::at(step.into()).message(message.clone()));
+    let message = Json::parse(format!(r#""{}""#, "x".repeat(bytes.min(1 << 20)))).unwrap();
+    for step in 0..count.min(100_000) {
+        cx.log(LoggingLevel::Error, message.clone());
         if step % 64 == 0 {
             tokio::task::yield_now().await;
         }

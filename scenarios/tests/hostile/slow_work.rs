@@ -64,7 +64,8 @@ async fn a_tool_has_an_output_schema_that_takes_long_to_check(
 
 async fn a_list_has_fifty_thousand_tools(listener: TcpListener) -> Result<String, String> {
     let schema = json!({"type": "object"});
-    let tools = (0..50_000).map(|number| json!({"name": format!("t{number}"), "inputSchema": schema}));
+    let tools =
+        (0..50_000).map(|number| json!({"name": format!("t{number}"), "inputSchema": schema}));
     listing(listener, tools.collect()).await
 }
 

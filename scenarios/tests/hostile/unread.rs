@@ -33,8 +33,7 @@ async fn a_hundred_thousand_calls_over_lines_and_no_answer_is_read(
     target: Target,
 ) -> Result<String, String> {
     let mut wire = LineWire::legacy(target.lines).await.map_err(text)?;
-    let arguments = json!({"bytes": 20_000});
-    let calls = (0..100_000).map(|id| rpc::legacy_call(id, "big", arguments.clone()));
+    let calls = (0..100_000).map(|id| rpc::quick_call(id, "big", r#"{"bytes":20000}"#));
     let flood = wire.flood(calls).await;
     linger().await;
     Ok(flood.to_string())
@@ -44,9 +43,7 @@ async fn a_hundred_thousand_pings_over_lines_and_no_answer_is_read(
     target: Target,
 ) -> Result<String, String> {
     let mut wire = LineWire::legacy(target.lines).await.map_err(text)?;
-    let padding = "i".repeat(2000);
-    let pings = (0..100_000).map(|id| rpc::legacy(format!("{padding}{id}"), "ping", json!({})));
-    let flood = wire.flood(pings).await;
+    let flood = wire.flood(pings()).await;
     linger().await;
     Ok(flood.to_string())
 }
@@ -69,7 +66,10 @@ async fn requests_are_pipelined_and_no_answer_is_read(target: Target) -> Result<
     }
     let sent = http2::settled(&sent, Duration::from_secs(8)).await;
     linger().await;
-    Ok(format!("{sent} requests over {} connections", connections.len()))
+    Ok(format!(
+        "{sent} requests over {} connections",
+        connections.len()
+    ))
 }
 
 async fn streams_with_a_window_of_nothing_ask_for_large_answers(
@@ -92,20 +92,27 @@ async fn streams_with_a_window_of_nothing_ask_for_large_answers(
     }
     let sent = http2::settled(&sent, Duration::from_secs(8)).await;
     linger().await;
-    Ok(format!("{} streams open, {} KiB sent", streams.len(), sent >> 10))
+    Ok(format!(
+        "{} streams open, {} KiB sent",
+        streams.len(),
+        sent >> 10
+    ))
 }
 
 async fn a_server_pings_a_hundred_thousand_times_and_reads_no_answer(
     listener: TcpListener,
 ) -> Result<String, String> {
     let mut wire = evil_server::accept_legacy_line(listener).await?;
-    let padding = "i".repeat(2000);
-    let pings = (0..100_000).map(|id| rpc::legacy(format!("{padding}{id}"), "ping", json!({})));
-    let flood = wire.flood(pings).await;
-    // The client ends by itself once it has seen the end of the wire, or has waited long enough.
-    let _ = flood;
+    let flood = wire.flood(pings()).await;
+    // The client ends when it sees the end of the wire.
     linger().await;
-    Ok(String::new())
+    Ok(flood.to_string())
+}
+
+/// A hundred thousand pings whose answers are longer than most.
+fn pings() -> impl Iterator<Item = String> {
+    let padding = "i".repeat(3000);
+    (0..100_000).map(move |id| rpc::quick(format_args!(r#""{padding}{id}""#), "ping", "{}"))
 }
 
 /// Gives answers that are still being made the time to pile up.
