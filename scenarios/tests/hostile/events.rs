@@ -30,7 +30,7 @@ async fn a_hundred_sessions_each_keep_as_many_events_as_they_can(
 
 async fn a_hundred_sessions_each_keep_large_results(target: Target) -> Result<String, String> {
     let arguments = json!({"bytes": 1 << 20});
-    let calls: Vec<String> = (0..8)
+    let calls: Vec<String> = (0..4)
         .map(|id| rpc::legacy_call(id, "big", arguments.clone()))
         .collect();
     in_sessions(target, 100, calls.join("\n")).await

@@ -19,7 +19,7 @@ use crate::rpc;
 pub(crate) fn attacks() -> Vec<Attack> {
     let servers = on_server![
         "A5" Default four_thousand_large_calls_are_in_flight_over_lines,
-        "A5" Default forty_calls_as_large_as_a_line_may_be_are_in_flight,
+        "A5" Default twenty_four_calls_as_large_as_a_line_may_be_are_in_flight,
         "A5" Default large_calls_are_in_flight_over_http2,
         "A5" Default large_calls_are_in_flight_in_many_sessions,
         "A5" Default large_notices_go_to_many_sessions_that_do_not_read,
@@ -37,13 +37,13 @@ pub(crate) fn attacks() -> Vec<Attack> {
 async fn four_thousand_large_calls_are_in_flight_over_lines(
     target: Target,
 ) -> Result<String, String> {
-    calls_over_lines(target, 4096, 128 << 10).await
+    calls_over_lines(target, 4096, 80_000).await
 }
 
-async fn forty_calls_as_large_as_a_line_may_be_are_in_flight(
+async fn twenty_four_calls_as_large_as_a_line_may_be_are_in_flight(
     target: Target,
 ) -> Result<String, String> {
-    calls_over_lines(target, 40, (16 << 20) - 500).await
+    calls_over_lines(target, 24, (16 << 20) - 500).await
 }
 
 async fn calls_over_lines(target: Target, count: usize, bytes: usize) -> Result<String, String> {
@@ -61,7 +61,7 @@ async fn large_calls_are_in_flight_over_http2(target: Target) -> Result<String, 
     let sent = Arc::new(AtomicU64::new(0));
     let mut streams = JoinSet::new();
     let sender = http2::connect(target.http, 1 << 20).await?;
-    for _ in 0..200 {
+    for _ in 0..120 {
         let (sender, body, sent) = (sender.clone(), body.clone(), sent.clone());
         streams.spawn(async move {
             let (response, stream) = http2::begin(sender, http2::call("slow")).await.ok()?;
@@ -83,7 +83,7 @@ async fn large_calls_are_in_flight_in_many_sessions(target: Target) -> Result<St
     let body = rpc::legacy_call(1, "slow", json!({"seconds": 30, "padding": padding}));
     let mut sessions = Vec::new();
     let mut note = "all posted";
-    for _ in 0..150 {
+    for _ in 0..90 {
         let Ok(mut session) = Session::open(target.http, rpc::LEGACY).await else {
             note = "a session was refused";
             break;
@@ -104,7 +104,7 @@ async fn large_notices_go_to_many_sessions_that_do_not_read(
 ) -> Result<String, String> {
     let uri = format!("note://{}", "u".repeat(60_000));
     let mut held = Vec::new();
-    for _ in 0..100 {
+    for _ in 0..60 {
         let mut session = Session::open(target.http, rpc::LEGACY)
             .await
             .map_err(text)?;
@@ -115,7 +115,7 @@ async fn large_notices_go_to_many_sessions_that_do_not_read(
         held.push(session);
     }
     let mut http = Http1::connect(target.http).await.map_err(text)?;
-    let body = rpc::call(1, "touch", json!({"uri": uri, "times": 200}));
+    let body = rpc::call(1, "touch", json!({"uri": uri, "times": 120}));
     let answer = http
         .post(&http1::call_headers("touch"), &body)
         .await
@@ -130,7 +130,7 @@ async fn large_notices_go_to_many_sessions_that_do_not_read(
 
 async fn large_questions_are_parked_over_lines(target: Target) -> Result<String, String> {
     let mut wire = LineWire::legacy(target.lines).await.map_err(text)?;
-    let arguments = format!(r#"{{"prompt":"{}"}}"#, "q".repeat(100_000));
+    let arguments = format!(r#"{{"prompt":"{}"}}"#, "q".repeat(80_000));
     let calls = (0..4000).map(|id| rpc::quick_call(id, "ask", &arguments));
     let flood = wire.flood(calls).await;
     Ok(flood.to_string())
@@ -196,6 +196,6 @@ fn text(error: std::io::Error) -> String {
 }
 
 /// Of each 1,024 that a mailbox may hold; so many are enough to be too many.
-const MANY: usize = 40;
+const MANY: usize = 20;
 /// Just below the longest line.
 const LARGE: usize = (16 << 20) - 1000;
