@@ -6,6 +6,7 @@
     reason = "a test says by panicking what it saw"
 )]
 
+mod closing;
 mod http2_faults;
 mod legacy;
 mod letting_go;

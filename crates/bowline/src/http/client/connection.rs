@@ -17,6 +17,7 @@ use hyper_util::rt::TokioExecutor;
 use tokio::task::JoinHandle;
 use tower_service::Service;
 
+use super::closable::{Closable, Closer};
 use super::send::RequestBody;
 
 /// Makes connections, as those of hyper-util and hyper-rustls do: a service from a server's URI to its bytes.
@@ -63,6 +64,7 @@ pub(super) enum Connection {
 /// HTTP/1.1: has one request at a time.
 pub(super) struct Exclusive {
     send: http1::SendRequest<RequestBody>,
+    closer: Closer,
     /// Whether a proxy reads the requests, and so wants to know the whole URL.
     is_to_proxy: bool,
 }
@@ -104,16 +106,25 @@ impl Connection {
             let clones = Arc::default();
             return Ok(Self::Shared(Shared { send, most, clones }));
         }
+        let (io, closer) = Closable::new(io);
         let (mut send, connection) = http1::handshake(io).await?;
         let driving = tokio::spawn(connection);
         must_be_open(send.ready().await, driving).await?;
         let is_to_proxy = connected.is_proxied();
-        Ok(Self::Exclusive(Exclusive { send, is_to_proxy }))
+        Ok(Self::Exclusive(Exclusive {
+            send,
+            closer,
+            is_to_proxy,
+        }))
     }
 }
 
 impl Exclusive {
     /// Sends a request, and waits for the head of its response. One that did not leave is part of the error.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes the connection at once.
     pub(super) fn send(
         &mut self,
         mut request: Request<RequestBody>,
@@ -125,7 +136,18 @@ impl Exclusive {
         if !(self.is_to_proxy && is_read) {
             *request.uri_mut() = without_origin(request.uri());
         }
-        self.send.try_send_request(request)
+        let sending = self.send.try_send_request(request);
+        let unanswered = self.closer.close_on_drop();
+        async move {
+            let sent = sending.await;
+            unanswered.disarm();
+            sent
+        }
+    }
+
+    /// Closes the connection, whatever is under way on it.
+    pub(super) fn close(&self) {
+        self.closer.close();
     }
 
     /// Whether it takes a request at once.
