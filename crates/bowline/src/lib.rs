@@ -85,9 +85,14 @@ pub use error::{Error, Result};
 pub mod exchange;
 pub use exchange::{CancelMode, Context, Progress};
 
+mod far_future;
+
 pub mod http;
 
 pub mod layer;
+
+mod limits;
+pub use limits::{Limit, LimitReached, Limits, Usage};
 
 mod random;
 

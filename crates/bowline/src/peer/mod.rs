@@ -20,6 +20,8 @@ pub(crate) use notices::Notices;
 mod serving;
 pub(crate) use serving::Role;
 
+mod unread;
+
 #[cfg_attr(bowline_no_legacy, path = "legacy_stub.rs")]
 mod legacy;
 
@@ -39,9 +41,11 @@ use bowline_types::RequestId;
 use tokio::sync::watch;
 
 use crate::exchange::{Channel, Exchange};
+use crate::limits::Account;
 use crate::wire::Wire;
 use crate::{Error, Result};
 use call::{Call, Mailbox};
+use unread::WhenFull;
 
 /// A cheap handle to the other end of a duplex wire.
 #[derive(Clone)]
@@ -53,6 +57,8 @@ struct Shared {
     state: Mutex<State>,
     stamper: Stamper,
     notices: Notices,
+    /// What is held for the other end.
+    account: Arc<Account>,
     /// Turns true when the driver is done.
     ended: watch::Sender<bool>,
 }
@@ -81,7 +87,13 @@ pub(crate) enum Closing {
 
 impl Peer {
     /// A handle, and the driver that must run for anything to happen.
-    pub(crate) fn new(wire: Box<dyn Wire>, role: Role, limits: Limits) -> (Self, Driver) {
+    pub(crate) fn new(wire: Box<dyn Wire>, role: Role, account: Arc<Account>) -> (Self, Driver) {
+        let limits = account.limits();
+        let limits = Limits {
+            in_flight: limits.peer_requests,
+            queued: limits.output_messages,
+            queued_bytes: limits.output_bytes,
+        };
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
                 mux: Mux::new(limits),
@@ -93,7 +105,8 @@ impl Peer {
                 legacy: legacy::Held::default(),
             }),
             stamper: Stamper::default(),
-            notices: Notices::default(),
+            notices: Notices::new(account.clone()),
+            account,
             ended: watch::Sender::new(false),
         });
         let peer = Self { shared };
@@ -196,7 +209,10 @@ impl Channel for Peer {
 impl Peer {
     /// Starts a call, and tells which it is unless it failed at once.
     fn call(&self, request: &Request, options: CallOptions) -> (Option<CallId>, Exchange) {
-        let mailbox = Mailbox::new(options.is_subscription || request.method == LISTEN);
+        let mailbox = Mailbox::new(match options.is_subscription || request.method == LISTEN {
+            true => WhenFull::Lag,
+            false => WhenFull::DropOldest,
+        });
         match self.start(request, options, Some(mailbox)) {
             Ok((call, id)) => {
                 let exchange = Exchange::new(Call::new(self.clone(), call, id, request));

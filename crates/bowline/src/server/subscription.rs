@@ -40,7 +40,7 @@ impl<'a> Subscription<'a> {
         let wish: SubscriptionsListenRequestParams =
             request.params.decode().map_err(invalid_params)?;
         drop(request);
-        let permit = server.offer.subscription_permit()?;
+        let permit = server.offer.subscriptions.take()?;
         let filter = honoured(wish.notifications, &server.offer.capabilities());
         let mut params = NotificationParams::default();
         params.meta = Some(meta(&cx));
@@ -136,17 +136,10 @@ fn tell(cx: &Context, change: Change, params: &Json) {
 
 fn tell_everything(cx: &Context, filter: &SubscriptionFilter, params: &Json) {
     let lists = [Change::Tools, Change::Prompts, Change::Resources];
-    let uris = filter
-        .resource_subscriptions
-        .iter()
-        .flatten()
-        .cloned()
-        .map(Change::Resource);
-    for change in lists
-        .into_iter()
-        .chain(uris)
-        .filter(|change| change.is_wanted(filter))
-    {
+    let lists = lists.into_iter().filter(|list| list.is_wanted(filter));
+    // Wanted, every one: looking each of them up among the others would take quadratic time.
+    let uris = filter.resource_subscriptions.iter().flatten();
+    for change in lists.chain(uris.cloned().map(Change::Resource)) {
         tell(cx, change, params);
     }
 }

@@ -3,6 +3,7 @@
 use std::array::IntoIter;
 use std::convert::Infallible;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::{self, Poll};
 use std::time::Duration;
 
@@ -14,7 +15,9 @@ use bowline_types::RequestId;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
 
+use super::overloaded;
 use crate::exchange::InsufficientScope;
+use crate::limits::{Account, Charge, Held, Limit};
 
 /// The body of a response: nothing, one JSON object, or a stream of events.
 #[must_use = "dropping the body of a response cancels the request in the modern era"]
@@ -98,11 +101,44 @@ pub(crate) fn empty(status: StatusCode) -> Response<HttpBody> {
     response(status, HttpBody(Kind::Done))
 }
 
-/// A response that answers a request.
-pub(crate) fn answer(status: StatusCode, id: RequestId, outcome: Outcome) -> Response<HttpBody> {
+/// A long result is charged until the client has read it: a client that does not read can have only so many.
+pub(crate) fn charge_output(account: &Arc<Account>, outcome: Outcome) -> (Outcome, Option<Charge>) {
+    let length = outcome.as_ref().map_or(0, |result| result.as_bytes().len());
+    if length < LONG {
+        return (outcome, None);
+    }
+    match account.hold(Held::Output, length) {
+        Ok(charge) => (outcome, Some(charge)),
+        Err(reached) => (Err(reached.into()), None),
+    }
+}
+
+/// Bytes that are charged for as long as any part of them is held, by hyper for example.
+pub(crate) fn charged(bytes: Bytes, charge: Option<Charge>) -> Bytes {
+    struct Charged(Bytes, #[allow(dead_code, reason = "it is held")] Charge);
+
+    impl AsRef<[u8]> for Charged {
+        fn as_ref(&self) -> &[u8] {
+            &self.0
+        }
+    }
+
+    match charge {
+        Some(charge) => Bytes::from_owner(Charged(bytes, charge)),
+        None => bytes,
+    }
+}
+
+/// A response that answers a request, within what [`charge_output`] found room for.
+pub(crate) fn answer(
+    status: StatusCode,
+    id: RequestId,
+    (outcome, charge): (Outcome, Option<Charge>),
+) -> Response<HttpBody> {
     match outcome {
-        Ok(result) if result.as_bytes().len() >= LONG => {
-            let pieces = core::Response::in_pieces(&id, result);
+        Ok(result) if charge.is_some() => {
+            let [head, result, tail] = core::Response::in_pieces(&id, result);
+            let pieces = [head, charged(result, charge), tail];
             of_json(status, Kind::Pieces(Box::new(pieces.into_iter())))
         }
         outcome => {
@@ -167,12 +203,14 @@ fn response(status: StatusCode, body: HttpBody) -> Response<HttpBody> {
     response
 }
 
-/// Reads a whole body.
-pub(super) async fn read<B: Body>(body: B, limit: usize) -> Result<Bytes, Rejection> {
+/// Reads a whole body, charging it as it arrives. While there is no room for more it is not read, so that the sender
+/// has to wait.
+pub(super) async fn read<B: Body>(body: B, charge: &mut Charge) -> Result<Bytes, Rejection> {
+    let limit = charge.account().limits().message_bytes;
     if body.size_hint().lower() > limit as u64 {
-        return Err(too_large(limit));
+        return Err(too_large(charge));
     }
-    match tokio::time::timeout(READ_WITHIN, collect(body, limit)).await {
+    match tokio::time::timeout(READ_WITHIN, collect(body, charge)).await {
         Ok(read) => read,
         Err(_) => Err(Rejection::http(
             StatusCode::REQUEST_TIMEOUT,
@@ -181,26 +219,61 @@ pub(super) async fn read<B: Body>(body: B, limit: usize) -> Result<Bytes, Reject
     }
 }
 
-async fn collect<B: Body>(body: B, limit: usize) -> Result<Bytes, Rejection> {
+async fn collect<B: Body>(body: B, charge: &mut Charge) -> Result<Bytes, Rejection> {
+    let limit = charge.account().limits().message_bytes;
     let expected = usize::try_from(body.size_hint().lower()).unwrap_or(limit);
     let mut body = pin!(body);
     let mut whole = Collected::default();
-    while let Some(frame) = std::future::poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
-        let frame = frame.map_err(|_| {
-            Rejection::http(
-                StatusCode::BAD_REQUEST,
-                "the body could not be read to its end",
-            )
-        })?;
-        let Ok(data) = frame.into_data() else {
-            continue;
-        };
+    while let Some(data) = std::future::poll_fn(|cx| poll_data(body.as_mut(), cx)).await? {
         if whole.len() + data.remaining() > limit {
-            return Err(too_large(limit));
+            return Err(too_large(charge));
         }
+        make_room(charge, data.remaining()).await?;
         whole.push(data, expected);
     }
     Ok(whole.into_bytes())
+}
+
+/// A short body in memory of its own. Over HTTP/2 it is a part of what was read for all requests of its connection, which
+/// would stay as long as the handler runs.
+pub(super) fn detached(body: Bytes) -> Bytes {
+    match body.len() {
+        0..=SHORT => Bytes::copy_from_slice(&body),
+        _ => body,
+    }
+}
+
+/// The next piece of a body; `None` at its end.
+fn poll_data<B: Body>(
+    mut body: Pin<&mut B>,
+    cx: &mut task::Context<'_>,
+) -> Poll<Result<Option<B::Data>, Rejection>> {
+    loop {
+        match task::ready!(body.as_mut().poll_frame(cx)) {
+            None => return Poll::Ready(Ok(None)),
+            Some(Ok(frame)) => match frame.into_data() {
+                Ok(data) => return Poll::Ready(Ok(Some(data))),
+                Err(_trailers) => {}
+            },
+            Some(Err(_)) => {
+                let why = "the body could not be read to its end";
+                return Poll::Ready(Err(Rejection::http(StatusCode::BAD_REQUEST, why)));
+            }
+        }
+    }
+}
+
+/// Charges for one more piece of a body, as soon as there is room for it.
+async fn make_room(charge: &mut Charge, bytes: usize) -> Result<(), Rejection> {
+    // A timer only for those that have to wait.
+    if charge.try_grow(bytes) {
+        return Ok(());
+    }
+    let growing = tokio::time::timeout(ROOM_WITHIN, charge.grow_when_possible(bytes));
+    match growing.await {
+        Ok(()) => Ok(()),
+        Err(_) => charge.grow(bytes).map_err(overloaded),
+    }
 }
 
 /// What arrived so far. Most bodies are one chunk, which is then not copied.
@@ -237,12 +310,24 @@ impl Collected {
     }
 }
 
-fn too_large(limit: usize) -> Rejection {
-    let why = format!("a body has at most {limit} bytes");
+fn too_large(charge: &Charge) -> Rejection {
+    let account = charge.account();
+    let reached = account
+        .meters()
+        .refuse(Limit::MessageBytes, account.limits().message_bytes);
+    let why = format!(
+        "the body exceeds the limit of {} bytes (`{}`)",
+        reached.max,
+        reached.limit.name()
+    );
     Rejection::http(StatusCode::PAYLOAD_TOO_LARGE, why)
 }
 
+/// Less than what a connection reads at once.
+const SHORT: usize = 8 * 1024;
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
-/// From how many bytes on a result is left where it is rather than copied.
+/// From how many bytes on a result is charged, and left where it is rather than copied.
 const LONG: usize = 16 * 1024;
 const READ_WITHIN: Duration = Duration::from_secs(30);
+/// How long the sender of a body is held back before it is refused.
+const ROOM_WITHIN: Duration = Duration::from_secs(5);
