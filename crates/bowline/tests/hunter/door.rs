@@ -21,7 +21,7 @@ use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::TokioIo;
 use tower_service::Service;
 
-use crate::network::{End, Network};
+use crate::network::{End, Network, Pipe};
 
 /// The way to the service that answers now. Clones are the same door.
 #[derive(Clone)]
@@ -30,7 +30,7 @@ pub(crate) struct Door(Arc<Mutex<State>>);
 struct State {
     service: HttpService,
     /// One for each connection, if connections are to be shut down one by one.
-    connections: Option<Vec<HttpService>>,
+    connections: Option<Vec<(Pipe, HttpService)>>,
     /// The last session that each party was given.
     sessions: BTreeMap<char, HeaderValue>,
 }
@@ -68,7 +68,7 @@ impl Door {
         if let Some(connections) = &mut state.connections {
             // Only its shutdown counts: the requests of the connection are answered by `answering`.
             serving = Server::new("a connection", "1.0.0").http();
-            connections.push(serving.clone());
+            connections.push((far.pipe(), serving.clone()));
         }
         drop(state);
         tokio::spawn(async move { serving.serve_connection_through(far, answering).await });
@@ -79,22 +79,19 @@ impl Door {
     }
 
     /// Shuts one connection down: it takes no new requests, and ends when those that it has are answered.
-    pub(crate) fn say_goodbye(&self, connection: usize) {
+    pub(crate) fn say_goodbye(&self, connection: usize) -> Option<Pipe> {
         let state = self.lock();
-        let connection = state
-            .connections
-            .as_ref()
-            .and_then(|all| all.get(connection));
-        if let Some(connection) = connection.cloned() {
-            drop(state);
-            connection.shut_down(GOODBYE_GRACE);
-        }
+        let all = state.connections.as_ref()?;
+        let (pipe, connection) = all.get(connection)?.clone();
+        drop(state);
+        connection.shut_down(GOODBYE_GRACE);
+        Some(pipe)
     }
 
     /// Shuts down every connection that can be shut down alone.
     pub(crate) fn shut_down(&self, grace: Duration) {
         let connections = self.lock().connections.take();
-        for connection in connections.into_iter().flatten() {
+        for (_, connection) in connections.into_iter().flatten() {
             connection.shut_down(grace);
         }
     }

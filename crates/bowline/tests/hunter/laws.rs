@@ -28,6 +28,7 @@ impl Schedule {
         if trouble != Trouble::HalfDead {
             self.check_that_work_has_stopped();
         }
+        self.world.network.read_again();
         self.listeners.iter().for_each(|it| it.nap(false));
         pass(100).await;
         self.listeners.iter().for_each(|listener| listener.check());
@@ -45,7 +46,6 @@ impl Schedule {
         if let Some(batcher) = self.world.batcher.take() {
             batcher.end().await;
         }
-        self.world.network.read_again();
         self.check_that_life_goes_on().await;
         self.check_tables();
         self.leave().await;
@@ -159,7 +159,13 @@ impl Schedule {
             let Some(client) = &party.client else {
                 continue;
             };
-            let own = self.calls.iter().filter(|call| call.party == party.name);
+            // A cancel that was lost with its connection leaves its id in flight.
+            let may_be_lost =
+                ledger.permits(Permit::ConnectionLost) && !self.world.column.dialect.is_modern();
+            let own = self
+                .calls
+                .iter()
+                .filter(|call| call.party == party.name && !may_be_lost);
             let mut ids: Vec<_> = own.filter_map(|call| call.chosen_id().cloned()).collect();
             ids.sort();
             ids.dedup();

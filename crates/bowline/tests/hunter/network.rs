@@ -56,6 +56,7 @@ struct Lane {
     is_dead: bool,
     /// The reader reads nothing until it is told to.
     is_unread: bool,
+    was_read: bool,
     /// How many bytes it holds.
     room: usize,
     reader: Option<Waker>,
@@ -177,7 +178,9 @@ impl Network {
     /// Cuts a pipe, or ends one direction of it.
     pub(crate) fn wreck(&self) {
         let mut state = self.lock();
-        let Some(at) = state.pick_alive() else { return };
+        let Some(at) = state.pick_alive(|_| true) else {
+            return;
+        };
         let wakers: Vec<_> = if state.chance.one_in(2) {
             state.ledger.note(format_args!("lane {at} is closed"));
             state.lanes[at].is_closed = true;
@@ -202,7 +205,7 @@ impl Network {
     /// From now on nothing arrives in one direction of a pipe, and nothing breaks.
     pub(crate) fn kill(&self) {
         let mut state = self.lock();
-        if let Some(at) = state.pick_alive() {
+        if let Some(at) = state.pick_alive(|_| true) {
             let way = state.lanes[at].way;
             state.ledger.note(format_args!("lane {at} {way:?} is dead"));
             state.lanes[at].is_dead = true;
@@ -222,11 +225,12 @@ impl Network {
         self.cut(|one, other| one.is_dead || other.is_dead);
     }
 
-    /// Has the reader of one direction stop reading. It may have room for little.
-    pub(crate) fn stop_reading(&self) {
+    /// Has the reader of one direction stop reading: any, or a client. It may have room for little.
+    pub(crate) fn stop_reading(&self, is_client: bool) {
         let mut state = self.lock();
         let room = *state.chance.pick(&[64, 2048, state.column.room]);
-        if let Some(at) = state.pick_alive() {
+        let may_stop = |lane: &Lane| !is_client || lane.way == Way::ToClient;
+        if let Some(at) = state.pick_alive(may_stop) {
             let Lane { way, party, .. } = state.lanes[at];
             state.ledger.note(format_args!(
                 "lane {at} {way:?} of {party} is not read any more, and has room for {room}"
@@ -252,6 +256,11 @@ impl Network {
         }
         drop(state);
         wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Whether the server has read anything from this pipe.
+    pub(crate) fn has_begun(&self, pipe: Pipe) -> bool {
+        self.lock().lanes[pipe.0].was_read
     }
 
     /// Whether the server has read a request of this party with this id.
@@ -286,8 +295,11 @@ impl Network {
 
 impl State {
     /// One direction of a pipe that both ends still use.
-    fn pick_alive(&self) -> Option<usize> {
-        let alive = |at: &usize| self.lanes[*at].is_alive() && self.lanes[*at].is_passable();
+    fn pick_alive(&self, is_meant: impl Fn(&Lane) -> bool) -> Option<usize> {
+        let alive = |at: &usize| {
+            let lane = &self.lanes[*at];
+            lane.is_alive() && lane.is_passable() && is_meant(lane)
+        };
         let alive: Vec<usize> = (0..self.lanes.len()).filter(alive).collect();
         (!alive.is_empty()).then(|| *self.chance.pick(&alive))
     }
@@ -315,6 +327,7 @@ impl Lane {
             is_cut: false,
             is_dead: false,
             is_unread: false,
+            was_read: false,
             room: column.room,
             reader: None,
             writer: None,
@@ -374,6 +387,10 @@ pub(crate) struct End {
     outgoing: usize,
 }
 
+/// Names a pipe of the network: by its direction to the server.
+#[derive(Clone, Copy)]
+pub(crate) struct Pipe(usize);
+
 impl AsyncRead for End {
     fn poll_read(
         self: Pin<&mut Self>,
@@ -398,6 +415,7 @@ impl AsyncRead for End {
             return Poll::Pending;
         }
         let count = state.column.piece(most, &state.chance);
+        lane.was_read = true;
         let rest = lane.arrived.split_off(count);
         let bytes = std::mem::replace(&mut lane.arrived, rest);
         buffer.put_slice(&bytes);
@@ -460,6 +478,10 @@ impl AsyncWrite for End {
 }
 
 impl End {
+    pub(crate) fn pipe(&self) -> Pipe {
+        Pipe(self.incoming & !1)
+    }
+
     /// Says the last word.
     fn close(&self) {
         let mut state = self.network.lock();

@@ -48,8 +48,8 @@ impl Schedule {
         ledger.note(format_args!("{party} is forgotten: {is_forgotten}"));
     }
 
-    /// Costs nothing over HTTP/2, which tells which requests were not looked at. HTTP/1.1 does not, so a request
-    /// that was not looked at may be lost there.
+    /// Costs nothing over HTTP/2, which tells which requests were not looked at. HTTP/1.1 does not, and neither does
+    /// a connection on which nothing was read: a request that was not looked at may be lost there.
     fn say_goodbye(&mut self) {
         let connections = self.world.door.connections();
         if connections == 0 {
@@ -58,11 +58,12 @@ impl Schedule {
         let at = self.world.chance.below(connections);
         let ledger = &self.world.ledger;
         ledger.note(format_args!("connection {at} says goodbye"));
-        if self.world.column.carrier == Carrier::Http1 {
+        ledger.permit(Permit::Replay);
+        let pipe = self.world.door.say_goodbye(at);
+        let has_begun = pipe.is_some_and(|pipe| self.world.network.has_begun(pipe));
+        if self.world.column.carrier == Carrier::Http1 || !has_begun {
             ledger.permit(Permit::LostUnbegun);
         }
-        ledger.permit(Permit::Replay);
-        self.world.door.say_goodbye(at);
     }
 
     /// Whatever is on the path is lost, but its end is on time, and what comes later finds another path.
@@ -91,7 +92,7 @@ impl Schedule {
             self.listeners.iter().for_each(|it| it.disrupt());
         }
         ledger.permit(Permit::Replay);
-        self.world.network.stop_reading();
+        self.world.network.stop_reading(self.is_unread_for_good);
     }
 
     /// Changes something more often than a listener reads of it.
