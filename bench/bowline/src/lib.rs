@@ -15,7 +15,6 @@ pub fn server(tools: usize) -> Server {
         .state(Counters::default())
         .state(bus.clone())
         .bus(bus)
-        .most_subscriptions(20_000)
         .tool(echo)
         .tool(add)
         .tool(length)

@@ -1,7 +1,7 @@
 //! `bench-server`: a Bowline server over HTTP or standard input and output.
 
 use bench_fixture::ServerOptions;
-use bowline::http::legacy::Legacy;
+use bowline::Limits;
 
 fn main() -> bowline::Result<()> {
     let options = ServerOptions::read();
@@ -9,14 +9,18 @@ fn main() -> bowline::Result<()> {
 }
 
 async fn serve(options: ServerOptions) -> bowline::Result<()> {
-    let server = bench_bowline::server(options.tools);
+    // More than by default: how cost grows is measured with ten thousand idle sessions besides those in use.
+    let server = bench_bowline::server(options.tools).limits(Limits {
+        sessions: 20_000,
+        subscriptions: 20_000,
+        requests: 30_000,
+        connections: 30_000,
+        ..Limits::default()
+    });
     if options.stdio {
         return server.serve_stdio().await;
     }
-    // More than the usual bound: how cost grows is measured with ten thousand idle ones besides those in use.
-    let legacy = Legacy::sessions().max_sessions(20_000);
-    let service = server.http().legacy(legacy);
-    let bound = service.bind(("127.0.0.1", options.port)).await?;
+    let bound = server.http().bind(("127.0.0.1", options.port)).await?;
     bench_fixture::announce(bound.addr());
     bound.serve().await
 }

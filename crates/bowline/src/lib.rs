@@ -89,6 +89,9 @@ pub mod http;
 
 pub mod layer;
 
+mod limits;
+pub use limits::{Limit, LimitReached, Limits, Usage};
+
 mod random;
 
 mod shutdown;

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
+use bowline::Limits;
 use bowline::layer::Trace;
 use bowline::schemars::{self, JsonSchema};
 use bowline::server::Askable;
@@ -470,7 +471,10 @@ async fn all_synchronous_handlers_of_a_server_share_their_places() {
     let (stuck, started, go) = stuck();
     let server = Server::new("tools", "1.0.0")
         .state(stuck)
-        .most_blocking(1)
+        .limits(Limits {
+            blocking: 1,
+            ..Limits::default()
+        })
         .tool(Tool::blocking("wait", wait))
         .tool(Tool::blocking("other", || "done").layer(Trace::new()))
         .tool(Tool::new("add", add));

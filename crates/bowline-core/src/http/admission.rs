@@ -12,7 +12,7 @@
 
 use std::sync::Arc;
 
-use ::http::header::{ALLOW, HeaderMap, HeaderName, HeaderValue};
+use ::http::header::{ALLOW, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use ::http::request::Parts;
 use ::http::{Method, StatusCode};
 use bowline_types::{ErrorCode, RequestId, RpcError};
@@ -207,7 +207,7 @@ pub struct Rejection {
     status: StatusCode,
     id: Option<RequestId>,
     error: RpcError,
-    allow: Option<&'static str>,
+    header: Option<(HeaderName, &'static str)>,
 }
 
 impl Rejection {
@@ -218,7 +218,18 @@ impl Rejection {
             status,
             id: None,
             error: RpcError::new(ErrorCode::INVALID_REQUEST, why),
-            allow: None,
+            header: None,
+        }
+    }
+
+    /// A rejection because a limit is reached: status 503, and the sender is told to try again.
+    #[must_use]
+    pub fn overloaded(error: RpcError) -> Self {
+        Self {
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            id: None,
+            error,
+            header: Some((RETRY_AFTER, "1")),
         }
     }
 
@@ -252,8 +263,8 @@ impl Rejection {
     /// A header that the response needs besides.
     #[must_use]
     pub fn header(&self) -> Option<(HeaderName, HeaderValue)> {
-        self.allow
-            .map(|methods| (ALLOW, HeaderValue::from_static(methods)))
+        let (name, value) = self.header.clone()?;
+        Some((name, HeaderValue::from_static(value)))
     }
 
     /// The body of the response.
@@ -272,7 +283,7 @@ impl Rejection {
             "POST"
         };
         Self {
-            allow: Some(allow),
+            header: Some((ALLOW, allow)),
             ..Self::http(
                 StatusCode::METHOD_NOT_ALLOWED,
                 "this method is not served here",
@@ -292,7 +303,7 @@ impl From<RpcError> for Rejection {
             status,
             id: None,
             error,
-            allow: None,
+            header: None,
         }
     }
 }

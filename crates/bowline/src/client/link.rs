@@ -3,12 +3,12 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bowline_core::era::Caller;
-use bowline_core::mux::Limits;
 use bowline_types::DiscoverResult;
 
 use super::hearing::Hearing;
 use crate::Result;
 use crate::exchange::{Channel, InProcess, Responder};
+use crate::limits::{Account, Limits};
 use crate::peer::{Closing, Peer, Role};
 use crate::wire::{Command, Leash, Wire};
 
@@ -126,7 +126,7 @@ impl Link {
             hearing,
         } = answering;
         let role = Role::Client { server, host };
-        let (peer, driver) = Peer::new(wire, role, Limits::default());
+        let (peer, driver) = Peer::new(wire, role, Account::total(Limits::default()).peer());
         hearing.tap(&peer);
         // Owned by the connection: it ends when `OpenWire` is dropped.
         tokio::spawn(driver);

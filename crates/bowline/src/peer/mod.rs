@@ -39,6 +39,7 @@ use bowline_types::RequestId;
 use tokio::sync::watch;
 
 use crate::exchange::{Channel, Exchange};
+use crate::limits::Account;
 use crate::wire::Wire;
 use crate::{Error, Result};
 use call::{Call, Mailbox};
@@ -53,6 +54,8 @@ struct Shared {
     state: Mutex<State>,
     stamper: Stamper,
     notices: Notices,
+    /// What is held for the other end.
+    account: Arc<Account>,
     /// Turns true when the driver is done.
     ended: watch::Sender<bool>,
 }
@@ -81,7 +84,12 @@ pub(crate) enum Closing {
 
 impl Peer {
     /// A handle, and the driver that must run for anything to happen.
-    pub(crate) fn new(wire: Box<dyn Wire>, role: Role, limits: Limits) -> (Self, Driver) {
+    pub(crate) fn new(wire: Box<dyn Wire>, role: Role, account: Arc<Account>) -> (Self, Driver) {
+        let limits = account.limits();
+        let limits = Limits {
+            in_flight: limits.peer_requests,
+            queued: limits.output_messages,
+        };
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
                 mux: Mux::new(limits),
@@ -94,6 +102,7 @@ impl Peer {
             }),
             stamper: Stamper::default(),
             notices: Notices::default(),
+            account,
             ended: watch::Sender::new(false),
         });
         let peer = Self { shared };

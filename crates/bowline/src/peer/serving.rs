@@ -10,13 +10,12 @@ use bowline_core::era::{
 };
 use bowline_core::mux::{CallOptions, InFlightId};
 use bowline_core::{Notification, Outcome, RawRequest};
-use bowline_types::{
-    CancelledNotification, CancelledNotificationParams, ErrorCode, Json, Notice, RpcError,
-};
+use bowline_types::{CancelledNotification, CancelledNotificationParams, Json, Notice};
 use tokio::task::JoinHandle;
 
 use super::{LISTEN, Peer, legacy};
 use crate::exchange::{CancelMode, Channel, Context, Exchange, Outlet, Params, Responder, run};
+use crate::limits::Limit;
 
 /// Which side of the protocol this end of the wire is.
 pub(crate) enum Role {
@@ -41,8 +40,9 @@ pub(super) struct Serving {
     role: Role,
     /// All that are not at their end, those included that were cancelled and run on.
     handlers: BTreeMap<InFlightId, Handler>,
-    /// How many of them somebody waits for.
+    /// How many of them somebody waits for, and how many of these are subscriptions.
     heard: usize,
+    subscriptions: usize,
     /// Kept between turns for its room.
     finished: Vec<InFlightId>,
     /// Whether the host of this client is deciding something that the server waits for.
@@ -64,6 +64,7 @@ impl Serving {
             role,
             handlers: BTreeMap::new(),
             heard: 0,
+            subscriptions: 0,
             finished: Vec::new(),
             host_decides: false,
             watches: legacy::Watches::default(),
@@ -77,9 +78,6 @@ impl Serving {
         method: Cow<'static, str>,
         params: Option<Params>,
     ) {
-        if self.handlers.len() >= MOST_HANDLERS {
-            return self.peer.respond(&id, Err(overloaded()));
-        }
         let raw = RawRequest {
             id: id.request_id().clone(),
             method,
@@ -89,8 +87,9 @@ impl Serving {
             Ok(Admitted::Request { request, seal }) => self.start(id, request, seal),
             Ok(Admitted::Answer(result)) => self.peer.respond(&id, Ok(result)),
             Ok(Admitted::Watch(uri)) => {
-                if !self.watches.has_room_for(&uri, MOST_SUBSCRIPTIONS) {
-                    return self.peer.respond(&id, Err(overloaded()));
+                let max = self.peer.shared.account.limits().peer_subscriptions;
+                if !self.watches.has_room_for(&uri, max) {
+                    return self.refuse(&id, Limit::PeerSubscriptions, max);
                 }
                 if let Some((caller, responder)) = self.role.legacy_caller() {
                     self.watches.watch(&self.peer, caller, responder, uri);
@@ -107,9 +106,15 @@ impl Serving {
 
     fn start(&mut self, id: InFlightId, request: Request, form: Seal) {
         let is_subscription = form.method == LISTEN;
-        if is_subscription && self.subscriptions() >= MOST_SUBSCRIPTIONS {
-            return self.peer.respond(&id, Err(overloaded()));
+        let max = self.peer.shared.account.limits().peer_subscriptions;
+        if is_subscription && self.subscriptions >= max {
+            return self.refuse(&id, Limit::PeerSubscriptions, max);
         }
+        let size = PER_REQUEST + request.params.as_bytes().len();
+        let charge = match self.peer.shared.account.request(size) {
+            Ok(charge) => charge,
+            Err(reached) => return self.peer.respond(&id, Err(reached.into())),
+        };
         let (responder, identity) = self.role.responder();
         let outlet = Arc::new(ToPeer {
             peer: self.peer.clone(),
@@ -125,6 +130,7 @@ impl Serving {
         };
         let task = tokio::spawn(async move {
             let outcome = running.await;
+            drop(charge);
             let last_words =
                 (is_subscription && outcome.is_ok()).then(|| subscription_ended(&place.id));
             place.leave(seal(&form, &identity, outcome), last_words);
@@ -138,14 +144,13 @@ impl Serving {
         };
         self.handlers.insert(id, handler);
         self.heard += 1;
+        self.subscriptions += usize::from(is_subscription);
         self.watch_host();
     }
 
-    fn subscriptions(&self) -> usize {
-        let handlers = self.handlers.values();
-        handlers
-            .filter(|handler| handler.is_subscription && !handler.is_cancelled)
-            .count()
+    fn refuse(&self, id: &InFlightId, limit: Limit, max: usize) {
+        let reached = self.peer.shared.account.meters().refuse(limit, max);
+        self.peer.respond(id, Err(reached.into()));
     }
 
     /// The caller gave up.
@@ -155,6 +160,7 @@ impl Serving {
         };
         handler.is_cancelled = true;
         self.heard -= 1;
+        self.subscriptions -= usize::from(handler.is_subscription);
         handler.cx.cancel();
         if handler.cx.cancel_mode() == CancelMode::Drop {
             handler.task.abort();
@@ -186,7 +192,10 @@ impl Serving {
         let any = !finished.is_empty();
         for id in finished.drain(..) {
             let handler = self.handlers.remove(&id);
-            self.heard -= usize::from(handler.is_some_and(|handler| !handler.is_cancelled));
+            if let Some(handler) = handler.filter(|handler| !handler.is_cancelled) {
+                self.heard -= 1;
+                self.subscriptions -= usize::from(handler.is_subscription);
+            }
         }
         self.finished = finished;
         if any {
@@ -230,7 +239,7 @@ impl Serving {
     /// Drops every handler, and tells those that cannot be dropped.
     pub(super) fn stop(&mut self) {
         self.watches.clear();
-        self.heard = 0;
+        (self.heard, self.subscriptions) = (0, 0);
         for handler in std::mem::take(&mut self.handlers).into_values() {
             handler.cx.cancel();
             handler.task.abort();
@@ -346,23 +355,18 @@ fn subscription_ended(id: &InFlightId) -> Notification {
     Notification::new(CancelledNotification::NAME, params)
 }
 
-fn overloaded() -> RpcError {
-    RpcError::new(ErrorCode::INTERNAL_ERROR, "overloaded")
-}
-
-const MOST_HANDLERS: usize = 4096;
-
-/// On one wire: a subscription lasts, so that one client could take the room of all others.
-const MOST_SUBSCRIPTIONS: usize = 1024;
+/// What the state of a request takes up: its task, its context, its places in tables.
+const PER_REQUEST: usize = 2048;
 
 #[cfg(test)]
 mod tests {
     use bowline_core::Message;
     use bowline_core::era::{Dialects, Offers, stamp};
-    use bowline_core::mux::{Event, Limits};
+    use bowline_core::mux::Event;
 
     use super::*;
     use crate::exchange::BoxFuture;
+    use crate::limits::{Account, Limits};
 
     struct Quick;
 
@@ -382,8 +386,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_handler_that_is_done_is_forgotten() {
-        let (peer, _driver) =
-            Peer::new(Box::new(crate::wire::memory().0), role(), Limits::default());
+        let account = Account::total(Limits::default()).peer();
+        let (peer, _driver) = Peer::new(Box::new(crate::wire::memory().0), role(), account);
         let request = Request::new(
             "quick",
             Json::empty_object(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_core::era::{Caller, Dialect, Dialects, Door, Offers, Request, stamp};
-use bowline_core::mux::{CallOptions, Limits, Sizes};
+use bowline_core::mux::{CallOptions, Sizes};
 use bowline_core::{Message, Outcome};
 use bowline_types::Json;
 use serde_json::{Value, json};
@@ -14,6 +14,7 @@ use tokio::time::timeout;
 
 use super::{Peer, Role};
 use crate::exchange::{BoxFuture, Channel, Context, Responder};
+use crate::limits::{Account, Limits};
 use crate::wire::Lines;
 
 #[tokio::test(start_paused = true)]
@@ -221,7 +222,8 @@ fn server() -> (News, Far) {
 fn connect(role: Role) -> (Peer, Far) {
     let (near, far) = tokio::io::duplex(64 * 1024);
     let (read, write) = tokio::io::split(near);
-    let (peer, driver) = Peer::new(Box::new(Lines::new(read, write)), role, Limits::default());
+    let account = Account::total(Limits::default()).peer();
+    let (peer, driver) = Peer::new(Box::new(Lines::new(read, write)), role, account);
     tokio::spawn(driver);
     (peer, Far(BufReader::new(far)))
 }

@@ -26,7 +26,7 @@ impl Server {
     /// ```
     /// use bowline::Server;
     ///
-    /// let service = Server::new("calculator", "1.0.0").http().max_body(64 * 1024);
+    /// let service = Server::new("calculator", "1.0.0").http();
     /// // `service` is a `tower::Service`: `axum::Router::new().route_service("/mcp", service)`
     /// ```
     pub fn http(&self) -> HttpService {
@@ -34,7 +34,7 @@ impl Server {
         service.having(|site| {
             site.served = self.offer.served.clone();
             site.offers = Offers::from(&self.offer.capabilities());
-            site.limits = self.offer.limits;
+            site.account = self.offer.account.clone();
             site.shutdown = self.shutdown.clone();
         })
     }

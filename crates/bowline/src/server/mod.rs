@@ -67,13 +67,13 @@ use std::time::Duration;
 
 use bowline_core::Outcome;
 use bowline_core::era::{Caller, Dialects, Door, Offers, Request};
-use bowline_core::mux::Limits;
 use bowline_types::{CacheScope, ErrorCode, Icon, Implementation, Json, RpcError};
 
 use crate::Result;
 use crate::callback::contained;
 use crate::exchange::{BoxFuture, Context, Params, Responder};
 use crate::layer::{Layer, Next};
+use crate::limits::{Limits, Usage};
 use crate::peer::{Closing, Peer, Role};
 use crate::shutdown::Shutdown;
 use crate::wire::Wire;
@@ -366,9 +366,15 @@ impl Server {
         self.offering(|offer| offer.served = served)
     }
 
-    /// Takes on this much at once on each wire.
+    /// Sets how much peers can make this server hold and do.
     pub fn limits(self, limits: Limits) -> Self {
-        self.offering(|offer| offer.limits = limits)
+        self.offering(|offer| offer.limit(limits))
+    }
+
+    /// Returns what is held for peers at the moment, over every transport, and what was refused so far.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        self.offer.account.usage()
     }
 
     /// Seals with these keys what must be known when a request comes back with the input it needed.
@@ -386,30 +392,6 @@ impl Server {
     /// How long a client may take to answer a question where it is asked directly. 5 min by default.
     pub fn ask_timeout(self, timeout: Duration) -> Self {
         self.offering(|offer| offer.input.ask_timeout = timeout)
-    }
-
-    /// Runs at most this many handlers at once, on all wires together. Requests beyond that are refused
-    /// as "overloaded".
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// let server = bowline::Server::new("busy", "1.0.0").most_handlers(1_000).most_blocking(32);
-    /// ```
-    pub fn most_handlers(self, most: usize) -> Self {
-        self.offering(|offer| offer.limit_handlers(most))
-    }
-
-    /// Runs at most this many synchronous handlers at once, those included whose callers gave up: they
-    /// cannot be stopped. Requests beyond that are refused as "overloaded". 256 by default.
-    pub fn most_blocking(self, most: usize) -> Self {
-        self.offering(|offer| offer.limit_blocking(most))
-    }
-
-    /// Keeps at most this many subscriptions at once, on all wires together. A client of the legacy era
-    /// has one for the lists and one for each resource.
-    pub fn most_subscriptions(self, most: usize) -> Self {
-        self.offering(|offer| offer.limit_subscriptions(most))
     }
 
     /// The tools, to add and remove some while the server runs.
@@ -509,7 +491,7 @@ impl Server {
             identity: Json::encode(&self.offer.identity).unwrap_or_else(|_| Json::empty_object()),
             responder: Arc::new(self.clone()),
         };
-        let (peer, mut driver) = Peer::new(Box::new(wire), role, self.offer.limits);
+        let (peer, mut driver) = Peer::new(Box::new(wire), role, self.offer.account.peer());
         let (counted, shutdown) = (peer.clone(), self.shutdown);
         let serving = Box::pin(async move {
             // A wire that is at its end needs no shutdown any more.

@@ -5,12 +5,10 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use bowline_core::era::{Caller, Dialects};
-use bowline_core::mux::Limits;
 use bowline_types::{
-    DiscoverResult, ErrorCode, Implementation, Meta, PromptsCapability, ResourcesCapability,
-    RpcError, ServerCapabilities, Settings, ToolsCapability,
+    DiscoverResult, Implementation, Meta, PromptsCapability, ResourcesCapability,
+    ServerCapabilities, Settings, ToolsCapability,
 };
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 use super::completion::{Completer, Target};
 use super::extract::NeededState;
@@ -20,6 +18,7 @@ use super::rounds::InputRules;
 use super::{Prompt, Resource, ResourceTemplate, Tool};
 use crate::exchange::{Context, Extensions};
 use crate::layer::Layer;
+use crate::limits::{Account, Limits, Places};
 
 /// What a server offers. Only the registries change once requests come.
 #[derive(Clone)]
@@ -41,19 +40,17 @@ pub(super) struct Offer {
     /// What is wrong with what was to be offered, told when the server is put to use.
     pub(super) flaws: Vec<String>,
     pub(super) served: Dialects,
-    pub(super) limits: Limits,
     pub(super) input: InputRules,
     /// How many entries of a list fit on a page; all of them, if nothing is said.
     pub(super) page_size: Option<usize>,
     pub(super) cache: Option<Cache>,
     /// Caching hints of single lists; `cache` has those of the others.
     pub(super) caches: BTreeMap<List, Cache>,
-    /// How many handlers may run at once, on all wires together.
-    handlers: Arc<Semaphore>,
-    /// How many synchronous handlers may run at once, those included whose callers gave up.
-    blocking: Arc<Semaphore>,
-    /// How many subscriptions there may be at once, on all wires together.
-    subscriptions: Arc<Semaphore>,
+    /// What is held for all peers, over whichever transport.
+    pub(super) account: Arc<Account>,
+    pub(super) handlers: Arc<Places>,
+    pub(super) blocking: Arc<Places>,
+    pub(super) subscriptions: Arc<Places>,
 }
 
 /// Called when the roots of a client have changed.
@@ -86,6 +83,7 @@ pub enum List {
 
 impl Offer {
     pub(super) fn new(identity: Implementation) -> Self {
+        let account = Account::total(Limits::default());
         Self {
             identity,
             instructions: None,
@@ -101,14 +99,14 @@ impl Offer {
             layers: Vec::new(),
             flaws: Vec::new(),
             served: Dialects::all(),
-            limits: Limits::default(),
             input: InputRules::default(),
             page_size: None,
             cache: None,
             caches: BTreeMap::new(),
-            handlers: Arc::new(Semaphore::new(Semaphore::MAX_PERMITS)),
-            blocking: Arc::new(Semaphore::new(MOST_BLOCKING)),
-            subscriptions: Arc::new(Semaphore::new(MOST_SUBSCRIPTIONS)),
+            handlers: Arc::new(Places::for_handlers(&account)),
+            blocking: Arc::new(Places::for_blocking(&account)),
+            subscriptions: Arc::new(Places::for_subscriptions(&account)),
+            account,
         }
     }
 
@@ -174,32 +172,12 @@ impl Offer {
         }
     }
 
-    pub(super) fn limit_handlers(&mut self, most: usize) {
-        self.handlers = Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS)));
-    }
-
-    pub(super) fn limit_blocking(&mut self, most: usize) {
-        self.blocking = Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS)));
-    }
-
-    pub(super) fn limit_subscriptions(&mut self, most: usize) {
-        self.subscriptions = Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS)));
-    }
-
-    /// Room for one more handler, or the error that there is none.
-    pub(super) fn handler_permit(&self) -> Result<SemaphorePermit<'_>, RpcError> {
-        self.handlers.try_acquire().map_err(|_| overloaded())
-    }
-
-    /// Room for one more synchronous handler, or the error that there is none.
-    pub(super) fn blocking_permit(&self) -> Result<OwnedSemaphorePermit, RpcError> {
-        let permit = self.blocking.clone().try_acquire_owned();
-        permit.map_err(|_| overloaded())
-    }
-
-    /// Room for one more subscription, or the error that there is none.
-    pub(super) fn subscription_permit(&self) -> Result<SemaphorePermit<'_>, RpcError> {
-        self.subscriptions.try_acquire().map_err(|_| overloaded())
+    pub(super) fn limit(&mut self, limits: Limits) {
+        let account = Account::total(limits);
+        self.handlers = Arc::new(Places::for_handlers(&account));
+        self.blocking = Arc::new(Places::for_blocking(&account));
+        self.subscriptions = Arc::new(Places::for_subscriptions(&account));
+        self.account = account;
     }
 
     pub(super) fn has_tools(&self) -> bool {
@@ -326,14 +304,5 @@ fn warn_of_odd_name(name: &str) {
         );
     }
 }
-
-fn overloaded() -> RpcError {
-    RpcError::new(ErrorCode::INTERNAL_ERROR, "overloaded")
-}
-
-/// Half of the threads that a runtime has for such work by default, so that others find some too.
-const MOST_BLOCKING: usize = 256;
-
-const MOST_SUBSCRIPTIONS: usize = 16 * 1024;
 
 const LONGEST_NAME: usize = 128;

@@ -84,7 +84,7 @@ fn call_tool<'a>(
     request: Request,
     cx: Context,
 ) -> Result<BoxFuture<'a, Outcome>, RpcError> {
-    let permit = offer.handler_permit()?;
+    let permit = offer.handlers.take()?;
     let called = Called::read(&request.params)?;
     let offered = {
         let name = called.name()?;
@@ -124,7 +124,7 @@ fn call_offered<'a>(
     let arguments = called.arguments.unwrap_or_else(Json::empty_object);
     let mut given = Given::new(arguments, cx).with_meta(called.meta);
     if offered.item.is_blocking() {
-        given.hold(offer.blocking_permit()?);
+        given.hold(offer.blocking.take_owned()?);
     }
     // Little is kept from here on: this is allocated for each call.
     Ok(Box::pin(async move {
@@ -154,7 +154,7 @@ impl Responder for WithoutLayers {
 }
 
 async fn render(offer: &Offer, request: Request, mut cx: Context) -> Outcome {
-    let _permit = offer.handler_permit()?;
+    let _permit = offer.handlers.take()?;
     let asked = Asked::read(&request.params)?;
     let prompts = offer.prompts.now();
     let Some(offered) = prompts.find(&asked.name) else {
@@ -171,7 +171,7 @@ async fn read(offer: &Offer, request: Request, mut cx: Context) -> Outcome {
         uri: String,
     }
 
-    let _permit = offer.handler_permit()?;
+    let _permit = offer.handlers.take()?;
     let Target { uri } = request.params.decode().map_err(invalid_params)?;
     let resources = offer.resources.now();
     if let Some(offered) = resources.find(&uri) {
@@ -195,7 +195,7 @@ async fn read(offer: &Offer, request: Request, mut cx: Context) -> Outcome {
 }
 
 async fn propose(offer: &Offer, request: Request, cx: Context) -> Outcome {
-    let _permit = offer.handler_permit()?;
+    let _permit = offer.handlers.take()?;
     let asked = request.params.decode().map_err(invalid_params)?;
     let completion = complete(offer, asked, cx).await?;
     encode(&CompleteResult::new(completion))

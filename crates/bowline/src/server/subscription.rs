@@ -40,7 +40,7 @@ impl<'a> Subscription<'a> {
         let wish: SubscriptionsListenRequestParams =
             request.params.decode().map_err(invalid_params)?;
         drop(request);
-        let permit = server.offer.subscription_permit()?;
+        let permit = server.offer.subscriptions.take()?;
         let filter = honoured(wish.notifications, &server.offer.capabilities());
         let mut params = NotificationParams::default();
         params.meta = Some(meta(&cx));

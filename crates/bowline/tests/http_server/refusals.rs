@@ -1,5 +1,6 @@
 //! What is not let in, and with which status.
 
+use bowline::Limits;
 use bowline::exchange::Dialects;
 use bytes::Bytes;
 use http::Request;
@@ -16,7 +17,10 @@ async fn everything_that_can_be_posted_has_its_status_and_its_error() {
         .server
         .http()
         .versions(Dialects::modern())
-        .max_body(2000);
+        .limits(Limits {
+            message_bytes: 2000,
+            ..Limits::default()
+        });
     let rows = || {
         [
             at_the_door(),
@@ -188,7 +192,10 @@ async fn other_verbs_are_not_allowed_where_legacy_is_not_served() {
 async fn a_body_of_unknown_length_is_counted_as_it_comes() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let stage = Stage::new();
-    let service = stage.server.http().max_body(1000);
+    let service = stage.server.http().limits(Limits {
+        message_bytes: 1000,
+        ..Limits::default()
+    });
     let (mut near, far) = tokio::io::duplex(64 * 1024);
     let serving = tokio::spawn(async move { service.serve_connection(far).await });
     let head = "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
@@ -208,7 +215,10 @@ async fn a_body_of_unknown_length_is_counted_as_it_comes() {
 #[tokio::test(start_paused = true)]
 async fn more_requests_than_there_is_room_for_are_refused() {
     let mut stage = Stage::new();
-    let service = stage.server.http().max_requests(1);
+    let service = stage.server.http().limits(Limits {
+        requests: 1,
+        ..Limits::default()
+    });
     let mut first = Link::to(&service).await;
     let mut second = Link::to(&service).await;
     let held = first.send(call_with_progress(1, "talk", "a")).await;
@@ -220,7 +230,13 @@ async fn more_requests_than_there_is_room_for_are_refused() {
     let taken = second.send(call(3, "echo", "c")).await;
 
     assert_eq!(refused.status(), 503);
-    assert_eq!(refused.json().await["id"], 2);
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    let error = refused.json().await["error"].clone();
+    assert_eq!(
+        error["data"],
+        json!({"limit": "requests", "max": 1}),
+        "{error}"
+    );
     assert_eq!(taken.json().await["id"], 3);
 }
 

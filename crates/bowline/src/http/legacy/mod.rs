@@ -41,6 +41,7 @@ use bytes::Bytes;
 
 use super::server::{HttpBody, HttpService, Site, Taken, body};
 use crate::exchange::{InsufficientScope, Principal};
+use crate::limits::Charge;
 use crate::wire::Received;
 use response::{Shape, answers, events, one_event, only_stream, parse_event_id};
 use session::{Patience, Session, gone};
@@ -224,10 +225,11 @@ pub(super) fn answer(
     accepts: Accepts,
     body: Bytes,
     post: Post,
+    charge: Charge,
 ) -> Result<Taken, Rejection> {
     let legacy = &site.legacy;
     if legacy.mode == Mode::Stateless {
-        return stateless::answer(site, head, accepts, post);
+        return stateless::answer(site, head, accepts, post, charge);
     }
     if let Some(id) = session_in_query(legacy, &head) {
         let session = legacy.sessions.find(id, &principal(&head))?;

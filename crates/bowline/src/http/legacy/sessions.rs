@@ -60,6 +60,7 @@ impl Sessions {
         if principal.name().is_some() && self.of(&principal) >= legacy.most_each {
             return Err(unavailable("too many sessions of yours are open"));
         }
+        let account = site.account.principal(principal.name()).peer();
         let streams = Streams::new(layout, legacy.store());
         let session = Arc::new(Session::new(mint_id()?, principal, streams, room));
         let role = Role::Server {
@@ -71,7 +72,7 @@ impl Sessions {
             identity: site.identity.clone(),
         };
         let wire = Box::new(SessionWire(session.clone()));
-        let (peer, driver) = Peer::new(wire, role, site.limits);
+        let (peer, driver) = Peer::new(wire, role, account);
         let conduct = conduct(
             session.clone(),
             peer,

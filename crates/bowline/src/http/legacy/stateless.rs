@@ -19,6 +19,7 @@ use super::response::array;
 use super::{INITIALIZE, refusals};
 use crate::exchange::BoxFuture;
 use crate::http::server::{Handling, HttpBody, Site, Taken, body};
+use crate::limits::Charge;
 
 /// Answers what a legacy client posted.
 pub(super) fn answer(
@@ -26,10 +27,13 @@ pub(super) fn answer(
     head: Parts,
     accepts: Accepts,
     post: Post,
+    charge: Charge,
 ) -> Result<Taken, Rejection> {
     let dialect = post.dialect.unwrap_or(Dialect::UNNAMED_ON_HTTP);
     match post.messages {
-        Messages::One(Message::Request(raw)) => answer_request(site, head, accepts, dialect, raw),
+        Messages::One(Message::Request(raw)) => {
+            answer_request(site, head, accepts, dialect, raw, charge)
+        }
         // A cancel would have to be matched within a session, so it is dropped like the rest.
         Messages::One(Message::Notification(_)) => {
             Ok(Taken::Now(body::empty(StatusCode::ACCEPTED)))
@@ -37,7 +41,11 @@ pub(super) fn answer(
         Messages::One(Message::Response(_)) => Err(invalid("nobody asked for this response")),
         Messages::Batch(parts) => {
             let site = site.clone();
-            let answers = async move { Ok(answer_batch(&site, &head, dialect, parts).await) };
+            let answers = async move {
+                let answered = answer_batch(&site, &head, dialect, parts).await;
+                drop(charge);
+                Ok(answered)
+            };
             Ok(Taken::Elsewhere(Box::pin(answers)))
         }
     }
@@ -49,12 +57,12 @@ fn answer_request(
     accepts: Accepts,
     dialect: &'static Dialect,
     raw: RawRequest,
+    charge: Charge,
 ) -> Result<Taken, Rejection> {
     let id = raw.id.clone();
     match admit(site, dialect, raw) {
         Ok(Admitted::Request { request, seal }) => {
-            let permit = site.permit().map_err(|refused| refused.about(id.clone()))?;
-            let handling = Handling::new(site, id, request, seal, head, permit);
+            let handling = Handling::new(site, id, request, seal, head, charge);
             Ok(Taken::Inside(handling.respond(accepts)))
         }
         Ok(Admitted::Answer(result)) => Ok(at_once(id, Ok(result))),
@@ -83,7 +91,9 @@ async fn answer_batch(
         Ok(Message::Notification(_) | Message::Response(_)) | Err(_) => None,
     });
     let answering = requests.map(|raw| -> BoxFuture<'_, Bytes> {
-        let answering = answer_request(site, head.clone(), ONLY_JSON, dialect, raw);
+        let answering = site
+            .charge(head)
+            .and_then(|charge| answer_request(site, head.clone(), ONLY_JSON, dialect, raw, charge));
         Box::pin(async {
             let answered = match answering {
                 Ok(answering) => answering.await,

@@ -25,7 +25,6 @@ use bowline_types::{
     CallToolRequest, CallToolResult, ErrorCode, Json, Method, RequestId, RpcError,
 };
 use bytes::Bytes;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Sleep;
 
 use super::body::{self, Events, HttpBody};
@@ -34,6 +33,7 @@ use crate::exchange::{
     Alarm, BoxFuture, CancelMode, Channel, Context, InsufficientScope, Look, Outlet, Principal,
     Running, Said, run,
 };
+use crate::limits::Charge;
 
 /// A request whose handler is at work.
 pub(crate) struct Handling {
@@ -48,7 +48,8 @@ pub(crate) struct Handling {
     grace: Option<BoxFuture<'static, ()>>,
     /// Made when the response begins.
     keep_alive: Option<KeepAlive>,
-    permit: Option<OwnedSemaphorePermit>,
+    /// What the request takes up, until its handler is at its end.
+    charge: Option<Charge>,
 }
 
 /// A response of which it is not clear yet which form it takes.
@@ -80,7 +81,7 @@ impl Handling {
         request: Request,
         form: Seal,
         head: Parts,
-        permit: OwnedSemaphorePermit,
+        charge: Charge,
     ) -> Self {
         let outlet = Arc::new(ToResponse {
             said: Said::default(),
@@ -100,7 +101,7 @@ impl Handling {
             outcome: None,
             grace: None,
             keep_alive: None,
-            permit: Some(permit),
+            charge: Some(charge),
         }
     }
 
@@ -264,11 +265,11 @@ impl Handling {
 
     /// Runs what is left of the handler as a task, which still takes up the request's room.
     fn run_on(&mut self, rest: impl Future<Output = ()> + Send + 'static) {
-        let permit = self.permit.take();
+        let charge = self.charge.take();
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
                 rest.await;
-                drop(permit);
+                drop(charge);
             });
         }
     }

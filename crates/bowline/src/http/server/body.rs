@@ -14,7 +14,9 @@ use bowline_types::RequestId;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
 
+use super::overloaded;
 use crate::exchange::InsufficientScope;
+use crate::limits::{Charge, Limit};
 
 /// The body of a response: nothing, one JSON object, or a stream of events.
 #[must_use = "dropping the body of a response cancels the request in the modern era"]
@@ -167,12 +169,14 @@ fn response(status: StatusCode, body: HttpBody) -> Response<HttpBody> {
     response
 }
 
-/// Reads a whole body.
-pub(super) async fn read<B: Body>(body: B, limit: usize) -> Result<Bytes, Rejection> {
+/// Reads a whole body, charging it as it arrives. While there is no room for more it is not read, so that the sender
+/// has to wait.
+pub(super) async fn read<B: Body>(body: B, charge: &mut Charge) -> Result<Bytes, Rejection> {
+    let limit = charge.account().limits().message_bytes;
     if body.size_hint().lower() > limit as u64 {
-        return Err(too_large(limit));
+        return Err(too_large(charge));
     }
-    match tokio::time::timeout(READ_WITHIN, collect(body, limit)).await {
+    match tokio::time::timeout(READ_WITHIN, collect(body, charge)).await {
         Ok(read) => read,
         Err(_) => Err(Rejection::http(
             StatusCode::REQUEST_TIMEOUT,
@@ -181,26 +185,52 @@ pub(super) async fn read<B: Body>(body: B, limit: usize) -> Result<Bytes, Reject
     }
 }
 
-async fn collect<B: Body>(body: B, limit: usize) -> Result<Bytes, Rejection> {
+async fn collect<B: Body>(body: B, charge: &mut Charge) -> Result<Bytes, Rejection> {
+    let limit = charge.account().limits().message_bytes;
     let expected = usize::try_from(body.size_hint().lower()).unwrap_or(limit);
     let mut body = pin!(body);
     let mut whole = Collected::default();
-    while let Some(frame) = std::future::poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
-        let frame = frame.map_err(|_| {
-            Rejection::http(
-                StatusCode::BAD_REQUEST,
-                "the body could not be read to its end",
-            )
-        })?;
-        let Ok(data) = frame.into_data() else {
-            continue;
-        };
+    while let Some(data) = std::future::poll_fn(|cx| poll_data(body.as_mut(), cx)).await? {
         if whole.len() + data.remaining() > limit {
-            return Err(too_large(limit));
+            return Err(too_large(charge));
         }
+        make_room(charge, data.remaining()).await?;
         whole.push(data, expected);
     }
     Ok(whole.into_bytes())
+}
+
+/// The next piece of a body; `None` at its end.
+fn poll_data<B: Body>(
+    mut body: Pin<&mut B>,
+    cx: &mut task::Context<'_>,
+) -> Poll<Result<Option<B::Data>, Rejection>> {
+    loop {
+        match task::ready!(body.as_mut().poll_frame(cx)) {
+            None => return Poll::Ready(Ok(None)),
+            Some(Ok(frame)) => match frame.into_data() {
+                Ok(data) => return Poll::Ready(Ok(Some(data))),
+                Err(_trailers) => {}
+            },
+            Some(Err(_)) => {
+                let why = "the body could not be read to its end";
+                return Poll::Ready(Err(Rejection::http(StatusCode::BAD_REQUEST, why)));
+            }
+        }
+    }
+}
+
+/// Charges for one more piece of a body, as soon as there is room for it.
+async fn make_room(charge: &mut Charge, bytes: usize) -> Result<(), Rejection> {
+    // A timer only for those that have to wait.
+    if charge.try_grow(bytes) {
+        return Ok(());
+    }
+    let growing = tokio::time::timeout(ROOM_WITHIN, charge.grow_when_possible(bytes));
+    match growing.await {
+        Ok(()) => Ok(()),
+        Err(_) => charge.grow(bytes).map_err(overloaded),
+    }
 }
 
 /// What arrived so far. Most bodies are one chunk, which is then not copied.
@@ -237,8 +267,16 @@ impl Collected {
     }
 }
 
-fn too_large(limit: usize) -> Rejection {
-    let why = format!("a body has at most {limit} bytes");
+fn too_large(charge: &Charge) -> Rejection {
+    let account = charge.account();
+    let reached = account
+        .meters()
+        .refuse(Limit::MessageBytes, account.limits().message_bytes);
+    let why = format!(
+        "the body exceeds the limit of {} bytes (`{}`)",
+        reached.max,
+        reached.limit.name()
+    );
     Rejection::http(StatusCode::PAYLOAD_TOO_LARGE, why)
 }
 
@@ -246,3 +284,5 @@ const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering
 /// From how many bytes on a result is left where it is rather than copied.
 const LONG: usize = 16 * 1024;
 const READ_WITHIN: Duration = Duration::from_secs(30);
+/// How long the sender of a body is held back before it is refused.
+const ROOM_WITHIN: Duration = Duration::from_secs(5);

@@ -36,14 +36,13 @@ use bowline_core::era::{Callers, Dialects, Offers};
 use bowline_core::http::admission::{Admitted, Arrival, Catalog, Rejection, admit, admit_head};
 use bowline_core::http::media::Accepts;
 pub use bowline_core::http::source::SourcePolicy;
-use bowline_core::mux::Limits;
 use bowline_types::{Implementation, Json};
 use bytes::Bytes;
 use http_body::Body;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::legacy::{self, Legacy};
-use crate::exchange::{BoxFuture, Responder};
+use crate::exchange::{BoxFuture, Principal, Responder};
+use crate::limits::{Account, Charge, LimitReached, Limits, Usage};
 use crate::shutdown::Shutdown;
 
 /// Answers HTTP requests: a `tower` service for any HTTP server, axum's included. Cheap to clone; clones
@@ -89,16 +88,14 @@ pub(crate) struct Site {
     pub(crate) served: Dialects,
     /// What the door of a legacy wire answers by itself.
     pub(crate) offers: Offers,
-    pub(crate) limits: Limits,
+    /// What is held for all peers.
+    pub(crate) account: Arc<Account>,
     pub(crate) shutdown: Shutdown,
     pub(crate) callers: Arc<Callers>,
     pub(crate) source: SourcePolicy,
     pub(crate) is_source_chosen: bool,
-    pub(crate) max_body: usize,
     pub(crate) commit_after: Duration,
     pub(crate) keep_alive: Duration,
-    most_requests: usize,
-    room: Arc<Semaphore>,
     pub(crate) legacy: Legacy,
 }
 
@@ -116,16 +113,13 @@ impl HttpService {
             identity: Json::encode(identity).unwrap_or_else(|_| Json::empty_object()),
             served: Dialects::all(),
             offers: Offers::default(),
-            limits: Limits::default(),
+            account: Account::total(Limits::default()),
             shutdown: Shutdown::default(),
             callers: Arc::default(),
             source: SourcePolicy::loopback(),
             is_source_chosen: false,
-            max_body: MAX_BODY,
             commit_after: COMMIT_AFTER,
             keep_alive: KEEP_ALIVE,
-            most_requests: MOST_REQUESTS,
-            room: Arc::new(Semaphore::new(MOST_REQUESTS)),
             legacy: Legacy::default(),
         };
         Self {
@@ -154,9 +148,10 @@ impl HttpService {
         })
     }
 
-    /// Refuses bodies of more than this many bytes; 4 MiB unless told otherwise.
-    pub fn max_body(self, bytes: usize) -> Self {
-        self.having(|site| site.max_body = bytes)
+    /// Sets how much peers can make this service hold and do, apart from what its server holds over other transports.
+    /// [`Server::limits`](crate::Server::limits) sets it for both together.
+    pub fn limits(self, limits: Limits) -> Self {
+        self.having(|site| site.account = Account::total(limits))
     }
 
     /// Waits this long for a handler's outcome before the answer becomes a stream; 250 ms unless told
@@ -184,15 +179,6 @@ impl HttpService {
         self.having(|site| site.keep_alive = interval)
     }
 
-    /// Answers at most this many requests at once, subscriptions included; more are refused with 503.
-    pub fn max_requests(self, most: usize) -> Self {
-        let most = most.min(Semaphore::MAX_PERMITS);
-        self.having(|site| {
-            site.most_requests = most;
-            site.room = Arc::new(Semaphore::new(most));
-        })
-    }
-
     /// Whether new requests are taken: until a shutdown was asked for. For readiness probes.
     #[must_use]
     pub fn is_ready(&self) -> bool {
@@ -205,10 +191,17 @@ impl HttpService {
         self.site.shutdown.ask(grace);
     }
 
-    /// How many requests are being answered in the modern era, handlers that run on unheard included.
+    /// Returns the number of requests that are being read or answered, including handlers that run on after their
+    /// caller gave up.
     #[must_use]
     pub fn in_flight(&self) -> usize {
-        self.site.most_requests - self.site.room.available_permits()
+        self.site.account.requests()
+    }
+
+    /// Returns what is held for peers at the moment, and what was refused so far.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        self.site.account.usage()
     }
 
     pub(crate) fn having(mut self, change: impl FnOnce(&mut Site)) -> Self {
@@ -237,8 +230,12 @@ where
         // what they are given twice.
         Box::pin(async move {
             let taken_in = match site.arrive(&head) {
-                Ok(Arrival::Post(accepts)) => match body::read(body, site.max_body).await {
-                    Ok(body) => site.take_in(head, accepts, body),
+                // Its place is taken before its body is read: whoever sends bodies that never end has no more of them.
+                Ok(Arrival::Post(accepts)) => match site.charge(&head) {
+                    Ok(mut charge) => match body::read(body, &mut charge).await {
+                        Ok(body) => site.take_in(head, accepts, body, charge),
+                        Err(refused) => Err(refused),
+                    },
                     Err(refused) => Err(refused),
                 },
                 Ok(Arrival::LegacyVerb) => legacy::answer_verb(&site, &head).map(Taken::Now),
@@ -291,28 +288,51 @@ impl Site {
         head: Parts,
         accepts: Accepts,
         body: Bytes,
+        charge: Charge,
     ) -> Result<Taken, Rejection> {
         let (headers, catalog) = (&head.headers, &*self.catalog);
         match admit(headers, &body, &self.served, &self.callers, catalog)? {
             Admitted::Modern { id, request, seal } => {
-                let permit = self.permit().map_err(|refused| refused.about(id.clone()))?;
-                let handling = Handling::new(self, id, request, seal, head, permit);
+                let handling = Handling::new(self, id, request, seal, head, charge);
                 Ok(Taken::Inside(handling.respond(accepts)))
             }
             // Nothing that a modern client can say over HTTP concerns another request.
             Admitted::Notification(_) => Ok(Taken::Now(body::empty(StatusCode::ACCEPTED))),
-            Admitted::Legacy(post) => legacy::answer(self, head, accepts, body, post),
+            Admitted::Legacy(post) => legacy::answer(self, head, accepts, body, post, charge),
         }
     }
 
-    /// Room for one more request.
-    pub(crate) fn permit(&self) -> Result<OwnedSemaphorePermit, Rejection> {
+    /// Charges a request by its head; its body comes on top as it is read.
+    pub(crate) fn charge(&self, head: &Parts) -> Result<Charge, Rejection> {
         if self.shutdown.is_asked() {
             return Err(unavailable("shutting down"));
         }
-        let permit = self.room.clone().try_acquire_owned();
-        permit.map_err(|_| unavailable("overloaded"))
+        let account = match head.extensions.get::<Principal>().and_then(Principal::name) {
+            Some(name) => &self.account.principal(Some(name)),
+            None => match head.extensions.get::<PeerAccount>() {
+                Some(PeerAccount(connection)) => connection,
+                None => &self.account,
+            },
+        };
+        account.request(size_of_head(head)).map_err(overloaded)
     }
+}
+
+/// The account of the connection that a request came over, among the extensions of its head. Only connections that
+/// carry many requests at once have one.
+#[derive(Clone)]
+pub(crate) struct PeerAccount(pub(crate) Arc<Account>);
+
+/// How many bytes a request takes up besides its body, roughly.
+fn size_of_head(head: &Parts) -> usize {
+    let headers = head.headers.iter();
+    let headers = headers.map(|(name, value)| name.as_str().len() + value.len() + PER_HEADER);
+    PER_REQUEST + head.uri.path().len() + headers.sum::<usize>()
+}
+
+/// A refusal because a limit is reached.
+pub(crate) fn overloaded(reached: LimitReached) -> Rejection {
+    Rejection::overloaded(reached.into())
 }
 
 /// A refusal that says nothing about the request.
@@ -329,7 +349,9 @@ impl std::fmt::Debug for HttpService {
     }
 }
 
-const MAX_BODY: usize = 4 * 1024 * 1024;
 const COMMIT_AFTER: Duration = Duration::from_millis(250);
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-const MOST_REQUESTS: usize = 16_384;
+/// What the state of a request takes up: its futures, its context, its places in tables.
+const PER_REQUEST: usize = 2048;
+/// What a header takes up besides its text.
+const PER_HEADER: usize = 64;

@@ -5,6 +5,9 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{self, Poll};
 use std::time::Duration;
 
 use ::http::{Request, Response};
@@ -19,7 +22,8 @@ use tokio::task::JoinSet;
 use tower_service::Service;
 
 use super::connection::{Patient, Speaks};
-use super::{HttpBody, HttpService};
+use super::{HttpBody, HttpService, PeerAccount, Site};
+use crate::limits::{Account, Gauge};
 use crate::shutdown::Shutdown;
 use crate::{Error, Result};
 
@@ -96,7 +100,7 @@ impl HttpService {
         S: Clone + Send + 'static,
         S::Future: Send + 'static,
     {
-        serve(self.site.shutdown.clone(), io, service).await;
+        serve(&self.site, io, service).await;
     }
 }
 
@@ -142,21 +146,27 @@ impl Bound {
         S: Clone + Send + 'static,
         S::Future: Send + 'static,
     {
+        let site = self.service.site.clone();
+        let (most, open) = (
+            site.account.limits().connections,
+            site.account.meters().gauge(Gauge::Connections),
+        );
         let mut connections = JoinSet::new();
         loop {
+            open.store(connections.len(), Ordering::Relaxed);
             // A shutdown comes first: there may always be one more connection.
             let accepted = tokio::select! {
                 biased;
                 _ = self.service.site.shutdown.asked() => break,
                 Some(_) = connections.join_next() => continue,
-                accepted = self.listener.accept(), if connections.len() < MOST_CONNECTIONS => accepted,
+                accepted = self.listener.accept(), if connections.len() < most => accepted,
             };
             match accepted {
                 Ok((stream, _)) => {
                     // Answers are small and somebody waits for each.
                     let _ = stream.set_nodelay(true);
-                    let shutdown = self.service.site.shutdown.clone();
-                    connections.spawn(serve(shutdown, stream, service.clone()));
+                    let (site, service) = (site.clone(), service.clone());
+                    connections.spawn(async move { serve(&site, stream, service).await });
                 }
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
@@ -166,20 +176,19 @@ impl Bound {
         }
         drop(self.listener);
         while connections.join_next().await.is_some() {}
+        open.store(0, Ordering::Relaxed);
         Ok(())
     }
 }
 
 /// Serves one connection.
-async fn serve<S>(
-    shutdown: Shutdown,
-    io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
-    service: S,
-) where
+async fn serve<S>(site: &Site, io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, service: S)
+where
     S: Service<Request<Incoming>, Response = Response<HttpBody>, Error = Infallible>,
     S: Clone + Send + 'static,
     S::Future: Send + 'static,
 {
+    let shutdown = site.shutdown.clone();
     let mut io = Patient::new(io, STALLED_FOR);
     let speaks = tokio::select! {
         biased;
@@ -195,17 +204,44 @@ async fn serve<S>(
             );
         }
     };
-    let (io, service) = (TokioIo::new(io), TowerToHyperService::new(service));
+    let io = TokioIo::new(io);
     match speaks {
+        // It carries one request at a time, so that it needs no account of its own.
         Speaks::Http1 => {
+            let service = TowerToHyperService::new(service);
             let connection = http1().serve_connection(io, service);
             drive(shutdown, connection, |it| it.graceful_shutdown()).await;
         }
         // Larger by far, and should not make all connections so.
         Speaks::Http2 => {
+            let account = site.account.peer();
+            let service = TowerToHyperService::new(WithAccount { service, account });
             let connection = http2().serve_connection(io, service);
             Box::pin(drive(shutdown, connection, |it| it.graceful_shutdown())).await;
         }
+    }
+}
+
+/// Has every request of a connection charged to the account of that connection.
+#[derive(Clone)]
+struct WithAccount<S> {
+    service: S,
+    account: Arc<Account>,
+}
+
+impl<S: Service<Request<Incoming>>> Service<Request<Incoming>> for WithAccount<S> {
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn poll_ready(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.service.poll_ready(cx)
+    }
+
+    fn call(&mut self, mut request: Request<Incoming>) -> S::Future {
+        let account = PeerAccount(self.account.clone());
+        request.extensions_mut().insert(account);
+        self.service.call(request)
     }
 }
 
@@ -265,7 +301,6 @@ const MAX_HEAD: usize = 64 * 1024;
 const MOST_STREAMS: u32 = 256;
 /// How many requests on one HTTP/2 connection may have been let go of before anybody looked at them.
 const MOST_RESETS: usize = 4096;
-const MOST_CONNECTIONS: usize = 16_384;
 const PING_EVERY: Duration = Duration::from_secs(20);
 /// How long a client may take nothing in before it is cut off.
 const STALLED_FOR: Duration = Duration::from_secs(30);
