@@ -108,7 +108,7 @@ impl Batcher {
                     calls.push((id, job.tag, false));
                 }
                 5 => {
-                    if let Some((id, _, is_cancelled)) = calls.last_mut() {
+                    if let Some((id, _, is_cancelled @ false)) = calls.last_mut() {
                         elements.push(cancel(*id));
                         *is_cancelled = true;
                     }

@@ -246,7 +246,8 @@ impl State {
             Err(Error::Transport { .. } | Error::Closed) => {
                 self.is_excused.load(Relaxed)
                     || ledger.permits(Permit::ConnectionLost)
-                    || (ledger.permits(Permit::LostUnbegun) && !ledger.has_worked(tag))
+                    // A call that asks something is made of several requests in the modern era.
+                    || (ledger.permits(Permit::LostUnbegun) && (asks || !ledger.has_worked(tag)))
             }
             Err(Error::Misuse { .. }) => terms.id.is_some(),
             Err(_) => self.is_excused.load(Relaxed),

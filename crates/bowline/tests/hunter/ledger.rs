@@ -38,6 +38,8 @@ pub(crate) enum Permit {
 struct Book {
     begun: Instant,
     trace: Vec<String>,
+    /// How often the last line of the trace was repeated.
+    repeats: usize,
     at_work: BTreeMap<String, usize>,
     broken: Vec<String>,
     permits: BTreeSet<Permit>,
@@ -53,6 +55,7 @@ impl Ledger {
         let book = Book {
             begun: Instant::now(),
             trace: Vec::new(),
+            repeats: 0,
             at_work: BTreeMap::new(),
             broken: Vec::new(),
             permits: BTreeSet::new(),
@@ -74,7 +77,16 @@ impl Ledger {
         }
         let mut book = self.lock();
         let at = book.begun.elapsed().as_millis();
-        book.trace.push(format!("{at:>6} {what}"));
+        let line = format!("{at:>6} {what}");
+        if book.trace.last() == Some(&line) {
+            book.repeats += 1;
+            return;
+        }
+        let repeats = std::mem::take(&mut book.repeats);
+        if repeats > 0 {
+            book.trace.push(format!("       and {repeats} times more"));
+        }
+        book.trace.push(line);
     }
 
     /// Writes down that a law does not hold.

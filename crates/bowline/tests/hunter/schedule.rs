@@ -34,6 +34,10 @@ impl Schedule {
     }
 
     pub(crate) async fn play(&mut self) {
+        let trouble = self.world.column.trouble;
+        if trouble != Trouble::Plain && (trouble == Trouble::Burst || self.world.chance.one_in(2)) {
+            self.listen_in_peace().await;
+        }
         let steps = 8 + self.world.chance.below(34);
         for _ in 0..steps {
             self.step().await;
@@ -141,6 +145,16 @@ impl Schedule {
         } = &self.world;
         let listener = Listening::begin(client, who, uri, *column, ledger, network);
         self.listeners.push(listener);
+    }
+
+    /// Begins with a listener or two that nothing keeps from listening.
+    async fn listen_in_peace(&mut self) {
+        self.world.network.flow();
+        for _ in 0..=self.world.chance.below(2) {
+            self.listen();
+        }
+        pass(50).await;
+        self.world.network.hold();
     }
 
     /// Announces that something changed.

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::ledger::{Ledger, Permit};
 use crate::network::Way;
-use crate::scene::{Carrier, Column};
+use crate::scene::{Carrier, Column, Trouble};
 
 /// Finds messages in a stream of bytes.
 #[derive(Debug)]
@@ -197,7 +197,9 @@ impl Tap {
             (Carrier::Lines, Some(_)) => true,
             (_, Some(at)) => Instant::now() > at,
         };
-        if is_late && !is_terminator && !is_refusal && self.column.has_room() {
+        // What was begun to be written counts as said.
+        let has_room = self.column.has_room() && self.column.trouble != Trouble::Unread;
+        if is_late && !is_terminator && !is_refusal && has_room {
             self.ledger
                 .broken("nothing is said of a request after its cancel", message);
         }
@@ -234,14 +236,24 @@ fn summary(message: &Value) -> String {
     }
 }
 
-/// Where `text` begins in `bytes`. A search in text is a fast one even without optimization.
+/// Where `text` begins in `bytes`. A search in text is a fast one even without optimization; it is done block by
+/// block, because checking that bytes are text is not.
 fn find(bytes: &[u8], text: &str) -> Option<usize> {
-    let mut at = 0;
-    for chunk in bytes.utf8_chunks() {
-        if let Some(found) = chunk.valid().find(text) {
-            return Some(at + found);
+    let mut start = 0;
+    while start < bytes.len() {
+        let end = bytes.len().min(start + BLOCK);
+        let mut at = start;
+        for chunk in bytes[start..end].utf8_chunks() {
+            if let Some(found) = chunk.valid().find(text) {
+                return Some(at + found);
+            }
+            at += chunk.valid().len() + chunk.invalid().len();
         }
-        at += chunk.valid().len() + chunk.invalid().len();
+        if end == bytes.len() {
+            return None;
+        }
+        // It may begin in this block and end in the next.
+        start = end - text.len();
     }
     None
 }
@@ -255,5 +267,6 @@ fn cancelled_id(message: &Value) -> Option<String> {
     is_cancel.then(|| message["params"]["requestId"].to_string())
 }
 
+const BLOCK: usize = 1024;
 const BEGIN: &str = "{\"jsonrpc\"";
 const CANCELLED: i64 = -32800;
