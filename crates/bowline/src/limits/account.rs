@@ -242,6 +242,7 @@ impl Charge {
         &self.account
     }
 
+    #[cfg(test)]
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
