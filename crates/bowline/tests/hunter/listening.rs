@@ -110,7 +110,12 @@ impl Listening {
     pub(crate) fn check(&self) {
         let state = &*self.state;
         let is_excused = state.is_disrupted.load(Relaxed) || !state.listens.load(Relaxed);
-        if state.ledger.is_wrecked() || is_excused {
+        // A legacy subscription may be one that its client has had for a while and that the server forgot; on a path
+        // that is dead nothing is heard before it breaks.
+        let is_forgotten =
+            !state.column.dialect.is_modern() && state.ledger.permits(Permit::SubscriptionLost);
+        let is_cut_off = state.ledger.permits(Permit::ConnectionLost);
+        if is_excused || is_forgotten || is_cut_off {
             return;
         }
         let (owed, heard) = (state.owed.load(Relaxed), state.heard.load(Relaxed));

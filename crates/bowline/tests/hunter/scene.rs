@@ -64,6 +64,7 @@ enum Era {
 const HTTP: &[Carrier] = &[Carrier::Http1, Carrier::Http2];
 const ANY: &[Carrier] = &[Carrier::Lines, Carrier::Http1, Carrier::Http2];
 const BOTH: &[Era] = &[Era::Modern, Era::Legacy];
+const ALL: &[Era] = &[Era::Modern, Era::Legacy, Era::HttpSse];
 
 /// Every scene. The seed modulo their number is the index here.
 pub(crate) const SCENES: &[Scene] = &[
@@ -107,9 +108,9 @@ pub(crate) const SCENES: &[Scene] = &[
     scene("restart", Trouble::Restart, HTTP, BOTH),
     scene("forgotten", Trouble::Forgotten, HTTP, &[Era::Legacy]),
     scene("goodbye", Trouble::Goodbye, HTTP, BOTH),
-    scene("half-dead", Trouble::HalfDead, ANY, BOTH),
-    scene("unread", Trouble::Unread, ANY, BOTH),
-    scene("burst", Trouble::Burst, ANY, BOTH),
+    scene("half-dead", Trouble::HalfDead, ANY, ALL),
+    scene("unread", Trouble::Unread, ANY, ALL),
+    scene("burst", Trouble::Burst, ANY, ALL),
     scene(
         "batches",
         Trouble::Batches,
