@@ -26,6 +26,7 @@ use tokio::time::{Instant, Sleep};
 use super::serving::{Role, Serving};
 use super::{Closing, Peer};
 use crate::Error;
+use crate::far_future::instant_after;
 use crate::limits::{Charge, Held, Limit};
 use crate::wire::{Received, Wire};
 
@@ -338,7 +339,7 @@ impl Driver {
         if let (Phase::Running, Some(how)) = (self.phase, closing) {
             let (Closing::Flush(limit) | Closing::Drain(limit)) = how;
             self.phase = Phase::Closing {
-                until: Instant::now() + limit,
+                until: instant_after(Instant::now(), limit),
                 input_ended: false,
             };
             self.serving.shut_down();

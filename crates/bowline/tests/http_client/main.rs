@@ -6,9 +6,14 @@
     reason = "a test says by panicking what it saw"
 )]
 
+mod ends_of_answers;
+mod flow_control;
 mod http2_faults;
+mod http2_peer;
+mod http2_retries;
 mod legacy;
 mod letting_go;
+mod liveness;
 mod modern;
 mod pool;
 mod proxies;

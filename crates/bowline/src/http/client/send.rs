@@ -130,6 +130,26 @@ impl Handed {
 #[non_exhaustive]
 pub struct Withdrawn;
 
+/// The server provably did not process the request: it may be sent again, whatever it is. The `source` of the transport
+/// error that an [`HttpSend`] returns then.
+///
+/// On HTTP/2 that is a stream which the server has refused (`REFUSED_STREAM`), or one above the last stream that its `GOAWAY` names.
+#[derive(Debug, thiserror::Error)]
+#[error("the server did not process the request")]
+#[non_exhaustive]
+pub struct Unprocessed {
+    /// How it said so.
+    pub source: Box<dyn std::error::Error + Send + Sync>,
+}
+
+impl Unprocessed {
+    /// The server said so by `source`.
+    pub fn new(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        let source = source.into();
+        Self { source }
+    }
+}
+
 impl RequestBody {
     pub(crate) fn new(bytes: Bytes, handed_over: Handed) -> Self {
         Self {
@@ -143,6 +163,14 @@ impl RequestBody {
     pub fn into_bytes(mut self) -> Bytes {
         let bytes = self.bytes.take().filter(|_| self.handed_over.hand_over());
         bytes.unwrap_or_default()
+    }
+}
+
+impl RequestBody {
+    /// All of the body, for a connection that sends it; `None` if the request was withdrawn.
+    pub(super) fn hand_over(mut self) -> Option<Bytes> {
+        let bytes = self.bytes.take().unwrap_or_default();
+        self.handed_over.hand_over().then_some(bytes)
     }
 }
 

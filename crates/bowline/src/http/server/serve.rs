@@ -260,7 +260,7 @@ async fn drive<C: Future<Output = hyper::Result<()>>>(
     };
     farewell(connection.as_mut());
     // The responses end by themselves in time, unless their client does not take them in.
-    if let Ok(served) = tokio::time::timeout(grace + FAREWELL, connection).await {
+    if let Ok(served) = tokio::time::timeout(grace.saturating_add(FAREWELL), connection).await {
         log(served);
     }
 }
