@@ -93,6 +93,8 @@ impl Schedule {
         }
         // Whoever lost its subscription is told, or comes back by itself.
         pass(BACK_WITHIN).await;
+        let listeners = self.listeners.iter();
+        listeners.for_each(|it| it.check_that_it_caught_up());
         let before: Vec<_> = self.listeners.iter().map(Listening::heard).collect();
         THINGS.iter().for_each(|uri| self.announce(uri));
         pass(1000).await;

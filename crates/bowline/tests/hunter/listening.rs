@@ -35,6 +35,8 @@ struct State {
     /// How many changes were announced since it listens, and the number of the last one.
     owed: AtomicUsize,
     last_owed: AtomicU64,
+    /// How many it had heard of when the last one was announced.
+    heard_before: AtomicUsize,
     heard: AtomicUsize,
     /// How many notifications the server had written for it when it began to listen.
     written_before: AtomicUsize,
@@ -64,6 +66,7 @@ impl Listening {
             is_disrupted: AtomicBool::new(false),
             owed: AtomicUsize::new(0),
             last_owed: AtomicU64::new(0),
+            heard_before: AtomicUsize::new(0),
             heard: AtomicUsize::new(0),
             written_before: AtomicUsize::new(0),
             naps: watch::Sender::new(false),
@@ -77,6 +80,7 @@ impl Listening {
         if self.state.uri == uri && self.state.listens.load(Relaxed) {
             self.state.owed.fetch_add(1, Relaxed);
             self.state.last_owed.store(number, Relaxed);
+            self.state.heard_before.store(self.heard(), Relaxed);
         }
     }
 
@@ -104,6 +108,19 @@ impl Listening {
 
     pub(crate) fn heard(&self) -> usize {
         self.state.heard.load(Relaxed)
+    }
+
+    /// Sees to it that what it may have missed without a word was made up for: it was told of the thing since, or had
+    /// to subscribe again.
+    pub(crate) fn check_that_it_caught_up(&self) {
+        let state = &*self.state;
+        let (owed, before) = (&state.owed, &state.heard_before);
+        let is_behind = owed.load(Relaxed) > 0 && self.heard() <= before.load(Relaxed);
+        if is_behind && state.listens.load(Relaxed) {
+            let how = format!("{} heard nothing since the last change", state.tag);
+            let law = "a listener hears every notice or is told that it lagged";
+            state.ledger.broken(law, how);
+        }
     }
 
     /// Sees to it that it has heard of all it had to.
