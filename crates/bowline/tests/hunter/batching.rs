@@ -89,10 +89,10 @@ impl Batcher {
 
     /// Posts something, as chance has it, or lets one of its handlers go on.
     pub(crate) fn step(&mut self) {
-        match self.chance.below(12) {
-            0..=5 => self.post_batch(),
-            6..=7 => self.post_cancel(),
-            8 => self.flood(),
+        match self.chance.below(24) {
+            0..=11 => self.post_batch(),
+            12..=16 => self.post_cancel(),
+            17 => self.flood(),
             _ => self.release(),
         }
     }

@@ -152,7 +152,7 @@ impl Column {
                 Era::Modern => dialect.is_modern(),
                 // Over HTTP the oldest has a transport of its own.
                 Era::Legacy => {
-                    !dialect.is_modern() && !(has_two_endpoints && carrier != Carrier::Lines)
+                    !dialect.is_modern() && (!has_two_endpoints || carrier == Carrier::Lines)
                 }
                 Era::HttpSse => has_two_endpoints,
             }

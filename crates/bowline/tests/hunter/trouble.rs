@@ -104,7 +104,7 @@ impl Schedule {
             self.listeners[at].nap(chance.one_in(2));
         }
         let uri = *chance.pick(&THINGS);
-        let count = *chance.pick(&[10, 300, 1500]);
+        let count = *chance.pick(&[10, 10, 300, 1500]);
         // As many as a server can take in at once, or many more.
         let at_once = *chance.pick(&[50, 200, 2000]);
         self.world
