@@ -123,6 +123,12 @@ impl Endpoint {
                 }
                 Ok(response) => match redirect(&uri, &response) {
                     Some(next) => {
+                        // Its cancel may be on its way already, so it must not be sent after that.
+                        if !outgoing.handed.take_back() {
+                            let source = Some(Withdrawn.into());
+                            let what = "the request was redirected after it was dropped".into();
+                            return Err(Error::Transport { what, source });
+                        }
                         uri = next?;
                         redirects += 1;
                     }
