@@ -17,6 +17,8 @@ pub use body::ResponseBody;
 mod channel;
 pub use channel::HttpChannel;
 
+mod closable;
+
 mod connection;
 pub use connection::Connector;
 pub(crate) use connection::Versions;

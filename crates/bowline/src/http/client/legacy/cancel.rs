@@ -45,12 +45,8 @@ impl Cancel {
     /// wait for its turn or for a connection.
     pub(super) async fn run(mut self) {
         let drain_until = Instant::now() + DRAIN_LIMIT;
-        let session = self
-            .progress
-            .borrow()
-            .session()
-            .cloned()
-            .unwrap_or_default();
+        let posted_in = self.progress.borrow().session().cloned();
+        let session = posted_in.unwrap_or_default();
         if session.id.is_none() {
             // No session, so no cancel can be matched: a server like that notices a closed response, if anything.
             self.carrier.abort();

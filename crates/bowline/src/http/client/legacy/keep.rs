@@ -45,7 +45,7 @@ impl Link {
                 Phase::Failed { error, .. } => {
                     attempts.fail();
                     let pause = async {
-                        match is_passing(&error) || status_of(&error).is_some() {
+                        match may_come_back(&error) {
                             true => attempts.pause(None).await,
                             false => pending().await, // until a request wants a session
                         }
@@ -53,7 +53,7 @@ impl Link {
                     tokio::select! {
                         biased; // a request does not wait for the pause
                         _ = sessions.changed() => {}
-                        () = pause => drop(self.sessions.send_if_modified(Sessions::retry)),
+                        () = pause => drop(self.change(Sessions::retry)),
                     }
                 }
             }
@@ -113,11 +113,11 @@ impl Link {
 
     async fn failed_to_reopen(&self, error: Arc<Error>) {
         tracing::debug!(%error, "failed to open a new session");
-        if !is_passing(&error) && status_of(&error).is_none() {
+        if !may_come_back(&error) {
             let error = share(&error);
             self.deliver(Received::StreamLost { error }).await;
         }
-        self.change(|sessions| sessions.failed(error));
+        self.change(|sessions| sessions.failed(&error));
     }
 
     /// Receives what the server sends unsolicited in `session`, as long as that lasts.
@@ -265,6 +265,11 @@ fn is_passing(error: &Error) -> bool {
         (Error::Transport { .. } | Error::Timeout { .. }, None) => true,
         _ => false,
     }
+}
+
+/// The same for a handshake: what has been the server's place before is empty while it is replaced.
+fn may_come_back(error: &Error) -> bool {
+    is_passing(error) || status_of(error) == Some(StatusCode::NOT_FOUND)
 }
 
 /// The HTTP status that an error stands for, if it does.

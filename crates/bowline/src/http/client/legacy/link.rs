@@ -124,10 +124,16 @@ impl Link {
                     false => stopwatch.go_on().await,
                 }
             }
-            match self.change_if_waiting(waited_for) {
+            match self.claim(waited_for) {
                 Claim::Use(session) => break Ok(session),
                 Claim::Fail(error) => break Err(share(&error)),
-                Claim::Wait(attempt) => drop(waited_for.get_or_insert(attempt)),
+                Claim::Wait(attempt) => {
+                    waited_for.get_or_insert(attempt);
+                }
+                Claim::Retry(attempt, earlier) => {
+                    waited_for.get_or_insert(attempt);
+                    drop(earlier); // here, where no lock is held
+                }
             }
             // Fails only when the link is gone, and this borrows it.
             let _ = sessions.changed().await;
@@ -139,12 +145,11 @@ impl Link {
     }
 
     /// Claims a session, and wakes others only if that starts an attempt to open one.
-    fn change_if_waiting(&self, waited_for: Option<u64>) -> Claim {
+    fn claim(&self, waited_for: Option<u64>) -> Claim {
         let mut claim = None;
         self.sessions.send_if_modified(|sessions| {
-            let has_failed = sessions.has_failed();
-            claim = Some(sessions.claim(waited_for));
-            has_failed != sessions.has_failed()
+            let claimed = claim.insert(sessions.claim(waited_for));
+            matches!(claimed, Claim::Retry(..))
         });
         claim.expect("a session was just claimed")
     }

@@ -118,7 +118,8 @@ impl HttpWire {
     fn send_request(&mut self, id: &RequestId, message: &Message, is_opening: bool) {
         let frame = message.to_frame();
         if is_opening {
-            self.link.change(|sessions| sessions.begin(frame.clone()));
+            let earlier = self.link.change(|sessions| sessions.begin(frame.clone()));
+            drop(earlier);
             if self.keeper.is_none() {
                 let link = self.link.clone();
                 self.keeper = Some(self.tasks.spawn(async move { link.keep().await }));
@@ -199,7 +200,7 @@ impl HttpWire {
     fn post(&mut self, message: &Message) {
         let (link, frame) = (self.link.clone(), message.to_frame());
         let session = self.link.current();
-        if session.is_none() && matches!(message, Message::Response(_)) {
+        if self.link.sessions.borrow().is_forgotten() && matches!(message, Message::Response(_)) {
             // The question was asked in a session that is gone; in the next one its id may be that of another.
             tracing::debug!("an answer was dropped: its session is gone");
             return;

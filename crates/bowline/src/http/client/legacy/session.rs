@@ -65,6 +65,8 @@ pub(super) enum Claim {
     Use(Arc<Session>),
     /// Wait for this attempt to open a session.
     Wait(u64),
+    /// Wait for this attempt, which this request has started after one that failed like that.
+    Retry(u64, Option<Arc<Error>>),
     /// The attempt that the request waited for failed.
     Fail(Arc<Error>),
 }
@@ -86,10 +88,16 @@ impl Sessions {
         }
     }
 
-    /// The application sends `initialize`: earlier sessions no longer count.
-    pub(super) fn begin(&mut self, handshake: Bytes) {
+    /// Whether the server has forgotten the session, and there is no other yet.
+    pub(super) fn is_forgotten(&self) -> bool {
+        matches!(self.phase, Phase::Reopening { .. } | Phase::Failed { .. })
+    }
+
+    /// The application sends `initialize`: earlier sessions no longer count. Returns what the phase was, to be dropped
+    /// where no lock is held.
+    pub(super) fn begin(&mut self, handshake: Bytes) -> Phase {
         self.handshake = Some(handshake);
-        self.phase = Phase::Opening;
+        std::mem::take(&mut self.phase)
     }
 
     /// Numbers the session that the answer to a handshake names.
@@ -131,23 +139,21 @@ impl Sessions {
         is_current
     }
 
-    pub(super) fn has_failed(&self) -> bool {
-        matches!(self.phase, Phase::Failed { .. })
-    }
-
-    /// Makes another attempt after one that failed. Returns whether one had failed.
-    pub(super) fn retry(&mut self) -> bool {
-        let has_failed = self.has_failed();
-        if has_failed {
-            self.reopen();
+    /// Makes another attempt after one that failed; returns what that failed with.
+    pub(super) fn retry(&mut self) -> Option<Arc<Error>> {
+        match &self.phase {
+            Phase::Failed { .. } => self.reopen(),
+            _ => None,
         }
-        has_failed
     }
 
-    fn reopen(&mut self) {
+    fn reopen(&mut self) -> Option<Arc<Error>> {
         self.attempts += 1;
         let attempt = self.attempts;
-        self.phase = Phase::Reopening { attempt };
+        match std::mem::replace(&mut self.phase, Phase::Reopening { attempt }) {
+            Phase::Failed { error, .. } => Some(error),
+            _ => None,
+        }
     }
 
     /// A handshake of our own is complete.
@@ -159,9 +165,10 @@ impl Sessions {
     }
 
     /// A handshake of our own failed.
-    pub(super) fn failed(&mut self, error: Arc<Error>) {
+    pub(super) fn failed(&mut self, error: &Arc<Error>) {
         self.is_authorizing = false;
         if let Phase::Reopening { attempt } = self.phase {
+            let error = error.clone();
             self.phase = Phase::Failed { attempt, error };
         }
     }
@@ -177,8 +184,8 @@ impl Sessions {
                 Claim::Fail(error.clone())
             }
             Phase::Failed { .. } => {
-                self.reopen();
-                Claim::Wait(self.attempts)
+                let failed = self.reopen();
+                Claim::Retry(self.attempts, failed)
             }
         }
     }
@@ -206,7 +213,7 @@ mod tests {
     fn used(claim: &Claim) -> Option<u64> {
         match claim {
             Claim::Use(session) => Some(session.number),
-            Claim::Wait(_) | Claim::Fail(_) => None,
+            Claim::Wait(_) | Claim::Retry(..) | Claim::Fail(_) => None,
         }
     }
 
@@ -239,12 +246,21 @@ mod tests {
         let (mut sessions, first) = open();
         sessions.forget(&first);
 
-        sessions.failed(Arc::new(Error::Closed));
+        sessions.failed(&Arc::new(Error::Closed));
 
         assert!(matches!(sessions.claim(Some(1)), Claim::Fail(_)));
-        assert!(matches!(sessions.claim(None), Claim::Wait(2)));
+        assert!(matches!(sessions.claim(None), Claim::Retry(2, Some(_))));
         reopen(&mut sessions);
         assert_eq!(used(&sessions.claim(Some(2))), Some(2));
+    }
+
+    #[test]
+    fn before_the_first_answer_messages_are_posted_without_a_session() {
+        let mut sessions = Sessions::default();
+        sessions.begin(Bytes::from_static(b"{}"));
+
+        assert_eq!(used(&sessions.claim(None)), Some(0));
+        assert!(!sessions.is_forgotten());
     }
 
     #[test]
