@@ -37,7 +37,6 @@ struct Queue {
 
 impl Said {
     /// A queue that drops whatever is pushed.
-    #[cfg(feature = "http-client")]
     pub(crate) fn closed() -> Self {
         let said = Self::default();
         said.close();
@@ -79,7 +78,6 @@ impl Said {
     /// # Cancel safety
     ///
     /// Safe: nothing is changed.
-    #[cfg(feature = "http-client")]
     pub(crate) async fn has_room(&self) {
         std::future::poll_fn(|_| {
             let queue = self.lock();
@@ -195,9 +193,7 @@ const MAX_NOTIFICATIONS: usize = 1_024;
 const MAX_BYTES: usize = 8 * 1024 * 1024;
 
 /// From these on a producer that can wait does.
-#[cfg(feature = "http-client")]
 const FULL: usize = 256;
-#[cfg(feature = "http-client")]
 const FULL_BYTES: usize = 1024 * 1024;
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use hyper_util::client::legacy::connect;
 use tokio::task::JoinHandle;
 use tower_service::Service;
 
+use super::closable::{Closable, Closer};
 use super::http2::Shared;
 use super::send::RequestBody;
 
@@ -60,6 +61,7 @@ pub(super) enum Connection {
 /// HTTP/1.1: has one request at a time.
 pub(super) struct Exclusive {
     send: http1::SendRequest<RequestBody>,
+    closer: Closer,
     /// Whether a proxy reads the requests, and so wants to know the whole URL.
     is_to_proxy: bool,
 }
@@ -92,11 +94,16 @@ impl Connection {
         if versions == Versions::Http2Only || connected.is_negotiated_h2() {
             return Ok(Self::Shared(Shared::open(io).await?));
         }
+        let (io, closer) = Closable::new(io);
         let (mut send, connection) = http1::handshake(io).await?;
         let driving = tokio::spawn(connection);
         must_be_open(send.ready().await, driving).await?;
         let is_to_proxy = connected.is_proxied();
-        Ok(Self::Exclusive(Exclusive { send, is_to_proxy }))
+        Ok(Self::Exclusive(Exclusive {
+            send,
+            closer,
+            is_to_proxy,
+        }))
     }
 }
 
@@ -105,7 +112,7 @@ impl Exclusive {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future closes the connection.
+    /// Dropping the future closes the connection at once.
     pub(super) fn send(
         &mut self,
         mut request: Request<RequestBody>,
@@ -118,13 +125,20 @@ impl Exclusive {
             *request.uri_mut() = without_origin(request.uri());
         }
         let sending = self.send.try_send_request(request);
-        async {
+        let unanswered = self.closer.close_on_drop();
+        async move {
             let sent = sending.await;
+            unanswered.disarm();
             sent.map_err(|mut failed| match failed.take_message() {
                 Some(unsent) => SendFailed::Unsent(Box::new(unsent), failed.into_error().into()),
                 None => SendFailed::Failed(failed.into_error().into()),
             })
         }
+    }
+
+    /// Closes the connection, whatever is under way on it.
+    pub(super) fn close(&self) {
+        self.closer.close();
     }
 
     /// Whether it takes a request at once.

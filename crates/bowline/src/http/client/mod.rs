@@ -17,6 +17,8 @@ pub use body::ResponseBody;
 mod channel;
 pub use channel::HttpChannel;
 
+mod closable;
+
 mod connection;
 pub use connection::Connector;
 pub(crate) use connection::Versions;
@@ -123,6 +125,12 @@ impl Endpoint {
                 }
                 Ok(response) => match redirect(&uri, &response) {
                     Some(next) => {
+                        // Its cancel may be on its way already, so it must not be sent after that.
+                        if !outgoing.handed.take_back() {
+                            let source = Some(Withdrawn.into());
+                            let what = "the request was redirected after it was dropped".into();
+                            return Err(Error::Transport { what, source });
+                        }
                         uri = next?;
                         redirects += 1;
                     }

@@ -271,11 +271,9 @@ impl Origin {
         let lease = Lease {
             connection: Some(connection),
             origin: Arc::downgrade(self),
+            is_awaited: false,
         };
-        ResponseBody::new(Leased {
-            body,
-            _lease: lease,
-        })
+        ResponseBody::new(Leased { body, lease })
     }
 
     fn rest(self: &Arc<Self>, connection: Exclusive) {
@@ -361,20 +359,26 @@ impl<T> Resting<T> {
 struct Leased {
     body: Incoming,
     // After the body, so that the connection knows by then whether somebody let go of it.
-    _lease: Lease,
+    lease: Lease,
 }
 
 /// A connection, until it can rest.
 struct Lease {
     connection: Option<Exclusive>,
     origin: Weak<Origin>,
+    /// Whether the next piece of the body is being waited for. To drop the body then is to abandon the request. Otherwise
+    /// the reader has what it wants, and hyper keeps the connection if the end of the body is there already.
+    is_awaited: bool,
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        if let Some(connection) = self.connection.take()
-            && let Some(origin) = self.origin.upgrade()
-        {
+        let Some(connection) = self.connection.take() else {
+            return;
+        };
+        if self.is_awaited {
+            connection.close();
+        } else if let Some(origin) = self.origin.upgrade() {
             origin.rest(connection);
         }
     }
@@ -388,7 +392,9 @@ impl Body for Leased {
         mut self: Pin<&mut Self>,
         cx: &mut task::Context<'_>,
     ) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        self.lease.is_awaited = polled.is_pending();
+        polled
     }
 
     fn is_end_stream(&self) -> bool {

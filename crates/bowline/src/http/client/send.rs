@@ -108,7 +108,19 @@ impl Handed {
     pub(super) fn take_back(&self) -> bool {
         *self.lock() = None;
         let _ = self.change(HANDED_OVER, WITH_US);
+        // Refused and unwanted: it was not processed, and must not leave again.
+        let _ = self.change(UNWANTED, WITHDRAWN);
         self.0.place.load(Ordering::Acquire) == WITH_US
+    }
+
+    /// Whether a connection has the body.
+    pub(super) fn is_handed_over(&self) -> bool {
+        matches!(self.0.place.load(Ordering::Acquire), HANDED_OVER | UNWANTED)
+    }
+
+    /// Whether the body was taken back for good: no connection has it, or the server refused it.
+    pub(super) fn is_withdrawn(&self) -> bool {
+        self.0.place.load(Ordering::Acquire) == WITHDRAWN
     }
 
     /// Decides where the body is, unless that is decided. Whether it is there.
