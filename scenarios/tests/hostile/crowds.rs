@@ -47,7 +47,7 @@ async fn heads_that_never_end_on_thousands_of_connections(
             std::future::pending::<Option<()>>().await
         });
     }
-    let begun = http2::settled(&begun, Duration::from_secs(8)).await;
+    let begun = http2::settled(&begun, heads.len() as u64).await;
     Ok(format!("{begun} connections"))
 }
 
@@ -138,6 +138,7 @@ async fn on_streams(
     then: impl AsyncFnOnce(&Target) -> Result<(), String>,
 ) -> Result<String, String> {
     let sent = Arc::new(AtomicU64::new(0));
+    let length = body.len();
     let mut streams = JoinSet::new();
     for _ in 0..connections {
         let sender = http2::connect(target.http, 0).await?;
@@ -152,7 +153,7 @@ async fn on_streams(
             });
         }
     }
-    let sent = http2::settled(&sent, Duration::from_secs(8)).await;
+    let sent = http2::settled(&sent, (streams.len() * length) as u64).await;
     then(target).await?;
     tokio::time::sleep(Duration::from_secs(1)).await;
     Ok(format!(
