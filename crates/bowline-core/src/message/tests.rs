@@ -257,7 +257,7 @@ fn in_a_batch_each_message_stands_for_itself() {
         br#" [{"jsonrpc":"2.0","id":1,"method":"m"}, 7, {"jsonrpc":"2.0","method":"n"}]"#,
     );
 
-    let parts = decode_batch(&frame).unwrap();
+    let parts = decode_batch(&frame, 3).unwrap();
 
     assert!(is_batch(&frame));
     assert!(matches!(
@@ -268,8 +268,48 @@ fn in_a_batch_each_message_stands_for_itself() {
             Ok(Message::Notification(_))
         ]
     ));
-    assert!(decode_batch(&Bytes::from_static(b"[]")).is_err());
-    assert!(decode_batch(&Bytes::from_static(b"[1")).is_err());
+}
+
+#[test]
+fn what_is_not_an_array_of_something_is_not_a_batch() {
+    for (text, code) in [
+        ("[]", ErrorCode::INVALID_REQUEST),
+        ("[ ]", ErrorCode::INVALID_REQUEST),
+        ("[1", ErrorCode::PARSE_ERROR),
+        ("[1,]", ErrorCode::PARSE_ERROR),
+        ("[,1]", ErrorCode::PARSE_ERROR),
+        ("[1 2]", ErrorCode::PARSE_ERROR),
+        ("[1]]", ErrorCode::PARSE_ERROR),
+        ("[1] x", ErrorCode::PARSE_ERROR),
+        ("1", ErrorCode::PARSE_ERROR),
+        ("", ErrorCode::PARSE_ERROR),
+    ] {
+        let refused = decode_batch(&Bytes::from_static(text.as_bytes()), 10).unwrap_err();
+
+        let Malformed::Request { id: None, error } = Malformed::from(refused) else {
+            panic!("{text}: the sender is told")
+        };
+        assert_eq!(error.code, code, "{text}");
+    }
+    assert_eq!(decode_batch(&Bytes::from_static(b" [1 , [2]]\n"), 2).unwrap().len(), 2);
+}
+
+#[test]
+fn a_batch_is_counted_before_it_is_decoded() {
+    // What stands behind the first message too many is not even looked at.
+    let long = Bytes::from_static(b"[0,0,0,0 what is this");
+
+    assert_eq!(
+        decode_batch(&long, 3).unwrap_err(),
+        BatchError::TooLong { max: 3 }
+    );
+    let told = Malformed::from(BatchError::TooLong { max: 3 }).answer().unwrap();
+    let error = told.outcome.unwrap_err();
+    assert_eq!(error.code, ErrorCode::INVALID_REQUEST);
+    assert_eq!(
+        error.message,
+        "batch exceeds the limit of 3 messages (`batch_messages`)"
+    );
 }
 
 #[test]
