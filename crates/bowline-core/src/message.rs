@@ -8,6 +8,7 @@
 //! The envelope is read in one flat pass. Params and results are slices of the frame.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use bowline_types::{ErrorCode, Json, RequestId, RpcError};
 use bytes::Bytes;
@@ -159,9 +160,7 @@ impl Message {
             Self::Request(request) => {
                 id_room(&request.id) + method_room(&request.method, request.params.as_deref())
             }
-            Self::Notification(notification) => {
-                method_room(&notification.method, notification.params.as_ref())
-            }
+            Self::Notification(notification) => return notification.size(),
             Self::Response(response) => {
                 let id = response.id.as_ref().map_or(0, id_room);
                 id + match &response.outcome {
@@ -217,8 +216,34 @@ pub fn decode_batch(
             "a batch must not be empty",
         ));
     }
-    let message = |element| Message::decode(&frame.slice(element));
+    let message = |element: Range<usize>| Message::decode(&part(frame, &text[element]));
     Ok(elements.into_iter().map(message).collect())
+}
+
+/// A part of a frame. It shares the memory of the frame, unless it is a small part that would keep a long frame alive:
+/// who holds it is charged for the part only.
+fn part(frame: &Bytes, part: &str) -> Bytes {
+    if is_small_part(frame, part) {
+        Bytes::copy_from_slice(part.as_bytes())
+    } else {
+        frame.slice_ref(part.as_bytes())
+    }
+}
+
+fn is_small_part(frame: &Bytes, part: &str) -> bool {
+    frame.len() > 2 * part.len() + SHORT
+}
+
+/// A part of a frame that was found to be JSON.
+fn json_part(frame: &Bytes, raw: &str) -> Json {
+    if !is_small_part(frame, raw) {
+        return Json::from_checked(frame, raw);
+    }
+    let own = part(frame, raw);
+    match std::str::from_utf8(&own) {
+        Ok(text) => Json::from_checked(&own, text),
+        Err(_) => Json::from_checked(frame, raw),
+    }
 }
 
 /// Why a batch was not decoded.
@@ -291,6 +316,13 @@ impl From<Notification> for Message {
 }
 
 impl Notification {
+    /// How many bytes it takes on the wire, unless something in it has to be escaped.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        let members = method_room(&self.method, self.params.as_ref());
+        OPENING.len() + members + b"}".len()
+    }
+
     /// A notification with params that are already JSON.
     #[must_use]
     pub fn new(method: impl Into<Cow<'static, str>>, params: Option<Json>) -> Self {
@@ -386,7 +418,7 @@ impl<'a> Envelope<'a> {
             Some(Ok(Name(name))) => name,
             _ => return Err(refuse("`method` must be a string")),
         };
-        let params = self.params.map(|raw| Json::from_checked(frame, raw));
+        let params = self.params.map(|raw| part(frame, raw));
         if params.as_ref().is_some_and(|params| !params.is_object()) {
             return Err(refuse("`params` must be an object"));
         }
@@ -420,7 +452,7 @@ impl<'a> Envelope<'a> {
         }
         let outcome =
             match (self.result, self.error) {
-                (Some(result), None) => Ok(Json::from_checked(frame, result)),
+                (Some(result), None) => Ok(part(frame, result)),
                 (None, Some(error)) => Err(serde_json::from_str(error)
                     .map_err(|_| refuse("`error` has the wrong shape"))?),
                 _ => return Err(refuse("it has both a result and an error")),
@@ -444,6 +476,16 @@ impl<'a> Envelope<'a> {
 
     fn speaks_2_0(&self) -> bool {
         self.jsonrpc.is_some_and(|raw| raw == r#""2.0""#)
+    }
+}
+
+/// A part of a frame, which keeps the frame alive; copied if that would keep far more than the part.
+fn part(frame: &Bytes, raw: &str) -> Json {
+    let part = Json::from_checked(frame, raw);
+    if frame.len() > 2 * raw.len() + SMALL_FRAME {
+        part.to_unshared()
+    } else {
+        part
     }
 }
 
@@ -531,6 +573,12 @@ fn number_room(number: i64) -> usize {
 fn text_room(text: &str) -> usize {
     text.len() + "\"\"".len()
 }
+
+/// A frame that is not worth copying a part out of.
+const SMALL_FRAME: usize = 4096;
+
+/// From how many bytes on a frame is long.
+const SHORT: usize = 4096;
 
 const OPENING: &[u8] = br#"{"jsonrpc":"2.0""#;
 const ID: &str = r#","id":"#;

@@ -351,3 +351,26 @@ fn what_is_found_in_params_on_the_way_is_what_is_found_later() {
         }
     }
 }
+
+#[test]
+fn a_small_part_does_not_keep_a_long_frame_alive() {
+    let pad = "x".repeat(100_000);
+    let request = r#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":1}"#;
+    let padded = Bytes::from(format!(r#"{request},"pad":"{pad}"}}"#));
+    let batch = Bytes::from(format!(r#"[{request}}},"{pad}"]"#));
+    let is_within = |frame: &Bytes, params: &Params| {
+        frame.as_ptr_range().contains(&params.as_bytes().as_ptr())
+    };
+
+    let of_padded = Message::decode(&padded).unwrap();
+    let of_batch = decode_batch(&batch, 2).unwrap().swap_remove(0).unwrap();
+
+    for (frame, message) in [(padded, of_padded), (batch, of_batch)] {
+        let Message::Request(request) = message else {
+            panic!("a request")
+        };
+        let params = request.params.unwrap();
+        assert_eq!(params.as_str(), r#"{"a":1}"#);
+        assert!(!is_within(&frame, &params));
+    }
+}

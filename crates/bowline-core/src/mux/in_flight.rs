@@ -1,12 +1,13 @@
-//! Requests of the peer that are not answered yet.
+//! Requests of the peer whose answers have not left yet.
 //!
-//! They are keyed by the id as it was written: a peer may have `7` and `"7"` in flight at once.
+//! They are keyed by the id as it was written: a peer may have `7` and `"7"` in flight at once. A request stays until
+//! its answer has left, so that a cancel finds the answer without searching the queue.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 
 use bowline_types::RequestId;
 
+use super::outbox::Place;
 use crate::id::other_spelling;
 
 /// One request of the peer, told apart from an earlier or later one with the same id.
@@ -29,62 +30,85 @@ impl InFlightId {
 
 #[derive(Debug, Default)]
 pub(super) struct InFlight {
-    requests: BTreeMap<RequestId, u64>,
+    requests: BTreeMap<RequestId, Request>,
+    /// How many are not answered yet.
+    open: usize,
     last_serial: u64,
+}
+
+#[derive(Debug)]
+struct Request {
+    serial: u64,
+    /// Where its answer waits, once it is answered.
+    answer: Option<Place>,
 }
 
 impl InFlight {
     pub(super) fn insert(&mut self, request_id: RequestId) -> InFlightId {
         self.last_serial += 1;
-        self.requests.insert(request_id.clone(), self.last_serial);
-        InFlightId {
-            serial: self.last_serial,
-            request_id,
-        }
+        self.open += 1;
+        let serial = self.last_serial;
+        let request = Request {
+            serial,
+            answer: None,
+        };
+        self.requests.insert(request_id.clone(), request);
+        InFlightId { serial, request_id }
     }
 
-    pub(super) fn contains(&self, id: &InFlightId) -> bool {
-        self.requests.get(&id.request_id) == Some(&id.serial)
+    /// Whether the request is not answered yet.
+    pub(super) fn is_open(&self, id: &InFlightId) -> bool {
+        let request = self.requests.get(&id.request_id);
+        request.is_some_and(|own| own.serial == id.serial && own.answer.is_none())
     }
 
     pub(super) fn contains_request(&self, id: &RequestId) -> bool {
         self.requests.contains_key(id)
     }
 
-    /// Forgets the request. Whether there was one.
-    pub(super) fn remove(&mut self, id: &InFlightId) -> bool {
-        match self.requests.entry(id.request_id.clone()) {
-            Entry::Occupied(own) if *own.get() == id.serial => {
-                own.remove();
-                true
-            }
-            Entry::Occupied(_) | Entry::Vacant(_) => false,
+    /// The answer of an open request was queued there.
+    pub(super) fn answered(&mut self, id: &InFlightId, place: Place) {
+        if let Some(own) = self.requests.get_mut(&id.request_id) {
+            own.answer = Some(place);
+            self.open -= 1;
+        }
+    }
+
+    /// The answer has left.
+    pub(super) fn left(&mut self, id: &InFlightId) {
+        let request = self.requests.get(&id.request_id);
+        if request.is_some_and(|own| own.serial == id.serial && own.answer.is_some()) {
+            self.requests.remove(&id.request_id);
         }
     }
 
     /// Forgets the request that a cancel names: the one with exactly this id, else the one whose id is
-    /// the other spelling of the same number.
-    pub(super) fn take(&mut self, named: &RequestId) -> Option<InFlightId> {
+    /// the other spelling of the same number. Its answer may be waiting already.
+    pub(super) fn take(&mut self, named: &RequestId) -> Option<(InFlightId, Option<Place>)> {
         let request_id = if self.requests.contains_key(named) {
             named.clone()
         } else {
             other_spelling(named)?
         };
-        let serial = self.requests.remove(&request_id)?;
-        Some(InFlightId { serial, request_id })
+        let Request { serial, answer } = self.requests.remove(&request_id)?;
+        self.open -= usize::from(answer.is_none());
+        Some((InFlightId { serial, request_id }, answer))
     }
 
-    /// Forgets all, oldest first.
+    /// Forgets all, and returns those that are not answered, oldest first.
     pub(super) fn drain(&mut self) -> Vec<InFlightId> {
-        let mut all: Vec<_> = std::mem::take(&mut self.requests)
+        self.open = 0;
+        let mut open: Vec<_> = std::mem::take(&mut self.requests)
             .into_iter()
-            .map(|(request_id, serial)| InFlightId { serial, request_id })
+            .filter(|(_, request)| request.answer.is_none())
+            .map(|(request_id, Request { serial, .. })| InFlightId { serial, request_id })
             .collect();
-        all.sort();
-        all
+        open.sort();
+        open
     }
 
+    /// How many are not answered yet.
     pub(super) fn len(&self) -> usize {
-        self.requests.len()
+        self.open
     }
 }

@@ -99,6 +99,9 @@ pub struct Limits {
     /// Messages waiting for the wire, above which new calls and notifications are refused. Answers and
     /// cancels always find room: there are no more of them than requests.
     pub queued: usize,
+    /// Bytes waiting for the wire, above which new calls, notifications and requests of the peer are refused, and
+    /// answers are replaced by the error that the peer does not read. At twice as many, [`Mux::is_choked`].
+    pub queued_bytes: usize,
 }
 
 impl Default for Limits {
@@ -106,6 +109,7 @@ impl Default for Limits {
         Self {
             in_flight: 4096,
             queued: 16_384,
+            queued_bytes: 4 * 1024 * 1024,
         }
     }
 }
@@ -241,10 +245,20 @@ pub enum Oddity {
     ErrorWithoutId(RpcError),
     /// It used an id for two requests at once; the second was refused.
     DuplicateRequest(RequestId),
-    /// It sent more requests than we take; one was refused.
-    Overload(RequestId),
+    /// It sent more requests than we take, or does not read the answers; one was refused.
+    Overload(RequestId, Overload),
     /// It sent a response that could not be read, to nobody.
     MalformedResponse(&'static str),
+}
+
+/// Which limit a request of the peer met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Overload {
+    /// [`Limits::in_flight`]
+    InFlight,
+    /// [`Limits::queued_bytes`]
+    QueuedBytes,
 }
 
 /// A message on its way out, and what it belongs to.
@@ -278,6 +292,8 @@ pub struct Sizes {
     pub in_flight: usize,
     /// Messages that wait for the wire.
     pub queued: usize,
+    /// Bytes that wait for the wire, with what the queue itself takes up.
+    pub queued_bytes: usize,
 }
 
 impl Default for Mux {
@@ -317,11 +333,13 @@ impl Mux {
         if let Intake::Ended(end) = self.intake {
             return Err(Refused::Ended(end));
         }
-        if self.outbox.len() >= self.limits.queued {
+        if self.is_full() {
             return Err(Refused::Full);
         }
+        let bytes = params.as_ref().map_or(0, |params| params.as_bytes().len());
         let call = self.pending.insert(now, method.into(), params, options)?;
-        self.outbox.push_call(call);
+        let place = self.outbox.push_call(call, bytes);
+        self.pending.queued(call, place);
         Ok(call)
     }
 
@@ -346,7 +364,7 @@ impl Mux {
         id: &InFlightId,
         notification: Notification,
     ) -> Result<(), NotSent> {
-        if !self.in_flight.contains(id) {
+        if !self.in_flight.is_open(id) {
             return Err(NotSent::RequestOver);
         }
         self.has_room()?;
@@ -359,8 +377,8 @@ impl Mux {
         let Some(pending) = self.pending.give_up(call) else {
             return; // settled or abandoned before
         };
-        if pending.is_unsent() {
-            self.outbox.withdraw(|call| self.pending.contains(call));
+        if let Some(place) = pending.place() {
+            self.outbox.take_back(place);
         } else if pending.is_cancelled_by(why) {
             let cancel = refers::cancel(pending.id(), &why.to_string());
             self.outbox.push(cancel, pending.within().cloned());
@@ -371,13 +389,20 @@ impl Mux {
     pub fn respond(&mut self, id: &InFlightId, outcome: Outcome) {
         // A cancelled request must not be answered (spec: basic/patterns/cancellation), so having
         // forgotten it is what silences a late answer.
-        if self.in_flight.remove(id) {
-            let response = Response {
-                id: Some(id.request_id().clone()),
-                outcome,
-            };
-            self.outbox.push(response, Some(id.clone()));
+        if !self.in_flight.is_open(id) {
+            return;
         }
+        let request = id.request_id();
+        let outcome = match self.outbox.bytes() >= self.limits.queued_bytes {
+            true => Err(self.overload(request.clone(), Overload::QueuedBytes)),
+            false => outcome,
+        };
+        let response = Response {
+            id: Some(request.clone()),
+            outcome,
+        };
+        let place = self.outbox.push(response, Some(id.clone()));
+        self.in_flight.answered(id, place);
     }
 
     /// Refuses new requests of the peer from now on; those in flight may still be answered.
@@ -481,7 +506,18 @@ impl Mux {
 
     /// The same, with what the message belongs to.
     pub fn poll_outgoing(&mut self) -> Option<Outgoing> {
-        self.outbox.pop(|call| self.pending.send(call))
+        let outgoing = self.outbox.pop(|call| self.pending.send(call))?;
+        if let (Message::Response(_), Some(id)) = (&outgoing.message, &outgoing.within) {
+            self.in_flight.left(id);
+        }
+        Some(outgoing)
+    }
+
+    /// Whether so much waits for the wire, with even the short errors that are sent in the place of answers, that the
+    /// wire should be closed: the peer keeps asking and does not read.
+    #[must_use]
+    pub fn is_choked(&self) -> bool {
+        self.outbox.bytes() >= self.limits.queued_bytes.saturating_mul(2)
     }
 
     /// The next thing the application should know.
@@ -504,6 +540,7 @@ impl Mux {
             pending: self.pending.len(),
             in_flight: self.in_flight.len(),
             queued: self.outbox.len(),
+            queued_bytes: self.outbox.bytes(),
         }
     }
 
@@ -537,13 +574,16 @@ impl Mux {
                 RpcError::new(ErrorCode::INTERNAL_ERROR, "shutting down"),
             );
         }
-        if self.in_flight.len() >= self.limits.in_flight {
-            self.events
-                .push_back(Event::Oddity(Oddity::Overload(id.clone())));
-            return self.refuse(
-                Some(id),
-                RpcError::new(ErrorCode::INTERNAL_ERROR, "overloaded"),
-            );
+        let overload = if self.in_flight.len() >= self.limits.in_flight {
+            Some(Overload::InFlight)
+        } else if self.outbox.bytes() >= self.limits.queued_bytes {
+            Some(Overload::QueuedBytes)
+        } else {
+            None
+        };
+        if let Some(overload) = overload {
+            let error = self.overload(id.clone(), overload);
+            return self.refuse(Some(id), error);
         }
         let id = self.in_flight.insert(id);
         self.events.push_back(Event::Request { id, method, params });
@@ -597,10 +637,11 @@ impl Mux {
     /// Looks for the request among the peer's; failing that, for a subscription of ours.
     fn handle_cancelled(&mut self, cancelled: Cancelled) {
         let Cancelled { request_id, reason } = cancelled;
-        // An answer that has not left is taken back: nothing is said of a request after its cancel.
-        let in_flight = self.in_flight.take(&request_id);
-        let cancelled = in_flight.or_else(|| self.outbox.take_back_answer(&request_id));
-        if let Some(id) = cancelled {
+        if let Some((id, answer)) = self.in_flight.take(&request_id) {
+            // An answer that has not left is taken back: nothing is said of a request after its cancel.
+            if let Some(place) = answer {
+                self.outbox.take_back(place);
+            }
             self.outbox.silence(&id);
             self.events.push_back(Event::Cancelled { id, reason });
         } else if let Some(call) = self.pending.subscription(&request_id) {
@@ -613,20 +654,36 @@ impl Mux {
         if matches!(self.intake, Intake::Ended(_)) {
             return Err(NotSent::Ended);
         }
-        if self.outbox.len() >= self.limits.queued {
+        if self.is_full() {
             return Err(NotSent::Full);
         }
         Ok(())
+    }
+
+    fn is_full(&self) -> bool {
+        self.outbox.len() >= self.limits.queued || self.outbox.bytes() >= self.limits.queued_bytes
+    }
+
+    /// The error for a request that met a limit.
+    fn overload(&mut self, id: RequestId, overload: Overload) -> RpcError {
+        self.events
+            .push_back(Event::Oddity(Oddity::Overload(id, overload)));
+        let why = match overload {
+            Overload::InFlight => {
+                "overloaded: too many requests in progress (limit `peer_requests`)"
+            }
+            Overload::QueuedBytes => "overloaded: answers are not read (limit `output_bytes`)",
+        };
+        RpcError::new(ErrorCode::INTERNAL_ERROR, why)
     }
 
     fn settle(&mut self, call: CallId, outcome: Result<Json, Failure>) {
         self.events.push_back(Event::Settled { call, outcome });
     }
 
-    /// Answers what never became a request in flight. Nothing else bounds these answers, so a peer that
-    /// sends nonsense without reading gets no more of them than fit.
+    /// Answers what never became a request in flight. [`Mux::is_choked`] bounds these answers.
     fn refuse(&mut self, id: Option<RequestId>, error: RpcError) {
-        if self.outbox.len() < self.limits.queued {
+        if !self.is_choked() {
             let outcome = Err(error);
             self.outbox.push(Response { id, outcome }, None);
         }

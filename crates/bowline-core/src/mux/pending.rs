@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use bowline_types::{Json, ProgressToken, RequestId};
 
 use super::deadlines::{Deadline, Deadlines};
+use super::outbox::Place;
 use super::{InFlightId, Outgoing, Overdue, Reason, Refused};
 use crate::id::{CorrelationKey, Minter};
 use crate::json::Params;
@@ -67,6 +68,8 @@ pub(super) struct Pending {
     deadline: Deadline,
     /// The request, until it leaves.
     unsent: Option<(Cow<'static, str>, Option<Json>)>,
+    /// Where it waits until then.
+    place: Option<Place>,
     may_be_cancelled: bool,
     cancel_on_abandon: bool,
     is_subscription: bool,
@@ -80,6 +83,11 @@ impl Pending {
 
     pub(super) fn is_unsent(&self) -> bool {
         self.unsent.is_some()
+    }
+
+    /// Where the request waits, if it has not left.
+    pub(super) fn place(&self) -> Option<Place> {
+        self.place.filter(|_| self.is_unsent())
     }
 
     pub(super) fn within(&self) -> Option<&InFlightId> {
@@ -142,9 +150,17 @@ impl PendingCalls {
             is_subscription: options.is_subscription,
             within: options.within,
             unsent: Some((method, params)),
+            place: None,
         };
         self.calls.insert(call, pending);
         Ok(call)
+    }
+
+    /// The request of this call waits there.
+    pub(super) fn queued(&mut self, call: CallId, place: Place) {
+        if let Some(pending) = self.calls.get_mut(&call) {
+            pending.place = Some(place);
+        }
     }
 
     /// Hands out the request of a call that is still wanted, and counts it as sent.
@@ -261,10 +277,6 @@ impl PendingCalls {
         self.by_token.clear();
         self.deadlines.clear();
         std::mem::take(&mut self.calls).into_keys().collect()
-    }
-
-    pub(super) fn contains(&self, call: CallId) -> bool {
-        self.calls.contains_key(&call)
     }
 
     pub(super) fn is_unsent(&self, call: CallId) -> bool {

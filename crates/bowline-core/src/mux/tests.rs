@@ -4,6 +4,8 @@ mod held;
 
 mod leaks;
 
+mod output;
+
 mod within;
 
 use super::*;
@@ -730,7 +732,7 @@ fn requests_beyond_the_limit_are_shed_and_responses_never() {
     assert!(matches!(server.poll_event(), Some(Event::Request { .. })));
     assert!(matches!(
         server.poll_event(),
-        Some(Event::Oddity(Oddity::Overload(_)))
+        Some(Event::Oddity(Oddity::Overload(_, Overload::InFlight)))
     ));
     assert_eq!(settled(server.poll_event()).0, call);
 }

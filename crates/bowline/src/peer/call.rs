@@ -1,7 +1,6 @@
 //! Our side of an exchange over a wire: a future whose drop is the cancel.
 
 use std::borrow::Cow;
-use std::collections::VecDeque;
 use std::task::{self, Poll, Waker};
 
 use bowline_core::Notification;
@@ -10,16 +9,15 @@ use bowline_core::mux::{CallId, End, Failure, Overdue, Reason};
 use bowline_types::{Json, RequestId};
 
 use super::Peer;
+use super::unread::{Unread, WhenFull};
 use crate::Error;
 use crate::exchange::{Answer, Ongoing, Step};
+use crate::limits::Account;
 
 /// What has arrived for one call and was not picked up yet.
 pub(super) struct Mailbox {
-    notifications: VecDeque<Notification>,
-    /// On a subscription every word counts; elsewhere the newest says it all.
-    every_word_counts: bool,
-    /// Whether a word that counts found no room. Nothing is taken in after that.
-    lagged: bool,
+    notifications: Unread,
+    when_full: WhenFull,
     outcome: Option<Ended>,
     waker: Option<Waker>,
 }
@@ -33,31 +31,25 @@ enum Ended {
 }
 
 impl Mailbox {
-    pub(super) fn new(every_word_counts: bool) -> Self {
+    pub(super) fn new(when_full: WhenFull) -> Self {
         Self {
-            notifications: VecDeque::new(),
-            every_word_counts,
-            lagged: false,
+            notifications: Unread::default(),
+            when_full,
             outcome: None,
             waker: None,
         }
     }
 
     /// Takes in a notification; returns whom to wake, once the lock is released.
-    pub(super) fn notify(&mut self, notification: Notification) -> Option<Waker> {
-        if self.lagged {
-            return None;
-        }
-        if self.notifications.len() == MOST_WAITING {
-            if self.every_word_counts {
-                self.lagged = true;
-                return self.waker.take();
-            }
-            // The newest says most: progress is overtaken by progress.
-            self.notifications.pop_front();
-        }
-        self.notifications.push_back(notification);
-        self.waker.take()
+    pub(super) fn notify(
+        &mut self,
+        notification: Notification,
+        account: &Account,
+    ) -> Option<Waker> {
+        let is_news = self
+            .notifications
+            .push(notification, self.when_full, account);
+        self.waker.take_if(|_| is_news)
     }
 
     pub(super) fn settle(&mut self, outcome: Result<Json, Failure>) -> Option<Waker> {
@@ -129,11 +121,11 @@ impl Ongoing for Call {
             drop(state);
             return Poll::Ready(Step::Answered(Err(Error::Closed)));
         };
-        if let Some(notification) = mailbox.notifications.pop_front() {
+        if let Some(notification) = mailbox.notifications.pop() {
             drop(state);
             return Poll::Ready(Step::Notification(notification));
         }
-        if mailbox.lagged {
+        if mailbox.notifications.has_lost() {
             drop(state);
             self.abandon(&Reason::Given("the listener fell behind".into()));
             return Poll::Ready(Step::Answered(Err(Error::Lagged)));
@@ -167,5 +159,3 @@ impl Drop for Call {
         self.abandon(&Reason::Dropped); // nothing happens if it is settled or cancelled already
     }
 }
-
-const MOST_WAITING: usize = 1024;

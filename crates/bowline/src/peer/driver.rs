@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use bowline_core::mux::{End, Event, Oddity, Outgoing};
+use bowline_core::mux::{End, Event, Oddity, Outgoing, Overload};
 use bowline_core::{BatchError, Malformed, Message, Notification, decode_batch, is_batch};
 use bowline_types::{ErrorCode, RequestId, RpcError};
 use bytes::Bytes;
@@ -26,7 +26,7 @@ use tokio::time::{Instant, Sleep};
 use super::serving::{Role, Serving};
 use super::{Closing, Peer};
 use crate::Error;
-use crate::limits::Limit;
+use crate::limits::{Charge, Held, Limit};
 use crate::wire::{Received, Wire};
 
 /// Drives one wire until it is at its end.
@@ -43,6 +43,8 @@ pub(crate) struct Driver {
     timer: Option<Pin<Box<Sleep>>>,
     /// Kept between turns for its room.
     events: Vec<Event>,
+    /// What waits for the wire.
+    output: Charge,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -56,6 +58,7 @@ impl Driver {
     pub(super) fn new(wire: Box<dyn Wire>, peer: Peer, role: Role) -> Self {
         let serving = Serving::new(peer.clone(), role);
         let (phase, timer, events) = (Phase::Running, None, Vec::new());
+        let output = peer.shared.account.nothing(Held::Output);
         Self {
             wire,
             peer,
@@ -63,6 +66,7 @@ impl Driver {
             phase,
             timer,
             events,
+            output,
         }
     }
 }
@@ -113,10 +117,18 @@ impl Driver {
         ) {
             return false;
         }
+        let mut bytes = 0;
         for _ in 0..MOST_FRAMES {
+            // What is taken in is charged when it is dispatched, so that not much is taken in before that.
+            if bytes >= MOST_BYTES {
+                break;
+            }
             match self.wire.poll_receive(cx) {
                 Poll::Pending => return false,
-                Poll::Ready(Received::Frame(frame)) => self.take_in(&frame),
+                Poll::Ready(Received::Frame(frame)) => {
+                    bytes += frame.len();
+                    self.take_in(&frame);
+                }
                 Poll::Ready(Received::Message(message)) => self.take_in_message(Ok(message)),
                 Poll::Ready(Received::TooLong { limit }) => {
                     let why = format!("a frame is at most {limit} bytes long");
@@ -249,8 +261,9 @@ impl Driver {
             }
             Event::Notified { call, notification } => {
                 self.peer.notices().overhear(&notification);
+                let account = &self.peer.shared.account;
                 self.peer
-                    .deliver(call, |mailbox| mailbox.notify(notification));
+                    .deliver(call, |mailbox| mailbox.notify(notification, account));
             }
             Event::Request { id, method, params } => self.serving.begin(id, method, params),
             Event::Cancelled { id, reason } => {
@@ -262,9 +275,24 @@ impl Driver {
             Event::Oddity(Oddity::ErrorWithoutId(error)) => {
                 tracing::warn!(%error, "the other side refused something without saying what");
             }
+            Event::Oddity(Oddity::Overload(id, overload)) => self.overloaded(&id, overload),
             Event::Oddity(oddity) => tracing::debug!(?oddity, "the other side did something odd"),
             _ => {}
         }
+    }
+
+    fn overloaded(&self, id: &RequestId, overload: Overload) {
+        let account = &self.peer.shared.account;
+        let limits = account.limits();
+        let reached = match overload {
+            Overload::QueuedBytes => account
+                .meters()
+                .refuse(Limit::OutputBytes, limits.output_bytes),
+            _ => account
+                .meters()
+                .refuse(Limit::PeerRequests, limits.peer_requests),
+        };
+        tracing::debug!(%id, %reached, "refused a request");
     }
 
     fn hear(&mut self, notification: &Notification) {
@@ -303,12 +331,16 @@ impl Driver {
         sent
     }
 
-    /// Looks whether a close that somebody asked for is done.
+    /// Looks whether a close that somebody asked for is done, or the other side has to be given up.
     fn consider_ending(&mut self, cx: &mut Context<'_>) {
-        let (closing, sizes) = {
+        let (closing, sizes, is_choked) = {
             let state = self.peer.shared.lock();
-            (state.closing, state.mux.sizes())
+            (state.closing, state.mux.sizes(), state.mux.is_choked())
         };
+        self.output.set(sizes.queued_bytes);
+        if is_choked {
+            return self.choked();
+        }
         if let (Phase::Running, Some(how)) = (self.phase, closing) {
             let (Closing::Flush(limit) | Closing::Drain(limit)) = how;
             self.phase = Phase::Closing {
@@ -327,6 +359,15 @@ impl Driver {
         if is_done && self.wire.poll_close(cx).is_ready() {
             self.end(End::Closed);
         }
+    }
+
+    fn choked(&mut self) {
+        let account = &self.peer.shared.account;
+        let limit = account.limits().output_bytes;
+        let reached = account.meters().refuse(Limit::OutputBytes, limit);
+        let why = "the other side keeps sending requests and does not read the answers";
+        tracing::warn!(%reached, "closed the wire: {why}");
+        self.broken(io::Error::other(why));
     }
 
     /// The other side will say nothing more. It may still want the answers to what it asked, those
@@ -371,6 +412,7 @@ impl Driver {
         self.peer.shared.lock().mux.handle_end(end);
         self.dispatch();
         self.serving.stop();
+        self.output.set(0);
         self.peer.notices().end();
         self.peer.shared.ended.send_replace(true);
     }
@@ -386,5 +428,7 @@ impl Drop for Driver {
 const MOST_TURNS: usize = 8;
 /// How many frames it takes in before it looks at anything else.
 const MOST_FRAMES: usize = 64;
+/// How many bytes of frames it takes in before it looks at anything else; one frame may be longer.
+const MOST_BYTES: usize = 256 * 1024;
 /// How long handlers may go on after the input has ended.
 const AFTER_INPUT: Duration = Duration::from_secs(2);

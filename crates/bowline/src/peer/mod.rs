@@ -20,6 +20,8 @@ pub(crate) use notices::Notices;
 mod serving;
 pub(crate) use serving::Role;
 
+mod unread;
+
 #[cfg_attr(bowline_no_legacy, path = "legacy_stub.rs")]
 mod legacy;
 
@@ -43,6 +45,7 @@ use crate::limits::Account;
 use crate::wire::Wire;
 use crate::{Error, Result};
 use call::{Call, Mailbox};
+use unread::WhenFull;
 
 /// A cheap handle to the other end of a duplex wire.
 #[derive(Clone)]
@@ -89,6 +92,7 @@ impl Peer {
         let limits = Limits {
             in_flight: limits.peer_requests,
             queued: limits.output_messages,
+            queued_bytes: limits.output_bytes,
         };
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
@@ -101,7 +105,7 @@ impl Peer {
                 legacy: legacy::Held::default(),
             }),
             stamper: Stamper::default(),
-            notices: Notices::default(),
+            notices: Notices::new(account.clone()),
             account,
             ended: watch::Sender::new(false),
         });
@@ -205,7 +209,10 @@ impl Channel for Peer {
 impl Peer {
     /// Starts a call, and tells which it is unless it failed at once.
     fn call(&self, request: &Request, options: CallOptions) -> (Option<CallId>, Exchange) {
-        let mailbox = Mailbox::new(options.is_subscription || request.method == LISTEN);
+        let mailbox = Mailbox::new(match options.is_subscription || request.method == LISTEN {
+            true => WhenFull::Lag,
+            false => WhenFull::DropOldest,
+        });
         match self.start(request, options, Some(mailbox)) {
             Ok((call, id)) => {
                 let exchange = Exchange::new(Call::new(self.clone(), call, id, request));

@@ -1,15 +1,19 @@
 //! What the other side says that belongs to no call, passed on to whoever listens.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{self, Poll, Waker};
 
 use bowline_core::Notification;
 
+use super::unread::{Unread, WhenFull};
+use crate::limits::Account;
+
 /// The place where such notifications arrive.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Notices {
     listeners: Arc<Mutex<Listeners>>,
+    account: Arc<Account>,
     tap: Arc<OnceLock<Tap>>,
 }
 
@@ -28,10 +32,8 @@ struct Listeners {
 
 #[derive(Default)]
 struct Queue {
-    notifications: VecDeque<Notification>,
+    notifications: Unread,
     waker: Option<Waker>,
-    /// Whether something found no room. Nothing is taken in after that.
-    lagged: bool,
     ended: bool,
 }
 
@@ -43,6 +45,14 @@ pub(crate) struct Listener {
 }
 
 impl Notices {
+    pub(super) fn new(account: Arc<Account>) -> Self {
+        Self {
+            listeners: Arc::default(),
+            account,
+            tap: Arc::default(),
+        }
+    }
+
     pub(crate) fn listen(&self) -> Listener {
         let mut listeners = self.lock();
         listeners.next += 1;
@@ -74,10 +84,10 @@ impl Notices {
     pub(crate) fn publish(&self, notification: &Notification) {
         self.overhear(notification);
         self.for_each(|queue| {
-            queue.lagged |= queue.notifications.len() == MOST_WAITING;
-            if !queue.lagged {
-                queue.notifications.push_back(notification.clone());
-            }
+            let notification = notification.clone();
+            queue
+                .notifications
+                .push(notification, WhenFull::Lag, &self.account);
         });
     }
 
@@ -117,10 +127,10 @@ impl Listener {
         let Some(queue) = listeners.queues.get_mut(&self.key) else {
             return Poll::Ready(None);
         };
-        if let Some(notification) = queue.notifications.pop_front() {
+        if let Some(notification) = queue.notifications.pop() {
             return Poll::Ready(Some(Ok(notification)));
         }
-        if queue.lagged {
+        if queue.notifications.has_lost() {
             return Poll::Ready(Some(Err(Lagged)));
         }
         if queue.ended {
@@ -139,5 +149,3 @@ impl Drop for Listener {
         drop(queue); // it holds a waker: not under the lock
     }
 }
-
-const MOST_WAITING: usize = 1024;

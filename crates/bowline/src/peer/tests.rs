@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use super::{Peer, Role};
 use crate::exchange::{BoxFuture, Channel, Context, Responder};
-use crate::limits::{Account, Limits};
+use crate::limits::{Account, Limit, Limits};
 use crate::wire::Lines;
 
 #[tokio::test(start_paused = true)]
@@ -128,6 +128,106 @@ async fn the_end_of_the_wire_ends_calls_and_handlers_and_leaves_nothing() {
     assert!(peer.shared.lock().mailboxes.is_empty());
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_client_that_keeps_asking_and_does_not_read_is_cut_off() {
+    let limits = Limits {
+        output_bytes: 100_000,
+        ..Limits::default()
+    };
+    let (sender, _news) = mpsc::unbounded_channel();
+    let (peer, mut far) = connect_within(limits, moody_server(sender));
+
+    let mut asked = 0;
+    let cut_off = async {
+        while !peer.has_ended() {
+            asked += 1;
+            let line = format!("{}\n", asks(asked, "quick"));
+            if far.0.write_all(line.as_bytes()).await.is_err() {
+                break;
+            }
+        }
+        peer.ended().await;
+    };
+    timeout(SOON, cut_off).await.expect("it is cut off");
+    // Those that were at work are dropped at their next turn.
+    tokio::time::sleep(Duration::from_millis(1)).await;
+
+    let usage = peer.shared.account.usage();
+    assert!(usage.refused(Limit::OutputBytes) > 0, "{usage:?}");
+    assert_eq!(
+        (usage.requests, usage.bytes()),
+        (0, 0),
+        "nothing is held any more"
+    );
+    assert!(peer.is_idle());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_keeps_asking_and_does_not_read_is_cut_off() {
+    let limits = Limits {
+        output_bytes: 100_000,
+        ..Limits::default()
+    };
+    let host = Arc::new(Moody(mpsc::unbounded_channel().0));
+    let server = Arc::new(std::sync::OnceLock::from(Arc::new(Caller::new(
+        Dialect::LATEST_LEGACY,
+    ))));
+    let (peer, mut far) = connect_within(limits, Role::Client { server, host });
+
+    let cut_off = async {
+        for id in 1.. {
+            let ping = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#);
+            if peer.has_ended()
+                || far
+                    .0
+                    .write_all(format!("{ping}\n").as_bytes())
+                    .await
+                    .is_err()
+            {
+                break;
+            }
+        }
+        peer.ended().await;
+    };
+    timeout(SOON, cut_off).await.expect("it is cut off");
+
+    let usage = peer.shared.account.usage();
+    assert!(usage.refused(Limit::OutputBytes) > 0, "{usage:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_in_progress_are_counted_by_their_bytes() {
+    let limits = Limits {
+        peer_bytes: 100_000,
+        ..Limits::default()
+    };
+    let (sender, mut news) = mpsc::unbounded_channel();
+    let (peer, mut far) = connect_within(limits, moody_server(sender));
+    let long = |id: i64| {
+        let mut request = request("wait");
+        request.params = Json::encode(&json!({"text": "x".repeat(40_000)}))
+            .unwrap()
+            .into();
+        Message::from(stamp(&request).with_id(id)).to_frame()
+    };
+
+    for id in 1..=3 {
+        far.says(std::str::from_utf8(&long(id)).unwrap()).await;
+    }
+    let refused = far.hears().await;
+
+    assert_eq!(refused["id"], 3);
+    assert_eq!(refused["error"]["data"]["limit"], "peer_bytes", "{refused}");
+    assert_eq!(news.recv().await, Some(Waiter::Began));
+    let cancel =
+        json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}});
+    far.says(&cancel.to_string()).await;
+    while news.recv().await != Some(Waiter::Gone) {}
+    far.asks(4, "quick").await;
+    assert_eq!(far.hears().await["id"], 4);
+    assert!(peer.shared.account.usage().request_bytes < 50_000);
+}
+
 /// The other end of a wire, by hand.
 struct Far(BufReader<DuplexStream>);
 
@@ -141,8 +241,7 @@ impl Far {
     }
 
     async fn asks(&mut self, id: i64, method: &'static str) {
-        let message = Message::from(stamp(&request(method)).with_id(id)).to_frame();
-        self.says(std::str::from_utf8(&message).unwrap()).await;
+        self.says(&asks(id, method)).await;
     }
 
     /// The next line. The clock is paused, so waiting in vain takes no time.
@@ -152,6 +251,12 @@ impl Far {
         read.expect("a line arrives").expect("the wire is open");
         serde_json::from_str(&line).unwrap_or_else(|_| panic!("no JSON: {line:?}"))
     }
+}
+
+/// A request as a line.
+fn asks(id: i64, method: &'static str) -> String {
+    let message = Message::from(stamp(&request(method)).with_id(id)).to_frame();
+    String::from_utf8(message.into()).unwrap()
 }
 
 /// What the responder tells of a handler that waits.
@@ -211,18 +316,26 @@ fn client() -> (Peer, Far) {
 
 fn server() -> (News, Far) {
     let (sender, receiver) = mpsc::unbounded_channel();
-    let (_, far) = connect(Role::Server {
-        door: Door::new(Dialects::all(), Offers::default()),
-        responder: Arc::new(Moody(sender)),
-        identity: Json::empty_object(),
-    });
+    let (_, far) = connect(moody_server(sender));
     (News(receiver), far)
 }
 
+fn moody_server(sender: mpsc::UnboundedSender<Waiter>) -> Role {
+    Role::Server {
+        door: Door::new(Dialects::all(), Offers::default()),
+        responder: Arc::new(Moody(sender)),
+        identity: Json::empty_object(),
+    }
+}
+
 fn connect(role: Role) -> (Peer, Far) {
+    connect_within(Limits::default(), role)
+}
+
+fn connect_within(limits: Limits, role: Role) -> (Peer, Far) {
     let (near, far) = tokio::io::duplex(64 * 1024);
     let (read, write) = tokio::io::split(near);
-    let account = Account::total(Limits::default()).peer();
+    let account = Account::total(limits).peer();
     let (peer, driver) = Peer::new(Box::new(Lines::new(read, write)), role, account);
     tokio::spawn(driver);
     (peer, Far(BufReader::new(far)))

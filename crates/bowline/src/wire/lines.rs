@@ -6,7 +6,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 
 use bowline_core::Message;
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf as _, Bytes, BytesMut};
 use memchr::memchr;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::TcpStream;
@@ -204,8 +204,7 @@ impl Splitter {
             let Some(end) = self.find_end() else {
                 return self.check_length();
             };
-            let mut line = self.buffer.split_to(end + 1);
-            line.truncate(end);
+            let line = self.take_line(end);
             self.scanned = 0;
             if std::mem::take(&mut self.skipping) {
                 continue; // the rest of a line that was reported when it grew too long
@@ -214,9 +213,22 @@ impl Splitter {
                 return Some(Received::TooLong { limit: self.limit });
             }
             if !line.trim_ascii().is_empty() {
-                return Some(Received::Frame(line.freeze()));
+                return Some(Received::Frame(line));
             }
         }
+    }
+
+    /// Takes a line and its end out of the buffer. A short one is copied: it may be kept for long, and would keep the whole
+    /// buffer alive.
+    fn take_line(&mut self, end: usize) -> Bytes {
+        if end > SHORT {
+            let mut line = self.buffer.split_to(end + 1);
+            line.truncate(end);
+            return line.freeze();
+        }
+        let line = Bytes::copy_from_slice(&self.buffer[..end]);
+        self.buffer.advance(end + 1);
+        line
     }
 
     fn find_end(&mut self) -> Option<usize> {
@@ -256,5 +268,7 @@ impl Splitter {
 const DEFAULT_MAX_LINE: usize = 16 * 1024 * 1024;
 const HIGH_WATER: usize = 64 * 1024;
 const LEAST_READ: usize = 16 * 1024;
+/// A line that is copied out of the buffer.
+const SHORT: usize = MOST_READ / 2;
 /// As much as a pipe holds.
 const MOST_READ: usize = 64 * 1024;

@@ -13,6 +13,7 @@ mod connectors;
 mod disconnect;
 #[cfg(not(bowline_no_legacy))]
 mod legacy;
+mod limits;
 #[cfg(not(bowline_no_legacy))]
 mod proxy;
 mod refusals;

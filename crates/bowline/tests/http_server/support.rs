@@ -185,6 +185,12 @@ enum Sender {
 /// Both ends of a connection; ended when dropped.
 pub(crate) struct Tasks(Vec<JoinHandle<()>>);
 
+impl Tasks {
+    pub(crate) fn of(tasks: impl Into<Vec<JoinHandle<()>>>) -> Self {
+        Self(tasks.into())
+    }
+}
+
 impl Drop for Tasks {
     fn drop(&mut self) {
         self.0.iter().for_each(JoinHandle::abort);

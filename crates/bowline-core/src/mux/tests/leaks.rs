@@ -38,21 +38,6 @@ fn an_answer_to_a_call_that_was_not_sent_is_nobodys() {
 }
 
 #[test]
-fn refusals_are_dropped_for_want_of_room() {
-    let mut server = Mux::new(Limits {
-        queued: 2,
-        ..Limits::default()
-    });
-    let nonsense = || Message::decode(&bytes::Bytes::from_static(b"nonsense")).unwrap_err();
-
-    for _ in 0..5 {
-        server.handle_malformed(nonsense());
-    }
-
-    assert_eq!(server.sizes().queued, 2);
-}
-
-#[test]
 fn after_the_end_nothing_is_let_in_or_out() {
     let mut pair = Pair::new();
     pair.server.handle_end(End::Closed);

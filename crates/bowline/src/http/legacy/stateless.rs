@@ -146,7 +146,7 @@ fn admit(site: &Site, dialect: &'static Dialect, raw: RawRequest) -> Result<Admi
 }
 
 fn at_once(id: RequestId, outcome: Outcome) -> Taken {
-    Taken::Now(body::answer(StatusCode::OK, id, outcome))
+    Taken::Now(body::answer(StatusCode::OK, id, (outcome, None)))
 }
 
 fn invalid(why: &str) -> Rejection {

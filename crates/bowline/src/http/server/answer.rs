@@ -27,13 +27,13 @@ use bowline_types::{
 use bytes::Bytes;
 use tokio::time::Sleep;
 
-use super::body::{self, Events, HttpBody};
+use super::body::{self, Events, HttpBody, charge_output, charged};
 use super::{KeepAlive, Site};
 use crate::exchange::{
     Alarm, BoxFuture, CancelMode, Channel, Context, InsufficientScope, Look, Outlet, Principal,
     Running, Said, run,
 };
-use crate::limits::Charge;
+use crate::limits::{Account, Charge};
 
 /// A request whose handler is at work.
 pub(crate) struct Handling {
@@ -121,13 +121,13 @@ impl Handling {
                 body::insufficient_scope(self.id.clone(), missing)
             }
             Some(Step::Ends(outcome)) if accepts.json || outcome.is_err() => {
-                let outcome = self.seal(outcome);
+                let (outcome, charge) = charge_output(self.account(), self.seal(outcome));
                 let status = if self.form.dialect.is_modern() {
                     of_outcome(&outcome, Head::Uncommitted)
                 } else {
                     StatusCode::OK
                 };
-                body::answer(status, self.id.clone(), outcome)
+                body::answer(status, self.id.clone(), (outcome, charge))
             }
             first => {
                 match first {
@@ -215,6 +215,14 @@ impl Handling {
             })
         });
         grace.as_mut().poll(cx)
+    }
+
+    /// What the answer is charged to.
+    fn account(&self) -> &Arc<Account> {
+        match &self.charge {
+            Some(charge) => charge.account(),
+            None => &self.site.account,
+        }
     }
 
     /// The answer, as the caller's dialect has it.
@@ -334,7 +342,7 @@ impl Events for Answering {
             return Poll::Ready(None);
         };
         let mut out = Vec::new();
-        let mut is_over = false;
+        let (mut is_over, mut charge) = (false, None);
         while out.len() < ENOUGH && !is_over {
             let step = if out.is_empty() {
                 handling.poll_step(cx)
@@ -350,9 +358,12 @@ impl Events for Answering {
                 Step::KeepsSilent => out.extend_from_slice(sse::KEEP_ALIVE),
                 Step::Ends(outcome) => {
                     is_over = true;
+                    let sealed = handling.seal(handling.after_head(outcome));
+                    let outcome;
+                    (outcome, charge) = charge_output(handling.account(), sealed);
                     let answer = core::Response {
                         id: Some(handling.id.clone()),
-                        outcome: handling.seal(handling.after_head(outcome)),
+                        outcome,
                     };
                     encode_message(&answer.into(), &mut out);
                 }
@@ -365,7 +376,7 @@ impl Events for Answering {
         if is_over {
             self.handling = None;
         }
-        Poll::Ready(Some(out.into()))
+        Poll::Ready(Some(charged(out.into(), charge)))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::array::IntoIter;
 use std::convert::Infallible;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::{self, Poll};
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use http_body::{Body, Frame, SizeHint};
 
 use super::overloaded;
 use crate::exchange::InsufficientScope;
-use crate::limits::{Charge, Limit};
+use crate::limits::{Account, Charge, Held, Limit};
 
 /// The body of a response: nothing, one JSON object, or a stream of events.
 #[must_use = "dropping the body of a response cancels the request in the modern era"]
@@ -100,11 +101,44 @@ pub(crate) fn empty(status: StatusCode) -> Response<HttpBody> {
     response(status, HttpBody(Kind::Done))
 }
 
-/// A response that answers a request.
-pub(crate) fn answer(status: StatusCode, id: RequestId, outcome: Outcome) -> Response<HttpBody> {
+/// A long result is charged until the client has read it: a client that does not read can have only so many.
+pub(crate) fn charge_output(account: &Arc<Account>, outcome: Outcome) -> (Outcome, Option<Charge>) {
+    let length = outcome.as_ref().map_or(0, |result| result.as_bytes().len());
+    if length < LONG {
+        return (outcome, None);
+    }
+    match account.hold(Held::Output, length) {
+        Ok(charge) => (outcome, Some(charge)),
+        Err(reached) => (Err(reached.into()), None),
+    }
+}
+
+/// Bytes that are charged for as long as any part of them is held, by hyper for example.
+pub(crate) fn charged(bytes: Bytes, charge: Option<Charge>) -> Bytes {
+    struct Charged(Bytes, #[allow(dead_code, reason = "it is held")] Charge);
+
+    impl AsRef<[u8]> for Charged {
+        fn as_ref(&self) -> &[u8] {
+            &self.0
+        }
+    }
+
+    match charge {
+        Some(charge) => Bytes::from_owner(Charged(bytes, charge)),
+        None => bytes,
+    }
+}
+
+/// A response that answers a request, within what [`charge_output`] found room for.
+pub(crate) fn answer(
+    status: StatusCode,
+    id: RequestId,
+    (outcome, charge): (Outcome, Option<Charge>),
+) -> Response<HttpBody> {
     match outcome {
-        Ok(result) if result.as_bytes().len() >= LONG => {
-            let pieces = core::Response::in_pieces(&id, result);
+        Ok(result) if charge.is_some() => {
+            let [head, result, tail] = core::Response::in_pieces(&id, result);
+            let pieces = [head, charged(result, charge), tail];
             of_json(status, Kind::Pieces(Box::new(pieces.into_iter())))
         }
         outcome => {
@@ -200,6 +234,15 @@ async fn collect<B: Body>(body: B, charge: &mut Charge) -> Result<Bytes, Rejecti
     Ok(whole.into_bytes())
 }
 
+/// A short body in memory of its own. Over HTTP/2 it is a part of what was read for all requests of its connection, which
+/// would stay as long as the handler runs.
+pub(super) fn detached(body: Bytes) -> Bytes {
+    match body.len() {
+        0..=SHORT => Bytes::copy_from_slice(&body),
+        _ => body,
+    }
+}
+
 /// The next piece of a body; `None` at its end.
 fn poll_data<B: Body>(
     mut body: Pin<&mut B>,
@@ -280,8 +323,10 @@ fn too_large(charge: &Charge) -> Rejection {
     Rejection::http(StatusCode::PAYLOAD_TOO_LARGE, why)
 }
 
+/// Less than what a connection reads at once.
+const SHORT: usize = 8 * 1024;
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
-/// From how many bytes on a result is left where it is rather than copied.
+/// From how many bytes on a result is charged, and left where it is rather than copied.
 const LONG: usize = 16 * 1024;
 const READ_WITHIN: Duration = Duration::from_secs(30);
 /// How long the sender of a body is held back before it is refused.

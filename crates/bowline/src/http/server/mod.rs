@@ -31,7 +31,7 @@ use std::task::{self, Poll};
 use std::time::Duration;
 
 use ::http::request::Parts;
-use ::http::{Request, Response, StatusCode};
+use ::http::{Request, Response, StatusCode, Version};
 use bowline_core::era::{Callers, Dialects, Offers};
 use bowline_core::http::admission::{Admitted, Arrival, Catalog, Rejection, admit, admit_head};
 use bowline_core::http::media::Accepts;
@@ -233,6 +233,9 @@ where
                 // Its place is taken before its body is read: whoever sends bodies that never end has no more of them.
                 Ok(Arrival::Post(accepts)) => match site.charge(&head) {
                     Ok(mut charge) => match body::read(body, &mut charge).await {
+                        Ok(body) if head.version == Version::HTTP_2 => {
+                            site.take_in(head, accepts, body::detached(body), charge)
+                        }
                         Ok(body) => site.take_in(head, accepts, body, charge),
                         Err(refused) => Err(refused),
                     },
