@@ -216,34 +216,12 @@ pub fn decode_batch(
             "a batch must not be empty",
         ));
     }
-    let message = |element: Range<usize>| Message::decode(&part(frame, &text[element]));
+    // Each message stands for itself: a short one must not keep the whole batch alive.
+    let message = |element: Range<usize>| match frame.len() > 2 * element.len() + SMALL_FRAME {
+        true => Message::decode(&Bytes::copy_from_slice(&frame[element])),
+        false => Message::decode(&frame.slice(element)),
+    };
     Ok(elements.into_iter().map(message).collect())
-}
-
-/// A part of a frame. It shares the memory of the frame, unless it is a small part that would keep a long frame alive:
-/// who holds it is charged for the part only.
-fn part(frame: &Bytes, part: &str) -> Bytes {
-    if is_small_part(frame, part) {
-        Bytes::copy_from_slice(part.as_bytes())
-    } else {
-        frame.slice_ref(part.as_bytes())
-    }
-}
-
-fn is_small_part(frame: &Bytes, part: &str) -> bool {
-    frame.len() > 2 * part.len() + SHORT
-}
-
-/// A part of a frame that was found to be JSON.
-fn json_part(frame: &Bytes, raw: &str) -> Json {
-    if !is_small_part(frame, raw) {
-        return Json::from_checked(frame, raw);
-    }
-    let own = part(frame, raw);
-    match std::str::from_utf8(&own) {
-        Ok(text) => Json::from_checked(&own, text),
-        Err(_) => Json::from_checked(frame, raw),
-    }
 }
 
 /// Why a batch was not decoded.
@@ -576,9 +554,6 @@ fn text_room(text: &str) -> usize {
 
 /// A frame that is not worth copying a part out of.
 const SMALL_FRAME: usize = 4096;
-
-/// From how many bytes on a frame is long.
-const SHORT: usize = 4096;
 
 const OPENING: &[u8] = br#"{"jsonrpc":"2.0""#;
 const ID: &str = r#","id":"#;

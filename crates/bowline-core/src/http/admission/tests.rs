@@ -303,8 +303,6 @@ fn what_is_no_message_is_a_bad_request_that_names_the_id_if_it_can() {
             -32600,
             None,
         ),
-        ("[", -32700, None),
-        ("[]", -32600, None),
     ] {
         let rejection = admit(
             &HeaderMap::new(),

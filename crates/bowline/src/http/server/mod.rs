@@ -301,7 +301,7 @@ impl Site {
             }
             // Nothing that a modern client can say over HTTP concerns another request.
             Admitted::Notification(_) => Ok(Taken::Now(body::empty(StatusCode::ACCEPTED))),
-            Admitted::Legacy(post) => legacy::answer(self, head, accepts, body, post, charge),
+            Admitted::Legacy(post) => legacy::answer(self, head, accepts, &body, post, charge),
         }
     }
 

@@ -208,7 +208,8 @@ async fn a_cancel_that_overtakes_its_request_still_stops_it() {
     let overtaken = client.send(client.call(7, "wait", "a")).await;
 
     assert_eq!(accepted.status(), 202);
-    let answer = overtaken.json().await;
+    let answer = tokio::time::timeout(Duration::from_secs(60), overtaken.json());
+    let answer = answer.await.expect("the request ends");
     assert_eq!(
         (&answer["id"], &answer["error"]["code"]),
         (&json!(7), &json!(-32800))

@@ -118,41 +118,6 @@ async fn each_request_of_a_batch_takes_a_place() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_handlers_of_a_stateless_batch_are_polled_only_when_they_are_woken() {
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-    let polls = Arc::new(AtomicUsize::new(0));
-    let counted = polls.clone();
-    let patient = Tool::raw("patient", json!({"type": "object"}), move |arguments: Json, _| {
-        let counted = counted.clone();
-        async move {
-            let arguments: Value = arguments.decode().unwrap();
-            let seconds = arguments["seconds"].as_u64().unwrap();
-            let mut sleep = Box::pin(tokio::time::sleep(Duration::from_secs(seconds)));
-            std::future::poll_fn(|cx| {
-                counted.fetch_add(1, Ordering::Relaxed);
-                std::future::Future::poll(sleep.as_mut(), cx)
-            })
-            .await;
-            Ok(CallToolResult::text("done"))
-        }
-    });
-    let service = Server::new("patient", "1.0.0")
-        .tool(patient)
-        .http()
-        .legacy(Legacy::stateless());
-    let calls = (1..=50)
-        .map(|id| tool_call(&json!(id), "patient", &json!({"seconds": id}), &json!({})));
-    let batch = json!(calls.collect::<Vec<_>>());
-
-    let answers = Link::to(&service).await.send(post(&batch)).await.json().await;
-
-    assert_eq!(answers.as_array().unwrap().len(), 50);
-    let polls = polls.load(Ordering::Relaxed);
-    assert!(polls <= 200, "50 handlers that are woken once were polled {polls} times");
-}
-
-#[tokio::test(start_paused = true)]
 async fn what_was_posted_is_charged_until_the_driver_has_taken_it() {
     let service = Stage::new().server.http();
     let client = Conversation::open(&service, "2025-06-18").await;
