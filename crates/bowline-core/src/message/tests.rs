@@ -291,7 +291,12 @@ fn what_is_not_an_array_of_something_is_not_a_batch() {
         };
         assert_eq!(error.code, code, "{text}");
     }
-    assert_eq!(decode_batch(&Bytes::from_static(b" [1 , [2]]\n"), 2).unwrap().len(), 2);
+    assert_eq!(
+        decode_batch(&Bytes::from_static(b" [1 , [2]]\n"), 2)
+            .unwrap()
+            .len(),
+        2
+    );
 }
 
 #[test]
@@ -303,7 +308,9 @@ fn a_batch_is_counted_before_it_is_decoded() {
         decode_batch(&long, 3).unwrap_err(),
         BatchError::TooLong { max: 3 }
     );
-    let told = Malformed::from(BatchError::TooLong { max: 3 }).answer().unwrap();
+    let told = Malformed::from(BatchError::TooLong { max: 3 })
+        .answer()
+        .unwrap();
     let error = told.outcome.unwrap_err();
     assert_eq!(error.code, ErrorCode::INVALID_REQUEST);
     assert_eq!(
@@ -358,9 +365,8 @@ fn a_small_part_does_not_keep_a_long_frame_alive() {
     let request = r#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":1}"#;
     let padded = Bytes::from(format!(r#"{request},"pad":"{pad}"}}"#));
     let batch = Bytes::from(format!(r#"[{request}}},"{pad}"]"#));
-    let is_within = |frame: &Bytes, params: &Params| {
-        frame.as_ptr_range().contains(&params.as_bytes().as_ptr())
-    };
+    let is_within =
+        |frame: &Bytes, params: &Params| frame.as_ptr_range().contains(&params.as_bytes().as_ptr());
 
     let of_padded = Message::decode(&padded).unwrap();
     let of_batch = decode_batch(&batch, 2).unwrap().swap_remove(0).unwrap();

@@ -84,6 +84,11 @@ impl EarlyCancels {
         self.cancels.front().map(|cancel| cancel.until)
     }
 
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.cancels.len()
+    }
+
     /// Drops everything, and returns the charges.
     pub(super) fn clear(&mut self) -> impl Iterator<Item = Charge> {
         std::mem::take(&mut self.cancels)
@@ -106,7 +111,9 @@ impl UsedIds {
         match id {
             RequestId::Number(number) => {
                 let at = self.numbers.partition_point(|(_, last)| last < number);
-                self.numbers.get(at).is_some_and(|(first, _)| first <= number)
+                self.numbers
+                    .get(at)
+                    .is_some_and(|(first, _)| first <= number)
             }
             RequestId::Text(text) => self.texts.contains(&hash(text)),
         }

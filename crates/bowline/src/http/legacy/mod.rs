@@ -46,8 +46,8 @@ use bowline_core::http::legacy::{Batch, LAST_EVENT_ID, Messages, Post, SESSION_I
 use bowline_core::http::media::Accepts;
 use bowline_core::json::pick;
 use bowline_core::{self as core, BatchError, Malformed, Message, RawRequest};
-use bowline_types::meta_key::PROGRESS_TOKEN;
 use bowline_types::InitializeResult;
+use bowline_types::meta_key::PROGRESS_TOKEN;
 use bytes::Bytes;
 
 use super::server::{HttpBody, HttpService, Site, Taken, body};

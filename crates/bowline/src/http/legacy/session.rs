@@ -181,6 +181,17 @@ impl Session {
         self.with(|state| state.drop_events(bytes, keep))
     }
 
+    #[cfg(test)]
+    pub(super) fn sizes(&self) -> super::state::Sizes {
+        self.lock().sizes()
+    }
+
+    #[cfg(test)]
+    pub(super) fn tend(&self, patience: Patience) -> Tended {
+        let now = Instant::now();
+        self.with(|state| state.tend(now, patience))
+    }
+
     /// Changes the state; then wakes and drops what has to be, with the lock released.
     fn with<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.lock();

@@ -135,7 +135,9 @@ impl Sessions {
                 return Err(overloaded(meters.refuse(limit, max)));
             }
         }
-        meters.gauge(Gauge::Sessions).fetch_add(1, Ordering::Relaxed);
+        meters
+            .gauge(Gauge::Sessions)
+            .fetch_add(1, Ordering::Relaxed);
         driven.counted = Some(meters.clone());
         let mut table = self.lock();
         let mut ended = Vec::new();

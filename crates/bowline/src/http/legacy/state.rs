@@ -112,6 +112,19 @@ pub(super) enum Kind {
     Busy,
 }
 
+/// What a session holds.
+#[cfg(test)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sizes {
+    pub(super) unanswered: Vec<RequestId>,
+    pub(super) heads: usize,
+    pub(super) inbox: usize,
+    pub(super) readers: usize,
+    pub(super) early: usize,
+    pub(super) event_bytes: usize,
+    pub(super) output_bytes: usize,
+}
+
 /// What is woken or dropped once the lock is free.
 #[derive(Default)]
 pub(super) struct Leftovers {
@@ -364,6 +377,20 @@ impl State {
         let heads = std::mem::take(&mut self.heads);
         self.leftovers.heads.extend(heads.into_values());
         self.leftovers.waiting = std::mem::take(&mut self.inbox);
+    }
+
+    /// How much of everything there is.
+    #[cfg(test)]
+    pub(super) fn sizes(&self) -> Sizes {
+        Sizes {
+            unanswered: self.streams.unanswered().cloned().collect(),
+            heads: self.heads.len(),
+            inbox: self.inbox.len(),
+            readers: self.readers,
+            early: self.early.len(),
+            event_bytes: self.streams.event_bytes(),
+            output_bytes: self.streams.output_bytes(),
+        }
     }
 
     /// Makes the charges what they should be, and takes what is left to wake and to drop. Also tells whether there are

@@ -15,6 +15,7 @@ use http_body_util::BodyExt as _;
 use tokio::task::JoinSet;
 
 use super::response::array;
+use super::streams::SHORT_ANSWER;
 use super::{INITIALIZE, decode, refusals};
 use crate::http::server::body::charged;
 use crate::http::server::{Handling, HttpBody, Site, Taken, body, overloaded};
@@ -153,6 +154,9 @@ impl Batch {
         length: usize,
         charge: &mut Charge,
     ) -> (Bytes, usize) {
+        if answer.len() <= SHORT_ANSWER {
+            return (answer, 0);
+        }
         let max = self.account.limits().output_bytes;
         let reached = if length > 0 && length + answer.len() > max {
             self.account.meters().refuse(Limit::OutputBytes, max)

@@ -217,8 +217,10 @@ impl Streams {
         let waiting = self.streams.get(&key).map_or(0, Stream::answer_bytes);
         let max = self.account.limits().output_bytes;
         match message {
-            // The first is as long as it is: nobody else's request made it so.
-            Message::Response(response) if waiting > 0 && waiting + frame.len() > max => {
+            // The first is as long as it is, and an error in the place of a short one would be as long.
+            Message::Response(response)
+                if waiting > 0 && waiting + frame.len() > max && frame.len() > SHORT_ANSWER =>
+            {
                 let reached = self.account.meters().refuse(Limit::OutputBytes, max);
                 let refusal = Response {
                     id: response.id.clone(),
@@ -373,15 +375,16 @@ impl Streams {
         self.by_request.keys()
     }
 
-    /// How many bytes the kept events take up.
+    /// How many bytes the kept events take up, and the streams that are kept for their sake.
     pub(super) fn event_bytes(&self) -> usize {
-        self.store.bytes()
+        self.store.bytes() + self.over.len() * PER_STREAM
     }
 
-    /// How many bytes everything else takes up: answers, and the streams themselves.
+    /// How many bytes everything else takes up: answers, and the streams that are open.
     pub(super) fn output_bytes(&self) -> usize {
-        let streams = self.streams.len() - usize::from(self.streams.contains_key(&UNSOLICITED));
-        self.answer_bytes + streams * PER_STREAM
+        let unsolicited = usize::from(self.streams.contains_key(&UNSOLICITED));
+        let open = self.streams.len() - unsolicited - self.over.len();
+        self.answer_bytes + open * PER_STREAM
     }
 
     /// Drops the oldest events until this many bytes are free, and returns how many events that were.
@@ -395,7 +398,20 @@ impl Streams {
         while self.store.bytes() > enough.max(kept) && self.store.drop_oldest() {
             dropped += 1;
         }
+        let over = std::mem::take(&mut self.over);
+        let (kept, lost): (_, VecDeque<_>) =
+            over.into_iter().partition(|key| self.has_events(*key));
+        self.over = kept;
+        for key in lost {
+            self.remove(key);
+        }
         dropped
+    }
+
+    /// Whether the last event of a stream is still kept.
+    fn has_events(&self, key: u64) -> bool {
+        let written = self.streams.get(&key).map_or(0, |stream| stream.written);
+        self.store.after(key, written.saturating_sub(1)) != After::Lost
     }
 
     /// Nothing more will come. Only what a response is reading is kept.
@@ -487,6 +503,8 @@ fn cannot_ask(message: &Message) -> Option<Message> {
 pub(super) const UNSOLICITED: u64 = 0;
 /// How many streams that are over can still be read again.
 const MOST_OVER: usize = 64;
+/// An answer that an error in its place would not be shorter than.
+pub(super) const SHORT_ANSWER: usize = 256;
 /// What a stream takes up besides what is on it.
 const PER_STREAM: usize = 256;
 
@@ -649,7 +667,7 @@ mod tests {
     #[test]
     fn the_answers_to_one_post_have_a_bound() {
         let limits = Limits {
-            output_bytes: 150,
+            output_bytes: 3500,
             ..Limits::default()
         };
         let account = Account::total(limits);
@@ -657,17 +675,22 @@ mod tests {
         let mut streams = Streams::new(Layout::PerPost, store, account.clone());
         let (key, _) = open(&mut streams, 0..10, Form::Json);
 
-        for id in 0..10 {
-            streams.route(None, &answer(id));
+        for id in 0..8_i64 {
+            let (id, outcome) = (Some(id.into()), Json::encode(&"x".repeat(1000)));
+            let outcome = Ok(outcome.unwrap());
+            streams.route(None, &Response { id, outcome }.into());
         }
+        streams.route(None, &answer(8));
+        streams.cancelled(&9.into());
 
         assert_eq!(streams.unanswered().len(), 0);
         let answers = streams.take_answers(key);
         let text = |frame: &Bytes| String::from_utf8_lossy(frame).into_owned();
         let refused = |frame: &&Bytes| text(frame).contains("output_bytes");
         assert_eq!(answers.len(), 10, "each request has an answer");
-        assert_eq!(answers.iter().filter(refused).count(), 7);
-        assert_eq!(account.usage().refused(Limit::OutputBytes), 7);
+        assert_eq!(answers.iter().filter(refused).count(), 5);
+        assert_eq!(account.usage().refused(Limit::OutputBytes), 5);
+        assert!(text(&answers[9]).contains("-32800"), "it was short");
         assert_eq!(streams.output_bytes(), 0);
     }
 

@@ -37,7 +37,10 @@ async fn a_batch_beyond_the_limit_is_refused_by_an_error_that_names_it() {
     let error = refused.json().await["error"].clone();
     assert_eq!(error["code"], -32600);
     assert!(
-        error["message"].as_str().unwrap().contains("batch_messages"),
+        error["message"]
+            .as_str()
+            .unwrap()
+            .contains("batch_messages"),
         "{error}"
     );
     assert_eq!(service.usage().refused(Limit::BatchMessages), 1);
@@ -47,7 +50,9 @@ async fn a_batch_beyond_the_limit_is_refused_by_an_error_that_names_it() {
 async fn a_batch_is_decoded_only_for_those_who_may_send_one() {
     let server = Stage::new().server;
     let service = server.http();
-    let modern = server.http().versions(bowline::exchange::Dialects::modern());
+    let modern = server
+        .http()
+        .versions(bowline::exchange::Dialects::modern());
     let newer = Conversation::open(&service, "2025-06-18").await;
     let older = Conversation::open(&service, "2025-03-26").await;
     // Whoever decodes it says so: a parse error has the code -32700.
@@ -61,7 +66,13 @@ async fn a_batch_is_decoded_only_for_those_who_may_send_one() {
         ("no session", &service, post(&json!(null)), 400, -32600),
         ("an unknown session", &service, unknown, 404, -32600),
         ("a newer version", &service, unnamed, 400, -32600),
-        ("2025-03-26", &service, older.post(&json!(null)), 400, -32700),
+        (
+            "2025-03-26",
+            &service,
+            older.post(&json!(null)),
+            400,
+            -32700,
+        ),
     ] {
         let reply = Link::to(service).await.send(broken(request)).await;
 
@@ -92,9 +103,8 @@ async fn each_request_of_a_batch_takes_a_place() {
         };
         let service = stage.server.http().legacy(legacy.clone()).limits(limits);
         let client = Conversation::open_if(&service, "2025-03-26").await;
-        let calls = (1..=5).map(|id| {
-            tool_call(&json!(id), "wait", &json!({"name": "a"}), &json!({}))
-        });
+        let calls =
+            (1..=5).map(|id| tool_call(&json!(id), "wait", &json!({"name": "a"}), &json!({})));
         let batch = json!(calls.collect::<Vec<_>>());
         let request = with(client.dress(post(&batch)), "accept", "application/json");
         let mut link = Link::to(&service).await;
@@ -225,7 +235,11 @@ async fn events_of_all_sessions_together_have_a_bound() {
         let again = with(client.get(), "last-event-id", "2-0");
         resumed.push(client.send(again).await.status().as_u16());
     }
-    assert_eq!(resumed[..5], [400; 5], "those that were idle for longest lost theirs");
+    assert_eq!(
+        resumed[..5],
+        [400; 5],
+        "those that were idle for longest lost theirs"
+    );
     assert_eq!(resumed[15..], [200; 5], "the others did not");
     drop(service);
 }

@@ -30,7 +30,10 @@ impl Conversation {
     pub(crate) async fn open_if(service: &HttpService, version: &'static str) -> Self {
         let mut link = Link::to(service).await;
         let reply = link.send(post(&initialize(version))).await;
-        let id = reply.header("mcp-session-id").unwrap_or_default().to_owned();
+        let id = reply
+            .header("mcp-session-id")
+            .unwrap_or_default()
+            .to_owned();
         Self {
             service: service.clone(),
             version,
