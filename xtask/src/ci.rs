@@ -144,15 +144,17 @@ fn run_tidy(root: &Path) -> Verdict {
 }
 
 fn clippy(root: &Path) -> Verdict {
-    Verdict::of(process::show(process::cargo(root).args([
-        "clippy",
-        "--workspace",
-        "--all-targets",
-        "--all-features",
-        "--",
-        "-D",
-        "warnings",
-    ])))
+    // `--all-targets` leaves out a test target that `cargo test` does.
+    let outcome = [["--all-targets", ""], ["--test", HOSTILE]]
+        .into_iter()
+        .try_fold(true, |clean, targets| {
+            let targets = targets.into_iter().filter(|word| !word.is_empty());
+            let mut command = process::cargo(root);
+            command.args(["clippy", "--workspace", "--all-features"]);
+            command.args(targets).args(["--", "-D", "warnings"]);
+            Ok(clean && process::show(&mut command)?)
+        });
+    Verdict::of(outcome)
 }
 
 /// What is left of the SDK without some of its features compiles as cleanly as the whole.
@@ -259,6 +261,26 @@ impl Count {
     }
 }
 
+/// Hostile peers against a default server, as processes. Built with what `test` has built already.
+fn hostile(root: &Path) -> Verdict {
+    let mut command = process::cargo(root);
+    command.args(["test", "--workspace", "--all-features", "--test", HOSTILE]);
+    let finished = match process::show_and_keep(&mut command) {
+        Ok(finished) => finished,
+        Err(error) => return Verdict::of(Err(error)),
+    };
+    let count = Count::of(&finished.output);
+    let mut note = format!("{} attacks, {} failed", count.tests, count.failed.len());
+    if finished.output.contains("WITHOUT memory cgroups") {
+        note.push_str("; without memory cgroups");
+    }
+    if finished.end == End::Success && count.tests > 0 {
+        Verdict::Passed(note)
+    } else {
+        Verdict::Failed(note)
+    }
+}
+
 fn doc(root: &Path) -> Verdict {
     Verdict::of(process::show(
         process::cargo(root)
@@ -311,12 +333,13 @@ fn run_interop(root: &Path) -> Verdict {
 
 type Step = fn(&Path) -> Verdict;
 
-const STEPS: [(&str, Step); 11] = [
+const STEPS: [(&str, Step); 12] = [
     ("fmt", fmt),
     ("tidy", run_tidy),
     ("clippy", clippy),
     ("features", features),
     ("test", test),
+    ("hostile", hostile),
     ("doc", doc),
     ("no-legacy", no_legacy),
     ("counts", counts),
@@ -324,6 +347,9 @@ const STEPS: [(&str, Step); 11] = [
     ("interop", run_interop),
     ("mutants", run_mutants),
 ];
+
+/// The test target that is a step of its own.
+const HOSTILE: &str = "hostile";
 
 /// Neither side of HTTP, and each alone.
 const FEATURES: [&str; 3] = ["", "http-server,macros", "http-client"];

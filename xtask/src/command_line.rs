@@ -115,6 +115,7 @@ Usage: cargo xtask <command>
   bench [--quick] [--json] [LEG]…    what a message costs, next to a hand-written server and to rmcp
   counts [--bless]                   what a message costs in instructions, next to bench/counts.txt (valgrind)
   hunt [--from SEED] [--seeds N]     seeded schedules for the race hunter; one again, or for hours
+       [--scenes A,B] [--max-broken N]   of these scenes only; on after a seed that breaks a law
   interop                            SDKs that others wrote, on both sides (npm and Python)
   fuzz TARGET [--seconds N]          random input for one decoder (nightly and cargo-fuzz)
                                      targets: message, sse, headers, admission, mux";

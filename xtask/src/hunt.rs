@@ -4,17 +4,20 @@ use std::path::Path;
 
 use crate::process;
 
-/// Plays the schedules of `seeds` seeds, beginning at `from`; true if all laws held.
+/// Plays the schedules of a plan on every core, in optimized code; true if all laws held.
 pub(crate) fn run(root: &Path, plan: &Plan) -> bool {
-    let hunted = process::show(
-        process::cargo(root)
-            .args(["test", "--package", "bowline", "--test", "hunter", "--"])
-            .args([TEST, "--exact", "--nocapture"])
-            .env("BOWLINE_HUNT_FROM", plan.from.to_string())
-            .env("BOWLINE_HUNT_SEEDS", plan.seeds.to_string()),
-    );
-    hunted.unwrap_or_else(|error| {
-        println!("the hunt could not be started: {error}");
+    let mut hunt = process::cargo(root);
+    hunt.args(["test", "--profile", "hunt", "--package", "bowline"])
+        .args(["--test", "hunter", "--"])
+        .args([TEST, "--exact", "--nocapture"])
+        .env("BOWLINE_HUNT_FROM", plan.from.to_string())
+        .env("BOWLINE_HUNT_SEEDS", plan.seeds.to_string())
+        .env("BOWLINE_HUNT_MAX_BROKEN", plan.max_broken.to_string());
+    if let Some(scenes) = &plan.scenes {
+        hunt.env("BOWLINE_HUNT_SCENES", scenes);
+    }
+    process::show(&mut hunt).unwrap_or_else(|error| {
+        println!("failed to start the hunt: {error}");
         false
     })
 }
@@ -24,6 +27,10 @@ pub(crate) fn run(root: &Path, plan: &Plan) -> bool {
 pub(crate) struct Plan {
     from: u64,
     seeds: u64,
+    /// How many seeds may break a law before the hunt ends.
+    max_broken: u64,
+    /// The scenes to play, separated by commas; all of them without it.
+    scenes: Option<String>,
 }
 
 impl Plan {
@@ -31,19 +38,26 @@ impl Plan {
         let mut plan = Self {
             from: DEFAULT_FROM,
             seeds: DEFAULT_SEEDS,
+            max_broken: 1,
+            scenes: None,
         };
         for pair in words.chunks(2) {
-            let [flag, number] = pair else {
-                return Err(format!("`{}` needs a number", pair[0]));
+            let [flag, value] = pair else {
+                return Err(format!("`{}` needs a value", pair[0]));
             };
-            let value = match flag.as_str() {
+            let number = match flag.as_str() {
                 "--from" => &mut plan.from,
                 "--seeds" => &mut plan.seeds,
+                "--max-broken" => &mut plan.max_broken,
+                "--scenes" => {
+                    plan.scenes = Some(value.clone());
+                    continue;
+                }
                 _ => return Err(format!("`hunt` does not understand `{flag}`")),
             };
-            *value = number
+            *number = value
                 .parse()
-                .map_err(|_| format!("`{number}` is not a number"))?;
+                .map_err(|_| format!("`{value}` is not a number"))?;
         }
         Ok(plan)
     }
@@ -68,9 +82,19 @@ mod tests {
         let again = Plan {
             from: 104_261,
             seeds: 1,
+            max_broken: 1,
+            scenes: None,
         };
 
         assert_eq!(parse("--from 104261 --seeds 1"), Ok(again));
+    }
+
+    #[test]
+    fn scenes_can_be_chosen() {
+        let plan = parse("--scenes restart,goodbye --max-broken 5").unwrap();
+
+        assert_eq!(plan.scenes.as_deref(), Some("restart,goodbye"));
+        assert_eq!(plan.max_broken, 5);
     }
 
     #[test]

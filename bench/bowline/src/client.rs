@@ -8,7 +8,7 @@ use serde_json::json;
 
 fn main() -> bowline::Result<()> {
     let options = ClientOptions::read();
-    bench_fixture::block_on(run(options))
+    bench_fixture::block_on(options.runtime, run(options))
 }
 
 async fn run(options: ClientOptions) -> bowline::Result<()> {

@@ -5,7 +5,7 @@ use bowline::Limits;
 
 fn main() -> bowline::Result<()> {
     let options = ServerOptions::read();
-    bench_fixture::block_on(serve(options))
+    bench_fixture::block_on(options.runtime, serve(options))
 }
 
 async fn serve(options: ServerOptions) -> bowline::Result<()> {

@@ -20,7 +20,7 @@ use tokio::sync::{Notify, oneshot};
 
 fn main() {
     let options = ClientOptions::read();
-    bench_fixture::block_on(run(options));
+    bench_fixture::block_on(options.runtime, run(options));
 }
 
 async fn run(options: ClientOptions) {

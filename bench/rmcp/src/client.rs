@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 fn main() {
     let options = ClientOptions::read();
-    bench_fixture::block_on(run(options));
+    bench_fixture::block_on(options.runtime, run(options));
 }
 
 async fn run(options: ClientOptions) {

@@ -12,7 +12,7 @@ use rmcp::{ServerHandler, ServiceExt as _};
 
 fn main() {
     let options = ServerOptions::read();
-    bench_fixture::block_on(serve(options));
+    bench_fixture::block_on(options.runtime, serve(options));
 }
 
 async fn serve(options: ServerOptions) {

@@ -7,23 +7,26 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
 
-/// Which core something runs on.
+/// The cores that something may run on.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Core {
-    /// Where load is made.
+    /// The core of the load.
     Load,
-    /// Where the program under test runs.
+    /// The core of the program under test.
     Test,
+    /// Both of them. A program under test shares the first with the load.
+    Both,
 }
 
 /// Moves this thread, and what it starts from now on, to a core. On a machine with one core nothing happens.
 pub(crate) fn pin(core: Core) {
     let mut set = CpuSet::new();
-    let index = match core {
-        Core::Load => 0,
-        Core::Test => 1,
+    let indices: &[usize] = match core {
+        Core::Load => &[0],
+        Core::Test => &[1],
+        Core::Both => &[0, 1],
     };
-    if cores() > 1 && set.set(index).is_ok() {
+    if cores() > 1 && indices.iter().all(|index| set.set(*index).is_ok()) {
         let _ = sched_setaffinity(Pid::from_raw(0), &set);
     }
 }

@@ -13,6 +13,9 @@ pub(crate) struct Sample {
     pub(crate) wall_ns: u64,
     pub(crate) p50_ns: u64,
     pub(crate) p99_ns: u64,
+    /// How long one notice took to reach the last subscriber, if there are any.
+    #[serde(default)]
+    pub(crate) last_ns: u64,
     /// When it ended.
     #[serde(default)]
     pub(crate) at_ns: u64,
@@ -29,6 +32,7 @@ impl Sample {
             wall_ns: wall.as_nanos() as u64,
             p50_ns: at(50).unwrap_or(0),
             p99_ns: at(99).unwrap_or(0),
+            last_ns: 0,
             at_ns: 0,
         }
     }
@@ -47,15 +51,15 @@ pub(crate) struct Series {
 }
 
 impl Series {
-    /// Each sample's cost as a ratio to that of the ceiling's sample nearest in time.
-    fn ratios(&self, raw: &Self) -> Vec<f64> {
+    /// Each sample's figure as a ratio to that of the ceiling's sample nearest in time.
+    fn ratios(&self, raw: &Self, of: fn(&Sample) -> f64) -> Vec<f64> {
         let nearest = |sample: &Sample| {
             let raw = raw.samples.iter();
             raw.min_by_key(|raw| raw.at_ns.abs_diff(sample.at_ns))
         };
         let samples = self.samples.iter();
         samples
-            .filter_map(|sample| Some(sample.cost() / nearest(sample)?.cost()))
+            .filter_map(|sample| Some(of(sample) / of(nearest(sample)?)))
             .collect()
     }
 }
@@ -138,6 +142,8 @@ pub(crate) enum Goal {
     Ratio(f64),
     /// At most this much.
     Value(f64),
+    /// At most what rmcp takes in its fastest way.
+    RmcpBest,
 }
 
 /// What one subject came to.
@@ -168,7 +174,7 @@ impl Row {
         let cells = series.iter().map(|one| Cell {
             subject: one.subject.name(),
             value: Spread::of(one.samples.iter().map(Sample::cost).collect()),
-            ratio: raw.map(|raw| Spread::of(one.ratios(raw))),
+            ratio: raw.map(|raw| Spread::of(one.ratios(raw, Sample::cost))),
             pace: Some(Pace {
                 per_second: middle(one, |sample| {
                     sample.replies as f64 * 1e9 / sample.wall_ns.max(1) as f64
@@ -181,6 +187,25 @@ impl Row {
             work: work.into(),
             unit: "µs CPU",
             goal,
+            cells: cells.collect(),
+            point: None,
+        }
+    }
+
+    /// How long one notice took to reach the last subscriber.
+    pub(crate) fn last_told(work: impl Into<String>, series: &[Series]) -> Self {
+        let in_ms: fn(&Sample) -> f64 = |sample| sample.last_ns as f64 / 1e6;
+        let raw = series.iter().find(|one| one.subject == Subject::Raw);
+        let cells = series.iter().map(|one| Cell {
+            subject: one.subject.name(),
+            value: Spread::of(one.samples.iter().map(in_ms).collect()),
+            ratio: raw.map(|raw| Spread::of(one.ratios(raw, in_ms))),
+            pace: None,
+        });
+        Self {
+            work: work.into(),
+            unit: "ms",
+            goal: None,
             cells: cells.collect(),
             point: None,
         }
@@ -230,6 +255,7 @@ mod tests {
             wall_ns: 1,
             p50_ns: 0,
             p99_ns: 0,
+            last_ns: 0,
             at_ns,
         }
     }
@@ -245,7 +271,7 @@ mod tests {
             samples: vec![sample(15, 10), sample(30, 90)],
         };
 
-        assert_eq!(ours.ratios(&raw), [1.5, 1.5]);
+        assert_eq!(ours.ratios(&raw, Sample::cost), [1.5, 1.5]);
     }
 
     #[test]

@@ -55,6 +55,26 @@ impl Subject {
     }
 }
 
+/// How a program under test is run, apart from what it is measured with.
+#[derive(Clone, Copy)]
+pub(crate) struct Setting<'a> {
+    pub(crate) core: Core,
+    pub(crate) arguments: &'a [&'a str],
+}
+
+impl Setting<'_> {
+    /// A runtime of one thread, on a core of its own.
+    pub(crate) const USUAL: Self = Self {
+        core: Core::Test,
+        arguments: &[],
+    };
+    /// The other end of what is measured: a runtime of one thread, on the core of the load.
+    pub(crate) const LOAD: Self = Self {
+        core: Core::Load,
+        arguments: &[],
+    };
+}
+
 /// A running program.
 pub(crate) struct Program {
     child: Child,
@@ -72,6 +92,14 @@ impl Program {
         machine::pin(Core::Load);
         let child = child.unwrap_or_else(|error| panic!("{command:?}: {error}"));
         Self { child }
+    }
+
+    /// Starts the server of `subject`, and returns where it listens.
+    pub(crate) fn serve(subject: Subject, setting: Setting<'_>) -> (Self, SocketAddr) {
+        let mut command = subject.server();
+        let mut program = Self::start(command.args(setting.arguments), setting.core);
+        let server = program.address();
+        (program, server)
     }
 
     /// Waits until the server says where it listens.

@@ -102,6 +102,7 @@ impl Goal {
         match self {
             Self::Ratio(most) => format!("≤ {most} ×"),
             Self::Value(most) => format!("≤ {most}"),
+            Self::RmcpBest => "≤ rmcp best".to_owned(),
         }
     }
 }
@@ -114,13 +115,17 @@ fn goal_text(row: &Row) -> String {
 
 /// Whether Bowline is where it should be.
 fn verdict(row: &Row) -> &'static str {
-    let ours = row
-        .cells
-        .iter()
-        .find(|cell| cell.subject == Subject::Bowline.name());
+    let of = |subject: Subject| {
+        let mut cells = row.cells.iter();
+        cells.find(|cell| cell.subject == subject.name())
+    };
+    let ours = of(Subject::Bowline);
     let reached = match (row.goal, ours) {
         (Some(Goal::Ratio(most)), Some(cell)) => cell.ratio.map(|ratio| ratio.median <= most),
         (Some(Goal::Value(most)), Some(cell)) => Some(cell.value.median <= most),
+        (Some(Goal::RmcpBest), Some(cell)) => {
+            of(Subject::RmcpBest).map(|theirs| cell.value.median <= theirs.value.median)
+        }
         _ => None,
     };
     match reached {

@@ -33,7 +33,9 @@ pub use asking::{
 };
 
 mod answering;
-pub use answering::{DEFAULT_ROUND_CAP, Misuse, Rounds, Step, Violation, is_input_required};
+pub use answering::{
+    DEFAULT_ROUND_CAP, MAX_QUESTIONS_PER_ROUND, Misuse, Rounds, Step, Violation, is_input_required,
+};
 
 /// Whether the specification lets a request of this method be answered by `input_required`.
 ///

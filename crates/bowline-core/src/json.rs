@@ -66,6 +66,21 @@ pub enum Unpicked {
     Twice(String),
 }
 
+/// Why an object could not be split into its members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unsplit {
+    /// The JSON is not an object.
+    #[error(transparent)]
+    NotAnObject(#[from] NotAnObject),
+    /// The object has too many members.
+    #[error("the object exceeds the limit of {max} members")]
+    TooManyMembers {
+        /// The limit.
+        max: usize,
+    },
+}
+
 /// The JSON is something other than an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it is not a JSON object")]
@@ -107,6 +122,26 @@ impl<'a> Object<'a> {
         Ok(Self { members })
     }
 
+    /// Splits `json` into its members unless there are more than `max_members`.
+    ///
+    /// For an object whose size a peer decides: a member takes more memory than its text, so the split stops at
+    /// the limit instead of counting afterwards.
+    ///
+    /// # Errors
+    ///
+    /// If `json` is not an object, or has more members than that.
+    pub fn read_at_most(json: &'a Json, max_members: usize) -> Result<Self, Unsplit> {
+        let mut text = Members::of(json.as_bytes())?;
+        let mut members = Vec::new();
+        while let Some((name, value)) = text.next()? {
+            if members.len() == max_members {
+                return Err(Unsplit::TooManyMembers { max: max_members });
+            }
+            members.push((name.read()?, json.slice(value)));
+        }
+        Ok(Self { members })
+    }
+
     /// The value of a member.
     #[must_use]
     pub fn member(&self, name: &str) -> Option<&Json> {
@@ -116,6 +151,9 @@ impl<'a> Object<'a> {
     }
 
     /// Adds a member, or replaces it where it stands.
+    ///
+    /// This looks through the members that are there. To join many, use [`Json::object`]: adding them one by one
+    /// takes quadratic time.
     pub fn set(&mut self, name: impl Into<Cow<'a, str>>, value: Json) {
         let name = name.into();
         match self.members.iter_mut().find(|(own, _)| *own == name) {
@@ -189,6 +227,22 @@ mod tests {
 
         assert_eq!(pick(&json, ["b"]), Err(Unpicked::Twice("b".to_owned())));
         assert!(pick(&json, ["a"]).is_ok());
+    }
+
+    #[test]
+    fn an_object_with_more_members_than_the_limit_is_not_split() {
+        let json = Json::parse(r#"{"a": 1, "b": 2}"#).unwrap();
+
+        let max = 1;
+        assert_eq!(Object::read_at_most(&json, 2).unwrap().iter().count(), 2);
+        assert_eq!(
+            Object::read_at_most(&json, max).unwrap_err(),
+            Unsplit::TooManyMembers { max }
+        );
+        assert_eq!(
+            Object::read_at_most(&Json::null(), 1).unwrap_err(),
+            Unsplit::NotAnObject(NotAnObject)
+        );
     }
 
     #[test]

@@ -85,6 +85,8 @@ pub use error::{Error, Result};
 pub mod exchange;
 pub use exchange::{CancelMode, Context, Progress};
 
+mod far_future;
+
 pub mod http;
 
 pub mod layer;

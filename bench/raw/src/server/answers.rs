@@ -1,7 +1,7 @@
 //! What a request is answered with: parsed into a small struct, answered by a `match`.
 
 use std::borrow::Cow;
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bench_fixture::{Counters, text_of};
@@ -12,7 +12,7 @@ use tokio::sync::broadcast;
 #[derive(Clone)]
 pub(crate) struct Answers {
     counters: Counters,
-    list: Rc<str>,
+    list: Arc<str>,
     /// Somebody said that the tools changed.
     pub(crate) changes: broadcast::Sender<()>,
 }

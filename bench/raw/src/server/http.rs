@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -10,7 +10,7 @@ use http_body::Frame;
 use http_body_util::{BodyExt as _, Either, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::answers::{Answer, Answers};
@@ -22,7 +22,7 @@ pub(crate) async fn serve(port: u16, answers: Answers) {
     loop {
         let (stream, _) = listener.accept().await.expect("a connection");
         let _ = stream.set_nodelay(true);
-        tokio::task::spawn_local(connection(stream, answers.clone()));
+        tokio::spawn(connection(stream, answers.clone()));
     }
 }
 
@@ -36,7 +36,7 @@ async fn connection(stream: TcpStream, answers: Answers) {
     let second_version = matches!(stream.peek(&mut first).await, Ok(3)) && first == *b"PRI";
     let io = TokioIo::new(stream);
     let _ = if second_version {
-        let builder = hyper::server::conn::http2::Builder::new(LocalExecutor);
+        let builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
         builder.serve_connection(io, service).await
     } else {
         let builder = hyper::server::conn::http1::Builder::new();
@@ -44,7 +44,8 @@ async fn connection(stream: TcpStream, answers: Answers) {
     };
 }
 
-type Stream = Pin<Box<dyn http_body::Body<Data = Bytes, Error = Infallible>>>;
+type Stream = Pin<Box<dyn http_body::Body<Data = Bytes, Error = Infallible> + Send>>;
+type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 async fn respond(
     request: Request<Incoming>,
@@ -132,22 +133,25 @@ fn stream(body: Stream) -> Response<Either<Full<Bytes>, Stream>> {
 
 /// Events that were said and not yet written.
 #[derive(Clone, Default)]
-struct Events(Rc<std::cell::RefCell<Vec<u8>>>);
+struct Events(Arc<Mutex<Vec<u8>>>);
 
 impl Events {
     fn say(&self, message: &[u8]) {
-        let mut said = self.0.borrow_mut();
+        let mut said = self.lock();
         said.extend_from_slice(b"data: ");
         said.extend_from_slice(message);
         said.extend_from_slice(b"\n\n");
     }
 
-    fn with(self, work: impl Future<Output = ()> + 'static) -> Stream {
-        let work: Pin<Box<dyn Future<Output = ()>>> = Box::pin(work);
+    fn with(self, work: impl Future<Output = ()> + Send + 'static) -> Stream {
         Box::pin(Working {
             events: self,
-            work: Some(work),
+            work: Some(Box::pin(work)),
         })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<u8>> {
+        self.0.lock().expect("nobody panics under a lock")
     }
 }
 
@@ -159,7 +163,7 @@ fn events() -> (Events, Events) {
 /// A body whose work runs when it is read.
 struct Working {
     events: Events,
-    work: Option<Pin<Box<dyn Future<Output = ()>>>>,
+    work: Option<Work>,
 }
 
 impl http_body::Body for Working {
@@ -176,23 +180,11 @@ impl http_body::Body for Working {
         {
             self.work = None;
         }
-        let said = self.events.0.take();
+        let said = std::mem::take(&mut *self.events.lock());
         match (said.is_empty(), &self.work) {
             (false, _) => Poll::Ready(Some(Ok(Frame::data(said.into())))),
             (true, Some(_)) => Poll::Pending,
             (true, None) => Poll::Ready(None),
         }
-    }
-}
-
-#[derive(Clone)]
-struct LocalExecutor;
-
-impl<F: Future + 'static> hyper::rt::Executor<F> for LocalExecutor
-where
-    F::Output: 'static,
-{
-    fn execute(&self, future: F) {
-        tokio::task::spawn_local(future);
     }
 }

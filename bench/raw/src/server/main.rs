@@ -12,6 +12,6 @@ fn main() {
     if options.stdio {
         lines::serve(&answers, options);
     } else {
-        bench_fixture::block_on(http::serve(options.port, answers));
+        bench_fixture::block_on(options.runtime, http::serve(options.port, answers));
     }
 }

@@ -9,15 +9,15 @@ use crate::load::{Dialog, Message, ask, connect, receive};
 use crate::machine::{self, Core};
 use crate::measure::{Cell, Goal, Row, Spread};
 use crate::options::Options;
-use crate::program::{Program, Subject};
+use crate::program::{Program, Setting, Subject};
 
 /// From the drop of a client's future to the drop of the handler, in two processes.
 pub(crate) fn latency(options: &Options) -> Vec<Row> {
-    let count = if options.quick { 20 } else { 200 };
+    let count = if options.quick { 20 } else { 60 };
     let libraries = [Subject::Bowline, Subject::RmcpBest];
     let over_http = |subject: Subject| {
-        let mut server = Program::start(&mut subject.server(), Core::Load);
-        let url = format!("http://{}/mcp", server.address());
+        let (_server, address) = Program::serve(subject, Setting::LOAD);
+        let url = format!("http://{address}/mcp");
         drops(subject.client().args(["--url", &url]), count)
     };
     let over_stdio = |subject: Subject| {
@@ -28,16 +28,25 @@ pub(crate) fn latency(options: &Options) -> Vec<Row> {
         )
     };
     let row = |work: &str, took: &dyn Fn(Subject) -> Vec<f64>| {
-        let cells = libraries.into_iter().map(|subject| Cell {
-            subject: subject.name(),
-            value: Spread::of(took(subject)),
-            ratio: None,
-            pace: None,
-        });
+        let mut drops = libraries.map(|_| Vec::new());
+        for _ in 0..options.rounds() {
+            for (drops, subject) in drops.iter_mut().zip(libraries) {
+                drops.extend(took(subject));
+            }
+        }
+        let cells = libraries
+            .into_iter()
+            .zip(drops)
+            .map(|(subject, drops)| Cell {
+                subject: subject.name(),
+                value: Spread::of(drops),
+                ratio: None,
+                pace: None,
+            });
         Row {
             work: format!("from drop to drop, {work}"),
             unit: "µs; rmcp's handler watches its token",
-            goal: Some(Goal::Value(1_000.0)),
+            goal: Some(Goal::RmcpBest),
             cells: cells.collect(),
             point: None,
         }

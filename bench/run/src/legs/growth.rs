@@ -5,7 +5,7 @@ use crate::load::{Connections, Era, Message, open};
 use crate::machine::Core;
 use crate::measure::{Row, interleave};
 use crate::options::Options;
-use crate::program::{Program, Subject};
+use crate::program::{Program, Setting, Subject};
 
 pub(crate) fn curves(options: &Options) -> Vec<Row> {
     // What takes long to set up is left out where there is no time.
@@ -28,15 +28,11 @@ pub(crate) fn curves(options: &Options) -> Vec<Row> {
 /// A call of one among many tools.
 fn tools(options: &Options, count: u64) -> Row {
     let message = Message::call("echo", r#"{"text":"hello"}"#, "hello");
-    let arguments = ["--tools", &count.to_string()];
-    let series = http_server::run(
-        options,
-        &Subject::FULL,
-        &arguments,
-        64,
-        &message,
-        Era::Modern,
-    );
+    let setting = Setting {
+        arguments: &["--tools", &count.to_string()],
+        ..Setting::USUAL
+    };
+    let series = http_server::run(options, &Subject::FULL, setting, 64, &message, Era::Modern);
     Row::cpu(format!("HTTP server, {count} tools"), None, &series).at("tools, HTTP", count)
 }
 

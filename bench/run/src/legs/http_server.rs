@@ -5,12 +5,21 @@ use crate::load::{Connections, Era, Expect, Message, Streams};
 use crate::machine::Core;
 use crate::measure::{Goal, Row, Series, interleave};
 use crate::options::Options;
-use crate::program::{Program, Subject};
+use crate::program::{Program, Setting, Subject};
 
 /// The modern era, over many connections and over one.
 pub(crate) fn modern(options: &Options) -> Vec<Row> {
     let message = Message::call("echo", r#"{"text":"hello"}"#, "hello");
-    let measure = |count| run(options, &Subject::ALL, &[], count, &message, Era::Modern);
+    let measure = |count| {
+        run(
+            options,
+            &Subject::ALL,
+            Setting::USUAL,
+            count,
+            &message,
+            Era::Modern,
+        )
+    };
     vec![
         Row::cpu(
             "HTTP server, `tools/call`, 64 connections",
@@ -24,7 +33,14 @@ pub(crate) fn modern(options: &Options) -> Vec<Row> {
 /// A conversation of the legacy era on each connection.
 pub(crate) fn legacy(options: &Options) -> Vec<Row> {
     let message = Message::call("echo", r#"{"text":"hello"}"#, "hello");
-    let series = run(options, &Subject::ALL, &[], 64, &message, Era::Legacy);
+    let series = run(
+        options,
+        &Subject::ALL,
+        Setting::USUAL,
+        64,
+        &message,
+        Era::Legacy,
+    );
     let work = "HTTP server, legacy `tools/call`, 64 connections";
     vec![Row::cpu(work, Some(Goal::Ratio(2.0)), &series)]
 }
@@ -53,7 +69,14 @@ pub(crate) fn second_version(options: &Options) -> Vec<Row> {
 pub(crate) fn progress(options: &Options) -> Vec<Row> {
     let message = Message::call("progress", "{}", "done");
     let message = message.with_progress().expecting(Expect::Notices(3));
-    let series = run(options, &Subject::ALL, &[], 64, &message, Era::Modern);
+    let series = run(
+        options,
+        &Subject::ALL,
+        Setting::USUAL,
+        64,
+        &message,
+        Era::Modern,
+    );
     vec![Row::cpu(
         "HTTP server, three progress notices, 64 connections",
         None,
@@ -66,19 +89,36 @@ pub(crate) fn sizes(options: &Options) -> Vec<Row> {
     let text = |kib: usize| {
         let message = Message::call("text", &format!(r#"{{"kib":{kib}}}"#), "");
         let message = message.expecting(Expect::Bytes(kib * 1024));
-        run(options, &Subject::ALL, &[], 8, &message, Era::Modern)
+        run(
+            options,
+            &Subject::ALL,
+            Setting::USUAL,
+            8,
+            &message,
+            Era::Modern,
+        )
     };
     let argument = || {
         let long = "0123456789abcdef".repeat(1 << 16);
         let message = Message::call("length", &format!(r#"{{"text":"{long}"}}"#), "1048576");
-        run(options, &Subject::ALL, &[], 8, &message, Era::Modern)
+        run(
+            options,
+            &Subject::ALL,
+            Setting::USUAL,
+            8,
+            &message,
+            Era::Modern,
+        )
     };
     let list = || {
         let message = Message::list_tools().expecting(Expect::Bytes(50_000));
         run(
             options,
             &Subject::FULL,
-            &["--tools", "500"],
+            Setting {
+                arguments: &["--tools", "500"],
+                ..Setting::USUAL
+            },
             8,
             &message,
             Era::Modern,
@@ -112,14 +152,13 @@ pub(crate) fn sizes(options: &Options) -> Vec<Row> {
 pub(crate) fn run(
     options: &Options,
     subjects: &[Subject],
-    arguments: &[&str],
+    setting: Setting<'_>,
     connections: usize,
     message: &Message,
     era: Era,
 ) -> Vec<Series> {
     let started = subjects.iter().map(|subject| {
-        let mut program = Program::start(subject.server().args(arguments), Core::Test);
-        let server = program.address();
+        let (program, server) = Program::serve(*subject, setting);
         let load = Connections::open(server, connections, message, era);
         (*subject, (program, load))
     });

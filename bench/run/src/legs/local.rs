@@ -3,7 +3,7 @@
 use crate::legs::clients;
 use crate::measure::Row;
 use crate::options::Options;
-use crate::program::Subject;
+use crate::program::{Setting, Subject};
 
 pub(crate) fn both_ends(options: &Options) -> Vec<Row> {
     let wired = [Subject::Bowline, Subject::RmcpBest];
@@ -11,17 +11,23 @@ pub(crate) fn both_ends(options: &Options) -> Vec<Row> {
         Row::cpu(
             "both ends, in process",
             None,
-            &clients::run(options, &[Subject::Bowline], &["--in-process"], 1),
+            &clients::run(
+                options,
+                &[Subject::Bowline],
+                Setting::USUAL,
+                &["--in-process"],
+                1,
+            ),
         ),
         Row::cpu(
             "both ends, wire in memory, 1 in flight",
             None,
-            &clients::run(options, &wired, &["--memory"], 1),
+            &clients::run(options, &wired, Setting::USUAL, &["--memory"], 1),
         ),
         Row::cpu(
             "both ends, wire in memory, 64 in flight",
             None,
-            &clients::run(options, &wired, &["--memory"], 64),
+            &clients::run(options, &wired, Setting::USUAL, &["--memory"], 64),
         ),
     ]
 }

@@ -8,6 +8,7 @@ mod http_server;
 mod local;
 mod stdio_server;
 mod subscriptions;
+mod threads;
 
 use crate::measure::Row;
 use crate::options::Options;
@@ -30,6 +31,7 @@ pub(crate) const LEGS: &[(&str, Leg)] = &[
     ("h2c", http_server::second_version),
     ("sizes", http_server::sizes),
     ("local", local::both_ends),
+    ("threads", threads::one_and_two_cores),
     ("growth", growth::curves),
     ("build", build::cold),
 ];

@@ -5,23 +5,14 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use crate::load::{Dialog, Message, ask, connect};
-use crate::machine::{self, Core};
+use crate::machine;
 use crate::measure::{Goal, Row, Sample, interleave};
 use crate::options::Options;
-use crate::program::{Program, Subject};
+use crate::program::{Program, Setting, Subject};
 
 pub(crate) fn idle(options: &Options) -> Vec<Row> {
-    let subjects = Subject::FULL;
-    // All streams are held at once, by this process.
-    let room = machine::most_files().saturating_sub(SPARE) / subjects.len();
-    let count = room.min(if options.quick { 500 } else { 5_000 });
-    let mut memory = Vec::new();
-    let mut held: Vec<(Subject, Held)> = Vec::new();
-    for subject in subjects {
-        let (program, kib) = Held::open(subject, count);
-        memory.push((subject, kib));
-        held.push((subject, program));
-    }
+    let count = how_many(options);
+    let (mut held, memory) = open(count, Setting::USUAL);
     let series = interleave(2 * options.rounds(), &mut held, Held::notify);
     vec![
         Row::plain(
@@ -38,6 +29,40 @@ pub(crate) fn idle(options: &Options) -> Vec<Row> {
     ]
 }
 
+/// One notice to all subscribers of servers that run as `setting` has it: what it costs per delivery, and how long it
+/// takes to reach the last. `on` says in the report what the setting is.
+pub(crate) fn told(options: &Options, setting: Setting<'_>, on: &str) -> [Row; 2] {
+    let count = how_many(options);
+    let (mut held, _) = open(count, setting);
+    let series = interleave(options.rounds(), &mut held, Held::notify);
+    [
+        Row::cpu(
+            format!("{on}: one notice to {count} subscriptions, per delivery"),
+            None,
+            &series,
+        ),
+        Row::last_told(
+            format!("{on}: until the last of {count} subscribers is told"),
+            &series,
+        ),
+    ]
+}
+
+/// How many streams each program has. All are held at once, by this process.
+fn how_many(options: &Options) -> usize {
+    let room = machine::most_files().saturating_sub(SPARE) / Subject::FULL.len();
+    room.min(if options.quick { 500 } else { 5_000 })
+}
+
+/// Starts the servers and subscribes to each; the servers, and the KiB that each subscription takes there.
+fn open(count: usize, setting: Setting<'_>) -> (Vec<(Subject, Held)>, Vec<(Subject, f64)>) {
+    let opened = Subject::FULL.into_iter().map(|subject| {
+        let (held, kib) = Held::open(subject, count, setting);
+        ((subject, held), (subject, kib))
+    });
+    opened.unzip()
+}
+
 /// A server with its subscribers.
 struct Held {
     program: Program,
@@ -48,9 +73,8 @@ struct Held {
 
 impl Held {
     /// Starts the server and subscribes; the KiB that each subscription takes there.
-    fn open(subject: Subject, count: usize) -> (Self, f64) {
-        let mut program = Program::start(&mut subject.server(), Core::Test);
-        let server = program.address();
+    fn open(subject: Subject, count: usize, setting: Setting<'_>) -> (Self, f64) {
+        let (program, server) = Program::serve(subject, setting);
         let notify = Message::call("notify", "{}", "ok");
         ask(server, &notify);
         let before = machine::resident_kib(program.id());
@@ -79,13 +103,19 @@ impl Held {
     /// Has the server send notices, one after the other, and says what they cost it.
     fn notify(&mut self) -> Sample {
         self.deliver(&mut Vec::new());
-        let mut latencies = Vec::new();
+        let (mut latencies, mut last) = (Vec::new(), Vec::new());
         let (cpu, begun) = (self.program.cpu_ns(), Instant::now());
         while latencies.len() < DELIVERIES {
+            let notice = Instant::now();
             self.deliver(&mut latencies);
+            last.push(notice.elapsed().as_nanos() as u64);
         }
         let cpu_ns = self.program.cpu_ns() - cpu;
-        Sample::of(latencies, cpu_ns, begun.elapsed())
+        last.sort_unstable();
+        Sample {
+            last_ns: last[last.len() / 2],
+            ..Sample::of(latencies, cpu_ns, begun.elapsed())
+        }
     }
 
     /// One notice to all; when each had it.

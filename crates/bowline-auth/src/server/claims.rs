@@ -221,13 +221,17 @@ mod tests {
     }
 
     fn check(claims: &Claims, now: u64) -> Result<(), String> {
+        check_with(claims, now, 10)
+    }
+
+    fn check_with(claims: &Claims, now: u64, leeway: u64) -> Result<(), String> {
         let audiences = BTreeSet::from([US.to_owned()]);
         let issuers = [ISSUER.to_owned()];
         let expected = Expected {
             audiences: &audiences,
             issuers: &issuers,
             now,
-            leeway: 10,
+            leeway,
         };
         claims
             .check(expected)
@@ -281,6 +285,23 @@ mod tests {
             let found = check(&claims(change), now);
 
             assert_eq!(found, verdict.map_err(str::to_owned), "{change} at {now}");
+        }
+    }
+
+    #[test]
+    fn times_beyond_all_clocks_are_compared_like_others() {
+        let (expired, early) = ("the token has expired", "the token is not valid yet");
+        for (change, verdict) in [
+            (r#"{"exp": 1e300}"#, Ok(())),
+            (r#"{"exp": 18446744073709551615}"#, Ok(())),
+            (r#"{"exp": -1e300}"#, Err(expired)),
+            (r#"{"exp": 1e300, "nbf": 1e300}"#, Err(early)),
+            (r#"{"exp": 1e300, "nbf": -1e300}"#, Ok(())),
+        ] {
+            let found = check(&claims(change), 5_000);
+
+            assert_eq!(found, verdict.map_err(str::to_owned), "{change}");
+            assert_eq!(check_with(&claims(change), 5_000, u64::MAX), Ok(()));
         }
     }
 

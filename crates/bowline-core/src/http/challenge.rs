@@ -20,7 +20,8 @@ use std::fmt;
 pub struct Challenge {
     /// The scheme, as it was written.
     pub scheme: String,
-    /// Names, in lower case, and values, in the order in which they came. A name comes once.
+    /// Names, in lower case, and values, in the order in which they came. A name comes once, and of more than
+    /// [`MAX_CHALLENGE_PARAMS`] the first count.
     pub params: Vec<(String, String)>,
 }
 
@@ -100,7 +101,9 @@ impl Reader<'_> {
                 self.skip(is_blank);
                 let Some(value) = self.value() else { return };
                 let name = word.to_ascii_lowercase();
+                // Few enough to look through them for each.
                 if let Some(challenge) = challenges.last_mut()
+                    && challenge.params.len() < MAX_CHALLENGE_PARAMS
                     && challenge.param(&name).is_none()
                 {
                     challenge.params.push((name, value));
@@ -163,6 +166,9 @@ impl Reader<'_> {
         self.0 = self.0.trim_start_matches(what);
     }
 }
+
+/// How many parameters of one challenge are read: 64.
+pub const MAX_CHALLENGE_PARAMS: usize = 64;
 
 fn is_blank(c: char) -> bool {
     c == ' ' || c == '\t'
@@ -236,6 +242,20 @@ mod tests {
     #[test]
     fn the_first_of_two_values_counts() {
         assert_eq!(read(&["Bearer scope=a, scope=b"]), ["Bearer scope=a"]);
+    }
+
+    /// Takes minutes where each is compared with all before it.
+    #[test]
+    fn of_very_many_parameters_the_first_count() {
+        let params: Vec<_> = (0..200_000).map(|at| format!("p{at}={at}")).collect();
+        let header = format!("Bearer {}, DPoP a=1", params.join(", "));
+
+        let challenges = Challenge::parse_all([header.as_str()]);
+
+        assert_eq!(challenges.len(), 2);
+        assert_eq!(challenges[0].params.len(), MAX_CHALLENGE_PARAMS);
+        assert_eq!(challenges[0].param("p63"), Some("63"));
+        assert_eq!(challenges[1].param("a"), Some("1"));
     }
 
     #[test]

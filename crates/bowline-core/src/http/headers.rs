@@ -8,7 +8,7 @@
 //! The body decides what a message means; a header that says something else is refused.
 
 mod param;
-pub use param::{BadAnnotation, ParamHeaders, WhyBad};
+pub use param::{BadAnnotation, MAX_ANNOTATED_SCHEMA, MAX_PARAM_HEADERS, ParamHeaders, WhyBad};
 
 mod value;
 pub use value::{Undecodable, decode_value, encode_value};

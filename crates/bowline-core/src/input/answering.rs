@@ -8,12 +8,12 @@
 //! Each retry is a request of its own, with its own id. It brings the answers of the latest round only.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use bowline_types::{Json, ResultType};
 
 use super::{Kind, Question, may_need_input, member};
-use crate::json::Object;
+use crate::json::{Object, Unpicked, Unsplit, pick};
 
 /// The rounds of one request. Nothing of it may be used for another request.
 ///
@@ -51,10 +51,19 @@ pub struct Rounds {
 /// The round that waits for its answers.
 #[derive(Debug)]
 struct Current {
-    questions: Vec<(String, Question)>,
-    answers: BTreeMap<String, Json>,
+    /// The keys of the questions in their order.
+    keys: Vec<String>,
+    /// What was asked under each key.
+    asked: BTreeMap<String, AskedQuestion>,
     /// The text of the string, quotes and escapes as they came: it must go back as it is.
     state: Option<Json>,
+}
+
+/// A question of the current round and its answer so far.
+#[derive(Debug)]
+struct AskedQuestion {
+    question: Question,
+    answer: Option<Json>,
 }
 
 /// What to do next.
@@ -86,6 +95,12 @@ pub enum Violation {
     TooManyRounds {
         /// How often it may ask.
         cap: u32,
+    },
+    /// It asked too much at once.
+    #[error("the questions of one round exceed the limit of {max}")]
+    TooManyQuestions {
+        /// The limit: [`MAX_QUESTIONS_PER_ROUND`].
+        max: usize,
     },
     /// The result has neither questions nor a state, so a retry would change nothing.
     #[error("the server asked for input with neither `inputRequests` nor `requestState`")]
@@ -157,8 +172,8 @@ pub enum Misuse {
 /// Whether a result is no result but asks for input.
 #[must_use]
 pub fn is_input_required(result: &Json) -> bool {
-    Object::read(result).is_ok_and(|object| {
-        let kind = object.member(member::RESULT_TYPE).map(Json::decode);
+    pick(result, [member::RESULT_TYPE]).is_ok_and(|[kind]| {
+        let kind = kind.as_ref().map(Json::decode);
         matches!(kind, Some(Ok(kind)) if ResultType::INPUT_REQUIRED == kind)
     })
 }
@@ -222,10 +237,10 @@ impl Rounds {
         }
         let current = Current::read(result)?;
         self.round += 1;
-        let step = if current.questions.is_empty() {
+        let step = if current.keys.is_empty() {
             Step::Retry
         } else {
-            Step::Ask(current.questions.clone())
+            Step::Ask(current.questions())
         };
         self.current = Some(current);
         Ok(step)
@@ -239,13 +254,13 @@ impl Rounds {
     pub fn answer(&mut self, key: &str, answer: Json) -> Result<(), Misuse> {
         let current = self.current.as_mut().ok_or(Misuse::NoRound)?;
         let key = key.to_owned();
-        let Some((_, question)) = current.questions.iter().find(|(own, _)| *own == key) else {
+        let Some(asked) = current.asked.get_mut(&key) else {
             return Err(Misuse::NotAsked { key });
         };
-        if let Err(why) = question.kind.check_answer(&answer) {
+        if let Err(why) = asked.question.kind.check_answer(&answer) {
             return Err(Misuse::WrongAnswer { key, why });
         }
-        current.answers.insert(key, answer);
+        asked.answer = Some(answer);
         Ok(())
     }
 
@@ -256,11 +271,15 @@ impl Rounds {
     /// If a question is still open.
     pub fn retry_params(&self) -> Result<Json, Misuse> {
         let current = self.current.as_ref().ok_or(Misuse::NoRound)?;
-        let mut responses = Object::default();
+        let mut responses = Vec::with_capacity(current.keys.len());
         let mut open = Vec::new();
-        for (key, _) in &current.questions {
-            match current.answers.get(key) {
-                Some(answer) => responses.set(key, answer.clone()),
+        for key in &current.keys {
+            match current
+                .asked
+                .get(key)
+                .and_then(|asked| asked.answer.as_ref())
+            {
+                Some(answer) => responses.push((key.as_str(), answer)),
                 None => open.push(key.clone()),
             }
         }
@@ -272,7 +291,7 @@ impl Rounds {
         params.remove(member::INPUT_RESPONSES);
         params.remove(member::REQUEST_STATE);
         if !responses.is_empty() {
-            params.set(member::INPUT_RESPONSES, responses.to_json());
+            params.set(member::INPUT_RESPONSES, Json::object(responses));
         }
         if let Some(state) = &current.state {
             params.set(member::REQUEST_STATE, state.clone());
@@ -283,45 +302,69 @@ impl Rounds {
 
 impl Current {
     fn read(result: &Json) -> Result<Self, Violation> {
-        let object = Object::read(result).map_err(|_| Violation::Member {
+        let names = [member::REQUEST_STATE, member::INPUT_REQUESTS];
+        let [state, requests] = pick(result, names).map_err(|why| Violation::Member {
             member: "result",
-            expected: "an object",
+            expected: match why {
+                Unpicked::NotAnObject(_) => "an object",
+                Unpicked::Twice(_) => "an object without duplicate members",
+            },
         })?;
-        let present = |name| object.member(name).filter(|value| !value.is_null());
-        let state = present(member::REQUEST_STATE);
-        let requests = present(member::INPUT_REQUESTS);
+        let state = state.filter(|value| !value.is_null());
+        let requests = requests.filter(|value| !value.is_null());
         if state.is_none() && requests.is_none() {
             return Err(Violation::Nothing);
         }
-        if state.is_some_and(|state| state.as_bytes().first() != Some(&b'"')) {
+        if state
+            .as_ref()
+            .is_some_and(|state| state.as_bytes().first() != Some(&b'"'))
+        {
             return Err(Violation::Member {
                 member: member::REQUEST_STATE,
                 expected: "a string",
             });
         }
-        Ok(Self {
-            questions: requests.map_or(Ok(Vec::new()), read_questions)?,
-            answers: BTreeMap::new(),
-            state: state.cloned(),
-        })
-    }
-}
-
-fn read_questions(requests: &Json) -> Result<Vec<(String, Question)>, Violation> {
-    let requests = Object::read(requests).map_err(|_| Violation::Member {
-        member: member::INPUT_REQUESTS,
-        expected: "an object",
-    })?;
-    let mut questions = Vec::new();
-    let mut keys = BTreeSet::new();
-    for (key, request) in requests.iter() {
-        if !keys.insert(key) {
-            let key = key.to_owned();
-            return Err(Violation::RepeatedKey { key });
+        let mut current = Self {
+            keys: Vec::new(),
+            asked: BTreeMap::new(),
+            state,
+        };
+        if let Some(requests) = requests {
+            current.read_questions(&requests)?;
         }
-        questions.push((key.to_owned(), read_question(key, request)?));
+        Ok(current)
     }
-    Ok(questions)
+
+    fn read_questions(&mut self, requests: &Json) -> Result<(), Violation> {
+        let max = MAX_QUESTIONS_PER_ROUND;
+        let requests = Object::read_at_most(requests, max).map_err(|why| match why {
+            Unsplit::TooManyMembers { max } => Violation::TooManyQuestions { max },
+            Unsplit::NotAnObject(_) => Violation::Member {
+                member: member::INPUT_REQUESTS,
+                expected: "an object",
+            },
+        })?;
+        for (key, request) in requests.iter() {
+            let asked = AskedQuestion {
+                question: read_question(key, request)?,
+                answer: None,
+            };
+            if self.asked.insert(key.to_owned(), asked).is_some() {
+                let key = key.to_owned();
+                return Err(Violation::RepeatedKey { key });
+            }
+            self.keys.push(key.to_owned());
+        }
+        Ok(())
+    }
+
+    fn questions(&self) -> Vec<(String, Question)> {
+        let question = |key: &String| {
+            let asked = self.asked.get(key)?;
+            Some((key.clone(), asked.question.clone()))
+        };
+        self.keys.iter().filter_map(question).collect()
+    }
 }
 
 fn read_question(key: &str, request: &Json) -> Result<Question, Violation> {
@@ -329,8 +372,11 @@ fn read_question(key: &str, request: &Json) -> Result<Question, Violation> {
         key: key.to_owned(),
         why,
     };
-    let request = Object::read(request).map_err(|_| malformed("it must be an object"))?;
-    let Some(Ok(method)) = request.member("method").map(Json::text) else {
+    let [method, params] = pick(request, ["method", "params"]).map_err(|why| match why {
+        Unpicked::NotAnObject(_) => malformed("it must be an object"),
+        Unpicked::Twice(_) => malformed("it has duplicate members"),
+    })?;
+    let Some(Ok(method)) = method.as_ref().map(Json::text) else {
         return Err(malformed("its `method` must be a string"));
     };
     let Some(kind) = Kind::from_method(&method) else {
@@ -339,15 +385,20 @@ fn read_question(key: &str, request: &Json) -> Result<Question, Violation> {
             method: method.into_owned(),
         });
     };
-    let params = request.member("params").filter(|params| !params.is_null());
+    let params = params.filter(|params| !params.is_null());
     match (kind, params) {
         (_, Some(params)) if !params.is_object() => {
             Err(malformed("its `params` must be an object"))
         }
         (Kind::Elicitation | Kind::Sampling, None) => Err(malformed("it must have `params`")),
-        (_, params) => Ok(Question::new(kind, params.cloned())),
+        (_, params) => Ok(Question::new(kind, params)),
     }
 }
+
+/// How many questions one `input_required` may hold, and how many answers the retry: 1,000.
+///
+/// A server made with this crate reaches [`DEFAULT_STATE_LIMIT`](super::DEFAULT_STATE_LIMIT) before that.
+pub const MAX_QUESTIONS_PER_ROUND: usize = 1_000;
 
 /// How many times a server may ask, unless somebody says otherwise.
 pub const DEFAULT_ROUND_CAP: u32 = 10;
@@ -498,6 +549,45 @@ mod tests {
             r#"{"inputRequests":{"k":{"method":"roots/list"},"k":{"method":"roots/list"}}}"#,
         ] {
             assert!(rounds().next(&json(result)).is_err(), "{result} passed");
+        }
+    }
+
+    fn asking(count: usize) -> Json {
+        let question = |key| format!(r#""{key}":{{"method":"roots/list"}}"#);
+        let questions: Vec<_> = (0..count).map(question).collect();
+        json(&format!(
+            r#"{{"inputRequests":{{{}}}}}"#,
+            questions.join(",")
+        ))
+    }
+
+    #[test]
+    fn a_round_of_the_most_questions_is_answered_in_their_order() {
+        let mut rounds = rounds();
+        let Step::Ask(questions) = rounds.next(&asking(MAX_QUESTIONS_PER_ROUND)).unwrap() else {
+            panic!("there are questions");
+        };
+
+        for (key, _) in questions.iter().rev() {
+            rounds.answer(key, json(r#"{"roots":[]}"#)).unwrap();
+        }
+
+        let params = rounds.retry_params().unwrap();
+        let responses = Object::read(&params).unwrap();
+        let responses = responses.member("inputResponses").unwrap();
+        let sent = Object::read(responses).unwrap();
+        let keys = questions.iter().map(|(key, _)| key.as_str());
+        assert!(sent.iter().map(|(key, _)| key).eq(keys));
+    }
+
+    /// 1.4 MB of them blocked a thread for 9 s when each answer was looked for among all questions.
+    #[test]
+    fn more_questions_than_the_limit_are_a_violation() {
+        for count in [MAX_QUESTIONS_PER_ROUND + 1, 40_000] {
+            let violation = rounds().next(&asking(count)).unwrap_err();
+
+            let max = MAX_QUESTIONS_PER_ROUND;
+            assert_eq!(violation, Violation::TooManyQuestions { max });
         }
     }
 

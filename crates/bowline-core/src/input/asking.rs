@@ -10,8 +10,8 @@ use bowline_types::{ErrorCode, Json, ResultType, RpcError};
 use serde_json::Value;
 
 use super::state::{Answered, Awaited, State, StateTooLarge, StateUnreadable};
-use super::{Digest, Question, member};
-use crate::json::{Object, Params, Unpicked};
+use super::{Digest, MAX_QUESTIONS_PER_ROUND, Question, member};
+use crate::json::{Object, Params, Unpicked, Unsplit};
 
 /// One run of a handler that may ask.
 ///
@@ -37,7 +37,7 @@ use crate::json::{Object, Params, Unpicked};
 #[derive(Debug, Default)]
 pub struct Round {
     /// Every answer that the request brought, asked for or not.
-    brought: Option<Json>,
+    brought: BTreeMap<String, Json>,
     answered: BTreeMap<String, Answered>,
     remembered: BTreeMap<String, Json>,
     /// Every question of this round, answered or not.
@@ -98,6 +98,12 @@ pub enum Rejection {
         /// What an answer looks like.
         why: &'static str,
     },
+    /// The request brings more answers than a round has questions.
+    #[error("the answers of one round exceed the limit of {max}")]
+    TooManyAnswers {
+        /// The limit: [`MAX_QUESTIONS_PER_ROUND`].
+        max: usize,
+    },
     /// The state cannot be read.
     #[error(transparent)]
     State(#[from] StateUnreadable),
@@ -128,7 +134,8 @@ impl Round {
     ///
     /// # Errors
     ///
-    /// If the state cannot be read, or an answer that counts is not an answer.
+    /// If the state cannot be read, an answer that counts is not an answer, or there are more than
+    /// [`MAX_QUESTIONS_PER_ROUND`] answers.
     pub fn open(params: &Params, state: Option<&[u8]>) -> Result<Self, Rejection> {
         let State {
             asked,
@@ -137,7 +144,11 @@ impl Round {
             ..
         } = state.map(State::decode).transpose()?.unwrap_or_default();
         let responses = input_responses(params)?.unwrap_or_else(Json::empty_object);
+        let mut brought = BTreeMap::new();
         for (key, answer) in read_responses(&responses)?.iter() {
+            brought
+                .entry(key.to_owned())
+                .or_insert_with(|| answer.clone());
             let Some(Awaited(kind, digest)) = asked.get(key) else {
                 continue;
             };
@@ -148,7 +159,7 @@ impl Round {
             answered.insert(key.to_owned(), Answered(*digest, answer.clone()));
         }
         Ok(Self {
-            brought: Some(responses),
+            brought,
             answered,
             remembered,
             ..Self::default()
@@ -163,11 +174,7 @@ impl Round {
         if self.answered.contains_key(key) {
             return;
         }
-        let brought = self.brought.as_ref().map(Object::read);
-        let Some(Ok(brought)) = brought else {
-            return;
-        };
-        if let Some(answer) = brought.member(key)
+        if let Some(answer) = self.brought.get(key)
             && question.kind.check_answer(answer).is_ok()
         {
             let answered = Answered(question.digest(), answer.clone());
@@ -251,14 +258,15 @@ impl InputRequired {
     /// The result that tells the client, given the state as it was sealed.
     #[must_use]
     pub fn to_result(&self, sealed_state: &str) -> Json {
-        let mut questions = Object::default();
-        for (key, question) in &self.questions {
-            questions.set(key, question.to_json());
-        }
+        let questions = self.questions.iter();
+        let questions: BTreeMap<_, _> = questions
+            .map(|(key, question)| (key.as_str(), question.to_json()))
+            .collect();
+        let questions = Json::object(questions.iter().map(|(key, json)| (*key, json)));
         let mut result = Object::default();
         let result_type = ResultType::INPUT_REQUIRED.to_string();
         result.set(member::RESULT_TYPE, Value::from(result_type).into());
-        result.set(member::INPUT_REQUESTS, questions.to_json());
+        result.set(member::INPUT_REQUESTS, questions);
         result.set(member::REQUEST_STATE, Value::from(sealed_state).into());
         result.to_json()
     }
@@ -279,9 +287,12 @@ fn input_responses(params: &Params) -> Result<Option<Json>, Rejection> {
 }
 
 fn read_responses(responses: &Json) -> Result<Object<'_>, Rejection> {
-    Object::read(responses).map_err(|_| Rejection::Member {
-        member: member::INPUT_RESPONSES,
-        expected: "an object",
+    Object::read_at_most(responses, MAX_QUESTIONS_PER_ROUND).map_err(|why| match why {
+        Unsplit::TooManyMembers { max } => Rejection::TooManyAnswers { max },
+        Unsplit::NotAnObject(_) => Rejection::Member {
+            member: member::INPUT_RESPONSES,
+            expected: "an object",
+        },
     })
 }
 
@@ -389,6 +400,21 @@ mod tests {
 
         assert_eq!(round.ask("other", form("Who?")), Ok(Asked::Pending));
         assert_eq!(round.ask("who", form("Who?")), Ok(Asked::Pending));
+    }
+
+    #[test]
+    fn more_answers_than_a_round_has_questions_are_refused() {
+        let answers: Vec<_> = (0..=MAX_QUESTIONS_PER_ROUND)
+            .map(|key| format!(r#""{key}":{{"roots":[]}}"#))
+            .collect();
+        let retry = format!(r#"{{"inputResponses":{{{}}}}}"#, answers.join(","));
+
+        let refused = Round::open(&Json::parse(retry).unwrap().into(), None).unwrap_err();
+
+        assert_eq!(
+            refused.to_rpc_error().message,
+            "the answers of one round exceed the limit of 1000"
+        );
     }
 
     #[test]

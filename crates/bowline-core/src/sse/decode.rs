@@ -36,6 +36,7 @@ pub struct Decoder {
     event: Unfinished,
     last_event_id: Option<String>,
     retry: Option<u64>,
+    comments: u64,
     ended: bool,
 }
 
@@ -86,6 +87,7 @@ impl Decoder {
             event: Unfinished::default(),
             last_event_id: None,
             retry: None,
+            comments: 0,
             ended: false,
         }
     }
@@ -135,6 +137,12 @@ impl Decoder {
     #[must_use]
     pub fn retry(&self) -> Option<u64> {
         self.retry
+    }
+
+    /// The number of comments so far: lines that carry nothing, which servers send to keep a stream alive.
+    #[must_use]
+    pub fn comments(&self) -> u64 {
+        self.comments
     }
 
     /// Takes the next whole line, without its end.
@@ -200,7 +208,10 @@ impl Decoder {
         }
         let colon = line.iter().position(|byte| *byte == b':');
         let (name, value) = match colon {
-            Some(0) => return Ok(None),
+            Some(0) => {
+                self.comments += 1;
+                return Ok(None);
+            }
             Some(at) => (&line[..at], line.slice(at + 1..)),
             None => (&line[..], Bytes::new()),
         };
@@ -247,6 +258,7 @@ impl Decoder {
         *self = Self {
             last_event_id,
             retry,
+            comments: self.comments,
             ended: true,
             ..Self::new(limits)
         };

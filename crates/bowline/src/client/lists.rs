@@ -35,6 +35,7 @@ pub trait Listed: Method<Params = PaginatedRequestParams> + 'static {
 pub struct List<M> {
     most_pages: usize,
     most_items: usize,
+    max_bytes: usize,
     method: PhantomData<fn() -> M>,
 }
 
@@ -114,6 +115,7 @@ impl Client {
         let list = List {
             most_pages: MOST_PAGES,
             most_items: MOST_ITEMS,
+            max_bytes: MAX_BYTES,
             method: PhantomData,
         };
         let params = encode_object(&PaginatedRequestParams::default());
@@ -149,6 +151,12 @@ impl<M: Listed> Draft<List<M>> {
     /// Takes in at most this many items; a longer list is the server's mistake. 100,000 by default.
     pub fn most_items(mut self, items: usize) -> Self {
         self.act.most_items = items;
+        self
+    }
+
+    /// Sets how many bytes all pages may have together; a list beyond that fails. 64 MiB by default.
+    pub fn max_bytes(mut self, bytes: usize) -> Self {
+        self.act.max_bytes = bytes;
         self
     }
 
@@ -193,6 +201,8 @@ pub struct Items<M: Listed> {
     cursors: BTreeSet<Cursor>,
     pages: usize,
     items: usize,
+    /// How many bytes the pages had.
+    bytes: usize,
 }
 
 enum State {
@@ -212,6 +222,7 @@ impl<M: Listed> Items<M> {
             cursors: BTreeSet::new(),
             pages: 0,
             items: 0,
+            bytes: 0,
         }
     }
 
@@ -250,6 +261,18 @@ impl<M: Listed> Items<M> {
             }
         }
         Ok(items)
+    }
+
+    /// Counts the bytes of a page before it is decoded, which takes more.
+    fn charge(&mut self, bytes: usize) -> Result<()> {
+        self.bytes = self.bytes.saturating_add(bytes);
+        if self.bytes > self.list.max_bytes {
+            let max = self.list.max_bytes;
+            return Err(Error::protocol(format!(
+                "the list exceeds the limit of {max} bytes"
+            )));
+        }
+        Ok(())
     }
 
     /// Takes in a page and says what comes next.
@@ -298,7 +321,10 @@ impl<M: Listed> Stream for Items<M> {
                         return Poll::Pending;
                     };
                     terms.on_progress = call.take_on_progress();
-                    let result = reply.and_then(|reply| reply.decode());
+                    let result = reply.and_then(|reply| {
+                        this.charge(reply.json().as_bytes().len())?;
+                        reply.decode()
+                    });
                     match result.and_then(|result| this.turn(result, terms)) {
                         Ok(state) => this.state = state,
                         Err(error) => {
@@ -361,3 +387,4 @@ fn params_for(cursor: Option<Cursor>) -> Result<bowline_types::Json> {
 
 const MOST_PAGES: usize = 1_000;
 const MOST_ITEMS: usize = 100_000;
+const MAX_BYTES: usize = 64 * 1024 * 1024;

@@ -13,6 +13,10 @@ use crate::{Error, Result};
 
 /// When structured output is checked against the schema of its tool.
 ///
+/// The server writes both, so a check takes a bounded number of steps. An output is not checked, and a warning says
+/// so, if the schema has more than 256 KiB or 256 references, or checking would take more than a million steps.
+/// Schemas are remembered up to 16 MiB in all.
+///
 /// # Examples
 ///
 /// ```
@@ -44,6 +48,8 @@ pub(super) struct Outputs {
 #[derive(Default)]
 struct Known {
     tools: BTreeMap<String, Option<Arc<Promise>>>,
+    /// How many bytes the names and schemas take.
+    bytes: usize,
     /// Whether the tools were listed for the sake of checking.
     was_listed: bool,
 }
@@ -94,14 +100,7 @@ impl Outputs {
         };
         let mut known = self.lock();
         for tool in tools {
-            let text = tool.output_schema.map(|schema| page.part(schema));
-            let old = known.tools.get(&*tool.name).and_then(Option::as_ref);
-            if old.map(|promise| &promise.text) != text.as_ref()
-                || !known.tools.contains_key(&*tool.name)
-            {
-                let promise = text.map(|text| Arc::new(Promise::new(text)));
-                known.tools.insert(tool.name.into_owned(), promise);
-            }
+            known.learn(&tool.name, tool.output_schema.map(RawValue::get));
         }
     }
 
@@ -146,6 +145,36 @@ impl Outputs {
     fn lock(&self) -> MutexGuard<'_, Known> {
         // No code that could panic runs under this lock.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    /// Takes note of a tool and its schema, if there is room.
+    fn learn(&mut self, name: &str, schema: Option<&str>) {
+        let old = self.tools.get(name);
+        let is_known = old.is_some_and(|old| {
+            let old = old.as_ref().map(|promise| promise.text.as_str());
+            old == schema
+        });
+        if is_known {
+            return;
+        }
+        let size = |schema: Option<&str>| TOOL + name.len() + schema.map_or(0, str::len);
+        if let Some(old) = self.tools.remove(name) {
+            self.bytes -= size(old.as_ref().map(|promise| promise.text.as_str()));
+        }
+        if self.bytes + size(schema) > MAX_BYTES {
+            tracing::warn!(
+                tool = name,
+                "output schemas exceed the limit of {MAX_BYTES} bytes; this one is not remembered"
+            );
+            return;
+        }
+        self.bytes += size(schema);
+        // A copy: a slice of the page would keep the whole page.
+        let promise = schema.and_then(|schema| Json::parse(schema.to_owned()).ok());
+        let promise = promise.map(|text| Arc::new(Promise::new(text)));
+        self.tools.insert(name.to_owned(), promise);
     }
 }
 
@@ -194,8 +223,45 @@ struct Output<'a> {
     is_error: Option<bool>,
 }
 
+/// How many bytes of names and schemas are remembered: 16 MiB.
+const MAX_BYTES: usize = 16 * 1024 * 1024;
+/// What a tool takes apart from its name and its schema.
+const TOOL: usize = 128;
+
 fn present<'de, D: serde::Deserializer<'de>>(
     member: D,
 ) -> std::result::Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(member).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn page(tool: usize, length: usize) -> Json {
+        let schema = json!({"description": "x".repeat(length)});
+        json!({"tools": [{"name": tool.to_string(), "outputSchema": schema}]}).into()
+    }
+
+    #[test]
+    fn schemas_are_remembered_up_to_their_limit_and_again_when_they_were_forgotten() {
+        let outputs = Outputs::new(OutputCheck::Listed);
+        let known = |outputs: &Outputs| outputs.lock().tools.len();
+
+        for tool in 0..20 {
+            outputs.learn(&page(tool, 1024 * 1024));
+        }
+        assert_eq!(known(&outputs), 15);
+        // The same again costs nothing, and a shorter one gives some room back.
+        outputs.learn(&page(0, 1024 * 1024));
+        outputs.learn(&page(0, 10));
+        outputs.learn(&page(20, 1024 * 1024));
+        assert_eq!(known(&outputs), 16);
+
+        outputs.forget();
+        outputs.learn(&page(20, 1024 * 1024));
+        assert_eq!(known(&outputs), 1);
+    }
 }

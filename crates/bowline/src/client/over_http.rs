@@ -1,6 +1,7 @@
 //! Connecting over HTTP: by what requests are sent, through what, and with what in their heads.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bowline_core::era::Caller;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
@@ -10,7 +11,8 @@ use super::link::Reached;
 use super::opening::Terms;
 use super::{Client, Connect, Verdicts};
 use crate::http::client::{
-    Authorizer, Endpoint, HttpSend, Proxies, ResponseLimits, Versions, parse_url, sender,
+    Authorizer, Drain, Endpoint, HttpSend, Proxies, Reaching, ResponseLimits, Versions, parse_url,
+    sender,
 };
 use crate::{Error, Result};
 
@@ -43,7 +45,27 @@ impl Connect {
     ///
     /// Not if requests are sent [in another way](Self::http).
     pub fn proxies(mut self, proxies: Proxies) -> Self {
-        self.over_http.proxies = proxies;
+        self.over_http.reaching.proxies = proxies;
+        self
+    }
+
+    /// Sets how long making a connection may take, with everything that belongs to it: names looked up, every address tried, a
+    /// proxy, TLS. 10 s by default.
+    ///
+    /// Not if requests are sent [in another way](Self::http).
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn example() -> bowline::Result<()> {
+    /// use std::time::Duration;
+    ///
+    /// let connect = bowline::Client::connect("https://tools.example/mcp");
+    /// let client = connect.connect_timeout(Duration::from_secs(3)).await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.over_http.reaching.connect_timeout = timeout;
         self
     }
 
@@ -60,7 +82,7 @@ impl Connect {
     /// # Ok(()) }
     /// ```
     pub fn http2(mut self) -> Self {
-        self.over_http.versions = Versions::Http2Only;
+        self.over_http.reaching.versions = Versions::Http2Only;
         self
     }
 
@@ -107,8 +129,7 @@ impl Connect {
 pub(super) struct OverHttp {
     url: Result<Uri>,
     send: Option<Arc<dyn HttpSend>>,
-    proxies: Proxies,
-    versions: Versions,
+    reaching: Reaching,
     headers: HeaderMap,
     authorizer: Option<Arc<dyn Authorizer>>,
     response_limits: ResponseLimits,
@@ -133,7 +154,7 @@ impl OverHttp {
         let uri = self.url?;
         let send = match self.send {
             Some(send) => send,
-            None => sender(&uri, &self.proxies, self.versions)?,
+            None => sender(&uri, &self.reaching)?,
         };
         Ok(Endpoint {
             uri,
@@ -141,6 +162,7 @@ impl OverHttp {
             headers: self.headers,
             authorizer: self.authorizer,
             limits: self.response_limits,
+            drain: Arc::new(Drain::default()),
         })
     }
 }
@@ -150,8 +172,7 @@ impl Default for OverHttp {
         Self {
             url: Err(Error::misuse("there is no URL to connect to")),
             send: None,
-            proxies: Proxies::from_env(),
-            versions: Versions::Negotiated,
+            reaching: Reaching::default(),
             headers: HeaderMap::new(),
             authorizer: None,
             response_limits: ResponseLimits::default(),

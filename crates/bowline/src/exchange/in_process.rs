@@ -98,6 +98,7 @@ impl Channel for InProcess {
             reservation,
             idle: options.idle_timeout.map(Deadline::from),
             total: options.total_timeout.map(Deadline::from),
+            is_subscription: options.is_subscription,
         })
     }
 }
@@ -121,6 +122,7 @@ struct Handled {
     reservation: Reservation,
     idle: Option<Deadline>,
     total: Option<Deadline>,
+    is_subscription: bool,
 }
 
 impl Ongoing for Handled {
@@ -143,6 +145,11 @@ impl Ongoing for Handled {
                 .iter_mut()
                 .for_each(|idle| idle.hear(&notification));
             return Poll::Ready(Step::Notification(notification));
+        }
+        // Of a subscription every notification counts.
+        if self.is_subscription && self.said.has_lost() {
+            self.let_go();
+            return Poll::Ready(Step::Answered(Err(Error::Lagged)));
         }
         match self.outcome.take() {
             Some(outcome) => {

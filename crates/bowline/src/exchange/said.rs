@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::task::Waker;
+use std::task::{Poll, Waker};
 
 use bowline_core::Notification;
 
@@ -25,6 +25,10 @@ pub(crate) enum Look {
 #[derive(Default)]
 struct Queue {
     notifications: VecDeque<Notification>,
+    /// What they take up, together.
+    bytes: usize,
+    /// Whether some were dropped for want of room.
+    has_lost: bool,
     waker: Option<Waker>,
     /// Nobody has rung since somebody began to look.
     is_quiet: bool,
@@ -32,18 +36,58 @@ struct Queue {
 }
 
 impl Said {
+    /// A queue that drops whatever is pushed.
+    pub(crate) fn closed() -> Self {
+        let said = Self::default();
+        said.close();
+        said
+    }
+
+    /// Queues a notification. A producer that can wait should await [`has_room`](Self::has_room) before the next one: if
+    /// there is no room the oldest is dropped, for a handler must not be held up by a caller that does not listen.
     pub(crate) fn push(&self, notification: Notification) {
         let mut queue = self.lock();
         if queue.closed {
             return;
         }
-        // The caller's task also runs what speaks here, so this fills up only if that never awaits.
-        if queue.notifications.len() == MOST_SAID {
-            tracing::warn!("more was said than the caller took in; the oldest is dropped");
-            queue.notifications.pop_front();
+        let mut dropped = VecDeque::new();
+        let bytes = size(&notification);
+        while !queue.notifications.is_empty()
+            && (queue.notifications.len() >= MAX_NOTIFICATIONS || queue.bytes + bytes > MAX_BYTES)
+        {
+            dropped.extend(queue.pop());
         }
+        queue.has_lost |= !dropped.is_empty();
+        queue.bytes += bytes;
         queue.notifications.push_back(notification);
         wake(queue);
+        if !dropped.is_empty() {
+            tracing::warn!("notification queue full; dropped the oldest");
+        }
+    }
+
+    /// Whether notifications were dropped for want of room.
+    pub(crate) fn has_lost(&self) -> bool {
+        self.lock().has_lost
+    }
+
+    /// Waits until there is room for another notification, well below where any is dropped.
+    ///
+    /// It wakes nobody: the future that awaits this is polled by whoever takes notifications out, once none is left.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: nothing is changed.
+    pub(crate) async fn has_room(&self) {
+        std::future::poll_fn(|_| {
+            let queue = self.lock();
+            let is_full = queue.notifications.len() >= FULL || queue.bytes >= FULL_BYTES;
+            match is_full && !queue.closed {
+                true => Poll::Pending,
+                false => Poll::Ready(()),
+            }
+        })
+        .await;
     }
 
     /// Has whoever waits look for more than what was said.
@@ -54,18 +98,20 @@ impl Said {
     }
 
     pub(crate) fn next(&self) -> Option<Notification> {
-        self.lock().notifications.pop_front()
+        self.lock().pop()
     }
 
     /// Takes back what was handed out last, of whoever [attends](Self::attend) to the rest.
     pub(crate) fn put_back(&self, notification: Notification) {
-        self.lock().notifications.push_front(notification);
+        let mut queue = self.lock();
+        queue.bytes += size(&notification);
+        queue.notifications.push_front(notification);
     }
 
     /// What somebody finds who looks.
     pub(crate) fn look(&self, waker: &Waker) -> Look {
         let mut queue = self.lock();
-        if let Some(notification) = queue.notifications.pop_front() {
+        if let Some(notification) = queue.pop() {
             return Look::Said(notification);
         }
         // It was left when nothing else was there, and is taken by whoever says something or rings.
@@ -85,7 +131,7 @@ impl Said {
     pub(crate) fn next_or_wake(&self, waker: &Waker) -> Option<Notification> {
         let waker = waker.clone();
         let mut queue = self.lock();
-        let next = queue.notifications.pop_front();
+        let next = queue.pop();
         if queue.notifications.is_empty() {
             // There may be thousands who wait for long: they keep nothing that they do not need meanwhile.
             queue.notifications = VecDeque::new();
@@ -114,6 +160,20 @@ impl Said {
     }
 }
 
+impl Queue {
+    fn pop(&mut self) -> Option<Notification> {
+        let next = self.notifications.pop_front()?;
+        self.bytes -= size(&next);
+        Some(next)
+    }
+}
+
+/// What a notification takes up, about.
+fn size(notification: &Notification) -> usize {
+    let params = notification.params.as_ref();
+    notification.method.len() + params.map_or(0, |params| params.as_bytes().len())
+}
+
 fn attend(mut queue: MutexGuard<'_, Queue>) {
     queue.is_quiet = true;
     let old = queue.waker.take();
@@ -128,7 +188,13 @@ fn wake(mut queue: MutexGuard<'_, Queue>) {
     waker.into_iter().for_each(Waker::wake);
 }
 
-const MOST_SAID: usize = 1024;
+/// Beyond these the oldest notification is dropped.
+const MAX_NOTIFICATIONS: usize = 1_024;
+const MAX_BYTES: usize = 8 * 1024 * 1024;
+
+/// From these on a producer that can wait does.
+const FULL: usize = 256;
+const FULL_BYTES: usize = 1024 * 1024;
 
 #[cfg(test)]
 mod tests {
@@ -183,6 +249,30 @@ mod tests {
 
         assert_eq!((meanwhile, found), (1, Look::Rung));
         assert_eq!(woken.0.load(Ordering::Relaxed), 2);
+    }
+
+    #[test]
+    fn the_queue_is_bounded_by_items_and_by_bytes_and_knows_when_it_lost_some() {
+        let large = || {
+            let text = format!("{:?}", "x".repeat(MAX_BYTES / 3));
+            Notification::new("large", Some(bowline_types::Json::parse(text).unwrap()))
+        };
+        let (by_items, by_bytes) = (Said::default(), Said::default());
+
+        for _ in 0..MAX_NOTIFICATIONS {
+            by_items.push(Notification::new("small", None));
+        }
+        by_bytes.push(large());
+        by_bytes.push(large());
+        let before = (by_items.has_lost(), by_bytes.has_lost());
+        by_items.push(Notification::new("small", None));
+        by_bytes.push(large());
+
+        let left = |said: &Said| std::iter::from_fn(|| said.next()).count();
+        assert_eq!(before, (false, false));
+        assert_eq!((by_items.has_lost(), by_bytes.has_lost()), (true, true));
+        assert_eq!((left(&by_items), left(&by_bytes)), (MAX_NOTIFICATIONS, 2));
+        assert_eq!(by_bytes.lock().bytes, 0);
     }
 
     #[test]

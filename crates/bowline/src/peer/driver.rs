@@ -24,8 +24,9 @@ use bytes::Bytes;
 use tokio::time::{Instant, Sleep};
 
 use super::serving::{Role, Serving};
-use super::{Closing, Peer};
+use super::{Closing, Peer, legacy};
 use crate::Error;
+use crate::far_future::instant_after;
 use crate::limits::{Charge, Held, Limit};
 use crate::wire::{Received, Wire};
 
@@ -144,6 +145,9 @@ impl Driver {
                     let now = Instant::now().into_std();
                     self.peer.shared.lock().mux.release(now, &id);
                 }
+                Poll::Ready(Received::Missed) => self.missed(),
+                Poll::Ready(Received::Reset) => self.reset(),
+                Poll::Ready(Received::StreamLost { error }) => self.peer.notices().lose(error),
                 Poll::Ready(Received::End) => {
                     self.input_ended();
                     return true;
@@ -201,6 +205,26 @@ impl Driver {
         let waker = mailbox.and_then(|mailbox| mailbox.lose(error));
         drop(state);
         waker.into_iter().for_each(Waker::wake);
+    }
+
+    /// Notifications may have been lost: what they would have been about counts as changed.
+    fn missed(&mut self) {
+        let held = self.peer.shared.lock().legacy.held();
+        for notification in legacy::everything_changed(held) {
+            self.hear(&notification);
+        }
+    }
+
+    /// The other side has forgotten what it asked and what it was asked to tell.
+    fn reset(&mut self) {
+        for cancel in self.serving.cancels() {
+            let now = Instant::now().into_std();
+            let mut state = self.peer.shared.lock();
+            state.mux.handle_message(now, Message::from(cancel));
+        }
+        self.peer.with(|state| state.legacy.reset());
+        self.peer.notices().reset();
+        self.serving.restore_log_level();
     }
 
     /// Fails what is overdue. Whether the timer rang.
@@ -344,7 +368,7 @@ impl Driver {
         if let (Phase::Running, Some(how)) = (self.phase, closing) {
             let (Closing::Flush(limit) | Closing::Drain(limit)) = how;
             self.phase = Phase::Closing {
-                until: Instant::now() + limit,
+                until: instant_after(Instant::now(), limit),
                 input_ended: false,
             };
             self.serving.shut_down();

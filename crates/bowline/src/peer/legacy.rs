@@ -17,15 +17,15 @@ use bowline_core::mux::{CallId, CallOptions};
 use bowline_types::{
     Json, Method, Notice, PromptListChangedNotification, RequestId,
     ResourceListChangedNotification, ResourceUpdatedNotification,
-    ResourceUpdatedNotificationParams, SubscribeRequest, SubscribeRequestParams,
+    ResourceUpdatedNotificationParams, SetLevelRequest, SubscribeRequest, SubscribeRequestParams,
     SubscriptionFilter, SubscriptionsAcknowledgedNotification,
     SubscriptionsAcknowledgedNotificationParams, SubscriptionsListenRequestParams,
     ToolListChangedNotification, UnsubscribeRequest, UnsubscribeRequestParams,
 };
 use tokio::task::JoinSet;
 
-use super::notices::{Lagged, Listener};
-use super::{LISTEN, Peer};
+use super::notices::{Heard, Listener};
+use super::{LISTEN, Peer, State};
 use crate::Error;
 use crate::exchange::{Channel, Context, Exchange, Ongoing, Outlet, Responder, Step, run};
 
@@ -40,6 +40,9 @@ pub(super) fn listen(peer: &Peer, request: &Request) -> Exchange {
         Ok(params) => params.notifications,
         Err(error) => return Exchange::failed(Error::misuse(format!("no valid filter: {error}"))),
     };
+    if let Some(error) = peer.notices().lost() {
+        return Exchange::failed(stream_lost(error));
+    }
     let listener = peer.notices().listen();
     let mut listen = Listen {
         peer: peer.clone(),
@@ -52,6 +55,58 @@ pub(super) fn listen(peer: &Peer, request: &Request) -> Exchange {
     };
     listen.subscribe();
     Exchange::new(listen)
+}
+
+/// Takes note of a log level, for the server may forget it.
+pub(super) fn remember(peer: &Peer, request: &Request) {
+    if request.method == SetLevelRequest::NAME && !request.caller.dialect.is_modern() {
+        let mut request = request.clone();
+        request.progress_token = None; // it may be in use when the request is sent again
+        let replaced = peer.with(|state| state.legacy.set_level(request));
+        drop(replaced); // not under the lock
+    }
+}
+
+/// Sets the log level that the server has forgotten. It tries until the server has answered: nobody waits for this, so
+/// that nobody could be told that it failed.
+///
+/// One request at a time: of two, the older might come in last.
+async fn restore_log_level(peer: Peer) {
+    let mut pause = FIRST_PAUSE;
+    while let Some((request, version)) = peer.with(|state| state.legacy.level_to_restore()) {
+        match peer.call(&request, limited()).1.answer().await {
+            Err(Error::Transport { .. } | Error::Timeout { .. }) => {
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
+                continue;
+            }
+            Err(error) => tracing::debug!(%error, "failed to set the log level again"),
+            Ok(_) => {}
+        }
+        peer.with(|state| state.legacy.restored(version));
+    }
+}
+
+/// The notifications that may have been lost: one for each list, and one for each resource in `held`.
+pub(super) fn everything_changed(held: Vec<String>) -> Vec<Notification> {
+    let lists = [
+        ToolListChangedNotification::NAME,
+        PromptListChangedNotification::NAME,
+        ResourceListChangedNotification::NAME,
+    ];
+    let lists = lists.map(|name| Notification::new(name, None));
+    let resources = held.into_iter().map(|uri| {
+        let params = Json::encode(&ResourceUpdatedNotificationParams::new(uri));
+        Notification::new(ResourceUpdatedNotification::NAME, params.ok())
+    });
+    lists.into_iter().chain(resources).collect()
+}
+
+fn stream_lost(error: Arc<Error>) -> Error {
+    Error::Transport {
+        what: "notifications of the server are no longer received".into(),
+        source: Some(Box::new(error)),
+    }
 }
 
 /// A subscription made of legacy parts.
@@ -72,6 +127,8 @@ struct Subscribing {
     uri: String,
     call: Option<CallId>,
     exchange: Exchange,
+    /// Before which reset it was sent: an answer of a server that has been reset since confirms nothing.
+    generation: u64,
 }
 
 impl Listen {
@@ -86,23 +143,37 @@ impl Listen {
                 continue;
             }
             if self.peer.with(|state| state.legacy.hold(&uri)) {
-                let params = SubscribeRequestParams::new(uri.clone());
-                let request = self.request::<SubscribeRequest>(&params);
-                // Its cancel would leave open whether the server obeyed; unsubscribing does not.
-                let options = CallOptions {
-                    cancel_on_abandon: false,
-                    ..limited()
-                };
-                let (call, exchange) = self.peer.call(&request, options);
-                let uri = uri.clone();
-                self.subscribing.push_back(Subscribing {
-                    uri,
-                    call,
-                    exchange,
-                });
+                self.ask(uri.clone());
             }
             self.held.push(uri);
         }
+    }
+
+    /// The server has forgotten its subscriptions: asks for those that no other holder has asked for since.
+    fn subscribe_again(&mut self) {
+        for uri in self.held.clone() {
+            if !self.peer.with(|state| state.legacy.is_confirmed(&uri)) {
+                self.ask(uri);
+            }
+        }
+    }
+
+    fn ask(&mut self, uri: String) {
+        let params = SubscribeRequestParams::new(uri.clone());
+        let request = self.request::<SubscribeRequest>(&params);
+        // Its cancel would leave open whether the server obeyed; unsubscribing does not.
+        let options = CallOptions {
+            cancel_on_abandon: false,
+            ..limited()
+        };
+        let generation = self.peer.with(|state| state.legacy.generation);
+        let (call, exchange) = self.peer.call(&request, options);
+        self.subscribing.push_back(Subscribing {
+            uri,
+            call,
+            exchange,
+            generation,
+        });
     }
 
     fn request<M: Method>(&self, params: &M::Params) -> Request {
@@ -116,6 +187,7 @@ impl Listen {
             uri,
             call,
             exchange,
+            ..
         } in self.subscribing.drain(..)
         {
             self.peer.with(|state| {
@@ -162,8 +234,12 @@ impl Ongoing for Listen {
             if let Err(error) = answer {
                 return Poll::Ready(Step::Answered(Err(error)));
             }
-            if let Some(Subscribing { uri, .. }) = answered {
-                self.peer.with(|state| state.legacy.confirm(&uri));
+            if let Some(Subscribing {
+                uri, generation, ..
+            }) = answered
+            {
+                let confirm = |state: &mut State| state.legacy.confirm(&uri, generation);
+                self.peer.with(confirm);
             }
         }
         if !self.acknowledged {
@@ -172,11 +248,19 @@ impl Ongoing for Listen {
         }
         loop {
             match task::ready!(self.listener.poll_next(cx)) {
-                Some(Ok(notification)) if self.wants(&notification) => {
+                Some(Heard::Notification(notification)) if self.wants(&notification) => {
                     return Poll::Ready(Step::Notification(notification));
                 }
-                Some(Ok(_)) => {}
-                Some(Err(Lagged)) => return Poll::Ready(Step::Answered(Err(Error::Lagged))),
+                Some(Heard::Notification(_)) => {}
+                Some(Heard::Reset) => {
+                    // What was lost meanwhile is in the queue, behind this: it is told once the server has agreed.
+                    self.subscribe_again();
+                    return self.poll_step(cx);
+                }
+                Some(Heard::Lagged) => return Poll::Ready(Step::Answered(Err(Error::Lagged))),
+                Some(Heard::Lost(error)) => {
+                    return Poll::Ready(Step::Answered(Err(stream_lost(error))));
+                }
                 None => return Poll::Ready(Step::Answered(Err(self.peer.end_error()))),
             }
         }
@@ -205,46 +289,66 @@ impl Drop for Listen {
     }
 }
 
-/// The resources that somebody wants to hear of, on one wire.
+/// What the server of one wire was asked to remember.
 #[derive(Debug, Default)]
-pub(super) struct Held(BTreeMap<String, Watched>);
+pub(super) struct Held {
+    resources: BTreeMap<String, Watched>,
+    /// The last `logging/setLevel`.
+    log_level: Option<Request>,
+    /// Counts the changes of the level and of the server's memory of it.
+    level_version: u64,
+    /// Whether the level must be set again, because the server has forgotten it.
+    must_restore: bool,
+    /// Whether a task does that.
+    is_restoring: bool,
+    /// How often the server has forgotten all of it.
+    generation: u64,
+}
 
 #[derive(Debug, Default)]
 struct Watched {
     holders: usize,
     /// Whether the server may think that we are subscribed, so that it must be told when we are not.
     is_known: bool,
-    /// Whether the server said that we are. Until then every holder asks for itself, because another's
+    /// In which generation the server agreed. Until it has in this one every holder asks for itself, because another's
     /// request may still be withdrawn or refused.
-    is_confirmed: bool,
+    confirmed: Option<u64>,
 }
 
 impl Held {
     /// Adds a holder. Whether it must ask the server.
     fn hold(&mut self, uri: &str) -> bool {
-        let watched = self.0.entry(uri.to_owned()).or_default();
+        let watched = self.resources.entry(uri.to_owned()).or_default();
         watched.holders += 1;
-        !watched.is_confirmed
+        !self.is_confirmed(uri)
+    }
+
+    fn is_confirmed(&self, uri: &str) -> bool {
+        let confirmed = self
+            .resources
+            .get(uri)
+            .and_then(|watched| watched.confirmed);
+        confirmed == Some(self.generation)
     }
 
     /// The server may have heard of a request that nobody waits for any more.
     fn may_be_known(&mut self, uri: &str) {
-        if let Some(watched) = self.0.get_mut(uri) {
+        if let Some(watched) = self.resources.get_mut(uri) {
             watched.is_known = true;
         }
     }
 
-    /// The server said yes.
-    fn confirm(&mut self, uri: &str) {
-        if let Some(watched) = self.0.get_mut(uri) {
+    /// The server agreed to a request that was sent in this generation.
+    fn confirm(&mut self, uri: &str, generation: u64) {
+        if let Some(watched) = self.resources.get_mut(uri) {
             watched.is_known = true;
-            watched.is_confirmed = true;
+            watched.confirmed = Some(generation);
         }
     }
 
     /// Takes a holder away. Whether it was the last, and must tell the server.
     fn let_go(&mut self, uri: &str) -> bool {
-        let Some(watched) = self.0.get_mut(uri) else {
+        let Some(watched) = self.resources.get_mut(uri) else {
             return false;
         };
         watched.holders -= 1;
@@ -252,12 +356,45 @@ impl Held {
             return false;
         }
         let must_tell = watched.is_known;
-        self.0.remove(uri);
+        self.resources.remove(uri);
         must_tell
     }
 
+    /// The application sets another level; returns the request that set the one before.
+    fn set_level(&mut self, request: Request) -> Option<Request> {
+        self.level_version += 1;
+        self.log_level.replace(request)
+    }
+
+    /// The request that sets the level again, if the server must be sent one. Without one the task that asks is over.
+    fn level_to_restore(&mut self) -> Option<(Request, u64)> {
+        let request = self.log_level.clone().filter(|_| self.must_restore);
+        self.is_restoring = request.is_some();
+        Some((request?, self.level_version))
+    }
+
+    /// The server has answered. If the level was set or forgotten meanwhile, the answer says nothing about that.
+    fn restored(&mut self, version: u64) {
+        self.must_restore = self.level_version != version;
+    }
+
+    /// The server has forgotten everything.
+    pub(super) fn reset(&mut self) {
+        self.generation += 1;
+        self.level_version += 1;
+        self.must_restore = true;
+        for watched in self.resources.values_mut() {
+            watched.is_known = false;
+        }
+    }
+
+    /// The resources that have a holder.
+    pub(super) fn held(&self) -> Vec<String> {
+        self.resources.keys().cloned().collect()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.resources.is_empty()
     }
 }
 
@@ -300,6 +437,17 @@ impl Watches {
         filter.prompts_list_changed = Some(true);
         filter.resources_list_changed = Some(true);
         self.lists = Some(self.start(peer, caller, responder, filter));
+    }
+
+    /// On a client: sets the log level again that the server has forgotten.
+    pub(super) fn restore_log_level(&mut self, peer: &Peer) {
+        while self.tasks.try_join_next().is_some() {}
+        // The task that is at it already sees for itself that the server has forgotten the level once more.
+        let is_restoring =
+            |state: &mut State| std::mem::replace(&mut state.legacy.is_restoring, true);
+        if !peer.with(is_restoring) {
+            self.tasks.spawn(restore_log_level(peer.clone()));
+        }
     }
 
     /// Whether `uri` is watched, or may be without there being more than `most`.
@@ -374,3 +522,6 @@ fn limited() -> CallOptions {
         ..CallOptions::default()
     }
 }
+
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bowline_core::Notification;
 use bowline_core::era::{Caller, Request};
 
 use super::Peer;
@@ -16,10 +17,22 @@ pub(super) fn listen(peer: &Peer, request: &Request) -> Exchange {
         .1
 }
 
+pub(super) fn remember(_: &Peer, _: &Request) {}
+
+pub(super) fn everything_changed(_: Vec<String>) -> Vec<Notification> {
+    Vec::new()
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Held;
 
 impl Held {
+    pub(super) fn held(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    pub(super) fn reset(&mut self) {}
+
     pub(super) fn is_empty(&self) -> bool {
         true
     }
@@ -32,6 +45,8 @@ impl Watches {
     pub(super) fn watch(&mut self, _: &Peer, _: Arc<Caller>, _: Arc<dyn Responder>, _: String) {}
 
     pub(super) fn watch_lists(&mut self, _: &Peer, _: Arc<Caller>, _: Arc<dyn Responder>) {}
+
+    pub(super) fn restore_log_level(&mut self, _: &Peer) {}
 
     pub(super) fn has_room_for(&self, _: &str, _: usize) -> bool {
         true

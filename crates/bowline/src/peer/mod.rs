@@ -202,6 +202,7 @@ impl Channel for Peer {
         if legacy::must_emulate(&request) {
             return legacy::listen(self, &request);
         }
+        legacy::remember(self, &request);
         self.call(&request, options).1
     }
 }

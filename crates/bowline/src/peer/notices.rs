@@ -7,6 +7,7 @@ use std::task::{self, Poll, Waker};
 use bowline_core::Notification;
 
 use super::unread::{Unread, WhenFull};
+use crate::Error;
 use crate::limits::Account;
 
 /// The place where such notifications arrive.
@@ -20,20 +21,31 @@ pub(crate) struct Notices {
 /// Hears what the other side says before anybody else does.
 pub(crate) type Tap = Box<dyn Fn(&Notification) + Send + Sync>;
 
-/// A listener took in less than was said.
+/// What a listener receives.
 #[derive(Debug)]
-pub(crate) struct Lagged;
+pub(crate) enum Heard {
+    Notification(Notification),
+    /// The other side has forgotten its subscriptions.
+    Reset,
+    /// More was sent than the listener took in. It is at its end.
+    Lagged,
+    /// Nothing is received any more; why.
+    Lost(Arc<Error>),
+}
 
 #[derive(Default)]
 struct Listeners {
     next: u64,
     queues: BTreeMap<u64, Queue>,
+    /// Why nothing is received any more.
+    lost: Option<Arc<Error>>,
 }
 
 #[derive(Default)]
 struct Queue {
     notifications: Unread,
     waker: Option<Waker>,
+    lost: Option<Arc<Error>>,
     ended: bool,
 }
 
@@ -57,7 +69,12 @@ impl Notices {
         let mut listeners = self.lock();
         listeners.next += 1;
         let key = listeners.next;
-        listeners.queues.insert(key, Queue::default());
+        let lost = listeners.lost.clone();
+        let queue = Queue {
+            lost,
+            ..Queue::default()
+        };
+        listeners.queues.insert(key, queue);
         drop(listeners);
         Listener {
             notices: self.clone(),
@@ -91,6 +108,28 @@ impl Notices {
         });
     }
 
+    /// Tells the listeners that the other side has forgotten them. It is listened to again from now on.
+    pub(crate) fn reset(&self) {
+        let recovered = self.lock().lost.take();
+        drop(recovered); // not under the lock
+        self.for_each(|queue| queue.notifications.mark());
+    }
+
+    /// Tells the listeners, and those that are still to come, that nothing will be received.
+    pub(crate) fn lose(&self, error: Error) {
+        let error = Arc::new(error);
+        let earlier = self.lock().lost.replace(error.clone());
+        drop(earlier); // not under the lock
+        self.for_each(|queue| {
+            queue.lost.get_or_insert(error.clone());
+        });
+    }
+
+    /// Why nothing is received any more, if that is so.
+    pub(super) fn lost(&self) -> Option<Arc<Error>> {
+        self.lock().lost.clone()
+    }
+
     pub(crate) fn end(&self) {
         self.for_each(|queue| queue.ended = true);
     }
@@ -117,21 +156,22 @@ impl Notices {
 }
 
 impl Listener {
-    /// The next notification; `None` when the wire is at its end.
-    pub(crate) fn poll_next(
-        &mut self,
-        cx: &mut task::Context<'_>,
-    ) -> Poll<Option<Result<Notification, Lagged>>> {
+    /// What comes next; `None` when the wire is at its end.
+    pub(crate) fn poll_next(&mut self, cx: &mut task::Context<'_>) -> Poll<Option<Heard>> {
         let waker = cx.waker().clone();
         let mut listeners = self.notices.lock();
         let Some(queue) = listeners.queues.get_mut(&self.key) else {
             return Poll::Ready(None);
         };
-        if let Some(notification) = queue.notifications.pop() {
-            return Poll::Ready(Some(Ok(notification)));
+        if let Some(notification) = queue.notifications.pop_or_mark() {
+            let heard = notification.map_or(Heard::Reset, Heard::Notification);
+            return Poll::Ready(Some(heard));
         }
         if queue.notifications.has_lost() {
-            return Poll::Ready(Some(Err(Lagged)));
+            return Poll::Ready(Some(Heard::Lagged));
+        }
+        if let Some(error) = &queue.lost {
+            return Poll::Ready(Some(Heard::Lost(error.clone())));
         }
         if queue.ended {
             return Poll::Ready(None);

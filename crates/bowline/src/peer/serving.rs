@@ -104,6 +104,18 @@ impl Serving {
         }
     }
 
+    /// Sets the log level again that the other side has forgotten.
+    pub(super) fn restore_log_level(&mut self) {
+        self.watches.restore_log_level(&self.peer);
+    }
+
+    /// A cancel for each request that is being answered, as if the other side had sent it.
+    pub(super) fn cancels(&self) -> Vec<Notification> {
+        let unanswered = self.handlers.iter().filter(|(_, own)| !own.is_cancelled);
+        let why = "the server has forgotten its requests";
+        unanswered.map(|(id, _)| cancelled(id, why)).collect()
+    }
+
     fn start(&mut self, id: InFlightId, request: Request, form: Seal) {
         let is_subscription = form.method == LISTEN;
         let max = self.peer.shared.account.limits().peer_subscriptions;
@@ -349,8 +361,11 @@ impl Channel for Within {
 
 /// A server that ends a subscription on a shared wire sends the result, then this.
 fn subscription_ended(id: &InFlightId) -> Notification {
-    let params = CancelledNotificationParams::new(id.request_id().clone())
-        .with_reason("the subscription ended");
+    cancelled(id, "the subscription ended")
+}
+
+fn cancelled(id: &InFlightId, reason: &str) -> Notification {
+    let params = CancelledNotificationParams::new(id.request_id().clone()).with_reason(reason);
     let params = Json::encode(&params).ok();
     Notification::new(CancelledNotification::NAME, params)
 }

@@ -9,7 +9,8 @@ use crate::limits::{Account, Limit};
 /// A queue of notifications. One always fits, however long it is.
 #[derive(Default)]
 pub(super) struct Unread {
-    queue: VecDeque<Notification>,
+    /// `None` is a mark.
+    queue: VecDeque<Option<Notification>>,
     bytes: usize,
     has_lost: bool,
 }
@@ -47,7 +48,7 @@ impl Unread {
         if self.queue.len() >= FEW {
             notification.params = notification.params.map(|params| params.to_unshared());
         }
-        self.queue.push_back(notification);
+        self.queue.push_back(Some(notification));
         true
     }
 
@@ -65,9 +66,22 @@ impl Unread {
         }
     }
 
+    /// Marks this place, for a reader that tells what came before from what comes after. Nothing is marked twice.
+    pub(super) fn mark(&mut self) {
+        if !self.has_lost && !matches!(self.queue.back(), Some(None)) {
+            self.queue.push_back(None);
+        }
+    }
+
+    /// The next notification, whatever was marked before it.
     pub(super) fn pop(&mut self) -> Option<Notification> {
+        std::iter::from_fn(|| self.pop_or_mark()).flatten().next()
+    }
+
+    /// The next notification, or `None` for a mark.
+    pub(super) fn pop_or_mark(&mut self) -> Option<Option<Notification>> {
         let next = self.queue.pop_front()?;
-        self.bytes -= next.size();
+        self.bytes -= next.as_ref().map_or(0, Notification::size);
         Some(next)
     }
 

@@ -136,17 +136,10 @@ fn tell(cx: &Context, change: Change, params: &Json) {
 
 fn tell_everything(cx: &Context, filter: &SubscriptionFilter, params: &Json) {
     let lists = [Change::Tools, Change::Prompts, Change::Resources];
-    let uris = filter
-        .resource_subscriptions
-        .iter()
-        .flatten()
-        .cloned()
-        .map(Change::Resource);
-    for change in lists
-        .into_iter()
-        .chain(uris)
-        .filter(|change| change.is_wanted(filter))
-    {
+    let lists = lists.into_iter().filter(|list| list.is_wanted(filter));
+    // Wanted, every one: looking each of them up among the others would take quadratic time.
+    let uris = filter.resource_subscriptions.iter().flatten();
+    for change in lists.chain(uris.cloned().map(Change::Resource)) {
         tell(cx, change, params);
     }
 }

@@ -141,6 +141,17 @@ pub enum Received {
         /// Which request.
         id: RequestId,
     },
+    /// Notifications that belong to no request may have been lost. The wire goes on.
+    Missed,
+    /// The other side was restarted, or has forgotten this wire: its own requests, subscriptions and the log level.
+    /// The wire goes on, and requests that it carries are not affected.
+    Reset,
+    /// Nothing that belongs to no request is received any more, unless a [`Received::Reset`] follows. Requests are
+    /// still carried.
+    StreamLost {
+        /// Why.
+        error: Error,
+    },
     /// The other side closed the wire.
     End,
     /// The wire broke.

@@ -46,6 +46,20 @@ async fn a_result_is_used_again_while_it_is_fresh_and_not_a_moment_longer() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lifetime_that_no_clock_can_represent_is_a_long_one() {
+    for ttl in ["18446744073709551615", "9e15"] {
+        let (client, mut server) = modern().await;
+        let mut page = page(0, "private");
+        page["ttlMs"] = serde_json::from_str(ttl).unwrap();
+
+        assert!(asks(&client, &mut server, page.clone()).await);
+        tokio::time::advance(Duration::from_secs(24 * 60 * 60)).await;
+
+        assert!(!asks(&client, &mut server, page).await, "{ttl}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_result_is_used_again_in_another_trace() {
     let count = AtomicU64::new(1);
     let (client, mut server) = modern_with(move |connect| {

@@ -118,6 +118,25 @@ async fn a_list_without_an_end_is_cut_at_a_number_of_pages_or_items() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_list_is_cut_at_a_number_of_bytes() {
+    let (client, mut server) = modern().await;
+    let page = |cursor: &str| json!({"tools": [tool(&"a".repeat(500))], "nextCursor": cursor});
+    let list = client.list_tools().max_bytes(1_500).into_future();
+
+    let (tools, ()) = tokio::join!(list, async {
+        server.expect("tools/list").await.answer(page("1"));
+        server.expect("tools/list").await.answer(page("2"));
+        server.expect("tools/list").await.answer(page("3"));
+        server.expect_nothing().await;
+    });
+
+    assert_eq!(
+        breach(&tools.unwrap_err()),
+        "the list exceeds the limit of 1500 bytes"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_stream_asks_for_a_page_when_it_is_needed_and_dropping_it_cancels_that_page() {
     let (client, mut server) = modern().await;
     let mut tools = client.list_tools().stream();

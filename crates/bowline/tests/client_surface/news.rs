@@ -5,9 +5,13 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use bowline::client::{Change, Changes, Ended, Subscription};
+use bowline::exchange::{BoxFuture, Outcome, Request, Responder};
 use bowline::testing::Scripted;
-use bowline::types::LoggingLevel;
-use bowline::{CallToolResult, Client, Error, RequestId, Server, Tool};
+use bowline::types::{
+    LoggingLevel, NotificationParams, SubscriptionsAcknowledgedNotification,
+    SubscriptionsAcknowledgedNotificationParams, ToolListChangedNotification,
+};
+use bowline::{CallToolResult, Client, Context, Error, RequestId, Server, Tool};
 use futures_core::Stream;
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -113,6 +117,38 @@ async fn a_subscription_that_falls_behind_says_so_after_what_it_still_has_and_is
     assert!(matches!(end.expect("it ends"), Err(Error::Lagged)));
     assert_eq!(subscription.ended(), Some(Ended::Lagged));
     server.expect_cancel(&id).await;
+}
+
+/// Acknowledges a subscription, and says so much at once that nobody can take it in.
+#[derive(Clone)]
+struct Flood;
+
+impl Responder for Flood {
+    fn respond<'a>(&'a self, _: Request, cx: Context) -> BoxFuture<'a, Outcome> {
+        Box::pin(async move {
+            let tools = Changes::new().tools().into();
+            let granted = SubscriptionsAcknowledgedNotificationParams::new(tools);
+            cx.notify::<SubscriptionsAcknowledgedNotification>(&granted);
+            tokio::task::yield_now().await;
+            for _ in 0..1_100 {
+                let params = NotificationParams::default();
+                cx.notify::<ToolListChangedNotification>(&params);
+            }
+            std::future::pending().await
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subscription_in_process_that_falls_behind_says_so_too() {
+    let client = Client::to(&Flood).speaking("2026-07-28").await.unwrap();
+    let mut subscription = client.subscribe(Changes::new().tools()).await.unwrap();
+
+    let hearing = async { while let Ok(Some(_)) = subscription.next().await {} };
+    let heard = tokio::time::timeout(Duration::from_secs(1), hearing).await;
+
+    assert!(heard.is_ok(), "it ends");
+    assert_eq!(subscription.ended(), Some(Ended::Lagged));
 }
 
 #[tokio::test(start_paused = true)]

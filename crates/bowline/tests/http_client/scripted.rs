@@ -157,7 +157,7 @@ async fn converse<S: FnMut(&Arrived) -> Say>(
     }
 }
 
-async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> Option<Arrived> {
+pub(crate) async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> Option<Arrived> {
     let mut bytes = Vec::new();
     let end = loop {
         if let Some(at) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {

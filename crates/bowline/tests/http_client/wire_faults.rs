@@ -31,6 +31,7 @@ async fn outcome_of(
     let limits = ResponseLimits {
         body: 1000,
         event: 1000,
+        ..ResponseLimits::default()
     };
     let client = Client::connect(&peer.url)
         .http(HyperSend::over(pipes))

@@ -135,6 +135,38 @@ async fn a_silent_stream_is_kept_alive_by_comments() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_keep_alive_interval_without_end_sends_no_comments() {
+    let stage = Stage::new();
+    let service = stage.server.http().keep_alive(Duration::MAX);
+    let mut link = Link::to(&service).await;
+    let reply = link.send(call_with_progress(1, "wait", "a")).await;
+
+    tokio::time::advance(Duration::from_secs(24 * 60 * 60)).await;
+    stage.release.notify_one();
+
+    let body = reply.text().await;
+    assert!(!body.contains("keep-alive"), "{body}");
+    assert_eq!(messages(&body)[0]["id"], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_response_that_never_commits_to_events_waits_for_its_outcome() {
+    let mut stage = Stage::new();
+    let service = stage.server.http().commit_after(Duration::MAX);
+    let mut link = Link::to(&service).await;
+    let releasing = async {
+        stage.started("a").await;
+        tokio::time::advance(Duration::from_secs(24 * 60 * 60)).await;
+        stage.release.notify_one();
+    };
+
+    let (reply, ()) = tokio::join!(link.send(call(1, "wait", "a")), releasing);
+
+    assert!(!reply.is_events());
+    assert_eq!(reply.json().await["id"], 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_stream_that_has_spoken_may_be_silent_for_the_whole_interval_again() {
     let stage = Stage::new();
     let service = stage.server.http().keep_alive(Duration::from_secs(3));

@@ -1,10 +1,14 @@
 //! In the modern era a client that goes has cancelled its request: exactly that one.
 
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bowline::http::HttpService;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::support::*;
@@ -78,6 +82,71 @@ async fn a_disconnect_in_the_middle_of_a_stream_drops_the_handler() {
     drop(stream);
 
     stage.dropped("a").await;
+}
+
+/// The server's end of a connection, which reports when it is closed how many requests are in flight.
+struct Reporting {
+    io: DuplexStream,
+    service: HttpService,
+    report: Option<oneshot::Sender<usize>>,
+}
+
+impl Drop for Reporting {
+    fn drop(&mut self) {
+        let report = self.report.take().unwrap();
+        let _ = report.send(self.service.in_flight());
+    }
+}
+
+impl AsyncRead for Reporting {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for Reporting {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_is_dropped_before_its_connection_is_closed() {
+    for request in [call(1, "wait", "a"), call_with_progress(1, "talk", "a")] {
+        let mut stage = Stage::new();
+        let service = stage.server.http();
+        let (mut near, far) = tokio::io::duplex(4096);
+        let (report, reported) = oneshot::channel();
+        let io = Reporting {
+            io: far,
+            service: service.clone(),
+            report: Some(report),
+        };
+        let serving = service.clone();
+        tokio::spawn(async move { serving.serve_connection(io).await });
+        near.write_all(&raw(request).await).await.unwrap();
+        stage.started("a").await;
+
+        drop(near);
+
+        assert_eq!(reported.await.unwrap(), 0, "requests in flight");
+    }
 }
 
 #[tokio::test(start_paused = true)]

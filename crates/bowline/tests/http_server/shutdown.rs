@@ -24,6 +24,22 @@ async fn a_shutdown_lets_handlers_finish_within_their_grace() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_shutdown_without_a_time_limit_waits_for_the_handlers() {
+    let mut stage = Stage::new();
+    let service = stage.server.http();
+    let mut link = Link::to(&service).await;
+    let reply = link.send(call_with_progress(1, "talk", "a")).await;
+    stage.started("a").await;
+
+    stage.server.shut_down(Duration::MAX);
+    tokio::time::advance(Duration::from_secs(24 * 60 * 60)).await;
+    stage.release.notify_one();
+
+    assert_eq!(reply.messages().await.last().unwrap()["id"], 1);
+    stage.finished("a").await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_handler_that_is_not_done_in_time_is_dropped_and_its_caller_told() {
     let mut stage = Stage::new();
     let service = stage.server.http();

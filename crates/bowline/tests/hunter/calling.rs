@@ -2,6 +2,7 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{self, Poll};
 use std::time::Duration;
@@ -12,9 +13,9 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use crate::chance::Chance;
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, Permit};
+use crate::scene::Column;
 use crate::work::{Act, Job, NO_CROSSED_ANSWERS};
-use crate::world::Column;
 
 /// On what terms a call is made.
 #[derive(Debug)]
@@ -72,6 +73,8 @@ pub(crate) struct Calling {
 struct State {
     call: Mutex<Option<Call>>,
     fate: Mutex<Fate>,
+    /// Whether it was under way when something happened that may cost it its answer.
+    is_excused: AtomicBool,
     job: Job,
     terms: Terms,
     ledger: Ledger,
@@ -129,6 +132,7 @@ impl Calling {
         let state = State {
             call: Mutex::new(Some(call)),
             fate: Mutex::new(Fate::Open),
+            is_excused: AtomicBool::new(false),
             job,
             terms,
             ledger: ledger.clone(),
@@ -166,6 +170,11 @@ impl Calling {
             None => drop(call),
         }
         self.task.iter().for_each(AbortHandle::abort);
+    }
+
+    /// Something happens that may cost it its answer, if it is under way.
+    pub(crate) fn excuse(&self) {
+        self.state.is_excused.store(true, Relaxed);
     }
 
     pub(crate) fn is_open(&self) -> bool {
@@ -232,10 +241,16 @@ impl State {
             }
             Err(Error::Timeout { .. }) => {
                 fate = Fate::GivenUp;
-                terms.idle.is_some() || terms.total.is_some()
+                terms.idle.is_some() || terms.total.is_some() || ledger.permits(Permit::TimeOut)
+            }
+            Err(Error::Transport { .. } | Error::Closed) => {
+                self.is_excused.load(Relaxed)
+                    || ledger.permits(Permit::ConnectionLost)
+                    // A call that asks something is made of several requests in the modern era.
+                    || (ledger.permits(Permit::LostUnbegun) && (asks || !ledger.has_worked(tag)))
             }
             Err(Error::Misuse { .. }) => terms.id.is_some(),
-            Err(_) => false,
+            Err(_) => self.is_excused.load(Relaxed),
         };
         *lock(&self.fate) = fate;
         let outcome = outcome.map(|_| "its answer");

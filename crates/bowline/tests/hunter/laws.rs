@@ -4,22 +4,106 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-use crate::schedule::Schedule;
+use crate::ledger::Permit;
+use crate::listening::Listening;
+use crate::scene::{Carrier, Trouble};
+use crate::schedule::{Schedule, THINGS};
 use crate::work::{Act, Job, pass};
 
 impl Schedule {
     /// Lets everything come to its end, and sees to it that it does.
     pub(crate) async fn end(mut self) {
+        let trouble = self.world.column.trouble;
+        if !self.is_unread_for_good {
+            self.world.network.read_again();
+        }
         self.world.network.flow();
         self.world.ledger.note("everything flows");
         pass(500).await;
-        self.check_that_work_has_stopped();
+        if self.is_unread_for_good {
+            // The server cuts off whoever does not read, and nothing but that may tell it of a cancel.
+            pass(CUT_OFF_WITHIN).await;
+        }
+        // What is lost on a path that is half dead is known to be so once the path breaks.
+        if trouble != Trouble::HalfDead {
+            self.check_that_work_has_stopped();
+        }
+        self.world.network.read_again();
+        self.listeners.iter().for_each(|it| it.nap(false));
+        pass(100).await;
         self.listeners.iter().for_each(|listener| listener.check());
+        if trouble == Trouble::HalfDead {
+            self.check_that_a_path_is_found().await;
+            self.world.network.cut_dead();
+            pass(500).await;
+            if self.world.column.dialect.is_modern() {
+                self.check_that_work_has_stopped();
+            }
+        }
+        self.check_that_listeners_hear_again().await;
         self.listeners.clear();
         self.let_calls_finish().await;
+        if let Some(batcher) = self.world.batcher.take() {
+            batcher.end().await;
+        }
         self.check_that_life_goes_on().await;
         self.check_tables();
         self.leave().await;
+    }
+
+    /// While a path is half dead, a call may end at its deadline; a later one goes another way. Each path that
+    /// is dead may cost one call.
+    async fn check_that_a_path_is_found(&self) {
+        if self.world.column.carrier == Carrier::Lines || self.world.column.is_http_sse() {
+            return; // there is no other way
+        }
+        let ledger = &self.world.ledger;
+        for party in &self.world.parties {
+            let Some(client) = &party.client else {
+                continue;
+            };
+            let mut outcome = Err(bowline::Error::Closed);
+            for _ in 0..=self.world.network.dead_pipes() {
+                let job = Job {
+                    tag: format!("{}'s way", party.name),
+                    acts: Vec::new(),
+                };
+                let draft = client.call_tool("work", job);
+                outcome = draft.total_timeout(Duration::from_secs(2)).await;
+                if outcome.is_ok() {
+                    break;
+                }
+                pass(PING_WITHIN).await;
+            }
+            if let Err(error) = outcome {
+                let law = "after a call on a half-dead path timed out, a later call finds a way";
+                ledger.broken(law, format_args!("{}: {error}", party.name));
+            }
+        }
+    }
+
+    /// Whatever happened, who listens hears of what happens now.
+    async fn check_that_listeners_hear_again(&self) {
+        let ledger = &self.world.ledger;
+        let is_over =
+            self.world.column.is_http_sse() || self.world.column.carrier == Carrier::Lines;
+        let may_be_over = is_over && ledger.permits(Permit::ConnectionLost);
+        if ledger.is_wrecked() || may_be_over || self.listeners.is_empty() {
+            return;
+        }
+        // Whoever lost its subscription is told, or comes back by itself.
+        pass(BACK_WITHIN).await;
+        let listeners = self.listeners.iter();
+        listeners.for_each(|it| it.check_that_it_caught_up());
+        let before: Vec<_> = self.listeners.iter().map(Listening::heard).collect();
+        THINGS.iter().for_each(|uri| self.announce(uri));
+        pass(1000).await;
+        for (listener, before) in self.listeners.iter().zip(before) {
+            if listener.heard() <= before {
+                let law = "who still listens hears again, whatever happened before";
+                ledger.broken(law, listener.tag());
+            }
+        }
     }
 
     /// What nobody waits for is not worked on, while others go on.
@@ -29,6 +113,14 @@ impl Schedule {
         if ledger.is_wrecked() {
             return;
         }
+        // In the legacy era what was told over a connection that is cut off is lost, and that is no cancel.
+        if self.is_unread_for_good && !self.world.column.dialect.is_modern() {
+            return;
+        }
+        self.world
+            .batcher
+            .iter()
+            .for_each(|it| it.check_that_work_has_stopped());
         for call in self.calls.iter().filter(|call| call.must_have_stopped()) {
             for tag in [call.tag.clone(), format!("{}'s host", call.tag)] {
                 if ledger.is_at_work(&tag) {
@@ -59,14 +151,23 @@ impl Schedule {
 
     /// Every client can still call, by any id that was used before.
     async fn check_that_life_goes_on(&self) {
-        if self.world.ledger.is_wrecked() {
+        let ledger = &self.world.ledger;
+        let is_one_wire =
+            self.world.column.is_http_sse() || self.world.column.carrier == Carrier::Lines;
+        if ledger.is_wrecked() || (is_one_wire && ledger.permits(Permit::ConnectionLost)) {
             return;
         }
         for party in &self.world.parties {
             let Some(client) = &party.client else {
                 continue;
             };
-            let own = self.calls.iter().filter(|call| call.party == party.name);
+            // A cancel that was lost with its connection leaves its id in flight.
+            let may_be_lost =
+                ledger.permits(Permit::ConnectionLost) && !self.world.column.dialect.is_modern();
+            let own = self
+                .calls
+                .iter()
+                .filter(|call| call.party == party.name && !may_be_lost);
             let mut ids: Vec<_> = own.filter_map(|call| call.chosen_id().cloned()).collect();
             ids.sort();
             ids.dedup();
@@ -106,8 +207,11 @@ impl Schedule {
                 }
             }
         }
-        let in_flight = self.world.service.in_flight();
-        if in_flight > 0 {
+        let in_flight = self.world.door.service().in_flight();
+        // In the legacy era a cancel that was lost leaves its request.
+        let may_be_lost =
+            self.world.column.is_legacy_http() && ledger.permits(Permit::ConnectionLost);
+        if in_flight > 0 && !may_be_lost {
             ledger.broken(law, format_args!("the service has {in_flight} requests"));
         }
     }
@@ -115,13 +219,13 @@ impl Schedule {
     /// Everybody leaves; then no handler, no conversation and no task may be left.
     async fn leave(self) {
         let Self {
-            world,
+            mut world,
             calls,
             listeners,
             ..
         } = self;
         drop((calls, listeners));
-        for party in world.parties {
+        for party in std::mem::take(&mut world.parties) {
             if let Some(client) = party.client {
                 let closed = tokio::time::timeout(Duration::from_secs(5), client.close()).await;
                 if closed.is_err() {
@@ -130,15 +234,18 @@ impl Schedule {
             }
         }
         pass(3000).await;
-        let legacy = world.service.sessions();
-        if legacy > 0 && !world.ledger.is_wrecked() {
+        let legacy = world.door.service().sessions();
+        // A goodbye that is said on a connection that may be lost is lost with it.
+        let may_be_lost = [Permit::ConnectionLost, Permit::LostUnbegun];
+        let may_be_lost = may_be_lost.iter().any(|it| world.ledger.permits(*it));
+        if legacy > 0 && !may_be_lost {
             world.ledger.broken(
                 "who closes is forgotten",
                 format_args!("{legacy} are remembered"),
             );
         }
-        world.server.shut_down(Duration::ZERO);
-        drop((world.server, world.service));
+        world.shut_down(Duration::ZERO);
+        drop((world.server, world.door));
         pass(3000).await;
         let at_work = world.ledger.all_at_work();
         if !at_work.is_empty() {
@@ -158,3 +265,9 @@ impl Schedule {
 /// How many seconds a call may take that has no deadline of its own and is held up by nothing; a little more
 /// than a client waits unless it is told otherwise.
 const PATIENCE: usize = 70;
+/// How many milliseconds it takes at most until whoever does not read is cut off.
+const CUT_OFF_WITHIN: u64 = 45_000;
+/// How many milliseconds after a call timed out its connection is known to be dead.
+const PING_WITHIN: u64 = 30_000;
+/// How many milliseconds a listener may take to come back.
+const BACK_WITHIN: u64 = 15_000;

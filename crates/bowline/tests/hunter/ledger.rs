@@ -1,6 +1,6 @@
 //! What happened in one schedule: the trace, what became of every handler, and which laws were broken.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -8,36 +8,85 @@ use tokio::time::Instant;
 
 /// The book of one schedule. Clones are the same book.
 #[derive(Clone, Debug)]
-pub(crate) struct Ledger(Arc<Mutex<Book>>);
+pub(crate) struct Ledger {
+    book: Arc<Mutex<Book>>,
+    /// Whether a trace is kept. Most schedules are played without one, which is much faster; one that breaks a
+    /// law is played again.
+    has_trace: bool,
+}
+
+/// Something that a call or a listener need not take for a fault, because of what went wrong before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Permit {
+    /// Calls and subscriptions may fail as they like.
+    Anything,
+    /// Calls and subscriptions may end at the deadline of their client although they have none of their own.
+    TimeOut,
+    /// Calls and subscriptions may fail for reasons of the wire.
+    ConnectionLost,
+    /// Calls and subscriptions that the server never began to work on may fail for reasons of the wire.
+    LostUnbegun,
+    /// Subscriptions may end before they are dropped, and are made again then.
+    SubscriptionLost,
+    /// A listener may be told that it lagged.
+    Lag,
+    /// What a server said may be said to the same client once more.
+    Replay,
+}
 
 #[derive(Debug)]
 struct Book {
     begun: Instant,
     trace: Vec<String>,
+    /// How often the last line of the trace was repeated.
+    repeats: usize,
     at_work: BTreeMap<String, usize>,
     broken: Vec<String>,
-    is_wrecked: bool,
+    permits: BTreeSet<Permit>,
+    /// How many changes were announced in this schedule.
+    changes: u64,
+    /// The last number that was given out.
+    count: u64,
 }
 
 impl Ledger {
     /// Begins the book, and the clock, of a schedule.
-    pub(crate) fn open(title: impl Display) -> Self {
-        let ledger = Self(Arc::new(Mutex::new(Book {
+    pub(crate) fn open(title: impl Display, has_trace: bool) -> Self {
+        let book = Book {
             begun: Instant::now(),
             trace: Vec::new(),
+            repeats: 0,
             at_work: BTreeMap::new(),
             broken: Vec::new(),
-            is_wrecked: false,
-        })));
+            permits: BTreeSet::new(),
+            changes: 0,
+            count: 0,
+        };
+        let ledger = Self {
+            book: Arc::new(Mutex::new(book)),
+            has_trace,
+        };
         ledger.note(title);
         ledger
     }
 
     /// Writes down that something happened, and when.
     pub(crate) fn note(&self, what: impl Display) {
+        if !self.has_trace {
+            return;
+        }
         let mut book = self.lock();
         let at = book.begun.elapsed().as_millis();
-        book.trace.push(format!("{at:>6} {what}"));
+        let line = format!("{at:>6} {what}");
+        if book.trace.last() == Some(&line) {
+            book.repeats += 1;
+            return;
+        }
+        let repeats = std::mem::take(&mut book.repeats);
+        if repeats > 0 {
+            book.trace.push(format!("       and {repeats} times more"));
+        }
+        book.trace.push(line);
     }
 
     /// Writes down that a law does not hold.
@@ -68,13 +117,46 @@ impl Ledger {
         tags.map(|(tag, _)| tag.clone()).collect()
     }
 
-    /// From now on calls may fail for reasons of the wire.
-    pub(crate) fn wreck(&self) {
-        self.lock().is_wrecked = true;
+    /// Whether a handler ever began to work for the call of this tag.
+    pub(crate) fn has_worked(&self, tag: &str) -> bool {
+        self.lock().at_work.contains_key(tag)
     }
 
+    /// From now on this is no fault.
+    pub(crate) fn permit(&self, permit: Permit) {
+        self.lock().permits.insert(permit);
+    }
+
+    pub(crate) fn permits(&self, permit: Permit) -> bool {
+        let permits = &self.lock().permits;
+        permits.contains(&permit) || permits.contains(&Permit::Anything)
+    }
+
+    /// Whether calls may fail as they like.
     pub(crate) fn is_wrecked(&self) -> bool {
-        self.lock().is_wrecked
+        self.permits(Permit::Anything)
+    }
+
+    /// A number that was not given out before.
+    pub(crate) fn count(&self) -> u64 {
+        let mut book = self.lock();
+        book.count += 1;
+        book.count
+    }
+
+    /// Counts a change, and returns how many there were with it.
+    pub(crate) fn change(&self) -> u64 {
+        let mut book = self.lock();
+        book.changes += 1;
+        book.changes
+    }
+
+    pub(crate) fn changes(&self) -> u64 {
+        self.lock().changes
+    }
+
+    pub(crate) fn has_trace(&self) -> bool {
+        self.has_trace
     }
 
     pub(crate) fn trace(&self) -> Vec<String> {
@@ -86,7 +168,7 @@ impl Ledger {
     }
 
     fn lock(&self) -> MutexGuard<'_, Book> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

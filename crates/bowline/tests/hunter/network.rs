@@ -17,8 +17,8 @@ use tokio::time::Instant;
 
 use crate::chance::Chance;
 use crate::ledger::Ledger;
-use crate::tap::{Scanner, Tap};
-use crate::world::Column;
+use crate::scene::Column;
+use crate::tap::{Notices, Scanner, Tap};
 
 /// Every pipe of one schedule. Clones are the same network.
 #[derive(Clone)]
@@ -52,6 +52,13 @@ struct Lane {
     /// The reader is gone.
     is_deaf: bool,
     is_cut: bool,
+    /// Nothing arrives any more, and neither end is told.
+    is_dead: bool,
+    /// The reader reads nothing until it is told to.
+    is_unread: bool,
+    was_read: bool,
+    /// How many bytes it holds.
+    room: usize,
     reader: Option<Waker>,
     writer: Option<Waker>,
     written: Scanner,
@@ -118,7 +125,8 @@ impl Network {
         let mut state = self.lock();
         state.flows = true;
         let knocks = std::mem::take(&mut state.knocks);
-        let wakers: Vec<_> = state.lanes.iter_mut().flat_map(Lane::arrive_all).collect();
+        let lanes = state.lanes.iter_mut().filter(|lane| lane.is_passable());
+        let wakers: Vec<_> = lanes.flat_map(Lane::arrive_all).collect();
         drop(state);
         wakers.into_iter().for_each(Waker::wake);
         for knock in knocks {
@@ -159,7 +167,9 @@ impl Network {
     pub(crate) fn deliver_older_than(&self, age: Duration) {
         let mut state = self.lock();
         let lanes = state.lanes.iter_mut();
-        let old = lanes.filter(|lane| lane.way == Way::ToServer && lane.since.elapsed() >= age);
+        let old = lanes.filter(|lane| {
+            lane.way == Way::ToServer && lane.is_passable() && lane.since.elapsed() >= age
+        });
         let wakers: Vec<_> = old.flat_map(Lane::arrive_all).collect();
         drop(state);
         wakers.into_iter().for_each(Waker::wake);
@@ -168,13 +178,9 @@ impl Network {
     /// Cuts a pipe, or ends one direction of it.
     pub(crate) fn wreck(&self) {
         let mut state = self.lock();
-        let alive: Vec<usize> = (0..state.lanes.len())
-            .filter(|at| state.lanes[*at].is_alive())
-            .collect();
-        if alive.is_empty() {
+        let Some(at) = state.pick_alive(|_| true) else {
             return;
-        }
-        let at = *state.chance.pick(&alive);
+        };
         let wakers: Vec<_> = if state.chance.one_in(2) {
             state.ledger.note(format_args!("lane {at} is closed"));
             state.lanes[at].is_closed = true;
@@ -191,8 +197,119 @@ impl Network {
         wakers.into_iter().for_each(Waker::wake);
     }
 
+    /// Cuts every pipe that there is.
+    pub(crate) fn cut_all(&self) {
+        self.cut(|_, _| true);
+    }
+
+    /// From now on nothing arrives in one direction of a pipe, and nothing breaks.
+    pub(crate) fn kill(&self) {
+        let mut state = self.lock();
+        if let Some(at) = state.pick_alive(|_| true) {
+            let way = state.lanes[at].way;
+            state.ledger.note(format_args!("lane {at} {way:?} is dead"));
+            state.lanes[at].is_dead = true;
+        }
+    }
+
+    /// How many pipes have a direction in which nothing arrives.
+    pub(crate) fn dead_pipes(&self) -> usize {
+        let state = self.lock();
+        let dead = state.lanes.chunks(2);
+        dead.filter(|pipe| pipe.iter().any(|lane| lane.is_dead))
+            .count()
+    }
+
+    /// Cuts the pipes that are half dead, as TCP does after a time.
+    pub(crate) fn cut_dead(&self) {
+        self.cut(|one, other| one.is_dead || other.is_dead);
+    }
+
+    /// Has the reader of one direction stop reading: any, or a client. It may have room for little.
+    pub(crate) fn stop_reading(&self, is_client: bool) {
+        let mut state = self.lock();
+        let room = *state.chance.pick(&[64, 2048, state.column.room]);
+        let may_stop = |lane: &Lane| !is_client || lane.way == Way::ToClient;
+        if let Some(at) = state.pick_alive(may_stop) {
+            let Lane { way, party, .. } = state.lanes[at];
+            state.ledger.note(format_args!(
+                "lane {at} {way:?} of {party} is not read any more, and has room for {room}"
+            ));
+            state.lanes[at].is_unread = true;
+            state.lanes[at].room = room;
+        }
+    }
+
+    /// Has everybody read again.
+    pub(crate) fn read_again(&self) {
+        let mut state = self.lock();
+        let room = state.column.room;
+        let mut wakers = Vec::new();
+        let flows = state.flows;
+        for lane in state.lanes.iter_mut().filter(|lane| lane.is_unread) {
+            lane.is_unread = false;
+            lane.room = room;
+            if flows {
+                wakers.extend(lane.arrive_all());
+            }
+            wakers.extend(lane.wakers());
+        }
+        drop(state);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Whether the server has read anything from this pipe.
+    pub(crate) fn has_begun(&self, pipe: Pipe) -> bool {
+        self.lock().lanes[pipe.0].was_read
+    }
+
+    /// Whether the server has read a request of this party with this id.
+    pub(crate) fn has_arrived(&self, party: char, id: &str) -> bool {
+        self.lock().tap.has_arrived(party, id)
+    }
+
+    /// What the server has written about changes, by the party and by the subscription or what changed.
+    pub(crate) fn notices(&self, party: char, key: &str) -> Notices {
+        self.lock().tap.notices(party, key)
+    }
+
+    fn cut(&self, is_cut: impl Fn(&Lane, &Lane) -> bool) {
+        let mut state = self.lock();
+        let mut wakers = Vec::new();
+        for pipe in state.lanes.chunks_mut(2) {
+            if let [one, other] = pipe
+                && is_cut(one, other)
+            {
+                wakers.extend(one.cut());
+                wakers.extend(other.cut());
+            }
+        }
+        drop(state);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// One direction of a pipe that both ends still use.
+    fn pick_alive(&self, is_meant: impl Fn(&Lane) -> bool) -> Option<usize> {
+        let alive = |at: &usize| {
+            let lane = &self.lanes[*at];
+            lane.is_alive() && lane.is_passable() && is_meant(lane)
+        };
+        let alive: Vec<usize> = (0..self.lanes.len()).filter(alive).collect();
+        (!alive.is_empty()).then(|| *self.chance.pick(&alive))
+    }
+
+    /// Whether whoever writes to this lane is told that nobody reads it.
+    fn is_broken(&self, at: usize) -> bool {
+        let lane = &self.lanes[at];
+        // That the reader is gone is told over the other direction.
+        let is_told = lane.is_deaf && !self.lanes[at ^ 1].is_dead;
+        lane.is_closed || lane.is_cut || is_told
     }
 }
 
@@ -208,6 +325,10 @@ impl Lane {
             has_ended: false,
             is_deaf: false,
             is_cut: false,
+            is_dead: false,
+            is_unread: false,
+            was_read: false,
+            room: column.room,
             reader: None,
             writer: None,
             written: Scanner::new(column),
@@ -219,9 +340,15 @@ impl Lane {
         !self.is_closed && !self.is_deaf && !self.is_cut
     }
 
+    /// Whether what is written arrives some time.
+    fn is_passable(&self) -> bool {
+        !self.is_dead && !self.is_unread
+    }
+
     fn has_something(&self) -> bool {
         !self.is_cut
             && !self.is_deaf
+            && self.is_passable()
             && (!self.in_transit.is_empty() || (self.is_closed && !self.has_ended))
     }
 
@@ -260,6 +387,10 @@ pub(crate) struct End {
     outgoing: usize,
 }
 
+/// Names a pipe of the network: by its direction to the server.
+#[derive(Clone, Copy)]
+pub(crate) struct Pipe(usize);
+
 impl AsyncRead for End {
     fn poll_read(
         self: Pin<&mut Self>,
@@ -272,7 +403,10 @@ impl AsyncRead for End {
         if lane.is_cut {
             return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
         }
-        let most = lane.arrived.len().min(buffer.remaining());
+        let most = match lane.is_unread {
+            true => 0,
+            false => lane.arrived.len().min(buffer.remaining()),
+        };
         if most == 0 {
             if lane.has_ended && lane.arrived.is_empty() {
                 return Poll::Ready(Ok(()));
@@ -281,6 +415,7 @@ impl AsyncRead for End {
             return Poll::Pending;
         }
         let count = state.column.piece(most, &state.chance);
+        lane.was_read = true;
         let rest = lane.arrived.split_off(count);
         let bytes = std::mem::replace(&mut lane.arrived, rest);
         buffer.put_slice(&bytes);
@@ -304,12 +439,12 @@ impl AsyncWrite for End {
     ) -> Poll<io::Result<usize>> {
         let mut guard = self.network.lock();
         let state = &mut *guard;
-        let lane = &mut state.lanes[self.outgoing];
-        if !lane.is_alive() {
+        if state.is_broken(self.outgoing) {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
+        let lane = &mut state.lanes[self.outgoing];
         let held = lane.in_transit.iter().map(Vec::len).sum::<usize>() + lane.arrived.len();
-        let most = bytes.len().min(state.column.room.saturating_sub(held));
+        let most = bytes.len().min(lane.room.saturating_sub(held));
         if most == 0 && !bytes.is_empty() {
             lane.writer = Some(cx.waker().clone());
             return Poll::Pending;
@@ -322,7 +457,7 @@ impl AsyncWrite for End {
         for message in lane.written.scan(&bytes[..count]) {
             state.tap.written(lane.party, lane.way, &message);
         }
-        let wakers = if state.flows {
+        let wakers = if state.flows && lane.is_passable() {
             lane.arrive_all()
         } else {
             Vec::new()
@@ -343,13 +478,21 @@ impl AsyncWrite for End {
 }
 
 impl End {
+    pub(crate) fn pipe(&self) -> Pipe {
+        Pipe(self.incoming & !1)
+    }
+
     /// Says the last word.
     fn close(&self) {
         let mut state = self.network.lock();
         let flows = state.flows;
         let lane = &mut state.lanes[self.outgoing];
         lane.is_closed = true;
-        let wakers = if flows { lane.arrive_all() } else { Vec::new() };
+        let wakers = if flows && lane.is_passable() {
+            lane.arrive_all()
+        } else {
+            Vec::new()
+        };
         drop(state);
         wakers.into_iter().for_each(Waker::wake);
     }

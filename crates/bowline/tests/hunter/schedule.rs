@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::calling::{Calling, Terms};
 use crate::listening::Listening;
+use crate::scene::Trouble;
 use crate::work::{Act, Job, pass};
 use crate::world::World;
 
@@ -13,23 +14,30 @@ pub(crate) struct Schedule {
     pub(crate) calls: Vec<Calling>,
     pub(crate) listeners: Vec<Listening>,
     /// Whether anything may go wrong that no application did.
-    has_wrecks: bool,
+    has_trouble: bool,
+    /// Whether a reader that stops reading never reads again.
+    pub(crate) is_unread_for_good: bool,
     last_number: usize,
 }
 
 impl Schedule {
     pub(crate) fn new(world: World) -> Self {
-        let has_wrecks = world.chance.one_in(4);
+        let has_trouble = world.column.trouble != Trouble::Plain || world.chance.one_in(4);
         Self {
             world,
             calls: Vec::new(),
             listeners: Vec::new(),
-            has_wrecks,
+            has_trouble,
+            is_unread_for_good: false,
             last_number: 0,
         }
     }
 
     pub(crate) async fn play(&mut self) {
+        let trouble = self.world.column.trouble;
+        if trouble != Trouble::Plain && (trouble == Trouble::Burst || self.world.chance.one_in(2)) {
+            self.listen_in_peace().await;
+        }
         let steps = 8 + self.world.chance.below(34);
         for _ in 0..steps {
             self.step().await;
@@ -46,11 +54,12 @@ impl Schedule {
             5..=7 => self.let_go(),
             8 => self.take_up(),
             9 => self.listen(),
-            10 => self.announce(),
+            10 => self.announce(chance.pick(&THINGS)),
             11 => self.stop_listening(),
             12..=13 => self.release(),
             14..=15 => self.pass_time().await,
-            16 if self.has_wrecks => self.wreck(),
+            16 if self.has_trouble => self.make_trouble().await,
+            17 if self.world.column.trouble != Trouble::Plain => self.make_trouble().await,
             16..=25 => self.world.network.deliver(),
             _ => {
                 for _ in 0..=chance.below(4) {
@@ -126,18 +135,36 @@ impl Schedule {
             return;
         };
         self.last_number += 1;
-        let tag = format!("{}{}", party.name, self.last_number);
+        let who = (party.name, format!("{}{}", party.name, self.last_number));
         let uri = *chance.pick(&THINGS);
-        self.listeners
-            .push(Listening::begin(client, tag, uri, &self.world.ledger));
+        let World {
+            column,
+            ledger,
+            network,
+            ..
+        } = &self.world;
+        let listener = Listening::begin(client, who, uri, *column, ledger, network);
+        self.listeners.push(listener);
     }
 
-    fn announce(&mut self) {
-        let uri = *self.world.chance.pick(&THINGS);
-        self.world.ledger.note(format_args!("{uri} changes"));
-        self.listeners
-            .iter()
-            .for_each(|listener| listener.is_owed(uri));
+    /// Begins with a listener or two that nothing keeps from listening.
+    async fn listen_in_peace(&mut self) {
+        self.world.network.flow();
+        for _ in 0..=self.world.chance.below(2) {
+            self.listen();
+        }
+        pass(50).await;
+        self.world.network.hold();
+    }
+
+    /// Announces that something changed.
+    pub(crate) fn announce(&self, uri: &str) {
+        let number = self.world.ledger.change();
+        self.world
+            .ledger
+            .note(format_args!("{uri} changes, which is change {number}"));
+        let listeners = self.listeners.iter();
+        listeners.for_each(|listener| listener.is_owed(uri, number));
         self.world.server.changed().resource_updated(uri);
     }
 
@@ -168,7 +195,7 @@ impl Schedule {
             _ => 1 + chance.below(400),
         };
         self.world.ledger.note(format_args!("{millis} ms pass"));
-        if self.world.column.ends_its_posts() {
+        if self.world.column.is_legacy_http() && !CANCELS_MAY_OVERTAKE {
             // A cancel is posted at most this long after its request. A network that holds a POST back for
             // longer lets its cancel overtake it.
             let age = HEAD_START.saturating_sub(Duration::from_millis(millis as u64));
@@ -176,41 +203,12 @@ impl Schedule {
         }
         pass(millis as u64).await;
     }
-
-    fn wreck(&mut self) {
-        self.world.ledger.wreck();
-        match self.world.chance.below(6) {
-            0 => {
-                let at = self.world.chance.below(self.world.parties.len());
-                let party = &mut self.world.parties[at];
-                self.world
-                    .ledger
-                    .note(format_args!("{} closes", party.name));
-                party
-                    .client
-                    .take()
-                    .map(|client| tokio::spawn(client.close()));
-            }
-            1 => {
-                let at = self.world.chance.below(self.world.parties.len());
-                let party = &mut self.world.parties[at];
-                self.world
-                    .ledger
-                    .note(format_args!("{} is dropped", party.name));
-                party.client = None;
-            }
-            2 => {
-                let grace = self.world.chance.below(100) as u64;
-                self.world
-                    .ledger
-                    .note(format_args!("the server shuts down in {grace} ms"));
-                self.world.server.shut_down(Duration::from_millis(grace));
-            }
-            _ => self.world.network.wreck(),
-        }
-    }
 }
 
-const THINGS: [&str; 2] = ["thing:///1", "thing:///2"];
+/// What can change.
+pub(crate) const THINGS: [&str; 2] = ["thing:///1", "thing:///2"];
+/// Whether the network may hold a legacy POST back for so long that its cancel, which is another POST, overtakes it.
+/// A server that keeps early cancels is not hurt by that.
+pub(crate) const CANCELS_MAY_OVERTAKE: bool = false;
 /// A little less than a cancel waits for the head of a response.
 const HEAD_START: Duration = Duration::from_millis(99);

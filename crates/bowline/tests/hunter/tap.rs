@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, Permit};
 use crate::network::Way;
-use crate::world::{Carrier, Column};
+use crate::scene::{Carrier, Column, Trouble};
 
 /// Finds messages in a stream of bytes.
 #[derive(Debug)]
@@ -30,22 +30,23 @@ impl Scanner {
     pub(crate) fn scan(&mut self, bytes: &[u8]) -> Vec<Value> {
         self.bytes.extend_from_slice(bytes);
         let mut found = Vec::new();
-        while let Some(start) = find(&self.bytes, BEGIN) {
-            let rest = &self.bytes[start..];
+        let mut done = 0;
+        while let Some(start) = find(&self.bytes[done..], BEGIN) {
+            let rest = &self.bytes[done + start..];
             let mut values = serde_json::Deserializer::from_slice(rest).into_iter();
             let (value, length) = (values.next(), values.byte_offset());
             match value {
                 Some(Ok(value)) if length + self.follow <= rest.len() => found.push(value),
                 _ => {
-                    self.bytes.drain(..start);
+                    self.bytes.drain(..done + start);
                     return found;
                 }
             }
-            self.bytes.drain(..start + length);
+            done += start + length;
         }
         // The beginning of a message may be the end of these bytes.
         let over = self.bytes.len().saturating_sub(BEGIN.len());
-        self.bytes.drain(..over);
+        self.bytes.drain(..over.max(done));
         found
     }
 }
@@ -57,6 +58,17 @@ pub(crate) struct Tap {
     requests: BTreeMap<(char, String), Request>,
     /// Which request each progress token belongs to.
     tokens: BTreeMap<(char, String), String>,
+    /// What was written about changes, by the id of the subscription, or by what changed where it has none.
+    notices: BTreeMap<(char, String), Notices>,
+}
+
+/// What the server has written about changes to one subscription.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Notices {
+    /// How many notifications it wrote.
+    pub(crate) count: usize,
+    /// How many changes there had been in the schedule when it wrote the last one.
+    pub(crate) stamp: u64,
 }
 
 /// All requests of one party with one id.
@@ -67,6 +79,7 @@ struct Request {
     cancelled: usize,
     /// How many the server has read and not answered.
     owed: usize,
+    was_read: bool,
     /// When the server read that the last one was cancelled.
     cancelled_at: Option<Instant>,
 }
@@ -78,13 +91,16 @@ impl Tap {
             ledger: ledger.clone(),
             requests: BTreeMap::new(),
             tokens: BTreeMap::new(),
+            notices: BTreeMap::new(),
         }
     }
 
     /// Somebody has written a message.
     pub(crate) fn written(&mut self, party: char, way: Way, message: &Value) {
-        self.ledger
-            .note(format_args!("{party} {way:?} {}", summary(message)));
+        if self.ledger.has_trace() {
+            self.ledger
+                .note(format_args!("{party} {way:?} {}", summary(message)));
+        }
         match way {
             Way::ToServer => self.client_wrote(party, message),
             Way::ToClient => self.server_wrote(party, message),
@@ -101,12 +117,24 @@ impl Tap {
             let id = message["id"].to_string();
             let request = self.requests.entry((party, id.clone())).or_default();
             request.owed += 1;
+            request.was_read = true;
             request.cancelled_at = None;
             let token = &message["params"]["_meta"]["progressToken"];
             if !token.is_null() {
                 self.tokens.insert((party, token.to_string()), id);
             }
         }
+    }
+
+    /// Whether the server has read a request with this id, as JSON.
+    pub(crate) fn has_arrived(&self, party: char, id: &str) -> bool {
+        let request = self.requests.get(&(party, id.to_owned()));
+        request.is_some_and(|request| request.was_read)
+    }
+
+    pub(crate) fn notices(&self, party: char, key: &str) -> Notices {
+        let notices = self.notices.get(&(party, key.to_owned()));
+        notices.copied().unwrap_or_default()
     }
 
     fn client_wrote(&mut self, party: char, message: &Value) {
@@ -117,7 +145,13 @@ impl Tap {
             }
             let request = self.requests.entry((party, id)).or_default();
             request.cancelled += 1;
-            if request.cancelled > request.sent && !self.ledger.is_wrecked() {
+            // What was handed to a connection counts as sent, even if the connection is cut before it writes.
+            let may_be_cut = self.column.carrier != Carrier::Lines;
+            let is_excused = match may_be_cut {
+                true => self.ledger.permits(Permit::Replay),
+                false => self.ledger.is_wrecked(),
+            };
+            if request.cancelled > request.sent && !is_excused {
                 self.ledger
                     .broken("only what left is cancelled, and once", message);
             }
@@ -138,10 +172,11 @@ impl Tap {
                     None => return self.ledger.broken("progress belongs to a request", message),
                 }
             }
+            Some("notifications/resources/updated") => return self.noticed(party, message),
             Some(_) => return,
         };
         // A client that lost a stream may have it read to it once more, whatever it said meanwhile.
-        if self.column.ends_its_posts() && self.ledger.is_wrecked() {
+        if self.column.ends_its_posts() && self.ledger.permits(Permit::Replay) {
             return;
         }
         let request = self.requests.entry((party, id)).or_default();
@@ -162,10 +197,26 @@ impl Tap {
             (Carrier::Lines, Some(_)) => true,
             (_, Some(at)) => Instant::now() > at,
         };
-        if is_late && !is_terminator && !is_refusal && self.column.has_room() {
+        // What was begun to be written counts as said.
+        let has_room = self.column.has_room() && self.column.trouble != Trouble::Unread;
+        if is_late && !is_terminator && !is_refusal && has_room {
             self.ledger
                 .broken("nothing is said of a request after its cancel", message);
         }
+    }
+}
+
+impl Tap {
+    /// The server has written that something changed.
+    fn noticed(&mut self, party: char, message: &Value) {
+        let params = &message["params"];
+        let key = match &params["_meta"]["io.modelcontextprotocol/subscriptionId"] {
+            Value::String(id) => id,
+            _ => params["uri"].as_str().unwrap_or_default(),
+        };
+        let notices = self.notices.entry((party, key.to_owned())).or_default();
+        notices.count += 1;
+        notices.stamp = self.ledger.changes();
     }
 }
 
@@ -185,14 +236,24 @@ fn summary(message: &Value) -> String {
     }
 }
 
-/// Where `text` begins in `bytes`. A search in text is a fast one even without optimization.
+/// Where `text` begins in `bytes`. A search in text is a fast one even without optimization; it is done block by
+/// block, because checking that bytes are text is not.
 fn find(bytes: &[u8], text: &str) -> Option<usize> {
-    let mut at = 0;
-    for chunk in bytes.utf8_chunks() {
-        if let Some(found) = chunk.valid().find(text) {
-            return Some(at + found);
+    let mut start = 0;
+    while start < bytes.len() {
+        let end = bytes.len().min(start + BLOCK);
+        let mut at = start;
+        for chunk in bytes[start..end].utf8_chunks() {
+            if let Some(found) = chunk.valid().find(text) {
+                return Some(at + found);
+            }
+            at += chunk.valid().len() + chunk.invalid().len();
         }
-        at += chunk.valid().len() + chunk.invalid().len();
+        if end == bytes.len() {
+            return None;
+        }
+        // It may begin in this block and end in the next.
+        start = end - text.len();
     }
     None
 }
@@ -206,5 +267,6 @@ fn cancelled_id(message: &Value) -> Option<String> {
     is_cancel.then(|| message["params"]["requestId"].to_string())
 }
 
+const BLOCK: usize = 1024;
 const BEGIN: &str = "{\"jsonrpc\"";
 const CANCELLED: i64 = -32800;

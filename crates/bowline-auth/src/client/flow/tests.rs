@@ -217,6 +217,26 @@ fn known(client: RegisteredClient) -> Arc<Application> {
 }
 
 #[test]
+fn a_lifetime_that_no_clock_can_represent_ends_never() {
+    for (lifetime, renew_at) in [
+        (json!(u64::MAX), Some(u64::MAX)),
+        (json!("18446744073709551615"), Some(u64::MAX)),
+        (json!(1e300), None),
+        (json!(-1), None),
+        (json!(0), Some(NOW)),
+    ] {
+        let token = json!({"access_token": "t", "token_type": "Bearer", "expires_in": lifetime});
+        let world = World::new().with("https://as.example/token", token);
+
+        let walked = walk(&world, setup());
+
+        assert_eq!(walked.end, "done");
+        let tokens = walked.credentials.tokens.unwrap();
+        assert_eq!(tokens.renew_at, renew_at, "{lifetime}");
+    }
+}
+
+#[test]
 fn a_person_agrees_and_there_is_a_token() {
     let walked = walk(&World::new(), setup());
 

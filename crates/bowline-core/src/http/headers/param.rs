@@ -4,6 +4,7 @@
 //! refuses to register it.
 
 use std::fmt;
+use std::sync::Arc;
 
 use ::http::header::{HeaderMap, HeaderName, HeaderValue};
 use bowline_types::Json;
@@ -36,7 +37,8 @@ pub struct ParamHeaders {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ParamHeader {
     header: HeaderName,
-    path: Vec<String>,
+    /// Shared with its siblings: a name may be as long as the schema, and stand above all of them.
+    path: Vec<Arc<str>>,
 }
 
 impl ParamHeaders {
@@ -44,16 +46,24 @@ impl ParamHeaders {
     ///
     /// # Errors
     ///
-    /// If one of them breaks the rules; the tool must not be used over HTTP then.
+    /// If one of them breaks the rules; the tool must not be used over HTTP then. A tool has at most
+    /// [`MAX_PARAM_HEADERS`] of them, in a schema of at most [`MAX_ANNOTATED_SCHEMA`] bytes.
     pub fn read(input_schema: &Json) -> Result<Self, BadAnnotation> {
         // Most schemas have none, and need not be taken apart to see it.
         if !input_schema.as_str().contains("x-mcp-header") {
             return Ok(Self::default());
         }
-        let schema: Value = input_schema.decode().map_err(|_| BadAnnotation {
+        let unreadable = |why| BadAnnotation {
             property: String::new(),
-            why: WhyBad::NotASchema,
-        })?;
+            why,
+        };
+        // Decoded, it takes many times the memory of its text.
+        if input_schema.as_bytes().len() > MAX_ANNOTATED_SCHEMA {
+            return Err(unreadable(WhyBad::SchemaTooLong));
+        }
+        let schema: Value = input_schema
+            .decode()
+            .map_err(|_| unreadable(WhyBad::NotASchema))?;
         let mut scan = Scan::default();
         scan.schema(&schema, Reach::ByProperties)?;
         Ok(Self { params: scan.found })
@@ -123,7 +133,7 @@ impl ParamHeader {
     fn argument<'a>(&self, arguments: &'a Value) -> Option<&'a Value> {
         self.path
             .iter()
-            .try_fold(arguments, |value, name| value.get(name))
+            .try_fold(arguments, |value, name| value.get(&**name))
             .filter(|value| !value.is_null())
     }
 
@@ -193,6 +203,10 @@ pub enum WhyBad {
     WrongType,
     /// It does not stand on a property that is reached through `properties` alone.
     OutOfReach,
+    /// The tool has more annotations than [`MAX_PARAM_HEADERS`].
+    TooManyHeaders,
+    /// The schema is longer than [`MAX_ANNOTATED_SCHEMA`].
+    SchemaTooLong,
 }
 
 impl fmt::Display for WhyBad {
@@ -204,6 +218,18 @@ impl fmt::Display for WhyBad {
             Self::Repeated(name) => write!(f, "{name:?} is taken by another property"),
             Self::WrongType => f.write_str("the type is not one of string, integer, boolean"),
             Self::OutOfReach => f.write_str("it is not reached through `properties` alone"),
+            Self::TooManyHeaders => {
+                write!(
+                    f,
+                    "the tool exceeds the limit of {MAX_PARAM_HEADERS} headers"
+                )
+            }
+            Self::SchemaTooLong => {
+                write!(
+                    f,
+                    "the schema exceeds the limit of {MAX_ANNOTATED_SCHEMA} bytes"
+                )
+            }
         }
     }
 }
@@ -219,7 +245,7 @@ enum Reach {
 /// or the word in a default value, is not taken for an annotation.
 #[derive(Default)]
 struct Scan {
-    path: Vec<String>,
+    path: Vec<Arc<str>>,
     found: Vec<ParamHeader>,
 }
 
@@ -250,7 +276,7 @@ impl Scan {
             return Ok(());
         };
         for (name, schema) in schemas {
-            self.path.push(name.clone());
+            self.path.push(name.as_str().into());
             self.schema(schema, reach)?;
             self.path.pop();
         }
@@ -258,7 +284,7 @@ impl Scan {
     }
 
     fn anonymous(&mut self, keyword: &str, value: &Value) -> Result<(), BadAnnotation> {
-        self.path.push(keyword.to_owned());
+        self.path.push(keyword.into());
         match value {
             Value::Array(schemas) => schemas
                 .iter()
@@ -283,6 +309,10 @@ impl Scan {
             .filter(|name| !name.is_empty())
             .and_then(|name| HeaderName::try_from(format!("{PARAM_PREFIX}{name}")).ok())
             .ok_or_else(|| WhyBad::NotAToken(name.to_owned()))?;
+        if self.found.len() == MAX_PARAM_HEADERS {
+            return Err(WhyBad::TooManyHeaders);
+        }
+        // Few enough by now to look through them.
         if self.found.iter().any(|param| param.header == header) {
             return Err(WhyBad::Repeated(name.to_owned()));
         }
@@ -352,6 +382,15 @@ fn integer(number: &Number) -> Option<i64> {
     let is_exact = float.fract() == 0.0 && float.abs() <= LARGEST_EXACT as f64;
     is_exact.then_some(float as i64)
 }
+
+/// How many arguments of one tool may be mirrored by headers: 64.
+///
+/// Many HTTP implementations accept 100 headers in all.
+pub const MAX_PARAM_HEADERS: usize = 64;
+
+/// How long a schema with `x-mcp-header` annotations may be, in bytes: 1 MiB. How deep it may be is up to
+/// `serde_json`, which reads 127 levels.
+pub const MAX_ANNOTATED_SCHEMA: usize = 1024 * 1024;
 
 /// 2^53 − 1: the largest integer that readers which know only floating point tell from its neighbours.
 const LARGEST_EXACT: u64 = (1 << 53) - 1;

@@ -273,6 +273,31 @@ fn a_header_name_is_a_token_that_no_other_property_has() {
     }
 }
 
+fn annotated_properties(count: usize) -> serde_json::Value {
+    let property = |at| (format!("p{at:06}"), annotated(&format!("P{at}")));
+    serde_json::Value::Object((0..count).map(property).collect())
+}
+
+/// 2.1 MB of them blocked a thread for 9 s when each was compared with all before it.
+#[test]
+fn a_tool_has_at_most_so_many_headers() {
+    let plan = ParamHeaders::read(&schema(&annotated_properties(MAX_PARAM_HEADERS))).unwrap();
+
+    assert_eq!(plan.names().count(), MAX_PARAM_HEADERS);
+    let too_many = annotated_properties(MAX_PARAM_HEADERS + 1);
+    assert_bad(&too_many, "p000064", &WhyBad::TooManyHeaders);
+}
+
+#[test]
+fn an_annotated_schema_that_is_too_long_is_not_read() {
+    let mut properties = json!({"a": annotated("X")});
+    properties["b"] = json!({"description": "x".repeat(MAX_ANNOTATED_SCHEMA)});
+
+    assert_bad(&properties, "", &WhyBad::SchemaTooLong);
+    properties["a"] = json!({"type": "string"});
+    assert!(ParamHeaders::read(&schema(&properties)).unwrap().is_empty());
+}
+
 #[test]
 fn an_annotated_property_is_text_a_whole_number_or_a_boolean() {
     for kind in [

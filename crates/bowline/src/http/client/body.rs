@@ -25,6 +25,11 @@ impl ResponseBody {
         Self(Box::pin(body.map_err(Into::into)))
     }
 
+    /// Whether it is known to have been read to its end.
+    pub(crate) fn is_end_stream(&self) -> bool {
+        self.0.is_end_stream()
+    }
+
     /// The next piece; `None` at the end.
     pub(crate) async fn chunk(&mut self) -> Result<Option<Bytes>> {
         loop {

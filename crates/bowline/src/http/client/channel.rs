@@ -76,6 +76,7 @@ impl HttpChannel {
                     break None;
                 };
                 if let Ok(Message::Response(response)) = message(&event.data) {
+                    self.0.endpoint.drain.finish(events);
                     break Some(response.outcome);
                 }
             },
@@ -148,7 +149,7 @@ impl HttpChannel {
             return;
         };
         let unheard = Heard {
-            said: Arc::default(),
+            said: Arc::new(Said::closed()),
             pause: heard.pause.clone(),
         };
         if let Ok(Ok(result)) = self.round_trip(reservation.id(), &list, &unheard).await {
@@ -226,9 +227,14 @@ impl HttpChannel {
                 }
                 match message(&event.data)? {
                     Message::Response(response) if answers(response.id.as_ref(), id) => {
+                        self.0.endpoint.drain.finish(events);
                         return Ok(response.outcome);
                     }
-                    Message::Notification(notification) => heard.said.push(notification),
+                    Message::Notification(notification) => {
+                        heard.said.push(notification);
+                        // Nothing is read meanwhile, so that the flow control of HTTP holds the server back.
+                        heard.said.has_room().await;
+                    }
                     Message::Response(_) | Message::Request(_) => {
                         tracing::warn!(
                             "the server sent something that does not belong in this response"

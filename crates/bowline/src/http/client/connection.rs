@@ -1,22 +1,20 @@
-//! One connection to a server: how it is made, and how a request leaves by it.
+//! One connection to a server: how it is made, and how a request leaves by it; HTTP/2 is in `http2.rs`.
 
 use std::error::Error as StdError;
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::header::HOST;
 use http::uri::{PathAndQuery, Scheme};
 use http::{HeaderValue, Request, Response, Uri};
 use hyper::body::Incoming;
-use hyper::client::conn::{TrySendError, http1, http2};
+use hyper::client::conn::http1;
 use hyper::rt::{Read, Write};
 use hyper_util::client::legacy::connect;
-use hyper_util::rt::TokioExecutor;
 use tokio::task::JoinHandle;
 use tower_service::Service;
 
+use super::closable::{Closable, Closer};
+use super::http2::Shared;
 use super::send::RequestBody;
 
 /// Makes connections, as those of hyper-util and hyper-rustls do: a service from a server's URI to its bytes.
@@ -63,17 +61,19 @@ pub(super) enum Connection {
 /// HTTP/1.1: has one request at a time.
 pub(super) struct Exclusive {
     send: http1::SendRequest<RequestBody>,
+    closer: Closer,
     /// Whether a proxy reads the requests, and so wants to know the whole URL.
     is_to_proxy: bool,
 }
 
-/// HTTP/2: has many requests at once, each with a clone.
-#[derive(Clone)]
-pub(super) struct Shared {
-    send: http2::SendRequest<RequestBody>,
-    /// How many requests the server takes, as far as that was known when the last one left.
-    most: Arc<AtomicUsize>,
-    clones: Arc<()>,
+/// Why a request has no response.
+pub(super) enum SendFailed {
+    /// Nothing of it has left; here it is.
+    Unsent(Box<Request<RequestBody>>, BoxError),
+    /// The server said that it did not process it.
+    Unprocessed(BoxError),
+    /// The server may have processed it.
+    Failed(BoxError),
 }
 
 impl Connection {
@@ -92,40 +92,53 @@ impl Connection {
         let io = connector.call(uri).await.map_err(Into::into)?;
         let connected = connect::Connection::connected(&io);
         if versions == Versions::Http2Only || connected.is_negotiated_h2() {
-            let (mut send, mut connection) = http2::handshake(TokioExecutor::new(), io).await?;
-            let most = Arc::new(AtomicUsize::new(connection.current_max_send_streams()));
-            let known = most.clone();
-            let driving = tokio::spawn(poll_fn(move |cx| {
-                let over = Pin::new(&mut connection).poll(cx);
-                known.store(connection.current_max_send_streams(), Ordering::Relaxed);
-                over
-            }));
-            must_be_open(send.ready().await, driving).await?;
-            let clones = Arc::default();
-            return Ok(Self::Shared(Shared { send, most, clones }));
+            return Ok(Self::Shared(Shared::open(io).await?));
         }
+        let (io, closer) = Closable::new(io);
         let (mut send, connection) = http1::handshake(io).await?;
         let driving = tokio::spawn(connection);
         must_be_open(send.ready().await, driving).await?;
         let is_to_proxy = connected.is_proxied();
-        Ok(Self::Exclusive(Exclusive { send, is_to_proxy }))
+        Ok(Self::Exclusive(Exclusive {
+            send,
+            closer,
+            is_to_proxy,
+        }))
     }
 }
 
 impl Exclusive {
-    /// Sends a request, and waits for the head of its response. One that did not leave is part of the error.
+    /// Sends a request, and waits for the head of its response.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes the connection at once.
     pub(super) fn send(
         &mut self,
         mut request: Request<RequestBody>,
         host: &HeaderValue,
-    ) -> impl Future<Output = Sent> + use<> {
+    ) -> impl Future<Output = Result<Response<Incoming>, SendFailed>> + use<> {
         let headers = request.headers_mut();
         headers.entry(HOST).or_insert_with(|| host.clone());
         let is_read = request.uri().scheme() == Some(&Scheme::HTTP);
         if !(self.is_to_proxy && is_read) {
             *request.uri_mut() = without_origin(request.uri());
         }
-        self.send.try_send_request(request)
+        let sending = self.send.try_send_request(request);
+        let unanswered = self.closer.close_on_drop();
+        async move {
+            let sent = sending.await;
+            unanswered.disarm();
+            sent.map_err(|mut failed| match failed.take_message() {
+                Some(unsent) => SendFailed::Unsent(Box::new(unsent), failed.into_error().into()),
+                None => SendFailed::Failed(failed.into_error().into()),
+            })
+        }
+    }
+
+    /// Closes the connection, whatever is under way on it.
+    pub(super) fn close(&self) {
+        self.closer.close();
     }
 
     /// Whether it takes a request at once.
@@ -135,30 +148,6 @@ impl Exclusive {
 
     pub(super) fn is_closed(&self) -> bool {
         self.send.is_closed()
-    }
-}
-
-impl Shared {
-    /// Sends a request, and waits for the head of its response. One that did not leave is part of the error.
-    pub(super) fn send(
-        &mut self,
-        request: Request<RequestBody>,
-    ) -> impl Future<Output = Sent> + use<> {
-        self.send.try_send_request(request)
-    }
-
-    pub(super) fn is_closed(&self) -> bool {
-        self.send.is_closed()
-    }
-
-    /// Whether the server takes one more request than there are clones besides this one.
-    pub(super) fn has_room(&self) -> bool {
-        Arc::strong_count(&self.clones) <= self.most.load(Ordering::Relaxed)
-    }
-
-    /// Whether there is no clone besides this one.
-    pub(super) fn is_idle(&self) -> bool {
-        Arc::strong_count(&self.clones) == 1
     }
 }
 
@@ -179,7 +168,5 @@ fn without_origin(uri: &Uri) -> Uri {
     path.unwrap_or_else(|| PathAndQuery::from_static("/"))
         .into()
 }
-
-type Sent = Result<Response<Incoming>, TrySendError<Request<RequestBody>>>;
 
 pub(super) type BoxError = Box<dyn StdError + Send + Sync>;

@@ -1,6 +1,7 @@
 //! Sending through hyper: over which connections, through which proxies.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::header::PROXY_AUTHORIZATION;
 use http::{Request, Response, Uri};
@@ -19,17 +20,17 @@ use crate::exchange::BoxFuture;
 ///
 /// # Examples
 ///
-/// Over connections of your own making, here such as must come about within three seconds:
+/// Over connections of your own making, here such as leave from one address:
 ///
 /// ```no_run
 /// # async fn example() -> bowline::Result<()> {
-/// use std::time::Duration;
+/// use std::net::Ipv4Addr;
 ///
 /// use bowline::{Client, http::client::HyperSend};
 /// use hyper_util::client::legacy::connect::HttpConnector;
 ///
 /// let mut tcp = HttpConnector::new();
-/// tcp.set_connect_timeout(Some(Duration::from_secs(3)));
+/// tcp.set_local_address(Some(Ipv4Addr::new(192, 0, 2, 7).into()));
 /// let client = Client::connect("http://tools.example/mcp").http(HyperSend::over(tcp)).await?;
 /// # Ok(()) }
 /// ```
@@ -40,17 +41,31 @@ pub struct HyperSend {
     proxies: Option<Arc<Matcher>>,
 }
 
+/// How servers are reached.
+#[derive(Clone, Debug)]
+pub(crate) struct Reaching {
+    pub(crate) proxies: Proxies,
+    pub(crate) versions: Versions,
+    pub(crate) connect_timeout: Duration,
+}
+
+impl Default for Reaching {
+    fn default() -> Self {
+        Self {
+            proxies: Proxies::from_env(),
+            versions: Versions::Negotiated,
+            connect_timeout: CONNECT_TIMEOUT,
+        }
+    }
+}
+
 /// What sends to `uri` if nobody chose anything else.
-pub(crate) fn sender(
-    uri: &Uri,
-    proxies: &Proxies,
-    versions: Versions,
-) -> Result<Arc<dyn HttpSend>> {
+pub(crate) fn sender(uri: &Uri, reaching: &Reaching) -> Result<Arc<dyn HttpSend>> {
     // Redirects do not leave the origin, so what begins without TLS never needs it.
     if uri.scheme() == Some(&http::uri::Scheme::HTTP) {
-        return Ok(Arc::new(HyperSend::insecure(proxies, versions)));
+        return Ok(Arc::new(HyperSend::insecure(reaching)));
     }
-    secure(proxies, versions)
+    secure(reaching)
 }
 
 impl HyperSend {
@@ -58,25 +73,43 @@ impl HyperSend {
     /// proxies that the environment names.
     #[must_use]
     pub fn plain() -> Self {
-        Self::insecure(&Proxies::from_env(), Versions::Negotiated)
+        Self::insecure(&Reaching::default())
     }
 
-    /// Over connections that `connector` makes.
+    /// Over connections that `connector` makes. Each must come about within 10 s.
     #[must_use]
     pub fn over(connector: impl Connector) -> Self {
-        Self::by(Pool::over(connector, Versions::Negotiated))
+        Self::over_within(connector, CONNECT_TIMEOUT)
     }
 
-    /// Over connections that `connector` makes, speaking HTTP/2 without asking first.
+    /// Over connections that `connector` makes, each of which must come about within `connect_timeout`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use bowline::http::client::HyperSend;
+    /// use hyper_util::client::legacy::connect::HttpConnector;
+    ///
+    /// let send = HyperSend::over_within(HttpConnector::new(), Duration::from_secs(3));
+    /// ```
+    #[must_use]
+    pub fn over_within(connector: impl Connector, connect_timeout: Duration) -> Self {
+        Self::by(Pool::over(connector, Versions::Negotiated, connect_timeout))
+    }
+
+    /// Over connections that `connector` makes, speaking HTTP/2 without asking first. Each must come about within 10 s.
     #[must_use]
     pub fn over_http2(connector: impl Connector) -> Self {
-        Self::by(Pool::over(connector, Versions::Http2Only))
+        Self::by(Pool::over(connector, Versions::Http2Only, CONNECT_TIMEOUT))
     }
 
-    fn insecure(proxies: &Proxies, versions: Versions) -> Self {
-        let proxies = proxies.matcher();
-        let tcp = TcpConnector::new(proxies.clone());
-        Self::by(Pool::over(tcp, versions)).through(proxies)
+    fn insecure(reaching: &Reaching) -> Self {
+        let proxies = reaching.proxies.matcher();
+        let tcp = TcpConnector::new(proxies.clone(), reaching.connect_timeout);
+        let pool = Pool::over(tcp, reaching.versions, reaching.connect_timeout);
+        Self::by(pool).through(proxies)
     }
 
     pub(super) fn by(pool: Pool) -> Self {
@@ -111,3 +144,5 @@ impl std::fmt::Debug for HyperSend {
         f.debug_struct("HyperSend").finish_non_exhaustive()
     }
 }
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

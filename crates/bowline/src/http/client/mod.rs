@@ -17,13 +17,22 @@ pub use body::ResponseBody;
 mod channel;
 pub use channel::HttpChannel;
 
+mod closable;
+
 mod connection;
 pub use connection::Connector;
 pub(crate) use connection::Versions;
 
+mod drain;
+pub(crate) use drain::Drain;
+
+mod http2;
+
 mod hyper_send;
 pub use hyper_send::HyperSend;
-pub(crate) use hyper_send::sender;
+pub(crate) use hyper_send::{Reaching, sender};
+
+mod liveness;
 
 mod pool;
 
@@ -42,8 +51,10 @@ mod tls;
 #[path = "tls_off.rs"]
 mod tls;
 
+mod silence;
+
 mod send;
-pub use send::{HttpSend, RequestBody, Withdrawn};
+pub use send::{HttpSend, RequestBody, Unprocessed, Withdrawn};
 
 #[cfg_attr(bowline_no_legacy, path = "legacy_stub.rs")]
 pub(crate) mod legacy;
@@ -69,6 +80,8 @@ pub(crate) struct Endpoint {
     /// Says who is asking, where a server wants to know.
     pub(crate) authorizer: Option<Arc<dyn Authorizer>>,
     pub(crate) limits: ResponseLimits,
+    /// Reads responses to their end after their answer.
+    pub(crate) drain: Arc<Drain>,
 }
 
 /// One request that is to be sent.
@@ -83,15 +96,26 @@ pub(crate) struct Outgoing<'a> {
 
 impl Endpoint {
     /// Sends a request, following redirects that keep the method and stay within the origin. One that is
-    /// refused for want of authorization is sent again, if that can be helped.
+    /// refused for want of authorization is sent again, if that can be helped; so is one that the server provably did
+    /// not process.
     pub(crate) async fn request(&self, outgoing: &Outgoing<'_>) -> Result<Response<ResponseBody>> {
         let mut refusals = Refusals::new(self.authorizer.as_deref(), outgoing.when_refused);
         let mut uri = self.uri.clone();
-        let mut redirects = 0;
+        let (mut redirects, mut retries) = (0, 0);
         while redirects < MOST_REDIRECTS {
             let (head, sent) = self.head(&uri, outgoing, &refusals).await?;
             let body = RequestBody::new(outgoing.frame.clone(), outgoing.handed.clone());
-            let response = self.send.send(Request::from_parts(head, body)).await?;
+            let response = match self.send.send(Request::from_parts(head, body)).await {
+                Err(error)
+                    if is_unprocessed(&error)
+                        && retries < MAX_RETRIES
+                        && outgoing.handed.take_back() =>
+                {
+                    retries += 1;
+                    continue;
+                }
+                sent => sent?,
+            };
             match refusals.meet(&uri, sent, response) {
                 Err(refusal) => {
                     if !outgoing.handed.take_back() {
@@ -101,6 +125,12 @@ impl Endpoint {
                 }
                 Ok(response) => match redirect(&uri, &response) {
                     Some(next) => {
+                        // Its cancel may be on its way already, so it must not be sent after that.
+                        if !outgoing.handed.take_back() {
+                            let source = Some(Withdrawn.into());
+                            let what = "the request was redirected after it was dropped".into();
+                            return Err(Error::Transport { what, source });
+                        }
                         uri = next?;
                         redirects += 1;
                     }
@@ -126,6 +156,16 @@ impl Endpoint {
         let sent = refusals.sign(&mut head).await?;
         Ok((head, sent))
     }
+}
+
+/// Whether a request failed because the server did not process it.
+fn is_unprocessed(error: &Error) -> bool {
+    let Error::Transport { source, .. } = error else {
+        return false;
+    };
+    source
+        .as_ref()
+        .is_some_and(|source| source.is::<Unprocessed>())
 }
 
 /// Where a response sends us, if it does, and if we go there.
@@ -174,7 +214,10 @@ pub(crate) fn stream_headers() -> HeaderMap {
 
 const MOST_REDIRECTS: usize = 5;
 
-/// How much a server may send.
+/// How often a request that the server did not process is sent again.
+const MAX_RETRIES: usize = 3;
+
+/// How much a server may send, and for how long it may be silent where it promised not to be.
 ///
 /// # Examples
 ///
@@ -194,6 +237,12 @@ pub struct ResponseLimits {
     pub body: usize,
     /// The longest event of a stream, in bytes.
     pub event: usize,
+    /// How many keep-alives of a stream may be missed in a row. 3 by default; `None` for any number.
+    ///
+    /// A stream on which the server has sent SSE comments at an interval, as servers do to keep it alive, fails with
+    /// [`Error::Transport`] once it has been silent for so many of these intervals: the path is dead, and a
+    /// [subscription](crate::Client::subscribe) on it would wait for ever. A stream without such comments is never ended by this.
+    pub missed_keep_alives: Option<u32>,
 }
 
 impl Default for ResponseLimits {
@@ -201,6 +250,7 @@ impl Default for ResponseLimits {
         Self {
             body: 64 * 1024 * 1024,
             event: 16 * 1024 * 1024,
+            missed_keep_alives: Some(3),
         }
     }
 }

@@ -21,10 +21,13 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 
 use super::body::ResponseBody;
-use super::connection::{BoxError, Connection, Connector, Exclusive, Shared, Versions};
-use super::send::RequestBody;
+use super::connection::{BoxError, Connection, Connector, Exclusive, SendFailed, Versions};
+use super::http2::Shared;
+use super::liveness::Liveness;
+use super::send::{RequestBody, Unprocessed};
 use crate::Error;
 use crate::exchange::BoxFuture;
 
@@ -32,15 +35,21 @@ use crate::exchange::BoxFuture;
 pub(super) struct Pool {
     versions: Versions,
     connect: Box<Connect>,
+    connect_timeout: Duration,
     origins: Mutex<Vec<Arc<Origin>>>,
 }
 
 type Connect = dyn Fn(Uri) -> BoxFuture<'static, Result<Connection, BoxError>> + Send + Sync;
 
 impl Pool {
-    pub(super) fn over(connector: impl Connector, versions: Versions) -> Self {
+    pub(super) fn over(
+        connector: impl Connector,
+        versions: Versions,
+        connect_timeout: Duration,
+    ) -> Self {
         Self {
             versions,
+            connect_timeout,
             connect: Box::new(move |uri| {
                 Box::pin(Connection::make(connector.clone(), uri, versions))
             }),
@@ -69,33 +78,44 @@ impl Pool {
             };
             let origin = self.origin(&uri).map_err(unreachable)?;
             loop {
-                let (mut connection, is_fresh) = match origin.take() {
+                let (connection, is_fresh) = match origin.take() {
                     Some(rested) => (rested, false),
-                    None => self.connect(&origin).await.map_err(unreachable)?,
+                    None => self.connect_in_time(&origin).await.map_err(unreachable)?,
                 };
-                let sent = match &mut connection {
-                    Connection::Exclusive(one) => one.send(request, &origin.host).await,
-                    Connection::Shared(one) => one.send(request).await,
+                let failed = match connection {
+                    Connection::Exclusive(mut one) => match one.send(request, &origin.host).await {
+                        Ok(response) => return Ok(response.map(|body| origin.lease(one, body))),
+                        Err(failed) => failed,
+                    },
+                    Connection::Shared(mut one) => match one.send(request).await {
+                        Ok(response) => return Ok(response.map(ResponseBody::new)),
+                        Err(failed) => failed,
+                    },
                 };
-                let mut failed = match sent {
-                    Ok(response) => return Ok(response.map(|body| origin.lease(connection, body))),
-                    Err(failed) => failed,
-                };
-                match failed.take_message() {
+                let source = match failed {
                     // The server closed it while it rested, and nothing has left.
-                    Some(unsent) if !is_fresh => {
-                        request = unsent;
+                    SendFailed::Unsent(unsent, _) if !is_fresh => {
+                        request = *unsent;
                         *request.uri_mut() = uri.clone();
+                        continue;
                     }
-                    _ => {
-                        return Err(Error::Transport {
-                            what: format!("the request to {uri} failed"),
-                            source: Some(failed.into_error().into()),
-                        });
-                    }
-                }
+                    SendFailed::Unprocessed(source) => Unprocessed::new(source).into(),
+                    SendFailed::Unsent(_, source) | SendFailed::Failed(source) => source,
+                };
+                return Err(Error::Transport {
+                    what: format!("the request to {uri} failed"),
+                    source: Some(source),
+                });
             }
         }
+    }
+
+    async fn connect_in_time(&self, origin: &Arc<Origin>) -> Result<(Connection, bool), BoxError> {
+        let limit = self.connect_timeout;
+        let connecting = tokio::time::timeout(limit, self.connect(origin));
+        connecting
+            .await
+            .unwrap_or_else(|_| Err(ConnectTimeout(limit).into()))
     }
 
     /// A connection, and whether it was made for this request.
@@ -105,7 +125,7 @@ impl Pool {
             // One is made at a time, and who waited for it shares it. If the request that it was made for is dropped,
             // it is the next one's turn.
             let turn = origin.making.lock().await;
-            if let Some(made_meanwhile) = origin.take() {
+            if let Some(made_meanwhile) = origin.take_decided().await {
                 return Ok((made_meanwhile, false));
             }
             // Unless it is known by now that nothing is shared here.
@@ -196,14 +216,17 @@ impl Origin {
     /// A connection that takes a request at once. Those that were closed meanwhile are forgotten; those that have yet
     /// to finish with their last request are left.
     fn take(&self) -> Option<Connection> {
+        // What is closed wakes tasks when it is dropped, and so is dropped after the lock: these are declared before it.
+        let (mut _closed, mut ended) = (Vec::new(), Vec::new());
         let mut connections = self.lock();
-        let shared = &mut connections.shared;
-        shared.retain(|it| !it.connection.is_closed());
+        let (shared, resting) = connections.parts();
+        _closed = shared
+            .extract_if(.., |it| it.connection.is_closed())
+            .collect();
         if let Some(shared) = shared.iter_mut().find(|it| it.connection.has_room()) {
             shared.was_seen = false;
             return Some(Connection::Shared(shared.connection.clone()));
         }
-        let resting = &mut connections.resting;
         let is_settled =
             |it: &Resting<Exclusive>| it.connection.is_ready() || it.connection.is_closed();
         while let Some(index) = resting.iter().rposition(is_settled) {
@@ -211,8 +234,27 @@ impl Origin {
             if connection.is_ready() {
                 return Some(Connection::Exclusive(connection));
             }
+            ended.push(connection);
         }
         None
+    }
+
+    /// As [`take`](Self::take), but first waits for connections of which it is about to be decided whether they take a
+    /// request: the server's stream limit is not known yet, or a ping is unanswered.
+    async fn take_decided(&self) -> Option<Connection> {
+        loop {
+            if let Some(connection) = self.take() {
+                return Some(connection);
+            }
+            let (liveness, until) = self.undecided()?;
+            liveness.decided(until).await;
+        }
+    }
+
+    fn undecided(&self) -> Option<(Arc<Liveness>, Instant)> {
+        let connections = self.lock();
+        let mut shared = connections.shared.iter();
+        shared.find_map(|it| it.connection.undecided())
     }
 
     /// Takes note of what came of an attempt to make a connection, and shares what can be shared.
@@ -225,15 +267,13 @@ impl Origin {
         }
     }
 
-    fn lease(self: &Arc<Self>, connection: Connection, body: Incoming) -> ResponseBody {
+    fn lease(self: &Arc<Self>, connection: Exclusive, body: Incoming) -> ResponseBody {
         let lease = Lease {
             connection: Some(connection),
             origin: Arc::downgrade(self),
+            is_awaited: false,
         };
-        ResponseBody::new(Leased {
-            body,
-            _lease: lease,
-        })
+        ResponseBody::new(Leased { body, lease })
     }
 
     fn rest(self: &Arc<Self>, connection: Exclusive) {
@@ -245,16 +285,23 @@ impl Origin {
     /// Closes what has rested since the last time. Whether anything is left.
     fn sweep(&self) -> bool {
         let mut connections = self.lock();
-        let resting = &mut connections.resting;
-        resting.retain_mut(|it| !it.connection.is_closed() && !it.is_seen_again());
-        connections.shared.retain_mut(|it| {
-            let is_left = it.connection.is_idle() && it.is_seen_again();
-            !it.connection.is_closed() && !is_left
-        });
+        let (shared, resting) = connections.parts();
+        // What is removed wakes tasks when it is dropped, and so is dropped after the lock.
+        let _rested: Vec<_> = resting
+            .extract_if(.., |it| it.connection.is_closed() || it.is_seen_again())
+            .collect();
+        let _unshared: Vec<_> = shared
+            .extract_if(.., |it| {
+                let is_left = it.connection.is_idle() && it.is_seen_again();
+                it.connection.is_closed() || is_left
+            })
+            .collect();
         if connections.is_empty() {
             connections.sweeper = None;
         }
-        connections.sweeper.is_some()
+        let is_swept = connections.sweeper.is_some();
+        drop(connections);
+        is_swept
     }
 
     fn lock(&self) -> MutexGuard<'_, Connections> {
@@ -277,6 +324,10 @@ fn host(scheme: &Scheme, authority: &Authority) -> Result<HeaderValue, BoxError>
 }
 
 impl Connections {
+    fn parts(&mut self) -> (&mut Vec<Resting<Shared>>, &mut Vec<Resting<Exclusive>>) {
+        (&mut self.shared, &mut self.resting)
+    }
+
     fn is_empty(&self) -> bool {
         self.resting.is_empty() && self.shared.is_empty()
     }
@@ -308,20 +359,26 @@ impl<T> Resting<T> {
 struct Leased {
     body: Incoming,
     // After the body, so that the connection knows by then whether somebody let go of it.
-    _lease: Lease,
+    lease: Lease,
 }
 
 /// A connection, until it can rest.
 struct Lease {
-    connection: Option<Connection>,
+    connection: Option<Exclusive>,
     origin: Weak<Origin>,
+    /// Whether the next piece of the body is being waited for. To drop the body then is to abandon the request. Otherwise
+    /// the reader has what it wants, and hyper keeps the connection if the end of the body is there already.
+    is_awaited: bool,
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        if let Some(Connection::Exclusive(connection)) = self.connection.take()
-            && let Some(origin) = self.origin.upgrade()
-        {
+        let Some(connection) = self.connection.take() else {
+            return;
+        };
+        if self.is_awaited {
+            connection.close();
+        } else if let Some(origin) = self.origin.upgrade() {
             origin.rest(connection);
         }
     }
@@ -335,7 +392,9 @@ impl Body for Leased {
         mut self: Pin<&mut Self>,
         cx: &mut task::Context<'_>,
     ) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        self.lease.is_awaited = polled.is_pending();
+        polled
     }
 
     fn is_end_stream(&self) -> bool {
@@ -374,6 +433,11 @@ impl Drop for Sweeper {
         self.0.abort();
     }
 }
+
+/// A connection did not come about in time.
+#[derive(Debug, thiserror::Error)]
+#[error("connecting timed out after {0:?}")]
+struct ConnectTimeout(Duration);
 
 /// What rests for this long is closed before it has rested for twice as long.
 const A_WHILE: Duration = Duration::from_secs(45);

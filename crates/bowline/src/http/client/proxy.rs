@@ -9,9 +9,11 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{self, Poll};
+use std::time::Duration;
 
 use http::{HeaderValue, Uri};
 use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::client::legacy::connect::dns::GaiResolver;
 use hyper_util::client::legacy::connect::proxy::Tunnel;
 use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
@@ -136,12 +138,26 @@ pub(super) struct TcpConnector {
 }
 
 impl TcpConnector {
-    pub(super) fn new(proxies: Option<Arc<Matcher>>) -> Self {
-        let mut tcp = HttpConnector::new();
-        tcp.enforce_http(false);
-        tcp.set_nodelay(true);
+    /// Each connection must come about within `connect_timeout`.
+    pub(super) fn new(proxies: Option<Arc<Matcher>>, connect_timeout: Duration) -> Self {
+        let tcp = tcp(GaiResolver::new(), connect_timeout);
         Self { tcp, proxies }
     }
+}
+
+/// Makes TCP connections to the addresses that `resolver` finds.
+fn tcp<R>(resolver: R, connect_timeout: Duration) -> HttpConnector<R> {
+    let mut tcp = HttpConnector::new_with_resolver(resolver);
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    // The addresses of one family share this time, so that one which never answers leaves some for the next. Those of
+    // the other family are tried beside them after 300 ms, which is the connector's default.
+    tcp.set_connect_timeout(Some(connect_timeout));
+    // For a path that dies while a response is awaited, and for routers that forget silent connections.
+    tcp.set_keepalive(Some(KEEP_ALIVE));
+    tcp.set_keepalive_interval(Some(KEEP_ALIVE));
+    tcp.set_keepalive_retries(Some(3));
+    tcp
 }
 
 impl Service<Uri> for TcpConnector {
@@ -274,6 +290,8 @@ impl Write for TcpConnection {
     }
 }
 
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
 /// Where the environment names proxies.
 const PROXIES: [&str; 6] = [
     "ALL_PROXY",
@@ -286,6 +304,9 @@ const PROXIES: [&str; 6] = [
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
+    use hyper_util::client::legacy::connect::dns::Name;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
@@ -309,13 +330,74 @@ mod tests {
         (address, asked)
     }
 
+    /// Finds these addresses, whatever the name.
+    #[derive(Clone)]
+    struct Fixed(Vec<SocketAddr>);
+
+    impl Service<Name> for Fixed {
+        type Response = std::vec::IntoIter<SocketAddr>;
+        type Error = std::convert::Infallible;
+        type Future = std::future::Ready<Result<Self::Response, Self::Error>>;
+
+        fn poll_ready(&mut self, _: &mut task::Context<'_>) -> Poll<Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, _: Name) -> Self::Future {
+            std::future::ready(Ok(self.0.clone().into_iter()))
+        }
+    }
+
+    /// An address that answers no further connection: those who wait to be accepted are too many already.
+    async fn black_hole() -> (SocketAddr, Vec<TcpStream>, TcpListener) {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let listener = socket.listen(1).unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut waiting = Vec::new();
+        while let Ok(stream) =
+            tokio::time::timeout(Duration::from_millis(200), TcpStream::connect(address)).await
+        {
+            waiting.push(stream.unwrap());
+        }
+        (address, waiting, listener)
+    }
+
+    #[cfg(target_os = "linux")] // where a full queue is silent
+    #[tokio::test]
+    async fn an_address_that_never_answers_leaves_time_for_the_next() {
+        let (silent, _waiting, _listener) = black_hole().await;
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let live = listener.local_addr().unwrap();
+
+        let mut tcp = tcp(Fixed(vec![silent, live]), Duration::from_secs(2));
+        let connected = tcp.call(Uri::from_static("http://tools.invalid/")).await;
+
+        let connected = connected.unwrap();
+        assert_eq!(connected.inner().peer_addr().unwrap(), live);
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn connections_probe_a_silent_peer() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let uri = format!("http://{}/", listener.local_addr().unwrap());
+
+        let mut connector = TcpConnector::new(None, Duration::from_secs(10));
+        let connected = connector.call(uri.parse().unwrap()).await.unwrap();
+
+        let is_probed = rustix::net::sockopt::socket_keepalive(connected.stream.inner());
+        assert!(is_probed.unwrap());
+    }
+
     #[tokio::test]
     async fn https_goes_through_a_tunnel_that_the_proxy_does_not_read() {
         let (address, asked) = proxy("HTTP/1.1 200 OK\r\n\r\n").await;
         let proxies = Proxies::all(format!("http://me:secret@{address}"));
         let target = Uri::from_static("https://tools.invalid/mcp");
 
-        let tunnel = TcpConnector::new(proxies.matcher()).call(target.clone());
+        let tunnel =
+            TcpConnector::new(proxies.matcher(), Duration::from_secs(10)).call(target.clone());
         let mut tunnel = tunnel.await.unwrap();
         let is_to_proxy = tunnel.is_to_proxy;
         let stream = tunnel.stream.inner_mut();
@@ -342,7 +424,9 @@ mod tests {
         let proxies = Proxies::all(format!("http://me:secret@{address}"));
 
         let target = Uri::from_static("https://tools.invalid/mcp");
-        let refused = TcpConnector::new(proxies.matcher()).call(target).await;
+        let refused = TcpConnector::new(proxies.matcher(), Duration::from_secs(10))
+            .call(target)
+            .await;
 
         let told = refused.unwrap_err().to_string();
         assert!(told.contains(&format!("http://{address}/")), "{told}");

@@ -7,6 +7,7 @@ use http::{HeaderMap, Response, StatusCode};
 
 use super::authorize::challenges;
 use super::body::ResponseBody;
+use super::silence::Silence;
 use super::{Endpoint, ResponseLimits};
 use crate::{Error, Result};
 
@@ -84,6 +85,7 @@ pub struct UnexpectedStatus(pub StatusCode);
 pub(crate) struct Events {
     body: ResponseBody,
     decoder: sse::Decoder,
+    silence: Silence,
 }
 
 impl Events {
@@ -91,18 +93,31 @@ impl Events {
         Self {
             body,
             decoder: limits.decoder(),
+            silence: Silence::new(limits.missed_keep_alives),
         }
     }
 
+    /// What is left of the response.
+    pub(super) fn into_body(self) -> ResponseBody {
+        self.body
+    }
+
     /// The next event; `None` at the end of the stream.
+    ///
+    /// # Errors
+    ///
+    /// If the stream breaks off, exceeds a limit, or is silent for longer than its keep-alives promise.
     pub(crate) async fn next(&mut self) -> Result<Option<sse::Event>> {
         loop {
             match self.decoder.next() {
-                Some(Ok(event)) => return Ok(Some(event)),
+                Some(Ok(event)) => {
+                    self.silence.heard_event();
+                    return Ok(Some(event));
+                }
                 Some(Err(too_large)) => return Err(Error::protocol(too_large.to_string())),
-                None => {}
+                None => self.silence.heard_comments(self.decoder.comments()),
             }
-            match self.body.chunk().await? {
+            match self.silence.limit(self.body.chunk()).await? {
                 Some(chunk) => self.decoder.push(chunk),
                 None => return Ok(None),
             }

@@ -108,7 +108,19 @@ impl Handed {
     pub(super) fn take_back(&self) -> bool {
         *self.lock() = None;
         let _ = self.change(HANDED_OVER, WITH_US);
+        // Refused and unwanted: it was not processed, and must not leave again.
+        let _ = self.change(UNWANTED, WITHDRAWN);
         self.0.place.load(Ordering::Acquire) == WITH_US
+    }
+
+    /// Whether a connection has the body.
+    pub(super) fn is_handed_over(&self) -> bool {
+        matches!(self.0.place.load(Ordering::Acquire), HANDED_OVER | UNWANTED)
+    }
+
+    /// Whether the body was taken back for good: no connection has it, or the server refused it.
+    pub(super) fn is_withdrawn(&self) -> bool {
+        self.0.place.load(Ordering::Acquire) == WITHDRAWN
     }
 
     /// Decides where the body is, unless that is decided. Whether it is there.
@@ -130,6 +142,26 @@ impl Handed {
 #[non_exhaustive]
 pub struct Withdrawn;
 
+/// The server provably did not process the request: it may be sent again, whatever it is. The `source` of the transport
+/// error that an [`HttpSend`] returns then.
+///
+/// On HTTP/2 that is a stream which the server has refused (`REFUSED_STREAM`), or one above the last stream that its `GOAWAY` names.
+#[derive(Debug, thiserror::Error)]
+#[error("the server did not process the request")]
+#[non_exhaustive]
+pub struct Unprocessed {
+    /// How it said so.
+    pub source: Box<dyn std::error::Error + Send + Sync>,
+}
+
+impl Unprocessed {
+    /// The server said so by `source`.
+    pub fn new(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        let source = source.into();
+        Self { source }
+    }
+}
+
 impl RequestBody {
     pub(crate) fn new(bytes: Bytes, handed_over: Handed) -> Self {
         Self {
@@ -143,6 +175,14 @@ impl RequestBody {
     pub fn into_bytes(mut self) -> Bytes {
         let bytes = self.bytes.take().filter(|_| self.handed_over.hand_over());
         bytes.unwrap_or_default()
+    }
+}
+
+impl RequestBody {
+    /// All of the body, for a connection that sends it; `None` if the request was withdrawn.
+    pub(super) fn hand_over(mut self) -> Option<Bytes> {
+        let bytes = self.bytes.take().unwrap_or_default();
+        self.handed_over.hand_over().then_some(bytes)
     }
 }
 

@@ -8,6 +8,8 @@ use std::time::Duration;
 use tokio::task::unconstrained;
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use crate::far_future::instant_after;
+
 /// The time until a silent stream should say something.
 ///
 /// Its timer is left alone when something is said, and set to what is left when it rings too early: a stream
@@ -33,7 +35,7 @@ impl KeepAlive {
     /// Ready each time that something should be said. The timer is started again by that: a task that is woken
     /// by it need not poll before it is.
     pub(crate) fn poll(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
-        let due = self.silent_since + self.interval;
+        let due = instant_after(self.silent_since, self.interval);
         let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(due)));
         self.rings_at = Some(timer.deadline());
         task::ready!(poll_timer(timer, cx));
@@ -41,7 +43,7 @@ impl KeepAlive {
         if is_due {
             self.silent_since = Instant::now();
         }
-        let next = self.silent_since + self.interval;
+        let next = instant_after(self.silent_since, self.interval);
         timer.as_mut().reset(next);
         self.rings_at = Some(next);
         if poll_timer(timer, cx).is_ready() {

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{self, Poll};
@@ -209,15 +209,21 @@ where
         // It carries one request at a time, so that it needs no account of its own.
         Speaks::Http1 => {
             let service = TowerToHyperService::new(service);
-            let connection = http1().serve_connection(io, service);
-            drive(shutdown, connection, |it| it.graceful_shutdown()).await;
+            let mut connection = http1().serve_connection(io, service);
+            let driven = Pin::new(&mut connection);
+            drive(shutdown, driven, |it| it.graceful_shutdown()).await;
+            // The handler of a client that has gone is dropped here. Dropping the connection would close the socket first,
+            // and the handler would wait for those system calls.
+            let closed_last = connection.into_parts();
+            drop(closed_last);
         }
         // Larger by far, and should not make all connections so.
         Speaks::Http2 => {
             let account = site.account.peer();
             let service = TowerToHyperService::new(WithAccount { service, account });
-            let connection = http2().serve_connection(io, service);
-            Box::pin(drive(shutdown, connection, |it| it.graceful_shutdown())).await;
+            let mut connection = Box::pin(http2().serve_connection(io, service));
+            let driven = connection.as_mut();
+            drive(shutdown, driven, |it| it.graceful_shutdown()).await;
         }
     }
 }
@@ -248,19 +254,18 @@ impl<S: Service<Request<Incoming>>> Service<Request<Incoming>> for WithAccount<S
 /// Drives a connection to its end. A shutdown begins by `farewell`, and is over in time.
 async fn drive<C: Future<Output = hyper::Result<()>>>(
     shutdown: Shutdown,
-    connection: C,
+    mut connection: Pin<&mut C>,
     farewell: fn(Pin<&mut C>),
 ) {
-    let mut connection = pin!(connection);
     // A connection that is at its end needs no shutdown any more.
     let grace = tokio::select! {
         biased;
-        served = &mut connection => return log(served),
+        served = connection.as_mut() => return log(served),
         grace = shutdown.asked() => grace,
     };
     farewell(connection.as_mut());
     // The responses end by themselves in time, unless their client does not take them in.
-    if let Ok(served) = tokio::time::timeout(grace + FAREWELL, connection).await {
+    if let Ok(served) = tokio::time::timeout(grace.saturating_add(FAREWELL), connection).await {
         log(served);
     }
 }

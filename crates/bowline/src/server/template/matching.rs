@@ -129,14 +129,10 @@ impl Table {
             fits: vec![false; places * (steps.len() + 1)],
             places,
         };
+        let ends = path_ends(template, uri);
         for at in (0..places).rev() {
-            // Only these can begin a tail, so that it is looked into at few places.
-            let may_end = matches!(uri.get(at), None | Some(b'?' | b'&' | b'#'));
-            table.set(
-                steps.len(),
-                at,
-                may_end && tail(template, &uri[at..]).is_some(),
-            );
+            let ends = ends.contains(&Some(at)) && tail(template, &uri[at..]).is_some();
+            table.set(steps.len(), at, ends);
             for (step, of) in steps.iter().enumerate().rev() {
                 let fits = match of {
                     Step::Byte(byte) => uri.get(at) == Some(byte) && table.fits(step + 1, at + 1),
@@ -202,6 +198,28 @@ fn walk(steps: &[Step], table: &Table, uri: &[u8], found: &mut Found) -> Option<
     Some(at)
 }
 
+/// Where the path of the URI can end: at its end, or where a query or a fragment begins.
+///
+/// No value of the path contains the character that begins them (see [`steps`]), so what stands before that place
+/// has it as often as the literals of the template have. Looking into a tail from each such character would take
+/// quadratic time.
+fn path_ends(template: &UriTemplate, uri: &[u8]) -> [Option<usize>; 3] {
+    let begins_with = |character: u8| {
+        let is_it = |step: &&Step| **step == Step::Byte(character);
+        let literals = template.steps.iter().filter(is_it).count();
+        let mut places = (0..uri.len()).filter(|at| uri[*at] == character);
+        places.nth(literals)
+    };
+    let query = template.query.as_ref();
+    let lead = query.and_then(|query| u8::try_from(query.lead).ok());
+    let fragment = template.fragment.as_ref().map(|_| b'#');
+    [
+        Some(uri.len()),
+        lead.and_then(begins_with),
+        fragment.and_then(begins_with),
+    ]
+}
+
 /// A value that was found and not judged: the variable's name, the encoded text, whether it is a list.
 type Raw<'t, 'u> = (&'t str, &'u [u8], bool);
 
@@ -226,8 +244,8 @@ fn tail<'t, 'u>(template: &'t UriTemplate, rest: &'u [u8]) -> Option<Vec<Raw<'t,
                 .variables
                 .iter()
                 .find(|of| of.name.as_bytes() == key)?;
-            let is_again = found.iter().any(|(name, ..)| *name == variable.name);
-            if is_again && !variable.is_list {
+            // Not asked of a list, which may come again so often that looking back would take quadratic time.
+            if !variable.is_list && found.iter().any(|(name, ..)| *name == variable.name) {
                 return None;
             }
             found.push((&variable.name, text, variable.is_list));

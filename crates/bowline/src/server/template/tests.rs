@@ -127,6 +127,19 @@ fn a_long_uri_costs_little_and_fits_nothing() {
     assert_eq!(template("a://{x}-{y}-{z}-").find(&uri), None);
 }
 
+/// Takes minutes where each value is looked for among all before it, from each place where a query may begin.
+#[test]
+fn a_long_query_of_lists_costs_little() {
+    let template = template("x:{+path}{&a*,b*}");
+    let uri = format!("x:y{}{}", "&a=".repeat(1_300), "&b=".repeat(1_300));
+
+    let found = template.find(&uri).unwrap();
+
+    assert_eq!(found.text("path"), Some("y"));
+    assert_eq!(found.all("a").count(), 1_300);
+    assert_eq!(found.all("b").count(), 1_300);
+}
+
 #[test]
 fn finding_and_expanding_are_each_other_s_inverse() {
     let mut dice = Dice(7);

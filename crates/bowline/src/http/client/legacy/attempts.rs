@@ -1,4 +1,4 @@
-//! How often a stream that came to its end is taken up again.
+//! How often, and after which pauses, a stream that ended or could not be opened is opened again.
 
 use std::time::Duration;
 
@@ -10,6 +10,8 @@ use tokio::time::{Instant, sleep};
 #[derive(Debug)]
 pub(super) struct Attempts {
     useless: u32,
+    /// Attempts in a row that did not lead to a stream. Their number has no limit: a server may be away for long.
+    failures: u32,
     begun: Instant,
     has_heard: bool,
 }
@@ -18,13 +20,20 @@ impl Attempts {
     pub(super) fn new() -> Self {
         Self {
             useless: 0,
+            failures: 0,
             begun: Instant::now(),
             has_heard: false,
         }
     }
 
+    /// A stream could not be opened.
+    pub(super) fn fail(&mut self) {
+        self.failures = self.failures.saturating_add(1);
+    }
+
     /// A stream is open.
     pub(super) fn begin(&mut self) {
+        self.failures = 0;
         self.begun = Instant::now();
         self.has_heard = false;
     }
@@ -44,7 +53,7 @@ impl Attempts {
     /// Waits as long as the server asked us to, or longer each time.
     pub(super) async fn pause(&self, retry: Option<u64>) {
         let asked = retry.map(Duration::from_millis);
-        let grown = FIRST_PAUSE * 2_u32.saturating_pow(self.useless.min(6));
+        let grown = FIRST_PAUSE * 2_u32.saturating_pow(self.useless.max(self.failures).min(7));
         sleep(asked.unwrap_or(grown).min(LONGEST_PAUSE)).await;
     }
 }

@@ -5,12 +5,16 @@ use std::sync::Arc;
 use bowline_core::{CorrelationKey, Message};
 use bowline_types::RequestId;
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, Response, StatusCode};
 use tokio::sync::watch;
 
 use super::attempts::Attempts;
-use super::link::{GivenUp, Link};
+use super::link::Link;
+use super::progress::{GivenUp, Progress};
+use super::session::Session;
+use crate::exchange::Stopwatch;
 use crate::http::client::WhenRefused;
+use crate::http::client::body::ResponseBody;
 use crate::http::client::response::{Events, Reply, no_answer, read};
 use crate::http::client::send::Handed;
 use crate::wire::Received;
@@ -20,9 +24,8 @@ use crate::{Error, Result};
 pub(super) struct Carrier {
     pub(super) link: Arc<Link>,
     pub(super) id: RequestId,
-    /// Told when the head of the response is there.
-    pub(super) head: watch::Sender<bool>,
-    /// Whether anybody still waits for the answer.
+    pub(super) progress: watch::Sender<Progress>,
+    /// Whether the caller has dropped the request.
     pub(super) given_up: GivenUp,
     pub(super) is_opening: bool,
 }
@@ -47,17 +50,10 @@ impl Carrier {
     }
 
     async fn carry(&self, frame: Bytes, handed: &Handed) -> Result<()> {
-        let session = self.link.session_id();
-        let stopwatch = self.link.stopwatch(&self.id, &self.given_up);
-        let when_refused = WhenRefused::AuthorizeWhile(&stopwatch);
-        let posted = self.link.post(frame.clone(), handed, when_refused);
-        let mut response = posted.await?;
-        if let (StatusCode::NOT_FOUND, Some(forgotten)) = (response.status(), &session) {
-            // The server forgot the session: start another, and ask once more.
-            self.link.reopen(forgotten, when_refused).await?;
-            response = self.link.post(frame, handed, when_refused).await?;
-        }
-        self.head.send_replace(true);
+        let clock = self.link.stopwatch(&self.id, &self.given_up);
+        let Some((session, response)) = self.post(frame, handed, &clock).await? else {
+            return Ok(()); // dropped, and refused: it was not processed and never will be
+        };
         let headers = response.headers().clone();
         match read(&self.link.endpoint, response).await? {
             Reply::Bare(status) => Err(no_answer(status)),
@@ -65,12 +61,58 @@ impl Carrier {
                 Delivered::Answer => Ok(()),
                 Delivered::Other => Err(no_answer(status)),
             },
-            Reply::Events(events) => self.follow(&headers, events).await,
+            Reply::Events(events) => self.follow(&session, &headers, events).await,
         }
     }
 
+    /// Posts the request, and once more in a new session if the server has forgotten the one it was posted in. `None`
+    /// if it was dropped before it was refused like that.
+    async fn post(
+        &self,
+        frame: Bytes,
+        handed: &Handed,
+        clock: &dyn Stopwatch,
+    ) -> Result<Option<(Arc<Session>, Response<ResponseBody>)>> {
+        let when_refused = WhenRefused::AuthorizeWhile(clock);
+        for _ in 0..MAX_SESSIONS {
+            let session = match self.is_opening {
+                true => Arc::default(),
+                false => self.link.session(Some(clock)).await?,
+            };
+            // Before a connection can have the body: a cancel that finds it there must know the session.
+            self.progress
+                .send_replace(Progress::Posted(session.clone()));
+            let posted = self
+                .link
+                .post(&session, frame.clone(), handed, when_refused);
+            let response = posted.await.inspect_err(|_| {
+                if handed.is_withdrawn() {
+                    self.progress.send_replace(Progress::Refused);
+                }
+            })?;
+            if response.status() != StatusCode::NOT_FOUND || session.id.is_none() {
+                let answering = Progress::Answering(session.clone());
+                self.progress.send_replace(answering);
+                return Ok(Some((session, response)));
+            }
+            // Taken back before the cancel can find it handed over: the copy that was refused has nothing to cancel.
+            let is_wanted = handed.take_back();
+            self.progress.send_replace(Progress::Refused);
+            self.link.forget(&session);
+            if !is_wanted {
+                return Ok(None);
+            }
+        }
+        Err(no_answer(StatusCode::NOT_FOUND))
+    }
+
     /// Delivers a stream up to the answer, resuming it where it was cut if the server lets us.
-    async fn follow(&self, headers: &HeaderMap, mut events: Events) -> Result<()> {
+    async fn follow(
+        &self,
+        session: &Session,
+        headers: &HeaderMap,
+        mut events: Events,
+    ) -> Result<()> {
         let mut attempts = Attempts::new();
         let mut last_event = None;
         loop {
@@ -106,7 +148,7 @@ impl Carrier {
             }
             let stopwatch = self.link.stopwatch(&self.id, &self.given_up);
             let when_refused = WhenRefused::AuthorizeWhile(&stopwatch);
-            let resuming = self.link.stream(Some(last_event), when_refused);
+            let resuming = self.link.stream(session, Some(last_event), when_refused);
             let Some(resumed) = resuming.await? else {
                 return Err(cut.unwrap_or_else(lost));
             };
@@ -123,7 +165,8 @@ impl Carrier {
             }
         };
         if self.is_opening {
-            self.link.opened(headers, &answer);
+            let session = self.link.issue(headers, &answer);
+            self.link.change(|sessions| sessions.greet(session));
         }
         let frame = match answer.id {
             Some(_) => frame,
@@ -140,7 +183,7 @@ impl Carrier {
     /// Delivers how the request ended, unless nobody waits for it any more when that is taken in: its id
     /// may be another's by then.
     async fn settle(&self, end: Received) {
-        self.link.settle(end, &self.given_up).await;
+        self.link.settle(end, &self.id, &self.given_up).await;
     }
 
     fn is_ours(&self, id: Option<&RequestId>) -> bool {
@@ -152,3 +195,6 @@ enum Delivered {
     Answer,
     Other,
 }
+
+/// In how many sessions a request is posted: a server that forgets the new one at once is not asked for ever.
+const MAX_SESSIONS: usize = 2;

@@ -39,3 +39,22 @@ impl<T: Send, F: Fn(Received) -> T + Send + Sync> Stopwatch for Held<'_, T, F> {
         self.tell(Received::Released { id })
     }
 }
+
+/// Two clocks that stop and go on together.
+pub(super) struct Both<'a>(pub(super) &'a dyn Stopwatch, pub(super) &'a dyn Stopwatch);
+
+impl Stopwatch for Both<'_> {
+    fn stop(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            self.0.stop().await;
+            self.1.stop().await;
+        })
+    }
+
+    fn go_on(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            self.0.go_on().await;
+            self.1.go_on().await;
+        })
+    }
+}

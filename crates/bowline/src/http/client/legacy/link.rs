@@ -1,22 +1,22 @@
-//! What the requests of one legacy wire have in common: the session, its version, and its GET stream.
+//! What the requests of one legacy wire have in common: how they are posted, and the session they are posted in.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use bowline_core::era::{Dialect, VersionHeader, after_opening};
+use bowline_core::Response as Answer;
+use bowline_core::era::{Dialect, VersionHeader};
 use bowline_core::http::headers::PROTOCOL_VERSION;
 use bowline_core::http::legacy::{LAST_EVENT_ID, SESSION_ID};
-use bowline_core::{Message, Response as Answer};
 use bowline_types::{InitializeResult, RequestId};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
-use super::attempts::Attempts;
 use super::held::Held;
-use crate::exchange::Stopwatch;
+use super::progress::GivenUp;
+use super::session::{Claim, Session, Sessions};
+use crate::exchange::{Pause, Stopwatch, within};
 use crate::http::client::body::ResponseBody;
-use crate::http::client::response::{Events, Reply, message, no_answer, read};
+use crate::http::client::response::{Events, Reply, no_answer, read};
 use crate::http::client::send::Handed;
 use crate::http::client::{Endpoint, Outgoing, WhenRefused, message_headers, stream_headers};
 use crate::wire::Received;
@@ -26,8 +26,7 @@ use crate::{Error, Result};
 pub(crate) struct Link {
     pub(super) endpoint: Endpoint,
     incoming: mpsc::Sender<Delivery>,
-    session: Mutex<Session>,
-    reopening: tokio::sync::Mutex<()>,
+    pub(super) sessions: watch::Sender<Sessions>,
 }
 
 /// Something for the engine, on its way there.
@@ -35,34 +34,45 @@ pub(super) struct Delivery {
     pub(super) received: Received,
     /// Of the request that it is about, if it is about one.
     given_up: Option<GivenUp>,
+    /// The request that is over when this arrives.
+    pub(super) settles: Option<RequestId>,
 }
 
 impl Delivery {
+    /// Something that is about no request in particular.
+    pub(super) fn new(received: Received) -> Self {
+        let (given_up, settles) = (None, None);
+        Self {
+            received,
+            given_up,
+            settles,
+        }
+    }
+
+    /// Something about the request that `given_up` belongs to.
+    pub(super) fn about(received: Received, given_up: &GivenUp) -> Self {
+        Self {
+            given_up: Some(given_up.clone()),
+            ..Self::new(received)
+        }
+    }
+
+    /// The end of a request.
+    pub(super) fn end(received: Received, id: RequestId, given_up: &GivenUp) -> Self {
+        Self {
+            settles: Some(id),
+            ..Self::about(received, given_up)
+        }
+    }
+
     pub(super) fn is_wanted(&self) -> bool {
         !self.given_up.as_ref().is_some_and(GivenUp::is_set)
     }
-}
 
-/// Whether a request was given up.
-#[derive(Clone, Default)]
-pub(super) struct GivenUp(Arc<AtomicBool>);
-
-impl GivenUp {
-    pub(super) fn set(&self) {
-        self.0.store(true, Ordering::Release);
+    /// Whether it is about the request that `given_up` belongs to.
+    pub(super) fn is_about(&self, given_up: &GivenUp) -> bool {
+        self.given_up.as_ref().is_some_and(|own| own.is(given_up))
     }
-
-    pub(super) fn is_set(&self) -> bool {
-        self.0.load(Ordering::Acquire)
-    }
-}
-
-#[derive(Default)]
-struct Session {
-    id: Option<HeaderValue>,
-    dialect: Option<&'static Dialect>,
-    /// The handshake, in case the server forgets us.
-    handshake: Option<Bytes>,
 }
 
 impl Link {
@@ -70,45 +80,96 @@ impl Link {
         Self {
             endpoint,
             incoming,
-            session: Mutex::default(),
-            reopening: tokio::sync::Mutex::default(),
+            sessions: watch::Sender::default(),
         }
     }
 
-    /// A handshake is about to be sent.
-    pub(super) fn begin(&self, handshake: Bytes) {
-        *self.lock() = Session {
-            handshake: Some(handshake),
-            ..Session::default()
-        };
+    /// Changes the state of the session, and wakes the tasks that wait for it.
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut Sessions) -> T) -> T {
+        let mut changed = None;
+        self.sessions
+            .send_modify(|sessions| changed = Some(change(sessions)));
+        changed.expect("the state was just changed")
     }
 
-    /// Takes note of what the answer to the handshake says.
-    pub(super) fn opened(&self, headers: &HeaderMap, answer: &Answer) {
+    /// Takes note of what the answer to a handshake says.
+    pub(super) fn issue(&self, headers: &HeaderMap, answer: &Answer) -> Arc<Session> {
         let result: Option<InitializeResult> = answer
             .outcome
             .as_ref()
             .ok()
             .and_then(|result| result.decode().ok());
-        let mut session = self.lock();
-        session.id = headers.get(SESSION_ID).cloned();
-        session.dialect = result.and_then(|result| Dialect::of(result.protocol_version.as_str()));
+        let dialect = result.and_then(|result| Dialect::of(result.protocol_version.as_str()));
+        self.change(|sessions| sessions.issue(headers.get(SESSION_ID).cloned(), dialect))
     }
 
-    pub(super) fn session_id(&self) -> Option<HeaderValue> {
-        self.lock().id.clone()
+    /// The session that is open, if there is one.
+    pub(super) fn current(&self) -> Option<Arc<Session>> {
+        self.sessions.borrow().current().cloned()
+    }
+
+    /// The session to post in. While it is being reopened this waits; if that takes a person's decision, the time
+    /// does not count for the request.
+    pub(super) async fn session(&self, stopwatch: Option<&dyn Stopwatch>) -> Result<Arc<Session>> {
+        let mut sessions = self.sessions.subscribe();
+        let (mut waited_for, mut is_stopped) = (None, false);
+        let claimed = loop {
+            let is_authorizing = sessions.borrow_and_update().is_authorizing;
+            if let Some(stopwatch) = stopwatch
+                && is_authorizing != is_stopped
+            {
+                is_stopped = is_authorizing;
+                match is_stopped {
+                    true => stopwatch.stop().await,
+                    false => stopwatch.go_on().await,
+                }
+            }
+            match self.claim(waited_for) {
+                Claim::Use(session) => break Ok(session),
+                Claim::Fail(error) => break Err(share(&error)),
+                Claim::Wait(attempt) => {
+                    waited_for.get_or_insert(attempt);
+                }
+                Claim::Retry(attempt, earlier) => {
+                    waited_for.get_or_insert(attempt);
+                    drop(earlier); // here, where no lock is held
+                }
+            }
+            // Fails only when the link is gone, and this borrows it.
+            let _ = sessions.changed().await;
+        };
+        if let (Some(stopwatch), true) = (stopwatch, is_stopped) {
+            stopwatch.go_on().await;
+        }
+        claimed
+    }
+
+    /// Claims a session, and wakes others only if that starts an attempt to open one.
+    fn claim(&self, waited_for: Option<u64>) -> Claim {
+        let mut claim = None;
+        self.sessions.send_if_modified(|sessions| {
+            let claimed = claim.insert(sessions.claim(waited_for));
+            matches!(claimed, Claim::Retry(..))
+        });
+        claim.expect("a session was just claimed")
+    }
+
+    /// Takes note of a 404 to something that was posted in `session`.
+    pub(super) fn forget(&self, session: &Session) {
+        self.sessions
+            .send_if_modified(|sessions| sessions.forget(session));
     }
 
     pub(super) async fn post(
         &self,
+        session: &Session,
         frame: Bytes,
         handed: &Handed,
         when_refused: WhenRefused<'_>,
     ) -> Result<Response<ResponseBody>> {
-        let headers = self.headers(message_headers());
         let outgoing = Outgoing {
             method: Method::POST,
-            headers: &|| Ok(headers.clone()),
+            headers: &|| Ok(headers(session, message_headers())),
             frame,
             handed,
             when_refused,
@@ -117,77 +178,75 @@ impl Link {
     }
 
     /// Posts something that has no answer. If it fails, nobody can be told.
-    pub(super) async fn post_quietly(&self, frame: Bytes, when_refused: WhenRefused<'_>) {
-        match self.post(frame, &Handed::new(), when_refused).await {
+    pub(super) async fn post_quietly(
+        &self,
+        session: &Session,
+        frame: Bytes,
+        handed: &Handed,
+        when_refused: WhenRefused<'_>,
+    ) {
+        match self.post(session, frame, handed, when_refused).await {
             Ok(response) if response.status().is_success() => {}
             Ok(response) => {
-                tracing::debug!(status = %response.status(), "a message was not accepted")
+                if response.status() == StatusCode::NOT_FOUND {
+                    self.forget(session);
+                }
+                tracing::debug!(status = %response.status(), "a message was not accepted");
             }
-            Err(error) => tracing::debug!(%error, "a message could not be posted"),
+            Err(error) => tracing::debug!(%error, "failed to post a message"),
         }
     }
 
-    /// Whoever counts the time of a request. What it is told about one that was given up is not heard, for its id
-    /// may be that of another by then.
+    /// The same, within a time limit in which a person's decision does not count.
+    pub(super) async fn post_in_time(&self, session: &Session, frame: Bytes) {
+        let pause = Pause::default();
+        let handed = Handed::new();
+        let posting = async {
+            let when_refused = WhenRefused::AuthorizeWhile(&pause);
+            self.post_quietly(session, frame, &handed, when_refused)
+                .await;
+            Ok(())
+        };
+        if within(super::POST_LIMIT, &pause, posting).await.is_err() {
+            tracing::debug!("a message was not accepted in time");
+        }
+    }
+
+    /// The clock of a request. Once the request is dropped it has no effect: the id may be that of another by then.
     pub(super) fn stopwatch<'a>(
         &'a self,
         id: &'a RequestId,
         given_up: &'a GivenUp,
     ) -> impl Stopwatch + 'a {
-        Held::new(&self.incoming, id, |received| Delivery {
-            received,
-            given_up: Some(given_up.clone()),
+        Held::new(&self.incoming, id, |received| {
+            Delivery::about(received, given_up)
         })
     }
 
-    /// Hands a message, or the loss of one, to the engine.
+    /// Hands something to the engine.
     pub(super) async fn deliver(&self, received: Received) {
-        self.send(received, None).await;
+        self.send(Delivery::new(received)).await;
     }
 
-    /// Hands the end of a request to the engine, unless the request was given up when it gets there.
-    pub(super) async fn settle(&self, received: Received, given_up: &GivenUp) {
-        self.send(received, Some(given_up.clone())).await;
+    /// Hands the end of a request to the engine, unless the request was dropped when it gets there.
+    pub(super) async fn settle(&self, received: Received, id: &RequestId, given_up: &GivenUp) {
+        self.send(Delivery::end(received, id.clone(), given_up))
+            .await;
     }
 
-    async fn send(&self, received: Received, given_up: Option<GivenUp>) {
-        let delivery = Delivery { received, given_up };
+    async fn send(&self, delivery: Delivery) {
         // Fails only when the wire is gone, and then nobody waits.
         let _ = self.incoming.send(delivery).await;
-    }
-
-    /// Hears what the server says unasked, for as long as it lets us.
-    pub(super) async fn listen(&self) {
-        let mut last_event = None;
-        let mut attempts = Attempts::new();
-        loop {
-            let stream = self.stream(last_event.as_deref(), WhenRefused::Authorize);
-            let Ok(Some(mut events)) = stream.await else {
-                return;
-            };
-            attempts.begin();
-            while let Ok(Some(event)) = events.next().await {
-                if !event.data.is_empty() {
-                    attempts.hear();
-                    self.deliver(Received::Frame(event.data)).await;
-                }
-            }
-            last_event = events.last_event_id().map(str::to_owned).or(last_event);
-            if !attempts.end() {
-                break;
-            }
-            attempts.pause(events.retry()).await;
-        }
-        tracing::warn!("the server keeps closing its stream; it is not asked again");
     }
 
     /// Opens a GET stream; `None` if the server has none.
     pub(super) async fn stream(
         &self,
+        session: &Session,
         last_event: Option<&str>,
         when_refused: WhenRefused<'_>,
     ) -> Result<Option<Events>> {
-        let mut headers = self.headers(stream_headers());
+        let mut headers = headers(session, stream_headers());
         if let Some(id) = last_event.and_then(|id| HeaderValue::from_str(id).ok()) {
             headers.insert(LAST_EVENT_ID, id);
         }
@@ -201,87 +260,59 @@ impl Link {
         let response = self.endpoint.request(&outgoing).await?;
         match read(&self.endpoint, response).await? {
             Reply::Events(events) => Ok(Some(events)),
-            Reply::Bare(StatusCode::METHOD_NOT_ALLOWED) => Ok(None),
+            Reply::Bare(StatusCode::METHOD_NOT_ALLOWED)
+            | Reply::Json(StatusCode::METHOD_NOT_ALLOWED, _) => Ok(None),
             Reply::Bare(status) | Reply::Json(status, _) => Err(no_answer(status)),
         }
     }
 
-    /// Shakes hands again after the server forgot the session `forgotten`. Whether there is a new one.
-    pub(super) async fn reopen(
-        &self,
-        forgotten: &HeaderValue,
-        when_refused: WhenRefused<'_>,
-    ) -> Result<()> {
-        let _one_at_a_time = self.reopening.lock().await;
-        if self.session_id().as_ref() != Some(forgotten) {
-            return Ok(()); // somebody else did it meanwhile
-        }
-        let Some(handshake) = self.lock().handshake.clone() else {
-            return Err(Error::Closed);
-        };
-        self.begin(handshake.clone());
-        let response = self.post(handshake, &Handed::new(), when_refused).await?;
-        let headers = response.headers().clone();
-        let answer = match read(&self.endpoint, response).await? {
-            Reply::Bare(status) => return Err(no_answer(status)),
-            Reply::Json(_, body) => message(&body)?,
-            Reply::Events(mut events) => loop {
-                let Some(event) = events.next().await? else {
-                    return Err(Error::Closed);
-                };
-                if let Ok(answer @ Message::Response(_)) = message(&event.data) {
-                    break answer;
-                }
-            },
-        };
-        let Message::Response(answer) = answer else {
-            return Err(Error::protocol("the handshake was not answered"));
-        };
-        self.opened(&headers, &answer);
-        answer.outcome.map_err(Error::Peer)?;
-        if let Some(ready) = self.dialect().and_then(after_opening) {
-            let ready = Message::from(ready).to_frame();
-            self.post_quietly(ready, when_refused).await;
-        }
-        Ok(())
-    }
-
     /// Tells the server that the session is over, if there is one.
     pub(super) async fn end(&self) {
-        if self.session_id().is_some() {
-            let headers = self.headers(HeaderMap::new());
+        let session = self.current().filter(|session| session.id.is_some());
+        if let Some(session) = session {
             let outgoing = Outgoing {
                 method: Method::DELETE,
-                headers: &|| Ok(headers.clone()),
+                headers: &|| Ok(headers(&session, HeaderMap::new())),
                 frame: Bytes::new(),
                 handed: &Handed::new(),
                 when_refused: WhenRefused::GiveUp,
             };
             if let Err(error) = self.endpoint.request(&outgoing).await {
-                tracing::debug!(%error, "the session could not be ended");
+                tracing::debug!(%error, "failed to end the session");
             }
         }
     }
+}
 
-    fn dialect(&self) -> Option<&'static Dialect> {
-        self.lock().dialect
+/// Adds what a request of `session` is known by.
+pub(super) fn headers(session: &Session, mut headers: HeaderMap) -> HeaderMap {
+    if let Some(id) = &session.id {
+        headers.insert(SESSION_ID, id.clone());
     }
-
-    fn headers(&self, mut headers: HeaderMap) -> HeaderMap {
-        let session = self.lock();
-        if let Some(id) = &session.id {
-            headers.insert(SESSION_ID, id.clone());
-        }
-        if let Some(dialect) = session.dialect
-            && dialect.http.version_header != VersionHeader::Never
-        {
-            headers.insert(PROTOCOL_VERSION, HeaderValue::from_static(dialect.version));
-        }
-        headers
+    if let Some(dialect) = session.dialect
+        && dialect.http.version_header != VersionHeader::Never
+    {
+        headers.insert(PROTOCOL_VERSION, HeaderValue::from_static(dialect.version));
     }
+    headers
+}
 
-    fn lock(&self) -> MutexGuard<'_, Session> {
-        // No code that could panic runs under this lock.
-        self.session.lock().unwrap_or_else(PoisonError::into_inner)
+/// The same error for each request that waited for what failed; its kind stays.
+pub(super) fn share(error: &Arc<Error>) -> Error {
+    match &**error {
+        Error::Peer(refusal) => Error::Peer(refusal.clone()),
+        Error::Timeout { after } => Error::Timeout { after: *after },
+        Error::Protocol { what, .. } => Error::Protocol {
+            what: what.clone(),
+            source: Some(Box::new(error.clone())),
+        },
+        Error::Unauthorized { challenges, .. } => Error::Unauthorized {
+            challenges: challenges.clone(),
+            source: Some(Box::new(error.clone())),
+        },
+        _ => Error::Transport {
+            what: "failed to open a new session".into(),
+            source: Some(Box::new(error.clone())),
+        },
     }
 }

@@ -5,12 +5,23 @@
 
 mod attempts;
 
+mod cancel;
+use cancel::{Cancel, Draining, MAX_CANCELS};
+
 mod carry;
 
 mod held;
 
+mod keep;
+
 mod link;
-use link::{Delivery, GivenUp, Link};
+use link::{Delivery, Link};
+
+mod progress;
+use progress::{GivenUp, Progress};
+
+mod session;
+use session::Sessions;
 
 mod two_endpoints;
 use two_endpoints::TwoEndpoints;
@@ -28,12 +39,12 @@ use bowline_types::{
     CancelledNotification, CancelledNotificationParams, InitializeRequest, InitializedNotification,
     Method, Notice, RequestId,
 };
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::{timeout, timeout_at};
+use tokio::time::timeout;
 
+use super::Endpoint;
 use super::send::Handed;
-use super::{Endpoint, WhenRefused};
 use crate::exchange::Pause;
 use crate::wire::{Received, Wire};
 
@@ -62,6 +73,12 @@ struct HttpWire {
     /// Every task of this wire; dropping the set ends them.
     tasks: JoinSet<()>,
     under_way: BTreeMap<RequestId, UnderWay>,
+    /// Responses to requests that were cancelled.
+    draining: Draining,
+    /// Limits how many cancels are posted at once.
+    turns: Arc<Semaphore>,
+    /// The task that receives unsolicited messages and opens new sessions.
+    keeper: Option<AbortHandle>,
     /// Requests that were cancelled and whose POST is not over. One that has the same id, in any spelling,
     /// waits for that: it might be refused, or the cancel might hit it.
     leaving: BTreeMap<CorrelationKey, watch::Receiver<()>>,
@@ -72,11 +89,11 @@ struct HttpWire {
     farewell: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
-/// A request whose answer is not in yet.
+/// A request whose end the engine has not received yet.
 struct UnderWay {
     task: AbortHandle,
     handed: Handed,
-    head: watch::Receiver<bool>,
+    progress: watch::Receiver<Progress>,
     given_up: GivenUp,
 }
 
@@ -88,6 +105,9 @@ impl HttpWire {
             incoming,
             tasks: JoinSet::new(),
             under_way: BTreeMap::new(),
+            draining: Draining::default(),
+            turns: Arc::new(Semaphore::new(MAX_CANCELS)),
+            keeper: None,
             leaving: BTreeMap::new(),
             posting: watch::Sender::new(0),
             gate: None,
@@ -98,15 +118,19 @@ impl HttpWire {
     fn send_request(&mut self, id: &RequestId, message: &Message, is_opening: bool) {
         let frame = message.to_frame();
         if is_opening {
-            // A version learned earlier must not leak onto the handshake.
-            self.link.begin(frame.clone());
+            let earlier = self.link.change(|sessions| sessions.begin(frame.clone()));
+            drop(earlier);
+            if self.keeper.is_none() {
+                let link = self.link.clone();
+                self.keeper = Some(self.tasks.spawn(async move { link.keep().await }));
+            }
         }
-        let (handed, head) = (Handed::new(), watch::Sender::new(false));
-        let (head_seen, given_up) = (head.subscribe(), GivenUp::default());
+        let (handed, given_up) = (Handed::new(), GivenUp::default());
+        let (progress, seen) = watch::channel(Progress::default());
         let carrying = carry::Carrier {
             link: self.link.clone(),
             id: id.clone(),
-            head,
+            progress,
             given_up: given_up.clone(),
             is_opening,
         };
@@ -114,15 +138,16 @@ impl HttpWire {
         let task = self
             .tasks
             .spawn(carrying.run(frame, handed.clone(), predecessor));
-        self.under_way.insert(
-            id.clone(),
-            UnderWay {
-                task,
-                handed,
-                head: head_seen,
-                given_up,
-            },
-        );
+        let under_way = UnderWay {
+            task,
+            handed,
+            progress: seen,
+            given_up,
+        };
+        if let Some(abandoned) = self.under_way.insert(id.clone(), under_way) {
+            // Dropped without a cancel; its answer must not be taken for that of its successor.
+            abandoned.given_up.set();
+        }
     }
 
     /// A cancel never overtakes its request: it waits for the head of the response, or for a moment after
@@ -130,34 +155,32 @@ impl HttpWire {
     fn send_cancel(&mut self, message: &Message, id: Option<&RequestId>) {
         let under_way = id.and_then(|id| Some((id, self.under_way.remove(id)?)));
         let Some((id, under_way)) = under_way else {
-            return self.post(message, WhenRefused::GiveUp);
+            return self.post(message);
         };
         let UnderWay {
             task,
             handed,
-            mut head,
+            progress,
             given_up,
         } = under_way;
         given_up.set();
         if handed.withdraw() {
             return task.abort();
         }
-        let (link, frame) = (self.link.clone(), message.to_frame());
         let (left, leaving) = watch::channel(());
         self.leaving.insert(CorrelationKey::from(id), leaving);
-        let posting = Posting::begin(&self.posting);
-        self.tasks.spawn(async move {
-            let head_start = handed.since() + HEAD_START;
-            let _ = timeout_at(head_start, head.wait_for(|seen| *seen)).await;
-            link.post_quietly(frame, WhenRefused::GiveUp).await;
-            drop(posting);
-            // A disconnect is no signal in this era, so the response is let run out rather than cut. Whoever
-            // carries it holds the other end of `head` until it is done.
-            let ended = async { while head.changed().await.is_ok() {} };
-            let _ = timeout(DRAIN_LIMIT, ended).await;
-            task.abort();
-            drop(left);
-        });
+        self.draining.push(task.clone());
+        let cancel = Cancel {
+            link: self.link.clone(),
+            frame: message.to_frame(),
+            handed,
+            progress,
+            carrier: task,
+            turns: self.turns.clone(),
+            posting: Posting::begin(&self.posting),
+            left,
+        };
+        self.tasks.spawn(cancel.run());
     }
 
     fn send_initialized(&mut self, message: &Message) {
@@ -166,9 +189,33 @@ impl HttpWire {
         self.gate = Some(gate);
         let posting = Posting::begin(&self.posting);
         self.tasks.spawn(async move {
-            link.post_quietly(frame, WhenRefused::Authorize).await;
+            let session = link.current().unwrap_or_default();
+            link.post_in_time(&session, frame).await;
             drop((posting, posted));
-            link.listen().await;
+            link.change(Sessions::initialized);
+        });
+    }
+
+    /// Posts a message that has no answer.
+    fn post(&mut self, message: &Message) {
+        let (link, frame) = (self.link.clone(), message.to_frame());
+        let session = self.link.current();
+        if self.link.sessions.borrow().is_forgotten() && matches!(message, Message::Response(_)) {
+            // The question was asked in a session that is gone; in the next one its id may be that of another.
+            tracing::debug!("an answer was dropped: its session is gone");
+            return;
+        }
+        let posting = Posting::begin(&self.posting);
+        self.tasks.spawn(async move {
+            let session = match session {
+                Some(session) => Ok(session),
+                None => link.session(None).await,
+            };
+            match session {
+                Ok(session) => link.post_in_time(&session, frame).await,
+                Err(error) => tracing::debug!(%error, "failed to post a message"),
+            }
+            drop(posting);
         });
     }
 }
@@ -177,7 +224,10 @@ impl Wire for HttpWire {
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Received> {
         loop {
             match ready!(self.incoming.poll_recv(cx)) {
-                Some(delivery) if delivery.is_wanted() => return Poll::Ready(delivery.received),
+                Some(delivery) if delivery.is_wanted() => {
+                    self.forget_settled(&delivery);
+                    return Poll::Ready(delivery.received);
+                }
                 Some(_) => {}
                 None => return Poll::Ready(Received::End),
             }
@@ -186,8 +236,6 @@ impl Wire for HttpWire {
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while let Poll::Ready(Some(_)) = self.tasks.poll_join_next(cx) {}
-        self.under_way
-            .retain(|_, under_way| !under_way.task.is_finished());
         self.leaving
             .retain(|_, leaving| leaving.has_changed().is_ok());
         if let Some(gate) = &mut self.gate {
@@ -217,9 +265,9 @@ impl Wire for HttpWire {
                     self.send_cancel(message, cancelled_id(notification).as_ref());
                 }
                 InitializedNotification::NAME => self.send_initialized(message),
-                _ => self.post(message, WhenRefused::Authorize),
+                _ => self.post(message),
             },
-            Message::Response(_) => self.post(message, WhenRefused::Authorize),
+            Message::Response(_) => self.post(message),
         }
     }
 
@@ -231,6 +279,8 @@ impl Wire for HttpWire {
         let farewell = self.farewell.get_or_insert_with(|| {
             let (link, mut posting) = (self.link.clone(), self.posting.subscribe());
             let mut tasks = std::mem::take(&mut self.tasks);
+            // A session that is found gone from now on is not opened again.
+            self.keeper.iter().for_each(AbortHandle::abort);
             for under_way in std::mem::take(&mut self.under_way).into_values() {
                 under_way.task.abort();
             }
@@ -246,13 +296,15 @@ impl Wire for HttpWire {
 }
 
 impl HttpWire {
-    fn post(&mut self, message: &Message, when_refused: WhenRefused<'static>) {
-        let (link, frame) = (self.link.clone(), message.to_frame());
-        let posting = Posting::begin(&self.posting);
-        self.tasks.spawn(async move {
-            link.post_quietly(frame, when_refused).await;
-            drop(posting);
-        });
+    /// A request is forgotten when the engine receives its end and not before: a cancel that the engine has queued by
+    /// then still finds it, and is not posted for a request that was refused.
+    fn forget_settled(&mut self, delivery: &Delivery) {
+        if let Some(id) = &delivery.settles
+            && let Some(under_way) = self.under_way.get(id)
+            && delivery.is_about(&under_way.given_up)
+        {
+            self.under_way.remove(id);
+        }
     }
 }
 
@@ -277,10 +329,8 @@ fn cancelled_id(notification: &Notification) -> Option<RequestId> {
     params.request_id
 }
 
-/// How long after its request a cancel waits for the head of the response.
-const HEAD_START: Duration = Duration::from_millis(100);
-/// How long the response to a cancelled request is drained.
-const DRAIN_LIMIT: Duration = Duration::from_secs(5);
+/// How long a message without an answer, or a handshake of our own, may take.
+const POST_LIMIT: Duration = Duration::from_secs(30);
 /// How long closing waits for what is on its way, and then for the goodbye.
 const POSTING_LIMIT: Duration = Duration::from_millis(500);
 const FAREWELL_LIMIT: Duration = Duration::from_secs(1);

@@ -3,20 +3,29 @@
 //! The server names the second as the first event of the stream at the first. Everything it says comes
 //! over that stream, and the end of the stream is the end of the wire.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bowline_core::Message;
 use bowline_types::{CancelledNotification, Notice, RequestId};
 use bytes::Bytes;
 use http::{Method, Uri};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
-use super::held::Held;
-use crate::exchange::Pause;
+use super::cancel::{MAX_CANCELS, cannot_overtake, post_cancel};
+use super::held::{Both, Held};
+use super::keep::status_of;
+use super::link::Delivery;
+use super::progress::{GivenUp, Progress};
+use super::{POST_LIMIT, cancelled_id};
+use crate::exchange::{Pause, Stopwatch, within};
 use crate::http::client::response::{Events, Reply, no_answer, read};
 use crate::http::client::send::Handed;
 use crate::http::client::{
@@ -31,17 +40,45 @@ use crate::{Error, Result};
 ///
 /// Dropping it closes the stream, which is how this transport ends.
 pub(super) struct TwoEndpoints {
-    incoming: mpsc::Receiver<Received>,
+    incoming: mpsc::Receiver<Delivery>,
     /// Gone once the wire is being closed.
-    outgoing: Option<mpsc::Sender<Bytes>>,
+    outgoing: Option<mpsc::Sender<Outbound>>,
     /// A message that found room and was not handed over yet.
     ready: Option<Reserved>,
-    /// Dropping a set ends its task.
+    /// Requests whose POST is not over.
+    under_way: BTreeMap<RequestId, UnderWay>,
+    post_to: Endpoint,
+    /// Limits how many cancels are posted at once.
+    turns: Arc<Semaphore>,
+    /// Dropping a set ends its tasks.
     reader: JoinSet<()>,
     writer: JoinSet<()>,
+    cancels: JoinSet<()>,
 }
 
-type Reserved = Pin<Box<dyn Future<Output = Option<mpsc::OwnedPermit<Bytes>>> + Send>>;
+type Reserved = Pin<Box<dyn Future<Output = Option<mpsc::OwnedPermit<Outbound>>> + Send>>;
+
+/// A message that waits to be posted.
+struct Outbound {
+    frame: Bytes,
+    handed: Handed,
+    progress: watch::Sender<Progress>,
+    /// If it is a request.
+    request: Option<(RequestId, GivenUp)>,
+}
+
+struct UnderWay {
+    handed: Handed,
+    progress: watch::Receiver<Progress>,
+    given_up: GivenUp,
+}
+
+impl UnderWay {
+    /// Whether the POST was accepted: then only the stream has more to tell.
+    fn is_accepted(&self) -> bool {
+        matches!(&*self.progress.borrow(), Progress::Answering(_))
+    }
+}
 
 impl TwoEndpoints {
     /// Listens at `endpoint`, and waits to be told where to post.
@@ -67,25 +104,109 @@ impl TwoEndpoints {
         };
         let (mut reader, mut writer) = (JoinSet::new(), JoinSet::new());
         reader.spawn(listen(events, sender.clone()));
-        writer.spawn(post_all(post_to, queue, sender));
+        writer.spawn(post_all(post_to.clone(), queue, sender));
         Ok(Self {
             incoming,
             outgoing: Some(outgoing),
             ready: None,
+            under_way: BTreeMap::new(),
+            post_to,
+            turns: Arc::new(Semaphore::new(MAX_CANCELS)),
             reader,
             writer,
+            cancels: JoinSet::new(),
         })
+    }
+
+    fn enqueue(&mut self, message: &Message) {
+        let (progress, seen) = watch::channel(Progress::default());
+        let (handed, given_up) = (Handed::new(), GivenUp::default());
+        let id = match message {
+            Message::Request(request) => Some(request.id.clone()),
+            Message::Notification(_) | Message::Response(_) => None,
+        };
+        let outbound = Outbound {
+            frame: message.to_frame(),
+            handed: handed.clone(),
+            progress,
+            request: id.clone().map(|id| (id, given_up.clone())),
+        };
+        let outgoing = self.outgoing.as_ref();
+        if outgoing.is_none_or(|outgoing| outgoing.try_send(outbound).is_err()) {
+            tracing::debug!("a message was not posted: the wire is closing");
+            return;
+        }
+        if let Some(id) = id {
+            let under_way = UnderWay {
+                handed,
+                progress: seen,
+                given_up,
+            };
+            if let Some(abandoned) = self.under_way.insert(id, under_way) {
+                // Dropped without a cancel; its failure must not be taken for that of its successor.
+                abandoned.given_up.set();
+            }
+        }
+    }
+
+    /// A request that no connection has yet is withdrawn, and nothing is posted. Otherwise the cancel is posted as soon
+    /// as it cannot overtake its request, whatever else is queued.
+    fn send_cancel(&mut self, message: &Message, id: Option<&RequestId>) {
+        let under_way = id.and_then(|id| self.under_way.remove(id));
+        if let Some(under_way) = &under_way {
+            under_way.given_up.set();
+            if under_way.handed.withdraw() {
+                return;
+            }
+        }
+        let (endpoint, frame) = (self.post_to.clone(), message.to_frame());
+        let turns = self.turns.clone();
+        self.cancels.spawn(async move {
+            if let Some(UnderWay {
+                handed,
+                mut progress,
+                ..
+            }) = under_way
+                && !cannot_overtake(&handed, &mut progress).await
+            {
+                return; // refused: there is nothing to cancel
+            }
+            post_cancel(&turns, &endpoint, &message_headers(), frame).await;
+        });
+    }
+
+    /// A request is forgotten when its POST is accepted, or when the engine receives that it failed.
+    fn forget(&mut self, delivery: &Delivery) {
+        if let Some(id) = &delivery.settles
+            && let Some(under_way) = self.under_way.get(id)
+            && delivery.is_about(&under_way.given_up)
+        {
+            self.under_way.remove(id);
+        }
     }
 }
 
 impl Wire for TwoEndpoints {
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Received> {
-        self.incoming
-            .poll_recv(cx)
-            .map(|received| received.unwrap_or(Received::End))
+        loop {
+            match ready!(self.incoming.poll_recv(cx)) {
+                Some(delivery) if delivery.is_wanted() => {
+                    self.forget(&delivery);
+                    return Poll::Ready(delivery.received);
+                }
+                Some(_) => {}
+                None => return Poll::Ready(Received::End),
+            }
+        }
     }
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while let Poll::Ready(Some(_)) = self.cancels.poll_join_next(cx) {}
+        self.under_way
+            .retain(|_, under_way| !under_way.is_accepted());
+        if self.cancels.len() >= super::MOST_TASKS {
+            return Poll::Pending;
+        }
         let Some(outgoing) = &self.outgoing else {
             return Poll::Pending; // there is never room again
         };
@@ -111,10 +232,11 @@ impl Wire for TwoEndpoints {
     }
 
     fn send(&mut self, message: &Message) {
-        let outgoing = self.outgoing.as_ref();
-        let sent = outgoing.is_some_and(|outgoing| outgoing.try_send(message.to_frame()).is_ok());
-        if !sent {
-            tracing::debug!("a message was not posted: the wire is closing");
+        match message {
+            Message::Notification(cancel) if cancel.method == CancelledNotification::NAME => {
+                self.send_cancel(message, cancelled_id(cancel).as_ref());
+            }
+            _ => self.enqueue(message),
         }
     }
 
@@ -123,10 +245,11 @@ impl Wire for TwoEndpoints {
     }
 
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // The writer ends when it has posted all that was sent; whoever closes decides how long that may take.
+        // The writer ends when it has posted all that was sent; the driver decides how long that may take.
         self.outgoing = None;
         self.ready = None;
         while ready!(self.writer.poll_join_next(cx)).is_some() {}
+        while ready!(self.cancels.poll_join_next(cx)).is_some() {}
         self.reader.abort_all();
         Poll::Ready(Ok(()))
     }
@@ -147,12 +270,13 @@ async fn post_address(listening_at: &Uri, events: &mut Events) -> Result<Uri> {
     within_origin(listening_at, named)
 }
 
-async fn listen(mut events: Events, incoming: mpsc::Sender<Received>) {
+async fn listen(mut events: Events, incoming: mpsc::Sender<Delivery>) {
     let end = loop {
         match events.next().await {
             Ok(Some(event)) if event.data.is_empty() => {}
             Ok(Some(event)) => {
-                if incoming.send(Received::Frame(event.data)).await.is_err() {
+                let delivery = Delivery::new(Received::Frame(event.data));
+                if incoming.send(delivery).await.is_err() {
                     return;
                 }
             }
@@ -161,62 +285,98 @@ async fn listen(mut events: Events, incoming: mpsc::Sender<Received>) {
         }
     };
     // Fails only when the wire is gone, and then nobody waits.
-    let _ = incoming.send(end).await;
+    let _ = incoming.send(Delivery::new(end)).await;
 }
 
-/// Posts one message after the other: the order on the wire is the order of the calls.
-///
-/// Nothing waits for a cancel. What it concerns was posted before, and what follows has nothing to do with it.
+/// Posts the messages in the order of the calls: each waits until the one before it was accepted, but not for long. A
+/// POST that stalls costs only its own message.
 async fn post_all(
     endpoint: Endpoint,
-    mut queue: mpsc::Receiver<Bytes>,
-    incoming: mpsc::Sender<Received>,
+    mut queue: mpsc::Receiver<Outbound>,
+    incoming: mpsc::Sender<Delivery>,
 ) {
-    let mut cancels = JoinSet::new();
-    while let Some(frame) = queue.recv().await {
-        while cancels.try_join_next().is_some() {}
-        match Message::decode(&frame) {
-            Ok(Message::Request(request)) => {
-                post_request(&endpoint, request.id, frame, &incoming).await;
+    let mut posts = JoinSet::new();
+    while let Some(outbound) = queue.recv().await {
+        while posts.try_join_next().is_some() {}
+        while posts.len() >= MAX_POSTS {
+            posts.join_next().await;
+        }
+        if outbound.handed.is_withdrawn() {
+            continue;
+        }
+        let (over, is_over) = oneshot::channel();
+        posts.spawn(post_one(endpoint.clone(), outbound, incoming.clone(), over));
+        let _ = timeout(ORDER_LIMIT, is_over).await;
+    }
+    while posts.join_next().await.is_some() {}
+}
+
+async fn post_one(
+    endpoint: Endpoint,
+    outbound: Outbound,
+    incoming: mpsc::Sender<Delivery>,
+    over: oneshot::Sender<()>,
+) {
+    let Outbound {
+        frame,
+        handed,
+        progress,
+        request,
+    } = outbound;
+    let pause = Pause::default();
+    progress.send_replace(Progress::Posted(Arc::default()));
+    let posted = match &request {
+        Some((id, given_up)) => {
+            let held = Held::new(&incoming, id, |received| {
+                Delivery::about(received, given_up)
+            });
+            let clock = Both(&held, &pause);
+            let clock: &dyn Stopwatch = &clock;
+            let posting = post(
+                &endpoint,
+                frame,
+                &handed,
+                WhenRefused::AuthorizeWhile(clock),
+            );
+            within(POST_LIMIT, &pause, posting).await
+        }
+        None => {
+            let posting = post(&endpoint, frame, &handed, WhenRefused::GiveUp);
+            within(POST_LIMIT, &pause, posting).await
+        }
+    };
+    match &posted {
+        Ok(()) => drop(progress.send_replace(Progress::Answering(Arc::default()))),
+        Err(error) => {
+            tracing::debug!(%error, "failed to post a message");
+            // A status is the server's word that it did not take the request; a broken connection is not.
+            if handed.is_withdrawn() || status_of(error).is_some() {
+                progress.send_replace(Progress::Refused);
             }
-            Ok(Message::Notification(cancel))
-                if cancel.method == CancelledNotification::NAME && cancels.len() < MOST_WAITING =>
-            {
-                let endpoint = endpoint.clone();
-                cancels.spawn(async move { post_quietly(&endpoint, frame).await });
-            }
-            _ => post_quietly(&endpoint, frame).await,
         }
     }
-    while cancels.join_next().await.is_some() {}
+    drop(over);
+    if let (Err(error), Some((id, given_up))) = (posted, request) {
+        let lost = Received::Lost {
+            id: id.clone(),
+            error,
+        };
+        // Fails only when the wire is gone, and then nobody waits.
+        let _ = incoming.send(Delivery::end(lost, id, &given_up)).await;
+    }
 }
 
-async fn post_request(
+async fn post(
     endpoint: &Endpoint,
-    id: RequestId,
     frame: Bytes,
-    incoming: &mpsc::Sender<Received>,
-) {
-    let stopwatch = Held::new(incoming, &id, std::convert::identity);
-    let posted = post(endpoint, frame, WhenRefused::AuthorizeWhile(&stopwatch)).await;
-    if let Err(error) = posted {
-        let _ = incoming.send(Received::Lost { id, error }).await;
-    }
-}
-
-/// Posts something that has no answer. If it fails, nobody can be told.
-async fn post_quietly(endpoint: &Endpoint, frame: Bytes) {
-    if let Err(error) = post(endpoint, frame, WhenRefused::GiveUp).await {
-        tracing::debug!(%error, "a message could not be posted");
-    }
-}
-
-async fn post(endpoint: &Endpoint, frame: Bytes, when_refused: WhenRefused<'_>) -> Result<()> {
+    handed: &Handed,
+    when_refused: WhenRefused<'_>,
+) -> Result<()> {
     let outgoing = Outgoing {
         method: Method::POST,
         headers: &|| Ok(message_headers()),
         frame,
-        handed: &Handed::new(),
+        handed,
         when_refused,
     };
     let response = endpoint.request(&outgoing).await?;
@@ -227,3 +387,7 @@ async fn post(endpoint: &Endpoint, frame: Bytes, when_refused: WhenRefused<'_>) 
 }
 
 const MOST_WAITING: usize = 256;
+/// How many POSTs may be unanswered at once.
+const MAX_POSTS: usize = 32;
+/// How long a message waits for the one before it to be accepted.
+const ORDER_LIMIT: Duration = Duration::from_secs(1);

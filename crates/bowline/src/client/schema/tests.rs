@@ -1,0 +1,146 @@
+//! Schemas that a hostile server could write, and ordinary ones.
+
+use serde_json::{Map, json};
+
+use super::*;
+
+fn schema(schema: Value) -> Option<Schema> {
+    Schema::read(&schema.into())
+}
+
+fn check(of: Value, value: &Value) -> Result<(), String> {
+    schema(of).unwrap().check(&value.to_string())
+}
+
+/// Definitions of which each applies the next one twice.
+fn doubling(keyword: &str, count: usize, last: Value) -> Value {
+    let mut definitions = Map::new();
+    for at in 0..count {
+        let next = json!({"$ref": format!("#/$defs/d{}", at + 1)});
+        definitions.insert(format!("d{at}"), json!({ keyword: [next, next] }));
+    }
+    definitions.insert(format!("d{count}"), last);
+    json!({"$ref": "#/$defs/d0", "$defs": definitions})
+}
+
+/// Each of these checks would go on for years.
+#[test]
+fn a_schema_that_doubles_the_work_with_each_definition_is_not_applied() {
+    let text = json!({"type": "string"});
+    for (keyword, value) in [
+        ("allOf", json!("x")),
+        ("anyOf", json!({})),
+        ("oneOf", json!(1)),
+    ] {
+        let schema = doubling(keyword, 60, text.clone());
+
+        assert_eq!(check(schema, &value), Ok(()), "{keyword} of {value}");
+    }
+}
+
+#[test]
+fn a_schema_that_doubles_the_work_with_each_level_of_a_value_is_not_applied() {
+    let mut value = json!(1);
+    for _ in 0..60 {
+        value = json!({ "x": value });
+    }
+    let level = json!({"type": "object", "properties": {"x": {"$ref": "#"}}});
+
+    assert_eq!(check(json!({"anyOf": [level, level]}), &value), Ok(()));
+    assert_eq!(check(json!({"allOf": [level, level]}), &value), Ok(()));
+}
+
+#[test]
+fn a_schema_that_compares_everything_with_everything_is_not_applied() {
+    let values: Vec<_> = (0..20_000).map(|at| json!({ "a": at })).collect();
+    let missing = json!(vec![json!({"a": -1}); 20_000]);
+
+    let few = json!({"items": {"enum": values[..10]}});
+    let many = json!({"items": {"enum": values[..2_000]}});
+
+    assert!(check(few, &missing).is_err());
+    assert_eq!(check(many, &missing), Ok(()));
+}
+
+#[test]
+fn a_reference_to_itself_is_not_followed_for_ever() {
+    for schema in [
+        json!({"$ref": "#"}),
+        json!({"allOf": [{"$ref": "#"}]}),
+        json!({"$dynamicAnchor": "a", "anyOf": [{"$dynamicRef": "#a"}]}),
+    ] {
+        assert_eq!(check(schema, &json!(1)), Ok(()));
+    }
+}
+
+#[test]
+fn a_recursive_schema_is_applied_to_all_levels() {
+    let tree = json!({
+        "$defs": {"tree": {
+            "type": "object",
+            "properties": {"left": {"$ref": "#/$defs/tree"}, "right": {"$ref": "#/$defs/tree"}},
+        }},
+        "$ref": "#/$defs/tree",
+    });
+    let of_depth =
+        |depth, leaf: Value| (0..depth).fold(leaf, |below, _| json!({"left": below, "right": {}}));
+
+    assert_eq!(check(tree.clone(), &of_depth(50, json!({}))), Ok(()));
+    assert!(check(tree, &of_depth(50, json!(1))).is_err());
+}
+
+#[test]
+fn a_large_output_of_an_ordinary_tool_is_checked() {
+    let row = json!({
+        "type": "object",
+        "properties": {"id": {"type": "integer"}, "name": {"type": "string", "pattern": "^row"}},
+        "required": ["id", "name"],
+        "additionalProperties": false,
+    });
+    let schema =
+        json!({"properties": {"rows": {"items": {"$ref": "#/$defs/row"}}}, "$defs": {"row": row}});
+    let rows = |last: Value| {
+        let mut rows: Vec<_> = (0..10_000)
+            .map(|id| json!({"id": id, "name": "row"}))
+            .collect();
+        rows.push(last);
+        json!({ "rows": rows })
+    };
+
+    assert_eq!(
+        check(schema.clone(), &rows(json!({"id": 1, "name": "row"}))),
+        Ok(())
+    );
+    assert!(check(schema, &rows(json!({"id": "1", "name": "row"}))).is_err());
+}
+
+#[test]
+fn a_schema_beyond_its_limits_is_not_compiled() {
+    let long = json!({"description": "x".repeat(MAX_SCHEMA)});
+    let chain: Map<_, _> = (0..=MAX_REFERENCES)
+        .map(|at| {
+            (
+                format!("d{at}"),
+                json!({"$ref": format!("#/$defs/d{}", at + 1)}),
+            )
+        })
+        .collect();
+    let renamed = json!({"$defs": {"a": {"$id": "https://else.where/"}}});
+
+    assert!(schema(long).is_none());
+    assert!(schema(json!({ "$defs": chain })).is_none());
+    assert!(schema(renamed).is_none());
+    assert!(schema(json!({"$id": "https://some.where/", "properties": {"id": {}}})).is_some());
+}
+
+#[test]
+fn a_complaint_does_not_quote_the_whole_value() {
+    let complaint = check(json!({"type": "string"}), &json!(vec![1; 100_000])).unwrap_err();
+
+    assert!(complaint.chars().count() <= LONGEST_COMPLAINT + 1);
+}
+
+#[test]
+fn the_size_of_a_value_counts_all_that_is_in_it() {
+    assert_eq!(size(&json!({"a": [1, 2], "b": {}})), 5);
+}

@@ -1,0 +1,126 @@
+//! The client under attack: one thread, on which a heartbeat must go on; a process of its own.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use bowline::client::{Changes, Connect, Host};
+use bowline::types::Root;
+use bowline::wire::Lines;
+use bowline::{Client, Result};
+use serde_json::json;
+use tokio::net::TcpStream;
+
+use crate::rpc;
+
+/// Performs a task against the server at this address; prints its own peak and its longest block.
+pub(crate) fn main(task: &str, address: &str) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let longest = Arc::new(AtomicU64::new(0));
+    let ended = runtime.block_on(async {
+        let beating = tokio::spawn(beat(longest.clone()));
+        let ended = tokio::time::timeout(AT_MOST, perform(task, address)).await;
+        beating.abort();
+        ended
+    });
+    match ended {
+        Err(_) => println!("note the task was given up after {AT_MOST:?}"),
+        Ok(Ok(note)) => println!("note {note}"),
+        Ok(Err(error)) => println!("note it ended with: {error}"),
+    }
+    println!("gap {}", longest.load(Ordering::Relaxed));
+    println!("peak {}", peak());
+    ExitCode::SUCCESS
+}
+
+/// Measures the longest time for which the runtime's only thread did nothing else than one thing.
+async fn beat(longest: Arc<AtomicU64>) {
+    let mut last = Instant::now();
+    loop {
+        tokio::time::sleep(BEAT).await;
+        let gap = last.elapsed().saturating_sub(BEAT);
+        let gap = u64::try_from(gap.as_millis()).unwrap_or(u64::MAX);
+        longest.fetch_max(gap, Ordering::Relaxed);
+        last = Instant::now();
+    }
+}
+
+async fn perform(task: &str, address: &str) -> Result<String> {
+    match task {
+        "lines-legacy" => {
+            let client = over_lines(address).await.speaking(rpc::LEGACY).await?;
+            let ended = client.call_tool("anything", json!({})).await;
+            Ok(format!("the call ended with {:?}", ended.map(drop)))
+        }
+        "lines-subscribe" => {
+            let client = over_lines(address).await.speaking(rpc::MODERN).await?;
+            subscribe_and_wait(&client).await
+        }
+        "lines-call" => {
+            let client = over_lines(address).await.speaking(rpc::MODERN).await?;
+            let call = client
+                .call_tool("first", json!({}))
+                .on_progress(|_| {})
+                .start();
+            let ended = client.call_tool("second", json!({})).await;
+            drop(call);
+            Ok(format!("the second call ended with {:?}", ended.map(drop)))
+        }
+        "http-subscribe" => {
+            let client = over_http(address).await?;
+            subscribe_and_wait(&client).await
+        }
+        "http-call" => {
+            let host = Host::new().roots(async || vec![Root::new("file:///")]);
+            let client = over_http(address).host(host).await?;
+            let ended = client.call_tool("ask", json!({})).await;
+            Ok(format!("the call ended with {:?}", ended.map(drop)))
+        }
+        "http-list" => {
+            let client = over_http(address).await?;
+            let listed = client.list_tools().await;
+            let listed = listed.map(|page| page.len());
+            let called = client.call_tool("tool", json!({"p1": "x"})).await;
+            Ok(format!(
+                "listed {listed:?}, the call ended with {:?}",
+                called.map(drop)
+            ))
+        }
+        _ => Ok("there is no such task".to_owned()),
+    }
+}
+
+async fn over_lines(address: &str) -> Connect {
+    Client::over(Lines::tcp(TcpStream::connect(address).await.unwrap()))
+}
+
+fn over_http(address: &str) -> Connect {
+    Client::connect(&format!("http://{address}/mcp")).speaking(rpc::MODERN)
+}
+
+/// Subscribes and reads nothing, while another call is under way.
+async fn subscribe_and_wait(client: &Client) -> Result<String> {
+    let subscription = client
+        .subscribe(Changes::new().resource("note://one"))
+        .await?;
+    let ended = client.call_tool("second", json!({})).await;
+    let ended = ended.map(drop);
+    drop(subscription);
+    Ok(format!("the second call ended with {ended:?}"))
+}
+
+/// The most memory that this process ever had in use, in bytes.
+fn peak() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let peak = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:")?.split_whitespace().next());
+    peak.map_or(0, |kilobytes| kilobytes.parse::<u64>().unwrap() * 1024)
+}
+
+const BEAT: Duration = Duration::from_millis(10);
+const AT_MOST: Duration = Duration::from_secs(10);

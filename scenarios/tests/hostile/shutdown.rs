@@ -1,0 +1,175 @@
+//! A7: what made servers panic, and `Duration::MAX`, which means never and not now.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::attack::{Attack, Target, on_server};
+use crate::http1::{self, Http1, Session};
+use crate::lines::LineWire;
+use crate::rpc;
+
+pub(crate) fn attacks() -> Vec<Attack> {
+    on_server![
+        "A7" Default a_stream_is_resumed_after_guessed_events,
+        "A7" Forever a_server_waits_forever_where_it_is_told_to,
+        "A7" Leaving a_shutdown_with_all_the_grace_there_is_drops_nothing,
+    ]
+    .to_vec()
+}
+
+async fn a_stream_is_resumed_after_guessed_events(target: Target) -> Result<String, String> {
+    let mut session = Session::open(target.http, rpc::LEGACY)
+        .await
+        .map_err(text)?;
+    let mut statuses = Vec::new();
+    for (at, id) in guesses().iter().enumerate() {
+        // Something for the streams to hold.
+        let call = rpc::legacy_call(at, "burst", json!({"count": 3, "bytes": 10}));
+        session
+            .post(&call)
+            .await
+            .map_err(|error| format!("after {id:?}: {error}"))?;
+        let mut headers = session.headers().to_vec();
+        headers.push(("last-event-id", id));
+        let mut http = Http1::connect(target.http).await.map_err(text)?;
+        http.write(http1::head("GET", &headers))
+            .await
+            .map_err(text)?;
+        let head = http
+            .head()
+            .await
+            .map_err(|error| format!("{id:?}: {error}"))?;
+        statuses.push(head.get(9..12).unwrap_or("?").to_owned());
+    }
+    let mut kinds = statuses.clone();
+    kinds.sort();
+    kinds.dedup();
+    Ok(format!("{} guesses, statuses {kinds:?}", statuses.len()))
+}
+
+/// Event ids as a client might make them up: a stream, a hyphen, a place.
+fn guesses() -> Vec<String> {
+    let numbers = [
+        "0",
+        "1",
+        "2",
+        "3",
+        "7",
+        "1024",
+        "4294967295",
+        "4294967296",
+        "9223372036854775807",
+        "9223372036854775808",
+        "18446744073709551614",
+        "18446744073709551615",
+    ];
+    let mut guesses: Vec<String> = Vec::new();
+    for stream in numbers {
+        for place in numbers {
+            guesses.push(format!("{stream}-{place}"));
+        }
+    }
+    let odd = [
+        "-",
+        "--",
+        "1-",
+        "-1",
+        "1--1",
+        "0x1-1",
+        "1-1-1",
+        "+1-+1",
+        "1e3-1",
+        "x",
+        "18446744073709551616-1",
+    ];
+    guesses.extend(odd.map(str::to_owned));
+    guesses.push("9".repeat(4000));
+    guesses
+}
+
+async fn a_server_waits_forever_where_it_is_told_to(target: Target) -> Result<String, String> {
+    let mut session = Session::open(target.http, rpc::LEGACY)
+        .await
+        .map_err(text)?;
+    let mut stream = Http1::connect(target.http).await.map_err(text)?;
+    let get = http1::head("GET", &session.headers());
+    stream.write(get).await.map_err(text)?;
+    stream.head().await.map_err(text)?;
+    let call = rpc::legacy_call(1, "slow", json!({"seconds": 0.5}));
+    let answer = session.post(&call).await.map_err(text)?;
+    if answer.status != 200 {
+        return Err(format!(
+            "a call in a session that never ends: {}",
+            answer.status
+        ));
+    }
+    let mut http = Http1::connect(target.http).await.map_err(text)?;
+    let call = rpc::call(1, "slow", json!({"seconds": 0.5}));
+    let answer = http
+        .post(&http1::call_headers("slow"), &call)
+        .await
+        .map_err(text)?;
+    if answer.status != 200 {
+        return Err(format!("a modern call: {}", answer.status));
+    }
+    Ok("all answered".to_owned())
+}
+
+async fn a_shutdown_with_all_the_grace_there_is_drops_nothing(
+    target: Target,
+) -> Result<String, String> {
+    let mut modern = Http1::connect(target.http).await.map_err(text)?;
+    let call = rpc::call(1, "slow", json!({"seconds": 1.5}));
+    modern
+        .write(http1::post(&http1::call_headers("slow"), &call))
+        .await
+        .map_err(text)?;
+    let mut session = Session::open(target.http, rpc::LEGACY)
+        .await
+        .map_err(text)?;
+    let call = rpc::legacy_call(1, "slow", json!({"seconds": 1.5}));
+    session.post_unread(&call).await.map_err(text)?;
+    let mut line = LineWire::legacy(target.lines).await.map_err(text)?;
+    line.write(&call).await.map_err(text)?;
+    // A call that was answered shows that those before it are under way.
+    let echo = rpc::legacy_call("seen", "echo", json!({"text": "x"}));
+    line.write(&echo).await.map_err(text)?;
+    line.read().await.map_err(text)?;
+
+    target.process.tell("shut down");
+
+    let within = Duration::from_secs(20);
+    let answers = async {
+        let modern = modern
+            .answer()
+            .await
+            .map_err(|error| format!("modern: {error}"))?;
+        let legacy = session
+            .http
+            .answer()
+            .await
+            .map_err(|error| format!("legacy: {error}"))?;
+        let line = line
+            .read()
+            .await
+            .map_err(|error| format!("lines: {error}"))?;
+        Ok::<_, String>((modern, legacy, line))
+    };
+    let answers = tokio::time::timeout(within, answers).await;
+    let (modern, legacy, line) = answers.map_err(|_| format!("no answers within {within:?}"))??;
+    for (way, text) in [
+        ("modern", String::from_utf8_lossy(&modern.body).into_owned()),
+        ("legacy", String::from_utf8_lossy(&legacy.body).into_owned()),
+        ("lines", line),
+    ] {
+        if !text.contains("slept") {
+            return Err(format!("{way}: {text}"));
+        }
+    }
+    Ok("all answered".to_owned())
+}
+
+fn text(error: std::io::Error) -> String {
+    error.to_string()
+}

@@ -1,0 +1,125 @@
+//! A3: answers to a peer that does not read.
+
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use crate::attack::{Attack, Target, on_client, on_server};
+use crate::evil_server;
+use crate::http1::{self, Http1};
+use crate::http2::{self, End};
+use crate::lines::LineWire;
+use crate::{rpc, runner};
+
+pub(crate) fn attacks() -> Vec<Attack> {
+    let servers = on_server![
+        "A3" Default a_hundred_thousand_calls_over_lines_and_no_answer_is_read,
+        "A3" Default a_hundred_thousand_pings_over_lines_and_no_answer_is_read,
+        "A3" Default requests_are_pipelined_and_no_answer_is_read,
+        "A3" Default streams_with_a_window_of_nothing_ask_for_large_answers,
+    ];
+    let clients = on_client![
+        "A3" "lines-legacy" a_server_pings_a_hundred_thousand_times_and_reads_no_answer,
+    ];
+    [servers.to_vec(), clients.to_vec()].concat()
+}
+
+async fn a_hundred_thousand_calls_over_lines_and_no_answer_is_read(
+    target: Target,
+) -> Result<String, String> {
+    let mut wire = LineWire::legacy(target.lines).await.map_err(text)?;
+    let calls = (0..100_000).map(|id| rpc::quick_call(id, "big", r#"{"bytes":20000}"#));
+    let flood = wire.flood(calls).await;
+    linger().await;
+    Ok(flood.to_string())
+}
+
+async fn a_hundred_thousand_pings_over_lines_and_no_answer_is_read(
+    target: Target,
+) -> Result<String, String> {
+    let mut wire = LineWire::legacy(target.lines).await.map_err(text)?;
+    let flood = wire.flood(pings()).await;
+    linger().await;
+    Ok(flood.to_string())
+}
+
+async fn requests_are_pipelined_and_no_answer_is_read(target: Target) -> Result<String, String> {
+    let body = rpc::call(1, "big", json!({"bytes": 1 << 20}));
+    let request = http1::post(&http1::call_headers("big"), &body);
+    let requests = Bytes::from(request.repeat(20));
+    let sent = Arc::new(AtomicU64::new(0));
+    let mut connections = JoinSet::new();
+    for _ in 0..runner::connections(400) {
+        let (requests, sent, to) = (requests.clone(), sent.clone(), target.http);
+        connections.spawn(async move {
+            let mut http = Http1::connect(to).await.ok()?;
+            http.write(requests).await.ok()?;
+            sent.fetch_add(20, Ordering::Relaxed);
+            let _held = http;
+            std::future::pending::<Option<()>>().await
+        });
+    }
+    let sent = http2::settled(&sent, Duration::from_secs(8)).await;
+    linger().await;
+    Ok(format!(
+        "{sent} requests over {} connections",
+        connections.len()
+    ))
+}
+
+async fn streams_with_a_window_of_nothing_ask_for_large_answers(
+    target: Target,
+) -> Result<String, String> {
+    let body = Bytes::from(rpc::call(1, "big", json!({"bytes": 1 << 20})));
+    let sent = Arc::new(AtomicU64::new(0));
+    let mut streams = JoinSet::new();
+    for _ in 0..2 {
+        let sender = http2::connect(target.http, 0).await?;
+        for _ in 0..250 {
+            let (sender, body, sent) = (sender.clone(), body.clone(), sent.clone());
+            streams.spawn(async move {
+                let (response, stream) = http2::begin(sender, http2::call("big")).await.ok()?;
+                let stream = http2::send(stream, body, End::Whole, sent).await;
+                let _held = (response, stream);
+                std::future::pending::<Option<()>>().await
+            });
+        }
+    }
+    let sent = http2::settled(&sent, Duration::from_secs(8)).await;
+    linger().await;
+    Ok(format!(
+        "{} streams open, {} KiB sent",
+        streams.len(),
+        sent >> 10
+    ))
+}
+
+async fn a_server_pings_a_hundred_thousand_times_and_reads_no_answer(
+    listener: TcpListener,
+) -> Result<String, String> {
+    let mut wire = evil_server::accept_legacy_line(listener).await?;
+    let flood = wire.flood(pings()).await;
+    // The client ends when it sees the end of the wire.
+    linger().await;
+    Ok(flood.to_string())
+}
+
+/// A hundred thousand pings whose answers are longer than most.
+fn pings() -> impl Iterator<Item = String> {
+    let padding = "i".repeat(3000);
+    (0..100_000).map(move |id| rpc::quick(format_args!(r#""{padding}{id}""#), "ping", "{}"))
+}
+
+/// Gives answers that are still being made the time to pile up.
+async fn linger() {
+    tokio::time::sleep(Duration::from_millis(700)).await;
+}
+
+fn text(error: std::io::Error) -> String {
+    error.to_string()
+}
