@@ -27,7 +27,7 @@ use crate::{Message, decode_batch, is_batch};
 pub fn message(input: &[u8]) {
     let frame = Bytes::copy_from_slice(input);
     if is_batch(&frame) {
-        let _ = decode_batch(&frame);
+        let _ = decode_batch(&frame, 100);
     }
     let message = match Message::decode(&frame) {
         Ok(message) => message,

@@ -7,7 +7,8 @@ pub mod json;
 
 mod message;
 pub use message::{
-    Malformed, Message, Notification, Outcome, RawRequest, Response, decode_batch, is_batch,
+    BatchError, Malformed, Message, Notification, Outcome, RawRequest, Response, decode_batch,
+    is_batch,
 };
 
 mod id;

@@ -8,12 +8,12 @@
 //! The envelope is read in one flat pass. Params and results are slices of the frame.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use bowline_types::{ErrorCode, Json, RequestId, RpcError};
 use bytes::Bytes;
 use memchr::memchr2;
 use serde::Deserialize;
-use serde_json::value::RawValue;
 
 use crate::json::check::{self, NotJson};
 use crate::json::{Known, Params};
@@ -192,22 +192,66 @@ pub fn is_batch(frame: &[u8]) -> bool {
     frame.trim_ascii_start().first() == Some(&b'[')
 }
 
-/// Reads a batch, message by message: a malformed one costs only itself.
+/// Decodes a batch of at most `max` messages. A malformed message costs only itself.
+///
+/// The elements are counted while they are told apart, before any of them is decoded.
 ///
 /// # Errors
 ///
-/// If `frame` is not a JSON array of at least one element.
-pub fn decode_batch(frame: &Bytes) -> Result<Vec<Result<Message, Malformed>>, Malformed> {
-    let parts: Vec<&RawValue> = serde_json::from_slice(frame)
-        .map_err(|_| Malformed::unreadable(ErrorCode::PARSE_ERROR, "the frame is not JSON"))?;
-    if parts.is_empty() {
-        return Err(Malformed::unreadable(
+/// If `frame` is not a JSON array of at least one element, or has more than `max`.
+pub fn decode_batch(
+    frame: &Bytes,
+    max: usize,
+) -> Result<Vec<Result<Message, Malformed>>, BatchError> {
+    let not_json = "the frame is not JSON";
+    let unreadable = |code, why| BatchError::Malformed(Malformed::unreadable(code, why));
+    let text = std::str::from_utf8(frame)
+        .map_err(|_| unreadable(ErrorCode::PARSE_ERROR, "the frame is not UTF-8"))?;
+    let elements = check::elements(text, max)
+        .map_err(|NotJson| unreadable(ErrorCode::PARSE_ERROR, not_json))?
+        .ok_or(BatchError::TooLong { max })?;
+    if elements.is_empty() {
+        return Err(unreadable(
             ErrorCode::INVALID_REQUEST,
-            "a batch is not empty",
+            "a batch must not be empty",
         ));
     }
-    let message = |part: &&RawValue| Message::decode(&frame.slice_ref(part.get().as_bytes()));
-    Ok(parts.iter().map(message).collect())
+    // Each message stands for itself: a short one must not keep the whole batch alive.
+    let message = |element: Range<usize>| match frame.len() > 2 * element.len() + SMALL_FRAME {
+        true => Message::decode(&Bytes::copy_from_slice(&frame[element])),
+        false => Message::decode(&frame.slice(element)),
+    };
+    Ok(elements.into_iter().map(message).collect())
+}
+
+/// Why a batch was not decoded.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(
+    clippy::exhaustive_enums,
+    reason = "a batch is malformed or has too many messages"
+)]
+pub enum BatchError {
+    /// It is not a batch.
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    /// It has more messages than the limit allows.
+    #[error("batch exceeds the limit of {max} messages (`batch_messages`)")]
+    TooLong {
+        /// The limit.
+        max: usize,
+    },
+}
+
+/// What the sender of a batch is told.
+impl From<BatchError> for Malformed {
+    fn from(error: BatchError) -> Self {
+        match error {
+            BatchError::Malformed(malformed) => malformed,
+            too_long @ BatchError::TooLong { .. } => {
+                Self::unreadable(ErrorCode::INVALID_REQUEST, &too_long.to_string())
+            }
+        }
+    }
 }
 
 impl Malformed {

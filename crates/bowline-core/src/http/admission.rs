@@ -24,7 +24,7 @@ use super::media::{self, Accepts};
 use super::source::SourcePolicy;
 use crate::era::{self, Callers, Dialect, Dialects, Request, Seal, modern, names_modern_era};
 use crate::json::{Params, Unpicked};
-use crate::{Malformed, Message, Notification, RawRequest, Response, is_batch};
+use crate::{BatchError, Malformed, Message, Notification, RawRequest, Response, is_batch};
 
 /// What a request's head lets it do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -327,6 +327,12 @@ impl From<Malformed> for Rejection {
             // The id is that of a request of ours; an error with it would be taken for its answer.
             Malformed::Response { why, .. } => Self::http(StatusCode::BAD_REQUEST, why),
         }
+    }
+}
+
+impl From<BatchError> for Rejection {
+    fn from(error: BatchError) -> Self {
+        Malformed::from(error).into()
     }
 }
 

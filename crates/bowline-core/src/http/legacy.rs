@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::admission::{HeaderVersion, Rejection, header_version, tells_modern};
 use crate::era::{self, Dialect, Dialects, modern};
-use crate::{Malformed, Message, RawRequest, decode_batch};
+use crate::{BatchError, Malformed, Message, RawRequest, decode_batch};
 
 /// Names the session a request belongs to: `Mcp-Session-Id`.
 pub const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -39,7 +39,34 @@ pub enum Messages {
     /// One message.
     One(Message),
     /// Several, each standing for itself.
-    Batch(Vec<Result<Message, Malformed>>),
+    Batch(Batch),
+}
+
+/// A batch that is not decoded yet: first make sure that its sender may send one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Batch {
+    body: Bytes,
+}
+
+impl Batch {
+    /// Decodes at most `max` messages.
+    ///
+    /// # Errors
+    ///
+    /// If it is not a batch of legacy messages, or has more than `max` of them.
+    pub fn decode(&self, max: usize) -> Result<Vec<Result<Message, Malformed>>, BatchError> {
+        let messages = decode_batch(&self.body, max)?;
+        let is_marked = |message: &Result<Message, Malformed>| match message {
+            Ok(Message::Request(raw)) => modern::is_marked(raw.params.as_ref()),
+            Ok(Message::Notification(told)) => tells_modern(told),
+            Ok(Message::Response(_)) | Err(_) => false,
+        };
+        if messages.iter().any(is_marked) {
+            let error = RpcError::new(ErrorCode::INVALID_REQUEST, NOT_A_BATCH);
+            return Err(Malformed::Request { id: None, error }.into());
+        }
+        Ok(messages)
+    }
 }
 
 /// Lets a message without a modern mark in.
@@ -59,30 +86,30 @@ pub(super) fn admit(
     })
 }
 
-/// Lets a batch in, if a version that has them may be meant.
+/// Lets a batch in undecoded, if a version that has them may be meant.
 pub(super) fn admit_batch(
     headers: &HeaderMap,
     body: &Bytes,
     served: &Dialects,
 ) -> Result<Post, Rejection> {
-    let messages = decode_batch(body)?;
-    let is_marked = |message: &Result<Message, Malformed>| match message {
-        Ok(Message::Request(raw)) => modern::is_marked(raw.params.as_ref()),
-        Ok(Message::Notification(told)) => tells_modern(told),
-        Ok(Message::Response(_)) | Err(_) => false,
-    };
     let dialect = match header_version(headers)? {
         HeaderVersion::Known(dialect) => served.of(dialect.version),
         HeaderVersion::Absent => served.of(Dialect::UNNAMED_ON_HTTP.version),
         HeaderVersion::Unknown(_) => None,
     };
     match dialect {
-        Some(dialect) if dialect.batches && !messages.iter().any(is_marked) => Ok(Post {
+        Some(dialect) if dialect.batches => Ok(Post {
             dialect: Some(dialect),
-            messages: Messages::Batch(messages),
+            messages: Messages::Batch(Batch { body: body.clone() }),
         }),
-        _ => Err(invalid("a message is one JSON object")),
+        _ => Err(not_a_batch()),
     }
+}
+
+/// The refusal of a batch from a client whose version has none.
+#[must_use]
+pub fn not_a_batch() -> Rejection {
+    invalid(NOT_A_BATCH)
 }
 
 /// The version of a legacy message by its header.
@@ -157,6 +184,8 @@ fn unknown_version(version: &str) -> Rejection {
 fn invalid(why: &str) -> Rejection {
     RpcError::new(ErrorCode::INVALID_REQUEST, why).into()
 }
+
+const NOT_A_BATCH: &str = "expected one JSON-RPC object, not a batch";
 
 #[cfg(test)]
 mod tests {

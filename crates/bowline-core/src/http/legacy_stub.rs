@@ -39,6 +39,6 @@ pub(super) fn admit_batch(
     _body: &Bytes,
     _served: &Dialects,
 ) -> Result<Post, Rejection> {
-    let why = "a message is one JSON object";
+    let why = "expected one JSON-RPC object, not a batch";
     Err(RpcError::new(ErrorCode::INVALID_REQUEST, why).into())
 }

@@ -2,6 +2,8 @@
 //!
 //! Every byte of every message passes here, long strings above all: those are searched rather than read.
 
+use std::ops::Range;
+
 use memchr::memchr2;
 
 use super::split::Name;
@@ -46,6 +48,39 @@ pub(crate) fn object_end<'a>(
             _ => return None,
         }
     }
+}
+
+/// Checks that `text` is one array and nothing else, and returns where its elements are; `None` if there are more than
+/// `max`. What stands behind these is not looked at.
+pub(crate) fn elements(text: &str, max: usize) -> Result<Option<Vec<Range<usize>>>, NotJson> {
+    let text = text.as_bytes();
+    let mut found = Vec::new();
+    let start = blanks_end(text, 0);
+    if text.get(start) != Some(&b'[') {
+        return Err(NotJson);
+    }
+    let mut at = blanks_end(text, start + 1);
+    let mut is_over = text.get(at) == Some(&b']');
+    while !is_over {
+        if found.len() == max {
+            return Ok(None);
+        }
+        let end = value_end(text, at).ok_or(NotJson)?;
+        found.push(at..end);
+        at = blanks_end(text, end);
+        is_over = match text.get(at) {
+            Some(b',') => false,
+            Some(b']') => true,
+            _ => return Err(NotJson),
+        };
+        if !is_over {
+            at = blanks_end(text, at + 1);
+        }
+    }
+    if blanks_end(text, at + 1) < text.len() {
+        return Err(NotJson);
+    }
+    Ok(Some(found))
 }
 
 /// The name of a member that begins at `at`, and where its value begins.

@@ -257,7 +257,7 @@ fn in_a_batch_each_message_stands_for_itself() {
         br#" [{"jsonrpc":"2.0","id":1,"method":"m"}, 7, {"jsonrpc":"2.0","method":"n"}]"#,
     );
 
-    let parts = decode_batch(&frame).unwrap();
+    let parts = decode_batch(&frame, 3).unwrap();
 
     assert!(is_batch(&frame));
     assert!(matches!(
@@ -268,8 +268,55 @@ fn in_a_batch_each_message_stands_for_itself() {
             Ok(Message::Notification(_))
         ]
     ));
-    assert!(decode_batch(&Bytes::from_static(b"[]")).is_err());
-    assert!(decode_batch(&Bytes::from_static(b"[1")).is_err());
+}
+
+#[test]
+fn what_is_not_an_array_of_something_is_not_a_batch() {
+    for (text, code) in [
+        ("[]", ErrorCode::INVALID_REQUEST),
+        ("[ ]", ErrorCode::INVALID_REQUEST),
+        ("[1", ErrorCode::PARSE_ERROR),
+        ("[1,]", ErrorCode::PARSE_ERROR),
+        ("[,1]", ErrorCode::PARSE_ERROR),
+        ("[1 2]", ErrorCode::PARSE_ERROR),
+        ("[1]]", ErrorCode::PARSE_ERROR),
+        ("[1] x", ErrorCode::PARSE_ERROR),
+        ("1", ErrorCode::PARSE_ERROR),
+        ("", ErrorCode::PARSE_ERROR),
+    ] {
+        let refused = decode_batch(&Bytes::from_static(text.as_bytes()), 10).unwrap_err();
+
+        let Malformed::Request { id: None, error } = Malformed::from(refused) else {
+            panic!("{text}: the sender is told")
+        };
+        assert_eq!(error.code, code, "{text}");
+    }
+    assert_eq!(
+        decode_batch(&Bytes::from_static(b" [1 , [2]]\n"), 2)
+            .unwrap()
+            .len(),
+        2
+    );
+}
+
+#[test]
+fn a_batch_is_counted_before_it_is_decoded() {
+    // What stands behind the first message too many is not even looked at.
+    let long = Bytes::from_static(b"[0,0,0,0 what is this");
+
+    assert_eq!(
+        decode_batch(&long, 3).unwrap_err(),
+        BatchError::TooLong { max: 3 }
+    );
+    let told = Malformed::from(BatchError::TooLong { max: 3 })
+        .answer()
+        .unwrap();
+    let error = told.outcome.unwrap_err();
+    assert_eq!(error.code, ErrorCode::INVALID_REQUEST);
+    assert_eq!(
+        error.message,
+        "batch exceeds the limit of 3 messages (`batch_messages`)"
+    );
 }
 
 #[test]
@@ -309,5 +356,27 @@ fn what_is_found_in_params_on_the_way_is_what_is_found_later() {
         for name in ["name", "arguments", "_meta", "uri", "é", "other"] {
             assert_eq!(found.member(name), later.member(name), "{name} in {params}");
         }
+    }
+}
+
+#[test]
+fn a_small_part_does_not_keep_a_long_frame_alive() {
+    let pad = "x".repeat(100_000);
+    let request = r#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":1}"#;
+    let padded = Bytes::from(format!(r#"{request},"pad":"{pad}"}}"#));
+    let batch = Bytes::from(format!(r#"[{request}}},"{pad}"]"#));
+    let is_within =
+        |frame: &Bytes, params: &Params| frame.as_ptr_range().contains(&params.as_bytes().as_ptr());
+
+    let of_padded = Message::decode(&padded).unwrap();
+    let of_batch = decode_batch(&batch, 2).unwrap().swap_remove(0).unwrap();
+
+    for (frame, message) in [(padded, of_padded), (batch, of_batch)] {
+        let Message::Request(request) = message else {
+            panic!("a request")
+        };
+        let params = request.params.unwrap();
+        assert_eq!(params.as_str(), r#"{"a":1}"#);
+        assert!(!is_within(&frame, &params));
     }
 }

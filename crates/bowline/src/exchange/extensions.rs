@@ -27,6 +27,11 @@ impl Extensions {
         self.put(TypeId::of::<T>(), Arc::new(value));
     }
 
+    /// Puts a value in that others share; it is found as if it had been inserted by itself.
+    pub(crate) fn insert_shared<T: Send + Sync + 'static>(&mut self, value: Arc<T>) {
+        self.put(TypeId::of::<T>(), value);
+    }
+
     /// The value of a type, if there is one.
     #[must_use]
     pub fn find<T: Send + Sync + 'static>(&self) -> Option<&T> {

@@ -11,6 +11,7 @@ use bowline_core::http::media::Accepts;
 use bytes::Bytes;
 
 use super::server::{HttpBody, HttpService, Site, Taken};
+use crate::limits::Charge;
 
 /// What a service remembers of its legacy clients.
 #[derive(Clone, Default)]
@@ -33,8 +34,9 @@ pub(super) fn answer(
     _: &Arc<Site>,
     _: Parts,
     _: Accepts,
-    _: Bytes,
+    _: &Bytes,
     post: Post,
+    _: Charge,
 ) -> Result<Taken, Rejection> {
     match post {}
 }

@@ -242,7 +242,6 @@ impl Charge {
         &self.account
     }
 
-    #[cfg(test)]
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -304,6 +303,19 @@ impl Charge {
                 account.bytes.fetch_add(more, Ordering::AcqRel);
             }
             self.grown(more);
+        }
+    }
+
+    /// Moves this many bytes to a charge of their own, which counts as no request. Nothing is given back yet, so that no
+    /// task is woken: whoever holds a lock can drop the new charge after releasing it.
+    pub(crate) fn split(&mut self, bytes: usize) -> Self {
+        let bytes = bytes.min(self.bytes);
+        self.bytes -= bytes;
+        Self {
+            account: self.account.clone(),
+            held: self.held,
+            bytes,
+            requests: 0,
         }
     }
 
@@ -476,6 +488,21 @@ mod tests {
         }
         assert_eq!(total.waiting.load(Ordering::Relaxed), 0);
         drop(waiting);
+    }
+
+    #[test]
+    fn a_charge_can_be_given_back_in_parts() {
+        let total = Account::total(limits());
+        let mut whole = total.peer().request(100).unwrap();
+
+        let part = whole.split(30);
+        let after_split = total.usage();
+        drop(whole);
+
+        assert_eq!((after_split.requests, after_split.bytes()), (1, 100));
+        assert_eq!((total.usage().requests, total.usage().bytes()), (0, 30));
+        drop(part);
+        assert_eq!(total.usage(), Usage::default());
     }
 
     #[test]

@@ -78,6 +78,11 @@ impl Meters {
         self.refused[limit.index()].load(Ordering::Relaxed)
     }
 
+    /// How many bytes of a kind are held for all peers.
+    pub(crate) fn held(&self, held: Held) -> usize {
+        self.bytes(held).load(Ordering::Relaxed)
+    }
+
     pub(super) fn requests(&self) -> &AtomicUsize {
         &self.requests
     }
@@ -87,12 +92,11 @@ impl Meters {
     }
 
     pub(crate) fn usage(&self) -> Usage {
-        let bytes = |held| self.bytes(held).load(Ordering::Relaxed);
         Usage {
             requests: self.requests.load(Ordering::Relaxed),
-            request_bytes: bytes(Held::Request),
-            output_bytes: bytes(Held::Output),
-            event_bytes: bytes(Held::Event),
+            request_bytes: self.held(Held::Request),
+            output_bytes: self.held(Held::Output),
+            event_bytes: self.held(Held::Event),
             connections: self.gauge(Gauge::Connections).load(Ordering::Relaxed),
             sessions: self.gauge(Gauge::Sessions).load(Ordering::Relaxed),
             refused: Limit::ALL.map(|limit| self.refused(limit)),

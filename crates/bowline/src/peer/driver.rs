@@ -18,7 +18,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bowline_core::mux::{End, Event, Oddity, Outgoing, Overload};
-use bowline_core::{Malformed, Message, Notification, decode_batch, is_batch};
+use bowline_core::{BatchError, Malformed, Message, Notification, decode_batch, is_batch};
 use bowline_types::{ErrorCode, RequestId, RpcError};
 use bytes::Bytes;
 use tokio::time::{Instant, Sleep};
@@ -163,11 +163,17 @@ impl Driver {
 
     fn take_in(&mut self, frame: &Bytes) {
         if is_batch(frame) && self.serving.accepts_batches() {
-            match decode_batch(frame) {
+            let account = &self.peer.shared.account;
+            match decode_batch(frame, account.limits().batch_messages) {
                 Ok(parts) => parts
                     .into_iter()
                     .for_each(|part| self.take_in_message(part)),
-                Err(malformed) => self.take_in_malformed(malformed),
+                Err(refused) => {
+                    if let BatchError::TooLong { max } = refused {
+                        account.meters().refuse(Limit::BatchMessages, max);
+                    }
+                    self.take_in_malformed(refused.into());
+                }
             }
         } else {
             self.take_in_message(Message::decode(frame));

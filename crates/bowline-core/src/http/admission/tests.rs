@@ -303,8 +303,6 @@ fn what_is_no_message_is_a_bad_request_that_names_the_id_if_it_can() {
             -32600,
             None,
         ),
-        ("[", -32700, None),
-        ("[]", -32600, None),
     ] {
         let rejection = admit(
             &HeaderMap::new(),
@@ -423,10 +421,24 @@ fn a_batch_is_for_the_one_version_that_has_them() {
     ] {
         assert_eq!(refused(&version(other), &batch), (400, -32600), "{other}");
     }
-    let marked = json!([plain("ping"), request("tools/list", &meta(MODERN))]);
-    assert_eq!(refused(&[], &marked), (400, -32600));
     let modern_only = post(&[], &batch, &Dialects::modern()).unwrap_err();
     assert_eq!(verdict(&modern_only, &batch), (400, -32600));
+}
+
+#[test]
+fn a_batch_is_let_in_undecoded_and_then_holds_legacy_messages_only() {
+    let decoded = |body: &Value| match post(&[], body, &Dialects::all()) {
+        Ok(Admitted::Legacy(post)) => match post.messages {
+            Messages::Batch(batch) => batch.decode(10),
+            Messages::One(message) => panic!("one message: {message:?}"),
+        },
+        other => panic!("{body} gave {other:?}"),
+    };
+    let marked = json!([plain("ping"), request("tools/list", &meta(MODERN))]);
+
+    assert_eq!(decoded(&json!([plain("ping"), 7])).unwrap().len(), 2);
+    let refused = Rejection::from(decoded(&marked).unwrap_err());
+    assert_eq!(verdict(&refused, &marked), (400, -32600));
 }
 
 #[test]

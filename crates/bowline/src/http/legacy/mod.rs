@@ -8,11 +8,19 @@
 //! A session is a wire made of POSTs and responses, driven by the same engine as any other. A disconnect
 //! never cancels here; a posted `notifications/cancelled` does, within its session.
 
+mod candidates;
+
+mod early;
+
+mod pool;
+
 mod response;
 
 mod session;
 
 mod sessions;
+
+mod state;
 
 mod stateless;
 
@@ -20,6 +28,9 @@ mod store;
 pub use store::{After, EventStore, MemoryStore};
 
 mod streams;
+
+#[cfg(test)]
+mod model;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -31,21 +42,21 @@ use ::http::{Method, Response, StatusCode};
 use bowline_core::era::{Dialect, HttpTransport};
 use bowline_core::http::admission::Rejection;
 use bowline_core::http::headers;
-use bowline_core::http::legacy::{LAST_EVENT_ID, Messages, Post, SESSION_ID};
+use bowline_core::http::legacy::{Batch, LAST_EVENT_ID, Messages, Post, SESSION_ID, not_a_batch};
 use bowline_core::http::media::Accepts;
 use bowline_core::json::pick;
-use bowline_core::{self as core, Malformed, Message, RawRequest};
+use bowline_core::{self as core, BatchError, Malformed, Message, RawRequest};
+use bowline_types::InitializeResult;
 use bowline_types::meta_key::PROGRESS_TOKEN;
-use bowline_types::{ErrorCode, InitializeResult, RequestId, RpcError};
 use bytes::Bytes;
 
 use super::server::{HttpBody, HttpService, Site, Taken, body};
 use crate::exchange::{InsufficientScope, Principal};
-use crate::limits::Charge;
-use crate::wire::Received;
+use crate::limits::{Account, Charge, Limit};
 use response::{Shape, answers, events, one_event, only_stream, parse_event_id};
-use session::{Patience, Session, gone};
+use session::{Session, already_in_flight, gone};
 use sessions::Sessions;
+use state::{Patience, Posted};
 use streams::{CannotRead, Form, Layout, UNSOLICITED};
 
 /// How clients of the legacy era are served; [`HttpService::legacy`] takes one.
@@ -65,12 +76,12 @@ use streams::{CannotRead, Form, Layout, UNSOLICITED};
 pub struct Legacy {
     mode: Mode,
     sessions: Arc<Sessions>,
-    most_each: usize,
     patience: Patience,
     answers: Answers,
     endpoints: Endpoints,
     retry: Option<Duration>,
-    store: Arc<dyn Fn() -> Box<dyn EventStore> + Send + Sync>,
+    /// Makes the store of a session; a [`MemoryStore`] within the limits if there is none.
+    store: Option<Arc<dyn Fn() -> Box<dyn EventStore> + Send + Sync>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,8 +107,7 @@ impl Legacy {
     pub fn sessions() -> Self {
         Self {
             mode: Mode::Sessions,
-            sessions: Arc::new(Sessions::new(MOST_SESSIONS)),
-            most_each: MOST_EACH,
+            sessions: Arc::default(),
             patience: Patience {
                 idle_after: IDLE_AFTER,
                 orphan_limit: ORPHAN_LIMIT,
@@ -105,7 +115,7 @@ impl Legacy {
             answers: Answers::AsFits,
             endpoints: Endpoints::One,
             retry: Some(RETRY),
-            store: Arc::new(|| Box::<MemoryStore>::default()),
+            store: None,
         }
     }
 
@@ -118,28 +128,16 @@ impl Legacy {
         }
     }
 
-    /// Opens at most this many sessions at once; 10,000 unless told otherwise.
-    pub fn max_sessions(mut self, most: usize) -> Self {
-        self.sessions = Arc::new(Sessions::new(most));
-        self
-    }
-
-    /// Opens at most this many sessions at once on behalf of one principal; 1,000 unless told otherwise. Clients
-    /// that nobody vouches for share the limit on all.
-    pub fn max_sessions_each(mut self, most: usize) -> Self {
-        self.most_each = most;
-        self
-    }
-
-    /// Ends a session of which nothing was heard for this long; 30 min unless told otherwise. An open
-    /// response or a running call holds that off.
+    /// Ends a session whose client was silent for this long; 30 min unless told otherwise. An open response or a running
+    /// call holds that off. [`Duration::MAX`] means never. Beyond [`Limits::sessions`](crate::Limits::sessions) the
+    /// session that was idle for longest is ended earlier.
     pub fn idle_after(mut self, after: Duration) -> Self {
         self.patience.idle_after = after;
         self
     }
 
     /// Drops the calls of a session that has had no open response for this long; 5 min unless told
-    /// otherwise.
+    /// otherwise. [`Duration::MAX`] means never.
     pub fn orphan_limit(mut self, limit: Duration) -> Self {
         self.patience.orphan_limit = limit;
         self
@@ -159,12 +157,14 @@ impl Legacy {
         self
     }
 
-    /// Keeps the events of each new session in what this makes, in place of a [`MemoryStore`].
+    /// Keeps the events of each new session in what this makes, in place of a [`MemoryStore`] within
+    /// [`Limits::session_events`](crate::Limits::session_events) and
+    /// [`Limits::session_event_bytes`](crate::Limits::session_event_bytes).
     pub fn event_store<S: EventStore>(
         mut self,
         make: impl Fn() -> S + Send + Sync + 'static,
     ) -> Self {
-        self.store = Arc::new(move || Box::new(make()));
+        self.store = Some(Arc::new(move || Box::new(make())));
         self
     }
 
@@ -179,8 +179,14 @@ impl Legacy {
         self.patience.orphan_limit
     }
 
-    fn store(&self) -> Box<dyn EventStore> {
-        (self.store)()
+    fn store(&self, account: &Account) -> Box<dyn EventStore> {
+        match &self.store {
+            Some(make) => make(),
+            None => {
+                let meters = account.meters().clone();
+                Box::new(MemoryStore::within(account.limits(), meters))
+            }
+        }
     }
 
     fn patience(&self) -> Patience {
@@ -188,8 +194,8 @@ impl Legacy {
     }
 
     fn retry_millis(&self) -> Option<u64> {
-        self.retry
-            .and_then(|retry| u64::try_from(retry.as_millis()).ok())
+        let millis = self.retry?.as_millis();
+        Some(u64::try_from(millis).map_or(MAX_RETRY, |millis| millis.min(MAX_RETRY)))
     }
 }
 
@@ -223,42 +229,53 @@ pub(super) fn answer(
     site: &Arc<Site>,
     head: Parts,
     accepts: Accepts,
-    body: Bytes,
+    body: &Bytes,
     post: Post,
     charge: Charge,
 ) -> Result<Taken, Rejection> {
     let legacy = &site.legacy;
+    let head_bytes = charge.bytes().saturating_sub(body.len());
     if legacy.mode == Mode::Stateless {
-        return stateless::answer(site, head, accepts, post, charge);
+        return stateless::answer(site, head, accepts, post, charge, head_bytes);
     }
+    let posting = Posting {
+        accepts,
+        messages: post.messages,
+        charge,
+        head_bytes,
+    };
     if let Some(id) = session_in_query(legacy, &head) {
         let session = legacy.sessions.find(id, &principal(&head))?;
-        return hear_only(site, &session, head, body, &post.messages).map(Taken::Now);
+        return hear_only(site, &session, head, posting).map(Taken::Now);
     }
-    let opening = match &post.messages {
-        Messages::One(Message::Request(raw)) if raw.method == INITIALIZE => Some(raw.id.clone()),
-        _ => None,
+    if let Some(id) = session_id(&head)? {
+        let session = legacy.sessions.find(id, &principal(&head))?;
+        return hear(site, &session, head, posting);
+    }
+    let id = match &posting.messages {
+        Messages::One(Message::Request(raw)) if raw.method == INITIALIZE => raw.id.clone(),
+        _ => return Err(bad_request("`Mcp-Session-Id` is missing")),
     };
-    match (session_id(&head)?, opening) {
-        (None, Some(_)) if !serves(site, HttpTransport::Streamable) => {
-            // Tells a client of any age to ask for the stream, which names where to post.
-            let why = "there is no Streamable HTTP here";
-            Err(Rejection::http(StatusCode::METHOD_NOT_ALLOWED, why))
-        }
-        (None, Some(id)) => {
-            let site = site.clone();
-            let opening = async move {
-                let opened = open(&site, head, accepts, &id, body).await;
-                opened.map_err(|refused| refused.about(id))
-            };
-            Ok(Taken::Elsewhere(Box::pin(opening)))
-        }
-        (None, None) => Err(bad_request("`Mcp-Session-Id` is missing")),
-        (Some(id), _) => {
-            let session = legacy.sessions.find(id, &principal(&head))?;
-            hear(site, &session, head, accepts, post.messages)
-        }
+    if !serves(site, HttpTransport::Streamable) {
+        // Tells a client of any age to ask for the stream, which names where to post.
+        let why = "there is no Streamable HTTP here";
+        return Err(Rejection::http(StatusCode::METHOD_NOT_ALLOWED, why));
     }
+    let site = site.clone();
+    let opening = async move {
+        let opened = open(&site, head, posting).await;
+        opened.map_err(|refused| refused.about(id))
+    };
+    Ok(Taken::Elsewhere(Box::pin(opening)))
+}
+
+/// A POST of a client that has a session, or opens one.
+struct Posting {
+    accepts: Accepts,
+    messages: Messages,
+    charge: Charge,
+    /// How much of the charge is for the head.
+    head_bytes: usize,
 }
 
 /// Answers a GET or a DELETE.
@@ -288,23 +305,23 @@ pub(super) fn answer_verb(site: &Arc<Site>, head: &Parts) -> Result<Response<Htt
         None => (UNSOLICITED, None),
         Some(id) => {
             let named = parse_event_id(id).map(|(key, place)| (key, Some(place)));
-            named.ok_or_else(|| bad_request("`Last-Event-ID` names no event"))?
+            named.ok_or_else(|| bad_request(UNKNOWN_EVENT))?
         }
     };
+    let charge = site.charge(head)?;
     let reader = session.read(key, after).map_err(|why| match why {
-        CannotRead::Taken => Rejection::http(StatusCode::CONFLICT, "the stream is open already"),
-        CannotRead::Lost => bad_request("what followed that event was not kept"),
+        CannotRead::Taken => Rejection::http(StatusCode::CONFLICT, "the stream is already open"),
+        CannotRead::Unknown => bad_request(UNKNOWN_EVENT),
+        CannotRead::Lost => bad_request("events after `Last-Event-ID` have expired"),
     })?;
-    Ok(events(site, reader))
+    Ok(events(site, reader, Some(charge)))
 }
 
 /// Opens a session: the one thing that a client can do without one.
 async fn open(
     site: &Arc<Site>,
     head: Parts,
-    accepts: Accepts,
-    id: &RequestId,
-    body: Bytes,
+    posting: Posting,
 ) -> Result<Response<HttpBody>, Rejection> {
     let legacy = &site.legacy;
     // Ends with this future, unless the client can name it by then.
@@ -312,8 +329,11 @@ async fn open(
         .sessions
         .start(site, legacy, Layout::PerPost, principal(&head))?;
     let session = driven.session.clone();
-    let mut reader = open_stream(&session, std::slice::from_ref(id), Form::Json)?;
-    session.hear([Received::Frame(body)], std::slice::from_ref(id), head)?;
+    let accepts = posting.accepts;
+    let (posted, _) = posting.decode(site, head)?;
+    let Some(mut reader) = session.post(posted, Some(Form::Json))? else {
+        return Err(gone());
+    };
     std::future::poll_fn(|cx| reader.poll_form(cx)).await;
     let Some(answer) = reader.take_answers().pop() else {
         return Err(gone());
@@ -327,11 +347,12 @@ async fn open(
     if let Some(dialect) = agreed {
         session.agree_on(dialect);
         let id = HeaderValue::try_from(&session.id).expect("hexadecimal digits are visible ASCII");
+        drop(reader);
+        legacy.sessions.publish(driven)?;
         let headers = response.headers_mut();
         headers.insert(SESSION_ID, id);
         // A web page that is let in has to repeat the id, and may only read what is exposed to it.
         headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, SESSION_ID.into());
-        legacy.sessions.publish(driven);
     }
     Ok(response)
 }
@@ -354,25 +375,20 @@ fn hear(
     site: &Arc<Site>,
     session: &Arc<Session>,
     head: Parts,
-    accepts: Accepts,
-    messages: Messages,
+    posting: Posting,
 ) -> Result<Taken, Rejection> {
-    let requests = requests(&messages);
+    let accepts = posting.accepts;
+    // A client that names no version in a header has agreed on one all the same.
+    if matches!(posting.messages, Messages::Batch(_)) && !session.dialect().batches {
+        return Err(not_a_batch());
+    }
     let principal = principal(&head);
-    if let Some(refusal) = beyond_scope(site, &principal, &requests) {
+    let (posted, shape) = posting.decode(site, head)?;
+    if let Some(refusal) = beyond_scope(site, &principal, &posted) {
         return Ok(Taken::Now(refusal));
     }
-    let (refusals, shape) = match &messages {
-        Messages::One(_) => (Vec::new(), Shape::One),
-        // A client that names no version in a header has agreed on one all the same.
-        Messages::Batch(_) if !session.dialect().batches => {
-            let error = RpcError::new(ErrorCode::INVALID_REQUEST, "a message is one JSON object");
-            return Err(error.into());
-        }
-        Messages::Batch(parts) => (refusals(parts), Shape::Array),
-    };
-    if requests.is_empty() && refusals.is_empty() {
-        session.hear(received(messages), &[], head)?;
+    if !posted.wants_answer() {
+        session.post(posted, None)?;
         return Ok(Taken::Now(body::empty(StatusCode::ACCEPTED)));
     }
     let form = if !accepts.events || (site.legacy.answers == Answers::Json && accepts.json) {
@@ -382,78 +398,102 @@ fn hear(
     } else {
         Form::Events
     };
-    let wants_progress = requests.iter().any(|raw| wants_progress(raw));
     let commit_after = match form {
         Form::Json => None,
         Form::Events => Some(Duration::ZERO),
-        Form::Undecided if wants_progress => Some(Duration::ZERO),
+        Form::Undecided if posted.requests().any(wants_progress) => Some(Duration::ZERO),
         Form::Undecided => Some(COMMIT_AFTER),
     };
-    let ids: Vec<_> = requests.iter().map(|raw| raw.id.clone()).collect();
-    let reader = open_stream(session, &ids, form)?;
-    reader.answer_already(refusals);
-    session
-        .hear(received(messages), &ids, head)
-        .map_err(|refused| refused.about(ids.first().cloned()))?;
+    let first = posted.requests().next().map(|raw| raw.id.clone());
+    let reader = session
+        .post(posted, Some(form))
+        .map_err(|refused| match refused.id() {
+            Some(_) => refused,
+            None => refused.about(first),
+        })?;
+    let Some(reader) = reader else {
+        return Err(gone());
+    };
     let answers = answers(site.clone(), reader, shape, commit_after);
     Ok(Taken::Elsewhere(Box::pin(answers)))
 }
 
-fn open_stream(
-    session: &Arc<Session>,
-    ids: &[RequestId],
-    form: Form,
-) -> Result<session::Reader, Rejection> {
-    session.open(ids, form).map_err(|taken| {
-        let why = format!("the request id {taken} is already in flight");
-        Rejection::from(RpcError::new(ErrorCode::INVALID_REQUEST, why)).about(taken)
+impl Posting {
+    /// Decodes what was posted, once it is clear that it may be.
+    fn decode(self, site: &Site, head: Parts) -> Result<(Posted, Shape), Rejection> {
+        let (messages, refusals, shape) = match self.messages {
+            Messages::One(message) => (vec![message], Vec::new(), Shape::One),
+            Messages::Batch(batch) => {
+                let parts = decode(site, &batch)?;
+                let refusals = refusals(&parts);
+                let messages = parts.into_iter().flatten().collect();
+                (messages, refusals, Shape::Array)
+            }
+        };
+        let posted = Posted::new(messages, refusals, head, self.charge, self.head_bytes);
+        let mut ids = BTreeSet::new();
+        let twice = posted.requests().find(|raw| !ids.insert(&raw.id));
+        match twice.map(|raw| raw.id.clone()) {
+            Some(twice) => Err(already_in_flight(twice)),
+            None => Ok((posted, shape)),
+        }
+    }
+}
+
+/// Decodes a batch within the limit.
+fn decode(site: &Site, batch: &Batch) -> Result<Vec<Result<Message, Malformed>>, Rejection> {
+    let max = site.account.limits().batch_messages;
+    batch.decode(max).map_err(|refused| {
+        if let BatchError::TooLong { .. } = refused {
+            site.account.meters().refuse(Limit::BatchMessages, max);
+        }
+        refused.into()
     })
 }
 
-/// Refuses what the principal of a POST may not do, while there still is a status to say so with. Who
-/// nobody in particular is may still be found out by a layer further inside.
-fn beyond_scope(
-    site: &Site,
-    principal: &Principal,
-    requests: &[&RawRequest],
-) -> Option<Response<HttpBody>> {
+/// Refuses what the principal of a POST may not do, while there still is a status to say so with. Who an anonymous
+/// caller is may still be found out by a layer further inside.
+fn beyond_scope(site: &Site, principal: &Principal, posted: &Posted) -> Option<Response<HttpBody>> {
     principal.name()?;
-    let needed = |raw: &&RawRequest| site.responder.scopes(&raw.method, raw.params.as_ref());
-    let needed: BTreeSet<String> = requests.iter().flat_map(needed).collect();
+    let needed = |raw: &RawRequest| site.responder.scopes(&raw.method, raw.params.as_ref());
+    let needed: BTreeSet<String> = posted.requests().flat_map(needed).collect();
     let missing = InsufficientScope::check(&needed, principal).err()?;
-    let id = requests.first()?.id.clone();
+    let id = posted.requests().next()?.id.clone();
     Some(body::insufficient_scope(id, missing))
 }
 
 /// Takes in what was posted to the second of two endpoints; answers come over the first.
 fn hear_only(
     site: &Site,
-    session: &Session,
+    session: &Arc<Session>,
     head: Parts,
-    body: Bytes,
-    messages: &Messages,
+    posting: Posting,
 ) -> Result<Response<HttpBody>, Rejection> {
-    let requests = requests(messages);
+    if let Messages::Batch(_) = posting.messages {
+        return Err(not_a_batch()); // the version that has them has one endpoint
+    }
     let principal = principal(&head);
-    if let Some(refusal) = beyond_scope(site, &principal, &requests) {
+    let (posted, _) = posting.decode(site, head)?;
+    if let Some(refusal) = beyond_scope(site, &principal, &posted) {
         return Ok(refusal);
     }
-    let ids: Vec<_> = requests.iter().map(|raw| raw.id.clone()).collect();
-    session.hear([Received::Frame(body)], &ids, head)?;
+    session.post(posted, None)?;
     Ok(body::empty(StatusCode::ACCEPTED))
 }
 
 /// Opens the first of two endpoints, and says where the second one is.
 fn open_two_endpoints(site: &Site, head: &Parts) -> Result<Response<HttpBody>, Rejection> {
     let legacy = &site.legacy;
+    let charge = site.charge(head)?;
     let driven = legacy
         .sessions
         .start(site, legacy, Layout::One, principal(head))?;
     let session = driven.session.clone();
     let reader = session.read(UNSOLICITED, None).map_err(|_| gone())?;
-    legacy.sessions.publish(driven);
+    legacy.sessions.publish(driven)?;
     let endpoint = format!("{}?{QUERY}={}", head.uri.path(), session.id);
-    Ok(only_stream(site, reader, endpoint, legacy.sessions.clone()))
+    let sessions = legacy.sessions.clone();
+    Ok(only_stream(site, reader, endpoint, sessions, charge))
 }
 
 fn serves_two_endpoints(site: &Site) -> bool {
@@ -496,28 +536,6 @@ fn principal(head: &Parts) -> Principal {
     head.extensions.get().cloned().unwrap_or_default()
 }
 
-fn requests(messages: &Messages) -> Vec<&RawRequest> {
-    match messages {
-        Messages::One(message) => request(message).into_iter().collect(),
-        Messages::Batch(parts) => parts.iter().flatten().filter_map(request).collect(),
-    }
-}
-
-fn request(message: &Message) -> Option<&RawRequest> {
-    match message {
-        Message::Request(raw) => Some(raw),
-        Message::Response(_) | Message::Notification(_) => None,
-    }
-}
-
-/// What was posted and is well-formed.
-fn received(messages: Messages) -> Vec<Received> {
-    match messages {
-        Messages::One(message) => vec![Received::Message(message)],
-        Messages::Batch(parts) => parts.into_iter().flatten().map(Received::Message).collect(),
-    }
-}
-
 /// What the sender of a batch is told of its malformed parts.
 fn refusals(parts: &[Result<Message, Malformed>]) -> Vec<Bytes> {
     let malformed = parts.iter().filter_map(|part| part.as_ref().err());
@@ -552,11 +570,12 @@ impl std::fmt::Debug for Legacy {
 const INITIALIZE: &str = "initialize";
 /// What the second of two endpoints knows its session by.
 const QUERY: &str = "session";
-const MOST_SESSIONS: usize = 10_000;
-const MOST_EACH: usize = 1_000;
 const IDLE_AFTER: Duration = Duration::from_secs(30 * 60);
 const ORPHAN_LIMIT: Duration = Duration::from_secs(5 * 60);
 const RETRY: Duration = Duration::from_secs(1);
+/// The longest time, in milliseconds, that the timers of web pages do not take for none at all.
+const MAX_RETRY: u64 = i32::MAX as u64;
+const UNKNOWN_EVENT: &str = "`Last-Event-ID` names no event of this session";
 /// How long an outcome is waited for before the answer becomes a stream. Short, for a legacy client may
 /// not say that it gives up before it has seen the head.
 const COMMIT_AFTER: Duration = Duration::from_millis(10);

@@ -18,6 +18,7 @@ use super::sessions::Sessions;
 use super::streams::Form;
 use crate::http::server::body::{self, Events, HttpBody};
 use crate::http::server::{KeepAlive, Site};
+use crate::limits::Charge;
 
 /// How the answers of one POST are written as JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +57,7 @@ pub(super) async fn answers(
     };
     if form != Form::Json {
         reader.commit_to_events();
-        return Ok(events(&site, reader));
+        return Ok(events(&site, reader, None));
     }
     let mut answers = reader.take_answers();
     match (shape, answers.len()) {
@@ -66,8 +67,8 @@ pub(super) async fn answers(
     }
 }
 
-/// A response that is a stream of events.
-pub(super) fn events(site: &Site, reader: Reader) -> Response<HttpBody> {
+/// A response that is a stream of events; `charge` is what it takes up while it is open.
+pub(super) fn events(site: &Site, reader: Reader, charge: Option<Charge>) -> Response<HttpBody> {
     let http = reader.session().dialect().http;
     let prime = http.primes_streams.then(|| Event {
         id: Some(event_id(reader.key(), reader.read_so_far())),
@@ -81,6 +82,7 @@ pub(super) fn events(site: &Site, reader: Reader) -> Response<HttpBody> {
         has_ids: http.resumable,
         keep_alive: KeepAlive::new(site.keep_alive),
         ends: None,
+        _charge: charge,
     })
 }
 
@@ -90,6 +92,7 @@ pub(super) fn only_stream(
     reader: Reader,
     endpoint: String,
     sessions: Arc<Sessions>,
+    charge: Charge,
 ) -> Response<HttpBody> {
     body::stream(Reading {
         first: Some(Event {
@@ -104,6 +107,7 @@ pub(super) fn only_stream(
             sessions,
         }),
         reader: Some(reader),
+        _charge: Some(charge),
     })
 }
 
@@ -154,6 +158,7 @@ struct Reading {
     has_ids: bool,
     keep_alive: KeepAlive,
     ends: Option<Ends>,
+    _charge: Option<Charge>,
 }
 
 /// Ends a session when dropped.

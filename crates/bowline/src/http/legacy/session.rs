@@ -6,83 +6,65 @@
 //!
 //! The same engine drives it as any other wire. What is different is where messages come in and go out.
 
-use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::task::{self, Poll, Waker};
+use std::task::{self, Poll};
 use std::time::Duration;
 
 use ::http::StatusCode;
-use ::http::request::Parts;
+use bowline_core::Message;
 use bowline_core::era::Dialect;
 use bowline_core::http::admission::Rejection;
-use bowline_core::{Message, Notification, Response};
-use bowline_types::{CancelledNotification, CancelledNotificationParams, Json, Notice, RequestId};
+use bowline_types::{ErrorCode, RequestId, RpcError};
 use bytes::Bytes;
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::streams::{CannotRead, Form, Next, Streams};
+use super::pool::EventPool;
+use super::state::{Head, Idleness, NotTaken, Patience, Posted, State, Tended};
+use super::streams::{CannotRead, Form, Keep, Layout, Next, Streams};
 use crate::exchange::Principal;
-use crate::http::server::unavailable;
+use crate::http::server::overloaded;
+use crate::limits::{Account, Limit};
 use crate::wire::{Received, Wire};
 
 /// One legacy conversation.
 pub(super) struct Session {
     pub(super) id: String,
     pub(super) principal: Principal,
+    /// What is held for its client.
+    pub(super) account: Arc<Account>,
     dialect: OnceLock<&'static Dialect>,
     state: Mutex<State>,
-    _room: OwnedSemaphorePermit,
-}
-
-struct State {
-    streams: Streams,
-    /// The heads of the POSTs of requests that are not handled yet. They also tell on whose behalf: that of the
-    /// same somebody, who may do more or less than when the session was opened.
-    heads: BTreeMap<RequestId, Parts>,
-    inbox: VecDeque<Received>,
-    driver: Option<Waker>,
-    /// How many responses are open.
-    readers: usize,
-    /// When something was last heard of the client, or said to it.
-    seen: Instant,
-    /// Since when no response is open.
-    alone_since: Instant,
-    is_over: bool,
-}
-
-/// How long a session lives without anybody there.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Patience {
-    pub(super) idle_after: Duration,
-    pub(super) orphan_limit: Duration,
+    /// A deadline may have been set that is nearer than those that are known.
+    untended: Notify,
+    pool: Arc<EventPool>,
+    /// Its number in the pool.
+    number: u64,
 }
 
 impl Session {
     pub(super) fn new(
         id: String,
         principal: Principal,
+        layout: Layout,
         streams: Streams,
-        room: OwnedSemaphorePermit,
-    ) -> Self {
-        let now = Instant::now();
-        Self {
+        account: Arc<Account>,
+        pool: &Arc<EventPool>,
+    ) -> Arc<Self> {
+        let state = State::new(layout, streams, account.clone(), Instant::now());
+        let session = Arc::new(Self {
             id,
             principal,
+            account,
             dialect: OnceLock::new(),
-            state: Mutex::new(State {
-                streams,
-                heads: BTreeMap::new(),
-                inbox: VecDeque::new(),
-                driver: None,
-                readers: 0,
-                seen: now,
-                alone_since: now,
-                is_over: false,
-            }),
-            _room: room,
-        }
+            state: Mutex::new(state),
+            untended: Notify::new(),
+            pool: pool.clone(),
+            number: pool.next_number(),
+        });
+        pool.add(session.number, &session);
+        session
     }
 
     /// The version that was agreed upon, once it was.
@@ -97,150 +79,130 @@ impl Session {
         let _ = self.dialect.set(dialect);
     }
 
-    /// Takes in messages of the client, among which are these requests, which came with `head`.
-    pub(super) fn hear(
-        &self,
-        messages: impl IntoIterator<Item = Received>,
-        requests: &[RequestId],
-        head: Parts,
-    ) -> Result<(), Rejection> {
-        let mut state = self.lock();
-        if state.is_over {
-            return Err(gone());
-        }
-        if state.inbox.len() >= MOST_WAITING {
-            return Err(unavailable("overloaded"));
-        }
-        state.seen = Instant::now();
-        state.inbox.extend(messages);
-        // One that is in flight already is refused, and must not lend its credential to the first.
-        if let Some((last, others)) = requests.split_last() {
-            for id in others {
-                let own = state.heads.entry(id.clone());
-                own.or_insert_with(|| head.clone());
+    /// Takes what the client posted, and opens a stream of that form for the answers: both, or neither.
+    pub(super) fn post(
+        self: &Arc<Self>,
+        posted: Posted,
+        form: Option<Form>,
+    ) -> Result<Option<Reader>, Rejection> {
+        let now = Instant::now();
+        let taken = self.with(|state| match state.check(&posted) {
+            Ok(()) => Ok((state.take(now, posted, form), state.has_early_cancels())),
+            // Dropped after the lock is released.
+            Err(refused) => Err((refused, posted)),
+        });
+        match taken {
+            Ok((opened, has_early_cancels)) => {
+                if has_early_cancels {
+                    self.untended.notify_one(); // they expire
+                }
+                Ok(opened.map(|(key, reader)| self.reader(key, reader)))
             }
-            state.heads.entry(last.clone()).or_insert(head);
+            Err((refused, _posted)) => Err(self.refuse(refused)),
         }
-        let driver = state.driver.take();
-        drop(state);
-        driver.into_iter().for_each(Waker::wake);
-        Ok(())
+    }
+
+    fn refuse(&self, refused: NotTaken) -> Rejection {
+        match refused {
+            NotTaken::Ended => gone(),
+            NotTaken::Full => {
+                let max = self.account.limits().peer_requests;
+                overloaded(self.account.meters().refuse(Limit::PeerRequests, max))
+            }
+            NotTaken::InFlight(id) => already_in_flight(id),
+        }
     }
 
     /// The head of the POST that a request came with, for its handler.
-    pub(super) fn take_head(&self, request: &RequestId) -> Option<Parts> {
-        self.lock().heads.remove(request)
+    pub(super) fn take_head(&self, request: &RequestId) -> Option<Arc<Head>> {
+        self.with(|state| state.take_head(request))
     }
 
-    /// Makes a stream for the answers to these requests and reads it, or names the request that is in
-    /// flight already.
-    pub(super) fn open(
-        self: &Arc<Self>,
-        requests: &[RequestId],
-        form: Form,
-    ) -> Result<Reader, RequestId> {
-        let key = self.lock().streams.open(requests, form)?;
-        let reader = self.read(key, None);
-        Ok(reader.expect("a stream that was just opened can be read"))
-    }
-
-    /// Reads a stream from behind a place, or from where the last reader stopped.
+    /// Reads a stream from behind a place, or from where the last response stopped.
     pub(super) fn read(
         self: &Arc<Self>,
         key: u64,
         after: Option<u64>,
     ) -> Result<Reader, CannotRead> {
-        let mut state = self.lock();
-        let (reader, replaced) = state.streams.attach(key, after)?;
-        state.readers += 1;
-        drop(state);
-        replaced.into_iter().for_each(Waker::wake);
-        Ok(Reader {
+        let reader = self.with(|state| state.attach(key, after))?;
+        Ok(self.reader(key, reader))
+    }
+
+    fn reader(self: &Arc<Self>, key: u64, reader: u64) -> Reader {
+        Reader {
             session: self.clone(),
             key,
             reader,
-        })
+        }
     }
 
-    /// Waits until nobody has been there for so long that nobody will come. On the way there, drops calls
-    /// that nobody waits for.
+    /// Waits until the client has been away for too long. On the way there, drops calls that it left behind.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: it can be called again.
     pub(super) async fn until_forsaken(&self, patience: Patience) {
-        // Whatever sets a deadline sets it at least this far ahead. So nobody has to tell that one was set: it
-        // is enough to look this often.
+        // Whatever sets a deadline without notifying sets it at least this far ahead. So it is enough to look this often.
         let often = patience.idle_after.min(patience.orphan_limit);
         let often = often.max(Duration::from_millis(1));
         loop {
             let now = Instant::now();
-            let mut next = now + often;
-            match self.deadlines(patience) {
-                (Some(orphaned_at), _) if orphaned_at <= now => self.cancel_everything(),
-                (_, Some(idle_at)) if idle_at <= now => return,
-                (orphaned_at, idle_at) => {
-                    let deadlines = [orphaned_at, idle_at].into_iter().flatten();
-                    next = deadlines.fold(next, Instant::min);
+            let next = match self.with(|state| state.tend(now, patience)) {
+                Tended::Forsaken => return,
+                Tended::Until(next) => next,
+            };
+            // A time that is too far away to be told never comes.
+            let next = [next, now.checked_add(often)].into_iter().flatten().min();
+            let asleep = async {
+                match next {
+                    Some(next) => tokio::time::sleep_until(next).await,
+                    None => std::future::pending().await,
                 }
+            };
+            tokio::select! {
+                biased;
+                () = self.untended.notified() => {}
+                () = asleep => {}
             }
-            tokio::time::sleep_until(next).await;
         }
     }
 
-    /// When its calls are given up, and when it is itself.
-    fn deadlines(&self, patience: Patience) -> (Option<Instant>, Option<Instant>) {
-        let state = self.lock();
-        if state.readers > 0 {
-            return (None, None);
-        }
-        if state.streams.unanswered().len() > 0 {
-            return (Some(state.alone_since + patience.orphan_limit), None);
-        }
-        (None, Some(state.seen + patience.idle_after))
+    pub(super) fn idleness(&self) -> Idleness {
+        self.lock().idleness()
     }
 
-    fn cancel_everything(&self) {
+    /// How easily its events can be missed, if there are any: whether a response is open, and when it was last active.
+    pub(super) fn events_idleness(&self) -> Option<(bool, Instant)> {
+        self.lock().events_idleness()
+    }
+
+    /// Drops the oldest events until this many bytes are free, and returns how many events that were.
+    pub(super) fn drop_events(&self, bytes: usize, keep: Keep) -> u64 {
+        self.with(|state| state.drop_events(bytes, keep))
+    }
+
+    #[cfg(test)]
+    pub(super) fn sizes(&self) -> super::state::Sizes {
+        self.lock().sizes()
+    }
+
+    #[cfg(test)]
+    pub(super) fn tend(&self, patience: Patience) -> Tended {
+        let now = Instant::now();
+        self.with(|state| state.tend(now, patience))
+    }
+
+    /// Changes the state; then wakes and drops what has to be, with the lock released.
+    fn with<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.lock();
-        let cancels: Vec<_> = state.streams.unanswered().map(orphan_cancel).collect();
-        tracing::debug!(
-            calls = cancels.len(),
-            "calls that nobody waits for are dropped"
-        );
-        state.inbox.extend(cancels);
-        // Those that cannot be stopped are asked again, but not at once.
-        state.alone_since = Instant::now();
-        let driver = state.driver.take();
+        let result = change(&mut state);
+        let (leftovers, more_events) = state.leftovers();
         drop(state);
-        driver.into_iter().for_each(Waker::wake);
-    }
-
-    fn route(&self, within: Option<&RequestId>, message: &Message) {
-        let mut state = self.lock();
-        if let Message::Response(Response { id: Some(id), .. }) = message {
-            state.heads.remove(id);
+        leftovers.release();
+        if more_events {
+            self.pool.make_room(self);
         }
-        let routed = state.streams.route(within, message);
-        state.inbox.extend(routed.answer.map(Received::Message));
-        let driver = state.driver.take();
-        self.answered(state, [routed.wake, driver]);
-    }
-
-    fn cancelled(&self, request: &RequestId) {
-        let mut state = self.lock();
-        state.heads.remove(request);
-        let wake = state.streams.cancelled(request);
-        self.answered(state, [wake, None]);
-    }
-
-    fn answered(&self, mut state: MutexGuard<'_, State>, wakers: [Option<Waker>; 2]) {
-        state.seen = Instant::now();
-        drop(state);
-        wakers.into_iter().flatten().for_each(Waker::wake);
-    }
-
-    fn end(&self) {
-        let mut state = self.lock();
-        state.is_over = true;
-        let wakers = state.streams.end();
-        drop(state);
-        wakers.into_iter().for_each(Waker::wake);
+        result
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -249,7 +211,13 @@ impl Session {
     }
 }
 
-/// Somebody who reads a stream: an open response.
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.pool.remove(self.number);
+    }
+}
+
+/// An open response that reads a stream.
 pub(super) struct Reader {
     session: Arc<Session>,
     key: u64,
@@ -266,11 +234,9 @@ impl Reader {
     }
 
     pub(super) fn poll_next(&mut self, cx: &mut task::Context<'_>) -> Poll<Option<(u64, Bytes)>> {
-        let next = self
-            .session
-            .lock()
-            .streams
-            .next(self.key, self.reader, cx.waker());
+        let mut state = self.session.lock();
+        let next = state.streams.next(self.key, self.reader, cx.waker());
+        drop(state);
         match next {
             Next::Event { place, frame } => Poll::Ready(Some((place, frame))),
             Next::End => Poll::Ready(None),
@@ -287,19 +253,14 @@ impl Reader {
         }
     }
 
-    pub(super) fn answer_already(&self, answers: Vec<Bytes>) {
-        self.session
-            .lock()
-            .streams
-            .answer_already(self.key, answers);
-    }
-
     pub(super) fn commit_to_events(&self) {
-        self.session.lock().streams.commit_to_events(self.key);
+        let commit = |state: &mut State| state.streams.commit_to_events(self.key);
+        self.session.with(commit);
     }
 
     pub(super) fn take_answers(&self) -> Vec<Bytes> {
-        self.session.lock().streams.take_answers(self.key)
+        let take = |state: &mut State| state.streams.take_answers(self.key);
+        self.session.with(take)
     }
 
     pub(super) fn read_so_far(&self) -> u64 {
@@ -309,25 +270,46 @@ impl Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        let mut state = self.session.lock();
-        state.streams.detach(self.key, self.reader);
-        state.readers -= 1;
         let now = Instant::now();
-        (state.seen, state.alone_since) = (now, now);
+        let detach = |state: &mut State| state.detach(now, self.key, self.reader);
+        self.session.with(detach);
     }
 }
 
 /// The driver's side of a session.
-pub(super) struct SessionWire(pub(super) Arc<Session>);
+pub(super) struct SessionWire {
+    session: Arc<Session>,
+    /// How many bytes the driver has taken since it last dispatched them, after which they are charged again.
+    taken: usize,
+}
+
+impl SessionWire {
+    pub(super) fn new(session: Arc<Session>) -> Self {
+        Self { session, taken: 0 }
+    }
+}
 
 impl Wire for SessionWire {
     fn poll_receive(&mut self, cx: &mut task::Context<'_>) -> Poll<Received> {
-        let mut state = self.0.lock();
-        if let Some(received) = state.inbox.pop_front() {
-            return Poll::Ready(received);
+        if self.taken >= MAX_TAKEN {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
         }
-        state.driver = Some(cx.waker().clone());
-        Poll::Pending
+        let waker = cx.waker();
+        let next = self.session.with(|state| {
+            let next = state.next_message();
+            if next.is_none() {
+                state.driver = Some(waker.clone());
+            }
+            next
+        });
+        match next {
+            Some((message, bytes)) => {
+                self.taken += bytes;
+                Poll::Ready(Received::Message(message))
+            }
+            None => Poll::Pending,
+        }
     }
 
     fn poll_ready(&mut self, _: &mut task::Context<'_>) -> Poll<io::Result<()>> {
@@ -335,18 +317,23 @@ impl Wire for SessionWire {
     }
 
     fn send(&mut self, message: &Message) {
-        self.0.route(None, message);
+        let now = Instant::now();
+        self.session.with(|state| state.route(now, None, message));
     }
 
     fn send_within(&mut self, request: &RequestId, message: &Message) {
-        self.0.route(Some(request), message);
+        let now = Instant::now();
+        self.session
+            .with(|state| state.route(now, Some(request), message));
     }
 
     fn cancelled(&mut self, request: &RequestId) {
-        self.0.cancelled(request);
+        let now = Instant::now();
+        self.session.with(|state| state.cancelled(now, request));
     }
 
     fn poll_flush(&mut self, _: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        self.taken = 0;
         Poll::Ready(Ok(()))
     }
 
@@ -357,21 +344,20 @@ impl Wire for SessionWire {
 
 impl Drop for SessionWire {
     fn drop(&mut self) {
-        self.0.end();
+        self.session.with(State::end);
     }
 }
 
-/// What a client is told that names no session, or one that has ended.
+/// The refusal of a request that names no session, or one that has ended.
 pub(super) fn gone() -> Rejection {
-    Rejection::http(StatusCode::NOT_FOUND, "there is no such session")
+    Rejection::http(StatusCode::NOT_FOUND, "session not found")
 }
 
-/// A cancel in the client's name.
-fn orphan_cancel(id: &RequestId) -> Received {
-    let params = CancelledNotificationParams::new(id.clone()).with_reason("nobody waits for it");
-    let cancel = Notification::new(CancelledNotification::NAME, Json::encode(&params).ok());
-    Received::Message(cancel.into())
+/// The refusal of a request whose id an unanswered request has.
+pub(super) fn already_in_flight(id: RequestId) -> Rejection {
+    let why = format!("the request id {id} is already in flight");
+    Rejection::from(RpcError::new(ErrorCode::INVALID_REQUEST, why)).about(id)
 }
 
-/// Messages of the client that the driver has not taken in yet.
-const MOST_WAITING: usize = 1024;
+/// How many bytes the driver takes before it has to dispatch them; one message may be longer.
+const MAX_TAKEN: usize = 256 * 1024;

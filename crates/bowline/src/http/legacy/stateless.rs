@@ -1,8 +1,6 @@
 //! Legacy requests without a session: each is answered as if it were the only one.
 
-use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::Poll;
 
 use ::http::request::Parts;
 use ::http::{Response, StatusCode};
@@ -10,16 +8,18 @@ use bowline_core::era::{Admitted, Dialect, Rejection as Refused, legacy as era};
 use bowline_core::http::admission::Rejection;
 use bowline_core::http::legacy::{Messages, Post};
 use bowline_core::http::media::Accepts;
-use bowline_core::{Malformed, Message, Outcome, RawRequest};
+use bowline_core::{self as core, Malformed, Message, Outcome, RawRequest};
 use bowline_types::{ErrorCode, RequestId, RpcError};
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
+use tokio::task::JoinSet;
 
 use super::response::array;
-use super::{INITIALIZE, refusals};
-use crate::exchange::BoxFuture;
-use crate::http::server::{Handling, HttpBody, Site, Taken, body};
-use crate::limits::Charge;
+use super::streams::SHORT_ANSWER;
+use super::{INITIALIZE, decode, refusals};
+use crate::http::server::body::charged;
+use crate::http::server::{Handling, HttpBody, Site, Taken, body, overloaded};
+use crate::limits::{Account, Charge, Held, Limit};
 
 /// Answers what a legacy client posted.
 pub(super) fn answer(
@@ -27,25 +27,31 @@ pub(super) fn answer(
     head: Parts,
     accepts: Accepts,
     post: Post,
-    charge: Charge,
+    mut charge: Charge,
+    head_bytes: usize,
 ) -> Result<Taken, Rejection> {
     let dialect = post.dialect.unwrap_or(Dialect::UNNAMED_ON_HTTP);
     match post.messages {
         Messages::One(Message::Request(raw)) => {
-            answer_request(site, head, accepts, dialect, raw, charge)
+            answer_request(site, Arc::new(head), accepts, dialect, raw, charge)
         }
         // A cancel would have to be matched within a session, so it is dropped like the rest.
         Messages::One(Message::Notification(_)) => {
             Ok(Taken::Now(body::empty(StatusCode::ACCEPTED)))
         }
         Messages::One(Message::Response(_)) => Err(invalid("nobody asked for this response")),
-        Messages::Batch(parts) => {
-            let site = site.clone();
-            let answers = async move {
-                let answered = answer_batch(&site, &head, dialect, parts).await;
-                drop(charge);
-                Ok(answered)
+        Messages::Batch(batch) => {
+            let parts = decode(site, &batch)?;
+            let batch = Batch {
+                site: site.clone(),
+                head: Arc::new(head),
+                dialect,
+                _head_charge: charge.split(head_bytes),
+                account: charge.account().clone(),
             };
+            // From here on each request is charged by itself.
+            drop(charge);
+            let answers = async move { Ok(batch.answer(parts).await) };
             Ok(Taken::Elsewhere(Box::pin(answers)))
         }
     }
@@ -53,7 +59,7 @@ pub(super) fn answer(
 
 fn answer_request(
     site: &Arc<Site>,
-    head: Parts,
+    head: Arc<Parts>,
     accepts: Accepts,
     dialect: &'static Dialect,
     raw: RawRequest,
@@ -78,57 +84,97 @@ fn answer_request(
     }
 }
 
-/// Answers the requests of a batch side by side, and what is malformed in it, by one array.
-async fn answer_batch(
-    site: &Arc<Site>,
-    head: &Parts,
+/// The requests of one POST that has several.
+struct Batch {
+    site: Arc<Site>,
+    head: Arc<Parts>,
     dialect: &'static Dialect,
-    parts: Vec<Result<Message, Malformed>>,
-) -> Response<HttpBody> {
-    let mut answers = refusals(&parts);
-    let requests = parts.into_iter().filter_map(|part| match part {
-        Ok(Message::Request(raw)) => Some(raw),
-        Ok(Message::Notification(_) | Message::Response(_)) | Err(_) => None,
-    });
-    let answering = requests.map(|raw| -> BoxFuture<'_, Bytes> {
-        let answering = site
-            .charge(head)
-            .and_then(|charge| answer_request(site, head.clone(), ONLY_JSON, dialect, raw, charge));
-        Box::pin(async {
+    _head_charge: Charge,
+    account: Arc<Account>,
+}
+
+impl Batch {
+    /// Answers the requests side by side, and what is malformed, by one array.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it lets go of every request, as closing its own response would.
+    async fn answer(self, parts: Vec<Result<Message, Malformed>>) -> Response<HttpBody> {
+        let mut answers = refusals(&parts);
+        let mut length = answers.iter().map(Bytes::len).sum();
+        let mut charge = self.account.nothing(Held::Output);
+        // Tasks, for each is polled only when it is woken itself.
+        let mut running = JoinSet::new();
+        for part in parts {
+            if let Ok(Message::Request(raw)) = part {
+                running.spawn(self.answer_one(raw));
+            }
+        }
+        while let Some(answered) = running.join_next().await {
+            // One that is at its end without an answer was dropped with the runtime.
+            let Ok((id, answer)) = answered else { continue };
+            let (answer, more) = self.within_limit(id, answer, length, &mut charge);
+            length += more;
+            answers.push(answer);
+        }
+        if answers.is_empty() {
+            return body::empty(StatusCode::ACCEPTED);
+        }
+        body::whole(StatusCode::OK, charged(array(&answers), Some(charge)))
+    }
+
+    fn answer_one(&self, raw: RawRequest) -> impl Future<Output = (RequestId, Bytes)> + 'static {
+        let id = raw.id.clone();
+        let params = raw.params.as_ref();
+        let size = params.map_or(0, |params| params.as_bytes().len());
+        let answering = self
+            .account
+            .request(PER_REQUEST + size)
+            .map_err(overloaded)
+            .and_then(|charge| {
+                let head = self.head.clone();
+                answer_request(&self.site, head, ONLY_JSON, self.dialect, raw, charge)
+            })
+            .map_err(|refused| refused.about(id.clone()));
+        async move {
             let answered = match answering {
                 Ok(answering) => answering.await,
                 Err(refused) => Err(refused),
             };
-            whole(answered.unwrap_or_else(body::rejection)).await
-        })
-    });
-    answers.extend(all(answering.collect()).await);
-    if answers.is_empty() {
-        return body::empty(StatusCode::ACCEPTED);
+            let answer = whole(answered.unwrap_or_else(body::rejection)).await;
+            (id, answer)
+        }
     }
-    body::whole(StatusCode::OK, array(&answers))
-}
 
-/// Runs futures side by side to their ends.
-async fn all<T>(futures: Vec<BoxFuture<'_, T>>) -> Vec<T> {
-    let mut running: Vec<_> = futures.into_iter().map(Some).collect();
-    let mut done = Vec::new();
-    poll_fn(|cx| {
-        for slot in &mut running {
-            if let Some(future) = slot
-                && let Poll::Ready(value) = future.as_mut().poll(cx)
-            {
-                done.push(value);
-                *slot = None;
+    /// An answer that is charged, or a short error in its place if all answers together get too long.
+    fn within_limit(
+        &self,
+        id: RequestId,
+        answer: Bytes,
+        length: usize,
+        charge: &mut Charge,
+    ) -> (Bytes, usize) {
+        if answer.len() <= SHORT_ANSWER {
+            return (answer, 0);
+        }
+        let max = self.account.limits().output_bytes;
+        let reached = if length > 0 && length + answer.len() > max {
+            self.account.meters().refuse(Limit::OutputBytes, max)
+        } else {
+            match charge.grow(answer.len()) {
+                Ok(()) => {
+                    let length = answer.len();
+                    return (answer, length);
+                }
+                Err(reached) => reached,
             }
-        }
-        match running.iter().all(Option::is_none) {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
-        }
-    })
-    .await;
-    done
+        };
+        let refusal = core::Response {
+            id: Some(id),
+            outcome: Err(reached.into()),
+        };
+        (Message::from(refusal).to_frame(), 0)
+    }
 }
 
 async fn whole(response: Response<HttpBody>) -> Bytes {
@@ -153,6 +199,8 @@ fn invalid(why: &str) -> Rejection {
     RpcError::new(ErrorCode::INVALID_REQUEST, why).into()
 }
 
+/// What the state of a request takes up: its task, its context.
+const PER_REQUEST: usize = 2048;
 /// The answers of a batch come together, so that none of them can be a stream.
 const ONLY_JSON: Accepts = Accepts {
     json: true,

@@ -9,13 +9,15 @@
 //! No input or output: a message goes in, and whom to wake comes out.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::task::Waker;
 
-use bowline_core::{Message, Response};
+use bowline_core::{Message, Response, other_spelling};
 use bowline_types::{ErrorCode, RequestId, RpcError};
 use bytes::Bytes;
 
 use super::store::{After, EventStore};
+use crate::limits::{Account, Limit};
 
 /// The streams of one session.
 pub(super) struct Streams {
@@ -28,6 +30,12 @@ pub(super) struct Streams {
     last_key: u64,
     last_reader: u64,
     layout: Layout,
+    /// Bytes of answers that wait until all answers of their POST are there.
+    answer_bytes: usize,
+    /// What the newest event added to the store.
+    newest_bytes: usize,
+    has_ended: bool,
+    account: Arc<Account>,
 }
 
 /// How messages are spread over streams.
@@ -57,6 +65,8 @@ struct Stream {
     owed: usize,
     /// What is answered, until it is clear that these are events: JSON is read once, and not kept.
     answers: Vec<Bytes>,
+    /// The place of the last event that was written.
+    written: u64,
     /// The place of the last event that was read.
     read: u64,
     is_over: bool,
@@ -75,9 +85,11 @@ pub(super) enum Next {
 /// Why a stream cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CannotRead {
-    /// Somebody else does.
+    /// Another response reads it.
     Taken,
-    /// There is no such stream, or what followed that place of it was not kept.
+    /// No event has that place, or its stream consists of no events.
+    Unknown,
+    /// What followed that place was not kept.
     Lost,
 }
 
@@ -90,7 +102,7 @@ pub(super) struct Routed {
 }
 
 impl Streams {
-    pub(super) fn new(layout: Layout, store: Box<dyn EventStore>) -> Self {
+    pub(super) fn new(layout: Layout, store: Box<dyn EventStore>, account: Arc<Account>) -> Self {
         let unsolicited = Stream::new(Form::Events, 0);
         Self {
             store,
@@ -100,85 +112,130 @@ impl Streams {
             last_key: UNSOLICITED,
             last_reader: 0,
             layout,
+            answer_bytes: 0,
+            newest_bytes: 0,
+            has_ended: false,
+            account,
         }
     }
 
-    /// Makes a stream for the answers to these requests, or names the one that is in flight already.
-    pub(super) fn open(&mut self, requests: &[RequestId], form: Form) -> Result<u64, RequestId> {
-        let is_taken = |(at, id): &(usize, &RequestId)| {
-            self.by_request.contains_key(*id) || requests[..*at].contains(id)
-        };
-        if let Some((_, taken)) = requests.iter().enumerate().find(is_taken) {
-            return Err(taken.clone());
+    /// The first of these requests whose id an unanswered request has. Where all answers go onto one stream the engine
+    /// finds that out.
+    pub(super) fn find_in_flight<'a>(
+        &self,
+        mut requests: impl Iterator<Item = &'a RequestId>,
+    ) -> Option<&'a RequestId> {
+        if self.layout == Layout::One {
+            return None;
         }
+        requests.find(|id| self.by_request.contains_key(*id))
+    }
+
+    /// Whether a cancel with this id names a request that is not answered yet. Clients may spell it differently.
+    pub(super) fn is_in_flight(&self, id: &RequestId) -> bool {
+        let other = || other_spelling(id);
+        self.by_request.contains_key(id)
+            || other().is_some_and(|other| self.by_request.contains_key(&other))
+    }
+
+    /// Makes a stream for the answers to these requests, none of which is in flight, and for the answers that need no
+    /// handler. Returns its key and its reader.
+    ///
+    /// The reader is there from the beginning: a GET that guesses the key must not come first.
+    pub(super) fn open(
+        &mut self,
+        requests: impl IntoIterator<Item = RequestId>,
+        form: Form,
+        answers: Vec<Bytes>,
+    ) -> (u64, u64) {
         self.last_key += 1;
         let key = self.last_key;
-        self.streams.insert(key, Stream::new(form, requests.len()));
-        let ids = requests.iter().cloned();
-        self.by_request.extend(ids.map(|id| (id, key)));
-        Ok(key)
+        let before = self.by_request.len();
+        self.by_request
+            .extend(requests.into_iter().map(|id| (id, key)));
+        let mut stream = Stream::new(form, self.by_request.len() - before);
+        self.last_reader += 1;
+        stream.reader = Some(self.last_reader);
+        stream.is_over = stream.owed == 0;
+        self.streams.insert(key, stream);
+        for answer in answers {
+            self.keep(key, answer);
+        }
+        (key, self.last_reader)
     }
 
-    /// Puts answers that need no handler onto a stream that was just opened.
-    pub(super) fn answer_already(&mut self, key: u64, answers: Vec<Bytes>) {
-        let Some(stream) = self.streams.get_mut(&key) else {
-            return;
-        };
-        for answer in answers {
-            stream.keep(key, answer, &mut *self.store);
-        }
-        if stream.owed == 0 {
-            stream.is_over = true;
-            self.retire(key);
+    /// Notes requests whose answers go onto the one stream that there is.
+    pub(super) fn expect(&mut self, requests: impl IntoIterator<Item = RequestId>) {
+        for id in requests {
+            self.by_request.entry(id).or_insert(UNSOLICITED);
         }
     }
 
     /// Puts a message of the server onto its stream.
     pub(super) fn route(&mut self, within: Option<&RequestId>, message: &Message) -> Routed {
-        let key = match (self.layout, message) {
-            (Layout::One, _) => UNSOLICITED,
-            (Layout::PerPost, Message::Response(response)) => {
-                let asked = response
-                    .id
-                    .as_ref()
-                    .and_then(|id| self.by_request.remove(id));
-                match asked {
-                    Some(key) => key,
-                    None => return Routed::default(), // it was cancelled, or could never be read
-                }
-            }
-            (Layout::PerPost, _) => within
+        let answered = match message {
+            Message::Response(Response { id: Some(id), .. }) => self.by_request.remove(id),
+            _ => None,
+        };
+        let is_answer = matches!(message, Message::Response(_));
+        let key = match self.layout {
+            Layout::One => UNSOLICITED,
+            Layout::PerPost if is_answer => match answered {
+                Some(key) => key,
+                None => return Routed::default(), // it was cancelled, or could never be read
+            },
+            Layout::PerPost => within
                 .and_then(|id| self.by_request.get(id).copied())
                 .unwrap_or(UNSOLICITED),
         };
         let Some(stream) = self.streams.get_mut(&key) else {
             return Routed::default();
         };
-        let is_answer = matches!(message, Message::Response(_));
         if stream.form == Form::Json && !is_answer {
             return Routed {
                 wake: None,
                 answer: cannot_ask(message),
             };
         }
-        if !is_answer {
-            stream.commit_to_events(key, &mut *self.store);
-        }
-        stream.keep(key, message.to_frame(), &mut *self.store);
         if is_answer && key != UNSOLICITED {
-            stream.owed -= 1;
+            stream.owed = stream.owed.saturating_sub(1);
             stream.is_over = stream.owed == 0;
         }
-        let (wake, is_over) = (stream.waker.take(), stream.is_over);
-        if is_over {
-            self.retire(key);
+        if !is_answer {
+            self.commit_to_events(key);
         }
+        let frame = self.within_limit(key, message);
+        self.keep(key, frame);
+        let wake = self.streams.get_mut(&key).and_then(|own| own.waker.take());
+        self.retire(key);
         Routed { wake, answer: None }
+    }
+
+    /// The message as a frame, or a short error in its place if the answers to one POST get too long.
+    fn within_limit(&self, key: u64, message: &Message) -> Bytes {
+        let frame = message.to_frame();
+        let waiting = self.streams.get(&key).map_or(0, Stream::answer_bytes);
+        let max = self.account.limits().output_bytes;
+        match message {
+            // The first is as long as it is, and an error in the place of a short one would be as long.
+            Message::Response(response)
+                if waiting > 0 && waiting + frame.len() > max && frame.len() > SHORT_ANSWER =>
+            {
+                let reached = self.account.meters().refuse(Limit::OutputBytes, max);
+                let refusal = Response {
+                    id: response.id.clone(),
+                    outcome: Err(reached.into()),
+                };
+                Message::from(refusal).to_frame()
+            }
+            _ => frame,
+        }
     }
 
     /// Ends the POST of a request that the client cancelled: something has to, and nothing else will.
     pub(super) fn cancelled(&mut self, id: &RequestId) -> Option<Waker> {
         if self.layout == Layout::One {
+            self.by_request.remove(id);
             return None;
         }
         let terminator = Response {
@@ -188,14 +245,22 @@ impl Streams {
         self.route(None, &terminator.into()).wake
     }
 
-    /// Lets somebody read a stream, from where the last one stopped, unless somebody does. Or from behind
-    /// a place, which only one who lost the stream can name: whoever read it until then is at its end.
+    /// Lets a response read a stream from where the last one stopped, unless another reads it. Or from behind a place,
+    /// which only a client that lost the stream can name: whichever response read it until then is at its end.
     pub(super) fn attach(
         &mut self,
         key: u64,
         after: Option<u64>,
     ) -> Result<(u64, Option<Waker>), CannotRead> {
-        let stream = self.streams.get_mut(&key).ok_or(CannotRead::Lost)?;
+        let known = if key > self.last_key {
+            CannotRead::Unknown
+        } else {
+            CannotRead::Lost
+        };
+        let stream = self.streams.get_mut(&key).ok_or(known)?;
+        if stream.form != Form::Events || after.is_some_and(|place| place > stream.written) {
+            return Err(CannotRead::Unknown);
+        }
         if after.is_none() && stream.reader.is_some() {
             return Err(CannotRead::Taken);
         }
@@ -221,9 +286,7 @@ impl Streams {
         {
             stream.reader = None;
             stream.waker = None;
-            if stream.is_over {
-                self.retire(key);
-            }
+            self.retire(key);
         }
     }
 
@@ -265,15 +328,41 @@ impl Streams {
 
     /// The head of the response is out: whatever comes now is an event.
     pub(super) fn commit_to_events(&mut self, key: u64) {
-        if let Some(stream) = self.streams.get_mut(&key) {
-            stream.commit_to_events(key, &mut *self.store);
+        let Some(stream) = self.streams.get_mut(&key) else {
+            return;
+        };
+        stream.form = Form::Events;
+        let answers = std::mem::take(&mut stream.answers);
+        for answer in answers {
+            self.answer_bytes -= answer.len();
+            self.keep(key, answer);
         }
     }
 
     /// Takes the answers of a stream that is answered as JSON. It cannot be read again.
     pub(super) fn take_answers(&mut self, key: u64) -> Vec<Bytes> {
-        let stream = self.streams.remove(&key);
-        stream.map(|stream| stream.answers).unwrap_or_default()
+        self.remove(key)
+            .map(|stream| stream.answers)
+            .unwrap_or_default()
+    }
+
+    /// Keeps what is on a stream until it is read.
+    fn keep(&mut self, key: u64, frame: Bytes) {
+        let Some(stream) = self.streams.get_mut(&key) else {
+            return;
+        };
+        match stream.form {
+            Form::Undecided | Form::Json => {
+                self.answer_bytes += frame.len();
+                stream.answers.push(frame);
+            }
+            Form::Events => {
+                let before = self.store.bytes();
+                stream.written = self.store.append(key, frame);
+                // Less than it is if something older was lost, which only makes it easier to lose.
+                self.newest_bytes = self.store.bytes().saturating_sub(before);
+            }
+        }
     }
 
     /// The place of the last event that was read, which is where a new reader would go on.
@@ -286,35 +375,92 @@ impl Streams {
         self.by_request.keys()
     }
 
-    /// Nothing more will come.
-    pub(super) fn end(&mut self) -> Vec<Waker> {
-        self.by_request.clear();
-        let streams = self.streams.values_mut();
-        streams
-            .filter_map(|stream| {
-                stream.is_over = true;
-                stream.waker.take()
-            })
-            .collect()
+    /// How many bytes the kept events take up, and the streams that are kept for their sake.
+    pub(super) fn event_bytes(&self) -> usize {
+        self.store.bytes() + self.over.len() * PER_STREAM
     }
 
-    /// Lets go of a stream that is over, once nobody reads it: what is on it may not have been read yet.
+    /// How many bytes everything else takes up: answers, and the streams that are open.
+    pub(super) fn output_bytes(&self) -> usize {
+        let unsolicited = usize::from(self.streams.contains_key(&UNSOLICITED));
+        let open = self.streams.len() - unsolicited - self.over.len();
+        self.answer_bytes + open * PER_STREAM
+    }
+
+    /// Drops the oldest events until this many bytes are free, and returns how many events that were.
+    pub(super) fn drop_events(&mut self, bytes: usize, keep: Keep) -> u64 {
+        let kept = match keep {
+            Keep::Newest => self.newest_bytes,
+            Keep::Nothing => 0,
+        };
+        let enough = self.store.bytes().saturating_sub(bytes);
+        let mut dropped = 0;
+        while self.store.bytes() > enough.max(kept) && self.store.drop_oldest() {
+            dropped += 1;
+        }
+        let over = std::mem::take(&mut self.over);
+        let (kept, lost): (_, VecDeque<_>) =
+            over.into_iter().partition(|key| self.has_events(*key));
+        self.over = kept;
+        for key in lost {
+            self.remove(key);
+        }
+        dropped
+    }
+
+    /// Whether the last event of a stream is still kept.
+    fn has_events(&self, key: u64) -> bool {
+        let written = self.streams.get(&key).map_or(0, |stream| stream.written);
+        self.store.after(key, written.saturating_sub(1)) != After::Lost
+    }
+
+    /// Nothing more will come. Only what a response is reading is kept.
+    pub(super) fn end(&mut self) -> Vec<Waker> {
+        self.has_ended = true;
+        self.by_request.clear();
+        self.over.clear();
+        let mut wakers = Vec::new();
+        for key in self.streams.keys().copied().collect::<Vec<_>>() {
+            if let Some(stream) = self.streams.get_mut(&key) {
+                stream.is_over = true;
+                wakers.extend(stream.waker.take());
+            }
+            self.retire(key);
+        }
+        wakers
+    }
+
+    /// Lets go of a stream that is over, once no response reads it: what is on it may not have been read yet.
     fn retire(&mut self, key: u64) {
-        let Some(stream) = self.streams.get(&key).filter(|own| own.reader.is_none()) else {
+        let is_done = |own: &&Stream| own.is_over && own.reader.is_none();
+        let Some(stream) = self.streams.get(&key).filter(is_done) else {
             return;
         };
-        if stream.form != Form::Events {
-            self.streams.remove(&key);
+        if stream.form != Form::Events || self.has_ended {
+            self.remove(key);
             return;
         }
         self.over.push_back(key);
         if self.over.len() > MOST_OVER
             && let Some(oldest) = self.over.pop_front()
         {
-            self.streams.remove(&oldest);
-            self.store.forget(oldest);
+            self.remove(oldest);
         }
     }
+
+    fn remove(&mut self, key: u64) -> Option<Stream> {
+        let stream = self.streams.remove(&key)?;
+        self.answer_bytes -= stream.answer_bytes();
+        self.store.forget(key);
+        Some(stream)
+    }
+}
+
+/// What is not dropped to make room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Keep {
+    Newest,
+    Nothing,
 }
 
 impl Stream {
@@ -323,6 +469,7 @@ impl Stream {
             form,
             owed,
             answers: Vec::new(),
+            written: 0,
             read: 0,
             is_over: false,
             reader: None,
@@ -330,20 +477,8 @@ impl Stream {
         }
     }
 
-    fn keep(&mut self, key: u64, frame: Bytes, store: &mut dyn EventStore) {
-        match self.form {
-            Form::Undecided | Form::Json => self.answers.push(frame),
-            Form::Events => {
-                store.append(key, frame);
-            }
-        }
-    }
-
-    fn commit_to_events(&mut self, key: u64, store: &mut dyn EventStore) {
-        self.form = Form::Events;
-        for answer in self.answers.drain(..) {
-            store.append(key, answer);
-        }
+    fn answer_bytes(&self) -> usize {
+        self.answers.iter().map(Bytes::len).sum()
     }
 
     fn is_read_by(&self, reader: u64) -> bool {
@@ -368,16 +503,34 @@ fn cannot_ask(message: &Message) -> Option<Message> {
 pub(super) const UNSOLICITED: u64 = 0;
 /// How many streams that are over can still be read again.
 const MOST_OVER: usize = 64;
+/// An answer that an error in its place would not be shorter than.
+pub(super) const SHORT_ANSWER: usize = 256;
+/// What a stream takes up besides what is on it.
+const PER_STREAM: usize = 256;
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::http::legacy::store::MemoryStore;
+    use crate::limits::Limits;
     use bowline_core::{Notification, RawRequest};
     use bowline_types::Json;
 
     fn streams() -> Streams {
-        Streams::new(Layout::PerPost, Box::<MemoryStore>::default())
+        let account = Account::total(Limits::default());
+        Streams::new(Layout::PerPost, Box::<MemoryStore>::default(), account)
+    }
+
+    /// A stream for the answers to these requests, and its reader.
+    fn open(streams: &mut Streams, ids: impl IntoIterator<Item = i64>, form: Form) -> (u64, u64) {
+        streams.open(ids.into_iter().map(RequestId::from), form, Vec::new())
+    }
+
+    /// The same, which nothing reads.
+    fn unread(streams: &mut Streams, ids: impl IntoIterator<Item = i64>, form: Form) -> u64 {
+        let (key, reader) = open(streams, ids, form);
+        streams.detach(key, reader);
+        key
     }
 
     fn answer(id: i64) -> Message {
@@ -411,8 +564,8 @@ mod tests {
     #[test]
     fn each_message_is_on_exactly_one_stream() {
         let mut streams = streams();
-        let first = streams.open(&[1.into()], Form::Undecided).unwrap();
-        let second = streams.open(&[2.into()], Form::Events).unwrap();
+        let first = unread(&mut streams, [1], Form::Undecided);
+        let second = unread(&mut streams, [2], Form::Events);
 
         streams.route(Some(&1.into()), &word());
         streams.route(None, &word());
@@ -437,7 +590,7 @@ mod tests {
     #[test]
     fn a_stream_is_over_when_all_its_requests_are_answered() {
         let mut streams = streams();
-        let key = streams.open(&[1.into(), 2.into()], Form::Events).unwrap();
+        let key = unread(&mut streams, [1, 2], Form::Events);
 
         streams.route(None, &answer(1));
         assert_eq!(read(&mut streams, key).1, Next::Wait);
@@ -450,7 +603,7 @@ mod tests {
     #[test]
     fn an_answer_after_the_cancel_is_on_no_stream() {
         let mut streams = streams();
-        let key = streams.open(&[1.into()], Form::Events).unwrap();
+        let key = unread(&mut streams, [1], Form::Events);
 
         streams.cancelled(&1.into());
         streams.route(None, &answer(1));
@@ -462,22 +615,108 @@ mod tests {
     }
 
     #[test]
-    fn two_requests_with_one_id_are_refused_also_in_one_batch() {
+    fn an_id_is_in_flight_until_it_is_answered_or_cancelled() {
         let mut streams = streams();
-        streams.open(&[1.into()], Form::Events).unwrap();
+        open(&mut streams, [1, 2], Form::Events);
+        let ids: [RequestId; 4] = ["1".into(), 3.into(), 2.into(), 1.into()];
 
-        assert_eq!(streams.open(&[1.into()], Form::Events), Err(1.into()));
-        assert_eq!(
-            streams.open(&[2.into(), 2.into()], Form::Events),
-            Err(2.into())
-        );
-        assert!(streams.open(&["1".into()], Form::Events).is_ok());
+        assert_eq!(streams.find_in_flight(ids.iter()), Some(&ids[2]));
+        assert!(streams.is_in_flight(&ids[0]), "a cancel may spell it so");
+        streams.route(None, &answer(1));
+        streams.cancelled(&2.into());
+
+        assert_eq!(streams.find_in_flight(ids.iter()), None);
+        assert!(!streams.is_in_flight(&ids[0]));
+    }
+
+    #[test]
+    fn a_stream_is_read_before_a_get_can_guess_its_key() {
+        for form in [Form::Undecided, Form::Json, Form::Events] {
+            let mut streams = streams();
+            let (key, reader) = open(&mut streams, [1], form);
+
+            assert!(streams.attach(key, None).is_err(), "{form:?}");
+            assert!(streams.streams[&key].is_read_by(reader), "{form:?}");
+        }
+    }
+
+    #[test]
+    fn only_places_of_events_can_be_named() {
+        let mut streams = streams();
+        let json = open(&mut streams, [1], Form::Json).0;
+        let undecided = open(&mut streams, [2], Form::Undecided).0;
+        let events = open(&mut streams, [3], Form::Events).0;
+        streams.route(Some(&3.into()), &word());
+
+        for (key, place) in [
+            (json, 0),
+            (undecided, 0),
+            (events, 2),
+            (events, u64::MAX),
+            (UNSOLICITED, 1),
+            (events + 1, 0),
+            (u64::MAX, u64::MAX),
+        ] {
+            let refused = streams.attach(key, Some(place)).err();
+            assert_eq!(refused, Some(CannotRead::Unknown), "{key}-{place}");
+        }
+        assert!(streams.attach(events, Some(1)).is_ok());
+        assert!(streams.attach(UNSOLICITED, Some(0)).is_ok());
+    }
+
+    #[test]
+    fn the_answers_to_one_post_have_a_bound() {
+        let limits = Limits {
+            output_bytes: 3500,
+            ..Limits::default()
+        };
+        let account = Account::total(limits);
+        let store = Box::<MemoryStore>::default();
+        let mut streams = Streams::new(Layout::PerPost, store, account.clone());
+        let (key, _) = open(&mut streams, 0..10, Form::Json);
+
+        for id in 0..8_i64 {
+            let (id, outcome) = (Some(id.into()), Json::encode(&"x".repeat(1000)));
+            let outcome = Ok(outcome.unwrap());
+            streams.route(None, &Response { id, outcome }.into());
+        }
+        streams.route(None, &answer(8));
+        streams.cancelled(&9.into());
+
+        assert_eq!(streams.unanswered().len(), 0);
+        let answers = streams.take_answers(key);
+        let text = |frame: &Bytes| String::from_utf8_lossy(frame).into_owned();
+        let refused = |frame: &&Bytes| text(frame).contains("output_bytes");
+        assert_eq!(answers.len(), 10, "each request has an answer");
+        assert_eq!(answers.iter().filter(refused).count(), 5);
+        assert_eq!(account.usage().refused(Limit::OutputBytes), 5);
+        assert!(text(&answers[9]).contains("-32800"), "it was short");
+        assert_eq!(streams.output_bytes(), 0);
+    }
+
+    #[test]
+    fn what_is_read_outlives_the_end_and_nothing_else_does() {
+        let mut streams = streams();
+        unread(&mut streams, [1], Form::Events);
+        let (key, reader) = open(&mut streams, [2], Form::Events);
+        streams.route(None, &word());
+        streams.route(Some(&2.into()), &word());
+
+        streams.end();
+
+        let next = streams.next(key, reader, Waker::noop());
+        assert!(matches!(next, Next::Event { .. }));
+        assert_eq!(streams.next(key, reader, Waker::noop()), Next::End);
+        assert_eq!(streams.streams.len(), 1);
+        streams.detach(key, reader);
+        assert_eq!((streams.streams.len(), streams.event_bytes()), (0, 0));
+        assert_eq!(streams.output_bytes(), 0);
     }
 
     #[test]
     fn a_question_that_cannot_reach_the_client_is_answered_for_it() {
         let mut streams = streams();
-        streams.open(&[1.into()], Form::Json).unwrap();
+        open(&mut streams, [1], Form::Json);
 
         let routed = streams.route(Some(&1.into()), &question());
 
@@ -496,10 +735,7 @@ mod tests {
         for form in [Form::Undecided, Form::Json, Form::Events] {
             let mut streams = streams();
             let opened: Vec<(u64, u64)> = (0..3 * MOST_OVER as i64)
-                .map(|id| {
-                    let key = streams.open(&[id.into()], form).unwrap();
-                    (key, streams.attach(key, None).unwrap().0)
-                })
+                .map(|id| open(&mut streams, [id], form))
                 .collect();
 
             for id in 0..3 * MOST_OVER as i64 {
@@ -522,8 +758,7 @@ mod tests {
     #[test]
     fn an_answer_in_json_is_not_kept_for_a_client_that_is_gone() {
         let mut streams = streams();
-        let key = streams.open(&[1.into()], Form::Undecided).unwrap();
-        let (reader, _) = streams.attach(key, None).unwrap();
+        let (key, reader) = open(&mut streams, [1], Form::Undecided);
 
         streams.detach(key, reader);
         streams.route(None, &answer(1));
@@ -535,9 +770,7 @@ mod tests {
     #[test]
     fn what_was_answered_before_a_word_was_said_stays_before_it() {
         let mut streams = streams();
-        let key = streams
-            .open(&[1.into(), 2.into()], Form::Undecided)
-            .unwrap();
+        let key = unread(&mut streams, [1, 2], Form::Undecided);
 
         streams.route(None, &answer(1));
         streams.route(Some(&2.into()), &word());
@@ -551,11 +784,11 @@ mod tests {
     #[test]
     fn only_so_many_streams_can_be_read_again() {
         let mut streams = streams();
-        let first = streams.open(&[0.into()], Form::Events).unwrap();
+        let first = unread(&mut streams, [0], Form::Events);
         streams.route(None, &answer(0));
 
         for id in 1..=MOST_OVER as i64 {
-            streams.open(&[id.into()], Form::Events).unwrap();
+            unread(&mut streams, [id], Form::Events);
             streams.route(None, &answer(id));
         }
 

@@ -80,7 +80,7 @@ impl Handling {
         id: RequestId,
         request: Request,
         form: Seal,
-        head: Parts,
+        head: Arc<Parts>,
         charge: Charge,
     ) -> Self {
         let outlet = Arc::new(ToResponse {
@@ -90,7 +90,7 @@ impl Handling {
         let principal = head.extensions.get::<Principal>().cloned();
         let mut cx = Context::new(id.clone(), &request, outlet.clone())
             .with_principal(principal.unwrap_or_default());
-        cx.extensions_mut().insert(head);
+        cx.extensions_mut().insert_shared(head);
         Self {
             id,
             form,

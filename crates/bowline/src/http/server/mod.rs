@@ -296,12 +296,12 @@ impl Site {
         let (headers, catalog) = (&head.headers, &*self.catalog);
         match admit(headers, &body, &self.served, &self.callers, catalog)? {
             Admitted::Modern { id, request, seal } => {
-                let handling = Handling::new(self, id, request, seal, head, charge);
+                let handling = Handling::new(self, id, request, seal, Arc::new(head), charge);
                 Ok(Taken::Inside(handling.respond(accepts)))
             }
             // Nothing that a modern client can say over HTTP concerns another request.
             Admitted::Notification(_) => Ok(Taken::Now(body::empty(StatusCode::ACCEPTED))),
-            Admitted::Legacy(post) => legacy::answer(self, head, accepts, body, post, charge),
+            Admitted::Legacy(post) => legacy::answer(self, head, accepts, &body, post, charge),
         }
     }
 

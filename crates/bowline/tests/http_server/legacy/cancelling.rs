@@ -198,3 +198,53 @@ async fn one_principals_cancel_never_touches_anothers_request() {
     stage.dropped("a").await;
     drop(running);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_cancel_that_overtakes_its_request_still_stops_it() {
+    let mut stage = Stage::new();
+    let mut client = Conversation::open(&stage.server.http(), "2025-11-25").await;
+
+    let accepted = client.send(client.cancel(7)).await;
+    let overtaken = client.send(client.call(7, "wait", "a")).await;
+
+    assert_eq!(accepted.status(), 202);
+    let answer = tokio::time::timeout(Duration::from_secs(60), overtaken.json());
+    let answer = answer.await.expect("the request ends");
+    assert_eq!(
+        (&answer["id"], &answer["error"]["code"]),
+        (&json!(7), &json!(-32800))
+    );
+    // Verbatim: `"7"` is another request.
+    let other = client.send(client.call("7", "wait", "b")).await;
+    stage.started("b").await;
+    drop(other);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancel_without_its_request_is_forgotten_after_ten_seconds() {
+    let mut stage = Stage::new();
+    let mut client = Conversation::open(&stage.server.http(), "2025-11-25").await;
+
+    client.send(client.cancel(7)).await;
+    tokio::time::advance(Duration::from_secs(10)).await;
+    let request = client.send(client.call_with_progress(7, "wait", "a")).await;
+
+    stage.started("a").await;
+    drop(request);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancel_that_comes_after_the_answer_spares_the_successor() {
+    let mut stage = Stage::new();
+    let mut client = Conversation::open(&stage.server.http(), "2025-11-25").await;
+    for id in [json!(7), json!("seven")] {
+        let first = client.send(client.call(id.clone(), "echo", "a")).await;
+        assert!(first.json().await["result"].is_object());
+
+        client.send(client.cancel(id.clone())).await;
+        let second = client.send(client.call(id, "wait", "b")).await;
+
+        stage.started("b").await;
+        drop(second);
+    }
+}

@@ -1,6 +1,7 @@
 //! The legacy era over HTTP: a client that speaks plain HTTP, and what it finds.
 
 mod cancelling;
+mod limits;
 mod others;
 mod sessions;
 mod streams;
@@ -25,6 +26,22 @@ pub(crate) struct Conversation {
 }
 
 impl Conversation {
+    /// Shakes hands, and goes on without a session if there is none.
+    pub(crate) async fn open_if(service: &HttpService, version: &'static str) -> Self {
+        let mut link = Link::to(service).await;
+        let reply = link.send(post(&initialize(version))).await;
+        let id = reply
+            .header("mcp-session-id")
+            .unwrap_or_default()
+            .to_owned();
+        Self {
+            service: service.clone(),
+            version,
+            id,
+            links: vec![link],
+        }
+    }
+
     /// Shakes hands.
     pub(crate) async fn open(service: &HttpService, version: &'static str) -> Self {
         let mut link = Link::to(service).await;
@@ -109,8 +126,11 @@ impl Conversation {
         self.links.clear();
     }
 
-    fn dress(&self, request: Request<Full<Bytes>>) -> Request<Full<Bytes>> {
-        let request = with(request, "mcp-session-id", &self.id);
+    pub(crate) fn dress(&self, request: Request<Full<Bytes>>) -> Request<Full<Bytes>> {
+        let request = match &*self.id {
+            "" => request,
+            id => with(request, "mcp-session-id", id),
+        };
         match self.version {
             "2025-03-26" => request,
             version => with(request, "mcp-protocol-version", version),

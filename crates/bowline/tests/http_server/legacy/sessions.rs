@@ -81,51 +81,127 @@ async fn a_refused_opening_leaves_no_session_behind() {
     assert_eq!(service.sessions(), 0);
 }
 
-#[tokio::test(start_paused = true)]
-async fn no_more_sessions_are_opened_than_there_is_room_for() {
-    let stage = Stage::new();
-    let service = stage
-        .server
-        .http()
-        .legacy(Legacy::sessions().max_sessions(1));
-    let mut first = Conversation::open(&service, "2025-11-25").await;
+/// Whether a session still exists.
+async fn lives(client: &mut Conversation) -> bool {
+    let ping = json!({"jsonrpc": "2.0", "id": "alive", "method": "ping"});
+    client.send(client.post(&ping)).await.status() == 200
+}
 
-    let refused = Link::to(&service)
-        .await
-        .send(post(&initialize("2025-11-25")))
-        .await;
-    first.send(first.delete()).await;
-    tokio::task::yield_now().await;
-    let taken = Link::to(&service)
-        .await
-        .send(post(&initialize("2025-11-25")))
-        .await;
-
-    assert_eq!(refused.status(), 503);
-    assert_eq!(taken.status(), 200);
+fn most(sessions: usize) -> bowline::Limits {
+    bowline::Limits {
+        sessions,
+        ..bowline::Limits::default()
+    }
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_opens_more_sessions_than_are_due_to_them() {
+async fn a_new_session_takes_the_place_of_the_one_that_was_idle_for_longest() {
     let stage = Stage::new();
-    let service = stage
-        .server
-        .http()
-        .legacy(Legacy::sessions().max_sessions_each(2));
-    let open = async |request| ask(&service, request).await.status();
-    let hello = || post(&initialize("2025-11-25"));
+    let service = stage.server.http().limits(most(3));
+    let mut clients = Vec::new();
+    for _ in 0..3 {
+        let mut client = Conversation::open(&service, "2025-11-25").await;
+        assert!(lives(&mut client).await);
+        clients.push(client);
+        tokio::time::advance(Duration::from_secs(1)).await;
+    }
+    assert!(lives(&mut clients[0]).await);
+    tokio::time::advance(Duration::from_secs(1)).await;
 
+    let mut new = Conversation::open(&service, "2025-11-25").await;
+
+    assert_eq!(service.sessions(), 3);
+    assert_eq!(service.usage().sessions, 3);
+    assert_eq!(service.usage().refused(bowline::Limit::Sessions), 1);
+    assert!(!lives(&mut clients[1]).await, "it was idle for longest");
+    assert!(lives(&mut clients[0]).await && lives(&mut clients[2]).await);
+    assert!(lives(&mut new).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_was_never_used_goes_before_one_that_was() {
+    let stage = Stage::new();
+    let service = stage.server.http().limits(most(2));
+    let mut used = Conversation::open(&service, "2025-11-25").await;
+    assert!(lives(&mut used).await);
+    tokio::time::advance(Duration::from_secs(60)).await;
+
+    for _ in 0..10 {
+        Conversation::open(&service, "2025-11-25").await;
+    }
+
+    assert!(lives(&mut used).await);
+    assert_eq!(service.sessions(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_with_a_running_call_or_an_open_stream_is_not_ended_while_there_is_another() {
+    let mut stage = Stage::new();
+    let service = stage.server.http().limits(most(4));
+    let mut calling = Conversation::open(&service, "2025-11-25").await;
+    let running = calling
+        .send(calling.call_with_progress(1, "talk", "a"))
+        .await;
+    stage.started("a").await;
+    calling.cut();
+    drop(running);
+    let mut reading = Conversation::open(&service, "2025-11-25").await;
+    let stream = reading.send(reading.get()).await;
+    tokio::time::advance(Duration::from_secs(60)).await;
+
+    for _ in 0..10 {
+        let mut other = Conversation::open(&service, "2025-11-25").await;
+        assert!(lives(&mut other).await);
+    }
+
+    assert_eq!(service.sessions(), 4);
+    assert!(stage.happened.try_recv().is_err(), "the handler goes on");
+    assert!(lives(&mut calling).await && lives(&mut reading).await);
+    drop(stream);
+}
+
+#[tokio::test(start_paused = true)]
+async fn beyond_its_share_a_principal_loses_its_own_session() {
+    let stage = Stage::new();
+    let service = stage.server.http().limits(bowline::Limits {
+        principal_sessions: 2,
+        ..bowline::Limits::default()
+    });
+    let open = async |request| {
+        let opened = ask(&service, request).await;
+        opened.headers()["mcp-session-id"]
+            .to_str()
+            .unwrap()
+            .to_owned()
+    };
+    let hello = || post(&initialize("2025-11-25"));
+    let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
     let mut of_ada = Vec::new();
     let mut of_nobody = Vec::new();
-    for _ in 0..3 {
-        of_ada.push(open(on_behalf(hello(), "ada")).await.as_u16());
-        of_nobody.push(open(hello()).await.as_u16());
-    }
     let of_bob = open(on_behalf(hello(), "bob")).await;
+    for _ in 0..3 {
+        of_ada.push(open(on_behalf(hello(), "ada")).await);
+        of_nobody.push(open(hello()).await);
+        tokio::time::advance(Duration::from_secs(1)).await;
+    }
 
-    assert_eq!(of_ada, [200, 200, 503]);
-    assert_eq!(of_nobody, [200, 200, 200]);
-    assert_eq!(of_bob, 200);
+    let answers = async |id: &str, who: Option<&'static str>| {
+        let request = with(post(&ping), "mcp-session-id", id);
+        let request = match who {
+            Some(who) => on_behalf(request, who),
+            None => request,
+        };
+        ask(&service, request).await.status().as_u16()
+    };
+    assert_eq!(answers(&of_ada[0], Some("ada")).await, 404);
+    for id in &of_ada[1..] {
+        assert_eq!(answers(id, Some("ada")).await, 200);
+    }
+    for id in &of_nobody {
+        assert_eq!(answers(id, None).await, 200);
+    }
+    assert_eq!(answers(&of_bob, Some("bob")).await, 200);
+    assert_eq!(service.sessions(), 6);
 }
 
 #[tokio::test(start_paused = true)]
