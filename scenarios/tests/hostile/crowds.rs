@@ -18,6 +18,7 @@ use crate::{rpc, runner};
 pub(crate) fn attacks() -> Vec<Attack> {
     on_server![
         "B" Default heads_that_never_end_on_thousands_of_connections,
+        "B" Default long_heads_that_never_end_on_thousands_of_connections,
         "B" Default every_call_in_flight_has_as_many_headers_as_fit,
         "B" Default five_thousand_subscriptions_on_one_line_wire_and_nothing_is_read,
         "B" Default subscriptions_over_http2_with_a_window_of_nothing,
@@ -30,17 +31,30 @@ pub(crate) fn attacks() -> Vec<Attack> {
 async fn heads_that_never_end_on_thousands_of_connections(
     target: Target,
 ) -> Result<String, String> {
+    let heads = [
+        "POST /mcp HTTP/1.1\r\nhost: localhost\r\nx: ",
+        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    ];
+    begin(target, 4000, heads.map(Bytes::from)).await
+}
+
+/// What is read of a head is kept by the connection, which has no request yet to charge for it.
+async fn long_heads_that_never_end_on_thousands_of_connections(
+    target: Target,
+) -> Result<String, String> {
+    let head = Bytes::from(format!("POST /mcp HTTP/1.1\r\nx: {}", "y".repeat(60_000)));
+    begin(target, 6000, [head.clone(), head]).await
+}
+
+/// Begins that many connections, with one of the two by turns, and leaves it at that.
+async fn begin(target: Target, connections: usize, first: [Bytes; 2]) -> Result<String, String> {
     let begun = Arc::new(AtomicU64::new(0));
     let mut heads = JoinSet::new();
-    for number in 0..runner::connections(4000) {
+    for number in 0..runner::connections(connections) {
         let (begun, to) = (begun.clone(), target.http);
+        let first = first[number % 2].clone();
         heads.spawn(async move {
             let mut http = Http1::connect(to).await.ok()?;
-            let first = match number % 3 {
-                0 => "POST /mcp HTTP/1.1\r\nhost: localhost\r\nx: ".to_owned(),
-                1 => format!("POST /mcp HTTP/1.1\r\nx: {}", "y".repeat(50_000)),
-                _ => "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned(),
-            };
             http.write(first).await.ok()?;
             begun.fetch_add(1, Ordering::Relaxed);
             let _held = http;
