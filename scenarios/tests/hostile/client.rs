@@ -44,7 +44,7 @@ async fn beat(longest: Arc<AtomicU64>) {
     let now = || processor_time().unwrap_or_else(|| begun.elapsed());
     let mut last = now();
     loop {
-        tokio::time::sleep(BEAT).await;
+        crate::pause::pause(BEAT).await;
         let gap = now().saturating_sub(last);
         let gap = u64::try_from(gap.as_millis()).unwrap_or(u64::MAX);
         longest.fetch_max(gap, Ordering::Relaxed);

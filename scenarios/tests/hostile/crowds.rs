@@ -85,7 +85,7 @@ async fn every_call_in_flight_has_as_many_headers_as_fit(target: Target) -> Resu
         note = raw.flood(requests).await;
         connections.push(raw);
     }
-    tokio::time::sleep(Duration::from_millis(700)).await;
+    crate::pause::pause(Duration::from_millis(700)).await;
     Ok(format!(
         "{} connections, the last: {note}",
         connections.len()
@@ -125,7 +125,7 @@ async fn bursts_of_log_messages_over_lines_and_nothing_is_read(
     let mut wire = LineWire::legacy(target.lines).await.map_err(text)?;
     let calls = (0..100).map(|id| rpc::quick_call(id, "burst", r#"{"count":1000,"bytes":8000}"#));
     let flood = wire.flood(calls).await;
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    crate::pause::pause(Duration::from_secs(2)).await;
     Ok(flood.to_string())
 }
 
@@ -169,7 +169,7 @@ async fn on_streams(
     }
     let sent = http2::settled(&sent, (streams.len() * length) as u64).await;
     then(target).await?;
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    crate::pause::pause(Duration::from_secs(1)).await;
     Ok(format!(
         "{} streams, {} KiB sent",
         streams.len(),

@@ -84,7 +84,7 @@ async fn ask_on(target: Target, setting: Setting, stop: Arc<AtomicBool>) -> Figu
     }
     while !stop.load(Ordering::Relaxed) && figures.failure.is_none() {
         figures.add(once(&target, setting).await);
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        crate::pause::pause(Duration::from_millis(50)).await;
     }
     figures
 }
@@ -102,7 +102,7 @@ pub(crate) async fn once(target: &Target, setting: Setting) -> Figures {
                     Err(error) => last = error,
                 }
                 figures.refused += 1;
-                tokio::time::sleep(Duration::from_millis(20)).await;
+                crate::pause::pause(Duration::from_millis(20)).await;
             }
         };
         let answered = tokio::time::timeout(DEADLINE, asking).await;

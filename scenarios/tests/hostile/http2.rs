@@ -134,14 +134,14 @@ pub(crate) async fn settled(counter: &AtomicU64, all: u64) -> u64 {
     let mut seen = counter.load(Ordering::Relaxed);
     let mut since = Instant::now();
     while seen < all && Instant::now() < deadline && since.elapsed() < QUIET {
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        crate::pause::pause(Duration::from_millis(20)).await;
         let now = counter.load(Ordering::Relaxed);
         if now != seen {
             (seen, since) = (now, Instant::now());
         }
     }
     // What was sent has still to be read, and answers to be made.
-    tokio::time::sleep(AFTERWARDS).await;
+    crate::pause::pause(AFTERWARDS).await;
     seen
 }
 

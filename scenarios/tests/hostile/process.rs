@@ -60,7 +60,7 @@ impl Attacked {
             if found.is_some() || self.exit().is_some() {
                 return found.or_else(|| self.find(word));
             }
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            crate::pause::pause(Duration::from_millis(5)).await;
         }
     }
 
@@ -131,7 +131,7 @@ impl Attacked {
             if let Some(status) = self.exit() {
                 return status;
             }
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            crate::pause::pause(Duration::from_millis(5)).await;
         }
     }
 }

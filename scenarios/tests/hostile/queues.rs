@@ -121,7 +121,7 @@ async fn large_notices_go_to_many_sessions_that_do_not_read(
         .post(&http1::call_headers("touch"), &body)
         .await
         .map_err(text)?;
-    tokio::time::sleep(Duration::from_millis(700)).await;
+    crate::pause::pause(Duration::from_millis(700)).await;
     Ok(format!(
         "{} sessions, touched: {}",
         held.len(),

@@ -228,7 +228,7 @@ async fn run(attack: Running, stop: &AtomicBool) -> Result<String, String> {
 async fn sample(process: &Attacked, stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
         process.peak();
-        tokio::time::sleep(Duration::from_millis(10)).await;
+        crate::pause::pause(Duration::from_millis(10)).await;
     }
 }
 

@@ -118,7 +118,7 @@ fn pings() -> impl Iterator<Item = String> {
 
 /// Gives answers that are still being made the time to pile up.
 async fn linger() {
-    tokio::time::sleep(Duration::from_millis(700)).await;
+    crate::pause::pause(Duration::from_millis(700)).await;
 }
 
 fn text(error: std::io::Error) -> String {
