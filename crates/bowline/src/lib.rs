@@ -91,6 +91,14 @@ pub mod http;
 
 pub mod layer;
 
+#[cfg_attr(
+    any(bowline_no_legacy, not(feature = "http-server")),
+    allow(
+        dead_code,
+        unused_imports,
+        reason = "principals, connections and what is kept for resumption are known over HTTP only"
+    )
+)]
 mod limits;
 pub use limits::{Limit, LimitReached, Limits, Usage};
 

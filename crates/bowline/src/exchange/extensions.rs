@@ -28,6 +28,10 @@ impl Extensions {
     }
 
     /// Puts a value in that others share; it is found as if it had been inserted by itself.
+    #[cfg_attr(
+        not(feature = "http-server"),
+        allow(dead_code, reason = "the head of an HTTP request is shared")
+    )]
     pub(crate) fn insert_shared<T: Send + Sync + 'static>(&mut self, value: Arc<T>) {
         self.put(TypeId::of::<T>(), value);
     }

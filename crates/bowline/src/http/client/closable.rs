@@ -94,7 +94,7 @@ impl<T: Write + Unpin + Send> Close for Slot<T> {
     fn close(&self) {
         let before = mem::replace(&mut *self.lock(), State::Closed);
         if let State::Idle(io) = before {
-            shut(io);
+            shut(*io);
         }
     }
 }
@@ -119,7 +119,7 @@ impl<T: Write + Unpin> Slot<T> {
         }
         // Closed by another thread during the poll.
         drop(state);
-        shut(io);
+        shut(*io);
     }
 
     fn lock(&self) -> MutexGuard<'_, State<T>> {
@@ -129,9 +129,9 @@ impl<T: Write + Unpin> Slot<T> {
 }
 
 /// Ends the bytes in order if that needs no waiting, as TLS prefers it, and closes them.
-fn shut<T: Write + Unpin>(mut io: Box<T>) {
+fn shut<T: Write + Unpin>(mut io: T) {
     let mut cx = Context::from_waker(Waker::noop());
-    let _ = Pin::new(&mut *io).poll_shutdown(&mut cx);
+    let _ = Pin::new(&mut io).poll_shutdown(&mut cx);
 }
 
 impl<T> Read for Closable<T>

@@ -234,9 +234,9 @@ where
                 Ok(Arrival::Post(accepts)) => match site.charge(&head) {
                     Ok(mut charge) => match body::read(body, &mut charge).await {
                         Ok(body) if head.version == Version::HTTP_2 => {
-                            site.take_in(head, accepts, body::detached(body), charge)
+                            site.take_in(head, accepts, &body::detached(body), charge)
                         }
-                        Ok(body) => site.take_in(head, accepts, body, charge),
+                        Ok(body) => site.take_in(head, accepts, &body, charge),
                         Err(refused) => Err(refused),
                     },
                     Err(refused) => Err(refused),
@@ -290,18 +290,18 @@ impl Site {
         self: &Arc<Self>,
         head: Parts,
         accepts: Accepts,
-        body: Bytes,
+        body: &Bytes,
         charge: Charge,
     ) -> Result<Taken, Rejection> {
         let (headers, catalog) = (&head.headers, &*self.catalog);
-        match admit(headers, &body, &self.served, &self.callers, catalog)? {
+        match admit(headers, body, &self.served, &self.callers, catalog)? {
             Admitted::Modern { id, request, seal } => {
                 let handling = Handling::new(self, id, request, seal, Arc::new(head), charge);
                 Ok(Taken::Inside(handling.respond(accepts)))
             }
             // Nothing that a modern client can say over HTTP concerns another request.
             Admitted::Notification(_) => Ok(Taken::Now(body::empty(StatusCode::ACCEPTED))),
-            Admitted::Legacy(post) => legacy::answer(self, head, accepts, &body, post, charge),
+            Admitted::Legacy(post) => legacy::answer(self, head, accepts, body, post, charge),
         }
     }
 
