@@ -82,6 +82,38 @@ async fn a_cancel_that_gets_no_connection_is_tried_again_and_posted_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_id_is_not_used_again_while_a_server_may_keep_its_cancel_for_a_request_that_never_came()
+{
+    let server = LegacyServer::start();
+    let client = server.connect().await;
+    server.hold(Stage::Transit, CALL);
+    let lost = client.call_tool("slow", ()).id("x").start();
+    idle().await;
+    drop(lost);
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(server.world().sessions["s1"].early.len(), 1);
+    let calls = |server: &LegacyServer| {
+        let world = server.world();
+        let handed = world.handed.iter();
+        handed
+            .filter(|(message, _)| message["method"] == "tools/call")
+            .count()
+    };
+
+    let successor = client.call_tool("quick", ()).id("x").start();
+    sleep(Duration::from_secs(13)).await;
+    assert_eq!(
+        calls(&server),
+        1,
+        "our server keeps an early cancel for 10 s"
+    );
+    sleep(Duration::from_secs(7)).await;
+
+    assert_eq!(calls(&server), 2);
+    drop(successor);
+}
+
+#[tokio::test(start_paused = true)]
 async fn without_a_session_the_response_is_closed_as_soon_as_its_call_is_dropped() {
     let server = LegacyServer::start();
     server.world().is_stateless = true;

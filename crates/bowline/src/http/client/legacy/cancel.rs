@@ -36,9 +36,13 @@ pub(super) struct Cancel {
     pub(super) carrier: AbortHandle,
     pub(super) turns: Arc<Semaphore>,
     pub(super) posting: Posting,
-    /// A request with the same id waits until this is dropped.
-    pub(super) left: watch::Sender<()>,
+    /// A request with the same id waits until this is dropped, and for as long as it says.
+    pub(super) left: watch::Sender<Reserved>,
 }
+
+/// Until when an id may not be used again, if it is known by then that its request may never have arrived: a server may
+/// keep a cancel that came before its request, and would apply it to the successor.
+pub(super) type Reserved = Option<Instant>;
 
 impl Cancel {
     /// Posts the cancel and lets the response run out. Everything is over 5 s after the drop, unless the cancel had to
@@ -64,6 +68,7 @@ impl Cancel {
             left,
             ..
         } = self;
+        let seen = progress.clone();
         let cancelling = async {
             let headers = headers(&session, message_headers());
             let status = post_cancel(&turns, &link.endpoint, &headers, frame).await;
@@ -79,8 +84,16 @@ impl Cancel {
             carrier.abort();
         };
         tokio::join!(cancelling, draining);
+        if !has_arrived(&seen) {
+            left.send_replace(Some(Instant::now() + RESERVED_FOR));
+        }
         drop(left);
     }
+}
+
+/// Whether the server is known to have the request.
+fn has_arrived(progress: &watch::Receiver<Progress>) -> bool {
+    matches!(&*progress.borrow(), Progress::Answering(_))
 }
 
 /// Waits until a cancel cannot overtake its request: for the head of the response, or for a moment after a connection
@@ -191,6 +204,8 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(5);
 const CONNECT_SECONDS: usize = 5;
 const CANCEL_LIMIT: Duration = Duration::from_secs(30);
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
+/// How long the id of a request that may never have arrived is reserved. Our server keeps an early cancel for 10 s.
+const RESERVED_FOR: Duration = Duration::from_secs(15);
 /// How many responses to cancelled requests are drained at once.
 const MAX_DRAINING: usize = 16;
 /// How many cancels are posted at once; the others wait for their turn.

@@ -7,8 +7,10 @@ use bowline_types::RequestId;
 use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
 use tokio::sync::watch;
+use tokio::time::sleep_until;
 
 use super::attempts::Attempts;
+use super::cancel::Reserved;
 use super::link::Link;
 use super::progress::{GivenUp, Progress};
 use super::session::Session;
@@ -37,11 +39,15 @@ impl Carrier {
         self,
         frame: Bytes,
         handed: Handed,
-        predecessor: Option<watch::Receiver<()>>,
+        predecessor: Option<watch::Receiver<Reserved>>,
     ) {
         if let Some(mut leaving) = predecessor {
-            // It never changes; it fails when the predecessor has left.
-            let _ = leaving.changed().await;
+            // Fails when the predecessor has left.
+            while leaving.changed().await.is_ok() {}
+            let reserved = *leaving.borrow();
+            if let Some(until) = reserved {
+                sleep_until(until).await;
+            }
         }
         if let Err(error) = self.carry(frame, &handed).await {
             let id = self.id.clone();

@@ -6,7 +6,7 @@
 mod attempts;
 
 mod cancel;
-use cancel::{Cancel, Draining, MAX_CANCELS};
+use cancel::{Cancel, Draining, MAX_CANCELS, Reserved};
 
 mod carry;
 
@@ -41,7 +41,7 @@ use bowline_types::{
 };
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::Endpoint;
 use super::send::Handed;
@@ -81,7 +81,7 @@ struct HttpWire {
     keeper: Option<AbortHandle>,
     /// Requests that were cancelled and whose POST is not over. One that has the same id, in any spelling,
     /// waits for that: it might be refused, or the cancel might hit it.
-    leaving: BTreeMap<CorrelationKey, watch::Receiver<()>>,
+    leaving: BTreeMap<CorrelationKey, watch::Receiver<Reserved>>,
     /// How many messages that have no answer are on their way.
     posting: watch::Sender<usize>,
     /// Rings when the handshake's last word was posted: what follows must not overtake it.
@@ -167,7 +167,7 @@ impl HttpWire {
         if handed.withdraw() {
             return task.abort();
         }
-        let (left, leaving) = watch::channel(());
+        let (left, leaving) = watch::channel(Reserved::default());
         self.leaving.insert(CorrelationKey::from(id), leaving);
         self.draining.push(task.clone());
         let cancel = Cancel {
@@ -236,8 +236,9 @@ impl Wire for HttpWire {
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while let Poll::Ready(Some(_)) = self.tasks.poll_join_next(cx) {}
+        let now = Instant::now();
         self.leaving
-            .retain(|_, leaving| leaving.has_changed().is_ok());
+            .retain(|_, leaving| leaving.has_changed().is_ok() || *leaving.borrow() > Some(now));
         if let Some(gate) = &mut self.gate {
             if Pin::new(gate).poll(cx).is_pending() {
                 return Poll::Pending;
