@@ -132,7 +132,8 @@ pub use serde;
 
 pub mod prelude;
 
-/// The README's code is tested like any other.
+/// The README's code is tested like any other, and so is that of the guide.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../../../docs/limits.md")]
 struct Readme;

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::task::JoinSet;
@@ -40,7 +39,7 @@ async fn two_hundred_bodies_on_one_http2_connection_never_end(
             std::future::pending::<Option<()>>().await
         });
     }
-    let sent = http2::settled(&sent, Duration::from_secs(10)).await;
+    let sent = http2::settled(&sent, 200 * (rpc::MAX_BODY as u64 - 1)).await;
     let open = bodies.len();
     Ok(format!("{} MiB sent, {open} bodies open", sent >> 20))
 }
@@ -75,7 +74,7 @@ async fn never_end(target: Target, connections: usize, length: usize) -> Result<
             std::future::pending::<Option<()>>().await
         });
     }
-    let sent = http2::settled(&sent, Duration::from_secs(8)).await;
+    let sent = http2::settled(&sent, bodies.len() as u64 * (length as u64 - 1)).await;
     Ok(format!(
         "{} connections, {} MiB sent",
         bodies.len(),
@@ -104,7 +103,7 @@ async fn a_body_comes_in_chunks_of_one_byte(target: Target) -> Result<String, St
             std::future::pending::<Option<()>>().await
         });
     }
-    let sent = http2::settled(&sent, Duration::from_secs(8)).await;
+    let sent = http2::settled(&sent, 8 * 30 * 10_000).await;
     Ok(format!(
         "{sent} chunks sent over {} connections",
         bodies.len()

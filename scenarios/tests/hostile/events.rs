@@ -54,7 +54,7 @@ async fn in_sessions(target: Target, count: usize, calls: String) -> Result<Stri
         }
         connections.push(session.http);
     }
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    crate::pause::pause(Duration::from_secs(2)).await;
     Ok(format!(
         "{count} sessions, {refused} refused, {} KiB sent",
         sent >> 10

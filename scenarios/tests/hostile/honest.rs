@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bowline::Client;
@@ -59,8 +60,23 @@ pub(crate) fn ways(setting: Setting) -> &'static [Way] {
     }
 }
 
-/// Asks again and again, each way in turn, until told to stop.
-pub(crate) async fn watch(target: Target, setting: Setting, stop: Arc<AtomicBool>) -> Figures {
+/// Asks again and again, each way in turn, until told to stop; on a thread of its own, so that the attackers' work does
+/// not count as the server's.
+pub(crate) fn watch(
+    target: Target,
+    setting: Setting,
+    stop: Arc<AtomicBool>,
+) -> JoinHandle<Figures> {
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(ask_on(target, setting, stop))
+    })
+}
+
+async fn ask_on(target: Target, setting: Setting, stop: Arc<AtomicBool>) -> Figures {
     let mut figures = Figures::default();
     // Where there are four places the attacker has them all, as long as it stays.
     if setting == Setting::FourRequests {
@@ -68,7 +84,7 @@ pub(crate) async fn watch(target: Target, setting: Setting, stop: Arc<AtomicBool
     }
     while !stop.load(Ordering::Relaxed) && figures.failure.is_none() {
         figures.add(once(&target, setting).await);
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        crate::pause::pause(Duration::from_millis(50)).await;
     }
     figures
 }
@@ -86,7 +102,7 @@ pub(crate) async fn once(target: &Target, setting: Setting) -> Figures {
                     Err(error) => last = error,
                 }
                 figures.refused += 1;
-                tokio::time::sleep(Duration::from_millis(20)).await;
+                crate::pause::pause(Duration::from_millis(20)).await;
             }
         };
         let answered = tokio::time::timeout(DEADLINE, asking).await;

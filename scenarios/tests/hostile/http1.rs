@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
 
 use crate::rpc;
@@ -28,7 +28,10 @@ impl Http1 {
     pub(crate) async fn connect(to: SocketAddr) -> io::Result<Self> {
         // No more at once than a listener keeps: what the kernel drops before it is accepted shows nothing.
         let _connecting = CONNECTING.acquire().await;
-        let stream = TcpStream::connect(to).await?;
+        let socket = TcpSocket::new_v4()?;
+        // Of what is not read the kernel should keep little; the rest is the server's to keep.
+        socket.set_recv_buffer_size(16 << 10)?;
+        let stream = socket.connect(to).await?;
         stream.set_nodelay(true)?;
         let read = Vec::new();
         Ok(Self { stream, read })

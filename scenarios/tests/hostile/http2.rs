@@ -128,18 +128,20 @@ pub(crate) async fn send(
     Some(stream)
 }
 
-/// Waits until a counter has stood still for a while, at most this long; what it counts.
-pub(crate) async fn settled(counter: &AtomicU64, at_most: Duration) -> u64 {
-    let deadline = Instant::now() + at_most;
+/// Waits until a counter has come to `all`, has stood still for a while, or it has taken too long; what it counts.
+pub(crate) async fn settled(counter: &AtomicU64, all: u64) -> u64 {
+    let deadline = Instant::now() + LONGEST;
     let mut seen = counter.load(Ordering::Relaxed);
     let mut since = Instant::now();
-    while Instant::now() < deadline && since.elapsed() < QUIET {
-        tokio::time::sleep(Duration::from_millis(20)).await;
+    while seen < all && Instant::now() < deadline && since.elapsed() < QUIET {
+        crate::pause::pause(Duration::from_millis(20)).await;
         let now = counter.load(Ordering::Relaxed);
         if now != seen {
             (seen, since) = (now, Instant::now());
         }
     }
+    // What was sent has still to be read, and answers to be made.
+    crate::pause::pause(AFTERWARDS).await;
     seen
 }
 
@@ -148,4 +150,6 @@ fn text(error: impl std::fmt::Display) -> String {
 }
 
 /// After this much time without a byte an attacker takes the server for one that does not read on.
-const QUIET: Duration = Duration::from_millis(500);
+const QUIET: Duration = Duration::from_secs(1);
+const AFTERWARDS: Duration = Duration::from_millis(500);
+const LONGEST: Duration = Duration::from_secs(15);

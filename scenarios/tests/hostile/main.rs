@@ -39,6 +39,7 @@ mod http1;
 mod http2;
 mod lines;
 mod nonsense;
+mod pause;
 mod queues;
 mod rpc;
 mod server;

@@ -60,7 +60,7 @@ impl Attacked {
             if found.is_some() || self.exit().is_some() {
                 return found.or_else(|| self.find(word));
             }
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            crate::pause::pause(Duration::from_millis(5)).await;
         }
     }
 
@@ -106,6 +106,20 @@ impl Attacked {
         peak
     }
 
+    /// How much processor time it has used, in seconds, as far as it still runs.
+    pub(crate) fn cpu(&self) -> f64 {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.id)).unwrap_or_default();
+        // The second field is the name in parentheses; user and system time are the 14th and the 15th.
+        let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+        let ticks: f64 = fields
+            .split_whitespace()
+            .skip(11)
+            .take(2)
+            .filter_map(|field| field.parse::<f64>().ok())
+            .sum();
+        ticks / TICKS_PER_SECOND
+    }
+
     /// How it ended, if it did.
     pub(crate) fn exit(&self) -> Option<ExitStatus> {
         lock(&self.child).try_wait().unwrap()
@@ -117,7 +131,7 @@ impl Attacked {
             if let Some(status) = self.exit() {
                 return status;
             }
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            crate::pause::pause(Duration::from_millis(5)).await;
         }
     }
 }
@@ -165,6 +179,8 @@ const COMPLAINTS: [&str; 4] = [
     "memory allocation of",
     "log event of",
 ];
+/// As every Linux tells its users, whatever its kernel counts in.
+const TICKS_PER_SECOND: f64 = 100.0;
 const MOST_LINES: usize = 10_000;
 /// An attack that has got this far has shown what it can do.
 const BEYOND_MEASURE: u64 = 3 << 30;

@@ -58,6 +58,7 @@ async fn large_calls_are_in_flight_over_http2(target: Target) -> Result<String, 
     let padding = "p".repeat(rpc::MAX_BODY - 1000);
     let body = rpc::call(1, "slow", json!({"seconds": 30, "padding": padding}));
     let body = Bytes::from(body);
+    let length = body.len();
     let sent = Arc::new(AtomicU64::new(0));
     let mut streams = JoinSet::new();
     let sender = http2::connect(target.http, 1 << 20).await?;
@@ -70,7 +71,7 @@ async fn large_calls_are_in_flight_over_http2(target: Target) -> Result<String, 
             std::future::pending::<Option<()>>().await
         });
     }
-    let sent = http2::settled(&sent, Duration::from_secs(10)).await;
+    let sent = http2::settled(&sent, (streams.len() * length) as u64).await;
     Ok(format!(
         "{} MiB sent over {} streams",
         sent >> 20,
@@ -120,7 +121,7 @@ async fn large_notices_go_to_many_sessions_that_do_not_read(
         .post(&http1::call_headers("touch"), &body)
         .await
         .map_err(text)?;
-    tokio::time::sleep(Duration::from_millis(700)).await;
+    crate::pause::pause(Duration::from_millis(700)).await;
     Ok(format!(
         "{} sessions, touched: {}",
         held.len(),

@@ -154,7 +154,7 @@ async fn echo(text: String) -> String {
 /// Sleeps; takes an argument that is only there to be large.
 #[tool(read_only)]
 async fn slow(seconds: f64, padding: Option<String>) -> &'static str {
-    tokio::time::sleep(Duration::from_secs_f64(seconds.clamp(0.0, 60.0))).await;
+    crate::pause::pause(Duration::from_secs_f64(seconds.clamp(0.0, 60.0))).await;
     match padding {
         Some(_) => "slept with padding",
         None => "slept",

@@ -64,7 +64,7 @@ async fn requests_are_pipelined_and_no_answer_is_read(target: Target) -> Result<
             std::future::pending::<Option<()>>().await
         });
     }
-    let sent = http2::settled(&sent, Duration::from_secs(8)).await;
+    let sent = http2::settled(&sent, connections.len() as u64 * 20).await;
     linger().await;
     Ok(format!(
         "{sent} requests over {} connections",
@@ -76,6 +76,7 @@ async fn streams_with_a_window_of_nothing_ask_for_large_answers(
     target: Target,
 ) -> Result<String, String> {
     let body = Bytes::from(rpc::call(1, "big", json!({"bytes": 1 << 20})));
+    let length = body.len();
     let sent = Arc::new(AtomicU64::new(0));
     let mut streams = JoinSet::new();
     for _ in 0..2 {
@@ -90,7 +91,7 @@ async fn streams_with_a_window_of_nothing_ask_for_large_answers(
             });
         }
     }
-    let sent = http2::settled(&sent, Duration::from_secs(8)).await;
+    let sent = http2::settled(&sent, (streams.len() * length) as u64).await;
     linger().await;
     Ok(format!(
         "{} streams open, {} KiB sent",
@@ -117,7 +118,7 @@ fn pings() -> impl Iterator<Item = String> {
 
 /// Gives answers that are still being made the time to pile up.
 async fn linger() {
-    tokio::time::sleep(Duration::from_millis(700)).await;
+    crate::pause::pause(Duration::from_millis(700)).await;
 }
 
 fn text(error: std::io::Error) -> String {

@@ -200,6 +200,15 @@ fn admit_modern(
     Ok(Admitted::Modern { id, request, seal })
 }
 
+/// A header that a refusal needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Header {
+    /// The methods that are allowed.
+    Allow(&'static str),
+    /// When to try again: in a second.
+    RetryAfter,
+}
+
 /// Why a request did not come in: an HTTP status, and an error that names the message if it could be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{status}: {error}")]
@@ -207,7 +216,7 @@ pub struct Rejection {
     status: StatusCode,
     id: Option<RequestId>,
     error: RpcError,
-    header: Option<(HeaderName, &'static str)>,
+    header: Option<Header>,
 }
 
 impl Rejection {
@@ -229,7 +238,7 @@ impl Rejection {
             status: StatusCode::SERVICE_UNAVAILABLE,
             id: None,
             error,
-            header: Some((RETRY_AFTER, "1")),
+            header: Some(Header::RetryAfter),
         }
     }
 
@@ -263,7 +272,10 @@ impl Rejection {
     /// A header that the response needs besides.
     #[must_use]
     pub fn header(&self) -> Option<(HeaderName, HeaderValue)> {
-        let (name, value) = self.header.clone()?;
+        let (name, value) = match self.header? {
+            Header::Allow(methods) => (ALLOW, methods),
+            Header::RetryAfter => (RETRY_AFTER, "1"),
+        };
         Some((name, HeaderValue::from_static(value)))
     }
 
@@ -283,7 +295,7 @@ impl Rejection {
             "POST"
         };
         Self {
-            header: Some((ALLOW, allow)),
+            header: Some(Header::Allow(allow)),
             ..Self::http(
                 StatusCode::METHOD_NOT_ALLOWED,
                 "this method is not served here",

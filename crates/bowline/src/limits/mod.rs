@@ -1,7 +1,7 @@
 //! How much peers can make this process hold and do.
 //!
 //! ```text
-//! Limits ── configure ──▶ Account: all peers ◀── principal ◀── connection, wire or legacy conversation
+//! Limits ── configure ──▶ Account: all peers ◀── principal ◀── connection, wire or legacy session
 //!                              │                                  │ charge, before it is spent
 //!                              ▼                                  ▼
 //!                            Usage                              Charge ── given back when dropped
@@ -24,7 +24,7 @@ use bowline_types::{ErrorCode, Json, RpcError};
 
 /// How much peers can make a server hold and do. The defaults keep a server within a container of 512 MiB.
 ///
-/// A *peer* is a duplex wire, an HTTP/2 connection or a legacy conversation over HTTP. A *principal* is an authenticated
+/// A *peer* is a duplex wire, an HTTP/2 connection or a legacy session over HTTP. A *principal* is an authenticated
 /// caller; anonymous callers have only the limits of their peer and those of the whole server.
 ///
 /// Beyond a limit, HTTP requests are refused with status 503 (413 for a long message), requests on duplex wires with the
@@ -85,15 +85,15 @@ pub struct Limits {
     pub connections: usize,
     /// Messages in one JSON-RPC batch (2025-03-26 only). 100.
     pub batch_messages: usize,
-    /// Legacy conversations over HTTP. 10,000. To open one more, the one that was idle for longest is ended.
+    /// Legacy sessions over HTTP. 10,000. To open one more, the one that was idle for longest is ended.
     pub sessions: usize,
-    /// Legacy conversations over HTTP of one principal. 1,000. To open one more, its own that was idle for longest is ended.
+    /// Legacy sessions of one principal. 1,000. To open one more, its own that was idle for longest is ended.
     pub principal_sessions: usize,
-    /// Bytes of events that all legacy conversations together keep for resumption. 32 MiB. Beyond it the oldest are dropped.
+    /// Bytes of events that all legacy sessions together keep for resumption. 32 MiB. Beyond it the oldest are dropped.
     pub event_bytes: usize,
-    /// Bytes of events that one legacy conversation keeps for resumption. 8 MiB. Beyond it its oldest are dropped.
+    /// Bytes of events that one legacy session keeps for resumption. 8 MiB. Beyond it its oldest are dropped.
     pub session_event_bytes: usize,
-    /// Events that one legacy conversation keeps for resumption. 1,024. Beyond it its oldest are dropped.
+    /// Events that one legacy session keeps for resumption. 1,024. Beyond it its oldest are dropped.
     pub session_events: usize,
 }
 

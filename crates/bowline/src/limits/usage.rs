@@ -24,11 +24,11 @@ pub struct Usage {
     pub request_bytes: usize,
     /// Bytes of answers and notifications that peers have not read.
     pub output_bytes: usize,
-    /// Bytes of events that legacy conversations keep for resumption.
+    /// Bytes of events that legacy sessions keep for resumption.
     pub event_bytes: usize,
     /// HTTP connections of `serve_http`.
     pub connections: usize,
-    /// Legacy conversations over HTTP.
+    /// Legacy sessions over HTTP.
     pub sessions: usize,
     refused: [u64; Limit::ALL.len()],
 }

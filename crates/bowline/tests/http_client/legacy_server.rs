@@ -93,8 +93,13 @@ pub(crate) struct World {
     /// Whether the next call is redirected.
     pub(crate) redirects: bool,
     /// Delays in milliseconds, drawn for each request at each stage.
-    pub(crate) delays: Option<Box<dyn FnMut(Stage, &str) -> u64 + Send>>,
+    pub(crate) delays: Option<Delays>,
 }
+
+type Delays = Box<dyn FnMut(Stage, &str) -> u64 + Send>;
+
+/// Where requests are held, and whether they still are.
+type Holds = BTreeMap<(Stage, String), watch::Sender<bool>>;
 
 /// The writing end of a response or stream.
 #[derive(Clone, Debug)]
@@ -114,7 +119,7 @@ impl Events {
 #[derive(Clone)]
 pub(crate) struct LegacyServer {
     world: Arc<Mutex<World>>,
-    holds: Arc<Mutex<BTreeMap<(Stage, String), watch::Sender<bool>>>>,
+    holds: Arc<Mutex<Holds>>,
     connections: watch::Sender<usize>,
 }
 
@@ -217,7 +222,7 @@ impl LegacyServer {
     }
 
     /// Puts a request to the client of every session.
-    pub(crate) fn ask(&self, id: u32, method: &str, params: Value) {
+    pub(crate) fn ask(&self, id: u32, method: &str, params: &Value) {
         let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
         self.world().notify(&message, |_| true);
     }

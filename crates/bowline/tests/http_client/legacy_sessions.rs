@@ -259,7 +259,7 @@ async fn a_question_of_a_forgotten_session_is_not_answered_in_the_next_one() {
     let connect = connect.speaking(LEGACY).host(host);
     let client = connect.await.unwrap();
     idle().await;
-    server.ask(7, "roots/list", json!({}));
+    server.ask(7, "roots/list", &json!({}));
     asking.recv().await.unwrap();
 
     server.restart();

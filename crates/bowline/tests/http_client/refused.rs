@@ -70,6 +70,11 @@ impl Door {
         let mut response = Response::new(ResponseBody::new(Full::new(Bytes::from(answer))));
         let json = HeaderValue::from_static("application/json");
         response.headers_mut().insert(CONTENT_TYPE, json);
+        if what == "initialize" {
+            // Without one a dropped call is closed at once, and there is nobody left to ask about it.
+            let session = HeaderValue::from_static("s1");
+            response.headers_mut().insert("mcp-session-id", session);
+        }
         response
     }
 }

@@ -269,7 +269,7 @@ async fn a_connection_that_is_closed_in_the_middle_of_a_body_gives_everything_ba
 async fn settled(service: &HttpService) {
     let nothing = async {
         while service.usage().requests > 0 || service.usage().bytes() > 0 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
+            tokio::time::advance(Duration::from_millis(1)).await;
         }
     };
     tokio::time::timeout(Duration::from_secs(60), nothing)

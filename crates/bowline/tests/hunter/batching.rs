@@ -381,7 +381,7 @@ fn text(value: &Value) -> Bytes {
     }
 }
 
-const PARTY: char = 'r';
+pub(crate) const PARTY: char = 'r';
 /// More messages than a server keeps of one client that it has not looked at.
 const MANY: usize = 1_100;
 /// How many seconds a POST may take whose handlers are all released.

@@ -241,7 +241,7 @@ impl State {
 
 async fn listen(client: Client, state: Arc<State>) {
     let State { tag, ledger, .. } = &*state;
-    for _ in 0..MOST_ATTEMPTS {
+    for attempt in 0..MOST_ATTEMPTS {
         let ended = match state.subscribe(&client).await {
             Ok(mut changes) => state.hear(&mut changes).await,
             Err(error) => Some(error),
@@ -258,7 +258,8 @@ async fn listen(client: Client, state: Arc<State>) {
             let how = format!("{tag}: {how}");
             return ledger.broken("a subscription lasts until it is let go of", how);
         }
-        pass(100).await;
+        // As an application does that does not want to be a burden.
+        pass(100 << attempt.min(6)).await;
     }
 }
 
