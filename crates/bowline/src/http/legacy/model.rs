@@ -92,5 +92,5 @@ fn no_operation_panics() {
     hold(Law::NoPanic);
 }
 
-const SCHEDULES: u64 = 400;
+const SCHEDULES: u64 = 150;
 const STEPS: usize = 80;

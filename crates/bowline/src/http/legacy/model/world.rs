@@ -660,9 +660,11 @@ impl World {
         for client in &self.clients {
             let sizes = client.session.sizes();
             let expected: Vec<_> = client.unanswered.keys().cloned().collect();
-            self.check(Law::EndedOnce, sizes.unanswered == expected, || {
-                format!("in flight: {:?}, expected {expected:?}", sizes.unanswered)
-            });
+            for law in [Law::EndedOnce, Law::EarlyCancel] {
+                self.check(law, sizes.unanswered == expected, || {
+                    format!("in flight: {:?}, expected {expected:?}", sizes.unanswered)
+                });
+            }
             let early = client
                 .early
                 .values()
