@@ -46,7 +46,9 @@ impl Terms {
         let mut may_get_a_late_answer = |id: &RequestId| {
             others.any(|call| {
                 let is_told_apart = column.closing_is_cancelling()
-                    || (column.ends_its_posts() && !call.state.terms.is_secret);
+                    || (column.ends_its_posts()
+                        && !column.loses_posts()
+                        && !call.state.terms.is_secret);
                 call.gave_up(id) && !is_told_apart
             })
         };

@@ -161,9 +161,8 @@ impl Schedule {
             let Some(client) = &party.client else {
                 continue;
             };
-            // A cancel that was lost with its connection leaves its id in flight.
-            let may_be_lost =
-                ledger.permits(Permit::ConnectionLost) && !self.world.column.dialect.is_modern();
+            // A cancel that was lost leaves its id in flight, and one whose request was lost waits for it.
+            let may_be_lost = self.world.column.is_legacy_http() && self.may_lose_a_post();
             let own = self
                 .calls
                 .iter()
@@ -208,12 +207,22 @@ impl Schedule {
             }
         }
         let in_flight = self.world.door.service().in_flight();
-        // In the legacy era a cancel that was lost leaves its request.
-        let may_be_lost =
-            self.world.column.is_legacy_http() && ledger.permits(Permit::ConnectionLost);
-        if in_flight > 0 && !may_be_lost {
+        // In the legacy era each client has a stream open, and a cancel that was lost leaves its request.
+        let is_legacy = self.world.column.is_legacy_http();
+        let streams = match is_legacy {
+            true => self.world.parties.len(),
+            false => 0,
+        };
+        let may_be_lost = is_legacy && self.may_lose_a_post();
+        if in_flight > streams && !may_be_lost {
             ledger.broken(law, format_args!("the service has {in_flight} requests"));
         }
+    }
+
+    /// Whether something that a client posted, a cancel for example, may not have arrived although the client lives on.
+    fn may_lose_a_post(&self) -> bool {
+        let permits = [Permit::ConnectionLost, Permit::LostUnbegun];
+        permits.iter().any(|it| self.world.ledger.permits(*it))
     }
 
     /// Everybody leaves; then no handler, no conversation and no task may be left.
@@ -234,6 +243,7 @@ impl Schedule {
             }
         }
         pass(3000).await;
+        let in_flight = world.door.service().in_flight();
         let legacy = world.door.service().sessions();
         // A goodbye that is said on a connection that may be lost is lost with it.
         let may_be_lost = [Permit::ConnectionLost, Permit::LostUnbegun];
@@ -243,6 +253,12 @@ impl Schedule {
                 "who closes is forgotten",
                 format_args!("{legacy} are remembered"),
             );
+        }
+        if in_flight > 0 && !may_be_lost {
+            let law = "who closes leaves no request";
+            world
+                .ledger
+                .broken(law, format_args!("{in_flight} are left"));
         }
         world.shut_down(Duration::ZERO);
         drop((world.server, world.door));

@@ -176,6 +176,14 @@ impl Column {
         self.is_legacy_http() && !self.is_http_sse()
     }
 
+    /// Whether a POST may be lost while its cancel arrives, and waits for another request with the same id.
+    pub(crate) fn loses_posts(&self) -> bool {
+        !matches!(
+            self.trouble,
+            Trouble::Plain | Trouble::Burst | Trouble::Batches
+        )
+    }
+
     pub(crate) fn is_legacy_http(&self) -> bool {
         self.carrier != Carrier::Lines && !self.dialect.is_modern()
     }

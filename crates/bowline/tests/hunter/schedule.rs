@@ -209,6 +209,6 @@ impl Schedule {
 pub(crate) const THINGS: [&str; 2] = ["thing:///1", "thing:///2"];
 /// Whether the network may hold a legacy POST back for so long that its cancel, which is another POST, overtakes it.
 /// A server that keeps early cancels is not hurt by that.
-pub(crate) const CANCELS_MAY_OVERTAKE: bool = false;
+pub(crate) const CANCELS_MAY_OVERTAKE: bool = true;
 /// A little less than a cancel waits for the head of a response.
 const HEAD_START: Duration = Duration::from_millis(99);
