@@ -93,8 +93,8 @@ trait Close: Send + Sync {
 impl<T: Write + Unpin + Send> Close for Slot<T> {
     fn close(&self) {
         let before = mem::replace(&mut *self.lock(), State::Closed);
-        if let State::Idle(io) = before {
-            shut(io);
+        if let State::Idle(mut io) = before {
+            shut_down(&mut *io);
         }
     }
 }
@@ -111,7 +111,7 @@ impl<T: Write + Unpin> Slot<T> {
         }
     }
 
-    fn put_back(&self, io: Box<T>) {
+    fn put_back(&self, mut io: Box<T>) {
         let mut state = self.lock();
         if let State::Polled = *state {
             *state = State::Idle(io);
@@ -119,7 +119,7 @@ impl<T: Write + Unpin> Slot<T> {
         }
         // Closed by another thread during the poll.
         drop(state);
-        shut(io);
+        shut_down(&mut *io);
     }
 
     fn lock(&self) -> MutexGuard<'_, State<T>> {
@@ -128,10 +128,10 @@ impl<T: Write + Unpin> Slot<T> {
     }
 }
 
-/// Ends the bytes in order if that needs no waiting, as TLS prefers it, and closes them.
-fn shut<T: Write + Unpin>(mut io: Box<T>) {
+/// Ends the bytes in order before they are closed, as TLS prefers it, if that needs no waiting.
+fn shut_down<T: Write + Unpin>(io: &mut T) {
     let mut cx = Context::from_waker(Waker::noop());
-    let _ = Pin::new(&mut *io).poll_shutdown(&mut cx);
+    let _ = Pin::new(io).poll_shutdown(&mut cx);
 }
 
 impl<T> Read for Closable<T>
