@@ -265,9 +265,9 @@ impl Count {
 /// mebibytes. Overflow is still checked.
 fn hostile(root: &Path) -> Verdict {
     let mut command = process::cargo(root);
-    for package in ["bowline-core", "bowline-types"] {
+    for (package, level) in [("bowline-core", 2), ("bowline-types", 2), ("bowline", 1)] {
         command.arg("--config");
-        command.arg(format!("profile.dev.package.{package}.opt-level=2"));
+        command.arg(format!("profile.dev.package.{package}.opt-level={level}"));
     }
     command.args(["test", "--workspace", "--all-features", "--test", HOSTILE]);
     let finished = match process::show_and_keep(&mut command) {

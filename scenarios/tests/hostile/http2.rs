@@ -150,6 +150,6 @@ fn text(error: impl std::fmt::Display) -> String {
 }
 
 /// After this much time without a byte an attacker takes the server for one that does not read on.
-const QUIET: Duration = Duration::from_secs(1);
+const QUIET: Duration = Duration::from_secs(2);
 const AFTERWARDS: Duration = Duration::from_millis(500);
 const LONGEST: Duration = Duration::from_secs(15);

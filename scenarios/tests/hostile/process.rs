@@ -17,7 +17,7 @@ pub(crate) struct Attacked {
     stdin: Mutex<Option<ChildStdin>>,
     /// What it printed on stdout and on stderr.
     said: Arc<Mutex<Vec<String>>>,
-    readers: Vec<JoinHandle<()>>,
+    readers: Mutex<Vec<JoinHandle<()>>>,
     peak: Arc<AtomicU64>,
     /// Whether it was killed because it held too much.
     is_killed: AtomicBool,
@@ -46,7 +46,7 @@ impl Attacked {
             stdin: Mutex::new(child.stdin.take()),
             child: Mutex::new(child),
             said,
-            readers: vec![stdout, stderr],
+            readers: Mutex::new(vec![stdout, stderr]),
             peak: Arc::default(),
             is_killed: AtomicBool::new(false),
             _cgroup: cgroup,
@@ -125,13 +125,23 @@ impl Attacked {
         lock(&self.child).try_wait().unwrap()
     }
 
-    /// Waits until it ends by itself.
+    /// Waits until it ends by itself, and until all that it printed is read.
     pub(crate) async fn ended(&self) -> ExitStatus {
         loop {
             if let Some(status) = self.exit() {
+                self.read_to_the_end();
                 return status;
             }
             crate::pause::pause(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+impl Attacked {
+    /// Waits for the readers, whose streams end with the process.
+    fn read_to_the_end(&self) {
+        for reader in lock(&self.readers).drain(..) {
+            let _ = reader.join();
         }
     }
 }
@@ -141,9 +151,8 @@ impl Drop for Attacked {
         let mut child = lock(&self.child);
         let _ = child.kill();
         let _ = child.wait();
-        for reader in self.readers.drain(..) {
-            let _ = reader.join();
-        }
+        drop(child);
+        self.read_to_the_end();
     }
 }
 

@@ -116,7 +116,7 @@ async fn large_notices_go_to_many_sessions_that_do_not_read(
         held.push(session);
     }
     let mut http = Http1::connect(target.http).await.map_err(text)?;
-    let body = rpc::call(1, "touch", json!({"uri": uri, "times": 120}));
+    let body = rpc::call(1, "touch", json!({"uri": uri, "times": 80}));
     let answer = http
         .post(&http1::call_headers("touch"), &body)
         .await

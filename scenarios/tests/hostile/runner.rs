@@ -90,8 +90,14 @@ impl Outcome {
     fn text(&self) -> String {
         let (peak, seconds, cpu) = (self.peak >> 20, self.seconds, self.cpu);
         let honest = &self.honest;
+        // Of a process that has ended nobody tells.
+        let cpu = if cpu > 0.0 {
+            format!(", {cpu:.1} s of its processor")
+        } else {
+            String::new()
+        };
         format!(
-            "peak {peak} MiB, {honest}; {seconds:.1} s, {cpu:.1} s of its processor; {}",
+            "peak {peak} MiB, {honest}; {seconds:.1} s{cpu}; {}",
             self.note
         )
     }

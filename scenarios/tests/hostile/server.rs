@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::process::ExitCode;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bowline::http::HttpService;
@@ -17,6 +17,7 @@ use bowline::{CallToolResult, Json, Limits};
 use bowline_core::era::Dialects;
 use serde::Deserialize;
 use tokio::net::TcpListener;
+use tokio::task::JoinSet;
 
 /// How a server is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,9 +87,13 @@ async fn serve(setting: Setting) {
     let lines = TcpListener::bind("127.0.0.1:0").await.unwrap();
     println!("http {}", bound.addr());
     println!("lines {}", lines.local_addr().unwrap());
-    tokio::spawn(serve_lines(lines, server.clone()));
+    let wires = Arc::new(Mutex::new(JoinSet::new()));
+    tokio::spawn(serve_lines(lines, server.clone(), wires.clone()));
     std::thread::spawn(move || obey(&server));
     bound.serve().await.unwrap();
+    // A shutdown is over when the line wires are at their ends as well.
+    let mut wires = std::mem::take(&mut *wires.lock().unwrap_or_else(PoisonError::into_inner));
+    while wires.join_next().await.is_some() {}
 }
 
 /// Obeys the runner, whose end is also the end of this process.
@@ -103,13 +108,18 @@ fn obey(server: &Server) {
     std::process::exit(0);
 }
 
-async fn serve_lines(listener: TcpListener, server: Server) {
+async fn serve_lines(listener: TcpListener, server: Server, wires: Wires) {
     loop {
         if let Ok((stream, _)) = listener.accept().await {
-            tokio::spawn(server.clone().serve(Lines::tcp(stream)));
+            let mut wires = wires.lock().unwrap_or_else(PoisonError::into_inner);
+            while wires.try_join_next().is_some() {}
+            wires.spawn(server.clone().serve(Lines::tcp(stream)));
         }
     }
 }
+
+/// The line wires that are being served.
+type Wires = Arc<Mutex<JoinSet<bowline::Result<()>>>>;
 
 fn service(setting: Setting, server: &Server) -> HttpService {
     let http = server.http();
