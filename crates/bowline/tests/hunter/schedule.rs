@@ -54,7 +54,10 @@ impl Schedule {
             5..=7 => self.let_go(),
             8 => self.take_up(),
             9 => self.listen(),
-            10 => self.announce(*chance.pick(&THINGS)),
+            10 => {
+                let uri: &str = chance.pick::<&str>(&THINGS);
+                self.announce(uri);
+            }
             11 => self.stop_listening(),
             12..=13 => self.release(),
             14..=15 => self.pass_time().await,

@@ -308,7 +308,7 @@ pub(super) fn answer_verb(site: &Arc<Site>, head: &Parts) -> Result<Response<Htt
             named.ok_or_else(|| bad_request(UNKNOWN_EVENT))?
         }
     };
-    let charge = site.charge(head)?;
+    let charge = site.charge_stream(head)?;
     let reader = session.read(key, after).map_err(|why| match why {
         CannotRead::Taken => Rejection::http(StatusCode::CONFLICT, "the stream is already open"),
         CannotRead::Unknown => bad_request(UNKNOWN_EVENT),
@@ -484,7 +484,7 @@ fn hear_only(
 /// Opens the first of two endpoints, and says where the second one is.
 fn open_two_endpoints(site: &Site, head: &Parts) -> Result<Response<HttpBody>, Rejection> {
     let legacy = &site.legacy;
-    let charge = site.charge(head)?;
+    let charge = site.charge_stream(head)?;
     let driven = legacy
         .sessions
         .start(site, legacy, Layout::One, principal(head))?;

@@ -42,7 +42,7 @@ use http_body::Body;
 
 use super::legacy::{self, Legacy};
 use crate::exchange::{BoxFuture, Principal, Responder};
-use crate::limits::{Account, Charge, LimitReached, Limits, Usage};
+use crate::limits::{Account, Charge, Held, LimitReached, Limits, Usage};
 use crate::shutdown::Shutdown;
 
 /// Answers HTTP requests: a `tower` service for any HTTP server, axum's included. Cheap to clone; clones
@@ -310,14 +310,32 @@ impl Site {
         if self.shutdown.is_asked() {
             return Err(unavailable("shutting down"));
         }
-        let account = match head.extensions.get::<Principal>().and_then(Principal::name) {
-            Some(name) => &self.account.principal(Some(name)),
-            None => match head.extensions.get::<PeerAccount>() {
-                Some(PeerAccount(connection)) => connection,
-                None => &self.account,
-            },
-        };
+        let account = self.account_of(head);
         account.request(size_of_head(head)).map_err(overloaded)
+    }
+
+    /// Charges a stream that a client listens to. It is no request: nothing is asked, and a session has one of them.
+    #[cfg_attr(
+        bowline_no_legacy,
+        allow(dead_code, reason = "a legacy client has one")
+    )]
+    pub(crate) fn charge_stream(&self, head: &Parts) -> Result<Charge, Rejection> {
+        if self.shutdown.is_asked() {
+            return Err(unavailable("shutting down"));
+        }
+        let account = self.account_of(head);
+        let charged = account.hold(Held::Request, size_of_head(head));
+        charged.map_err(overloaded)
+    }
+
+    fn account_of(&self, head: &Parts) -> Arc<Account> {
+        match head.extensions.get::<Principal>().and_then(Principal::name) {
+            Some(name) => self.account.principal(Some(name)),
+            None => match head.extensions.get::<PeerAccount>() {
+                Some(PeerAccount(connection)) => connection.clone(),
+                None => self.account.clone(),
+            },
+        }
     }
 }
 

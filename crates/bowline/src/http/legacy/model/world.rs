@@ -311,7 +311,7 @@ impl World {
             _ => Form::Undecided,
         };
         let has_stream = layout == Layout::PerPost && (!ids.is_empty() || !refusals.is_empty());
-        self.send(at, messages, refusals, has_stream.then_some(form));
+        self.send(at, &messages, refusals, has_stream.then_some(form));
     }
 
     fn cancel(&mut self) {
@@ -322,29 +322,23 @@ impl World {
         };
         let id = id.unwrap_or_else(|| self.chance.id());
         for _ in 0..=self.chance.below(2) {
-            self.send(at, vec![cancel(&id)], Vec::new(), None);
+            self.send(at, &[cancel(&id)], Vec::new(), None);
         }
     }
 
     /// Posts messages to a session.
-    fn send(
-        &mut self,
-        at: usize,
-        messages: Vec<Message>,
-        refusals: Vec<Bytes>,
-        form: Option<Form>,
-    ) {
+    fn send(&mut self, at: usize, messages: &[Message], refusals: Vec<Bytes>, form: Option<Form>) {
         let before = (self.account.usage(), self.clients[at].session.sizes());
         let Ok(charge) = self.account.request(600 + 100 * messages.len()) else {
             return; // refused before anything is looked at
         };
         let head = Request::new(()).into_parts().0;
-        let posted = Posted::new(messages.clone(), refusals, head, charge, 600);
+        let posted = Posted::new(messages.to_vec(), refusals, head, charge, 600);
         let session = self.clients[at].session.clone();
         match session.post(posted, form) {
             Ok(reader) => {
                 let key = reader.as_ref().map_or(UNSOLICITED, Reader::key);
-                self.clients[at].heard(&messages, key, &mut self.cancelled);
+                self.clients[at].heard(messages, key, &mut self.cancelled);
                 let client = self.clients[at].number;
                 self.open.extend(reader.map(|reader| Open {
                     client,
