@@ -22,6 +22,7 @@
     clippy::panic,
     clippy::unwrap_used,
     clippy::print_stdout,
+    clippy::needless_pass_by_value,
     reason = "an attack that cannot be carried out panics, and the runner prints"
 )]
 

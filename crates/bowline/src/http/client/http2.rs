@@ -41,7 +41,11 @@ impl Shared {
             .enable_push(false)
             .initial_window_size(STREAM_WINDOW)
             .initial_connection_window_size(STREAM_WINDOW * MAX_STREAMS as u32)
-            .max_header_list_size(MAX_HEADER_LIST);
+            .max_header_list_size(MAX_HEADER_LIST)
+            // Responses to dropped calls may still be on their way. Counting them as errors would end the connection,
+            // with every other call on it, after a thousand drops.
+            .max_concurrent_reset_streams(MAX_RESET_STREAMS)
+            .max_local_error_reset_streams(None);
         let (send, connection) = builder.handshake(io).await?;
         // Ends when every `Shared` and every stream is dropped, or the peer is lost.
         tokio::spawn(drive(connection, liveness.clone()));
@@ -212,6 +216,8 @@ impl Body for StreamBody {
 }
 
 /// How much of one response may wait to be read. The larger, the faster a response over a long path: 1 MiB is
+/// How many dropped streams are remembered, so that what still arrives on them is ignored.
+const MAX_RESET_STREAMS: usize = 1024;
 /// 10 MiB/s at a round trip of 100 ms.
 const STREAM_WINDOW: u32 = 1024 * 1024;
 

@@ -314,7 +314,7 @@ impl Site {
         account.request(size_of_head(head)).map_err(overloaded)
     }
 
-    /// Charges a stream that a client listens to. It is no request: nothing is asked, and a session has one of them.
+    /// Charges a stream that a client listens to. It is no request: nothing is asked.
     #[cfg_attr(
         bowline_no_legacy,
         allow(dead_code, reason = "a legacy client has one")
