@@ -120,7 +120,7 @@ impl Tool {
     /// A function cannot be dropped half-way. When its caller gives up it is told by
     /// [`Context::is_cancelled`] and runs on, unheard, whatever the [`cancel_mode`](Self::cancel_mode);
     /// if it had not started yet, it never does. All functions of a server share its places for them; see
-    /// [`Server::most_blocking`](super::Server::most_blocking).
+    /// [`Limits::blocking`](crate::Limits::blocking).
     ///
     /// # Examples
     ///

@@ -48,7 +48,7 @@ use crate::shutdown::Shutdown;
 /// Answers HTTP requests: a `tower` service for any HTTP server, axum's included. Cheap to clone; clones
 /// are the same service.
 ///
-/// A [`Principal`](crate::exchange::Principal) among the extensions of a request, put there by a layer that
+/// A [`Principal`] among the extensions of a request, put there by a layer that
 /// checked a credential, is the one on whose behalf its handler runs. A handler finds the whole head of its
 /// request, an `http::request::Parts`, among the extensions of its context, unless its client is
 /// one that the server remembers.
