@@ -409,3 +409,54 @@ async fn a_cancel_names_the_session_of_its_request_even_if_that_is_not_the_curre
     assert_eq!(cancels.len(), 1, "{:?}", server.seen());
     drop(kept);
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_first_call_waits_for_the_get_stream_so_that_nothing_it_causes_is_missed() {
+    let server = LegacyServer::start();
+    server.hold(Stage::Connect, "GET");
+    let client = server.connect().await;
+    let call = client.call_tool("quick", ()).start();
+
+    idle().await;
+    assert_eq!(find(&server, CALL, "s1").len(), 0);
+    server.release(Stage::Connect, "GET");
+
+    assert!(call.await.is_ok());
+    let seen = server.seen();
+    let place = |what: &str| seen.iter().position(|seen| seen == what).unwrap();
+    assert!(place("GET s1") < place("POST tools/call s1"), "{seen:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_get_stream_that_is_not_answered_holds_the_first_call_up_for_a_moment_only() {
+    let server = LegacyServer::start();
+    server.hold(Stage::Head, "GET");
+    let client = server.connect().await;
+    let start = tokio::time::Instant::now();
+
+    let call = client.call_tool("quick", ()).await;
+
+    assert!(call.is_ok(), "{call:?}");
+    assert!(start.elapsed() <= Duration::from_millis(600));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_is_subscribed_to_only_after_the_unsubscription_before_has_arrived() {
+    let server = LegacyServer::start();
+    let client = connect(&server).await;
+    let wanted = || Changes::new().resource(NOTES);
+    let first = client.subscribe(wanted()).await.unwrap();
+    server.hold(Stage::Transit, "POST resources/unsubscribe");
+    drop(first);
+    idle().await;
+
+    let subscribing = client.subscribe(wanted());
+    let (second, ()) = tokio::join!(subscribing.into_future(), async {
+        idle().await;
+        server.release(Stage::Transit, "POST resources/unsubscribe");
+    });
+    let mut second = second.unwrap();
+    server.change_resource(NOTES);
+
+    assert_eq!(changes(&mut second).await, [Change::Resource(NOTES.into())]);
+}

@@ -32,23 +32,35 @@ pub(super) struct Carrier {
     pub(super) is_opening: bool,
 }
 
-impl Carrier {
-    /// Carries the request, once a predecessor with the same id has left, and delivers what comes back. If
-    /// that is no answer, the loss is delivered instead.
-    pub(super) async fn run(
-        self,
-        frame: Bytes,
-        handed: Handed,
-        predecessor: Option<watch::Receiver<Reserved>>,
-    ) {
-        if let Some(mut leaving) = predecessor {
-            // Fails when the predecessor has left.
+/// Requests that must be over before another is posted.
+pub(super) struct Predecessors {
+    /// One that was cancelled, and has the same id.
+    pub(super) same_id: Option<watch::Receiver<Reserved>>,
+    /// One that subscribes to, or unsubscribes from, the same resource.
+    pub(super) same_resource: Option<watch::Receiver<Progress>>,
+}
+
+impl Predecessors {
+    async fn are_over(self) {
+        // To wait for a change fails when the request is over.
+        if let Some(mut request) = self.same_resource {
+            while request.changed().await.is_ok() {}
+        }
+        if let Some(mut leaving) = self.same_id {
             while leaving.changed().await.is_ok() {}
             let reserved = *leaving.borrow();
             if let Some(until) = reserved {
                 sleep_until(until).await;
             }
         }
+    }
+}
+
+impl Carrier {
+    /// Carries the request, once its predecessors are over, and delivers what comes back. If that is no answer, the
+    /// loss is delivered instead.
+    pub(super) async fn run(self, frame: Bytes, handed: Handed, predecessors: Predecessors) {
+        predecessors.are_over().await;
         if let Err(error) = self.carry(frame, &handed).await {
             let id = self.id.clone();
             self.settle(Received::Lost { id, error }).await;

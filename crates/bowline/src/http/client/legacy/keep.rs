@@ -129,7 +129,9 @@ impl Link {
         let mut may_have_missed = session.number > 1;
         loop {
             let opening = self.stream(session, last_event.as_deref(), WhenRefused::Authorize);
-            match opening.await {
+            let opened = opening.await;
+            self.stream_decided();
+            match opened {
                 Ok(Some(mut events)) => {
                     has_listened = true;
                     *streams = Streams::Offered { refused: 0 };
@@ -196,6 +198,14 @@ impl Link {
                 Err(error) => return self.give_up(error).await,
             }
         }
+    }
+
+    /// Lets the first message of the wire go.
+    fn stream_decided(&self) {
+        self.sessions.send_if_modified(|sessions| {
+            let was_decided = std::mem::replace(&mut sessions.is_stream_decided, true);
+            !was_decided
+        });
     }
 
     /// Finds out by a `ping` whether the server still knows a session.

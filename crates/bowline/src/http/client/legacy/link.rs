@@ -84,6 +84,14 @@ impl Link {
         }
     }
 
+    /// Waits until it is known whether the current session has a GET stream.
+    pub(super) async fn stream_is_decided(&self) {
+        let mut sessions = self.sessions.subscribe();
+        let is_decided = sessions.wait_for(|sessions| sessions.is_stream_decided);
+        // Fails only when the link is gone, and this borrows it.
+        drop(is_decided.await);
+    }
+
     /// Changes the state of the session, and wakes the tasks that wait for it.
     pub(super) fn change<T>(&self, change: impl FnOnce(&mut Sessions) -> T) -> T {
         let mut changed = None;

@@ -34,10 +34,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bowline_core::{CorrelationKey, Message, Notification};
+use bowline_core::{CorrelationKey, Message, Notification, RawRequest};
 use bowline_types::{
     CancelledNotification, CancelledNotificationParams, InitializeRequest, InitializedNotification,
-    Method, Notice, RequestId,
+    Method, Notice, RequestId, SubscribeRequest, UnsubscribeRequest,
 };
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
@@ -82,9 +82,12 @@ struct HttpWire {
     /// Requests that were cancelled and whose POST is not over. One that has the same id, in any spelling,
     /// waits for that: it might be refused, or the cancel might hit it.
     leaving: BTreeMap<CorrelationKey, watch::Receiver<Reserved>>,
+    /// The last request to subscribe to, or to unsubscribe from, each resource. The next one for the same resource
+    /// waits until that one is over: on a connection of its own it could arrive first, and the older would win.
+    subscriptions: BTreeMap<String, watch::Receiver<Progress>>,
     /// How many messages that have no answer are on their way.
     posting: watch::Sender<usize>,
-    /// Rings when the handshake's last word was posted: what follows must not overtake it.
+    /// Rings when the handshake is over and the GET stream is open: what follows must not overtake that.
     gate: Option<oneshot::Receiver<()>>,
     farewell: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
@@ -109,14 +112,16 @@ impl HttpWire {
             turns: Arc::new(Semaphore::new(MAX_CANCELS)),
             keeper: None,
             leaving: BTreeMap::new(),
+            subscriptions: BTreeMap::new(),
             posting: watch::Sender::new(0),
             gate: None,
             farewell: None,
         }
     }
 
-    fn send_request(&mut self, id: &RequestId, message: &Message, is_opening: bool) {
-        let frame = message.to_frame();
+    fn send_request(&mut self, request: &RawRequest, message: &Message) {
+        let (id, frame) = (&request.id, message.to_frame());
+        let is_opening = request.method == InitializeRequest::NAME;
         if is_opening {
             let earlier = self.link.change(|sessions| sessions.begin(frame.clone()));
             drop(earlier);
@@ -134,10 +139,14 @@ impl HttpWire {
             given_up: given_up.clone(),
             is_opening,
         };
-        let predecessor = self.leaving.get(&CorrelationKey::from(id)).cloned();
+        let predecessors = carry::Predecessors {
+            same_id: self.leaving.get(&CorrelationKey::from(id)).cloned(),
+            same_resource: subscribed_resource(request)
+                .and_then(|uri| self.subscriptions.insert(uri, seen.clone())),
+        };
         let task = self
             .tasks
-            .spawn(carrying.run(frame, handed.clone(), predecessor));
+            .spawn(carrying.run(frame, handed.clone(), predecessors));
         let under_way = UnderWay {
             task,
             handed,
@@ -191,8 +200,11 @@ impl HttpWire {
         self.tasks.spawn(async move {
             let session = link.current().unwrap_or_default();
             link.post_in_time(&session, frame).await;
-            drop((posting, posted));
+            drop(posting);
             link.change(Sessions::initialized);
+            // What the first call makes the server say unsolicited would be lost if no stream were open.
+            let _ = timeout(STREAM_LIMIT, link.stream_is_decided()).await;
+            drop(posted);
         });
     }
 
@@ -239,6 +251,8 @@ impl Wire for HttpWire {
         let now = Instant::now();
         self.leaving
             .retain(|_, leaving| leaving.has_changed().is_ok() || *leaving.borrow() > Some(now));
+        self.subscriptions
+            .retain(|_, request| request.has_changed().is_ok());
         if let Some(gate) = &mut self.gate {
             if Pin::new(gate).poll(cx).is_pending() {
                 return Poll::Pending;
@@ -254,13 +268,7 @@ impl Wire for HttpWire {
 
     fn send(&mut self, message: &Message) {
         match message {
-            Message::Request(request) => {
-                self.send_request(
-                    &request.id,
-                    message,
-                    request.method == InitializeRequest::NAME,
-                );
-            }
+            Message::Request(request) => self.send_request(request, message),
             Message::Notification(notification) => match &*notification.method {
                 CancelledNotification::NAME => {
                     self.send_cancel(message, cancelled_id(notification).as_ref());
@@ -330,8 +338,26 @@ fn cancelled_id(notification: &Notification) -> Option<RequestId> {
     params.request_id
 }
 
+/// The resource that a request subscribes to or unsubscribes from.
+fn subscribed_resource(request: &RawRequest) -> Option<String> {
+    #[derive(serde::Deserialize)]
+    struct Named {
+        uri: String,
+    }
+    if !matches!(
+        &*request.method,
+        SubscribeRequest::NAME | UnsubscribeRequest::NAME
+    ) {
+        return None;
+    }
+    let params: Named = request.params.as_ref()?.decode().ok()?;
+    Some(params.uri)
+}
+
 /// How long a message without an answer, or a handshake of our own, may take.
 const POST_LIMIT: Duration = Duration::from_secs(30);
+/// How long the first message waits for the GET stream. Some servers do not answer a GET before they have an event.
+const STREAM_LIMIT: Duration = Duration::from_millis(500);
 /// How long closing waits for what is on its way, and then for the goodbye.
 const POSTING_LIMIT: Duration = Duration::from_millis(500);
 const FAREWELL_LIMIT: Duration = Duration::from_secs(1);

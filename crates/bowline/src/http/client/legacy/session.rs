@@ -38,6 +38,8 @@ pub(super) struct Sessions {
     attempts: u64,
     /// Whether the handshake waits for authorization, which does not count as time of the requests that wait for it.
     pub(super) is_authorizing: bool,
+    /// Whether the first GET stream of this wire is open, refused or failed.
+    pub(super) is_stream_decided: bool,
 }
 
 #[derive(Clone, Debug, Default)]
