@@ -82,6 +82,26 @@ async fn a_cancel_that_gets_no_connection_is_tried_again_and_posted_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_cancel_whose_connection_ends_before_it_arrives_is_posted_again() {
+    let server = LegacyServer::start();
+    let client = server.connect().await;
+    let calls = calls(&client, 1).await;
+    server.hold(Stage::Transit, CANCEL);
+    drop(calls);
+    sleep(Duration::from_millis(150)).await;
+
+    server.world().is_down = true;
+    server.release(Stage::Transit, CANCEL);
+    idle().await;
+    server.world().is_down = false;
+    sleep(Duration::from_secs(1)).await;
+
+    assert_eq!(server.world().lost.len(), 1, "the first one");
+    assert_eq!(count(&server, CANCEL), 1);
+    assert!(server.world().sessions["s1"].running.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_id_is_not_used_again_while_a_server_may_keep_its_cancel_for_a_request_that_never_came()
 {
     let server = LegacyServer::start();

@@ -460,3 +460,59 @@ async fn a_resource_is_subscribed_to_only_after_the_unsubscription_before_has_ar
 
     assert_eq!(changes(&mut second).await, [Change::Resource(NOTES.into())]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_call_made_during_an_attempt_to_reopen_that_fails_gets_an_attempt_of_its_own() {
+    let server = LegacyServer::start();
+    server.world().on_get = OnGet::Status(405);
+    let client = connect(&server).await;
+    server.restart();
+    server.hold(Stage::Transit, INITIALIZE);
+    let _first = client.call_tool("quick", ()).start();
+    idle().await;
+    let joined = client.call_tool("quick", ()).start();
+    idle().await;
+
+    server.world().is_down = true;
+    server.release(Stage::Transit, INITIALIZE);
+    server.hold(Stage::Connect, INITIALIZE);
+    idle().await;
+    server.world().is_down = false;
+    server.release(Stage::Connect, INITIALIZE);
+
+    assert!(joined.await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_id_whose_request_may_not_have_arrived_is_free_in_the_next_session() {
+    let server = LegacyServer::start();
+    let client = connect(&server).await;
+    server.hold(Stage::Transit, CALL);
+    let lost = client.call_tool("slow", ()).id("x").start();
+    idle().await;
+    drop(lost);
+    server.restart();
+    sleep(Duration::from_secs(6)).await;
+    server.release(Stage::Transit, CALL);
+
+    let start = tokio::time::Instant::now();
+    let call = client.call_tool("quick", ()).id("x").await;
+
+    assert!(call.is_ok(), "{call:?}");
+    assert!(start.elapsed() < Duration::from_secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_get_that_the_server_takes_for_a_second_one_is_tried_again() {
+    let server = LegacyServer::start();
+    server.world().numbers_events = false;
+    let client = connect(&server).await;
+    let mut subscription = client.subscribe(Changes::new().tools()).await.unwrap();
+    server.world().on_get = OnGet::Status(409);
+    server.cut_streams();
+    sleep(Duration::from_secs(5)).await;
+
+    server.world().on_get = OnGet::Stream;
+
+    assert_eq!(changes(&mut subscription).await, [Change::Tools]);
+}

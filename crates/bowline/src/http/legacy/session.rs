@@ -124,7 +124,8 @@ impl Session {
         key: u64,
         after: Option<u64>,
     ) -> Result<Reader, CannotRead> {
-        let reader = self.with(|state| state.attach(key, after))?;
+        let now = Instant::now();
+        let reader = self.with(|state| state.attach(now, key, after))?;
         Ok(self.reader(key, reader))
     }
 

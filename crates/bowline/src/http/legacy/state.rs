@@ -29,6 +29,8 @@ pub(super) struct State {
     pub(super) driver: Option<Waker>,
     /// How many responses are open.
     readers: usize,
+    /// When a GET last got a stream.
+    attached_at: Instant,
     /// When a message last came from the client, or went to it.
     last_active: Instant,
     /// Since when no response is open.
@@ -113,6 +115,9 @@ pub(super) enum Kind {
 }
 
 /// What a session holds.
+/// How long after a stream was opened another GET may take it over without naming an event.
+const TAKE_OVER_AFTER: Duration = Duration::from_secs(5);
+
 #[cfg(test)]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sizes {
@@ -157,6 +162,7 @@ impl State {
             early: EarlyCancels::default(),
             driver: None,
             readers: 0,
+            attached_at: now,
             last_active: now,
             alone_since: now,
             is_used: false,
@@ -297,8 +303,21 @@ impl State {
     }
 
     /// Lets a response read a stream from behind a place, or from where the last one stopped.
-    pub(super) fn attach(&mut self, key: u64, after: Option<u64>) -> Result<u64, CannotRead> {
-        let (reader, replaced) = self.streams.attach(key, after)?;
+    ///
+    /// Another response may be reading it: on a path that died the server cannot see that nobody reads. Only a client
+    /// that lost the stream can name a place on it, and so takes it over. So does a client that names none, as it may
+    /// have seen no event, but not at once: two that want the same stream would take it from each other without end.
+    pub(super) fn attach(
+        &mut self,
+        now: Instant,
+        key: u64,
+        after: Option<u64>,
+    ) -> Result<u64, CannotRead> {
+        let is_due = self.layout == Layout::PerPost
+            && now.saturating_duration_since(self.attached_at) >= TAKE_OVER_AFTER;
+        let takes_over = after.is_some() || is_due;
+        let (reader, replaced) = self.streams.attach(key, after, takes_over)?;
+        self.attached_at = now;
         self.is_used = true;
         self.readers += 1;
         self.leftovers.wakers.extend(replaced);

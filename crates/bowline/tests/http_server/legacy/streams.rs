@@ -1,5 +1,7 @@
 //! Which messages a stream carries, and how it is read again.
 
+use std::time::Duration;
+
 use super::*;
 
 #[tokio::test(start_paused = true)]
@@ -70,6 +72,23 @@ async fn a_stream_has_one_reader_unless_the_second_comes_to_resume_it() {
     stage.server.changed().tools();
 
     assert_eq!(refused.status(), 409);
+    assert_eq!(first.text().await, "");
+    assert_eq!(messages(&second.chunk().await.unwrap()).len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_saw_no_event_takes_over_a_stream_that_has_been_open_for_a_while() {
+    let stage = Stage::new();
+    let mut client = Conversation::open(&stage.server.http(), "2025-06-18").await;
+    let first = client.send(client.get()).await;
+    tokio::time::advance(Duration::from_secs(6)).await;
+
+    let mut second = client.send(client.get()).await;
+    let refused = client.send(client.get()).await;
+    stage.server.changed().tools();
+
+    assert_eq!(second.status(), 200);
+    assert_eq!(refused.status(), 409, "it was only just taken over");
     assert_eq!(first.text().await, "");
     assert_eq!(messages(&second.chunk().await.unwrap()).len(), 1);
 }
@@ -152,13 +171,13 @@ async fn a_client_that_wants_progress_gets_its_head_without_waiting_for_a_timer(
     let mut stage = Stage::new();
     let mut client = Conversation::open(&stage.server.http(), "2025-11-25").await;
     // Timers ring on the millisecond.
-    tokio::time::advance(std::time::Duration::from_micros(1500)).await;
+    tokio::time::advance(Duration::from_micros(1500)).await;
     let begun = tokio::time::Instant::now();
 
     let running = client.send(client.call_with_progress(1, "wait", "a")).await;
 
     assert!(running.is_events());
-    assert_eq!(begun.elapsed(), std::time::Duration::ZERO);
+    assert_eq!(begun.elapsed(), Duration::ZERO);
     stage.started("a").await;
 }
 

@@ -37,12 +37,17 @@ pub(super) struct Cancel {
     pub(super) turns: Arc<Semaphore>,
     pub(super) posting: Posting,
     /// A request with the same id waits until this is dropped, and for as long as it says.
-    pub(super) left: watch::Sender<Reserved>,
+    pub(super) left: watch::Sender<Option<Reserved>>,
 }
 
-/// Until when an id may not be used again, if it is known by then that its request may never have arrived: a server may
-/// keep a cancel that came before its request, and would apply it to the successor.
-pub(super) type Reserved = Option<Instant>;
+/// An id that may not be used again for a while, because its request may never have arrived: a server may keep a cancel
+/// that came before its request, and would apply it to the successor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Reserved {
+    pub(super) until: Instant,
+    /// The number of the session in which the cancel was posted; it means nothing in another.
+    pub(super) session: u64,
+}
 
 impl Cancel {
     /// Posts the cancel and lets the response run out. Everything is over 5 s after the drop, unless the cancel had to
@@ -84,8 +89,11 @@ impl Cancel {
             carrier.abort();
         };
         tokio::join!(cancelling, draining);
-        if !has_arrived(&seen) {
-            left.send_replace(Some(Instant::now() + RESERVED_FOR));
+        if session.id.is_some() && !has_arrived(&seen) {
+            left.send_replace(Some(Reserved {
+                until: Instant::now() + RESERVED_FOR,
+                session: session.number,
+            }));
         }
         drop(left);
     }
@@ -119,8 +127,8 @@ pub(super) async fn cannot_overtake(
 }
 
 /// Posts a cancel when it is its turn, and returns the status of the response if there is one. Where no connection can
-/// be had it is tried again for a while, for the work would go on otherwise; once a connection has had it, it is not sent
-/// again.
+/// be had, or the connection ends before there is a response, it is tried again for a while, for the work would go on
+/// otherwise: to cancel twice does no harm. A server that has it and does not answer is not asked again.
 pub(super) async fn post_cancel(
     turns: &Semaphore,
     endpoint: &Endpoint,
@@ -139,14 +147,26 @@ pub(super) async fn post_cancel(
             handed: &handed,
             when_refused: WhenRefused::GiveUp,
         };
-        let status = in_time(&handed, endpoint.request(&outgoing)).await;
+        let posted = in_time(&handed, endpoint.request(&outgoing)).await;
         drop(turn); // others may be luckier meanwhile
-        if status.is_some() || handed.is_handed_over() || Instant::now() + pause > give_up_at {
-            return status;
+        match posted {
+            Posted::Answered(status) => return Some(status),
+            Posted::Unanswered => return None,
+            Posted::Failed if Instant::now() + pause > give_up_at => return None,
+            Posted::Failed => {}
         }
         sleep(pause).await;
         pause *= 2;
     }
+}
+
+/// What became of one attempt to post a cancel.
+enum Posted {
+    Answered(StatusCode),
+    /// A connection has it, and nothing came back.
+    Unanswered,
+    /// No connection could be had, or it ended.
+    Failed,
 }
 
 /// Waits for the answer to a cancel, so that its connection can be used again, but not for long: what the server answers
@@ -154,7 +174,7 @@ pub(super) async fn post_cancel(
 async fn in_time(
     handed: &Handed,
     posting: impl Future<Output = Result<Response<ResponseBody>>>,
-) -> Option<StatusCode> {
+) -> Posted {
     let overdue = async {
         for _ in 0..CONNECT_SECONDS {
             sleep(Duration::from_secs(1)).await;
@@ -166,15 +186,18 @@ async fn in_time(
     tokio::select! {
         biased; // an answer that is there counts, even if it is late
         posted = posting => match posted {
-            Ok(response) => Some(response.status()),
+            Ok(response) => Posted::Answered(response.status()),
             Err(error) => {
                 tracing::debug!(%error, "failed to post a cancel");
-                None
+                Posted::Failed
             }
         },
         () = overdue => {
             tracing::debug!("a cancel was not answered in time");
-            None
+            match handed.is_handed_over() {
+                true => Posted::Unanswered,
+                false => Posted::Failed,
+            }
         }
     }
 }

@@ -7,10 +7,11 @@ use bowline_types::RequestId;
 use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
 use tokio::sync::watch;
-use tokio::time::sleep_until;
+use tokio::time::timeout_at;
 
 use super::attempts::Attempts;
 use super::cancel::Reserved;
+use super::keep::is_over;
 use super::link::Link;
 use super::progress::{GivenUp, Progress};
 use super::session::Session;
@@ -35,13 +36,13 @@ pub(super) struct Carrier {
 /// Requests that must be over before another is posted.
 pub(super) struct Predecessors {
     /// One that was cancelled, and has the same id.
-    pub(super) same_id: Option<watch::Receiver<Reserved>>,
+    pub(super) same_id: Option<watch::Receiver<Option<Reserved>>>,
     /// One that subscribes to, or unsubscribes from, the same resource.
     pub(super) same_resource: Option<watch::Receiver<Progress>>,
 }
 
 impl Predecessors {
-    async fn are_over(self) {
+    async fn are_over(self, link: &Link) {
         // To wait for a change fails when the request is over.
         if let Some(mut request) = self.same_resource {
             while request.changed().await.is_ok() {}
@@ -49,8 +50,10 @@ impl Predecessors {
         if let Some(mut leaving) = self.same_id {
             while leaving.changed().await.is_ok() {}
             let reserved = *leaving.borrow();
-            if let Some(until) = reserved {
-                sleep_until(until).await;
+            if let Some(Reserved { until, session }) = reserved {
+                let mut sessions = link.sessions.subscribe();
+                // A time that is over ends the waiting, and so does the session.
+                let _ = timeout_at(until, is_over(&mut sessions, session)).await;
             }
         }
     }
@@ -60,7 +63,7 @@ impl Carrier {
     /// Carries the request, once its predecessors are over, and delivers what comes back. If that is no answer, the
     /// loss is delivered instead.
     pub(super) async fn run(self, frame: Bytes, handed: Handed, predecessors: Predecessors) {
-        predecessors.are_over().await;
+        predecessors.are_over(&self.link).await;
         if let Err(error) = self.carry(frame, &handed).await {
             let id = self.id.clone();
             self.settle(Received::Lost { id, error }).await;

@@ -251,7 +251,7 @@ enum Streams {
 }
 
 /// Waits until the session with this number is no longer the open one.
-async fn is_over(sessions: &mut watch::Receiver<Sessions>, number: u64) {
+pub(super) async fn is_over(sessions: &mut watch::Receiver<Sessions>, number: u64) {
     let is_over = |sessions: &Sessions| {
         let current = sessions.current();
         current.is_none_or(|current| current.number != number)
@@ -267,7 +267,9 @@ fn is_passing(error: &Error) -> bool {
             status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED
                 || matches!(
                     status,
-                    StatusCode::REQUEST_TIMEOUT
+                    // A stream that the server has not seen end yet.
+                    StatusCode::CONFLICT
+                        | StatusCode::REQUEST_TIMEOUT
                         | StatusCode::TOO_EARLY
                         | StatusCode::TOO_MANY_REQUESTS
                 )

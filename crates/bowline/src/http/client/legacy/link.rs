@@ -120,7 +120,7 @@ impl Link {
     /// does not count for the request.
     pub(super) async fn session(&self, stopwatch: Option<&dyn Stopwatch>) -> Result<Arc<Session>> {
         let mut sessions = self.sessions.subscribe();
-        let (mut waited_for, mut is_stopped) = (None, false);
+        let (mut own, mut is_stopped) = (None, false);
         let claimed = loop {
             let is_authorizing = sessions.borrow_and_update().is_authorizing;
             if let Some(stopwatch) = stopwatch
@@ -132,14 +132,15 @@ impl Link {
                     false => stopwatch.go_on().await,
                 }
             }
-            match self.claim(waited_for) {
+            match self.claim(own) {
                 Claim::Use(session) => break Ok(session),
                 Claim::Fail(error) => break Err(share(&error)),
+                // It may have begun before the request was made.
                 Claim::Wait(attempt) => {
-                    waited_for.get_or_insert(attempt);
+                    own.get_or_insert(attempt + 1);
                 }
                 Claim::Retry(attempt, earlier) => {
-                    waited_for.get_or_insert(attempt);
+                    own.get_or_insert(attempt);
                     drop(earlier); // here, where no lock is held
                 }
             }
@@ -153,10 +154,10 @@ impl Link {
     }
 
     /// Claims a session, and wakes others only if that starts an attempt to open one.
-    fn claim(&self, waited_for: Option<u64>) -> Claim {
+    fn claim(&self, own: Option<u64>) -> Claim {
         let mut claim = None;
         self.sessions.send_if_modified(|sessions| {
-            let claimed = claim.insert(sessions.claim(waited_for));
+            let claimed = claim.insert(sessions.claim(own));
             matches!(claimed, Claim::Retry(..))
         });
         claim.expect("a session was just claimed")

@@ -81,7 +81,7 @@ struct HttpWire {
     keeper: Option<AbortHandle>,
     /// Requests that were cancelled and whose POST is not over. One that has the same id, in any spelling,
     /// waits for that: it might be refused, or the cancel might hit it.
-    leaving: BTreeMap<CorrelationKey, watch::Receiver<Reserved>>,
+    leaving: BTreeMap<CorrelationKey, watch::Receiver<Option<Reserved>>>,
     /// The last request to subscribe to, or to unsubscribe from, each resource. The next one for the same resource
     /// waits until that one is over: on a connection of its own it could arrive first, and the older would win.
     subscriptions: BTreeMap<String, watch::Receiver<Progress>>,
@@ -176,7 +176,7 @@ impl HttpWire {
         if handed.withdraw() {
             return task.abort();
         }
-        let (left, leaving) = watch::channel(Reserved::default());
+        let (left, leaving) = watch::channel(None);
         self.leaving.insert(CorrelationKey::from(id), leaving);
         self.draining.push(task.clone());
         let cancel = Cancel {
@@ -250,7 +250,7 @@ impl Wire for HttpWire {
         while let Poll::Ready(Some(_)) = self.tasks.poll_join_next(cx) {}
         let now = Instant::now();
         self.leaving
-            .retain(|_, leaving| leaving.has_changed().is_ok() || *leaving.borrow() > Some(now));
+            .retain(|_, leaving| leaving.has_changed().is_ok() || is_reserved(leaving, now));
         self.subscriptions
             .retain(|_, request| request.has_changed().is_ok());
         if let Some(gate) = &mut self.gate {
@@ -336,6 +336,12 @@ impl Drop for Posting {
 fn cancelled_id(notification: &Notification) -> Option<RequestId> {
     let params: CancelledNotificationParams = notification.params.as_ref()?.decode().ok()?;
     params.request_id
+}
+
+/// Whether the id of a request that is over is reserved.
+fn is_reserved(leaving: &watch::Receiver<Option<Reserved>>, now: Instant) -> bool {
+    let reserved = *leaving.borrow();
+    reserved.is_some_and(|reserved| reserved.until > now)
 }
 
 /// The resource that a request subscribes to or unsubscribes from.

@@ -69,7 +69,7 @@ pub(super) enum Claim {
     Wait(u64),
     /// Wait for this attempt, which this request has started after one that failed like that.
     Retry(u64, Option<Arc<Error>>),
-    /// The attempt that the request waited for failed.
+    /// An attempt failed that began after the request was made.
     Fail(Arc<Error>),
 }
 
@@ -175,14 +175,15 @@ impl Sessions {
         }
     }
 
-    /// Decides what a request does that waited for the attempt `waited_for`, if for any. A failed attempt is an error
-    /// for the requests that waited for it; the next request starts another attempt.
-    pub(super) fn claim(&mut self, waited_for: Option<u64>) -> Claim {
+    /// Decides what a request does next. The failure of an attempt is an error for the requests that were there when it
+    /// began, and `own` is the first such attempt of this request. Other requests start another: what one attempt failed
+    /// of may have been over before they were made.
+    pub(super) fn claim(&mut self, own: Option<u64>) -> Claim {
         match &self.phase {
             Phase::Opening => Claim::Use(Arc::default()),
             Phase::Greeting(session) | Phase::Open(session) => Claim::Use(session.clone()),
             Phase::Reopening { attempt } => Claim::Wait(*attempt),
-            Phase::Failed { attempt, error } if waited_for.is_some_and(|own| own <= *attempt) => {
+            Phase::Failed { attempt, error } if own.is_some_and(|own| own <= *attempt) => {
                 Claim::Fail(error.clone())
             }
             Phase::Failed { .. } => {
