@@ -111,6 +111,13 @@ impl Events {
         !self.0.is_closed()
     }
 
+    /// Answers the call `id` as one that was cancelled.
+    pub(crate) fn end(&self, id: &Value) {
+        let error = json!({"code": -32800, "message": "cancelled"});
+        let end = json!({"jsonrpc": "2.0", "id": id, "error": error});
+        self.send(format!("data: {end}\n\n"));
+    }
+
     fn send(&self, text: String) {
         let _ = self.0.send(text.into());
     }
@@ -506,12 +513,7 @@ impl World {
             "POST notifications/cancelled" => {
                 let request = body["params"]["requestId"].to_string();
                 match session.running.remove(&request) {
-                    Some(events) => {
-                        let error = json!({"code": -32800, "message": "cancelled"});
-                        let id: Value = body["params"]["requestId"].clone();
-                        let end = json!({"jsonrpc": "2.0", "id": id, "error": error});
-                        events.send(format!("data: {end}\n\n"));
-                    }
+                    Some(events) => events.end(&body["params"]["requestId"]),
                     None => drop(session.early.insert(request)),
                 }
             }

@@ -516,3 +516,31 @@ async fn a_get_that_the_server_takes_for_a_second_one_is_tried_again() {
 
     assert_eq!(changes(&mut subscription).await, [Change::Tools]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_call_dropped_as_its_session_is_forgotten_leaves_no_cancel_for_the_next_session() {
+    for yields in 0..20 {
+        let server = LegacyServer::start();
+        let client = connect(&server).await;
+        let call = client.call_tool("slow", ()).id("x").start();
+        idle().await;
+
+        let mut forgotten = std::mem::take(&mut server.world().sessions);
+        let running = std::mem::take(&mut forgotten.get_mut("s1").unwrap().running);
+        server.hold(Stage::Transit, INITIALIZE);
+        let _next = client.call_tool("quick", ()).start();
+        idle().await;
+        running["\"x\""].end(&json!("x"));
+        for _ in 0..yields {
+            tokio::task::yield_now().await;
+        }
+        drop(call);
+        idle().await;
+        server.release(Stage::Transit, INITIALIZE);
+        sleep(Duration::from_secs(1)).await;
+
+        let world = server.world();
+        let early = world.sessions.values().map(|session| session.early.len());
+        assert_eq!(early.sum::<usize>(), 0, "after {yields} yields");
+    }
+}
