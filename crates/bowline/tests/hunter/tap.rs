@@ -38,6 +38,11 @@ impl Scanner {
             let (value, length) = (values.next(), values.byte_offset());
             match value {
                 Some(Ok(value)) if length + self.follow <= rest.len() => found.push(value),
+                // The head of a frame is in the middle of it. It is one of thousands, for only bursts fill frames.
+                Some(Err(error)) if !error.is_eof() => {
+                    done += start + BEGIN.len();
+                    continue;
+                }
                 _ => {
                     self.bytes.drain(..done + start);
                     return found;

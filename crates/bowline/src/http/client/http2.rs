@@ -18,8 +18,9 @@ use hyper::rt::{Read, Write};
 use tokio::time::Instant;
 
 use super::connection::{BoxError, SendFailed};
-use super::liveness::{InFlight, Liveness, PingUnanswered, Status, Watched};
+use super::liveness::{InFlight, Liveness, PingUnanswered, Status};
 use super::send::{RequestBody, Withdrawn};
+use super::watched::Watched;
 
 /// HTTP/2: has many requests at once, each with a clone.
 #[derive(Clone)]
@@ -215,9 +216,9 @@ impl Body for StreamBody {
     }
 }
 
-/// How much of one response may wait to be read. The larger, the faster a response over a long path: 1 MiB is
 /// How many dropped streams are remembered, so that what still arrives on them is ignored.
 const MAX_RESET_STREAMS: usize = 1024;
+/// How much of one response may wait to be read. The larger, the faster a response over a long path: 1 MiB is
 /// 10 MiB/s at a round trip of 100 ms.
 const STREAM_WINDOW: u32 = 1024 * 1024;
 

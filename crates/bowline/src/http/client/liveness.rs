@@ -9,16 +9,11 @@
 //! start, when a request was dropped in silence, and regularly while responses are awaited. Only an unanswered ping
 //! condemns a connection; a slow server answers pings while its handlers run.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{self, Poll};
 use std::time::Duration;
 
 use h2::{Ping, PingPong};
-use hyper::rt::{Read, Write};
-use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
@@ -138,7 +133,7 @@ impl Liveness {
         self.made + Duration::from_millis(self.last_read.load(Ordering::Relaxed))
     }
 
-    fn note_read(&self) {
+    pub(super) fn note_read(&self) {
         let age = self.made.elapsed().as_millis();
         let age = u64::try_from(age).unwrap_or(u64::MAX);
         self.last_read.store(age, Ordering::Relaxed);
@@ -224,70 +219,6 @@ impl Drop for InFlight {
         if !self.is_over {
             self.liveness.suspect(self.sent);
         }
-    }
-}
-
-/// Bytes of a connection, with the time when some were read last.
-pub(super) struct Watched<T> {
-    io: TokioIo<T>,
-    liveness: Arc<Liveness>,
-}
-
-impl<T> Watched<T> {
-    pub(super) fn new(io: T, liveness: Arc<Liveness>) -> Self {
-        let io = TokioIo::new(io);
-        Self { io, liveness }
-    }
-}
-
-impl<T: Read + Unpin> AsyncRead for Watched<T> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut task::Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<std::io::Result<()>> {
-        let before = buffer.filled().len();
-        let read = Pin::new(&mut self.io).poll_read(cx, buffer);
-        if buffer.filled().len() > before {
-            self.liveness.note_read();
-        }
-        read
-    }
-}
-
-impl<T: Write + Unpin> AsyncWrite for Watched<T> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut task::Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<std::io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(
-        mut self: Pin<&mut Self>,
-        cx: &mut task::Context<'_>,
-    ) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
-    }
-
-    fn poll_shutdown(
-        mut self: Pin<&mut Self>,
-        cx: &mut task::Context<'_>,
-    ) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut task::Context<'_>,
-        slices: &[std::io::IoSlice<'_>],
-    ) -> Poll<std::io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write_vectored(cx, slices)
     }
 }
 

@@ -53,6 +53,8 @@ mod tls;
 
 mod silence;
 
+mod watched;
+
 mod send;
 pub use send::{HttpSend, RequestBody, Unprocessed, Withdrawn};
 
