@@ -42,6 +42,12 @@ impl Event {
             ..Self::default()
         }
     }
+
+    /// Whether it is of the type that carries messages. Events of other types are for others, and ignored.
+    #[must_use]
+    pub fn is_message(&self) -> bool {
+        matches!(self.name.as_deref(), None | Some("message"))
+    }
 }
 
 #[cfg(test)]

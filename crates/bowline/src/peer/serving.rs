@@ -235,9 +235,15 @@ impl Serving {
     }
 
     pub(super) fn accepts_batches(&self) -> bool {
-        self.role
-            .legacy_caller()
-            .is_some_and(|(caller, _)| caller.dialect.batches)
+        match &self.role {
+            Role::Server { door, .. } => match door.era() {
+                Era::Legacy(opened) => opened.caller().dialect.batches,
+                Era::Modern => false,
+            },
+            Role::Client { server, .. } => {
+                server.get().is_some_and(|server| server.dialect.batches)
+            }
+        }
     }
 
     /// Nothing new will come: what would go on for ever ends by itself.

@@ -307,3 +307,21 @@ async fn a_server_that_refuses_the_probe_without_naming_it_is_shaken_hands_with_
         "nobody waited for the probe"
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_is_taken_in_where_the_revision_has_batches_and_nowhere_else() {
+    for (version, takes_batches) in [("2025-03-26", true), ("2025-06-18", false)] {
+        let (wire, mut server) = testing::scripted();
+        let connecting = tokio::spawn(Client::over(wire).speaking(version).into_future());
+        server.shake_hands(version, json!({"tools": {}})).await;
+        let client = connecting.await.unwrap().unwrap();
+        let call = client.call_tool("x", ()).timeout(Duration::from_secs(1));
+        let call = call.start();
+        let id = server.expect("tools/call").await.hold();
+
+        let answer = json!({"jsonrpc": "2.0", "id": id, "result": {"content": []}});
+        server.say(&json!([answer]));
+
+        assert_eq!(call.await.is_ok(), takes_batches, "{version}");
+    }
+}

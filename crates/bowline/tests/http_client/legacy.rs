@@ -399,3 +399,34 @@ async fn an_old_server_that_is_down_is_still_an_old_one() {
     let probes = probes.iter().filter(|what| *what == "POST server/discover");
     assert_eq!(probes.count(), 1);
 }
+
+/// Answers a call by a batch: a notification, then the answer.
+fn in_a_batch(request: &Arrived) -> serde_json::Value {
+    let log = json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x"}});
+    let content = json!({"content": [{"type": "text", "text": "batched"}]});
+    json!([log, result(request, &content)])
+}
+
+#[tokio::test]
+async fn an_answer_that_comes_in_a_batch_is_an_answer_where_the_revision_has_batches() {
+    for as_events in [false, true] {
+        let peer = Peer::start(move |request| match &*request.what() {
+            "POST initialize" => {
+                let greeting = result(request, &greeting_of("2025-03-26"));
+                Say::Bytes(json_with("200 OK", SESSION, &greeting))
+            }
+            "POST tools/call" if as_events => {
+                Say::BytesThenClose(format!("{STREAM}{}", event(&in_a_batch(request))))
+            }
+            "POST tools/call" => Say::Bytes(json("200 OK", &in_a_batch(request))),
+            _ => manners(request),
+        })
+        .await;
+        let connect = Client::connect(&peer.url).speaking("2025-03-26");
+        let client = connect.await.unwrap();
+
+        let reply = client.call_tool("x", ()).await.unwrap();
+
+        assert_eq!(reply.text(), "batched", "as events: {as_events}");
+    }
+}

@@ -111,6 +111,22 @@ async fn progress_comes_before_the_answer_on_one_stream() {
 }
 
 #[tokio::test]
+async fn events_of_types_that_are_not_known_are_ignored() {
+    let peer = Peer::start(|request| {
+        let answer = event(&result(request, &text("done")));
+        Say::BytesThenClose(format!(
+            "{STREAM}event: weather\ndata: sunny\n\nevent: weather\n{answer}event: message\n{answer}"
+        ))
+    })
+    .await;
+    let client = connect(&peer).await;
+
+    let reply = client.call_tool("slow", ()).await.unwrap();
+
+    assert_eq!(reply.text(), "done");
+}
+
+#[tokio::test]
 async fn an_error_body_counts_at_any_status() {
     let peer = Peer::start(|request| {
         Say::Bytes(json("404 Not Found", &error(request, -32601, &json!(null))))
@@ -222,6 +238,33 @@ async fn a_header_mismatch_lists_the_tools_again_and_resends_once() {
             "POST tools/list"
         ]
     );
+}
+
+#[tokio::test]
+async fn a_header_mismatch_has_every_page_of_the_tools_listed_again() {
+    let schema = json!({"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}});
+    let mut peer = Peer::start(move |request| match &*request.what() {
+        "POST tools/list" => {
+            let page = match request.body["params"]["cursor"].as_str() {
+                None => json!({"tools": [], "nextCursor": "2"}),
+                Some("2") => json!({"tools": [], "nextCursor": "3"}),
+                _ => json!({"tools": [{"name": "query", "inputSchema": schema}]}),
+            };
+            let mut page = page;
+            page["resultType"] = json!("complete");
+            Say::Bytes(json("200 OK", &result(request, &page)))
+        }
+        _ if request.header("mcp-param-region") == Some("us") => Say::Bytes(json("200 OK", &result(request, &text("ok")))),
+        _ => Say::Bytes(json("400 Bad Request", &error(request, -32020, &json!(null)))),
+    })
+    .await;
+    let client = connect(&peer).await;
+
+    let reply = client.call_tool("query", json!({"region": "us"})).await;
+
+    assert_eq!(reply.unwrap().text(), "ok");
+    let listed = peer.so_far();
+    assert_eq!(listed.iter().filter(|what| *what == "POST tools/list").count(), 3);
 }
 
 #[tokio::test]

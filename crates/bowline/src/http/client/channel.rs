@@ -10,8 +10,8 @@ use bowline_core::json::Object;
 use bowline_core::mux::CallOptions;
 use bowline_core::{CorrelationKey, Message, Outcome};
 use bowline_types::{
-    CallToolRequest, CallToolRequestParams, ErrorCode, Json, ListToolsRequest, ListToolsResult,
-    Method, RequestId, RpcError, UnsupportedProtocolVersion,
+    CallToolRequest, CallToolRequestParams, Cursor, ErrorCode, Json, ListToolsRequest, ListToolsResult,
+    Method, PaginatedRequestParams, RequestId, RpcError, UnsupportedProtocolVersion,
 };
 use http::{Response, StatusCode};
 
@@ -72,10 +72,10 @@ impl HttpChannel {
                 _ => None,
             },
             Reply::Events(mut events) => loop {
-                let Some(event) = events.next().await? else {
+                let Some(data) = events.next_message().await? else {
                     break None;
                 };
-                if let Ok(Message::Response(response)) = message(&event.data) {
+                if let Ok(Message::Response(response)) = message(&data) {
                     self.0.endpoint.drain.finish(events);
                     break Some(response.outcome);
                 }
@@ -138,23 +138,40 @@ impl HttpChannel {
         }
     }
 
-    /// Asks for all tools, for the sake of their schemas.
+    /// Asks for all tools, page by page, for the sake of their schemas.
     async fn list_tools(&self, asking: &Request, heard: &Heard) {
-        let list = Request::new(
-            ListToolsRequest::NAME,
-            Json::empty_object(),
-            asking.caller.clone(),
-        );
-        let Ok(reservation) = self.0.ids.reserve(None) else {
-            return;
-        };
+        let mut cursor = None;
+        for _ in 0..MAX_PAGES {
+            let page = self.page_of_tools(cursor.take(), asking, heard).await;
+            cursor = page.and_then(|page| {
+                let next = page.decode::<NextPage>().ok()?.next_cursor;
+                self.learn_tools(page);
+                next
+            });
+            if cursor.is_none() {
+                return;
+            }
+        }
+        tracing::warn!("the server's list of tools has no end; the rest was not read");
+    }
+
+    async fn page_of_tools(
+        &self,
+        cursor: Option<Cursor>,
+        asking: &Request,
+        heard: &Heard,
+    ) -> Option<Json> {
+        let mut params = PaginatedRequestParams::default();
+        params.cursor = cursor;
+        let params = Json::encode(&params).ok()?;
+        let list = Request::new(ListToolsRequest::NAME, params, asking.caller.clone());
+        let reservation = self.0.ids.reserve(None).ok()?;
         let unheard = Heard {
             said: Arc::new(Said::closed()),
             pause: heard.pause.clone(),
         };
-        if let Ok(Ok(result)) = self.round_trip(reservation.id(), &list, &unheard).await {
-            self.learn_tools(result);
-        }
+        let page = self.round_trip(reservation.id(), &list, &unheard).await;
+        page.ok()?.ok()
     }
 
     /// Notes which arguments of which tools have headers, and drops tools whose schemas break the rules.
@@ -218,14 +235,11 @@ impl HttpChannel {
                 Err(error) => Err(error),
             },
             Reply::Events(mut events) => loop {
-                let Some(event) = events.next().await? else {
+                let Some(data) = events.next_message().await? else {
                     let what = "the response ended without an answer".into();
                     return Err(Error::Transport { what, source: None });
                 };
-                if event.data.is_empty() {
-                    continue;
-                }
-                match message(&event.data)? {
+                match message(&data)? {
                     Message::Response(response) if answers(response.id.as_ref(), id) => {
                         self.0.endpoint.drain.finish(events);
                         return Ok(response.outcome);
@@ -322,6 +336,16 @@ struct Heard {
     /// Whether its time counts.
     pause: Arc<Pause>,
 }
+
+/// How a page of a list names the next one.
+#[derive(serde::Deserialize)]
+struct NextPage {
+    #[serde(rename = "nextCursor")]
+    next_cursor: Option<Cursor>,
+}
+
+/// How many pages of tools are read for one call.
+const MAX_PAGES: usize = 1000;
 
 /// Whether a response with this id answers our request; an error may come without one.
 fn answers(id: Option<&RequestId>, ours: &RequestId) -> bool {

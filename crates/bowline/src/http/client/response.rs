@@ -124,6 +124,20 @@ impl Events {
         }
     }
 
+    /// The data of the next event that carries a message; `None` at the end of the stream.
+    ///
+    /// # Errors
+    ///
+    /// As [`next`](Self::next).
+    pub(crate) async fn next_message(&mut self) -> Result<Option<Bytes>> {
+        while let Some(event) = self.next().await? {
+            if event.is_message() && !event.data.is_empty() {
+                return Ok(Some(event.data));
+            }
+        }
+        Ok(None)
+    }
+
     pub(crate) fn last_event_id(&self) -> Option<&str> {
         self.decoder.last_event_id()
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bowline_core::{CorrelationKey, Message};
+use bowline_core::{CorrelationKey, Message, decode_batch, is_batch};
 use bowline_types::RequestId;
 use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
@@ -20,6 +20,7 @@ use crate::http::client::WhenRefused;
 use crate::http::client::body::ResponseBody;
 use crate::http::client::response::{Events, Reply, no_answer, read};
 use crate::http::client::send::Handed;
+use crate::limits::Limits;
 use crate::wire::Received;
 use crate::{Error, Result};
 
@@ -78,7 +79,7 @@ impl Carrier {
         let headers = response.headers().clone();
         match read(&self.link.endpoint, response).await? {
             Reply::Bare(status) => Err(no_answer(status)),
-            Reply::Json(status, body) => match self.deliver(&headers, body).await {
+            Reply::Json(status, body) => match self.deliver(&session, &headers, body).await {
                 Delivered::Answer => Ok(()),
                 Delivered::Other => Err(no_answer(status)),
             },
@@ -139,11 +140,10 @@ impl Carrier {
         loop {
             attempts.begin();
             let cut = loop {
-                match events.next().await {
-                    Ok(Some(event)) if event.data.is_empty() => {}
-                    Ok(Some(event)) => {
+                match events.next_message().await {
+                    Ok(Some(data)) => {
                         attempts.hear();
-                        if let Delivered::Answer = self.deliver(headers, event.data).await {
+                        if let Delivered::Answer = self.deliver(session, headers, data).await {
                             return Ok(());
                         }
                     }
@@ -177,7 +177,26 @@ impl Carrier {
         }
     }
 
-    async fn deliver(&self, headers: &HeaderMap, frame: Bytes) -> Delivered {
+    /// Delivers a message, or each message of a batch where the revision has batches.
+    async fn deliver(&self, session: &Session, headers: &HeaderMap, frame: Bytes) -> Delivered {
+        let takes_batches = session.dialect.is_some_and(|dialect| dialect.batches);
+        if !takes_batches || !is_batch(&frame) {
+            return self.deliver_one(headers, frame).await;
+        }
+        let Ok(parts) = decode_batch(&frame, Limits::default().batch_messages) else {
+            self.link.deliver(Received::Frame(frame)).await; // which refuses it
+            return Delivered::Other;
+        };
+        let mut delivered = Delivered::Other;
+        for part in parts.into_iter().flatten() {
+            if let Delivered::Answer = self.deliver_one(headers, part.to_frame()).await {
+                delivered = Delivered::Answer;
+            }
+        }
+        delivered
+    }
+
+    async fn deliver_one(&self, headers: &HeaderMap, frame: Bytes) -> Delivered {
         let answer = match Message::decode(&frame) {
             Ok(Message::Response(answer)) if self.is_ours(answer.id.as_ref()) => answer,
             _ => {

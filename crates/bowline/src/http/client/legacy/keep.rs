@@ -81,10 +81,10 @@ impl Link {
                 Reply::Bare(status) => return Err(no_answer(status)),
                 Reply::Json(_, body) => message(&body)?,
                 Reply::Events(mut events) => loop {
-                    let Some(event) = events.next().await? else {
+                    let Some(data) = events.next_message().await? else {
                         return Err(no_answer(StatusCode::OK));
                     };
-                    if let Ok(answer @ Message::Response(_)) = message(&event.data) {
+                    if let Ok(answer @ Message::Response(_)) = message(&data) {
                         break answer;
                     }
                 },
@@ -139,11 +139,9 @@ impl Link {
                         self.deliver(Received::Missed).await;
                     }
                     attempts.begin();
-                    while let Ok(Some(event)) = events.next().await {
-                        if !event.data.is_empty() {
-                            attempts.hear();
-                            self.deliver(Received::Frame(event.data)).await;
-                        }
+                    while let Ok(Some(data)) = events.next_message().await {
+                        attempts.hear();
+                        self.deliver(Received::Frame(data)).await;
                     }
                     last_event = events.last_event_id().map(str::to_owned).or(last_event);
                     may_have_missed = last_event.is_none();
