@@ -544,3 +544,26 @@ async fn a_call_dropped_as_its_session_is_forgotten_leaves_no_cancel_for_the_nex
         assert_eq!(early.sum::<usize>(), 0, "after {yields} yields");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_whose_connection_ends_before_it_arrives_is_posted_again() {
+    let server = LegacyServer::start();
+    let host = bowline::client::Host::new().roots(|| async { Vec::new() });
+    let connect = Client::connect("http://legacy.invalid/mcp").http(server.clone());
+    let _client = connect.speaking(LEGACY).host(host).await.unwrap();
+    idle().await;
+    server.hold(Stage::Transit, "POST");
+    server.ask(7, "roots/list", &json!({}));
+    idle().await;
+
+    server.world().is_down = true;
+    server.release(Stage::Transit, "POST");
+    idle().await;
+    server.world().is_down = false;
+    sleep(Duration::from_secs(1)).await;
+
+    assert_eq!(server.world().lost.len(), 1, "the first one");
+    let answers = find(&server, "POST", "s1");
+    assert_eq!(answers.len(), 1);
+    assert_eq!(answers[0].body["id"], 7);
+}

@@ -145,8 +145,13 @@ impl Schedule {
         for call in self.calls.iter().filter(|call| call.is_open()) {
             ledger.broken("every request ends", &call.tag);
         }
-        // The responses to cancelled POSTs are drained for a while.
-        pass(6000).await;
+        // The responses to cancelled POSTs are drained for a while. Where a request may have been refused after its cancel
+        // was posted, the server may keep the cancel, and the client keeps the id back for 15 s.
+        pass(match self.world.column.trouble {
+            Trouble::Goodbye => 21_000,
+            _ => 6000,
+        })
+        .await;
     }
 
     /// Every client can still call, by any id that was used before.

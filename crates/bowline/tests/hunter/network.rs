@@ -307,8 +307,8 @@ impl State {
     /// Whether whoever writes to this lane is told that nobody reads it.
     fn is_broken(&self, at: usize) -> bool {
         let lane = &self.lanes[at];
-        // That the reader is gone is told over the other direction.
-        let is_told = lane.is_deaf && !self.lanes[at ^ 1].is_dead;
+        // That the reader is gone is told over the other direction, behind the last that it said.
+        let is_told = lane.is_deaf && self.lanes[at ^ 1].has_ended;
         lane.is_closed || lane.is_cut || is_told
     }
 }
@@ -443,6 +443,9 @@ impl AsyncWrite for End {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
         let lane = &mut state.lanes[self.outgoing];
+        if lane.is_deaf {
+            return Poll::Ready(Ok(bytes.len())); // on its way to nobody
+        }
         let held = lane.in_transit.iter().map(Vec::len).sum::<usize>() + lane.arrived.len();
         let most = bytes.len().min(lane.room.saturating_sub(held));
         if most == 0 && !bytes.is_empty() {

@@ -96,8 +96,7 @@ impl Link {
             answer.outcome.map_err(Error::Peer)?;
             if let Some(ready) = session.dialect.and_then(after_opening) {
                 let ready = Message::from(ready).to_frame();
-                self.post_quietly(&session, ready, &Handed::new(), when_refused)
-                    .await;
+                self.post_quietly(&session, ready, when_refused).await;
             }
             Ok(session)
         };

@@ -1,6 +1,7 @@
 //! What the requests of one legacy wire have in common: how they are posted, and the session they are posted in.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bowline_core::Response as Answer;
 use bowline_core::era::{Dialect, VersionHeader};
@@ -10,6 +11,7 @@ use bowline_types::{InitializeResult, RequestId};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use tokio::sync::{mpsc, watch};
+use tokio::time::sleep;
 
 use super::held::Held;
 use super::progress::GivenUp;
@@ -191,29 +193,39 @@ impl Link {
         &self,
         session: &Session,
         frame: Bytes,
-        handed: &Handed,
         when_refused: WhenRefused<'_>,
     ) {
-        match self.post(session, frame, handed, when_refused).await {
-            Ok(response) if response.status().is_success() => {}
-            Ok(response) => {
-                if response.status() == StatusCode::NOT_FOUND {
-                    self.forget(session);
+        let mut pause = FIRST_PAUSE;
+        for _ in 0..MAX_POSTS {
+            let handed = Handed::new();
+            let posted = self.post(session, frame.clone(), &handed, when_refused);
+            let error = match posted.await {
+                Ok(response) if response.status().is_success() => return,
+                Ok(response) => {
+                    if response.status() == StatusCode::NOT_FOUND {
+                        self.forget(session);
+                    }
+                    tracing::debug!(status = %response.status(), "a message was not accepted");
+                    return;
                 }
-                tracing::debug!(status = %response.status(), "a message was not accepted");
+                Err(error) => error,
+            };
+            tracing::debug!(%error, "failed to post a message");
+            if !matches!(error, Error::Transport { .. }) {
+                return;
             }
-            Err(error) => tracing::debug!(%error, "failed to post a message"),
+            // The server may wait for it: if it has arrived after all, it does no harm to say it twice.
+            sleep(pause).await;
+            pause *= 2;
         }
     }
 
     /// The same, within a time limit in which a person's decision does not count.
     pub(super) async fn post_in_time(&self, session: &Session, frame: Bytes) {
         let pause = Pause::default();
-        let handed = Handed::new();
         let posting = async {
             let when_refused = WhenRefused::AuthorizeWhile(&pause);
-            self.post_quietly(session, frame, &handed, when_refused)
-                .await;
+            self.post_quietly(session, frame, when_refused).await;
             Ok(())
         };
         if within(super::POST_LIMIT, &pause, posting).await.is_err() {
@@ -292,6 +304,10 @@ impl Link {
         }
     }
 }
+
+/// How often something that has no answer is posted, if connections fail, and the pause after the first time.
+const MAX_POSTS: u32 = 5;
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
 /// Adds what a request of `session` is known by.
 pub(super) fn headers(session: &Session, mut headers: HeaderMap) -> HeaderMap {
