@@ -234,3 +234,20 @@ async fn a_malformed_trace_is_none() {
 
     assert_eq!(reply.text(), "");
 }
+
+#[tokio::test(start_paused = true)]
+async fn changed_roots_reach_a_server_inside_its_layers() {
+    let heard = Arc::new(AtomicUsize::new(0));
+    let count = heard.clone();
+    let server = server().on_roots_changed(move |_| {
+        count.fetch_add(1, Ordering::Relaxed);
+    });
+    let layered = Layered::new(server).layer(Trace::new());
+    let host = bowline::client::Host::new().roots(async || vec![]);
+    let connect = Client::to(&layered).speaking("2025-11-25");
+    let client = connect.host(host.roots_change()).await.unwrap();
+
+    client.roots_changed().unwrap();
+
+    assert_eq!(heard.load(Ordering::Relaxed), 1);
+}

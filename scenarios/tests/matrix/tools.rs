@@ -140,6 +140,8 @@ impl Responder for Host {
         answers.roots = Some(RootsCapability::default());
         answers
     }
+
+    fn roots_changed(&self, _: &bowline::exchange::Caller) {}
 }
 
 #[derive(Deserialize)]

@@ -502,6 +502,8 @@ impl Responder for Forgetful {
         capabilities.roots = Some(RootsCapability::default());
         capabilities
     }
+
+    fn roots_changed(&self, _: &bowline::exchange::Caller) {}
 }
 
 async fn a_host_that_fails_is_an_error(world: World) {

@@ -309,6 +309,8 @@ impl Responder for NoHost {
         let why = format!("this client has no host to answer `{}`", request.method);
         Box::pin(async { Err(RpcError::new(ErrorCode::METHOD_NOT_FOUND, why)) })
     }
+
+    fn roots_changed(&self, _: &Caller) {}
 }
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use bowline_core::Outcome;
-use bowline_core::era::Request;
+use bowline_core::era::{Caller, Request};
 use bowline_core::input::{Kind, Question, check_tool_uses};
 use bowline_core::json::Object;
 use bowline_types::{
@@ -225,6 +225,8 @@ impl Responder for Host {
             }
         })
     }
+
+    fn roots_changed(&self, _: &Caller) {} // it is the host that says so
 
     fn answers(&self) -> ClientCapabilities {
         let mut capabilities = ClientCapabilities::default();

@@ -119,7 +119,7 @@ pub trait Channel: Send + Sync + 'static {
 /// # Examples
 ///
 /// ```
-/// use bowline::exchange::{BoxFuture, Outcome, Request, Responder};
+/// use bowline::exchange::{BoxFuture, Caller, Outcome, Request, Responder};
 /// use bowline::{Client, Context, Json};
 ///
 /// /// Says yes to everything.
@@ -130,6 +130,8 @@ pub trait Channel: Send + Sync + 'static {
 ///     fn respond<'a>(&'a self, _: Request, _: Context) -> BoxFuture<'a, Outcome> {
 ///         Box::pin(async { Ok(Json::empty_object()) })
 ///     }
+///
+///     fn roots_changed(&self, _: &Caller) {}
 /// }
 ///
 /// # #[tokio::main(flavor = "current_thread")]
@@ -162,9 +164,9 @@ pub trait Responder: Send + Sync + 'static {
     ///
     /// It is called from the task that reads the wire and must not block. Clients say so in the legacy era
     /// only; since then they are asked whenever their roots are wanted.
-    fn roots_changed(&self, caller: &Caller) {
-        let _ = caller;
-    }
+    ///
+    /// There is no default, so that a responder around another does not forget to pass it on.
+    fn roots_changed(&self, caller: &Caller);
 
     /// Which of a server's questions it answers, if it is the host of a client.
     ///

@@ -35,7 +35,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use bowline_core::Outcome;
-use bowline_core::era::Request;
+use bowline_core::era::{Caller, Request};
 use bowline_types::ClientCapabilities;
 
 use crate::exchange::{BoxFuture, Context, Params, Principal, Responder};
@@ -207,6 +207,10 @@ impl Responder for Layered {
 
     fn check(&self) -> crate::Result<()> {
         self.stack.responder.check()
+    }
+
+    fn roots_changed(&self, caller: &Caller) {
+        self.stack.responder.roots_changed(caller);
     }
 
     fn answers(&self) -> ClientCapabilities {

@@ -395,6 +395,8 @@ mod tests {
         fn respond<'a>(&'a self, _: Request, _: Context) -> BoxFuture<'a, Outcome> {
             Box::pin(async { Ok(Json::empty_object()) })
         }
+
+        fn roots_changed(&self, _: &crate::exchange::Caller) {}
     }
 
     fn role() -> Role {

@@ -293,6 +293,8 @@ impl Responder for Moody {
             Ok(Json::empty_object())
         })
     }
+
+    fn roots_changed(&self, _: &crate::exchange::Caller) {}
 }
 
 struct TellsWhenGone<'a>(&'a mpsc::UnboundedSender<Waiter>);

@@ -590,6 +590,10 @@ impl Responder for Inside {
     fn respond<'a>(&'a self, request: Request, cx: Context) -> BoxFuture<'a, Outcome> {
         self.0.respond_inside(request, cx)
     }
+
+    fn roots_changed(&self, caller: &Caller) {
+        self.0.roots_changed(caller);
+    }
 }
 
 impl std::fmt::Debug for Server {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bowline_core::Outcome;
-use bowline_core::era::Request;
+use bowline_core::era::{Caller, Request};
 use bowline_core::json::Params;
 use bowline_types::{
     CallToolRequest, CompleteRequest, CompleteResult, DiscoverRequest, ErrorCode, GetPromptRequest,
@@ -151,6 +151,8 @@ impl Responder for WithoutLayers {
             .and_then(|called| call_offered(&self.offer, self.offered.clone(), called, cx, None));
         begun(calling)
     }
+
+    fn roots_changed(&self, _: &Caller) {} // the server hears of it
 }
 
 async fn render(offer: &Offer, request: Request, mut cx: Context) -> Outcome {

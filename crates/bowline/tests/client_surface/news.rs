@@ -137,6 +137,8 @@ impl Responder for Flood {
             std::future::pending().await
         })
     }
+
+    fn roots_changed(&self, _: &bowline::exchange::Caller) {}
 }
 
 #[tokio::test(start_paused = true)]

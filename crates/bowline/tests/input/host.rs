@@ -25,6 +25,8 @@ impl Responder for Says {
         let result = (self.0)(&request);
         Box::pin(async { Ok(result) })
     }
+
+    fn roots_changed(&self, _: &bowline::exchange::Caller) {}
 }
 
 fn says<J: Into<Json>>(answer: impl Fn(&Request) -> J + Send + Sync + 'static) -> Says {

@@ -27,6 +27,8 @@ impl Responder for InTurn {
         let nth = self.count.fetch_add(1, Ordering::Relaxed);
         self.replicas[nth % 2].respond(request, cx)
     }
+
+    fn roots_changed(&self, _: &bowline::exchange::Caller) {}
 }
 
 fn in_turn(replicas: [Server; 2]) -> InTurn {

@@ -168,6 +168,8 @@ impl Responder for Host {
         answers.roots = Some(RootsCapability::default());
         answers
     }
+
+    fn roots_changed(&self, _: &bowline::exchange::Caller) {}
 }
 
 /// A question to the client, as a handler puts it in the legacy era.

@@ -5,8 +5,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bowline_core::Outcome;
-use bowline_core::era::{Door, Request};
+use bowline_core::era::{Caller, Door, Request};
 use bowline_core::http::admission::Rejection;
+use bowline_types::ClientCapabilities;
 use tokio::task::AbortHandle;
 
 use super::Legacy;
@@ -15,7 +16,7 @@ use super::pool::EventPool;
 use super::session::{Session, SessionWire, gone};
 use super::state::Patience;
 use super::streams::{Layout, Streams};
-use crate::exchange::{BoxFuture, Context, Principal, Responder};
+use crate::exchange::{BoxFuture, Context, Params, Principal, Responder};
 use crate::http::server::{Site, overloaded, unavailable};
 use crate::limits::{Gauge, Limit, Meters};
 use crate::peer::{Closing, Driver, Peer, Role};
@@ -274,6 +275,22 @@ impl Responder for OnBehalf {
             cx.extensions_mut().insert_shared(head);
         }
         self.responder.respond(request, cx)
+    }
+
+    fn scopes(&self, method: &str, params: Option<&Params>) -> Vec<String> {
+        self.responder.scopes(method, params)
+    }
+
+    fn check(&self) -> crate::Result<()> {
+        self.responder.check()
+    }
+
+    fn roots_changed(&self, caller: &Caller) {
+        self.responder.roots_changed(caller);
+    }
+
+    fn answers(&self) -> ClientCapabilities {
+        self.responder.answers()
     }
 }
 

@@ -270,3 +270,19 @@ async fn a_shutdown_ends_sessions_after_their_handlers() {
         tokio::task::yield_now().await;
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn changed_roots_reach_the_server_of_a_session() {
+    let (told, mut heard) = tokio::sync::mpsc::unbounded_channel();
+    let server = Stage::new().server.on_roots_changed(move |_| {
+        let _ = told.send(());
+    });
+    let mut client = Conversation::open(&server.http(), "2025-06-18").await;
+
+    let changed = json!({"jsonrpc": "2.0", "method": "notifications/roots/list_changed"});
+    let accepted = client.send(client.post(&changed)).await;
+
+    assert_eq!(accepted.status(), 202);
+
+    assert_eq!(heard.recv().await, Some(()));
+}
