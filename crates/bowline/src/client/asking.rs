@@ -60,9 +60,7 @@ impl Asking {
     }
 
     /// Waits a little, because the server asked for nothing but another try.
-    pub(super) fn pause(host: InProcess, caller: Arc<Caller>, round: u32) -> Self {
-        let doubled = round.saturating_sub(1).min(16);
-        let pause = (FIRST_PAUSE * 2_u32.pow(doubled)).min(LONGEST_PAUSE);
+    pub(super) fn pause(host: InProcess, caller: Arc<Caller>, pause: Duration) -> Self {
         Self {
             host,
             caller,
@@ -123,6 +121,12 @@ impl Future for Asking {
             }
         }
     }
+}
+
+/// How long to wait before a server that asked for nothing but another try is tried again.
+pub(super) fn pause_before(round: u32) -> Duration {
+    let doubled = round.saturating_sub(1).min(16);
+    (FIRST_PAUSE * 2_u32.pow(doubled)).min(LONGEST_PAUSE)
 }
 
 fn read(key: &str, answer: Result<Answer>) -> Result<Json> {

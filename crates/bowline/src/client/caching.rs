@@ -182,6 +182,10 @@ impl Ongoing for Keeping {
         self.exchange.request_id()
     }
 
+    fn paused(&self) -> Duration {
+        self.exchange.paused()
+    }
+
     fn cancel(self: Box<Self>, reason: String) {
         self.exchange.cancel(reason);
     }

@@ -9,6 +9,7 @@
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::task::{self, Poll, ready};
+use std::time::Duration;
 
 use bowline_core::Notification;
 use bowline_core::era::Request;
@@ -19,9 +20,10 @@ use bowline_types::{
     Meta, Method, Notice, ProgressNotification, ProgressNotificationParams, RequestId, Tool,
 };
 use serde::de::DeserializeOwned;
+use tokio::time::{Instant, timeout};
 
 use super::Client;
-use super::asking::Asking;
+use super::asking::{Asking, pause_before};
 use super::outputs::Looked;
 use crate::exchange::{Answer, BoxFuture, Channel, Exchange, InProcess, Step};
 use crate::{Error, Result};
@@ -53,6 +55,9 @@ pub struct Call {
     rounds: Option<Rounds>,
     /// Whether the caller answers the server's questions, rather than the host.
     by_hand: bool,
+    /// When the round under way began, if its time is limited, and what the rounds before it took of the total time.
+    round_began: Option<Instant>,
+    spent: Duration,
     state: State,
 }
 
@@ -74,6 +79,7 @@ impl Call {
         exchange: Exchange,
     ) -> Self {
         let state = State::Waiting(exchange);
+        let round_began = options.total_timeout.map(|_| Instant::now());
         Self {
             client,
             request,
@@ -81,6 +87,8 @@ impl Call {
             on_progress,
             rounds: None,
             by_hand: false,
+            round_began,
+            spent: Duration::ZERO,
             state,
         }
     }
@@ -129,6 +137,13 @@ impl Call {
                 Ok(Looked::Fine) => {}
                 Ok(Looked::Unlisted) => {
                     let list = self.client.list_tools().into_future();
+                    let list = match self.left_now() {
+                        Some(after) => Box::pin(async move {
+                            let listed = timeout(after, list).await;
+                            listed.unwrap_or(Err(Error::Timeout { after }))
+                        }),
+                        None => list,
+                    };
                     self.state = State::Listing(list, result);
                     return Poll::Pending;
                 }
@@ -171,9 +186,44 @@ impl Call {
         let caller = self.request.caller.clone();
         let asking = match asks {
             Asks::Ask(questions) => Asking::new(host, caller, questions)?,
-            Asks::Retry => Asking::pause(host, caller, rounds.round()),
+            Asks::Retry => {
+                let pause = pause_before(rounds.round());
+                self.spend(pause)?;
+                Asking::pause(host, caller, pause)
+            }
         };
         Ok(State::Asking(asking))
+    }
+
+    /// Counts time as part of the call: the total deadline is that of all rounds. Time in which the host or an authorizer
+    /// decides is not counted.
+    ///
+    /// # Errors
+    ///
+    /// If that is more than is left, in which case there is no use in waiting.
+    fn spend(&mut self, time: Duration) -> Result<()> {
+        self.spent = self.spent.saturating_add(time);
+        match self.options.total_timeout {
+            Some(after) if self.spent >= after => Err(Error::Timeout { after }),
+            _ => Ok(()),
+        }
+    }
+
+    fn end_round(&mut self, paused: Duration) -> Result<()> {
+        let took = self.round_began.map(|began| began.elapsed());
+        self.spend(took.unwrap_or_default().saturating_sub(paused))
+    }
+
+    /// What is left of the total time in the middle of a round.
+    fn left_now(&self) -> Option<Duration> {
+        let began = self.round_began?;
+        Some(self.left()?.saturating_sub(began.elapsed()))
+    }
+
+    /// What is left of the total time for the rounds to come.
+    fn left(&self) -> Option<Duration> {
+        let total = self.options.total_timeout?;
+        Some(total.saturating_sub(self.spent))
     }
 
     /// Sends the request again, with the answers.
@@ -187,8 +237,10 @@ impl Call {
         // A retry is a new request: a chosen id was used up by the first.
         let options = CallOptions {
             id: None,
+            total_timeout: self.left(),
             ..self.options.clone()
         };
+        self.round_began = options.total_timeout.map(|_| Instant::now());
         Ok(State::Waiting(
             self.client.inner.channel.open(request, options),
         ))
@@ -208,7 +260,8 @@ impl Future for Call {
                         continue;
                     }
                     Step::Answered(Ok(Answer::InputRequired(result))) if !this.by_hand => {
-                        this.ask(&result)
+                        let paused = exchange.paused();
+                        this.end_round(paused).and_then(|()| this.ask(&result))
                     }
                     Step::Answered(Ok(Answer::Complete(result))) => {
                         this.state = State::Done;
@@ -222,6 +275,12 @@ impl Future for Call {
                     )) => {
                         this.state = State::Done;
                         return Poll::Ready(Ok(Reply(result)));
+                    }
+                    // It names the time that the caller has set, not what was left of it for this round.
+                    Step::Answered(Err(Error::Timeout { after })) if Some(after) == this.left() => {
+                        Err(Error::Timeout {
+                            after: this.options.total_timeout.unwrap_or(after),
+                        })
                     }
                     Step::Answered(Err(error)) => Err(error),
                 },

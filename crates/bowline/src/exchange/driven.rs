@@ -111,6 +111,10 @@ impl Ongoing for Driven {
         Some(self.reservation.id())
     }
 
+    fn paused(&self) -> Duration {
+        self.pause.total()
+    }
+
     fn cancel(mut self: Box<Self>, reason: String) {
         tracing::debug!(id = %self.reservation.id(), reason, "a call was cancelled");
         self.future = None;

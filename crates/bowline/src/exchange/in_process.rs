@@ -170,6 +170,10 @@ impl Ongoing for Handled {
         Some(self.reservation.id())
     }
 
+    fn paused(&self) -> Duration {
+        Duration::ZERO
+    }
+
     fn cancel(self: Box<Self>, reason: String) {
         tracing::debug!(id = %self.reservation.id(), reason, "a call in process was cancelled");
     }

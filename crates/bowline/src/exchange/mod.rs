@@ -72,6 +72,7 @@ mod way_back;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{self, Poll};
+use std::time::Duration;
 
 use bowline_core::era::Unsealed;
 pub use bowline_core::era::{Caller, Dialect, Dialects, Request};
@@ -270,6 +271,10 @@ pub trait Ongoing: Send {
     /// The id of the request, if it got as far as having one.
     fn request_id(&self) -> Option<&RequestId>;
 
+    /// For how long its time has stood still, because a person decided something. A call of several rounds counts its
+    /// time by this.
+    fn paused(&self) -> Duration;
+
     /// Cancels the request and gives the peer a reason.
     fn cancel(self: Box<Self>, reason: String);
 }
@@ -296,6 +301,12 @@ impl Exchange {
     #[must_use]
     pub fn request_id(&self) -> Option<&RequestId> {
         self.ongoing.request_id()
+    }
+
+    /// For how long its time has stood still, because a person decided something.
+    #[must_use]
+    pub fn paused(&self) -> Duration {
+        self.ongoing.paused()
     }
 
     /// The next step. Not to be called again after [`Step::Answered`].
@@ -374,6 +385,10 @@ impl Ongoing for Settled {
 
     fn request_id(&self) -> Option<&RequestId> {
         None
+    }
+
+    fn paused(&self) -> Duration {
+        Duration::ZERO
     }
 
     fn cancel(self: Box<Self>, _: String) {}

@@ -3,8 +3,11 @@
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::BoxFuture;
 use super::deadline::Deadline;
@@ -21,17 +24,39 @@ pub(crate) trait Stopwatch: Send + Sync {
 
 /// Tells whoever polls a future whether its time counts. The future itself turns it on and off.
 #[derive(Debug, Default)]
-pub(crate) struct Pause(AtomicBool);
+pub(crate) struct Pause {
+    is_on: AtomicBool,
+    /// When it was last turned on, and how long it was on before that.
+    spent: Mutex<(Option<Instant>, Duration)>,
+}
 
 impl Pause {
     pub(crate) fn is_on(&self) -> bool {
         // Only the task that polls the future reads and writes it.
-        self.0.load(Ordering::Relaxed)
+        self.is_on.load(Ordering::Relaxed)
+    }
+
+    /// How long it has been on.
+    pub(crate) fn total(&self) -> Duration {
+        let (since, before) = *self.lock();
+        before + since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     fn set(&self, on: bool) -> BoxFuture<'_, ()> {
-        self.0.store(on, Ordering::Relaxed);
+        self.is_on.store(on, Ordering::Relaxed);
+        let mut spent = self.lock();
+        let (since, before) = *spent;
+        *spent = match (on, since) {
+            (true, None) => (Some(Instant::now()), before),
+            (false, Some(since)) => (None, before + since.elapsed()),
+            _ => *spent,
+        };
         Box::pin(std::future::ready(()))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, (Option<Instant>, Duration)> {
+        // No code that could panic runs under this lock.
+        self.spent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

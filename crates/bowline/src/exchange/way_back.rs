@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{self, Poll, Waker};
+use std::time::Duration;
 
 use bowline_core::era::Request;
 use bowline_core::mux::CallOptions;
@@ -94,6 +95,12 @@ impl Ongoing for Counted {
 
     fn request_id(&self) -> Option<&RequestId> {
         self.exchange.as_ref().and_then(Exchange::request_id)
+    }
+
+    fn paused(&self) -> Duration {
+        self.exchange
+            .as_ref()
+            .map_or(Duration::ZERO, Exchange::paused)
     }
 
     fn cancel(mut self: Box<Self>, reason: String) {

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::task::{self, Poll, Waker};
+use std::time::Duration;
 
 use bowline_core::Notification;
 use bowline_core::era::{Dialect, Request, unseal};
@@ -147,6 +148,10 @@ impl Ongoing for Call {
 
     fn request_id(&self) -> Option<&RequestId> {
         Some(&self.id)
+    }
+
+    fn paused(&self) -> Duration {
+        Duration::ZERO
     }
 
     fn cancel(self: Box<Self>, reason: String) {

@@ -270,6 +270,10 @@ impl Ongoing for Listen {
         None
     }
 
+    fn paused(&self) -> Duration {
+        Duration::ZERO
+    }
+
     fn cancel(self: Box<Self>, _: String) {}
 }
 

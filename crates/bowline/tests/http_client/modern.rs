@@ -254,8 +254,13 @@ async fn a_header_mismatch_has_every_page_of_the_tools_listed_again() {
             page["resultType"] = json!("complete");
             Say::Bytes(json("200 OK", &result(request, &page)))
         }
-        _ if request.header("mcp-param-region") == Some("us") => Say::Bytes(json("200 OK", &result(request, &text("ok")))),
-        _ => Say::Bytes(json("400 Bad Request", &error(request, -32020, &json!(null)))),
+        _ if request.header("mcp-param-region") == Some("us") => {
+            Say::Bytes(json("200 OK", &result(request, &text("ok"))))
+        }
+        _ => Say::Bytes(json(
+            "400 Bad Request",
+            &error(request, -32020, &json!(null)),
+        )),
     })
     .await;
     let client = connect(&peer).await;
@@ -264,7 +269,13 @@ async fn a_header_mismatch_has_every_page_of_the_tools_listed_again() {
 
     assert_eq!(reply.unwrap().text(), "ok");
     let listed = peer.so_far();
-    assert_eq!(listed.iter().filter(|what| *what == "POST tools/list").count(), 3);
+    assert_eq!(
+        listed
+            .iter()
+            .filter(|what| *what == "POST tools/list")
+            .count(),
+        3
+    );
 }
 
 #[tokio::test]

@@ -10,8 +10,9 @@ use bowline_core::json::Object;
 use bowline_core::mux::CallOptions;
 use bowline_core::{CorrelationKey, Message, Outcome};
 use bowline_types::{
-    CallToolRequest, CallToolRequestParams, Cursor, ErrorCode, Json, ListToolsRequest, ListToolsResult,
-    Method, PaginatedRequestParams, RequestId, RpcError, UnsupportedProtocolVersion,
+    CallToolRequest, CallToolRequestParams, Cursor, ErrorCode, Json, ListToolsRequest,
+    ListToolsResult, Method, PaginatedRequestParams, RequestId, RpcError,
+    UnsupportedProtocolVersion,
 };
 use http::{Response, StatusCode};
 
