@@ -50,7 +50,7 @@ use bowline_types::{ErrorCode, Json, RequestId, RpcError};
 use crate::json::Params;
 use crate::message::{Malformed, Message, Notification, Outcome, RawRequest, Response};
 use in_flight::InFlight;
-use pending::PendingCalls;
+use pending::{PendingCalls, Unsent};
 use refers::{Cancelled, Referent};
 
 /// The exchanges of one duplex wire.
@@ -337,9 +337,13 @@ impl Mux {
             return Err(Refused::Full);
         }
         let bytes = params.as_ref().map_or(0, |params| params.as_bytes().len());
-        let call = self.pending.insert(now, method.into(), params, options)?;
-        let place = self.outbox.push_call(call, bytes);
-        self.pending.queued(call, place);
+        let unsent = Unsent {
+            method: method.into(),
+            params,
+            place: self.outbox.next_place(),
+        };
+        let call = self.pending.insert(now, unsent, options)?;
+        self.outbox.push_call(call, bytes);
         Ok(call)
     }
 
@@ -389,7 +393,7 @@ impl Mux {
     pub fn respond(&mut self, id: &InFlightId, outcome: Outcome) {
         // A cancelled request must not be answered (spec: basic/patterns/cancellation), so having
         // forgotten it is what silences a late answer.
-        if !self.in_flight.is_open(id) {
+        if !self.in_flight.answer(id, self.outbox.next_place()) {
             return;
         }
         let request = id.request_id();
@@ -401,8 +405,7 @@ impl Mux {
             id: Some(request.clone()),
             outcome,
         };
-        let place = self.outbox.push(response, Some(id.clone()));
-        self.in_flight.answered(id, place);
+        self.outbox.push(response, Some(id.clone()));
     }
 
     /// Refuses new requests of the peer from now on; those in flight may still be answered.

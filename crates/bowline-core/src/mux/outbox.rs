@@ -40,14 +40,15 @@ enum Queued {
 }
 
 impl Outbox {
-    pub(super) fn push(
-        &mut self,
-        message: impl Into<Message>,
-        within: Option<InFlightId>,
-    ) -> Place {
+    /// Where the next message that is pushed will be.
+    pub(super) fn next_place(&self) -> Place {
+        Place(self.last_place + 1)
+    }
+
+    pub(super) fn push(&mut self, message: impl Into<Message>, within: Option<InFlightId>) {
         let message = message.into();
         let bytes = message.room();
-        self.enqueue(bytes, Queued::Message(Outgoing { message, within }))
+        self.enqueue(bytes, Queued::Message(Outgoing { message, within }));
     }
 
     pub(super) fn push_word(&mut self, within: InFlightId, notification: Notification) {
@@ -57,13 +58,13 @@ impl Outbox {
     }
 
     /// Queues the request of a call, which is this long.
-    pub(super) fn push_call(&mut self, call: CallId, bytes: usize) -> Place {
-        self.enqueue(bytes, Queued::Call(call))
+    pub(super) fn push_call(&mut self, call: CallId, bytes: usize) {
+        self.enqueue(bytes, Queued::Call(call));
     }
 
-    fn enqueue(&mut self, bytes: usize, queued: Queued) -> Place {
-        self.last_place += 1;
-        let place = Place(self.last_place);
+    fn enqueue(&mut self, bytes: usize, queued: Queued) {
+        let place = self.next_place();
+        self.last_place = place.0;
         // An entry takes up memory even if its message is short.
         let bytes = bytes + PER_ENTRY;
         self.bytes += bytes;
@@ -72,7 +73,6 @@ impl Outbox {
             bytes,
             queued,
         });
-        place
     }
 
     /// Takes back what is at a place, unless it has left. Whether it was there.

@@ -67,13 +67,20 @@ pub(super) struct Pending {
     token: Option<CorrelationKey>,
     deadline: Deadline,
     /// The request, until it leaves.
-    unsent: Option<(Cow<'static, str>, Option<Json>)>,
-    /// Where it waits until then.
-    place: Option<Place>,
+    unsent: Option<Unsent>,
     may_be_cancelled: bool,
     cancel_on_abandon: bool,
     is_subscription: bool,
     within: Option<InFlightId>,
+}
+
+/// A request that has not left.
+#[derive(Debug)]
+pub(super) struct Unsent {
+    pub(super) method: Cow<'static, str>,
+    pub(super) params: Option<Json>,
+    /// Where it waits.
+    pub(super) place: Place,
 }
 
 impl Pending {
@@ -87,7 +94,7 @@ impl Pending {
 
     /// Where the request waits, if it has not left.
     pub(super) fn place(&self) -> Option<Place> {
-        self.place.filter(|_| self.is_unsent())
+        self.unsent.as_ref().map(|unsent| unsent.place)
     }
 
     pub(super) fn within(&self) -> Option<&InFlightId> {
@@ -114,8 +121,7 @@ impl PendingCalls {
     pub(super) fn insert(
         &mut self,
         now: Instant,
-        method: Cow<'static, str>,
-        params: Option<Json>,
+        unsent: Unsent,
         options: CallOptions,
     ) -> Result<CallId, Refused> {
         let token = options.progress_token.as_ref().map(CorrelationKey::from);
@@ -145,28 +151,20 @@ impl PendingCalls {
             id,
             token,
             deadline,
-            may_be_cancelled: !NEVER_CANCELLED.contains(&&*method),
+            may_be_cancelled: !NEVER_CANCELLED.contains(&&*unsent.method),
             cancel_on_abandon: options.cancel_on_abandon,
             is_subscription: options.is_subscription,
             within: options.within,
-            unsent: Some((method, params)),
-            place: None,
+            unsent: Some(unsent),
         };
         self.calls.insert(call, pending);
         Ok(call)
     }
 
-    /// The request of this call waits there.
-    pub(super) fn queued(&mut self, call: CallId, place: Place) {
-        if let Some(pending) = self.calls.get_mut(&call) {
-            pending.place = Some(place);
-        }
-    }
-
     /// Hands out the request of a call that is still wanted, and counts it as sent.
     pub(super) fn send(&mut self, call: CallId) -> Option<Outgoing> {
         let pending = self.calls.get_mut(&call)?;
-        let (method, params) = pending.unsent.take()?;
+        let Unsent { method, params, .. } = pending.unsent.take()?;
         let request = RawRequest {
             id: pending.id.clone(),
             method,

@@ -2,28 +2,26 @@
 //!
 //! What has to be woken or dropped is collected in [`State::leftovers`], for the moment when the lock is free again.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
 use ::http::request::Parts;
-use bowline_core::{Message, Notification, RawRequest, Response};
+use bowline_core::{Message, Notification, RawRequest};
 use bowline_types::{CancelledNotification, CancelledNotificationParams, Json, Notice, RequestId};
 use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::early::EarlyCancels;
-use super::streams::{CannotRead, Form, Keep, Layout, Streams};
+use super::few::Few;
+use super::streams::{CannotRead, Form, Keep, Layout, Streams, UNSOLICITED};
 use crate::limits::{Account, Charge, Held};
 
 /// Everything under the lock of a session.
 pub(super) struct State {
     pub(super) streams: Streams,
     layout: Layout,
-    /// The heads of the POSTs of requests that are not handled yet. They also tell on whose behalf: that of the
-    /// same principal, who may do more or less than when the session was opened.
-    heads: BTreeMap<RequestId, Arc<Head>>,
     inbox: VecDeque<Waiting>,
     early: EarlyCancels,
     pub(super) driver: Option<Waker>,
@@ -45,15 +43,16 @@ pub(super) struct State {
 /// What a client posted to its session.
 pub(super) struct Posted {
     /// What is well-formed of it, in order. No two requests have the same id.
-    messages: Vec<Message>,
+    messages: Few<Message>,
     /// Answers to what is malformed.
     refusals: Vec<Bytes>,
     /// That of the POST, if it has requests.
     head: Option<Arc<Head>>,
-    charge: Arc<Charge>,
+    charge: Charge,
 }
 
-/// The head of a POST, shared by its requests, and charged as long as one of them keeps it.
+/// The head of a POST, shared by its requests, and charged as long as one of them keeps it. It also tells on whose
+/// behalf they are made: that of the same principal, who may do more or less than when the session was opened.
 pub(super) struct Head {
     pub(super) parts: Arc<Parts>,
     #[allow(dead_code, reason = "it is held")]
@@ -63,8 +62,8 @@ pub(super) struct Head {
 /// A message that the driver has not taken yet.
 struct Waiting {
     message: Message,
-    /// That of the POST it came with, which is given back when all its messages are taken.
-    charge: Option<Arc<Charge>>,
+    /// That of the POST, if this is its last message: it is given back when all of them are taken.
+    charge: Option<Charge>,
 }
 
 /// Why what was posted is not taken.
@@ -128,9 +127,9 @@ pub(super) struct Sizes {
 /// What is woken or dropped once the lock is free.
 #[derive(Default)]
 pub(super) struct Leftovers {
-    wakers: Vec<Waker>,
-    charges: Vec<Charge>,
-    heads: Vec<Arc<Head>>,
+    wakers: Few<Waker>,
+    charges: Few<Charge>,
+    heads: Few<Arc<Head>>,
     waiting: VecDeque<Waiting>,
 }
 
@@ -152,7 +151,6 @@ impl State {
         Self {
             streams,
             layout,
-            heads: BTreeMap::new(),
             inbox: VecDeque::new(),
             early: EarlyCancels::default(),
             driver: None,
@@ -192,29 +190,33 @@ impl State {
         form: Option<Form>,
     ) -> Option<(u64, u64)> {
         self.last_active = now;
-        let ids: Vec<_> = posted.request_ids().cloned().collect();
         self.is_used |= posted.is_use();
         self.leftovers.charges.extend(self.early.expire(now));
-        let mut cancelled = Vec::new();
-        let mut taken = BTreeSet::new();
+        let opened = match (self.layout, form) {
+            (Layout::PerPost, Some(form)) => {
+                self.readers += 1;
+                Some(self.streams.open(form, posted.refusals))
+            }
+            (Layout::PerPost, None) | (Layout::One, _) => None,
+        };
+        let key = match self.layout {
+            Layout::PerPost => opened.map(|(key, _)| key),
+            Layout::One => Some(UNSOLICITED),
+        };
+        let waiting = self.inbox.len();
+        let mut cancelled = Few::default();
         for message in posted.messages {
             match &message {
                 Message::Request(raw) => {
-                    taken.insert(raw.id.clone());
+                    self.streams.expect(&raw.id, key, posted.head.as_ref());
                     if let Some(charge) = self.early.arrive(&raw.id) {
                         self.leftovers.charges.push(charge);
                         cancelled.push(raw.id.clone());
                         continue;
                     }
-                    if let Some(head) = &posted.head {
-                        // One that is in flight already is refused, and must not lend its credential to the first.
-                        let own = self.heads.entry(raw.id.clone());
-                        own.or_insert_with(|| head.clone());
-                    }
                 }
                 Message::Notification(told) => {
                     if let Some(id) = cancelled_request(told)
-                        && !taken.contains(&id)
                         && !self.streams.is_in_flight(&id)
                         && self.early.keep(now, &id, &self.account)
                     {
@@ -223,28 +225,17 @@ impl State {
                 }
                 Message::Response(_) => {}
             }
-            self.inbox.push_back(Waiting {
-                message,
-                charge: Some(posted.charge.clone()),
-            });
+            let charge = None;
+            self.inbox.push_back(Waiting { message, charge });
         }
-        let opened = match (self.layout, form) {
-            (Layout::PerPost, Some(form)) => {
-                self.readers += 1;
-                Some(self.streams.open(ids, form, posted.refusals))
-            }
-            (Layout::PerPost, None) => None,
-            (Layout::One, _) => {
-                self.streams.expect(ids);
-                None
-            }
-        };
+        match self.inbox.range_mut(waiting..).last() {
+            Some(last) => last.charge = Some(posted.charge),
+            None => self.leftovers.charges.push(posted.charge),
+        }
         for id in cancelled {
-            self.leftovers.wakers.extend(self.streams.cancelled(&id));
+            self.end_cancelled(&id);
         }
         self.leftovers.heads.extend(posted.head);
-        let charge = Arc::into_inner(posted.charge);
-        self.leftovers.charges.extend(charge);
         self.leftovers.wakers.extend(self.driver.take());
         opened
     }
@@ -254,28 +245,25 @@ impl State {
         self.early.next_expiry().is_some()
     }
 
-    /// The next message for the driver, and how many bytes it was charged with.
+    /// The next message for the driver, and how many bytes are given back with it.
     pub(super) fn next_message(&mut self) -> Option<(Message, usize)> {
         let Waiting { message, charge } = self.inbox.pop_front()?;
-        let bytes = charge.as_ref().map_or(0, |charge| charge.bytes());
-        let charge = charge.and_then(Arc::into_inner);
+        let bytes = charge.as_ref().map_or(0, Charge::bytes);
         self.leftovers.charges.extend(charge);
         Some((message, bytes))
     }
 
     /// The head of the POST that a request came with, for its handler.
     pub(super) fn take_head(&mut self, request: &RequestId) -> Option<Arc<Head>> {
-        self.heads.remove(request)
+        self.streams.take_head(request)
     }
 
     /// Puts a message of the server onto its stream.
     pub(super) fn route(&mut self, now: Instant, within: Option<&RequestId>, message: &Message) {
         self.last_active = now;
-        if let Message::Response(Response { id: Some(id), .. }) = message {
-            self.leftovers.heads.extend(self.heads.remove(id));
-        }
         let routed = self.streams.route(within, message);
         self.leftovers.wakers.extend(routed.wake);
+        self.leftovers.heads.extend(routed.head);
         if let Some(message) = routed.answer {
             self.hear(message);
         }
@@ -284,9 +272,13 @@ impl State {
     /// Ends a request that the client cancelled.
     pub(super) fn cancelled(&mut self, now: Instant, request: &RequestId) {
         self.last_active = now;
-        self.leftovers.heads.extend(self.heads.remove(request));
-        let waker = self.streams.cancelled(request);
-        self.leftovers.wakers.extend(waker);
+        self.end_cancelled(request);
+    }
+
+    fn end_cancelled(&mut self, request: &RequestId) {
+        let routed = self.streams.cancelled(request);
+        self.leftovers.wakers.extend(routed.wake);
+        self.leftovers.heads.extend(routed.head);
     }
 
     /// Takes a message that the client did not send.
@@ -372,10 +364,10 @@ impl State {
     /// Ends everything; what open responses have not read yet stays for them.
     pub(super) fn end(&mut self) {
         self.has_ended = true;
-        self.leftovers.wakers.extend(self.streams.end());
+        let (wakers, heads) = self.streams.end();
+        self.leftovers.wakers.extend(wakers);
+        self.leftovers.heads.extend(heads);
         self.leftovers.charges.extend(self.early.clear());
-        let heads = std::mem::take(&mut self.heads);
-        self.leftovers.heads.extend(heads.into_values());
         self.leftovers.waiting = std::mem::take(&mut self.inbox);
     }
 
@@ -384,7 +376,7 @@ impl State {
     pub(super) fn sizes(&self) -> Sizes {
         Sizes {
             unanswered: self.streams.unanswered().cloned().collect(),
-            heads: self.heads.len(),
+            heads: self.streams.heads(),
             inbox: self.inbox.len(),
             readers: self.readers,
             early: self.early.len(),
@@ -412,7 +404,7 @@ impl State {
 impl Posted {
     /// `head_bytes` of the charge are for the head.
     pub(super) fn new(
-        messages: Vec<Message>,
+        messages: Few<Message>,
         refusals: Vec<Bytes>,
         head: Parts,
         mut charge: Charge,
@@ -429,7 +421,7 @@ impl Posted {
             messages,
             refusals,
             head,
-            charge: Arc::new(charge),
+            charge,
         }
     }
 

@@ -8,6 +8,7 @@
 //!
 //! No input or output: a message goes in, and whom to wake comes out.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::task::Waker;
@@ -16,6 +17,7 @@ use bowline_core::{Message, Response, other_spelling};
 use bowline_types::{ErrorCode, RequestId, RpcError};
 use bytes::Bytes;
 
+use super::state::Head;
 use super::store::{After, EventStore};
 use crate::limits::{Account, Limit};
 
@@ -23,8 +25,8 @@ use crate::limits::{Account, Limit};
 pub(super) struct Streams {
     store: Box<dyn EventStore>,
     streams: BTreeMap<u64, Stream>,
-    /// Which stream each unanswered request of the client is answered on.
-    by_request: BTreeMap<RequestId, u64>,
+    /// The requests of the client that are not answered yet.
+    unanswered: BTreeMap<RequestId, Unanswered>,
     /// Streams that are over and read by nobody, but may be read again, oldest first.
     over: VecDeque<u64>,
     last_key: u64,
@@ -56,6 +58,13 @@ pub(super) enum Form {
     Json,
     /// A stream of events.
     Events,
+}
+
+struct Unanswered {
+    /// The stream of its answer; `None` if that can never be read.
+    key: Option<u64>,
+    /// That of its POST, until its handler takes it.
+    head: Option<Arc<Head>>,
 }
 
 #[derive(Debug)]
@@ -94,20 +103,22 @@ pub(super) enum CannotRead {
 }
 
 /// What became of a message.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Routed {
     pub(super) wake: Option<Waker>,
+    /// That of the request that was answered, if no handler took it.
+    pub(super) head: Option<Arc<Head>>,
     /// An answer of our own, to a question that cannot reach the client.
     pub(super) answer: Option<Message>,
 }
 
 impl Streams {
     pub(super) fn new(layout: Layout, store: Box<dyn EventStore>, account: Arc<Account>) -> Self {
-        let unsolicited = Stream::new(Form::Events, 0);
+        let unsolicited = Stream::new(Form::Events);
         Self {
             store,
             streams: BTreeMap::from([(UNSOLICITED, unsolicited)]),
-            by_request: BTreeMap::new(),
+            unanswered: BTreeMap::new(),
             over: VecDeque::new(),
             last_key: UNSOLICITED,
             last_reader: 0,
@@ -128,35 +139,26 @@ impl Streams {
         if self.layout == Layout::One {
             return None;
         }
-        requests.find(|id| self.by_request.contains_key(*id))
+        requests.find(|id| self.unanswered.contains_key(*id))
     }
 
     /// Whether a cancel with this id names a request that is not answered yet. Clients may spell it differently.
     pub(super) fn is_in_flight(&self, id: &RequestId) -> bool {
         let other = || other_spelling(id);
-        self.by_request.contains_key(id)
-            || other().is_some_and(|other| self.by_request.contains_key(&other))
+        self.unanswered.contains_key(id)
+            || other().is_some_and(|other| self.unanswered.contains_key(&other))
     }
 
-    /// Makes a stream for the answers to these requests, none of which is in flight, and for the answers that need no
-    /// handler. Returns its key and its reader.
+    /// Makes a stream for the answers of one POST, with those that need no handler. Returns its key and its reader.
     ///
     /// The reader is there from the beginning: a GET that guesses the key must not come first.
-    pub(super) fn open(
-        &mut self,
-        requests: impl IntoIterator<Item = RequestId>,
-        form: Form,
-        answers: Vec<Bytes>,
-    ) -> (u64, u64) {
+    pub(super) fn open(&mut self, form: Form, answers: Vec<Bytes>) -> (u64, u64) {
         self.last_key += 1;
         let key = self.last_key;
-        let before = self.by_request.len();
-        self.by_request
-            .extend(requests.into_iter().map(|id| (id, key)));
-        let mut stream = Stream::new(form, self.by_request.len() - before);
+        let mut stream = Stream::new(form);
         self.last_reader += 1;
         stream.reader = Some(self.last_reader);
-        stream.is_over = stream.owed == 0;
+        stream.is_over = true;
         self.streams.insert(key, stream);
         for answer in answers {
             self.keep(key, answer);
@@ -164,38 +166,57 @@ impl Streams {
         (key, self.last_reader)
     }
 
-    /// Notes requests whose answers go onto the one stream that there is.
-    pub(super) fn expect(&mut self, requests: impl IntoIterator<Item = RequestId>) {
-        for id in requests {
-            self.by_request.entry(id).or_insert(UNSOLICITED);
+    /// Notes a request that is answered on this stream, and the head of its POST.
+    pub(super) fn expect(&mut self, id: &RequestId, key: Option<u64>, head: Option<&Arc<Head>>) {
+        // One that is in flight already is refused, and must not lend its credential to the first.
+        if let Entry::Vacant(place) = self.unanswered.entry(id.clone()) {
+            let head = head.cloned();
+            place.insert(Unanswered { key, head });
+            if let Some(key) = key.filter(|key| *key != UNSOLICITED)
+                && let Some(stream) = self.streams.get_mut(&key)
+            {
+                stream.owed += 1;
+                stream.is_over = false;
+            }
         }
+    }
+
+    /// The head of the POST that a request came with, for its handler.
+    pub(super) fn take_head(&mut self, request: &RequestId) -> Option<Arc<Head>> {
+        self.unanswered.get_mut(request)?.head.take()
     }
 
     /// Puts a message of the server onto its stream.
     pub(super) fn route(&mut self, within: Option<&RequestId>, message: &Message) -> Routed {
         let answered = match message {
-            Message::Response(Response { id: Some(id), .. }) => self.by_request.remove(id),
+            Message::Response(Response { id: Some(id), .. }) => self.unanswered.remove(id),
             _ => None,
+        };
+        let (answered, head) = match answered {
+            Some(Unanswered { key, head }) => (key, head),
+            None => (None, None),
+        };
+        let mut routed = Routed {
+            head,
+            ..Routed::default()
         };
         let is_answer = matches!(message, Message::Response(_));
         let key = match self.layout {
             Layout::One => UNSOLICITED,
             Layout::PerPost if is_answer => match answered {
                 Some(key) => key,
-                None => return Routed::default(), // it was cancelled, or could never be read
+                None => return routed, // it was cancelled, or could never be read
             },
             Layout::PerPost => within
-                .and_then(|id| self.by_request.get(id).copied())
+                .and_then(|id| self.unanswered.get(id)?.key)
                 .unwrap_or(UNSOLICITED),
         };
         let Some(stream) = self.streams.get_mut(&key) else {
-            return Routed::default();
+            return routed;
         };
         if stream.form == Form::Json && !is_answer {
-            return Routed {
-                wake: None,
-                answer: cannot_ask(message),
-            };
+            routed.answer = cannot_ask(message);
+            return routed;
         }
         if is_answer && key != UNSOLICITED {
             stream.owed = stream.owed.saturating_sub(1);
@@ -206,9 +227,9 @@ impl Streams {
         }
         let frame = self.within_limit(key, message);
         self.keep(key, frame);
-        let wake = self.streams.get_mut(&key).and_then(|own| own.waker.take());
+        routed.wake = self.streams.get_mut(&key).and_then(|own| own.waker.take());
         self.retire(key);
-        Routed { wake, answer: None }
+        routed
     }
 
     /// The message as a frame, or a short error in its place if the answers to one POST get too long.
@@ -233,16 +254,19 @@ impl Streams {
     }
 
     /// Ends the POST of a request that the client cancelled: something has to, and nothing else will.
-    pub(super) fn cancelled(&mut self, id: &RequestId) -> Option<Waker> {
+    pub(super) fn cancelled(&mut self, id: &RequestId) -> Routed {
         if self.layout == Layout::One {
-            self.by_request.remove(id);
-            return None;
+            let request = self.unanswered.remove(id);
+            return Routed {
+                head: request.and_then(|request| request.head),
+                ..Routed::default()
+            };
         }
         let terminator = Response {
             id: Some(id.clone()),
             outcome: Err(RpcError::new(ErrorCode::REQUEST_CANCELLED, "cancelled")),
         };
-        self.route(None, &terminator.into()).wake
+        self.route(None, &terminator.into())
     }
 
     /// Lets a response read a stream from where the last one stopped, unless another reads it. Or from behind a place,
@@ -372,7 +396,14 @@ impl Streams {
 
     /// The requests that are not answered yet.
     pub(super) fn unanswered(&self) -> impl ExactSizeIterator<Item = &RequestId> {
-        self.by_request.keys()
+        self.unanswered.keys()
+    }
+
+    /// How many heads wait for their handlers.
+    #[cfg(test)]
+    pub(super) fn heads(&self) -> usize {
+        let heads = self.unanswered.values().filter_map(|own| own.head.as_ref());
+        heads.count()
     }
 
     /// How many bytes the kept events take up, and the streams that are kept for their sake.
@@ -382,7 +413,8 @@ impl Streams {
 
     /// How many bytes everything else takes up: answers, and the streams that are open.
     pub(super) fn output_bytes(&self) -> usize {
-        let unsolicited = usize::from(self.streams.contains_key(&UNSOLICITED));
+        let first = self.streams.first_key_value();
+        let unsolicited = usize::from(first.is_some_and(|(key, _)| *key == UNSOLICITED));
         let open = self.streams.len() - unsolicited - self.over.len();
         self.answer_bytes + open * PER_STREAM
     }
@@ -415,9 +447,10 @@ impl Streams {
     }
 
     /// Nothing more will come. Only what a response is reading is kept.
-    pub(super) fn end(&mut self) -> Vec<Waker> {
+    pub(super) fn end(&mut self) -> (Vec<Waker>, impl Iterator<Item = Arc<Head>> + use<>) {
         self.has_ended = true;
-        self.by_request.clear();
+        let unanswered = std::mem::take(&mut self.unanswered).into_values();
+        let heads = unanswered.filter_map(|request| request.head);
         self.over.clear();
         let mut wakers = Vec::new();
         for key in self.streams.keys().copied().collect::<Vec<_>>() {
@@ -427,7 +460,7 @@ impl Streams {
             }
             self.retire(key);
         }
-        wakers
+        (wakers, heads)
     }
 
     /// Lets go of a stream that is over, once no response reads it: what is on it may not have been read yet.
@@ -464,10 +497,10 @@ pub(super) enum Keep {
 }
 
 impl Stream {
-    fn new(form: Form, owed: usize) -> Self {
+    fn new(form: Form) -> Self {
         Self {
             form,
-            owed,
+            owed: 0,
             answers: Vec::new(),
             written: 0,
             read: 0,
@@ -509,291 +542,4 @@ pub(super) const SHORT_ANSWER: usize = 256;
 const PER_STREAM: usize = 256;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::http::legacy::store::MemoryStore;
-    use crate::limits::Limits;
-    use bowline_core::{Notification, RawRequest};
-    use bowline_types::Json;
-
-    fn streams() -> Streams {
-        let account = Account::total(Limits::default());
-        Streams::new(Layout::PerPost, Box::<MemoryStore>::default(), account)
-    }
-
-    /// A stream for the answers to these requests, and its reader.
-    fn open(streams: &mut Streams, ids: impl IntoIterator<Item = i64>, form: Form) -> (u64, u64) {
-        streams.open(ids.into_iter().map(RequestId::from), form, Vec::new())
-    }
-
-    /// The same, which nothing reads.
-    fn unread(streams: &mut Streams, ids: impl IntoIterator<Item = i64>, form: Form) -> u64 {
-        let (key, reader) = open(streams, ids, form);
-        streams.detach(key, reader);
-        key
-    }
-
-    fn answer(id: i64) -> Message {
-        let outcome = Ok(Json::empty_object());
-        let id = Some(id.into());
-        Response { id, outcome }.into()
-    }
-
-    fn word() -> Message {
-        Notification::new("word", None).into()
-    }
-
-    fn question() -> Message {
-        let (method, params) = ("roots/list".into(), None);
-        let id = 9.into();
-        RawRequest { id, method, params }.into()
-    }
-
-    /// What is on a stream, to its end or to where it waits.
-    fn read(streams: &mut Streams, key: u64) -> (Vec<Bytes>, Next) {
-        let (reader, _) = streams.attach(key, Some(0)).unwrap();
-        let mut frames = Vec::new();
-        loop {
-            match streams.next(key, reader, Waker::noop()) {
-                Next::Event { frame, .. } => frames.push(frame),
-                last => return (frames, last),
-            }
-        }
-    }
-
-    #[test]
-    fn each_message_is_on_exactly_one_stream() {
-        let mut streams = streams();
-        let first = unread(&mut streams, [1], Form::Undecided);
-        let second = unread(&mut streams, [2], Form::Events);
-
-        streams.route(Some(&1.into()), &word());
-        streams.route(None, &word());
-        streams.route(Some(&2.into()), &answer(2));
-        streams.route(Some(&1.into()), &answer(1));
-
-        let frame = |message: Message| message.to_frame();
-        assert_eq!(
-            read(&mut streams, first),
-            (vec![frame(word()), frame(answer(1))], Next::End)
-        );
-        assert_eq!(
-            read(&mut streams, second),
-            (vec![frame(answer(2))], Next::End)
-        );
-        assert_eq!(
-            read(&mut streams, UNSOLICITED),
-            (vec![frame(word())], Next::Wait)
-        );
-    }
-
-    #[test]
-    fn a_stream_is_over_when_all_its_requests_are_answered() {
-        let mut streams = streams();
-        let key = unread(&mut streams, [1, 2], Form::Events);
-
-        streams.route(None, &answer(1));
-        assert_eq!(read(&mut streams, key).1, Next::Wait);
-        streams.route(None, &answer(2));
-
-        assert_eq!(read(&mut streams, key).1, Next::End);
-        assert_eq!(streams.unanswered().len(), 0);
-    }
-
-    #[test]
-    fn an_answer_after_the_cancel_is_on_no_stream() {
-        let mut streams = streams();
-        let key = unread(&mut streams, [1], Form::Events);
-
-        streams.cancelled(&1.into());
-        streams.route(None, &answer(1));
-
-        let (frames, _) = read(&mut streams, key);
-        assert_eq!(frames.len(), 1);
-        assert!(String::from_utf8_lossy(&frames[0]).contains("-32800"));
-        assert!(read(&mut streams, UNSOLICITED).0.is_empty());
-    }
-
-    #[test]
-    fn an_id_is_in_flight_until_it_is_answered_or_cancelled() {
-        let mut streams = streams();
-        open(&mut streams, [1, 2], Form::Events);
-        let ids: [RequestId; 4] = ["1".into(), 3.into(), 2.into(), 1.into()];
-
-        assert_eq!(streams.find_in_flight(ids.iter()), Some(&ids[2]));
-        assert!(streams.is_in_flight(&ids[0]), "a cancel may spell it so");
-        streams.route(None, &answer(1));
-        streams.cancelled(&2.into());
-
-        assert_eq!(streams.find_in_flight(ids.iter()), None);
-        assert!(!streams.is_in_flight(&ids[0]));
-    }
-
-    #[test]
-    fn a_stream_is_read_before_a_get_can_guess_its_key() {
-        for form in [Form::Undecided, Form::Json, Form::Events] {
-            let mut streams = streams();
-            let (key, reader) = open(&mut streams, [1], form);
-
-            assert!(streams.attach(key, None).is_err(), "{form:?}");
-            assert!(streams.streams[&key].is_read_by(reader), "{form:?}");
-        }
-    }
-
-    #[test]
-    fn only_places_of_events_can_be_named() {
-        let mut streams = streams();
-        let json = open(&mut streams, [1], Form::Json).0;
-        let undecided = open(&mut streams, [2], Form::Undecided).0;
-        let events = open(&mut streams, [3], Form::Events).0;
-        streams.route(Some(&3.into()), &word());
-
-        for (key, place) in [
-            (json, 0),
-            (undecided, 0),
-            (events, 2),
-            (events, u64::MAX),
-            (UNSOLICITED, 1),
-            (events + 1, 0),
-            (u64::MAX, u64::MAX),
-        ] {
-            let refused = streams.attach(key, Some(place)).err();
-            assert_eq!(refused, Some(CannotRead::Unknown), "{key}-{place}");
-        }
-        assert!(streams.attach(events, Some(1)).is_ok());
-        assert!(streams.attach(UNSOLICITED, Some(0)).is_ok());
-    }
-
-    #[test]
-    fn the_answers_to_one_post_have_a_bound() {
-        let limits = Limits {
-            output_bytes: 3500,
-            ..Limits::default()
-        };
-        let account = Account::total(limits);
-        let store = Box::<MemoryStore>::default();
-        let mut streams = Streams::new(Layout::PerPost, store, account.clone());
-        let (key, _) = open(&mut streams, 0..10, Form::Json);
-
-        for id in 0..8_i64 {
-            let (id, outcome) = (Some(id.into()), Json::encode(&"x".repeat(1000)));
-            let outcome = Ok(outcome.unwrap());
-            streams.route(None, &Response { id, outcome }.into());
-        }
-        streams.route(None, &answer(8));
-        streams.cancelled(&9.into());
-
-        assert_eq!(streams.unanswered().len(), 0);
-        let answers = streams.take_answers(key);
-        let text = |frame: &Bytes| String::from_utf8_lossy(frame).into_owned();
-        let refused = |frame: &&Bytes| text(frame).contains("output_bytes");
-        assert_eq!(answers.len(), 10, "each request has an answer");
-        assert_eq!(answers.iter().filter(refused).count(), 5);
-        assert_eq!(account.usage().refused(Limit::OutputBytes), 5);
-        assert!(text(&answers[9]).contains("-32800"), "it was short");
-        assert_eq!(streams.output_bytes(), 0);
-    }
-
-    #[test]
-    fn what_is_read_outlives_the_end_and_nothing_else_does() {
-        let mut streams = streams();
-        unread(&mut streams, [1], Form::Events);
-        let (key, reader) = open(&mut streams, [2], Form::Events);
-        streams.route(None, &word());
-        streams.route(Some(&2.into()), &word());
-
-        streams.end();
-
-        let next = streams.next(key, reader, Waker::noop());
-        assert!(matches!(next, Next::Event { .. }));
-        assert_eq!(streams.next(key, reader, Waker::noop()), Next::End);
-        assert_eq!(streams.streams.len(), 1);
-        streams.detach(key, reader);
-        assert_eq!((streams.streams.len(), streams.event_bytes()), (0, 0));
-        assert_eq!(streams.output_bytes(), 0);
-    }
-
-    #[test]
-    fn a_question_that_cannot_reach_the_client_is_answered_for_it() {
-        let mut streams = streams();
-        open(&mut streams, [1], Form::Json);
-
-        let routed = streams.route(Some(&1.into()), &question());
-
-        assert!(matches!(
-            routed.answer,
-            Some(Message::Response(Response {
-                outcome: Err(_),
-                ..
-            }))
-        ));
-        assert!(read(&mut streams, UNSOLICITED).0.is_empty());
-    }
-
-    #[test]
-    fn an_answer_waits_for_its_reader_however_many_others_are_answered_first() {
-        for form in [Form::Undecided, Form::Json, Form::Events] {
-            let mut streams = streams();
-            let opened: Vec<(u64, u64)> = (0..3 * MOST_OVER as i64)
-                .map(|id| open(&mut streams, [id], form))
-                .collect();
-
-            for id in 0..3 * MOST_OVER as i64 {
-                streams.route(None, &answer(id));
-            }
-
-            for (id, (key, reader)) in (0..).zip(opened) {
-                let frame = match streams.form(key, Waker::noop()) {
-                    Form::Events => match streams.next(key, reader, Waker::noop()) {
-                        Next::Event { frame, .. } => Some(frame),
-                        _ => None,
-                    },
-                    _ => streams.take_answers(key).pop(),
-                };
-                assert_eq!(frame, Some(answer(id).to_frame()), "{form:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn an_answer_in_json_is_not_kept_for_a_client_that_is_gone() {
-        let mut streams = streams();
-        let (key, reader) = open(&mut streams, [1], Form::Undecided);
-
-        streams.detach(key, reader);
-        streams.route(None, &answer(1));
-
-        assert_eq!(streams.attach(key, None).err(), Some(CannotRead::Lost));
-        assert_eq!(streams.streams.len(), 1);
-    }
-
-    #[test]
-    fn what_was_answered_before_a_word_was_said_stays_before_it() {
-        let mut streams = streams();
-        let key = unread(&mut streams, [1, 2], Form::Undecided);
-
-        streams.route(None, &answer(1));
-        streams.route(Some(&2.into()), &word());
-        streams.route(None, &answer(2));
-
-        assert_eq!(streams.form(key, Waker::noop()), Form::Events);
-        let frames = [answer(1), word(), answer(2)].map(|message| message.to_frame());
-        assert_eq!(read(&mut streams, key), (frames.to_vec(), Next::End));
-    }
-
-    #[test]
-    fn only_so_many_streams_can_be_read_again() {
-        let mut streams = streams();
-        let first = unread(&mut streams, [0], Form::Events);
-        streams.route(None, &answer(0));
-
-        for id in 1..=MOST_OVER as i64 {
-            unread(&mut streams, [id], Form::Events);
-            streams.route(None, &answer(id));
-        }
-
-        let lost = streams.attach(first, Some(0)).err();
-        assert_eq!(lost, Some(CannotRead::Lost));
-        assert!(streams.attach(first + 1, Some(0)).is_ok());
-    }
-}
+mod tests;
