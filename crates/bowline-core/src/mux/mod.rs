@@ -509,11 +509,16 @@ impl Mux {
 
     /// The same, with what the message belongs to.
     pub fn poll_outgoing(&mut self) -> Option<Outgoing> {
-        let outgoing = self.outbox.pop(|call| self.pending.send(call))?;
-        if let (Message::Response(_), Some(id)) = (&outgoing.message, &outgoing.within) {
+        let outgoing = self.outbox.pop(|call| self.pending.send(call));
+        if let Some(Outgoing {
+            message: Message::Response(_),
+            within: Some(id),
+            ..
+        }) = &outgoing
+        {
             self.in_flight.left(id);
         }
-        Some(outgoing)
+        outgoing
     }
 
     /// Whether so much waits for the wire, with even the short errors that are sent in the place of answers, that the
@@ -528,7 +533,7 @@ impl Mux {
         self.events.pop_front()
     }
 
-    /// When to call [`Mux::handle_timeout`] next.
+    /// When to call [`Mux::handle_timeout`] next. It may find that nothing is overdue yet.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.pending.next_deadline()

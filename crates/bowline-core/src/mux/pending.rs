@@ -18,7 +18,7 @@ use crate::message::RawRequest;
 
 /// One call of ours. Never used twice, whatever happens to request ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct CallId(u64);
+pub struct CallId(pub(super) u64);
 
 /// What can be chosen about a call.
 #[derive(Clone, Debug)]
@@ -141,12 +141,12 @@ impl PendingCalls {
 
         self.last_call += 1;
         let call = CallId(self.last_call);
-        let deadline = Deadline::new(now, options.idle_timeout, options.total_timeout);
+        let mut deadline = Deadline::new(now, options.idle_timeout, options.total_timeout);
         self.by_id.insert(CorrelationKey::from(&id), call);
         if let Some(token) = &token {
             self.by_token.insert(token.clone(), call);
         }
-        self.deadlines.insert(call, &deadline);
+        self.deadlines.insert(call, &mut deadline);
         let pending = Pending {
             id,
             token,
@@ -228,11 +228,14 @@ impl PendingCalls {
     }
 
     /// A call whose deadline has passed.
-    pub(super) fn next_overdue(&self, now: Instant) -> Option<(CallId, Overdue)> {
-        let (_, call) = self.deadlines.next()?;
-        let deadline = &self.calls.get(&call)?.deadline;
-        let which = self.deadlines.overdue(deadline, now)?;
-        Some((call, which))
+    pub(super) fn next_overdue(&mut self, now: Instant) -> Option<(CallId, Overdue)> {
+        while let Some((_, call)) = self.deadlines.next().filter(|(at, _)| *at <= now) {
+            let deadline = &mut self.calls.get_mut(&call)?.deadline;
+            if let Some(which) = self.deadlines.overdue(now, call, deadline) {
+                return Some((call, which));
+            }
+        }
+        None
     }
 
     pub(super) fn hold(&mut self, now: Instant, id: &RequestId) {
@@ -254,15 +257,16 @@ impl PendingCalls {
     }
 
     pub(super) fn pause_idle(&mut self) {
-        let calls = self.calls.iter_mut();
-        let deadlines = calls.map(|(call, pending)| (*call, &mut pending.deadline));
-        self.deadlines.pause_idle(deadlines);
+        self.deadlines.pause_idle();
     }
 
     pub(super) fn resume_idle(&mut self, now: Instant) {
-        let calls = self.calls.iter_mut();
-        let deadlines = calls.map(|(call, pending)| (*call, &mut pending.deadline));
-        self.deadlines.resume_idle(now, deadlines);
+        for call in self.deadlines.resume_idle(now) {
+            if let Some(pending) = self.calls.get_mut(&call) {
+                self.deadlines.remove(call, &pending.deadline);
+                self.deadlines.insert(call, &mut pending.deadline);
+            }
+        }
     }
 
     pub(super) fn next_deadline(&self) -> Option<Instant> {

@@ -16,6 +16,14 @@ impl<T> Few<T> {
         }
     }
 
+    /// Calls a function with each element, in order.
+    pub(super) fn for_each(self, mut act: impl FnMut(T)) {
+        if let Some(first) = self.first {
+            act(first);
+            self.others.into_iter().for_each(act);
+        }
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
         self.first.iter().chain(&self.others)
     }

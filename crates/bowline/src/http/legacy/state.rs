@@ -24,7 +24,7 @@ pub(super) struct State {
     layout: Layout,
     inbox: VecDeque<Waiting>,
     early: EarlyCancels,
-    pub(super) driver: Option<Waker>,
+    driver: Option<Waker>,
     /// How many responses are open.
     readers: usize,
     /// When a message last came from the client, or went to it.
@@ -37,7 +37,7 @@ pub(super) struct State {
     account: Arc<Account>,
     events: Charge,
     output: Charge,
-    leftovers: Leftovers,
+    leftovers: Few<Leftover>,
 }
 
 /// What a client posted to its session.
@@ -60,7 +60,7 @@ pub(super) struct Head {
 }
 
 /// A message that the driver has not taken yet.
-struct Waiting {
+pub(super) struct Waiting {
     message: Message,
     /// That of the POST, if this is its last message: it is given back when all of them are taken.
     charge: Option<Charge>,
@@ -125,19 +125,19 @@ pub(super) struct Sizes {
 }
 
 /// What is woken or dropped once the lock is free.
-#[derive(Default)]
-pub(super) struct Leftovers {
-    wakers: Few<Waker>,
-    charges: Few<Charge>,
-    heads: Few<Arc<Head>>,
-    waiting: VecDeque<Waiting>,
+#[allow(dead_code, reason = "all but the wakers is there to be dropped")]
+pub(super) enum Leftover {
+    Waker(Waker),
+    Charge(Charge),
+    Head(Head),
+    Waiting(VecDeque<Waiting>),
 }
 
-impl Leftovers {
-    /// Wakes and drops everything.
+impl Leftover {
     pub(super) fn release(self) {
-        self.wakers.into_iter().for_each(Waker::wake);
-        drop((self.charges, self.heads, self.waiting));
+        if let Self::Waker(waker) = self {
+            waker.wake();
+        }
     }
 }
 
@@ -162,7 +162,7 @@ impl State {
             events: account.nothing(Held::Event),
             output: account.nothing(Held::Output),
             account,
-            leftovers: Leftovers::default(),
+            leftovers: Few::default(),
         }
     }
 
@@ -191,7 +191,8 @@ impl State {
     ) -> Option<(u64, u64)> {
         self.last_active = now;
         self.is_used |= posted.is_use();
-        self.leftovers.charges.extend(self.early.expire(now));
+        let expired = self.early.expire(now).map(Leftover::Charge);
+        self.leftovers.extend(expired);
         let opened = match (self.layout, form) {
             (Layout::PerPost, Some(form)) => {
                 self.readers += 1;
@@ -205,14 +206,14 @@ impl State {
         };
         let waiting = self.inbox.len();
         let mut cancelled = Few::default();
-        for message in posted.messages {
+        posted.messages.for_each(|message| {
             match &message {
                 Message::Request(raw) => {
                     self.streams.expect(&raw.id, key, posted.head.as_ref());
                     if let Some(charge) = self.early.arrive(&raw.id) {
-                        self.leftovers.charges.push(charge);
+                        self.leftovers.push(Leftover::Charge(charge));
                         cancelled.push(raw.id.clone());
-                        continue;
+                        return;
                     }
                 }
                 Message::Notification(told) => {
@@ -220,23 +221,21 @@ impl State {
                         && !self.streams.is_in_flight(&id)
                         && self.early.keep(now, &id, &self.account)
                     {
-                        continue;
+                        return;
                     }
                 }
                 Message::Response(_) => {}
             }
             let charge = None;
             self.inbox.push_back(Waiting { message, charge });
-        }
+        });
         match self.inbox.range_mut(waiting..).last() {
             Some(last) => last.charge = Some(posted.charge),
-            None => self.leftovers.charges.push(posted.charge),
+            None => self.leftovers.push(Leftover::Charge(posted.charge)),
         }
-        for id in cancelled {
-            self.end_cancelled(&id);
-        }
-        self.leftovers.heads.extend(posted.head);
-        self.leftovers.wakers.extend(self.driver.take());
+        cancelled.for_each(|id| self.end_cancelled(&id));
+        self.leave_head(posted.head);
+        self.wake_driver();
         opened
     }
 
@@ -245,12 +244,19 @@ impl State {
         self.early.next_expiry().is_some()
     }
 
-    /// The next message for the driver, and how many bytes are given back with it.
-    pub(super) fn next_message(&mut self) -> Option<(Message, usize)> {
+    /// The next message for the driver, and a charge to drop once the lock is free.
+    pub(super) fn next_message(&mut self) -> Option<(Message, Option<Charge>)> {
         let Waiting { message, charge } = self.inbox.pop_front()?;
-        let bytes = charge.as_ref().map_or(0, Charge::bytes);
-        self.leftovers.charges.extend(charge);
-        Some((message, bytes))
+        Some((message, charge))
+    }
+
+    /// Has the driver woken when there is a message. Returns an earlier waker, to drop once the lock is free.
+    #[must_use = "it is dropped once the lock is free"]
+    pub(super) fn wait_for_message(&mut self, driver: &Waker) -> Option<Waker> {
+        match &self.driver {
+            Some(own) if own.will_wake(driver) => None,
+            _ => self.driver.replace(driver.clone()),
+        }
     }
 
     /// The head of the POST that a request came with, for its handler.
@@ -262,8 +268,8 @@ impl State {
     pub(super) fn route(&mut self, now: Instant, within: Option<&RequestId>, message: &Message) {
         self.last_active = now;
         let routed = self.streams.route(within, message);
-        self.leftovers.wakers.extend(routed.wake);
-        self.leftovers.heads.extend(routed.head);
+        self.leave_waker(routed.wake);
+        self.leave_head(routed.head);
         if let Some(message) = routed.answer {
             self.hear(message);
         }
@@ -277,15 +283,30 @@ impl State {
 
     fn end_cancelled(&mut self, request: &RequestId) {
         let routed = self.streams.cancelled(request);
-        self.leftovers.wakers.extend(routed.wake);
-        self.leftovers.heads.extend(routed.head);
+        self.leave_waker(routed.wake);
+        self.leave_head(routed.head);
     }
 
     /// Takes a message that the client did not send.
     fn hear(&mut self, message: Message) {
         let charge = None;
         self.inbox.push_back(Waiting { message, charge });
-        self.leftovers.wakers.extend(self.driver.take());
+        self.wake_driver();
+    }
+
+    fn wake_driver(&mut self) {
+        let driver = self.driver.take();
+        self.leave_waker(driver);
+    }
+
+    fn leave_waker(&mut self, waker: Option<Waker>) {
+        self.leftovers.extend(waker.map(Leftover::Waker));
+    }
+
+    /// Leaves a head to be dropped, unless it is still shared.
+    fn leave_head(&mut self, head: Option<Arc<Head>>) {
+        let head = head.and_then(Arc::into_inner);
+        self.leftovers.extend(head.map(Leftover::Head));
     }
 
     /// Lets a response read a stream from behind a place, or from where the last one stopped.
@@ -293,7 +314,7 @@ impl State {
         let (reader, replaced) = self.streams.attach(key, after)?;
         self.is_used = true;
         self.readers += 1;
-        self.leftovers.wakers.extend(replaced);
+        self.leave_waker(replaced);
         Ok(reader)
     }
 
@@ -306,7 +327,8 @@ impl State {
     /// Looks after a session that may have been left alone: drops what has waited for too long, and cancels calls whose
     /// client is gone.
     pub(super) fn tend(&mut self, now: Instant, patience: Patience) -> Tended {
-        self.leftovers.charges.extend(self.early.expire(now));
+        let expired = self.early.expire(now).map(Leftover::Charge);
+        self.leftovers.extend(expired);
         let next = self.early.next_expiry();
         if self.readers > 0 {
             return Tended::Until(next);
@@ -365,10 +387,13 @@ impl State {
     pub(super) fn end(&mut self) {
         self.has_ended = true;
         let (wakers, heads) = self.streams.end();
-        self.leftovers.wakers.extend(wakers);
-        self.leftovers.heads.extend(heads);
-        self.leftovers.charges.extend(self.early.clear());
-        self.leftovers.waiting = std::mem::take(&mut self.inbox);
+        self.leftovers
+            .extend(wakers.into_iter().map(Leftover::Waker));
+        heads.for_each(|head| self.leave_head(Some(head)));
+        let early = self.early.clear().map(Leftover::Charge);
+        self.leftovers.extend(early);
+        let inbox = std::mem::take(&mut self.inbox);
+        self.leftovers.push(Leftover::Waiting(inbox));
     }
 
     /// How much of everything there is.
@@ -387,13 +412,13 @@ impl State {
 
     /// Makes the charges what they should be, and takes what is left to wake and to drop. Also tells whether there are
     /// more events than before.
-    pub(super) fn leftovers(&mut self) -> (Leftovers, bool) {
+    pub(super) fn leftovers(&mut self) -> (Few<Leftover>, bool) {
         let (events, output) = (self.streams.event_bytes(), self.streams.output_bytes());
         let more_events = events > self.events.bytes();
         for (charge, bytes) in [(&mut self.events, events), (&mut self.output, output)] {
             match charge.bytes().checked_sub(bytes) {
                 Some(0) => {}
-                Some(freed) => self.leftovers.charges.push(charge.split(freed)),
+                Some(freed) => self.leftovers.push(Leftover::Charge(charge.split(freed))),
                 None => charge.set(bytes),
             }
         }

@@ -333,7 +333,13 @@ impl World {
             return; // refused before anything is looked at
         };
         let head = Request::new(()).into_parts().0;
-        let posted = Posted::new(messages.iter().cloned().collect(), refusals, head, charge, 600);
+        let posted = Posted::new(
+            messages.iter().cloned().collect(),
+            refusals,
+            head,
+            charge,
+            600,
+        );
         let session = self.clients[at].session.clone();
         match session.post(posted, form) {
             Ok(reader) => {
