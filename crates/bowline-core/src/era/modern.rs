@@ -374,7 +374,7 @@ pub(super) fn seal(seal: &Seal, server: &Json, outcome: Outcome) -> Outcome {
     let added = lacks.map(|(name, value, _)| name.len() + value.len() + AROUND);
     let signature = match is_signed {
         true => 0,
-        false => SIGNATURE.len() + server.as_bytes().len(),
+        false => SIGNATURE.len() + server.as_bytes().len() + AROUND,
     };
     open.reserve(added.sum::<usize>() + signature);
     for (name, value, _) in lacking.iter().filter(|(.., is_lacking)| *is_lacking) {
@@ -531,8 +531,8 @@ fn optional<'a, T: Deserialize<'a>>(
 /// What a signature looks like around the name of the server.
 const SIGNATURE: &str = r#","_meta":{"io.modelcontextprotocol/serverInfo":}"#;
 
-/// How many bytes stand around the name and the value of a member.
-const AROUND: usize = r#","":"#.len();
+/// How many bytes stand around the name and the value of a member, with the end of an object.
+const AROUND: usize = 8;
 
 /// The members of `_meta` that are the envelope.
 const ENVELOPE: [&str; 5] = [

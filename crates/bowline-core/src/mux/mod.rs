@@ -50,7 +50,7 @@ use bowline_types::{ErrorCode, Json, RequestId, RpcError};
 use crate::json::Params;
 use crate::message::{Malformed, Message, Notification, Outcome, RawRequest, Response};
 use in_flight::InFlight;
-use pending::{PendingCalls, Unsent};
+use pending::PendingCalls;
 use refers::{Cancelled, Referent};
 
 /// The exchanges of one duplex wire.
@@ -337,12 +337,10 @@ impl Mux {
             return Err(Refused::Full);
         }
         let bytes = params.as_ref().map_or(0, |params| params.as_bytes().len());
-        let unsent = Unsent {
-            method: method.into(),
-            params,
-            place: self.outbox.next_place(),
-        };
-        let call = self.pending.insert(now, unsent, options)?;
+        let place = self.outbox.next_place();
+        let call = self
+            .pending
+            .insert(now, method.into(), params, place, options)?;
         self.outbox.push_call(call, bytes);
         Ok(call)
     }
@@ -509,16 +507,8 @@ impl Mux {
 
     /// The same, with what the message belongs to.
     pub fn poll_outgoing(&mut self) -> Option<Outgoing> {
-        let outgoing = self.outbox.pop(|call| self.pending.send(call));
-        if let Some(Outgoing {
-            message: Message::Response(_),
-            within: Some(id),
-            ..
-        }) = &outgoing
-        {
-            self.in_flight.left(id);
-        }
-        outgoing
+        let send = |call| self.pending.send(call);
+        self.outbox.pop(send, |id| self.in_flight.left(id))
     }
 
     /// Whether so much waits for the wire, with even the short errors that are sent in the place of answers, that the

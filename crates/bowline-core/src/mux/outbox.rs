@@ -49,9 +49,14 @@ impl Outbox {
 
     pub(super) fn push(&mut self, message: impl Into<Message>, within: Option<InFlightId>) {
         let message = message.into();
-        self.label(message.variable_len());
         self.queue
             .push_back(Queued::Message(Outgoing { message, within }));
+        // Looked at where it is, and not on its way: it is long.
+        let bytes = match self.queue.back() {
+            Some(Queued::Message(queued)) => queued.message.variable_len(),
+            _ => 0,
+        };
+        self.label(bytes);
     }
 
     pub(super) fn push_word(&mut self, within: InFlightId, notification: Notification) {
@@ -122,15 +127,22 @@ impl Outbox {
         }
     }
 
-    /// The next message; `send` hands out the request of a call.
+    /// The next message. `send` hands out the request of a call, and `answered` is told which request it answers.
     pub(super) fn pop(
         &mut self,
         mut send: impl FnMut(CallId) -> Option<Outgoing>,
+        answered: impl FnOnce(&InFlightId),
     ) -> Option<Outgoing> {
         loop {
             self.bytes -= self.labels.pop_front()?.bytes;
             match self.queue.pop_front()? {
-                Queued::Message(outgoing) => return Some(outgoing),
+                Queued::Message(outgoing) => {
+                    if let (Message::Response(_), Some(id)) = (&outgoing.message, &outgoing.within)
+                    {
+                        answered(id);
+                    }
+                    return Some(outgoing);
+                }
                 Queued::Word(within, notification) => {
                     self.words -= 1;
                     return Some(Outgoing {

@@ -76,11 +76,11 @@ pub(super) struct Pending {
 
 /// A request that has not left.
 #[derive(Debug)]
-pub(super) struct Unsent {
-    pub(super) method: Cow<'static, str>,
-    pub(super) params: Option<Json>,
+struct Unsent {
+    method: Cow<'static, str>,
+    params: Option<Json>,
     /// Where it waits.
-    pub(super) place: Place,
+    place: Place,
 }
 
 impl Pending {
@@ -121,7 +121,9 @@ impl PendingCalls {
     pub(super) fn insert(
         &mut self,
         now: Instant,
-        unsent: Unsent,
+        method: Cow<'static, str>,
+        params: Option<Json>,
+        place: Place,
         options: CallOptions,
     ) -> Result<CallId, Refused> {
         let token = options.progress_token.as_ref().map(CorrelationKey::from);
@@ -151,11 +153,15 @@ impl PendingCalls {
             id,
             token,
             deadline,
-            may_be_cancelled: !NEVER_CANCELLED.contains(&&*unsent.method),
+            may_be_cancelled: !NEVER_CANCELLED.contains(&&*method),
             cancel_on_abandon: options.cancel_on_abandon,
             is_subscription: options.is_subscription,
             within: options.within,
-            unsent: Some(unsent),
+            unsent: Some(Unsent {
+                method,
+                params,
+                place,
+            }),
         };
         self.calls.insert(call, pending);
         Ok(call)

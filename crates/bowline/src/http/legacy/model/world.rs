@@ -715,9 +715,10 @@ impl Client {
                     let id: RequestId =
                         serde_json::from_value(params["requestId"].clone()).unwrap();
                     let other = bowline_core::other_spelling(&id);
-                    let is_in_flight = ids.contains(&id)
-                        || self.unanswered.contains_key(&id)
-                        || other.is_some_and(|other| self.unanswered.contains_key(&other));
+                    let is_in_flight = [Some(&id), other.as_ref()]
+                        .into_iter()
+                        .flatten()
+                        .any(|id| ids.contains(id) || self.unanswered.contains_key(id));
                     if !is_in_flight && !self.used.contains(&id) {
                         self.early
                             .entry(id)

@@ -197,7 +197,7 @@ fn what_is_read_outlives_the_end_and_nothing_else_does() {
     streams.route(None, &word());
     streams.route(Some(&2.into()), &word());
 
-    streams.end();
+    drop(streams.end());
 
     let next = streams.next(key, reader, Waker::noop());
     assert!(matches!(next, Next::Event { .. }));
