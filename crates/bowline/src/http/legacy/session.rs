@@ -89,7 +89,7 @@ impl Session {
         let taken = self.with(|state| match state.check(&posted) {
             Ok(()) => Ok((state.take(now, posted, form), state.has_early_cancels())),
             // Dropped after the lock is released.
-            Err(refused) => Err((refused, posted)),
+            Err(refused) => Err(Box::new((refused, posted))),
         });
         match taken {
             Ok((opened, has_early_cancels)) => {
@@ -98,7 +98,10 @@ impl Session {
                 }
                 Ok(opened.map(|(key, reader)| self.reader(key, reader)))
             }
-            Err((refused, _posted)) => Err(self.refuse(refused)),
+            Err(refused) => {
+                let (refused, _posted) = *refused;
+                Err(self.refuse(refused))
+            }
         }
     }
 
