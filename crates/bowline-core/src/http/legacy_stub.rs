@@ -1,10 +1,10 @@
 //! What stands in for the legacy era in a build without it: nobody can post anything.
 
-use ::http::header::HeaderMap;
 use bowline_types::{ErrorCode, RpcError};
 use bytes::Bytes;
 
 use super::admission::{HeaderVersion, Rejection, header_version};
+use super::headers::MirrorHeaders;
 use crate::Message;
 use crate::era::Dialects;
 
@@ -15,7 +15,7 @@ pub enum Post {}
 
 /// Refuses every message.
 pub(super) fn admit(
-    headers: &HeaderMap,
+    mirror: &MirrorHeaders<'_>,
     message: Message,
     _served: &Dialects,
 ) -> Result<Post, Rejection> {
@@ -23,7 +23,7 @@ pub(super) fn admit(
         Message::Request(raw) => Some(raw.id),
         Message::Response(_) | Message::Notification(_) => None,
     };
-    let why = match header_version(headers) {
+    let why = match header_version(mirror) {
         Err(mismatch) => return Err(Rejection::from(mismatch).about(id)),
         Ok(HeaderVersion::Absent) => "is missing".to_owned(),
         Ok(HeaderVersion::Known(dialect)) => format!("names {dialect}, which is not served"),
@@ -35,7 +35,7 @@ pub(super) fn admit(
 
 /// Refuses every batch.
 pub(super) fn admit_batch(
-    _headers: &HeaderMap,
+    _mirror: &MirrorHeaders<'_>,
     _body: &Bytes,
     _served: &Dialects,
 ) -> Result<Post, Rejection> {

@@ -337,9 +337,11 @@ impl Mux {
             return Err(Refused::Full);
         }
         let bytes = params.as_ref().map_or(0, |params| params.as_bytes().len());
-        let call = self.pending.insert(now, method.into(), params, options)?;
-        let place = self.outbox.push_call(call, bytes);
-        self.pending.queued(call, place);
+        let place = self.outbox.next_place();
+        let call = self
+            .pending
+            .insert(now, method.into(), params, place, options)?;
+        self.outbox.push_call(call, bytes);
         Ok(call)
     }
 
@@ -389,7 +391,7 @@ impl Mux {
     pub fn respond(&mut self, id: &InFlightId, outcome: Outcome) {
         // A cancelled request must not be answered (spec: basic/patterns/cancellation), so having
         // forgotten it is what silences a late answer.
-        if !self.in_flight.is_open(id) {
+        if !self.in_flight.answer(id, self.outbox.next_place()) {
             return;
         }
         let request = id.request_id();
@@ -401,8 +403,7 @@ impl Mux {
             id: Some(request.clone()),
             outcome,
         };
-        let place = self.outbox.push(response, Some(id.clone()));
-        self.in_flight.answered(id, place);
+        self.outbox.push(response, Some(id.clone()));
     }
 
     /// Refuses new requests of the peer from now on; those in flight may still be answered.
@@ -506,11 +507,8 @@ impl Mux {
 
     /// The same, with what the message belongs to.
     pub fn poll_outgoing(&mut self) -> Option<Outgoing> {
-        let outgoing = self.outbox.pop(|call| self.pending.send(call))?;
-        if let (Message::Response(_), Some(id)) = (&outgoing.message, &outgoing.within) {
-            self.in_flight.left(id);
-        }
-        Some(outgoing)
+        let send = |call| self.pending.send(call);
+        self.outbox.pop(send, |id| self.in_flight.left(id))
     }
 
     /// Whether so much waits for the wire, with even the short errors that are sent in the place of answers, that the
@@ -525,7 +523,7 @@ impl Mux {
         self.events.pop_front()
     }
 
-    /// When to call [`Mux::handle_timeout`] next.
+    /// When to call [`Mux::handle_timeout`] next. It may find that nothing is overdue yet.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.pending.next_deadline()

@@ -112,7 +112,8 @@ impl Account {
     }
 
     pub(crate) fn usage(&self) -> Usage {
-        self.meters.usage()
+        let total = self.and_parents().last().unwrap_or(self);
+        self.meters.usage(total.requests())
     }
 
     /// How many requests are being read or answered.
@@ -131,7 +132,6 @@ impl Account {
                 return Err(self.meters.refuse(limit, max));
             }
         }
-        self.meters.requests().fetch_add(1, Ordering::Relaxed);
         let mut charge = Charge {
             account: self.clone(),
             held: Held::Request,
@@ -340,8 +340,6 @@ impl Charge {
 impl Drop for Charge {
     fn drop(&mut self) {
         self.meter().fetch_sub(self.bytes, Ordering::Relaxed);
-        let requests = self.account.meters.requests();
-        requests.fetch_sub(self.requests, Ordering::Relaxed);
         self.account.give_back(self.bytes, self.requests);
     }
 }

@@ -101,9 +101,16 @@ impl Future for Driver {
 impl Driver {
     /// Leaves the waker where handles find it.
     fn park(&self, waker: &Waker) {
-        let waker = waker.clone();
-        let old = self.peer.shared.lock().driver.replace(waker);
-        drop(old);
+        let mut state = self.peer.shared.lock();
+        if !state
+            .driver
+            .as_ref()
+            .is_some_and(|own| own.will_wake(waker))
+        {
+            let old = state.driver.replace(waker.clone());
+            drop(state);
+            drop(old);
+        }
     }
 
     /// Takes in some frames. Whether there may be more.

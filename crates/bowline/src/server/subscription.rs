@@ -114,7 +114,13 @@ fn honoured(mut wish: SubscriptionFilter, has: &ServerCapabilities) -> Subscript
         wish.resource_subscriptions = None;
     }
     if let Some(uris) = &mut wish.resource_subscriptions {
-        uris.truncate(MOST_URIS);
+        let mut bytes = 0;
+        let fits = |uri: &&String| {
+            bytes += uri.len();
+            bytes <= MAX_URI_BYTES
+        };
+        let granted = uris.iter().take(MOST_URIS).take_while(fits).count();
+        uris.truncate(granted);
     }
     wish.other.clear();
     wish
@@ -153,3 +159,31 @@ fn meta(cx: &Context) -> Meta {
 
 /// What one subscription may watch; the acknowledgement says which of a longer wish are honoured.
 const MOST_URIS: usize = 1024;
+/// How long they may be together.
+const MAX_URI_BYTES: usize = 256 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use bowline_types::ResourcesCapability;
+
+    use super::*;
+
+    #[test]
+    fn a_subscription_watches_so_many_uris_and_so_many_bytes_of_them() {
+        let mut has = ServerCapabilities::default();
+        let mut resources = ResourcesCapability::default();
+        resources.subscribe = Some(true);
+        has.resources = Some(resources);
+        let honoured_of = |uris: Vec<String>| {
+            let mut wish = SubscriptionFilter::default();
+            wish.resource_subscriptions = Some(uris);
+            honoured(wish, &has).resource_subscriptions.unwrap().len()
+        };
+        let long = "x".repeat(MAX_URI_BYTES / 4);
+
+        assert_eq!(honoured_of(vec!["a".to_owned(); 2000]), MOST_URIS);
+        assert_eq!(honoured_of(vec![long.clone(); 4]), 4);
+        assert_eq!(honoured_of(vec![long; 5]), 4);
+        assert_eq!(honoured_of(vec!["x".repeat(MAX_URI_BYTES + 1)]), 0);
+    }
+}

@@ -12,6 +12,8 @@ mod candidates;
 
 mod early;
 
+mod few;
+
 mod pool;
 
 mod response;
@@ -53,6 +55,7 @@ use bytes::Bytes;
 use super::server::{HttpBody, HttpService, Site, Taken, body};
 use crate::exchange::{InsufficientScope, Principal};
 use crate::limits::{Account, Charge, Limit};
+use few::Few;
 use response::{Shape, answers, events, one_event, only_stream, parse_event_id};
 use session::{Session, already_in_flight, gone};
 use sessions::Sessions;
@@ -422,21 +425,24 @@ impl Posting {
     /// Decodes what was posted, once it is clear that it may be.
     fn decode(self, site: &Site, head: Parts) -> Result<(Posted, Shape), Rejection> {
         let (messages, refusals, shape) = match self.messages {
-            Messages::One(message) => (vec![message], Vec::new(), Shape::One),
+            Messages::One(message) => (Few::from_iter([message]), Vec::new(), Shape::One),
             Messages::Batch(batch) => {
                 let parts = decode(site, &batch)?;
+                let mut ids = BTreeSet::new();
+                let requests = parts.iter().filter_map(|part| match part {
+                    Ok(Message::Request(raw)) => Some(&raw.id),
+                    _ => None,
+                });
+                if let Some(twice) = { requests }.find(|id| !ids.insert(*id)) {
+                    return Err(already_in_flight(twice.clone()));
+                }
                 let refusals = refusals(&parts);
                 let messages = parts.into_iter().flatten().collect();
                 (messages, refusals, Shape::Array)
             }
         };
         let posted = Posted::new(messages, refusals, head, self.charge, self.head_bytes);
-        let mut ids = BTreeSet::new();
-        let twice = posted.requests().find(|raw| !ids.insert(&raw.id));
-        match twice.map(|raw| raw.id.clone()) {
-            Some(twice) => Err(already_in_flight(twice)),
-            None => Ok((posted, shape)),
-        }
+        Ok((posted, shape))
     }
 }
 

@@ -8,6 +8,7 @@
 //!
 //! No input or output: a message goes in, and whom to wake comes out.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::task::Waker;
@@ -16,6 +17,7 @@ use bowline_core::{Message, Response, other_spelling};
 use bowline_types::{ErrorCode, RequestId, RpcError};
 use bytes::Bytes;
 
+use super::state::Head;
 use super::store::{After, EventStore};
 use crate::limits::{Account, Limit};
 
@@ -23,8 +25,8 @@ use crate::limits::{Account, Limit};
 pub(super) struct Streams {
     store: Box<dyn EventStore>,
     streams: BTreeMap<u64, Stream>,
-    /// Which stream each unanswered request of the client is answered on.
-    by_request: BTreeMap<RequestId, u64>,
+    /// The requests of the client that are not answered yet.
+    unanswered: BTreeMap<RequestId, Unanswered>,
     /// Streams that are over and read by nobody, but may be read again, oldest first.
     over: VecDeque<u64>,
     last_key: u64,
@@ -56,6 +58,13 @@ pub(super) enum Form {
     Json,
     /// A stream of events.
     Events,
+}
+
+struct Unanswered {
+    /// The stream of its answer; `None` if that can never be read.
+    key: Option<u64>,
+    /// That of its POST, until its handler takes it.
+    head: Option<Arc<Head>>,
 }
 
 #[derive(Debug)]
@@ -94,20 +103,22 @@ pub(super) enum CannotRead {
 }
 
 /// What became of a message.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Routed {
     pub(super) wake: Option<Waker>,
+    /// That of the request that was answered, if no handler took it.
+    pub(super) head: Option<Arc<Head>>,
     /// An answer of our own, to a question that cannot reach the client.
     pub(super) answer: Option<Message>,
 }
 
 impl Streams {
     pub(super) fn new(layout: Layout, store: Box<dyn EventStore>, account: Arc<Account>) -> Self {
-        let unsolicited = Stream::new(Form::Events, 0);
+        let unsolicited = Stream::new(Form::Events);
         Self {
             store,
             streams: BTreeMap::from([(UNSOLICITED, unsolicited)]),
-            by_request: BTreeMap::new(),
+            unanswered: BTreeMap::new(),
             over: VecDeque::new(),
             last_key: UNSOLICITED,
             last_reader: 0,
@@ -128,35 +139,26 @@ impl Streams {
         if self.layout == Layout::One {
             return None;
         }
-        requests.find(|id| self.by_request.contains_key(*id))
+        requests.find(|id| self.unanswered.contains_key(*id))
     }
 
     /// Whether a cancel with this id names a request that is not answered yet. Clients may spell it differently.
     pub(super) fn is_in_flight(&self, id: &RequestId) -> bool {
         let other = || other_spelling(id);
-        self.by_request.contains_key(id)
-            || other().is_some_and(|other| self.by_request.contains_key(&other))
+        self.unanswered.contains_key(id)
+            || other().is_some_and(|other| self.unanswered.contains_key(&other))
     }
 
-    /// Makes a stream for the answers to these requests, none of which is in flight, and for the answers that need no
-    /// handler. Returns its key and its reader.
+    /// Makes a stream for the answers of one POST, with those that need no handler. Returns its key and its reader.
     ///
     /// The reader is there from the beginning: a GET that guesses the key must not come first.
-    pub(super) fn open(
-        &mut self,
-        requests: impl IntoIterator<Item = RequestId>,
-        form: Form,
-        answers: Vec<Bytes>,
-    ) -> (u64, u64) {
+    pub(super) fn open(&mut self, form: Form, answers: Vec<Bytes>) -> (u64, u64) {
         self.last_key += 1;
         let key = self.last_key;
-        let before = self.by_request.len();
-        self.by_request
-            .extend(requests.into_iter().map(|id| (id, key)));
-        let mut stream = Stream::new(form, self.by_request.len() - before);
+        let mut stream = Stream::new(form);
         self.last_reader += 1;
         stream.reader = Some(self.last_reader);
-        stream.is_over = stream.owed == 0;
+        stream.is_over = true;
         self.streams.insert(key, stream);
         for answer in answers {
             self.keep(key, answer);
@@ -164,38 +166,57 @@ impl Streams {
         (key, self.last_reader)
     }
 
-    /// Notes requests whose answers go onto the one stream that there is.
-    pub(super) fn expect(&mut self, requests: impl IntoIterator<Item = RequestId>) {
-        for id in requests {
-            self.by_request.entry(id).or_insert(UNSOLICITED);
+    /// Notes a request that is answered on this stream, and the head of its POST.
+    pub(super) fn expect(&mut self, id: &RequestId, key: Option<u64>, head: Option<&Arc<Head>>) {
+        // One that is in flight already is refused, and must not lend its credential to the first.
+        if let Entry::Vacant(place) = self.unanswered.entry(id.clone()) {
+            let head = head.cloned();
+            place.insert(Unanswered { key, head });
+            if let Some(key) = key.filter(|key| *key != UNSOLICITED)
+                && let Some(stream) = self.streams.get_mut(&key)
+            {
+                stream.owed += 1;
+                stream.is_over = false;
+            }
         }
+    }
+
+    /// The head of the POST that a request came with, for its handler.
+    pub(super) fn take_head(&mut self, request: &RequestId) -> Option<Arc<Head>> {
+        self.unanswered.get_mut(request)?.head.take()
     }
 
     /// Puts a message of the server onto its stream.
     pub(super) fn route(&mut self, within: Option<&RequestId>, message: &Message) -> Routed {
         let answered = match message {
-            Message::Response(Response { id: Some(id), .. }) => self.by_request.remove(id),
+            Message::Response(Response { id: Some(id), .. }) => self.unanswered.remove(id),
             _ => None,
+        };
+        let (answered, head) = match answered {
+            Some(Unanswered { key, head }) => (key, head),
+            None => (None, None),
+        };
+        let mut routed = Routed {
+            head,
+            ..Routed::default()
         };
         let is_answer = matches!(message, Message::Response(_));
         let key = match self.layout {
             Layout::One => UNSOLICITED,
             Layout::PerPost if is_answer => match answered {
                 Some(key) => key,
-                None => return Routed::default(), // it was cancelled, or could never be read
+                None => return routed, // it was cancelled, or could never be read
             },
             Layout::PerPost => within
-                .and_then(|id| self.by_request.get(id).copied())
+                .and_then(|id| self.unanswered.get(id)?.key)
                 .unwrap_or(UNSOLICITED),
         };
         let Some(stream) = self.streams.get_mut(&key) else {
-            return Routed::default();
+            return routed;
         };
         if stream.form == Form::Json && !is_answer {
-            return Routed {
-                wake: None,
-                answer: cannot_ask(message),
-            };
+            routed.answer = cannot_ask(message);
+            return routed;
         }
         if is_answer && key != UNSOLICITED {
             stream.owed = stream.owed.saturating_sub(1);
@@ -206,9 +227,9 @@ impl Streams {
         }
         let frame = self.within_limit(key, message);
         self.keep(key, frame);
-        let wake = self.streams.get_mut(&key).and_then(|own| own.waker.take());
+        routed.wake = self.streams.get_mut(&key).and_then(|own| own.waker.take());
         self.retire(key);
-        Routed { wake, answer: None }
+        routed
     }
 
     /// The message as a frame, or a short error in its place if the answers to one POST get too long.
@@ -233,16 +254,19 @@ impl Streams {
     }
 
     /// Ends the POST of a request that the client cancelled: something has to, and nothing else will.
-    pub(super) fn cancelled(&mut self, id: &RequestId) -> Option<Waker> {
+    pub(super) fn cancelled(&mut self, id: &RequestId) -> Routed {
         if self.layout == Layout::One {
-            self.by_request.remove(id);
-            return None;
+            let request = self.unanswered.remove(id);
+            return Routed {
+                head: request.and_then(|request| request.head),
+                ..Routed::default()
+            };
         }
         let terminator = Response {
             id: Some(id.clone()),
             outcome: Err(RpcError::new(ErrorCode::REQUEST_CANCELLED, "cancelled")),
         };
-        self.route(None, &terminator.into()).wake
+        self.route(None, &terminator.into())
     }
 
     /// Lets a response read a stream from where the last one stopped, or from behind a place. If another response reads
@@ -373,7 +397,14 @@ impl Streams {
 
     /// The requests that are not answered yet.
     pub(super) fn unanswered(&self) -> impl ExactSizeIterator<Item = &RequestId> {
-        self.by_request.keys()
+        self.unanswered.keys()
+    }
+
+    /// How many heads wait for their handlers.
+    #[cfg(test)]
+    pub(super) fn heads(&self) -> usize {
+        let heads = self.unanswered.values().filter_map(|own| own.head.as_ref());
+        heads.count()
     }
 
     /// How many bytes the kept events take up, and the streams that are kept for their sake.
@@ -383,7 +414,8 @@ impl Streams {
 
     /// How many bytes everything else takes up: answers, and the streams that are open.
     pub(super) fn output_bytes(&self) -> usize {
-        let unsolicited = usize::from(self.streams.contains_key(&UNSOLICITED));
+        let first = self.streams.first_key_value();
+        let unsolicited = usize::from(first.is_some_and(|(key, _)| *key == UNSOLICITED));
         let open = self.streams.len() - unsolicited - self.over.len();
         self.answer_bytes + open * PER_STREAM
     }
@@ -416,9 +448,10 @@ impl Streams {
     }
 
     /// Nothing more will come. Only what a response is reading is kept.
-    pub(super) fn end(&mut self) -> Vec<Waker> {
+    pub(super) fn end(&mut self) -> (Vec<Waker>, impl Iterator<Item = Arc<Head>> + use<>) {
         self.has_ended = true;
-        self.by_request.clear();
+        let unanswered = std::mem::take(&mut self.unanswered).into_values();
+        let heads = unanswered.filter_map(|request| request.head);
         self.over.clear();
         let mut wakers = Vec::new();
         for key in self.streams.keys().copied().collect::<Vec<_>>() {
@@ -428,7 +461,7 @@ impl Streams {
             }
             self.retire(key);
         }
-        wakers
+        (wakers, heads)
     }
 
     /// Lets go of a stream that is over, once no response reads it: what is on it may not have been read yet.
@@ -465,10 +498,10 @@ pub(super) enum Keep {
 }
 
 impl Stream {
-    fn new(form: Form, owed: usize) -> Self {
+    fn new(form: Form) -> Self {
         Self {
             form,
-            owed,
+            owed: 0,
             answers: Vec::new(),
             written: 0,
             read: 0,

@@ -205,24 +205,36 @@ fn response(status: StatusCode, body: HttpBody) -> Response<HttpBody> {
 
 /// Reads a whole body, charging it as it arrives. While there is no room for more it is not read, so that the sender
 /// has to wait.
-pub(super) async fn read<B: Body>(body: B, charge: &mut Charge) -> Result<Bytes, Rejection> {
+///
+/// The future is a part of every request. Most bodies are there already, and there is room for them: the timers of the
+/// others are allocated.
+pub(super) async fn read<B: Body>(
+    body: Pin<&mut B>,
+    charge: &mut Charge,
+) -> Result<Bytes, Rejection> {
     let limit = charge.account().limits().message_bytes;
     if body.size_hint().lower() > limit as u64 {
         return Err(too_large(charge));
     }
-    match tokio::time::timeout(READ_WITHIN, collect(body, charge)).await {
-        Ok(read) => read,
-        Err(_) => Err(Rejection::http(
+    let mut collected = pin!(collect(body, charge));
+    let mut deadline = None;
+    std::future::poll_fn(|cx| {
+        if let Poll::Ready(read) = collected.as_mut().poll(cx) {
+            return Poll::Ready(read);
+        }
+        let deadline = deadline.get_or_insert_with(|| Box::pin(tokio::time::sleep(READ_WITHIN)));
+        task::ready!(deadline.as_mut().poll(cx));
+        Poll::Ready(Err(Rejection::http(
             StatusCode::REQUEST_TIMEOUT,
             format!("the body did not arrive within {READ_WITHIN:?}"),
-        )),
-    }
+        )))
+    })
+    .await
 }
 
-async fn collect<B: Body>(body: B, charge: &mut Charge) -> Result<Bytes, Rejection> {
+async fn collect<B: Body>(mut body: Pin<&mut B>, charge: &mut Charge) -> Result<Bytes, Rejection> {
     let limit = charge.account().limits().message_bytes;
     let expected = usize::try_from(body.size_hint().lower()).unwrap_or(limit);
-    let mut body = pin!(body);
     let mut whole = Collected::default();
     while let Some(data) = std::future::poll_fn(|cx| poll_data(body.as_mut(), cx)).await? {
         if whole.len() + data.remaining() > limit {
@@ -265,12 +277,11 @@ fn poll_data<B: Body>(
 
 /// Charges for one more piece of a body, as soon as there is room for it.
 async fn make_room(charge: &mut Charge, bytes: usize) -> Result<(), Rejection> {
-    // A timer only for those that have to wait.
     if charge.try_grow(bytes) {
         return Ok(());
     }
     let growing = tokio::time::timeout(ROOM_WITHIN, charge.grow_when_possible(bytes));
-    match growing.await {
+    match Box::pin(growing).await {
         Ok(()) => Ok(()),
         Err(_) => charge.grow(bytes).map_err(overloaded),
     }
