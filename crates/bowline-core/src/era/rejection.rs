@@ -4,6 +4,7 @@ use bowline_types::{ErrorCode, RpcError};
 use serde_json::json;
 
 use super::Dialects;
+use crate::shortened;
 
 /// Why a message was not admitted: the error that its sender is told.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -26,7 +27,7 @@ impl Rejection {
     /// The method does not exist for this caller.
     #[must_use]
     pub fn method_not_found(method: &str) -> Self {
-        let message = format!("there is no method `{method}` here");
+        let message = format!("there is no method `{}` here", shortened(method));
         Self::new(ErrorCode::METHOD_NOT_FOUND, message)
     }
 
@@ -43,6 +44,7 @@ impl Rejection {
             // In these words: clients look for them.
             "Unsupported protocol version",
         );
+        let requested = shortened(requested).to_string();
         Self(error.with_data(json!({"supported": supported, "requested": requested})))
     }
 

@@ -8,7 +8,7 @@ use bowline_core::era::{Dialect, Request, Stamper, unseal};
 use bowline_core::http::headers::{Mirrored, ParamHeaders, mirror, name_member};
 use bowline_core::json::Object;
 use bowline_core::mux::CallOptions;
-use bowline_core::{CorrelationKey, Message, Outcome};
+use bowline_core::{CorrelationKey, Message, Outcome, shortened};
 use bowline_types::{
     CallToolRequest, CallToolRequestParams, ErrorCode, Json, ListToolsRequest, ListToolsResult,
     Method, RequestId, RpcError, UnsupportedProtocolVersion,
@@ -175,7 +175,8 @@ impl HttpChannel {
                     true
                 }
                 Err(bad) => {
-                    tracing::warn!(tool = tool.name, %bad, "a tool was left out of the list");
+                    let (name, bad) = (shortened(&tool.name), shortened(bad));
+                    tracing::warn!(tool = %name, %bad, "a tool was left out of the list");
                     tools.remove(&tool.name);
                     false
                 }

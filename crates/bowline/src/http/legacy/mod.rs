@@ -45,7 +45,7 @@ use bowline_core::http::headers;
 use bowline_core::http::legacy::{Batch, LAST_EVENT_ID, Messages, Post, SESSION_ID, not_a_batch};
 use bowline_core::http::media::Accepts;
 use bowline_core::json::pick;
-use bowline_core::{self as core, BatchError, Malformed, Message, RawRequest};
+use bowline_core::{self as core, BatchError, Malformed, Message, RawRequest, shortened};
 use bowline_types::InitializeResult;
 use bowline_types::meta_key::PROGRESS_TOKEN;
 use bytes::Bytes;
@@ -526,7 +526,7 @@ fn single<'a>(head: &'a Parts, name: &::http::HeaderName) -> Result<Option<&'a s
 fn check_version(site: &Site, head: &Parts) -> Result<(), Rejection> {
     match single(head, &headers::PROTOCOL_VERSION)? {
         Some(version) if site.served.of(version).is_none_or(Dialect::is_modern) => Err(
-            bad_request(&format!("Unsupported protocol version: {version:?}")),
+            bad_request(&format!("Unsupported protocol version: {:?}", shortened(version))),
         ),
         _ => Ok(()),
     }

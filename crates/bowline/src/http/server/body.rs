@@ -271,7 +271,7 @@ async fn make_room(charge: &mut Charge, bytes: usize) -> Result<(), Rejection> {
     }
     let growing = tokio::time::timeout(ROOM_WITHIN, charge.grow_when_possible(bytes));
     match growing.await {
-        Ok(()) => Ok(()),
+        Ok(grown) => grown.map_err(overloaded),
         Err(_) => charge.grow(bytes).map_err(overloaded),
     }
 }

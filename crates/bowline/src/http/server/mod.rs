@@ -36,6 +36,7 @@ use bowline_core::era::{Callers, Dialects, Offers};
 use bowline_core::http::admission::{Admitted, Arrival, Catalog, Rejection, admit, admit_head};
 use bowline_core::http::media::Accepts;
 pub use bowline_core::http::source::SourcePolicy;
+use bowline_core::shortened;
 use bowline_types::{Implementation, Json};
 use bytes::Bytes;
 use http_body::Body;
@@ -249,7 +250,8 @@ where
                 Err(refused) => Err(refused),
             };
             Ok(answered.unwrap_or_else(|rejection| {
-                tracing::debug!(%rejection, "an HTTP request was refused");
+                let rejected = shortened(&rejection);
+                tracing::debug!(rejection = %rejected, "an HTTP request was refused");
                 body::rejection(rejection)
             }))
         })
