@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 
 use crate::attack::{Attack, Target, on_server};
 use crate::http1::{self, Http1, Session};
-use crate::rpc;
+use crate::{http2, rpc};
 
 pub(crate) fn attacks() -> Vec<Attack> {
     on_server![
@@ -93,6 +93,7 @@ async fn open_sessions(target: Target, count: u64) -> Result<String, String> {
         ended.unwrap()?;
     }
     let opened = opened.load(Ordering::Relaxed);
+    http2::came_to(opened, count, "sessions opened")?;
     Ok(format!("{count} asked for, {opened} opened"))
 }
 

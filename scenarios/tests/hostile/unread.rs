@@ -33,7 +33,7 @@ async fn a_hundred_thousand_calls_over_lines_and_no_answer_is_read(
     target: Target,
 ) -> Result<String, String> {
     let mut wire = LineWire::legacy(target.lines).await.map_err(text)?;
-    let calls = (0..100_000).map(|id| rpc::quick_call(id, "big", r#"{"bytes":20000}"#));
+    let calls = (0..100_000).map(|id| rpc::quick_call(id, "big", r#"{"bytes":200000}"#));
     let flood = wire.flood(calls).await;
     linger().await;
     Ok(flood.to_string())
@@ -110,9 +110,9 @@ async fn a_server_pings_a_hundred_thousand_times_and_reads_no_answer(
     Ok(flood.to_string())
 }
 
-/// A hundred thousand pings whose answers are longer than most.
+/// A hundred thousand pings whose answers are longer than most: as many as fit a queue of 16,384 messages take up a gigabyte.
 fn pings() -> impl Iterator<Item = String> {
-    let padding = "i".repeat(3000);
+    let padding = "i".repeat(60_000);
     (0..100_000).map(move |id| rpc::quick(format_args!(r#""{padding}{id}""#), "ping", "{}"))
 }
 

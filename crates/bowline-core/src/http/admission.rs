@@ -24,7 +24,9 @@ use super::media::{self, Accepts};
 use super::source::SourcePolicy;
 use crate::era::{self, Callers, Dialect, Dialects, Request, Seal, modern, names_modern_era};
 use crate::json::{Params, Unpicked};
-use crate::{BatchError, Malformed, Message, Notification, RawRequest, Response, is_batch, shortened};
+use crate::{
+    BatchError, Malformed, Message, Notification, RawRequest, Response, is_batch, shortened,
+};
 
 /// What a request's head lets it do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -178,7 +178,10 @@ fn header_mismatch(why: &str) -> Rejection {
 
 fn unknown_version(version: &str) -> Rejection {
     // Clients look for these words to learn that another version may be welcome.
-    invalid(&format!("Unsupported protocol version: {:?}", shortened(version)))
+    invalid(&format!(
+        "Unsupported protocol version: {:?}",
+        shortened(version)
+    ))
 }
 
 fn invalid(why: &str) -> Rejection {

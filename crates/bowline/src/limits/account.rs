@@ -280,7 +280,10 @@ impl Charge {
         let mut waiting: Option<Waiting<'_>> = None;
         while let Err(full) = account.try_add(self.bytes, more) {
             // A task that was woken in vain keeps its place.
-            if !waiting.as_ref().is_some_and(|own| std::ptr::eq(own.0, full)) {
+            if !waiting
+                .as_ref()
+                .is_some_and(|own| std::ptr::eq(own.0, full))
+            {
                 let (limit, max) = full.max_bytes(0);
                 let place = Waiting::of(full);
                 waiting = Some(place.ok_or_else(|| account.meters.refuse(limit, max))?);
@@ -378,10 +381,11 @@ fn add(counter: &AtomicUsize, more: usize, max: usize) -> bool {
     added.is_ok()
 }
 
-/// Charges up to this many bytes may use the last quarter of the total.
-const SMALL: usize = 64 * 1024;
+/// Charges up to this many bytes may use the last quarter of the total: a message of 64 KiB, with what its connection reads
+/// ahead.
+const SMALL: usize = 96 * 1024;
 /// How many tasks may wait for bytes of one account.
-const MAX_WAITING: usize = 256;
+const MAX_WAITING: usize = 128;
 
 #[cfg(test)]
 mod tests {
@@ -515,7 +519,9 @@ mod tests {
             .map(|charge| Box::pin(charge.grow_when_possible(100_000)))
             .collect();
         for task in &mut waiting {
-            assert!(std::future::poll_fn(|cx| Poll::Ready(task.as_mut().poll(cx).is_pending())).await);
+            assert!(
+                std::future::poll_fn(|cx| Poll::Ready(task.as_mut().poll(cx).is_pending())).await
+            );
         }
 
         let mut late = total.nothing(Held::Request);

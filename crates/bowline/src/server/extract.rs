@@ -304,8 +304,9 @@ impl Extract for Meta {
         given.meta.as_ref().map_or_else(
             || Ok(Self::default()),
             |meta| {
-                meta.decode()
-                    .map_err(|error| ExtractError::Arguments(format!("`_meta`: {}", shortened(error))))
+                meta.decode().map_err(|error| {
+                    ExtractError::Arguments(format!("`_meta`: {}", shortened(error)))
+                })
             },
         )
     }

@@ -525,9 +525,12 @@ fn single<'a>(head: &'a Parts, name: &::http::HeaderName) -> Result<Option<&'a s
 /// A GET or DELETE names a version that is served, if it names one.
 fn check_version(site: &Site, head: &Parts) -> Result<(), Rejection> {
     match single(head, &headers::PROTOCOL_VERSION)? {
-        Some(version) if site.served.of(version).is_none_or(Dialect::is_modern) => Err(
-            bad_request(&format!("Unsupported protocol version: {:?}", shortened(version))),
-        ),
+        Some(version) if site.served.of(version).is_none_or(Dialect::is_modern) => {
+            Err(bad_request(&format!(
+                "Unsupported protocol version: {:?}",
+                shortened(version)
+            )))
+        }
         _ => Ok(()),
     }
 }

@@ -233,7 +233,7 @@ where
             let taken_in = match site.arrive(&head) {
                 // Its place is taken before its body is read: whoever sends bodies that never end has no more of them.
                 Ok(Arrival::Post(accepts)) => match site.charge(&head) {
-                    Ok(mut charge) => match body::read(body, &mut charge).await {
+                    Ok(mut charge) => match body::read(head.version, body, &mut charge).await {
                         Ok(body) if head.version == Version::HTTP_2 => {
                             site.take_in(head, accepts, &body::detached(body), charge)
                         }
