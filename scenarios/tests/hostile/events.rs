@@ -15,7 +15,6 @@ pub(crate) fn attacks() -> Vec<Attack> {
     on_server![
         "A4" Default a_hundred_sessions_each_keep_as_many_events_as_they_can,
         "A4" Default a_hundred_sessions_each_keep_large_results,
-        "A4" Default ten_thousand_sessions_are_opened_and_never_used,
         "A4" Default twelve_thousand_sessions_are_opened_and_never_used,
     ]
     .to_vec()
@@ -59,10 +58,6 @@ async fn in_sessions(target: Target, count: usize, calls: String) -> Result<Stri
         "{count} sessions, {refused} refused, {} KiB sent",
         sent >> 10
     ))
-}
-
-async fn ten_thousand_sessions_are_opened_and_never_used(target: Target) -> Result<String, String> {
-    open_sessions(target, 10_000).await
 }
 
 async fn twelve_thousand_sessions_are_opened_and_never_used(
