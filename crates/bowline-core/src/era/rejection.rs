@@ -72,3 +72,23 @@ impl From<RpcError> for Rejection {
         Self(error)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rejection_repeats_only_the_beginning_of_what_was_sent() {
+        let huge = "h".repeat(1 << 20);
+        let rejections = [
+            Rejection::method_not_found(&huge),
+            Rejection::unsupported_version(&huge, &Dialects::all()),
+        ];
+        for rejection in rejections {
+            let error = RpcError::from(rejection);
+            let data = error.data.map_or(0, |data| data.as_bytes().len());
+
+            assert!(error.message.len() + data < 1000, "{}", error.message);
+        }
+    }
+}

@@ -363,7 +363,7 @@ struct Waiting<'a>(&'a Account);
 impl<'a> Waiting<'a> {
     /// A place among those that wait, unless too many do.
     fn of(account: &'a Account) -> Option<Self> {
-        add(&account.waiting, 1, MAX_WAITING).then_some(Self(account))
+        add(&account.waiting, 1, MAX_WAITING).then(|| Self(account))
     }
 }
 
