@@ -312,7 +312,8 @@ impl Mux {
             pending: PendingCalls::default(),
             in_flight: InFlight::default(),
             outbox: Outbox::default(),
-            events: VecDeque::new(),
+            // There may be thousands of wires that never had more than one.
+            events: VecDeque::with_capacity(1),
             intake: Intake::Open,
         }
     }

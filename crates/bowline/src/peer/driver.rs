@@ -60,7 +60,7 @@ enum Phase {
 impl Driver {
     pub(super) fn new(wire: Box<dyn Wire>, peer: Peer, role: Role) -> Self {
         let serving = Serving::new(peer.clone(), role);
-        let (phase, timer, events) = (Phase::Running, None, Vec::new());
+        let (phase, timer, events) = (Phase::Running, None, Vec::with_capacity(1));
         let output = peer.shared.account.nothing(Held::Output);
         Self {
             wire,

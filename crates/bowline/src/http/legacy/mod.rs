@@ -8,6 +8,7 @@
 //! A session is a wire made of POSTs and responses, driven by the same engine as any other. A disconnect
 //! never cancels here; a posted `notifications/cancelled` does, within its session.
 
+mod by_key;
 mod candidates;
 
 mod early;

@@ -153,7 +153,8 @@ impl State {
             streams,
             layout,
             heads: BTreeMap::new(),
-            inbox: VecDeque::new(),
+            // Most sessions only wait, and never had more than one message.
+            inbox: VecDeque::with_capacity(1),
             early: EarlyCancels::default(),
             driver: None,
             readers: 0,
