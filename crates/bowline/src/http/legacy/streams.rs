@@ -637,7 +637,7 @@ mod tests {
             let (key, reader) = open(&mut streams, [1], form);
 
             assert!(streams.attach(key, None).is_err(), "{form:?}");
-            assert!(streams.streams[&key].is_read_by(reader), "{form:?}");
+            assert!(streams.streams.get(key).unwrap().is_read_by(reader));
         }
     }
 
