@@ -130,22 +130,24 @@ async fn a_shutdown_with_all_the_grace_there_is_drops_nothing(
     target: Target,
 ) -> Result<String, String> {
     let mut modern = Http1::connect(target.http).await.map_err(text)?;
-    let call = rpc::call(1, "slow", json!({"seconds": 1.5}));
+    let call = rpc::call(1, "told", json!({"way": "modern"}));
     modern
-        .write(http1::post(&http1::call_headers("slow"), &call))
+        .write(http1::post(&http1::call_headers("told"), &call))
         .await
         .map_err(text)?;
     let mut session = Session::open(target.http, rpc::LEGACY)
         .await
         .map_err(text)?;
-    let call = rpc::legacy_call(1, "slow", json!({"seconds": 1.5}));
+    let call = rpc::legacy_call(1, "told", json!({"way": "legacy"}));
     session.post_unread(&call).await.map_err(text)?;
     let mut line = LineWire::legacy(target.lines).await.map_err(text)?;
+    let call = rpc::legacy_call(1, "told", json!({"way": "lines"}));
     line.write(&call).await.map_err(text)?;
-    // A call that was answered shows that those before it are under way.
-    let echo = rpc::legacy_call("seen", "echo", json!({"text": "x"}));
-    line.write(&echo).await.map_err(text)?;
-    line.read().await.map_err(text)?;
+    // What has not begun is refused: tasks do not start in the order of their requests.
+    for way in ["modern", "legacy", "lines"] {
+        let begun = target.process.told(&format!("begun {way}")).await;
+        begun.ok_or("the server ended before it was told to")?;
+    }
 
     target.process.tell("shut down");
 
