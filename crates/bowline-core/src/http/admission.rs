@@ -24,7 +24,9 @@ use super::media::{self, Accepts};
 use super::source::SourcePolicy;
 use crate::era::{self, Callers, Dialect, Dialects, Request, Seal, modern, names_modern_era};
 use crate::json::{Params, Unpicked};
-use crate::{BatchError, Malformed, Message, Notification, RawRequest, Response, is_batch};
+use crate::{
+    BatchError, Malformed, Message, Notification, RawRequest, Response, is_batch, shortened,
+};
 
 /// What a request's head lets it do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -386,7 +388,7 @@ fn header_is_modern(mirror: &MirrorHeaders<'_>) -> bool {
 /// A header could agree with one of two members, and the handler read the other.
 #[allow(clippy::needless_pass_by_value, reason = "it is made for `map_err`")]
 fn ambiguous(why: Unpicked) -> Rejection {
-    era::Rejection::invalid_params(format!("`params`: {why}")).into()
+    era::Rejection::invalid_params(format!("`params`: {}", shortened(why))).into()
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ use ::http::header::{HeaderMap, HeaderName, HeaderValue};
 use bowline_types::{ErrorCode, Json, RpcError};
 
 use crate::json::pick;
+use crate::shortened;
 
 /// The protocol version of the message: `MCP-Protocol-Version`.
 pub const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -262,6 +263,7 @@ impl Mismatch {
     }
 
     fn differs(header: &HeaderName, seen: &str, body: &str) -> Self {
+        let (seen, body) = (shortened(seen), shortened(body));
         Self::new(header, format!("says {seen:?}, the body {body:?}"))
     }
 }

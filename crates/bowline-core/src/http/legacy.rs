@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::admission::{HeaderVersion, Rejection, header_version, tells_modern};
 use super::headers::MirrorHeaders;
 use crate::era::{self, Dialect, Dialects, modern};
-use crate::{BatchError, Malformed, Message, RawRequest, decode_batch};
+use crate::{BatchError, Malformed, Message, RawRequest, decode_batch, shortened};
 
 /// Names the session a request belongs to: `Mcp-Session-Id`.
 pub const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -178,7 +178,10 @@ fn header_mismatch(why: &str) -> Rejection {
 
 fn unknown_version(version: &str) -> Rejection {
     // Clients look for these words to learn that another version may be welcome.
-    invalid(&format!("Unsupported protocol version: {version:?}"))
+    invalid(&format!(
+        "Unsupported protocol version: {:?}",
+        shortened(version)
+    ))
 }
 
 fn invalid(why: &str) -> Rejection {

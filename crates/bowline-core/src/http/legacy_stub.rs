@@ -7,6 +7,7 @@ use super::admission::{HeaderVersion, Rejection, header_version};
 use super::headers::MirrorHeaders;
 use crate::Message;
 use crate::era::Dialects;
+use crate::shortened;
 
 /// A legacy POST, which does not exist.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,7 +28,9 @@ pub(super) fn admit(
         Err(mismatch) => return Err(Rejection::from(mismatch).about(id)),
         Ok(HeaderVersion::Absent) => "is missing".to_owned(),
         Ok(HeaderVersion::Known(dialect)) => format!("names {dialect}, which is not served"),
-        Ok(HeaderVersion::Unknown(version)) => format!("names {version:?}, which is not served"),
+        Ok(HeaderVersion::Unknown(version)) => {
+            format!("names {:?}, which is not served", shortened(version))
+        }
     };
     let why = format!("`{}` {why}", super::headers::PROTOCOL_VERSION);
     Err(Rejection::from(RpcError::new(ErrorCode::HEADER_MISMATCH, why)).about(id))

@@ -49,6 +49,7 @@ use bowline_types::{ErrorCode, Json, RequestId, RpcError};
 
 use crate::json::Params;
 use crate::message::{Malformed, Message, Notification, Outcome, RawRequest, Response};
+use crate::shortened;
 use in_flight::InFlight;
 use pending::PendingCalls;
 use refers::{Cancelled, Referent};
@@ -311,7 +312,8 @@ impl Mux {
             pending: PendingCalls::default(),
             in_flight: InFlight::default(),
             outbox: Outbox::default(),
-            events: VecDeque::new(),
+            // There may be thousands of wires that never had more than one.
+            events: VecDeque::with_capacity(1),
             intake: Intake::Open,
         }
     }
@@ -560,7 +562,7 @@ impl Mux {
         let RawRequest { id, method, params } = request;
         if self.in_flight.contains_request(&id) {
             // An answer with this id would settle the first request, which is still to get its own.
-            let error = format!("the request id {id} is already in flight");
+            let error = format!("the request id {} is already in flight", shortened(&id));
             self.refuse(None, RpcError::new(ErrorCode::INVALID_REQUEST, error));
             self.events
                 .push_back(Event::Oddity(Oddity::DuplicateRequest(id)));

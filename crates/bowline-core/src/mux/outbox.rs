@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use super::{CallId, InFlightId, Outgoing};
 use crate::message::{Message, Notification};
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Outbox {
     queue: VecDeque<Queued>,
     /// One for each message in the queue. Apart from it: a longer entry would be moved by calls.
@@ -39,6 +39,20 @@ enum Queued {
     /// Silenced if the request is cancelled before it leaves.
     Word(InFlightId, Notification),
     Ghost,
+}
+
+impl Default for Outbox {
+    fn default() -> Self {
+        Self {
+            // As with events: most wires never had more than one message waiting.
+            queue: VecDeque::with_capacity(1),
+            labels: VecDeque::with_capacity(1),
+            last_place: 0,
+            ghosts: 0,
+            words: 0,
+            bytes: 0,
+        }
+    }
 }
 
 impl Outbox {

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bowline_core::http::headers::ParamHeaders;
 use bowline_core::json::Object;
+use bowline_core::shortened;
 use bowline_types::{Json, ListToolsResult};
 
 /// The tools that have such arguments, within a bound: a server decides how many it lists.
@@ -47,7 +48,8 @@ impl MirroredTools {
         list.tools.retain(|tool| {
             let read = ParamHeaders::read(&tool.input_schema);
             if let Err(bad) = &read {
-                tracing::warn!(tool = tool.name, %bad, "a tool was left out of the list");
+                let (name, bad) = (shortened(&tool.name), shortened(bad));
+                tracing::warn!(tool = %name, %bad, "a tool was left out of the list");
             }
             let is_good = read.is_ok();
             let headers = read.ok().filter(|headers| !headers.is_empty());

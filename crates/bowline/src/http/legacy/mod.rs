@@ -8,6 +8,7 @@
 //! A session is a wire made of POSTs and responses, driven by the same engine as any other. A disconnect
 //! never cancels here; a posted `notifications/cancelled` does, within its session.
 
+mod by_key;
 mod candidates;
 
 mod early;
@@ -47,7 +48,7 @@ use bowline_core::http::headers;
 use bowline_core::http::legacy::{Batch, LAST_EVENT_ID, Messages, Post, SESSION_ID, not_a_batch};
 use bowline_core::http::media::Accepts;
 use bowline_core::json::pick;
-use bowline_core::{self as core, BatchError, Malformed, Message, RawRequest};
+use bowline_core::{self as core, BatchError, Malformed, Message, RawRequest, shortened};
 use bowline_types::InitializeResult;
 use bowline_types::meta_key::PROGRESS_TOKEN;
 use bytes::Bytes;
@@ -531,9 +532,12 @@ fn single<'a>(head: &'a Parts, name: &::http::HeaderName) -> Result<Option<&'a s
 /// A GET or DELETE names a version that is served, if it names one.
 fn check_version(site: &Site, head: &Parts) -> Result<(), Rejection> {
     match single(head, &headers::PROTOCOL_VERSION)? {
-        Some(version) if site.served.of(version).is_none_or(Dialect::is_modern) => Err(
-            bad_request(&format!("Unsupported protocol version: {version:?}")),
-        ),
+        Some(version) if site.served.of(version).is_none_or(Dialect::is_modern) => {
+            Err(bad_request(&format!(
+                "Unsupported protocol version: {:?}",
+                shortened(version)
+            )))
+        }
         _ => Ok(()),
     }
 }

@@ -12,9 +12,9 @@ use std::task::{self, Poll};
 use std::time::Duration;
 
 use ::http::StatusCode;
-use bowline_core::Message;
 use bowline_core::era::Dialect;
 use bowline_core::http::admission::Rejection;
+use bowline_core::{Message, shortened};
 use bowline_types::{ErrorCode, RequestId, RpcError};
 use bytes::Bytes;
 use tokio::sync::Notify;
@@ -354,7 +354,7 @@ pub(super) fn gone() -> Rejection {
 
 /// The refusal of a request whose id an unanswered request has.
 pub(super) fn already_in_flight(id: RequestId) -> Rejection {
-    let why = format!("the request id {id} is already in flight");
+    let why = format!("the request id {} is already in flight", shortened(&id));
     Rejection::from(RpcError::new(ErrorCode::INVALID_REQUEST, why)).about(id)
 }
 

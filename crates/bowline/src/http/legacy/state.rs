@@ -156,7 +156,8 @@ impl State {
         Self {
             streams,
             layout,
-            inbox: VecDeque::new(),
+            // Most sessions only wait, and never had more than one message.
+            inbox: VecDeque::with_capacity(1),
             early: EarlyCancels::default(),
             driver: None,
             readers: 0,

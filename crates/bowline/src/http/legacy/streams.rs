@@ -17,6 +17,7 @@ use bowline_core::{Message, Response, other_spelling};
 use bowline_types::{ErrorCode, RequestId, RpcError};
 use bytes::Bytes;
 
+use super::by_key::ByKey;
 use super::state::Head;
 use super::store::{After, EventStore};
 use crate::limits::{Account, Limit};
@@ -24,7 +25,7 @@ use crate::limits::{Account, Limit};
 /// The streams of one session.
 pub(super) struct Streams {
     store: Box<dyn EventStore>,
-    streams: BTreeMap<u64, Stream>,
+    streams: ByKey<Stream>,
     /// The requests of the client that are not answered yet.
     unanswered: BTreeMap<RequestId, Unanswered>,
     /// Streams that are over and read by nobody, but may be read again, oldest first.
@@ -117,7 +118,7 @@ impl Streams {
         let unsolicited = Stream::new(Form::Events);
         Self {
             store,
-            streams: BTreeMap::from([(UNSOLICITED, unsolicited)]),
+            streams: ByKey::of(UNSOLICITED, unsolicited),
             unanswered: BTreeMap::new(),
             over: VecDeque::new(),
             last_key: UNSOLICITED,
@@ -173,7 +174,7 @@ impl Streams {
             let head = head.cloned();
             place.insert(Unanswered { key, head });
             if let Some(key) = key.filter(|key| *key != UNSOLICITED)
-                && let Some(stream) = self.streams.get_mut(&key)
+                && let Some(stream) = self.streams.get_mut(key)
             {
                 stream.owed += 1;
                 stream.is_over = false;
@@ -211,7 +212,7 @@ impl Streams {
                 .and_then(|id| self.unanswered.get(id)?.key)
                 .unwrap_or(UNSOLICITED),
         };
-        let Some(stream) = self.streams.get_mut(&key) else {
+        let Some(stream) = self.streams.get_mut(key) else {
             return routed;
         };
         if stream.form == Form::Json && !is_answer {
@@ -227,7 +228,7 @@ impl Streams {
         }
         let frame = self.within_limit(key, message);
         self.keep(key, frame);
-        routed.wake = self.streams.get_mut(&key).and_then(|own| own.waker.take());
+        routed.wake = self.streams.get_mut(key).and_then(|own| own.waker.take());
         self.retire(key);
         routed
     }
@@ -235,7 +236,7 @@ impl Streams {
     /// The message as a frame, or a short error in its place if the answers to one POST get too long.
     fn within_limit(&self, key: u64, message: &Message) -> Bytes {
         let frame = message.to_frame();
-        let waiting = self.streams.get(&key).map_or(0, Stream::answer_bytes);
+        let waiting = self.streams.get(key).map_or(0, Stream::answer_bytes);
         let max = self.account.limits().output_bytes;
         match message {
             // The first is as long as it is, and an error in the place of a short one would be as long.
@@ -282,7 +283,7 @@ impl Streams {
         } else {
             CannotRead::Lost
         };
-        let stream = self.streams.get_mut(&key).ok_or(known)?;
+        let stream = self.streams.get_mut(key).ok_or(known)?;
         if stream.form != Form::Events || after.is_some_and(|place| place > stream.written) {
             return Err(CannotRead::Unknown);
         }
@@ -306,7 +307,7 @@ impl Streams {
     pub(super) fn detach(&mut self, key: u64, reader: u64) {
         if let Some(stream) = self
             .streams
-            .get_mut(&key)
+            .get_mut(key)
             .filter(|own| own.is_read_by(reader))
         {
             stream.reader = None;
@@ -317,7 +318,7 @@ impl Streams {
 
     /// The next event for a reader; `waker` is woken when there may be one.
     pub(super) fn next(&mut self, key: u64, reader: u64, waker: &Waker) -> Next {
-        let stream = self.streams.get_mut(&key);
+        let stream = self.streams.get_mut(key);
         let Some(stream) = stream.filter(|own| own.is_read_by(reader)) else {
             return Next::End;
         };
@@ -338,7 +339,7 @@ impl Streams {
 
     /// Which form a stream takes, if that is clear by now; `waker` is woken when it may be.
     pub(super) fn form(&mut self, key: u64, waker: &Waker) -> Form {
-        let Some(stream) = self.streams.get_mut(&key) else {
+        let Some(stream) = self.streams.get_mut(key) else {
             return Form::Json;
         };
         match stream.form {
@@ -353,7 +354,7 @@ impl Streams {
 
     /// The head of the response is out: whatever comes now is an event.
     pub(super) fn commit_to_events(&mut self, key: u64) {
-        let Some(stream) = self.streams.get_mut(&key) else {
+        let Some(stream) = self.streams.get_mut(key) else {
             return;
         };
         stream.form = Form::Events;
@@ -373,7 +374,7 @@ impl Streams {
 
     /// Keeps what is on a stream until it is read.
     fn keep(&mut self, key: u64, frame: Bytes) {
-        let Some(stream) = self.streams.get_mut(&key) else {
+        let Some(stream) = self.streams.get_mut(key) else {
             return;
         };
         match stream.form {
@@ -392,7 +393,7 @@ impl Streams {
 
     /// The place of the last event that was read, which is where a new reader would go on.
     pub(super) fn read_so_far(&self, key: u64) -> u64 {
-        self.streams.get(&key).map_or(0, |stream| stream.read)
+        self.streams.get(key).map_or(0, |stream| stream.read)
     }
 
     /// The requests that are not answered yet.
@@ -414,8 +415,7 @@ impl Streams {
 
     /// How many bytes everything else takes up: answers, and the streams that are open.
     pub(super) fn output_bytes(&self) -> usize {
-        let first = self.streams.first_key_value();
-        let unsolicited = usize::from(first.is_some_and(|(key, _)| *key == UNSOLICITED));
+        let unsolicited = usize::from(self.streams.get(UNSOLICITED).is_some());
         let open = self.streams.len() - unsolicited - self.over.len();
         self.answer_bytes + open * PER_STREAM
     }
@@ -443,7 +443,7 @@ impl Streams {
 
     /// Whether the last event of a stream is still kept.
     fn has_events(&self, key: u64) -> bool {
-        let written = self.streams.get(&key).map_or(0, |stream| stream.written);
+        let written = self.streams.get(key).map_or(0, |stream| stream.written);
         self.store.after(key, written.saturating_sub(1)) != After::Lost
     }
 
@@ -454,8 +454,8 @@ impl Streams {
         let heads = unanswered.filter_map(|request| request.head);
         self.over.clear();
         let mut wakers = Vec::new();
-        for key in self.streams.keys().copied().collect::<Vec<_>>() {
-            if let Some(stream) = self.streams.get_mut(&key) {
+        for key in self.streams.keys().collect::<Vec<_>>() {
+            if let Some(stream) = self.streams.get_mut(key) {
                 stream.is_over = true;
                 wakers.extend(stream.waker.take());
             }
@@ -467,7 +467,7 @@ impl Streams {
     /// Lets go of a stream that is over, once no response reads it: what is on it may not have been read yet.
     fn retire(&mut self, key: u64) {
         let is_done = |own: &&Stream| own.is_over && own.reader.is_none();
-        let Some(stream) = self.streams.get(&key).filter(is_done) else {
+        let Some(stream) = self.streams.get(key).filter(is_done) else {
             return;
         };
         if stream.form != Form::Events || self.has_ended {
@@ -483,7 +483,7 @@ impl Streams {
     }
 
     fn remove(&mut self, key: u64) -> Option<Stream> {
-        let stream = self.streams.remove(&key)?;
+        let stream = self.streams.remove(key)?;
         self.answer_bytes -= stream.answer_bytes();
         self.store.forget(key);
         Some(stream)

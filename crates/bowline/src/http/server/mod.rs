@@ -36,6 +36,7 @@ use bowline_core::era::{Callers, Dialects, Offers};
 use bowline_core::http::admission::{Admitted, Arrival, Catalog, Rejection, admit, admit_head};
 use bowline_core::http::media::Accepts;
 pub use bowline_core::http::source::SourcePolicy;
+use bowline_core::shortened;
 use bowline_types::{Implementation, Json};
 use bytes::Bytes;
 use http_body::Body;
@@ -232,7 +233,8 @@ where
             let taken_in = match site.arrive(&head) {
                 // Its place is taken before its body is read: whoever sends bodies that never end has no more of them.
                 Ok(Arrival::Post(accepts)) => match site.charge(&head) {
-                    Ok(mut charge) => match body::read(pin!(body), &mut charge).await {
+                    Ok(mut charge) => match body::read(head.version, pin!(body), &mut charge).await
+                    {
                         Ok(body) if head.version == Version::HTTP_2 => {
                             site.take_in(head, accepts, &body::detached(body), charge)
                         }
@@ -253,7 +255,8 @@ where
 
 /// The response to a request that is refused.
 fn refusal(rejection: Rejection) -> Response<HttpBody> {
-    tracing::debug!(%rejection, "an HTTP request was refused");
+    let rejected = shortened(&rejection);
+    tracing::debug!(rejection = %rejected, "an HTTP request was refused");
     body::rejection(rejection)
 }
 

@@ -131,7 +131,10 @@ fn a_stream_is_read_before_a_get_can_guess_its_key() {
         let (key, reader) = open(&mut streams, [1], form);
 
         assert!(streams.attach(key, None, false).is_err(), "{form:?}");
-        assert!(streams.streams[&key].is_read_by(reader), "{form:?}");
+        assert!(
+            streams.streams.get(key).unwrap().is_read_by(reader),
+            "{form:?}"
+        );
     }
 }
 
