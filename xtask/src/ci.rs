@@ -11,8 +11,6 @@ use crate::{bench, conformance, interop, mutants, tidy};
 pub(crate) struct Plan {
     skip: Vec<String>,
     keep_going: bool,
-    /// Also what takes long, or does not hold yet.
-    all: bool,
 }
 
 impl Plan {
@@ -22,7 +20,6 @@ impl Plan {
         while let Some(word) = words.next() {
             match word.as_str() {
                 "--keep-going" => plan.keep_going = true,
-                "--all" => plan.all = true,
                 "--skip" => {
                     let step = words.next().ok_or("`--skip` needs the name of a step")?;
                     if STEPS.iter().all(|(name, _)| name != step) {
@@ -42,8 +39,7 @@ pub(crate) fn run(root: &Path, plan: &Plan) -> bool {
     let started = Instant::now();
     let mut rows = Vec::new();
     for (name, step) in STEPS {
-        let is_extra = name == HOSTILE && !plan.all;
-        if is_extra || plan.skip.iter().any(|skipped| skipped == name) {
+        if plan.skip.iter().any(|skipped| skipped == name) {
             rows.push(Row::new(name, Verdict::Skipped, Duration::ZERO));
             continue;
         }
@@ -102,7 +98,6 @@ impl Row {
         let (word, note) = match &self.verdict {
             Verdict::Passed(note) => ("passed", note.as_str()),
             Verdict::Failed(note) => ("FAILED", note.as_str()),
-            Verdict::Skipped if self.name == HOSTILE => ("skipped", "`--all` runs it"),
             Verdict::Skipped => ("skipped", "as asked"),
         };
         let line = format!(
@@ -266,14 +261,9 @@ impl Count {
     }
 }
 
-/// Hostile peers against a default server, as processes. What reads messages is optimised: attackers send hundreds of
-/// mebibytes. Overflow is still checked.
+/// Hostile peers against a default server, as processes: one after the other, so that it is not a part of `test`.
 fn hostile(root: &Path) -> Verdict {
     let mut command = process::cargo(root);
-    for (package, level) in [("bowline-core", 2), ("bowline-types", 2), ("bowline", 1)] {
-        command.arg("--config");
-        command.arg(format!("profile.dev.package.{package}.opt-level={level}"));
-    }
     command.args(["test", "--workspace", "--all-features", "--test", HOSTILE]);
     let finished = match process::show_and_keep(&mut command) {
         Ok(finished) => finished,

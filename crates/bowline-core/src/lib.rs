@@ -14,6 +14,9 @@ pub use message::{
 mod id;
 pub use id::{CorrelationKey, Minter, other_spelling};
 
+mod shortened;
+pub use shortened::{Shortened, shortened};
+
 pub mod mux;
 
 pub mod era;

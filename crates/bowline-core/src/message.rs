@@ -171,6 +171,29 @@ impl Message {
         };
         OPENING.len() + members + b"}".len()
     }
+
+    /// How many bytes of it are not the same in every message.
+    pub(crate) fn variable_len(&self) -> usize {
+        let id_len = |id: &RequestId| match id {
+            RequestId::Number(_) => 0,
+            RequestId::Text(text) => text.len(),
+        };
+        let params_len = |params: Option<&Json>| params.map_or(0, |params| params.as_bytes().len());
+        match self {
+            Self::Request(request) => {
+                let params = params_len(request.params.as_deref());
+                id_len(&request.id) + request.method.len() + params
+            }
+            Self::Notification(told) => told.method.len() + params_len(told.params.as_ref()),
+            Self::Response(response) => {
+                let id = response.id.as_ref().map_or(0, id_len);
+                id + match &response.outcome {
+                    Ok(result) => result.as_bytes().len(),
+                    Err(error) => error.message.len() + params_len(error.data.as_ref()),
+                }
+            }
+        }
+    }
 }
 
 impl Response {

@@ -331,6 +331,11 @@ impl OpenObject {
         Ok(())
     }
 
+    /// Makes room for members of about so many bytes.
+    pub fn reserve(&mut self, length: usize) {
+        self.text.reserve(length);
+    }
+
     /// Adds a member to the object that was begun last.
     pub fn add(&mut self, name: &str, value: &Json) {
         // With what stands around the two, and the end, so that the text moves once.

@@ -182,6 +182,27 @@ async fn in_the_era_of_batches_a_bad_part_costs_only_itself() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_batch_with_more_messages_than_the_limit_is_refused_and_costs_only_itself() {
+    let mut pipe = Pipe::to_server("2025-03-26").await;
+    let most = bowline::Limits::default().batch_messages;
+    let batch = |length: usize| {
+        let ping = |id| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#);
+        let pings: Vec<_> = (0..length).map(ping).collect();
+        format!("[{}]", pings.join(","))
+    };
+
+    pipe.write(batch(most + 1).as_bytes()).await;
+    assert_eq!(pipe.refusal().await, (None, -32600));
+
+    pipe.write(batch(most).as_bytes()).await;
+    for _ in 0..most {
+        let answer = pipe.read().await;
+        assert!(answer["result"].is_object(), "{answer}");
+    }
+    pipe.assert_good_request_is_answered().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn deep_nesting_costs_only_itself() {
     let (open, close) = ("[".repeat(100_000), "]".repeat(100_000));
     let extra = format!(r#"{{"jsonrpc":"2.0","id":1,"method":7,"x":{open}{close}}}"#);

@@ -17,6 +17,7 @@ pub(crate) fn attacks() -> Vec<Attack> {
         "A2" Default two_hundred_bodies_on_one_http2_connection_never_end,
         "A2" Default bodies_on_thousands_of_connections_never_end,
         "A2" Default small_bodies_on_thousands_of_connections_never_end,
+        "A2" Default bodies_on_hundreds_of_http2_connections_never_end,
         "A2" Default a_body_comes_in_chunks_of_one_byte,
     ]
     .to_vec()
@@ -42,6 +43,32 @@ async fn two_hundred_bodies_on_one_http2_connection_never_end(
     let sent = http2::settled(&sent, 200 * (rpc::MAX_BODY as u64 - 1)).await;
     let open = bodies.len();
     Ok(format!("{} MiB sent, {open} bodies open", sent >> 20))
+}
+
+/// What a connection has received is held before any of its requests is charged for it.
+async fn bodies_on_hundreds_of_http2_connections_never_end(
+    target: Target,
+) -> Result<String, String> {
+    let sent = Arc::new(AtomicU64::new(0));
+    let body = Bytes::from(vec![b' '; 2 << 20]);
+    let mut bodies = JoinSet::new();
+    for _ in 0..600 {
+        let sender = http2::connect(target.http, 1 << 20).await?;
+        let (body, sent) = (body.clone(), sent.clone());
+        bodies.spawn(async move {
+            let (response, stream) = http2::begin(sender, http2::call("echo")).await.ok()?;
+            let stream = http2::send(stream, body, End::Never, sent).await;
+            let _held = (response, stream);
+            std::future::pending::<Option<()>>().await
+        });
+    }
+    let sent = http2::settled(&sent, 600 * ((2 << 20) - 1)).await;
+    http2::came_to(sent >> 20, 100, "MiB sent")?;
+    Ok(format!(
+        "{} MiB sent, {} bodies open",
+        sent >> 20,
+        bodies.len()
+    ))
 }
 
 async fn bodies_on_thousands_of_connections_never_end(target: Target) -> Result<String, String> {
@@ -75,6 +102,7 @@ async fn never_end(target: Target, connections: usize, length: usize) -> Result<
         });
     }
     let sent = http2::settled(&sent, bodies.len() as u64 * (length as u64 - 1)).await;
+    http2::came_to(sent >> 20, 100, "MiB sent")?;
     Ok(format!(
         "{} connections, {} MiB sent",
         bodies.len(),

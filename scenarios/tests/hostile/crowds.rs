@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use bowline::Limits;
 use bytes::Bytes;
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -35,22 +36,23 @@ async fn heads_that_never_end_on_thousands_of_connections(
         "POST /mcp HTTP/1.1\r\nhost: localhost\r\nx: ",
         "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     ];
-    begin(target, 4000, heads.map(Bytes::from)).await
+    begin(target, heads.map(Bytes::from)).await
 }
 
 /// What is read of a head is kept by the connection, which has no request yet to charge for it.
 async fn long_heads_that_never_end_on_thousands_of_connections(
     target: Target,
 ) -> Result<String, String> {
-    let head = Bytes::from(format!("POST /mcp HTTP/1.1\r\nx: {}", "y".repeat(60_000)));
-    begin(target, 6000, [head.clone(), head]).await
+    let longest = Limits::default().head_bytes - 1000;
+    let head = Bytes::from(format!("POST /mcp HTTP/1.1\r\nx: {}", "y".repeat(longest)));
+    begin(target, [head.clone(), head]).await
 }
 
-/// Begins that many connections, with one of the two by turns, and leaves it at that.
-async fn begin(target: Target, connections: usize, first: [Bytes; 2]) -> Result<String, String> {
+/// Begins nearly as many connections as a server accepts, with one of the two by turns, and leaves it at that.
+async fn begin(target: Target, first: [Bytes; 2]) -> Result<String, String> {
     let begun = Arc::new(AtomicU64::new(0));
     let mut heads = JoinSet::new();
-    for number in 0..runner::connections(connections) {
+    for number in 0..runner::connections(Limits::default().connections - 50) {
         let (begun, to) = (begun.clone(), target.http);
         let first = first[number % 2].clone();
         heads.spawn(async move {
@@ -62,13 +64,14 @@ async fn begin(target: Target, connections: usize, first: [Bytes; 2]) -> Result<
         });
     }
     let begun = http2::settled(&begun, heads.len() as u64).await;
+    http2::came_to(begun, heads.len() as u64, "connections begun")?;
     Ok(format!("{begun} connections"))
 }
 
 async fn every_call_in_flight_has_as_many_headers_as_fit(target: Target) -> Result<String, String> {
     let body = rpc::call(1, "slow", json!({"seconds": 30}));
     let mut block = frames::call("slow");
-    for number in 0..1500 {
+    for number in 0..380 {
         block.extend(frames::block(&[(&format!("a{number}"), "")]));
     }
     let mut connections = Vec::new();

@@ -3,10 +3,12 @@
 use std::io;
 use std::net::TcpListener;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 
 use crate::lines::LineWire;
 use crate::rpc;
@@ -95,6 +97,8 @@ pub(crate) enum Answer {
     Result(Value),
     /// These events, and then silence.
     Events(Box<dyn Iterator<Item = String> + Send>),
+    /// An empty result, once the client has read all events or stopped reading them.
+    WhenStuck,
 }
 
 /// Serves HTTP/1.1: each request by what `reply` makes of its id, its method and its params.
@@ -104,16 +108,18 @@ pub(crate) async fn serve_http(
 ) -> Result<String, String> {
     let listener = tokio::net::TcpListener::from_std(listener).map_err(text)?;
     let reply = Arc::new(reply);
+    let stuck = Arc::new(Semaphore::new(0));
     loop {
         let (stream, _) = listener.accept().await.map_err(text)?;
-        let reply = reply.clone();
-        tokio::spawn(async move { serve_connection(stream, &*reply).await });
+        let (reply, stuck) = (reply.clone(), stuck.clone());
+        tokio::spawn(async move { serve_connection(stream, &*reply, &stuck).await });
     }
 }
 
 async fn serve_connection(
     mut stream: TcpStream,
     reply: &(dyn Fn(&Value, &str, &Value) -> Answer + Send + Sync),
+    stuck: &Semaphore,
 ) -> io::Result<()> {
     let mut read = Vec::new();
     loop {
@@ -132,28 +138,37 @@ async fn serve_connection(
             "server/discover" => Answer::Result(discovered()),
             _ => reply(id, method, &message["params"]),
         };
+        if matches!(result, Answer::WhenStuck) {
+            let _ = stuck.acquire().await;
+        }
         match result {
-            Answer::Result(result) => {
-                let body = answer(id, &result);
-                let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json";
-                let head = format!("{head}\r\ncontent-length: {}\r\n\r\n", body.len());
-                stream.write_all(head.as_bytes()).await?;
-                stream.write_all(body.as_bytes()).await?;
-            }
+            Answer::WhenStuck => write_result(&mut stream, id, &json!({"content": []})).await?,
+            Answer::Result(result) => write_result(&mut stream, id, &result).await?,
             Answer::Events(events) => {
                 let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
                 stream.write_all(head.as_bytes()).await?;
                 for event in events {
-                    stream
-                        .write_all(format!("data: {event}\n\n").as_bytes())
-                        .await?;
+                    let event = format!("data: {event}\n\n");
+                    let writing = stream.write_all(event.as_bytes());
+                    match tokio::time::timeout(STUCK, writing).await {
+                        Ok(written) => written?,
+                        Err(_) => break,
+                    }
                 }
+                stuck.add_permits(1);
                 std::future::pending::<()>().await;
             }
         }
     }
 }
 
+async fn write_result(stream: &mut TcpStream, id: &Value, result: &Value) -> io::Result<()> {
+    let body = answer(id, result);
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json";
+    let head = format!("{head}\r\ncontent-length: {}\r\n\r\n", body.len());
+    stream.write_all(head.as_bytes()).await?;
+    stream.write_all(body.as_bytes()).await
+}
 async fn next_post(stream: &mut TcpStream, read: &mut Vec<u8>) -> io::Result<Value> {
     loop {
         let head_end = read.windows(4).position(|window| window == b"\r\n\r\n");
@@ -183,3 +198,6 @@ async fn fill(stream: &mut TcpStream, read: &mut Vec<u8>) -> io::Result<()> {
 fn text(error: io::Error) -> String {
     error.to_string()
 }
+
+/// After this long a client is taken for one that does not read on.
+const STUCK: Duration = Duration::from_secs(1);

@@ -61,7 +61,7 @@ impl LineWire {
     /// Writes lines and reads nothing, until all are written, the peer closes or it has stopped reading.
     pub(crate) async fn flood(&mut self, lines: impl IntoIterator<Item = String>) -> Flood {
         let mut flood = Flood {
-            end: "all written",
+            end: ALL,
             ..Flood::default()
         };
         let mut buffer = String::new();
@@ -91,6 +91,17 @@ impl LineWire {
     }
 }
 
+impl Flood {
+    /// Fails if the peer read everything. It was more than the sockets can hold, so that a peer that closes the wire is
+    /// always noticed.
+    pub(crate) fn was_cut_off(&self) -> Result<String, String> {
+        match self.end {
+            ALL => Err(format!("not cut off after {self}")),
+            _ => Ok(self.to_string()),
+        }
+    }
+}
+
 impl std::fmt::Display for Flood {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { lines, bytes, end } = self;
@@ -98,6 +109,7 @@ impl std::fmt::Display for Flood {
     }
 }
 
+const ALL: &str = "all written";
 const PIECE: usize = 64 << 10;
 /// After this long an attacker takes the peer for one that does not read on.
 const STUCK: Duration = Duration::from_secs(3);

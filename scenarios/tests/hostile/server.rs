@@ -148,6 +148,7 @@ fn server() -> Server {
         .logging()
         .tool(echo)
         .tool(slow)
+        .tool(told)
         .tool(big)
         .tool(burst)
         .tool(ask)
@@ -169,6 +170,14 @@ async fn slow(seconds: f64, padding: Option<String>) -> &'static str {
         Some(_) => "slept with padding",
         None => "slept",
     }
+}
+
+/// Prints that it has begun, and sleeps a while.
+#[tool(read_only)]
+async fn told(way: String) -> &'static str {
+    println!("begun {way}");
+    crate::pause::pause(Duration::from_millis(1500)).await;
+    "slept"
 }
 
 /// Returns that many bytes, at most one mebibyte. They are encoded once for all calls, so that attackers find the server's

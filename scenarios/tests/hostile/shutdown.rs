@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::attack::{Attack, Target, on_server};
 use crate::http1::{self, Http1, Session};
 use crate::lines::LineWire;
-use crate::rpc;
+use crate::{http2, rpc};
 
 pub(crate) fn attacks() -> Vec<Attack> {
     on_server![
@@ -40,8 +40,18 @@ async fn a_stream_is_resumed_after_guessed_events(target: Target) -> Result<Stri
             .head()
             .await
             .map_err(|error| format!("{id:?}: {error}"))?;
-        statuses.push(head.get(9..12).unwrap_or("?").to_owned());
+        let status = head.get(9..12).unwrap_or("?").to_owned();
+        // A hundred streams at most, of five events each: what is beyond is made up, and so is what is no pair of numbers.
+        let is_made_up = !matches!(id.split_once('-'), Some((stream, place))
+            if stream.parse().is_ok_and(|stream: u64| stream < 1000)
+                && place.parse().is_ok_and(|place: u64| place < 10));
+        if is_made_up && status == "200" {
+            return Err(format!("the event {id:?} does not exist and was resumed"));
+        }
+        statuses.push(status);
     }
+    let resumed = statuses.iter().filter(|status| *status == "200").count();
+    http2::came_to(resumed as u64, 10, "streams resumed")?;
     let mut kinds = statuses.clone();
     kinds.sort();
     kinds.dedup();
@@ -120,22 +130,24 @@ async fn a_shutdown_with_all_the_grace_there_is_drops_nothing(
     target: Target,
 ) -> Result<String, String> {
     let mut modern = Http1::connect(target.http).await.map_err(text)?;
-    let call = rpc::call(1, "slow", json!({"seconds": 1.5}));
+    let call = rpc::call(1, "told", json!({"way": "modern"}));
     modern
-        .write(http1::post(&http1::call_headers("slow"), &call))
+        .write(http1::post(&http1::call_headers("told"), &call))
         .await
         .map_err(text)?;
     let mut session = Session::open(target.http, rpc::LEGACY)
         .await
         .map_err(text)?;
-    let call = rpc::legacy_call(1, "slow", json!({"seconds": 1.5}));
+    let call = rpc::legacy_call(1, "told", json!({"way": "legacy"}));
     session.post_unread(&call).await.map_err(text)?;
     let mut line = LineWire::legacy(target.lines).await.map_err(text)?;
+    let call = rpc::legacy_call(1, "told", json!({"way": "lines"}));
     line.write(&call).await.map_err(text)?;
-    // A call that was answered shows that those before it are under way.
-    let echo = rpc::legacy_call("seen", "echo", json!({"text": "x"}));
-    line.write(&echo).await.map_err(text)?;
-    line.read().await.map_err(text)?;
+    // What has not begun is refused: tasks do not start in the order of their requests.
+    for way in ["modern", "legacy", "lines"] {
+        let begun = target.process.told(&format!("begun {way}")).await;
+        begun.ok_or("the server ended before it was told to")?;
+    }
 
     target.process.tell("shut down");
 

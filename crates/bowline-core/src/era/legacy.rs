@@ -24,7 +24,7 @@ use serde::Deserialize;
 use super::modern::{self, Keys};
 use super::{Admitted, Caller, Dialect, Dialects, Heard, Offers, Rejection, Request, Seal};
 use crate::json::Params;
-use crate::{Notification, RawRequest};
+use crate::{Notification, RawRequest, shortened};
 
 /// What was opened on a wire.
 #[derive(Clone, Debug)]
@@ -201,7 +201,10 @@ fn admit_as(caller: &Arc<Caller>, raw: RawRequest) -> Result<Admitted, Rejection
 }
 
 fn params_of<'a, T: Deserialize<'a>>(raw: &'a RawRequest) -> Result<T, Rejection> {
-    let wrong = || Rejection::invalid_params(format!("`{}` has ill-formed params", raw.method));
+    let wrong = || {
+        let method = shortened(&raw.method);
+        Rejection::invalid_params(format!("`{method}` has ill-formed params"))
+    };
     let params = raw.params.as_ref().ok_or_else(wrong)?;
     params.decode().map_err(|_| wrong())
 }

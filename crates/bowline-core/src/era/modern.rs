@@ -369,6 +369,14 @@ pub(super) fn seal(seal: &Seal, server: &Json, outcome: Outcome) -> Outcome {
         .into_open()
         .ok_or(NotAnObject)
         .map_err(not_an_object)?;
+    // For all that is added, so that the text moves once.
+    let lacks = lacking.iter().filter(|(.., is_lacking)| *is_lacking);
+    let added = lacks.map(|(name, value, _)| name.len() + value.len() + AROUND);
+    let signature = match is_signed {
+        true => 0,
+        false => SIGNATURE.len() + server.as_bytes().len() + AROUND,
+    };
+    open.reserve(added.sum::<usize>() + signature);
     for (name, value, _) in lacking.iter().filter(|(.., is_lacking)| *is_lacking) {
         open.add(name, &Json::from_static(value));
     }
@@ -519,6 +527,12 @@ fn optional<'a, T: Deserialize<'a>>(
 ) -> Result<Option<T>, Rejection> {
     json.map(|json| decode(key, json)).transpose()
 }
+
+/// What a signature looks like around the name of the server.
+const SIGNATURE: &str = r#","_meta":{"io.modelcontextprotocol/serverInfo":}"#;
+
+/// How many bytes stand around the name and the value of a member, with the end of an object.
+const AROUND: usize = 8;
 
 /// The members of `_meta` that are the envelope.
 const ENVELOPE: [&str; 5] = [

@@ -4,6 +4,7 @@ use bowline_types::{ErrorCode, RpcError};
 use serde_json::json;
 
 use super::Dialects;
+use crate::shortened;
 
 /// Why a message was not admitted: the error that its sender is told.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -26,7 +27,7 @@ impl Rejection {
     /// The method does not exist for this caller.
     #[must_use]
     pub fn method_not_found(method: &str) -> Self {
-        let message = format!("there is no method `{method}` here");
+        let message = format!("there is no method `{}` here", shortened(method));
         Self::new(ErrorCode::METHOD_NOT_FOUND, message)
     }
 
@@ -43,6 +44,7 @@ impl Rejection {
             // In these words: clients look for them.
             "Unsupported protocol version",
         );
+        let requested = shortened(requested).to_string();
         Self(error.with_data(json!({"supported": supported, "requested": requested})))
     }
 
@@ -68,5 +70,25 @@ impl From<Rejection> for RpcError {
 impl From<RpcError> for Rejection {
     fn from(error: RpcError) -> Self {
         Self(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rejection_repeats_only_the_beginning_of_what_was_sent() {
+        let huge = "h".repeat(1 << 20);
+        let rejections = [
+            Rejection::method_not_found(&huge),
+            Rejection::unsupported_version(&huge, &Dialects::all()),
+        ];
+        for rejection in rejections {
+            let error = RpcError::from(rejection);
+            let data = error.data.map_or(0, |data| data.as_bytes().len());
+
+            assert!(error.message.len() + data < 1000, "{}", error.message);
+        }
     }
 }

@@ -18,13 +18,15 @@ use ::http::{Method, StatusCode};
 use bowline_types::{ErrorCode, RequestId, RpcError};
 use bytes::Bytes;
 
-use super::headers::{self, Mismatch, ParamHeaders};
+use super::headers::{self, MirrorHeaders, Mismatch, ParamHeaders};
 use super::legacy;
 use super::media::{self, Accepts};
 use super::source::SourcePolicy;
 use crate::era::{self, Callers, Dialect, Dialects, Request, Seal, modern, names_modern_era};
 use crate::json::{Params, Unpicked};
-use crate::{BatchError, Malformed, Message, Notification, RawRequest, Response, is_batch};
+use crate::{
+    BatchError, Malformed, Message, Notification, RawRequest, Response, is_batch, shortened,
+};
 
 /// What a request's head lets it do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,32 +123,34 @@ pub fn admit(
     catalog: &dyn Catalog,
 ) -> Result<Admitted, Rejection> {
     // 2. One message; or, in one legacy revision, several.
+    let mirror = MirrorHeaders::read(headers);
     if is_batch(body) {
-        return legacy::admit_batch(headers, body, served).map(Admitted::Legacy);
+        return legacy::admit_batch(&mirror, body, served).map(Admitted::Legacy);
     }
     let message = Message::decode(body)?;
 
     // 3. Which era? The mark in the body decides; without it, the header does.
     let is_modern = match &message {
         Message::Request(raw) => {
-            header_is_modern(headers) || modern::is_marked(raw.params.as_ref())
+            header_is_modern(&mirror) || modern::is_marked(raw.params.as_ref())
         }
-        Message::Notification(told) => header_is_modern(headers) || tells_modern(told),
+        Message::Notification(told) => header_is_modern(&mirror) || tells_modern(told),
         Message::Response(_) => false,
     };
     match message {
         Message::Request(raw) if is_modern => {
             let id = raw.id.clone();
-            admit_modern(headers, raw, served, callers, catalog)
+            admit_modern(headers, &mirror, raw, served, callers, catalog)
                 .map_err(|refused| refused.about(id))
         }
         Message::Notification(told) if is_modern => Ok(Admitted::Notification(told)),
-        message => legacy::admit(headers, message, served).map(Admitted::Legacy),
+        message => legacy::admit(&mirror, message, served).map(Admitted::Legacy),
     }
 }
 
 fn admit_modern(
     headers: &HeaderMap,
+    mirror: &MirrorHeaders<'_>,
     raw: RawRequest,
     served: &Dialects,
     callers: &Callers,
@@ -159,7 +163,7 @@ fn admit_modern(
     let envelope = envelope.ok_or_else(modern::unversioned)?;
 
     // 5. The header names the same version, served or not.
-    headers::check_version(headers, envelope.version())?;
+    mirror.check_version(envelope.version())?;
 
     // 6. The version is served. The rest of the envelope is judged after that, for another version may
     // have another one.
@@ -170,7 +174,7 @@ fn admit_modern(
     let progress_token = envelope.progress_token()?;
 
     // 8. The header names the same method.
-    headers::check_method(headers, &raw.method)?;
+    mirror.check_method(&raw.method)?;
 
     // 9. Somebody answers the method. `initialize` and its kin end here.
     if !catalog.answers(&raw.method) {
@@ -187,7 +191,7 @@ fn admit_modern(
     };
     let name = name.as_ref().and_then(|name| name.text().ok());
     if let Some(name) = &name {
-        headers::check_name(headers, name)?;
+        mirror.check_name(name)?;
     }
 
     // 11. The headers say what the arguments say.
@@ -355,8 +359,8 @@ pub(super) enum HeaderVersion {
     Unknown(String),
 }
 
-pub(super) fn header_version(headers: &HeaderMap) -> Result<HeaderVersion, Mismatch> {
-    let Some(version) = headers::single(headers, &headers::PROTOCOL_VERSION)? else {
+pub(super) fn header_version(mirror: &MirrorHeaders<'_>) -> Result<HeaderVersion, Mismatch> {
+    let Some(version) = mirror.version()? else {
         return Ok(HeaderVersion::Absent);
     };
     let version = String::from_utf8_lossy(version);
@@ -372,9 +376,9 @@ pub(super) fn tells_modern(told: &Notification) -> bool {
     modern::is_marked(params.as_ref())
 }
 
-fn header_is_modern(headers: &HeaderMap) -> bool {
-    let version = headers::single(headers, &headers::PROTOCOL_VERSION);
-    version
+fn header_is_modern(mirror: &MirrorHeaders<'_>) -> bool {
+    mirror
+        .version()
         .ok()
         .flatten()
         .and_then(|version| std::str::from_utf8(version).ok())
@@ -384,7 +388,7 @@ fn header_is_modern(headers: &HeaderMap) -> bool {
 /// A header could agree with one of two members, and the handler read the other.
 #[allow(clippy::needless_pass_by_value, reason = "it is made for `map_err`")]
 fn ambiguous(why: Unpicked) -> Rejection {
-    era::Rejection::invalid_params(format!("`params`: {why}")).into()
+    era::Rejection::invalid_params(format!("`params`: {}", shortened(why))).into()
 }
 
 #[cfg(test)]

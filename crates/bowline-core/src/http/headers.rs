@@ -19,6 +19,7 @@ use ::http::header::{HeaderMap, HeaderName, HeaderValue};
 use bowline_types::{ErrorCode, Json, RpcError};
 
 use crate::json::pick;
+use crate::shortened;
 
 /// The protocol version of the message: `MCP-Protocol-Version`.
 pub const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -105,36 +106,119 @@ impl Mirrored<'_> {
     }
 }
 
-/// Checks that `MCP-Protocol-Version` is there and says `version`.
+/// The headers of a received message that mirror its body, found in one pass: to look up each by its name takes longer.
 ///
-/// # Errors
+/// # Examples
 ///
-/// If it is missing, repeated, or says something else.
-pub fn check_version(headers: &HeaderMap, version: &str) -> Result<(), Mismatch> {
-    check_literal(headers, &PROTOCOL_VERSION, version)
+/// ```
+/// use bowline_core::http::headers::{METHOD, MirrorHeaders};
+/// use http::{HeaderMap, HeaderValue};
+///
+/// let headers = HeaderMap::from_iter([(METHOD, HeaderValue::from_static("tools/list"))]);
+/// let mirror = MirrorHeaders::read(&headers);
+/// assert!(mirror.check_method("tools/list").is_ok());
+/// assert!(mirror.check_name("add").is_err());
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MirrorHeaders<'a> {
+    version: Value<'a>,
+    method: Value<'a>,
+    name: Value<'a>,
 }
 
-/// Checks that `Mcp-Method` is there and says `method`, in the same case.
-///
-/// # Errors
-///
-/// If it is missing, repeated, or says something else.
-pub fn check_method(headers: &HeaderMap, method: &str) -> Result<(), Mismatch> {
-    check_literal(headers, &METHOD, method)
+/// The value of a header, without the blanks around it.
+#[derive(Clone, Copy, Debug, Default)]
+enum Value<'a> {
+    #[default]
+    Missing,
+    Once(&'a [u8]),
+    /// Each reader could pick another one.
+    Repeated,
 }
 
-/// Checks that `Mcp-Name` is there and, decoded, says `name`, byte for byte.
-///
-/// # Errors
-///
-/// If it is missing, repeated, undecodable, or says something else.
-pub fn check_name(headers: &HeaderMap, name: &str) -> Result<(), Mismatch> {
-    let value = required(headers, &NAME)?;
-    let seen = decoded(&NAME, value)?;
-    if seen != name {
-        return Err(Mismatch::differs(&NAME, &seen, name));
+impl<'a> MirrorHeaders<'a> {
+    /// Finds the headers that mirror a message.
+    #[must_use]
+    pub fn read(headers: &'a HeaderMap) -> Self {
+        let mut mirror = Self::default();
+        for (name, value) in headers {
+            let own = match name.as_str() {
+                "mcp-protocol-version" => &mut mirror.version,
+                "mcp-method" => &mut mirror.method,
+                "mcp-name" => &mut mirror.name,
+                _ => continue,
+            };
+            *own = match own {
+                Value::Missing => Value::Once(value::trim(value.as_bytes())),
+                Value::Once(_) | Value::Repeated => Value::Repeated,
+            };
+        }
+        mirror
     }
-    Ok(())
+
+    /// The value of `MCP-Protocol-Version`, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// If it is repeated.
+    pub fn version(&self) -> Result<Option<&'a [u8]>, Mismatch> {
+        self.version.single(&PROTOCOL_VERSION)
+    }
+
+    /// Checks that `MCP-Protocol-Version` is there and says `version`.
+    ///
+    /// # Errors
+    ///
+    /// If it is missing, repeated, or says something else.
+    pub fn check_version(&self, version: &str) -> Result<(), Mismatch> {
+        self.version.check_literal(&PROTOCOL_VERSION, version)
+    }
+
+    /// Checks that `Mcp-Method` is there and says `method`, in the same case.
+    ///
+    /// # Errors
+    ///
+    /// If it is missing, repeated, or says something else.
+    pub fn check_method(&self, method: &str) -> Result<(), Mismatch> {
+        self.method.check_literal(&METHOD, method)
+    }
+
+    /// Checks that `Mcp-Name` is there and, decoded, says `name`, byte for byte.
+    ///
+    /// # Errors
+    ///
+    /// If it is missing, repeated, undecodable, or says something else.
+    pub fn check_name(&self, name: &str) -> Result<(), Mismatch> {
+        let value = self.name.required(&NAME)?;
+        let seen = decoded(&NAME, value)?;
+        if seen != name {
+            return Err(Mismatch::differs(&NAME, &seen, name));
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Value<'a> {
+    fn single(self, name: &HeaderName) -> Result<Option<&'a [u8]>, Mismatch> {
+        match self {
+            Self::Missing => Ok(None),
+            Self::Once(value) => Ok(Some(value)),
+            Self::Repeated => Err(Mismatch::repeated(name)),
+        }
+    }
+
+    fn required(self, name: &HeaderName) -> Result<&'a [u8], Mismatch> {
+        self.single(name)?.ok_or_else(|| Mismatch::missing(name))
+    }
+
+    fn check_literal(self, name: &HeaderName, body: &str) -> Result<(), Mismatch> {
+        let seen = self.required(name)?;
+        if seen != body.as_bytes() {
+            let seen = String::from_utf8_lossy(seen);
+            return Err(Mismatch::differs(name, &seen, body));
+        }
+        Ok(())
+    }
 }
 
 /// The value of a header that may stand at most once, without the blanks around it.
@@ -147,7 +231,7 @@ pub fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'
     let value = values.next().map(|value| value::trim(value.as_bytes()));
     match values.next() {
         None => Ok(value),
-        Some(_) => Err(Mismatch::new(name, "stands more than once")),
+        Some(_) => Err(Mismatch::repeated(name)),
     }
 }
 
@@ -170,7 +254,16 @@ impl Mismatch {
         }
     }
 
+    fn missing(header: &HeaderName) -> Self {
+        Self::new(header, "is missing")
+    }
+
+    fn repeated(header: &HeaderName) -> Self {
+        Self::new(header, "stands more than once")
+    }
+
     fn differs(header: &HeaderName, seen: &str, body: &str) -> Self {
+        let (seen, body) = (shortened(seen), shortened(body));
         Self::new(header, format!("says {seen:?}, the body {body:?}"))
     }
 }
@@ -200,20 +293,8 @@ fn literal(header: HeaderName, text: &str) -> Result<HeaderValue, Unmirrorable> 
     })
 }
 
-fn check_literal(headers: &HeaderMap, name: &HeaderName, body: &str) -> Result<(), Mismatch> {
-    let seen = required(headers, name)?;
-    if seen != body.as_bytes() {
-        return Err(Mismatch::differs(
-            name,
-            &String::from_utf8_lossy(seen),
-            body,
-        ));
-    }
-    Ok(())
-}
-
 fn required<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<&'a [u8], Mismatch> {
-    single(headers, name)?.ok_or_else(|| Mismatch::new(name, "is missing"))
+    single(headers, name)?.ok_or_else(|| Mismatch::missing(name))
 }
 
 fn decoded<'a>(name: &HeaderName, value: &'a [u8]) -> Result<Cow<'a, str>, Mismatch> {

@@ -4,14 +4,14 @@
 //! that keeps sessions.
 
 use ::http::HeaderName;
-use ::http::header::HeaderMap;
 use bowline_types::{ErrorCode, RpcError};
 use bytes::Bytes;
 use serde::Deserialize;
 
 use super::admission::{HeaderVersion, Rejection, header_version, tells_modern};
+use super::headers::MirrorHeaders;
 use crate::era::{self, Dialect, Dialects, modern};
-use crate::{BatchError, Malformed, Message, RawRequest, decode_batch};
+use crate::{BatchError, Malformed, Message, RawRequest, decode_batch, shortened};
 
 /// Names the session a request belongs to: `Mcp-Session-Id`.
 pub const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -71,7 +71,7 @@ impl Batch {
 
 /// Lets a message without a modern mark in.
 pub(super) fn admit(
-    headers: &HeaderMap,
+    mirror: &MirrorHeaders<'_>,
     message: Message,
     served: &Dialects,
 ) -> Result<Post, Rejection> {
@@ -79,7 +79,7 @@ pub(super) fn admit(
         Message::Request(raw) => Some(raw.id.clone()),
         Message::Response(_) | Message::Notification(_) => None,
     };
-    let dialect = version(headers, &message, served).map_err(|refused| refused.about(id))?;
+    let dialect = version(mirror, &message, served).map_err(|refused| refused.about(id))?;
     Ok(Post {
         dialect,
         messages: Messages::One(message),
@@ -88,11 +88,11 @@ pub(super) fn admit(
 
 /// Lets a batch in undecoded, if a version that has them may be meant.
 pub(super) fn admit_batch(
-    headers: &HeaderMap,
+    mirror: &MirrorHeaders<'_>,
     body: &Bytes,
     served: &Dialects,
 ) -> Result<Post, Rejection> {
-    let dialect = match header_version(headers)? {
+    let dialect = match header_version(mirror)? {
         HeaderVersion::Known(dialect) => served.of(dialect.version),
         HeaderVersion::Absent => served.of(Dialect::UNNAMED_ON_HTTP.version),
         HeaderVersion::Unknown(_) => None,
@@ -114,14 +114,14 @@ pub fn not_a_batch() -> Rejection {
 
 /// The version of a legacy message by its header.
 fn version(
-    headers: &HeaderMap,
+    mirror: &MirrorHeaders<'_>,
     message: &Message,
     served: &Dialects,
 ) -> Result<Option<&'static Dialect>, Rejection> {
     if served.latest_legacy().is_none() {
-        return Err(not_served(headers, message, served));
+        return Err(not_served(mirror, message, served));
     }
-    match header_version(headers)? {
+    match header_version(mirror)? {
         HeaderVersion::Absent => Ok(None),
         // The handshake itself finds out which version is spoken.
         HeaderVersion::Known(dialect) if !dialect.is_modern() && is_handshake(message) => {
@@ -141,13 +141,13 @@ fn version(
 }
 
 /// What a server without a legacy era tells a legacy client.
-fn not_served(headers: &HeaderMap, message: &Message, served: &Dialects) -> Rejection {
+fn not_served(mirror: &MirrorHeaders<'_>, message: &Message, served: &Dialects) -> Rejection {
     match message {
         Message::Response(_) => invalid("nobody asked for this response"),
         Message::Request(raw) if is_handshake(message) => {
             era::Rejection::unsupported_version(&requested(raw), served).into()
         }
-        Message::Request(_) | Message::Notification(_) => match header_version(headers) {
+        Message::Request(_) | Message::Notification(_) => match header_version(mirror) {
             Err(mismatch) => mismatch.into(),
             Ok(HeaderVersion::Absent) => header_mismatch("is missing"),
             Ok(_) => header_mismatch("names a version that is not served"),
@@ -178,7 +178,10 @@ fn header_mismatch(why: &str) -> Rejection {
 
 fn unknown_version(version: &str) -> Rejection {
     // Clients look for these words to learn that another version may be welcome.
-    invalid(&format!("Unsupported protocol version: {version:?}"))
+    invalid(&format!(
+        "Unsupported protocol version: {:?}",
+        shortened(version)
+    ))
 }
 
 fn invalid(why: &str) -> Rejection {
@@ -193,7 +196,7 @@ mod tests {
     use crate::era::Callers;
     use crate::http::admission::{self, Admitted, Catalog};
     use crate::http::headers::ParamHeaders;
-    use ::http::HeaderValue;
+    use ::http::{HeaderMap, HeaderValue};
     use serde_json::json;
     use std::sync::Arc;
 

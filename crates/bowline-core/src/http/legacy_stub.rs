@@ -1,12 +1,13 @@
 //! What stands in for the legacy era in a build without it: nobody can post anything.
 
-use ::http::header::HeaderMap;
 use bowline_types::{ErrorCode, RpcError};
 use bytes::Bytes;
 
 use super::admission::{HeaderVersion, Rejection, header_version};
+use super::headers::MirrorHeaders;
 use crate::Message;
 use crate::era::Dialects;
+use crate::shortened;
 
 /// A legacy POST, which does not exist.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,7 +16,7 @@ pub enum Post {}
 
 /// Refuses every message.
 pub(super) fn admit(
-    headers: &HeaderMap,
+    mirror: &MirrorHeaders<'_>,
     message: Message,
     _served: &Dialects,
 ) -> Result<Post, Rejection> {
@@ -23,11 +24,13 @@ pub(super) fn admit(
         Message::Request(raw) => Some(raw.id),
         Message::Response(_) | Message::Notification(_) => None,
     };
-    let why = match header_version(headers) {
+    let why = match header_version(mirror) {
         Err(mismatch) => return Err(Rejection::from(mismatch).about(id)),
         Ok(HeaderVersion::Absent) => "is missing".to_owned(),
         Ok(HeaderVersion::Known(dialect)) => format!("names {dialect}, which is not served"),
-        Ok(HeaderVersion::Unknown(version)) => format!("names {version:?}, which is not served"),
+        Ok(HeaderVersion::Unknown(version)) => {
+            format!("names {:?}, which is not served", shortened(version))
+        }
     };
     let why = format!("`{}` {why}", super::headers::PROTOCOL_VERSION);
     Err(Rejection::from(RpcError::new(ErrorCode::HEADER_MISMATCH, why)).about(id))
@@ -35,7 +38,7 @@ pub(super) fn admit(
 
 /// Refuses every batch.
 pub(super) fn admit_batch(
-    _headers: &HeaderMap,
+    _mirror: &MirrorHeaders<'_>,
     _body: &Bytes,
     _served: &Dialects,
 ) -> Result<Post, Rejection> {

@@ -66,20 +66,23 @@ impl InFlight {
         self.requests.contains_key(id)
     }
 
-    /// The answer of an open request was queued there.
-    pub(super) fn answered(&mut self, id: &InFlightId, place: Place) {
-        if let Some(own) = self.requests.get_mut(&id.request_id) {
-            own.answer = Some(place);
-            self.open -= 1;
+    /// Notes where the answer of a request will wait, and returns whether it was not answered yet.
+    pub(super) fn answer(&mut self, id: &InFlightId, place: Place) -> bool {
+        let request = self.requests.get_mut(&id.request_id);
+        match request.filter(|own| own.serial == id.serial && own.answer.is_none()) {
+            Some(own) => {
+                own.answer = Some(place);
+                self.open -= 1;
+                true
+            }
+            None => false,
         }
     }
 
-    /// The answer has left.
+    /// Forgets a request whose answer has left. No other has its id: that would have been refused until now.
     pub(super) fn left(&mut self, id: &InFlightId) {
-        let request = self.requests.get(&id.request_id);
-        if request.is_some_and(|own| own.serial == id.serial && own.answer.is_some()) {
-            self.requests.remove(&id.request_id);
-        }
+        let request = self.requests.remove(&id.request_id);
+        debug_assert!(request.is_none_or(|own| own.serial == id.serial && own.answer.is_some()));
     }
 
     /// Forgets the request that a cancel names: the one with exactly this id, else the one whose id is

@@ -49,6 +49,7 @@ use bowline_types::{ErrorCode, Json, RequestId, RpcError};
 
 use crate::json::Params;
 use crate::message::{Malformed, Message, Notification, Outcome, RawRequest, Response};
+use crate::shortened;
 use in_flight::InFlight;
 use pending::PendingCalls;
 use refers::{Cancelled, Referent};
@@ -311,7 +312,8 @@ impl Mux {
             pending: PendingCalls::default(),
             in_flight: InFlight::default(),
             outbox: Outbox::default(),
-            events: VecDeque::new(),
+            // There may be thousands of wires that never had more than one.
+            events: VecDeque::with_capacity(1),
             intake: Intake::Open,
         }
     }
@@ -337,9 +339,11 @@ impl Mux {
             return Err(Refused::Full);
         }
         let bytes = params.as_ref().map_or(0, |params| params.as_bytes().len());
-        let call = self.pending.insert(now, method.into(), params, options)?;
-        let place = self.outbox.push_call(call, bytes);
-        self.pending.queued(call, place);
+        let place = self.outbox.next_place();
+        let call = self
+            .pending
+            .insert(now, method.into(), params, place, options)?;
+        self.outbox.push_call(call, bytes);
         Ok(call)
     }
 
@@ -389,7 +393,7 @@ impl Mux {
     pub fn respond(&mut self, id: &InFlightId, outcome: Outcome) {
         // A cancelled request must not be answered (spec: basic/patterns/cancellation), so having
         // forgotten it is what silences a late answer.
-        if !self.in_flight.is_open(id) {
+        if !self.in_flight.answer(id, self.outbox.next_place()) {
             return;
         }
         let request = id.request_id();
@@ -401,8 +405,7 @@ impl Mux {
             id: Some(request.clone()),
             outcome,
         };
-        let place = self.outbox.push(response, Some(id.clone()));
-        self.in_flight.answered(id, place);
+        self.outbox.push(response, Some(id.clone()));
     }
 
     /// Refuses new requests of the peer from now on; those in flight may still be answered.
@@ -506,11 +509,8 @@ impl Mux {
 
     /// The same, with what the message belongs to.
     pub fn poll_outgoing(&mut self) -> Option<Outgoing> {
-        let outgoing = self.outbox.pop(|call| self.pending.send(call))?;
-        if let (Message::Response(_), Some(id)) = (&outgoing.message, &outgoing.within) {
-            self.in_flight.left(id);
-        }
-        Some(outgoing)
+        let send = |call| self.pending.send(call);
+        self.outbox.pop(send, |id| self.in_flight.left(id))
     }
 
     /// Whether so much waits for the wire, with even the short errors that are sent in the place of answers, that the
@@ -525,7 +525,7 @@ impl Mux {
         self.events.pop_front()
     }
 
-    /// When to call [`Mux::handle_timeout`] next.
+    /// When to call [`Mux::handle_timeout`] next. It may find that nothing is overdue yet.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.pending.next_deadline()
@@ -562,7 +562,7 @@ impl Mux {
         let RawRequest { id, method, params } = request;
         if self.in_flight.contains_request(&id) {
             // An answer with this id would settle the first request, which is still to get its own.
-            let error = format!("the request id {id} is already in flight");
+            let error = format!("the request id {} is already in flight", shortened(&id));
             self.refuse(None, RpcError::new(ErrorCode::INVALID_REQUEST, error));
             self.events
                 .push_back(Event::Oddity(Oddity::DuplicateRequest(id)));

@@ -8,10 +8,11 @@ use std::collections::VecDeque;
 use super::{CallId, InFlightId, Outgoing};
 use crate::message::{Message, Notification};
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Outbox {
-    /// By place, ascending.
-    queue: VecDeque<Entry>,
+    queue: VecDeque<Queued>,
+    /// One for each message in the queue. Apart from it: a longer entry would be moved by calls.
+    labels: VecDeque<Label>,
     last_place: u64,
     ghosts: usize,
     /// How many entries are notifications within a request.
@@ -24,10 +25,11 @@ pub(super) struct Outbox {
 pub(super) struct Place(u64);
 
 #[derive(Debug)]
-struct Entry {
+struct Label {
+    /// Ascending.
     place: Place,
+    /// None if it is that of a ghost.
     bytes: usize,
-    queued: Queued,
 }
 
 #[derive(Debug)]
@@ -39,61 +41,77 @@ enum Queued {
     Ghost,
 }
 
+impl Default for Outbox {
+    fn default() -> Self {
+        Self {
+            // As with events: most wires never had more than one message waiting.
+            queue: VecDeque::with_capacity(1),
+            labels: VecDeque::with_capacity(1),
+            last_place: 0,
+            ghosts: 0,
+            words: 0,
+            bytes: 0,
+        }
+    }
+}
+
 impl Outbox {
-    pub(super) fn push(
-        &mut self,
-        message: impl Into<Message>,
-        within: Option<InFlightId>,
-    ) -> Place {
+    /// Where the next message that is pushed will be.
+    pub(super) fn next_place(&self) -> Place {
+        Place(self.last_place + 1)
+    }
+
+    pub(super) fn push(&mut self, message: impl Into<Message>, within: Option<InFlightId>) {
         let message = message.into();
-        let bytes = message.room();
-        self.enqueue(bytes, Queued::Message(Outgoing { message, within }))
+        self.queue
+            .push_back(Queued::Message(Outgoing { message, within }));
+        // Looked at where it is, and not on its way: it is long.
+        let bytes = match self.queue.back() {
+            Some(Queued::Message(queued)) => queued.message.variable_len(),
+            _ => 0,
+        };
+        self.label(bytes);
     }
 
     pub(super) fn push_word(&mut self, within: InFlightId, notification: Notification) {
-        let bytes = notification.size();
         self.words += 1;
-        self.enqueue(bytes, Queued::Word(within, notification));
+        self.label(notification.size());
+        self.queue.push_back(Queued::Word(within, notification));
     }
 
     /// Queues the request of a call, which is this long.
-    pub(super) fn push_call(&mut self, call: CallId, bytes: usize) -> Place {
-        self.enqueue(bytes, Queued::Call(call))
+    pub(super) fn push_call(&mut self, call: CallId, bytes: usize) {
+        self.label(bytes);
+        self.queue.push_back(Queued::Call(call));
     }
 
-    fn enqueue(&mut self, bytes: usize, queued: Queued) -> Place {
-        self.last_place += 1;
-        let place = Place(self.last_place);
+    fn label(&mut self, bytes: usize) {
+        let place = self.next_place();
+        self.last_place = place.0;
         // An entry takes up memory even if its message is short.
         let bytes = bytes + PER_ENTRY;
         self.bytes += bytes;
-        self.queue.push_back(Entry {
-            place,
-            bytes,
-            queued,
-        });
-        place
+        self.labels.push_back(Label { place, bytes });
     }
 
     /// Takes back what is at a place, unless it has left. Whether it was there.
     pub(super) fn take_back(&mut self, place: Place) -> bool {
-        let found = self.queue.binary_search_by_key(&place, |entry| entry.place);
-        let Some(entry) = found.ok().and_then(|at| self.queue.get_mut(at)) else {
+        let found = self
+            .labels
+            .binary_search_by_key(&place, |label| label.place);
+        let Ok(at) = found else {
             return false;
         };
-        if let Queued::Ghost = entry.queued {
-            return false;
+        match self.queue.get_mut(at) {
+            None | Some(Queued::Ghost) => false,
+            Some(queued) => {
+                *queued = Queued::Ghost;
+                self.bytes -= std::mem::take(&mut self.labels[at].bytes);
+                self.ghosts += 1;
+                self.sweep();
+                true
+            }
         }
-        entry.queued = Queued::Ghost;
-        self.bytes -= std::mem::take(&mut entry.bytes);
-        self.ghosts += 1;
-        // Sweeping once half of the queue is ghosts keeps both the queue and the cost per ghost bounded.
-        if self.ghosts > self.queue.len() / 2 {
-            self.queue
-                .retain(|entry| !matches!(entry.queued, Queued::Ghost));
-            self.ghosts = 0;
-        }
-        true
     }
 
     /// Takes back what was said within a request that nobody listens to any more.
@@ -101,29 +119,44 @@ impl Outbox {
         if self.words == 0 {
             return;
         }
-        let (mut words, mut bytes) = (0, 0);
-        self.queue.retain(|entry| {
-            let is_silenced = matches!(&entry.queued, Queued::Word(within, _) if within == request);
-            if is_silenced {
-                words += 1;
-                bytes += entry.bytes;
+        for (queued, label) in self.queue.iter_mut().zip(&mut self.labels) {
+            if matches!(queued, Queued::Word(within, _) if within == request) {
+                *queued = Queued::Ghost;
+                self.bytes -= std::mem::take(&mut label.bytes);
+                self.words -= 1;
+                self.ghosts += 1;
             }
-            !is_silenced
-        });
-        self.words -= words;
-        self.bytes -= bytes;
+        }
+        self.sweep();
     }
 
-    /// The next message; `send` hands out the request of a call.
+    /// Removes the ghosts once half of the queue is ghosts. This keeps both the queue and the cost per ghost bounded.
+    fn sweep(&mut self) {
+        if self.ghosts > self.queue.len() / 2 {
+            let is_ghost = |queued: &Queued| matches!(queued, Queued::Ghost);
+            let mut ghosts = self.queue.iter().map(is_ghost);
+            self.labels.retain(|_| ghosts.next() == Some(false));
+            self.queue.retain(|queued| !is_ghost(queued));
+            self.ghosts = 0;
+        }
+    }
+
+    /// The next message. `send` hands out the request of a call, and `answered` is told which request it answers.
     pub(super) fn pop(
         &mut self,
         mut send: impl FnMut(CallId) -> Option<Outgoing>,
+        answered: impl FnOnce(&InFlightId),
     ) -> Option<Outgoing> {
         loop {
-            let entry = self.queue.pop_front()?;
-            self.bytes -= entry.bytes;
-            match entry.queued {
-                Queued::Message(outgoing) => return Some(outgoing),
+            self.bytes -= self.labels.pop_front()?.bytes;
+            match self.queue.pop_front()? {
+                Queued::Message(outgoing) => {
+                    if let (Message::Response(_), Some(id)) = (&outgoing.message, &outgoing.within)
+                    {
+                        answered(id);
+                    }
+                    return Some(outgoing);
+                }
                 Queued::Word(within, notification) => {
                     self.words -= 1;
                     return Some(Outgoing {
@@ -158,5 +191,5 @@ impl Outbox {
     }
 }
 
-/// What an entry takes up besides its text.
+/// What an entry takes up besides what differs from message to message.
 const PER_ENTRY: usize = 256;

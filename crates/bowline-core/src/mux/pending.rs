@@ -18,7 +18,7 @@ use crate::message::RawRequest;
 
 /// One call of ours. Never used twice, whatever happens to request ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct CallId(u64);
+pub struct CallId(pub(super) u64);
 
 /// What can be chosen about a call.
 #[derive(Clone, Debug)]
@@ -67,13 +67,20 @@ pub(super) struct Pending {
     token: Option<CorrelationKey>,
     deadline: Deadline,
     /// The request, until it leaves.
-    unsent: Option<(Cow<'static, str>, Option<Json>)>,
-    /// Where it waits until then.
-    place: Option<Place>,
+    unsent: Option<Unsent>,
     may_be_cancelled: bool,
     cancel_on_abandon: bool,
     is_subscription: bool,
     within: Option<InFlightId>,
+}
+
+/// A request that has not left.
+#[derive(Debug)]
+struct Unsent {
+    method: Cow<'static, str>,
+    params: Option<Json>,
+    /// Where it waits.
+    place: Place,
 }
 
 impl Pending {
@@ -87,7 +94,7 @@ impl Pending {
 
     /// Where the request waits, if it has not left.
     pub(super) fn place(&self) -> Option<Place> {
-        self.place.filter(|_| self.is_unsent())
+        self.unsent.as_ref().map(|unsent| unsent.place)
     }
 
     pub(super) fn within(&self) -> Option<&InFlightId> {
@@ -116,6 +123,7 @@ impl PendingCalls {
         now: Instant,
         method: Cow<'static, str>,
         params: Option<Json>,
+        place: Place,
         options: CallOptions,
     ) -> Result<CallId, Refused> {
         let token = options.progress_token.as_ref().map(CorrelationKey::from);
@@ -135,12 +143,12 @@ impl PendingCalls {
 
         self.last_call += 1;
         let call = CallId(self.last_call);
-        let deadline = Deadline::new(now, options.idle_timeout, options.total_timeout);
+        let mut deadline = Deadline::new(now, options.idle_timeout, options.total_timeout);
         self.by_id.insert(CorrelationKey::from(&id), call);
         if let Some(token) = &token {
             self.by_token.insert(token.clone(), call);
         }
-        self.deadlines.insert(call, &deadline);
+        self.deadlines.insert(call, &mut deadline);
         let pending = Pending {
             id,
             token,
@@ -149,24 +157,20 @@ impl PendingCalls {
             cancel_on_abandon: options.cancel_on_abandon,
             is_subscription: options.is_subscription,
             within: options.within,
-            unsent: Some((method, params)),
-            place: None,
+            unsent: Some(Unsent {
+                method,
+                params,
+                place,
+            }),
         };
         self.calls.insert(call, pending);
         Ok(call)
     }
 
-    /// The request of this call waits there.
-    pub(super) fn queued(&mut self, call: CallId, place: Place) {
-        if let Some(pending) = self.calls.get_mut(&call) {
-            pending.place = Some(place);
-        }
-    }
-
     /// Hands out the request of a call that is still wanted, and counts it as sent.
     pub(super) fn send(&mut self, call: CallId) -> Option<Outgoing> {
         let pending = self.calls.get_mut(&call)?;
-        let (method, params) = pending.unsent.take()?;
+        let Unsent { method, params, .. } = pending.unsent.take()?;
         let request = RawRequest {
             id: pending.id.clone(),
             method,
@@ -230,11 +234,14 @@ impl PendingCalls {
     }
 
     /// A call whose deadline has passed.
-    pub(super) fn next_overdue(&self, now: Instant) -> Option<(CallId, Overdue)> {
-        let (_, call) = self.deadlines.next()?;
-        let deadline = &self.calls.get(&call)?.deadline;
-        let which = self.deadlines.overdue(deadline, now)?;
-        Some((call, which))
+    pub(super) fn next_overdue(&mut self, now: Instant) -> Option<(CallId, Overdue)> {
+        while let Some((_, call)) = self.deadlines.next().filter(|(at, _)| *at <= now) {
+            let deadline = &mut self.calls.get_mut(&call)?.deadline;
+            if let Some(which) = self.deadlines.overdue(now, call, deadline) {
+                return Some((call, which));
+            }
+        }
+        None
     }
 
     pub(super) fn hold(&mut self, now: Instant, id: &RequestId) {
@@ -256,15 +263,16 @@ impl PendingCalls {
     }
 
     pub(super) fn pause_idle(&mut self) {
-        let calls = self.calls.iter_mut();
-        let deadlines = calls.map(|(call, pending)| (*call, &mut pending.deadline));
-        self.deadlines.pause_idle(deadlines);
+        self.deadlines.pause_idle();
     }
 
     pub(super) fn resume_idle(&mut self, now: Instant) {
-        let calls = self.calls.iter_mut();
-        let deadlines = calls.map(|(call, pending)| (*call, &mut pending.deadline));
-        self.deadlines.resume_idle(now, deadlines);
+        for call in self.deadlines.resume_idle(now) {
+            if let Some(pending) = self.calls.get_mut(&call) {
+                self.deadlines.remove(call, &pending.deadline);
+                self.deadlines.insert(call, &mut pending.deadline);
+            }
+        }
     }
 
     pub(super) fn next_deadline(&self) -> Option<Instant> {

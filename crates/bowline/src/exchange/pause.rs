@@ -99,7 +99,7 @@ impl Deadline {
     /// Stands still until the next poll.
     pub(super) fn pause(&mut self) {
         if let Some(sleep) = self.sleep.take() {
-            let now = tokio::time::Instant::now();
+            let now = Instant::now();
             self.left = Some(sleep.deadline().saturating_duration_since(now));
         }
     }

@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use bowline_core::Outcome;
 use bowline_core::era::Request;
+use bowline_core::{Outcome, shortened};
 use tracing::Instrument as _;
 
 use super::{Layer, Next};
@@ -36,8 +36,8 @@ impl Layer for Trace {
     fn handle(&self, request: Request, next: Next) -> BoxFuture<'static, Outcome> {
         let span = tracing::info_span!(
             "request",
-            method = %request.method,
-            id = %next.context().request_id(),
+            method = %shortened(&request.method),
+            id = %shortened(next.context().request_id()),
             version = request.caller.dialect.version,
             traceparent = tracing::field::Empty,
         );
@@ -54,7 +54,7 @@ impl Layer for Trace {
                 let elapsed = started.elapsed();
                 match &outcome {
                     Ok(_) => tracing::info!(?elapsed, "answered"),
-                    Err(error) => tracing::info!(?elapsed, %error, "refused"),
+                    Err(error) => tracing::info!(?elapsed, error = %shortened(error), "refused"),
                 }
                 outcome
             }

@@ -112,7 +112,8 @@ impl Account {
     }
 
     pub(crate) fn usage(&self) -> Usage {
-        self.meters.usage()
+        let total = self.and_parents().last().unwrap_or(self);
+        self.meters.usage(total.requests())
     }
 
     /// How many requests are being read or answered.
@@ -131,7 +132,6 @@ impl Account {
                 return Err(self.meters.refuse(limit, max));
             }
         }
-        self.meters.requests().fetch_add(1, Ordering::Relaxed);
         let mut charge = Charge {
             account: self.clone(),
             held: Held::Request,
@@ -269,15 +269,25 @@ impl Charge {
         }
     }
 
-    /// Charges this many bytes more as soon as there is room for them.
+    /// Charges this many bytes more as soon as there is room for them. Fails at once if too many tasks wait for room: each
+    /// of them holds what it has read and could not charge.
     ///
     /// # Cancel safety
     ///
     /// Safe: they are charged when it returns.
-    pub(crate) async fn grow_when_possible(&mut self, more: usize) {
+    pub(crate) async fn grow_when_possible(&mut self, more: usize) -> Result<(), LimitReached> {
         let account = self.account.clone();
+        let mut waiting: Option<Waiting<'_>> = None;
         while let Err(full) = account.try_add(self.bytes, more) {
-            let _waiting = Waiting::of(full);
+            // A task that was woken in vain keeps its place.
+            if !waiting
+                .as_ref()
+                .is_some_and(|own| std::ptr::eq(own.0, full))
+            {
+                let (limit, max) = full.max_bytes(0);
+                let place = Waiting::of(full);
+                waiting = Some(place.ok_or_else(|| account.meters.refuse(limit, max))?);
+            }
             let freed = full.freed.notified();
             // Something may have been given back before this task was known to wait.
             if account.try_add(self.bytes, more).is_ok() {
@@ -291,6 +301,7 @@ impl Charge {
             }
         }
         self.grown(more);
+        Ok(())
     }
 
     /// Sets the charge to what is held, whether there is room or not: it is held already. New charges feel it.
@@ -340,8 +351,6 @@ impl Charge {
 impl Drop for Charge {
     fn drop(&mut self) {
         self.meter().fetch_sub(self.bytes, Ordering::Relaxed);
-        let requests = self.account.meters.requests();
-        requests.fetch_sub(self.requests, Ordering::Relaxed);
         self.account.give_back(self.bytes, self.requests);
     }
 }
@@ -350,9 +359,9 @@ impl Drop for Charge {
 struct Waiting<'a>(&'a Account);
 
 impl<'a> Waiting<'a> {
-    fn of(account: &'a Account) -> Self {
-        account.waiting.fetch_add(1, Ordering::AcqRel);
-        Self(account)
+    /// A place among those that wait, unless too many do.
+    fn of(account: &'a Account) -> Option<Self> {
+        add(&account.waiting, 1, MAX_WAITING).then(|| Self(account))
     }
 }
 
@@ -370,11 +379,17 @@ fn add(counter: &AtomicUsize, more: usize, max: usize) -> bool {
     added.is_ok()
 }
 
-/// Charges up to this many bytes may use the last quarter of the total.
-const SMALL: usize = 64 * 1024;
+/// Charges up to this many bytes may use the last quarter of the total: a message of 64 KiB, with what its connection reads
+/// ahead.
+const SMALL: usize = 96 * 1024;
+/// How many tasks may wait for bytes of one account.
+const MAX_WAITING: usize = 128;
 
 #[cfg(test)]
 mod tests {
+    use std::future::Future as _;
+    use std::task::Poll;
+
     use super::*;
 
     fn limits() -> Limits {
@@ -473,7 +488,7 @@ mod tests {
             .map(|_| {
                 let mut charge = total.nothing(Held::Request);
                 tokio::spawn(async move {
-                    charge.grow_when_possible(100_000).await;
+                    charge.grow_when_possible(100_000).await.unwrap();
                     charge
                 })
             })
@@ -488,6 +503,34 @@ mod tests {
         }
         assert_eq!(total.waiting.load(Ordering::Relaxed), 0);
         drop(waiting);
+    }
+
+    #[tokio::test]
+    async fn only_so_many_wait_for_room_and_the_next_is_refused_at_once() {
+        let total = Account::total(limits());
+        let held = total.hold(Held::Request, 700_000).unwrap();
+        let mut charges: Vec<_> = (0..MAX_WAITING)
+            .map(|_| total.nothing(Held::Request))
+            .collect();
+        let mut waiting: Vec<_> = charges
+            .iter_mut()
+            .map(|charge| Box::pin(charge.grow_when_possible(100_000)))
+            .collect();
+        for task in &mut waiting {
+            assert!(
+                std::future::poll_fn(|cx| Poll::Ready(task.as_mut().poll(cx).is_pending())).await
+            );
+        }
+
+        let mut late = total.nothing(Held::Request);
+        let refused = late.grow_when_possible(100_000).await;
+
+        assert_eq!(refused.unwrap_err().limit, Limit::TotalBytes);
+        assert_eq!(total.usage().refused(Limit::TotalBytes), 1);
+        drop(held);
+        drop(waiting);
+        assert!(late.grow_when_possible(100_000).await.is_ok());
+        assert_eq!(total.waiting.load(Ordering::Relaxed), 0);
     }
 
     #[test]

@@ -27,7 +27,7 @@ use bowline_types::{ErrorCode, Json, RpcError};
 /// A *peer* is a duplex wire, an HTTP/2 connection or a legacy session over HTTP. A *principal* is an authenticated
 /// caller; anonymous callers have only the limits of their peer and those of the whole server.
 ///
-/// Beyond a limit, HTTP requests are refused with status 503 (413 for a long message), requests on duplex wires with the
+/// Beyond a limit, HTTP requests are refused with status 503 (413 for a long message, 431 for a long head), requests on duplex wires with the
 /// error "overloaded"; the message and the `data` of the error name the limit. [`Server::usage`](crate::Server::usage)
 /// counts what is held and what was refused.
 ///
@@ -58,6 +58,9 @@ pub struct Limits {
     pub peer_bytes: usize,
     /// The longest body of an HTTP request, in bytes. 4 MiB. The longest line of a duplex wire is that wire's own setting.
     pub message_bytes: usize,
+    /// The longest head of an HTTP request over a connection of `serve_http`, in bytes; at least 8 KiB. 16 KiB. A longer one is
+    /// refused with status 431.
+    pub head_bytes: usize,
     /// Bytes that wait for one duplex wire to be read. 4 MiB. Beyond it requests are answered with the short error
     /// "overloaded"; at twice the limit the wire is closed.
     pub output_bytes: usize,
@@ -81,7 +84,7 @@ pub struct Limits {
     pub subscriptions: usize,
     /// Subscriptions of one peer. 1,024.
     pub peer_subscriptions: usize,
-    /// HTTP connections of `serve_http`. 10,000. More are not accepted until one ends.
+    /// HTTP connections of `serve_http`. 4,096. More are not accepted until one ends.
     pub connections: usize,
     /// Messages in one JSON-RPC batch (2025-03-26 only). 100.
     pub batch_messages: usize,
@@ -104,6 +107,7 @@ impl Default for Limits {
             principal_bytes: 64 * MIB,
             peer_bytes: 32 * MIB,
             message_bytes: 4 * MIB,
+            head_bytes: 16 * 1024,
             output_bytes: 4 * MIB,
             output_messages: 16_384,
             unread_bytes: 8 * MIB,
@@ -115,7 +119,7 @@ impl Default for Limits {
             blocking: 256,
             subscriptions: 16_384,
             peer_subscriptions: 1_024,
-            connections: 10_000,
+            connections: 4_096,
             batch_messages: 100,
             sessions: 10_000,
             principal_sessions: 1_000,
@@ -138,6 +142,8 @@ pub enum Limit {
     PeerBytes,
     /// [`Limits::message_bytes`]
     MessageBytes,
+    /// [`Limits::head_bytes`]
+    HeadBytes,
     /// [`Limits::output_bytes`]
     OutputBytes,
     /// [`Limits::output_messages`]
@@ -178,11 +184,12 @@ pub enum Limit {
 
 impl Limit {
     /// Every limit, in the order of the fields of [`Limits`].
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::TotalBytes,
         Self::PrincipalBytes,
         Self::PeerBytes,
         Self::MessageBytes,
+        Self::HeadBytes,
         Self::OutputBytes,
         Self::OutputMessages,
         Self::UnreadBytes,
@@ -216,6 +223,7 @@ impl Limit {
             Self::PrincipalBytes => ("principal_bytes", "bytes held for this principal"),
             Self::PeerBytes => ("peer_bytes", "bytes held for this peer"),
             Self::MessageBytes => ("message_bytes", "bytes of a message"),
+            Self::HeadBytes => ("head_bytes", "bytes of a request's head"),
             Self::OutputBytes => ("output_bytes", "bytes that the peer has not read"),
             Self::OutputMessages => ("output_messages", "messages that the peer has not read"),
             Self::UnreadBytes => ("unread_bytes", "bytes of notifications not taken"),

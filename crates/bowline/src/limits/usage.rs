@@ -50,7 +50,6 @@ impl Usage {
 /// The counters behind [`Usage`], shared by everything that serves for one server.
 #[derive(Debug, Default)]
 pub(crate) struct Meters {
-    requests: AtomicUsize,
     bytes: [AtomicUsize; 3],
     gauges: [AtomicUsize; 2],
     refused: [AtomicU64; Limit::ALL.len()],
@@ -83,17 +82,14 @@ impl Meters {
         self.bytes(held).load(Ordering::Relaxed)
     }
 
-    pub(super) fn requests(&self) -> &AtomicUsize {
-        &self.requests
-    }
-
     pub(super) fn bytes(&self, held: Held) -> &AtomicUsize {
         &self.bytes[held as usize]
     }
 
-    pub(crate) fn usage(&self) -> Usage {
+    /// All of it, with the requests of the total account.
+    pub(super) fn usage(&self, requests: usize) -> Usage {
         Usage {
-            requests: self.requests.load(Ordering::Relaxed),
+            requests,
             request_bytes: self.held(Held::Request),
             output_bytes: self.held(Held::Output),
             event_bytes: self.held(Held::Event),

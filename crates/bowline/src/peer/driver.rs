@@ -18,7 +18,9 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bowline_core::mux::{End, Event, Oddity, Outgoing, Overload};
-use bowline_core::{BatchError, Malformed, Message, Notification, decode_batch, is_batch};
+use bowline_core::{
+    BatchError, Malformed, Message, Notification, decode_batch, is_batch, shortened,
+};
 use bowline_types::{ErrorCode, RequestId, RpcError};
 use bytes::Bytes;
 use tokio::time::{Instant, Sleep};
@@ -58,7 +60,7 @@ enum Phase {
 impl Driver {
     pub(super) fn new(wire: Box<dyn Wire>, peer: Peer, role: Role) -> Self {
         let serving = Serving::new(peer.clone(), role);
-        let (phase, timer, events) = (Phase::Running, None, Vec::new());
+        let (phase, timer, events) = (Phase::Running, None, Vec::with_capacity(1));
         let output = peer.shared.account.nothing(Held::Output);
         Self {
             wire,
@@ -101,9 +103,16 @@ impl Future for Driver {
 impl Driver {
     /// Leaves the waker where handles find it.
     fn park(&self, waker: &Waker) {
-        let waker = waker.clone();
-        let old = self.peer.shared.lock().driver.replace(waker);
-        drop(old);
+        let mut state = self.peer.shared.lock();
+        if !state
+            .driver
+            .as_ref()
+            .is_some_and(|own| own.will_wake(waker))
+        {
+            let old = state.driver.replace(waker.clone());
+            drop(state);
+            drop(old);
+        }
     }
 
     /// Takes in some frames. Whether there may be more.
@@ -191,7 +200,7 @@ impl Driver {
     }
 
     fn take_in_malformed(&mut self, malformed: Malformed) {
-        tracing::warn!(%malformed, "a frame was no message");
+        tracing::warn!(malformed = %shortened(&malformed), "a frame was no message");
         if matches!(malformed, Malformed::Request { id: None, .. }) && !self.serving.is_server() {
             return; // servers print to their output by mistake, and a client has no answer to that
         }
@@ -291,16 +300,20 @@ impl Driver {
             }
             Event::Request { id, method, params } => self.serving.begin(id, method, params),
             Event::Cancelled { id, reason } => {
-                tracing::debug!(id = %id.request_id(), reason, "the caller gave up");
+                let (request, reason) = (id.request_id(), reason.as_deref().map(shortened));
+                tracing::debug!(id = %shortened(request), reason = ?reason, "the caller gave up");
                 self.serving.cancel(&id);
                 self.wire.cancelled(id.request_id());
             }
             Event::Notification(notification) => self.hear(&notification),
             Event::Oddity(Oddity::ErrorWithoutId(error)) => {
+                let error = shortened(error);
                 tracing::warn!(%error, "the other side refused something without saying what");
             }
             Event::Oddity(Oddity::Overload(id, overload)) => self.overloaded(&id, overload),
-            Event::Oddity(oddity) => tracing::debug!(?oddity, "the other side did something odd"),
+            Event::Oddity(oddity) => {
+                tracing::debug!(oddity = ?shortened(oddity), "the other side did something odd");
+            }
             _ => {}
         }
     }
@@ -316,7 +329,7 @@ impl Driver {
                 .meters()
                 .refuse(Limit::PeerRequests, limits.peer_requests),
         };
-        tracing::debug!(%id, %reached, "refused a request");
+        tracing::debug!(id = %shortened(id), %reached, "refused a request");
     }
 
     fn hear(&mut self, notification: &Notification) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bowline_types::SubscriptionFilter;
+use bowline_types::{Json, SubscriptionFilter};
 use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
@@ -73,11 +73,19 @@ pub trait Bus: Send + Sync + 'static {
 /// let admin = Server::new("admin", "1.0.0").bus(bus);
 /// ```
 #[derive(Clone, Debug)]
-pub struct LocalBus(broadcast::Sender<Change>);
+pub struct LocalBus(broadcast::Sender<Arc<Announced>>);
 
 /// The changes that one listener hears of.
 #[derive(Debug)]
-pub struct Changes(broadcast::Receiver<Change>);
+pub struct Changes(broadcast::Receiver<Arc<Announced>>);
+
+/// A change as it waits for all listeners. There may be thousands, so that what they would all encode is encoded once.
+#[derive(Debug)]
+pub(super) struct Announced {
+    pub(super) change: Change,
+    /// The URI of the resource that changed, if it is one.
+    pub(super) uri: Option<Json>,
+}
 
 /// What a listener hears.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,10 +114,22 @@ impl Change {
     }
 }
 
+impl Announced {
+    pub(super) fn new(change: Change) -> Self {
+        let uri = match &change {
+            Change::Resource(uri) => Json::encode(uri).ok(),
+            _ => None,
+        };
+        Self { change, uri }
+    }
+}
+
 impl Bus for LocalBus {
     fn announce(&self, change: Change) {
-        // Fails only if nobody listens, which is fine.
-        let _ = self.0.send(change);
+        if self.0.receiver_count() == 0 {
+            return;
+        }
+        let _ = self.0.send(Arc::new(Announced::new(change)));
     }
 
     fn listen(&self) -> Changes {
@@ -130,9 +150,17 @@ impl Changes {
     ///
     /// Safe: a change is taken only when it is returned.
     pub async fn next(&mut self) -> Option<Heard> {
+        let heard = self.next_announced().await?;
+        Some(heard.map_or(Heard::TooMany, |announced| {
+            Heard::Change(announced.change.clone())
+        }))
+    }
+
+    /// As [`next`](Self::next), without a copy; `Some(None)` if there were more changes than could be kept.
+    pub(super) async fn next_announced(&mut self) -> Option<Option<Arc<Announced>>> {
         match self.0.recv().await {
-            Ok(change) => Some(Heard::Change(change)),
-            Err(RecvError::Lagged(_)) => Some(Heard::TooMany),
+            Ok(announced) => Some(Some(announced)),
+            Err(RecvError::Lagged(_)) => Some(None),
             Err(RecvError::Closed) => None,
         }
     }

@@ -4,6 +4,7 @@ use std::any::{TypeId, type_name};
 use std::sync::Arc;
 
 use bowline_core::era::Caller;
+use bowline_core::shortened;
 use bowline_types::{Json, Meta};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -220,7 +221,7 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static> Extract for Args<T> {
     fn extract(given: &Given) -> Result<Self, ExtractError> {
         match given.arguments.decode() {
             Ok(arguments) => Ok(Self(arguments)),
-            Err(error) => Err(ExtractError::Arguments(error.to_string())),
+            Err(error) => Err(ExtractError::Arguments(shortened(error).to_string())),
         }
     }
 
@@ -303,8 +304,9 @@ impl Extract for Meta {
         given.meta.as_ref().map_or_else(
             || Ok(Self::default()),
             |meta| {
-                meta.decode()
-                    .map_err(|error| ExtractError::Arguments(format!("`_meta`: {error}")))
+                meta.decode().map_err(|error| {
+                    ExtractError::Arguments(format!("`_meta`: {}", shortened(error)))
+                })
             },
         )
     }

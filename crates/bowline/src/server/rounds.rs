@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::task::{self, Poll};
 use std::time::Duration;
 
-use bowline_core::Outcome;
 use bowline_core::era::{Request, ServerAsksBy};
 use bowline_core::input::{DEFAULT_STATE_LIMIT, Round, request_digest, request_state};
+use bowline_core::{Outcome, shortened};
 use bowline_types::{CallToolResult, ContentBlock, ErrorCode, Json, RpcError};
 
 use super::sealed::{Bound, StateKeys, Unopened, longest_text};
@@ -151,7 +151,7 @@ impl OneRound<'_> {
 
     fn finish(&self, round: Round) -> Outcome {
         let failed = |error: &dyn std::fmt::Display| {
-            tracing::error!(%error, method = %self.request.method, "a round could not be ended");
+            tracing::error!(%error, method = %shortened(&self.request.method), "a round could not be ended");
             RpcError::new(
                 ErrorCode::INTERNAL_ERROR,
                 "the state of the request cannot be kept",

@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use bowline_core::Outcome;
 use bowline_core::era::{Caller, Request};
 use bowline_core::json::Params;
+use bowline_core::{Outcome, shortened};
 use bowline_types::{
     CallToolRequest, CompleteRequest, CompleteResult, DiscoverRequest, ErrorCode, GetPromptRequest,
     Json, ListPromptsRequest, ListResourceTemplatesRequest, ListResourcesRequest, ListToolsRequest,
@@ -93,7 +93,7 @@ fn call_tool<'a>(
             .find(&name)
             .filter(|offered| offered.item.is_visible_to(&cx));
         visible.cloned().ok_or_else(|| {
-            let why = format!("no tool is called `{name}`");
+            let why = format!("no tool is called `{}`", shortened(name));
             RpcError::new(ErrorCode::INVALID_PARAMS, why)
         })?
     };
@@ -160,7 +160,7 @@ async fn render(offer: &Offer, request: Request, mut cx: Context) -> Outcome {
     let asked = Asked::read(&request.params)?;
     let prompts = offer.prompts.now();
     let Some(offered) = prompts.find(&asked.name) else {
-        let why = format!("no prompt is called `{}`", asked.name);
+        let why = format!("no prompt is called `{}`", shortened(&asked.name));
         return Err(RpcError::new(ErrorCode::INVALID_PARAMS, why));
     };
     cx.extensions_mut().extend(&offered.state);
@@ -215,7 +215,7 @@ impl Called {
         let invalid = |why| RpcError::new(ErrorCode::INVALID_PARAMS, why);
         let member = |name| {
             let found = params.member(name);
-            found.map_err(|why| invalid(format!("`params`: {why}")))
+            found.map_err(|why| invalid(format!("`params`: {}", shortened(why))))
         };
         let name = member("name")?.ok_or_else(|| invalid("`name` is missing".to_owned()))?;
         let arguments = member("arguments")?.filter(|arguments| !arguments.is_null());
@@ -256,6 +256,6 @@ fn ready<'a>(outcome: Outcome) -> BoxFuture<'a, Outcome> {
 fn nobody_answers(method: &str) -> RpcError {
     RpcError::new(
         ErrorCode::METHOD_NOT_FOUND,
-        format!("nobody answers `{method}` here"),
+        format!("nobody answers `{}` here", shortened(method)),
     )
 }

@@ -3,16 +3,15 @@
 use bowline_core::era::Request;
 use bowline_core::{Notification, Outcome};
 use bowline_types::{
-    Json, Meta, Notice, NotificationParams, PromptListChangedNotification,
-    ResourceListChangedNotification, ResourceUpdatedNotification,
-    ResourceUpdatedNotificationParams, RpcError, ServerCapabilities, SubscriptionFilter,
+    Json, Meta, Notice, PromptListChangedNotification, ResourceListChangedNotification,
+    ResourceUpdatedNotification, RpcError, ServerCapabilities, SubscriptionFilter,
     SubscriptionsAcknowledgedNotification, SubscriptionsAcknowledgedNotificationParams,
     SubscriptionsListenRequestParams, SubscriptionsListenResult, ToolListChangedNotification,
 };
 use tokio::sync::SemaphorePermit;
 
 use super::Server;
-use super::changes::{Change, Changes, Heard};
+use super::changes::{Announced, Change, Changes};
 use super::router::encode;
 use super::tool::invalid_params;
 use crate::exchange::Context;
@@ -25,8 +24,8 @@ pub(super) struct Subscription<'a> {
     cx: Context,
     changes: Changes,
     filter: SubscriptionFilter,
-    /// The params of every notice but those about one resource: whose subscription it is for.
-    params: Json,
+    /// The `_meta` of every notice: whose subscription it is for.
+    meta: Json,
     _permit: SemaphorePermit<'a>,
 }
 
@@ -42,9 +41,7 @@ impl<'a> Subscription<'a> {
         drop(request);
         let permit = server.offer.subscriptions.take()?;
         let filter = honoured(wish.notifications, &server.offer.capabilities());
-        let mut params = NotificationParams::default();
-        params.meta = Some(meta(&cx));
-        let params = encode(&params)?;
+        let encoded = encode(&meta(&cx))?;
         // Listening begins before the acknowledgement, so that nothing after it is missed.
         let changes = server.bus.listen();
         let mut acknowledged = SubscriptionsAcknowledgedNotificationParams::new(filter.clone());
@@ -56,7 +53,7 @@ impl<'a> Subscription<'a> {
             cx,
             changes,
             filter,
-            params,
+            meta: encoded,
             _permit: permit,
         })
     }
@@ -68,16 +65,18 @@ impl<'a> Subscription<'a> {
             cx,
             changes,
             filter,
-            params,
+            meta,
             ..
         } = &mut self;
         let telling = async {
-            while let Some(heard) = changes.next().await {
+            while let Some(heard) = changes.next_announced().await {
                 match heard {
-                    Heard::Change(change) if change.is_wanted(filter) => tell(cx, change, params),
-                    Heard::Change(_) => {}
+                    Some(announced) if announced.change.is_wanted(filter) => {
+                        tell(cx, &announced, meta);
+                    }
+                    Some(_) => {}
                     // Too slow for what happened: everything may have changed, and saying so is enough.
-                    Heard::TooMany => tell_everything(cx, filter, params),
+                    None => tell_everything(cx, filter, meta),
                 }
             }
         };
@@ -114,33 +113,37 @@ fn honoured(mut wish: SubscriptionFilter, has: &ServerCapabilities) -> Subscript
         wish.resource_subscriptions = None;
     }
     if let Some(uris) = &mut wish.resource_subscriptions {
-        uris.truncate(MOST_URIS);
+        let mut bytes = 0;
+        let fits = |uri: &&String| {
+            bytes += uri.len();
+            bytes <= MAX_URI_BYTES
+        };
+        let granted = uris.iter().take(MOST_URIS).take_while(fits).count();
+        uris.truncate(granted);
     }
     wish.other.clear();
     wish
 }
 
-fn tell(cx: &Context, change: Change, params: &Json) {
-    let list = match change {
+fn tell(cx: &Context, announced: &Announced, meta: &Json) {
+    let method = match announced.change {
         Change::Tools => ToolListChangedNotification::NAME,
         Change::Prompts => PromptListChangedNotification::NAME,
         Change::Resources => ResourceListChangedNotification::NAME,
-        Change::Resource(uri) => {
-            let mut params = ResourceUpdatedNotificationParams::new(uri);
-            params.meta = Some(meta(cx));
-            return cx.notify::<ResourceUpdatedNotification>(&params);
-        }
+        Change::Resource(_) => ResourceUpdatedNotification::NAME,
     };
-    cx.say(Notification::new(list, Some(params.clone())));
+    let uri = announced.uri.iter().map(|uri| ("uri", uri));
+    let params = Json::object([("_meta", meta)].into_iter().chain(uri));
+    cx.say(Notification::new(method, Some(params)));
 }
 
-fn tell_everything(cx: &Context, filter: &SubscriptionFilter, params: &Json) {
+fn tell_everything(cx: &Context, filter: &SubscriptionFilter, meta: &Json) {
     let lists = [Change::Tools, Change::Prompts, Change::Resources];
     let lists = lists.into_iter().filter(|list| list.is_wanted(filter));
     // Wanted, every one: looking each of them up among the others would take quadratic time.
     let uris = filter.resource_subscriptions.iter().flatten();
     for change in lists.chain(uris.cloned().map(Change::Resource)) {
-        tell(cx, change, params);
+        tell(cx, &Announced::new(change), meta);
     }
 }
 
@@ -153,3 +156,31 @@ fn meta(cx: &Context) -> Meta {
 
 /// What one subscription may watch; the acknowledgement says which of a longer wish are honoured.
 const MOST_URIS: usize = 1024;
+/// How long they may be together.
+const MAX_URI_BYTES: usize = 256 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use bowline_types::ResourcesCapability;
+
+    use super::*;
+
+    #[test]
+    fn a_subscription_watches_so_many_uris_and_so_many_bytes_of_them() {
+        let mut has = ServerCapabilities::default();
+        let mut resources = ResourcesCapability::default();
+        resources.subscribe = Some(true);
+        has.resources = Some(resources);
+        let honoured_of = |uris: Vec<String>| {
+            let mut wish = SubscriptionFilter::default();
+            wish.resource_subscriptions = Some(uris);
+            honoured(wish, &has).resource_subscriptions.unwrap().len()
+        };
+        let long = "x".repeat(MAX_URI_BYTES / 4);
+
+        assert_eq!(honoured_of(vec!["a".to_owned(); 2000]), MOST_URIS);
+        assert_eq!(honoured_of(vec![long.clone(); 4]), 4);
+        assert_eq!(honoured_of(vec![long; 5]), 4);
+        assert_eq!(honoured_of(vec!["x".repeat(MAX_URI_BYTES + 1)]), 0);
+    }
+}

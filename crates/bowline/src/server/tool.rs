@@ -21,6 +21,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use bowline_core::http::headers::ParamHeaders;
+use bowline_core::shortened;
 use bowline_types::{CallToolResult, ErrorCode, Icon, Json, Meta, RpcError, ToolAnnotations};
 use serde_json::Value;
 use tokio::sync::Semaphore;
@@ -575,6 +576,6 @@ fn overloaded() -> RpcError {
 pub fn invalid_params(error: serde_json::Error) -> RpcError {
     RpcError::new(
         ErrorCode::INVALID_PARAMS,
-        format!("invalid params: {error}"),
+        format!("invalid params: {}", shortened(error)),
     )
 }

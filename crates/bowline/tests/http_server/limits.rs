@@ -170,6 +170,31 @@ async fn few_large_bodies_that_never_end_do_not_keep_small_requests_out() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_head_is_as_long_as_its_limit_over_http_1_and_2() {
+    let with_token = |length| {
+        let token = "x".repeat(length);
+        with(call(1, "echo", "x"), "authorization", &token)
+    };
+    for head_bytes in [16 * 1024, 64 * 1024] {
+        let (stage, service) = service(Limits {
+            head_bytes,
+            ..Limits::default()
+        });
+        for (length, status) in [(head_bytes - 1000, 200), (head_bytes + 1000, 431)] {
+            let mut http1 = Link::to(&service).await;
+            let mut http2 = Link::http2_to(&service).await;
+
+            assert_eq!(http1.send(with_token(length)).await.status(), status);
+            assert_eq!(http2.send(with_token(length)).await.status(), status);
+        }
+        settled(&service).await;
+        while stage.server.usage().refused(Limit::HeadBytes) == 0 {
+            tokio::task::yield_now().await; // counted when the connection is at its end
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_long_answer_is_charged_until_the_client_has_read_it() {
     let (stage, service) = service(Limits {
         peer_bytes: 9_000_000,

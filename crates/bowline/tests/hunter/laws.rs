@@ -6,6 +6,7 @@ use tokio::runtime::Handle;
 
 use crate::ledger::Permit;
 use crate::listening::Listening;
+use crate::network::Way;
 use crate::scene::{Carrier, Trouble};
 use crate::schedule::{Schedule, THINGS};
 use crate::work::{Act, Job, pass};
@@ -15,20 +16,23 @@ impl Schedule {
     pub(crate) async fn end(mut self) {
         let trouble = self.world.column.trouble;
         if !self.is_unread_for_good {
-            self.world.network.read_again();
+            self.world.network.read_again(Way::ToServer);
+            self.world.network.read_again(Way::ToClient);
         }
         self.world.network.flow();
         self.world.ledger.note("everything flows");
         pass(500).await;
         if self.is_unread_for_good {
-            // The server cuts off whoever does not read, and nothing but that may tell it of a cancel.
+            // The server cuts off whoever does not read, and nothing but that may tell it of a cancel. It reads itself.
+            self.world.network.read_again(Way::ToServer);
             pass(CUT_OFF_WITHIN).await;
         }
         // What is lost on a path that is half dead is known to be so once the path breaks.
         if trouble != Trouble::HalfDead {
             self.check_that_work_has_stopped();
         }
-        self.world.network.read_again();
+        self.world.network.read_again(Way::ToServer);
+        self.world.network.read_again(Way::ToClient);
         self.listeners.iter().for_each(|it| it.nap(false));
         pass(100).await;
         self.listeners.iter().for_each(|listener| listener.check());

@@ -240,13 +240,14 @@ impl Network {
         }
     }
 
-    /// Has everybody read again.
-    pub(crate) fn read_again(&self) {
+    /// Has everybody who reads in this direction read again.
+    pub(crate) fn read_again(&self, way: Way) {
         let mut state = self.lock();
         let room = state.column.room;
         let mut wakers = Vec::new();
         let flows = state.flows;
-        for lane in state.lanes.iter_mut().filter(|lane| lane.is_unread) {
+        let is_meant = |lane: &&mut Lane| lane.is_unread && lane.way == way;
+        for lane in state.lanes.iter_mut().filter(is_meant) {
             lane.is_unread = false;
             lane.room = room;
             if flows {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bowline::client::Host;
 use bowline::exchange::{BoxFuture, Context, Responder};
 use bowline::types::{CreateMessageResult, ElicitResult, ErrorCode, RpcError, TextContent};
-use bowline::{Client, Error, Json, Server, Tool};
+use bowline::{CallToolResult, Client, Error, Json, Server, Tool};
 use bowline_core::Outcome;
 use bowline_core::era::Request;
 use serde_json::json;
@@ -159,6 +159,56 @@ async fn a_server_may_ask_again_only_so_often_and_each_time_a_little_later() {
     assert!(error.to_string().contains("more than 3 times"), "{error}");
     assert_eq!(count.load(Ordering::Relaxed), 4);
     assert_eq!(start.elapsed().as_millis(), 100 + 200 + 400);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_total_deadline_is_that_of_all_rounds_and_of_the_pauses_between_them() {
+    let server = says(|_| json!({"resultType": "input_required", "requestState": "again"}));
+    let client = Client::to(&server).speaking(MODERN).await.unwrap();
+    let start = tokio::time::Instant::now();
+    let total = Duration::from_millis(500);
+
+    let error = client.call_tool("any", ()).total_timeout(total).await;
+
+    assert!(
+        matches!(error, Err(Error::Timeout { after }) if after == total),
+        "{error:?}"
+    );
+    // 100 ms and 200 ms were waited for; 400 ms more would have been too long.
+    assert_eq!(start.elapsed().as_millis(), 100 + 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn rounds_that_each_take_less_than_the_total_deadline_do_not_outlive_it_together() {
+    let slow = Tool::raw("slow", json!({"type": "object"}), async |_, cx: Context| {
+        for _ in 0..3 {
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            cx.roots().await?;
+        }
+        Ok(CallToolResult::text("done"))
+    });
+    let server = Server::new("slow", "1").tool(slow);
+    let host = Host::new().roots(|| async {
+        tokio::time::sleep(Duration::from_secs(60)).await; // a person decides
+        Vec::new()
+    });
+    let client = Client::to(&server)
+        .speaking(MODERN)
+        .host(host)
+        .await
+        .unwrap();
+    let call = |total| {
+        let call = client
+            .call_tool("slow", ())
+            .timeout(Duration::from_secs(100));
+        call.total_timeout(Duration::from_secs(total)).into_future()
+    };
+
+    let short = call(5).await;
+    let enough = call(100).await;
+
+    assert!(matches!(short, Err(Error::Timeout { .. })), "{short:?}");
+    assert_eq!(enough.unwrap().text(), "done");
 }
 
 #[tokio::test(start_paused = true)]

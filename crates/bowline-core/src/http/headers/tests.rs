@@ -184,14 +184,22 @@ fn version_and_method_must_be_there_once_and_be_the_same() {
         (&[], false),
     ] {
         assert_eq!(
-            check_method(&headers(list), "tools/list").is_ok(),
+            MirrorHeaders::read(&headers(list))
+                .check_method("tools/list")
+                .is_ok(),
             agrees,
             "{list:?}"
         );
     }
-    assert!(check_version(&headers(&[("mcp-protocol-version", "v1")]), "v1").is_ok());
-    assert!(check_version(&headers(&[("mcp-protocol-version", "v2")]), "v1").is_err());
-    assert!(check_version(&HeaderMap::new(), "v1").is_err());
+    for (list, agrees) in [
+        (&[("mcp-protocol-version", "v1")][..], true),
+        (&[("mcp-protocol-version", "v2")], false),
+        (&[], false),
+    ] {
+        let headers = headers(list);
+        let checked = MirrorHeaders::read(&headers).check_version("v1");
+        assert_eq!(checked.is_ok(), agrees, "{list:?}");
+    }
 }
 
 #[test]
@@ -208,13 +216,18 @@ fn a_name_is_decoded_and_compared_byte_for_byte() {
         (&[("mcp-name", "")], "", true),
         (&[], "", false),
     ] {
-        assert_eq!(check_name(&headers(list), name).is_ok(), agrees, "{list:?}");
+        assert_eq!(
+            MirrorHeaders::read(&headers(list)).check_name(name).is_ok(),
+            agrees,
+            "{list:?}"
+        );
     }
 }
 
 #[test]
 fn a_mismatch_says_which_header_and_what_both_sides_say() {
-    let mismatch = check_name(&headers(&[("mcp-name", "foo")]), "bar").unwrap_err();
+    let headers = headers(&[("mcp-name", "foo")]);
+    let mismatch = MirrorHeaders::read(&headers).check_name("bar").unwrap_err();
 
     let error = RpcError::from(mismatch);
 

@@ -1,22 +1,20 @@
 //! The modern channel: one POST per request, and its response is the exchange.
 
-use std::collections::BTreeMap;
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bowline_core::era::{Dialect, Request, Stamper, unseal};
 use bowline_core::http::headers::{Mirrored, ParamHeaders, mirror, name_member};
-use bowline_core::json::Object;
 use bowline_core::mux::CallOptions;
 use bowline_core::{CorrelationKey, Message, Outcome};
 use bowline_types::{
-    CallToolRequest, CallToolRequestParams, Cursor, ErrorCode, Json, ListToolsRequest,
-    ListToolsResult, Method, PaginatedRequestParams, RequestId, RpcError,
-    UnsupportedProtocolVersion,
+    CallToolRequest, CallToolRequestParams, Cursor, ErrorCode, Json, ListToolsRequest, Method,
+    PaginatedRequestParams, RequestId, RpcError, UnsupportedProtocolVersion,
 };
 use http::{Response, StatusCode};
 
 use super::body::ResponseBody;
+use super::mirrored_tools::MirroredTools;
 use super::response::{Reply, message, no_answer, read};
 use super::send::Handed;
 use super::{Endpoint, Outgoing, WhenRefused, message_headers};
@@ -37,7 +35,7 @@ struct Shared {
     stamper: Stamper,
     ids: Ids,
     /// Which arguments of which tools are mirrored in headers.
-    tools: Mutex<BTreeMap<String, Arc<ParamHeaders>>>,
+    tools: MirroredTools,
 }
 
 impl HttpChannel {
@@ -46,7 +44,7 @@ impl HttpChannel {
             endpoint,
             stamper: Stamper::default(),
             ids: Ids::default(),
-            tools: Mutex::default(),
+            tools: MirroredTools::default(),
         }))
     }
 
@@ -104,7 +102,7 @@ impl HttpChannel {
                 outcome = self.round_trip(&id, &request, &heard).await?;
             }
             if request.method == ListToolsRequest::NAME {
-                outcome = outcome.map(|result| self.learn_tools(result));
+                outcome = outcome.map(|result| self.0.tools.learn(result));
             }
             let unsealed = unseal(&request.method, request.caller.dialect, &[], outcome);
             Answer::from_unsealed(unsealed)
@@ -146,7 +144,7 @@ impl HttpChannel {
             let page = self.page_of_tools(cursor.take(), asking, heard).await;
             cursor = page.and_then(|page| {
                 let next = page.decode::<NextPage>().ok()?.next_cursor;
-                self.learn_tools(page);
+                self.0.tools.learn(page);
                 next
             });
             if cursor.is_none() {
@@ -173,40 +171,6 @@ impl HttpChannel {
         };
         let page = self.round_trip(reservation.id(), &list, &unheard).await;
         page.ok()?.ok()
-    }
-
-    /// Notes which arguments of which tools have headers, and drops tools whose schemas break the rules.
-    fn learn_tools(&self, result: Json) -> Json {
-        let Ok(mut list) = result.decode::<ListToolsResult>() else {
-            return result;
-        };
-        let before = list.tools.len();
-        let mut tools = self.lock();
-        list.tools
-            .retain(|tool| match ParamHeaders::read(&tool.input_schema) {
-                Ok(plan) if plan.is_empty() => {
-                    tools.remove(&tool.name);
-                    true
-                }
-                Ok(plan) => {
-                    tools.insert(tool.name.clone(), Arc::new(plan));
-                    true
-                }
-                Err(bad) => {
-                    tracing::warn!(tool = tool.name, %bad, "a tool was left out of the list");
-                    tools.remove(&tool.name);
-                    false
-                }
-            });
-        drop(tools);
-        if list.tools.len() == before {
-            return result;
-        }
-        let rewritten = Object::read(&result).ok().and_then(|mut object| {
-            object.set("tools", Json::encode(&list.tools).ok()?);
-            Some(object.to_json())
-        });
-        rewritten.unwrap_or(result)
     }
 
     /// One POST, up to its answer.
@@ -293,16 +257,11 @@ impl HttpChannel {
     }
 
     fn plan(&self, request: &Request) -> Option<Arc<ParamHeaders>> {
-        if request.method != CallToolRequest::NAME || self.lock().is_empty() {
+        if request.method != CallToolRequest::NAME || self.0.tools.is_empty() {
             return None;
         }
         let params: CallToolRequestParams = request.params.decode().ok()?;
-        self.lock().get(&params.name).cloned()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Arc<ParamHeaders>>> {
-        // No code that could panic runs under this lock.
-        self.0.tools.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.tools.find(&params.name)
     }
 }
 

@@ -34,6 +34,8 @@ pub(crate) use hyper_send::{Reaching, sender};
 
 mod liveness;
 
+mod mirrored_tools;
+
 mod pool;
 
 mod proxy;

@@ -120,6 +120,13 @@ impl UsedIds {
     }
 
     fn insert(&mut self, id: &RequestId) {
+        // Most clients count upwards.
+        if let (RequestId::Number(number), Some((_, last))) = (id, self.numbers.last_mut())
+            && last.checked_add(1) == Some(*number)
+        {
+            *last = *number;
+            return;
+        }
         if self.contains(id) {
             return;
         }

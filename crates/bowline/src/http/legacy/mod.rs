@@ -8,9 +8,12 @@
 //! A session is a wire made of POSTs and responses, driven by the same engine as any other. A disconnect
 //! never cancels here; a posted `notifications/cancelled` does, within its session.
 
+mod by_key;
 mod candidates;
 
 mod early;
+
+mod few;
 
 mod pool;
 
@@ -45,7 +48,7 @@ use bowline_core::http::headers;
 use bowline_core::http::legacy::{Batch, LAST_EVENT_ID, Messages, Post, SESSION_ID, not_a_batch};
 use bowline_core::http::media::Accepts;
 use bowline_core::json::pick;
-use bowline_core::{self as core, BatchError, Malformed, Message, RawRequest};
+use bowline_core::{self as core, BatchError, Malformed, Message, RawRequest, shortened};
 use bowline_types::InitializeResult;
 use bowline_types::meta_key::PROGRESS_TOKEN;
 use bytes::Bytes;
@@ -53,6 +56,7 @@ use bytes::Bytes;
 use super::server::{HttpBody, HttpService, Site, Taken, body};
 use crate::exchange::{InsufficientScope, Principal};
 use crate::limits::{Account, Charge, Limit};
+use few::Few;
 use response::{Shape, answers, events, one_event, only_stream, parse_event_id};
 use session::{Session, already_in_flight, gone};
 use sessions::Sessions;
@@ -422,21 +426,24 @@ impl Posting {
     /// Decodes what was posted, once it is clear that it may be.
     fn decode(self, site: &Site, head: Parts) -> Result<(Posted, Shape), Rejection> {
         let (messages, refusals, shape) = match self.messages {
-            Messages::One(message) => (vec![message], Vec::new(), Shape::One),
+            Messages::One(message) => (Few::from_iter([message]), Vec::new(), Shape::One),
             Messages::Batch(batch) => {
                 let parts = decode(site, &batch)?;
+                let mut ids = BTreeSet::new();
+                let requests = parts.iter().filter_map(|part| match part {
+                    Ok(Message::Request(raw)) => Some(&raw.id),
+                    _ => None,
+                });
+                if let Some(twice) = { requests }.find(|id| !ids.insert(*id)) {
+                    return Err(already_in_flight(twice.clone()));
+                }
                 let refusals = refusals(&parts);
                 let messages = parts.into_iter().flatten().collect();
                 (messages, refusals, Shape::Array)
             }
         };
         let posted = Posted::new(messages, refusals, head, self.charge, self.head_bytes);
-        let mut ids = BTreeSet::new();
-        let twice = posted.requests().find(|raw| !ids.insert(&raw.id));
-        match twice.map(|raw| raw.id.clone()) {
-            Some(twice) => Err(already_in_flight(twice)),
-            None => Ok((posted, shape)),
-        }
+        Ok((posted, shape))
     }
 }
 
@@ -525,9 +532,12 @@ fn single<'a>(head: &'a Parts, name: &::http::HeaderName) -> Result<Option<&'a s
 /// A GET or DELETE names a version that is served, if it names one.
 fn check_version(site: &Site, head: &Parts) -> Result<(), Rejection> {
     match single(head, &headers::PROTOCOL_VERSION)? {
-        Some(version) if site.served.of(version).is_none_or(Dialect::is_modern) => Err(
-            bad_request(&format!("Unsupported protocol version: {version:?}")),
-        ),
+        Some(version) if site.served.of(version).is_none_or(Dialect::is_modern) => {
+            Err(bad_request(&format!(
+                "Unsupported protocol version: {:?}",
+                shortened(version)
+            )))
+        }
         _ => Ok(()),
     }
 }

@@ -12,20 +12,20 @@ use std::task::{self, Poll};
 use std::time::Duration;
 
 use ::http::StatusCode;
-use bowline_core::Message;
 use bowline_core::era::Dialect;
 use bowline_core::http::admission::Rejection;
+use bowline_core::{Message, shortened};
 use bowline_types::{ErrorCode, RequestId, RpcError};
 use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::pool::EventPool;
-use super::state::{Head, Idleness, NotTaken, Patience, Posted, State, Tended};
+use super::state::{Head, Idleness, Leftover, NotTaken, Patience, Posted, State, Tended};
 use super::streams::{CannotRead, Form, Keep, Layout, Next, Streams};
 use crate::exchange::Principal;
 use crate::http::server::overloaded;
-use crate::limits::{Account, Limit};
+use crate::limits::{Account, Charge, Limit};
 use crate::wire::{Received, Wire};
 
 /// One legacy conversation.
@@ -89,7 +89,7 @@ impl Session {
         let taken = self.with(|state| match state.check(&posted) {
             Ok(()) => Ok((state.take(now, posted, form), state.has_early_cancels())),
             // Dropped after the lock is released.
-            Err(refused) => Err((refused, posted)),
+            Err(refused) => Err(Box::new((refused, posted))),
         });
         match taken {
             Ok((opened, has_early_cancels)) => {
@@ -98,7 +98,10 @@ impl Session {
                 }
                 Ok(opened.map(|(key, reader)| self.reader(key, reader)))
             }
-            Err((refused, _posted)) => Err(self.refuse(refused)),
+            Err(refused) => {
+                let (refused, _posted) = *refused;
+                Err(self.refuse(refused))
+            }
         }
     }
 
@@ -115,7 +118,7 @@ impl Session {
 
     /// The head of the POST that a request came with, for its handler.
     pub(super) fn take_head(&self, request: &RequestId) -> Option<Arc<Head>> {
-        self.with(|state| state.take_head(request))
+        self.lock().take_head(request)
     }
 
     /// Reads a stream from behind a place, or from where the last response stopped.
@@ -199,7 +202,7 @@ impl Session {
         let result = change(&mut state);
         let (leftovers, more_events) = state.leftovers();
         drop(state);
-        leftovers.release();
+        leftovers.for_each(Leftover::release);
         if more_events {
             self.pool.make_room(self);
         }
@@ -296,21 +299,16 @@ impl Wire for SessionWire {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
-        let waker = cx.waker();
-        let next = self.session.with(|state| {
-            let next = state.next_message();
-            if next.is_none() {
-                state.driver = Some(waker.clone());
-            }
-            next
-        });
-        match next {
-            Some((message, bytes)) => {
-                self.taken += bytes;
-                Poll::Ready(Received::Message(message))
-            }
-            None => Poll::Pending,
-        }
+        let mut state = self.session.lock();
+        let Some((message, charge)) = state.next_message() else {
+            let replaced = state.wait_for_message(cx.waker());
+            drop(state);
+            drop(replaced);
+            return Poll::Pending;
+        };
+        drop(state);
+        self.taken += charge.as_ref().map_or(0, Charge::bytes);
+        Poll::Ready(Received::Message(message))
     }
 
     fn poll_ready(&mut self, _: &mut task::Context<'_>) -> Poll<io::Result<()>> {
@@ -356,7 +354,7 @@ pub(super) fn gone() -> Rejection {
 
 /// The refusal of a request whose id an unanswered request has.
 pub(super) fn already_in_flight(id: RequestId) -> Rejection {
-    let why = format!("the request id {id} is already in flight");
+    let why = format!("the request id {} is already in flight", shortened(&id));
     Rejection::from(RpcError::new(ErrorCode::INVALID_REQUEST, why)).about(id)
 }
 

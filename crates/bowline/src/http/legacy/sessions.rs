@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bowline_core::Outcome;
 use bowline_core::era::{Caller, Door, Request};
@@ -104,20 +104,12 @@ impl Sessions {
         };
         let wire = Box::new(SessionWire::new(session.clone()));
         let (peer, driver) = Peer::new(wire, role, account);
-        let conduct = conduct(
-            session.clone(),
-            peer,
-            driver,
-            site.shutdown.clone(),
-            legacy.patience(),
-        );
-        let (id, table) = (session.id.clone(), Arc::downgrade(self));
-        let task = tokio::spawn(async move {
-            conduct.await;
-            if let Some(table) = table.upgrade() {
-                drop(table.remove(&id));
-            }
-        });
+        let (shutdown, patience) = (site.shutdown.clone(), legacy.patience());
+        let table = Arc::downgrade(self);
+        // There are thousands of them, and whatever a future is given it keeps twice: once as an argument.
+        let driver = Box::new(driver);
+        let conduct = conduct(session.clone(), peer, driver, shutdown, patience, table);
+        let task = tokio::spawn(conduct);
         Ok(Driven::new(session, task.abort_handle()))
     }
 
@@ -238,22 +230,30 @@ impl Table {
     }
 }
 
-/// Drives a session until it is at its end: its client has been away for too long, or a shutdown is over.
+/// Drives a session until it is at its end: its client has been away for too long, or a shutdown is over. Then takes it out
+/// of its table.
 async fn conduct(
     session: Arc<Session>,
     peer: Peer,
-    mut driver: Driver,
+    mut driver: Box<Driver>,
     shutdown: Shutdown,
     patience: Patience,
+    table: Weak<Sessions>,
 ) {
     let grace = tokio::select! {
         biased;
-        () = &mut driver => return,
-        () = session.until_forsaken(patience) => return,
-        grace = shutdown.asked() => grace,
+        () = &mut driver => None,
+        () = session.until_forsaken(patience) => None,
+        grace = shutdown.asked() => Some(grace),
     };
-    peer.close(Closing::Drain(grace));
-    driver.await;
+    if let Some(grace) = grace {
+        peer.close(Closing::Drain(grace));
+        (&mut driver).await;
+    }
+    drop((driver, peer));
+    if let Some(table) = table.upgrade() {
+        drop(table.remove(&session.id));
+    }
 }
 
 /// A responder whose every request is made on behalf of whoever posted it.

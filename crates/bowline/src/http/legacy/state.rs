@@ -2,31 +2,29 @@
 //!
 //! What has to be woken or dropped is collected in [`State::leftovers`], for the moment when the lock is free again.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
 use ::http::request::Parts;
-use bowline_core::{Message, Notification, RawRequest, Response};
+use bowline_core::{Message, Notification, RawRequest};
 use bowline_types::{CancelledNotification, CancelledNotificationParams, Json, Notice, RequestId};
 use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::early::EarlyCancels;
-use super::streams::{CannotRead, Form, Keep, Layout, Streams};
+use super::few::Few;
+use super::streams::{CannotRead, Form, Keep, Layout, Streams, UNSOLICITED};
 use crate::limits::{Account, Charge, Held};
 
 /// Everything under the lock of a session.
 pub(super) struct State {
     pub(super) streams: Streams,
     layout: Layout,
-    /// The heads of the POSTs of requests that are not handled yet. They also tell on whose behalf: that of the
-    /// same principal, who may do more or less than when the session was opened.
-    heads: BTreeMap<RequestId, Arc<Head>>,
     inbox: VecDeque<Waiting>,
     early: EarlyCancels,
-    pub(super) driver: Option<Waker>,
+    driver: Option<Waker>,
     /// How many responses are open.
     readers: usize,
     /// When a GET last got a stream.
@@ -41,21 +39,22 @@ pub(super) struct State {
     account: Arc<Account>,
     events: Charge,
     output: Charge,
-    leftovers: Leftovers,
+    leftovers: Few<Leftover>,
 }
 
 /// What a client posted to its session.
 pub(super) struct Posted {
     /// What is well-formed of it, in order. No two requests have the same id.
-    messages: Vec<Message>,
+    messages: Few<Message>,
     /// Answers to what is malformed.
     refusals: Vec<Bytes>,
     /// That of the POST, if it has requests.
     head: Option<Arc<Head>>,
-    charge: Arc<Charge>,
+    charge: Charge,
 }
 
-/// The head of a POST, shared by its requests, and charged as long as one of them keeps it.
+/// The head of a POST, shared by its requests, and charged as long as one of them keeps it. It also tells on whose
+/// behalf they are made: that of the same principal, who may do more or less than when the session was opened.
 pub(super) struct Head {
     pub(super) parts: Arc<Parts>,
     #[allow(dead_code, reason = "it is held")]
@@ -63,10 +62,10 @@ pub(super) struct Head {
 }
 
 /// A message that the driver has not taken yet.
-struct Waiting {
+pub(super) struct Waiting {
     message: Message,
-    /// That of the POST it came with, which is given back when all its messages are taken.
-    charge: Option<Arc<Charge>>,
+    /// That of the POST, if this is its last message: it is given back when all of them are taken.
+    charge: Option<Charge>,
 }
 
 /// Why what was posted is not taken.
@@ -131,19 +130,19 @@ pub(super) struct Sizes {
 }
 
 /// What is woken or dropped once the lock is free.
-#[derive(Default)]
-pub(super) struct Leftovers {
-    wakers: Vec<Waker>,
-    charges: Vec<Charge>,
-    heads: Vec<Arc<Head>>,
-    waiting: VecDeque<Waiting>,
+#[allow(dead_code, reason = "all but the wakers is there to be dropped")]
+pub(super) enum Leftover {
+    Waker(Waker),
+    Charge(Charge),
+    Head(Head),
+    Waiting(VecDeque<Waiting>),
 }
 
-impl Leftovers {
-    /// Wakes and drops everything.
+impl Leftover {
     pub(super) fn release(self) {
-        self.wakers.into_iter().for_each(Waker::wake);
-        drop((self.charges, self.heads, self.waiting));
+        if let Self::Waker(waker) = self {
+            waker.wake();
+        }
     }
 }
 
@@ -157,8 +156,8 @@ impl State {
         Self {
             streams,
             layout,
-            heads: BTreeMap::new(),
-            inbox: VecDeque::new(),
+            // Most sessions only wait, and never had more than one message.
+            inbox: VecDeque::with_capacity(1),
             early: EarlyCancels::default(),
             driver: None,
             readers: 0,
@@ -170,7 +169,7 @@ impl State {
             events: account.nothing(Held::Event),
             output: account.nothing(Held::Output),
             account,
-            leftovers: Leftovers::default(),
+            leftovers: Few::default(),
         }
     }
 
@@ -198,60 +197,52 @@ impl State {
         form: Option<Form>,
     ) -> Option<(u64, u64)> {
         self.last_active = now;
-        let ids: Vec<_> = posted.request_ids().cloned().collect();
         self.is_used |= posted.is_use();
-        self.leftovers.charges.extend(self.early.expire(now));
-        let mut cancelled = Vec::new();
-        let mut taken = BTreeSet::new();
-        for message in posted.messages {
+        let expired = self.early.expire(now).map(Leftover::Charge);
+        self.leftovers.extend(expired);
+        let opened = match (self.layout, form) {
+            (Layout::PerPost, Some(form)) => {
+                self.readers += 1;
+                Some(self.streams.open(form, posted.refusals))
+            }
+            (Layout::PerPost, None) | (Layout::One, _) => None,
+        };
+        let key = match self.layout {
+            Layout::PerPost => opened.map(|(key, _)| key),
+            Layout::One => Some(UNSOLICITED),
+        };
+        let waiting = self.inbox.len();
+        let mut cancelled = Few::default();
+        posted.messages.for_each(|message| {
             match &message {
                 Message::Request(raw) => {
-                    taken.insert(raw.id.clone());
+                    self.streams.expect(&raw.id, key, posted.head.as_ref());
                     if let Some(charge) = self.early.arrive(&raw.id) {
-                        self.leftovers.charges.push(charge);
+                        self.leftovers.push(Leftover::Charge(charge));
                         cancelled.push(raw.id.clone());
-                        continue;
-                    }
-                    if let Some(head) = &posted.head {
-                        // One that is in flight already is refused, and must not lend its credential to the first.
-                        let own = self.heads.entry(raw.id.clone());
-                        own.or_insert_with(|| head.clone());
+                        return;
                     }
                 }
                 Message::Notification(told) => {
                     if let Some(id) = cancelled_request(told)
-                        && !taken.contains(&id)
                         && !self.streams.is_in_flight(&id)
                         && self.early.keep(now, &id, &self.account)
                     {
-                        continue;
+                        return;
                     }
                 }
                 Message::Response(_) => {}
             }
-            self.inbox.push_back(Waiting {
-                message,
-                charge: Some(posted.charge.clone()),
-            });
+            let charge = None;
+            self.inbox.push_back(Waiting { message, charge });
+        });
+        match self.inbox.range_mut(waiting..).last() {
+            Some(last) => last.charge = Some(posted.charge),
+            None => self.leftovers.push(Leftover::Charge(posted.charge)),
         }
-        let opened = match (self.layout, form) {
-            (Layout::PerPost, Some(form)) => {
-                self.readers += 1;
-                Some(self.streams.open(ids, form, posted.refusals))
-            }
-            (Layout::PerPost, None) => None,
-            (Layout::One, _) => {
-                self.streams.expect(ids);
-                None
-            }
-        };
-        for id in cancelled {
-            self.leftovers.wakers.extend(self.streams.cancelled(&id));
-        }
-        self.leftovers.heads.extend(posted.head);
-        let charge = Arc::into_inner(posted.charge);
-        self.leftovers.charges.extend(charge);
-        self.leftovers.wakers.extend(self.driver.take());
+        cancelled.for_each(|id| self.end_cancelled(&id));
+        self.leave_head(posted.head);
+        self.wake_driver();
         opened
     }
 
@@ -260,28 +251,32 @@ impl State {
         self.early.next_expiry().is_some()
     }
 
-    /// The next message for the driver, and how many bytes it was charged with.
-    pub(super) fn next_message(&mut self) -> Option<(Message, usize)> {
+    /// The next message for the driver, and a charge to drop once the lock is free.
+    pub(super) fn next_message(&mut self) -> Option<(Message, Option<Charge>)> {
         let Waiting { message, charge } = self.inbox.pop_front()?;
-        let bytes = charge.as_ref().map_or(0, |charge| charge.bytes());
-        let charge = charge.and_then(Arc::into_inner);
-        self.leftovers.charges.extend(charge);
-        Some((message, bytes))
+        Some((message, charge))
+    }
+
+    /// Has the driver woken when there is a message. Returns an earlier waker, to drop once the lock is free.
+    #[must_use = "it is dropped once the lock is free"]
+    pub(super) fn wait_for_message(&mut self, driver: &Waker) -> Option<Waker> {
+        match &self.driver {
+            Some(own) if own.will_wake(driver) => None,
+            _ => self.driver.replace(driver.clone()),
+        }
     }
 
     /// The head of the POST that a request came with, for its handler.
     pub(super) fn take_head(&mut self, request: &RequestId) -> Option<Arc<Head>> {
-        self.heads.remove(request)
+        self.streams.take_head(request)
     }
 
     /// Puts a message of the server onto its stream.
     pub(super) fn route(&mut self, now: Instant, within: Option<&RequestId>, message: &Message) {
         self.last_active = now;
-        if let Message::Response(Response { id: Some(id), .. }) = message {
-            self.leftovers.heads.extend(self.heads.remove(id));
-        }
         let routed = self.streams.route(within, message);
-        self.leftovers.wakers.extend(routed.wake);
+        self.leave_waker(routed.wake);
+        self.leave_head(routed.head);
         if let Some(message) = routed.answer {
             self.hear(message);
         }
@@ -290,16 +285,35 @@ impl State {
     /// Ends a request that the client cancelled.
     pub(super) fn cancelled(&mut self, now: Instant, request: &RequestId) {
         self.last_active = now;
-        self.leftovers.heads.extend(self.heads.remove(request));
-        let waker = self.streams.cancelled(request);
-        self.leftovers.wakers.extend(waker);
+        self.end_cancelled(request);
+    }
+
+    fn end_cancelled(&mut self, request: &RequestId) {
+        let routed = self.streams.cancelled(request);
+        self.leave_waker(routed.wake);
+        self.leave_head(routed.head);
     }
 
     /// Takes a message that the client did not send.
     fn hear(&mut self, message: Message) {
         let charge = None;
         self.inbox.push_back(Waiting { message, charge });
-        self.leftovers.wakers.extend(self.driver.take());
+        self.wake_driver();
+    }
+
+    fn wake_driver(&mut self) {
+        let driver = self.driver.take();
+        self.leave_waker(driver);
+    }
+
+    fn leave_waker(&mut self, waker: Option<Waker>) {
+        self.leftovers.extend(waker.map(Leftover::Waker));
+    }
+
+    /// Leaves a head to be dropped, unless it is still shared.
+    fn leave_head(&mut self, head: Option<Arc<Head>>) {
+        let head = head.and_then(Arc::into_inner);
+        self.leftovers.extend(head.map(Leftover::Head));
     }
 
     /// Lets a response read a stream from behind a place, or from where the last one stopped.
@@ -320,7 +334,7 @@ impl State {
         self.attached_at = now;
         self.is_used = true;
         self.readers += 1;
-        self.leftovers.wakers.extend(replaced);
+        self.leave_waker(replaced);
         Ok(reader)
     }
 
@@ -333,7 +347,8 @@ impl State {
     /// Looks after a session that may have been left alone: drops what has waited for too long, and cancels calls whose
     /// client is gone.
     pub(super) fn tend(&mut self, now: Instant, patience: Patience) -> Tended {
-        self.leftovers.charges.extend(self.early.expire(now));
+        let expired = self.early.expire(now).map(Leftover::Charge);
+        self.leftovers.extend(expired);
         let next = self.early.next_expiry();
         if self.readers > 0 {
             return Tended::Until(next);
@@ -391,11 +406,14 @@ impl State {
     /// Ends everything; what open responses have not read yet stays for them.
     pub(super) fn end(&mut self) {
         self.has_ended = true;
-        self.leftovers.wakers.extend(self.streams.end());
-        self.leftovers.charges.extend(self.early.clear());
-        let heads = std::mem::take(&mut self.heads);
-        self.leftovers.heads.extend(heads.into_values());
-        self.leftovers.waiting = std::mem::take(&mut self.inbox);
+        let (wakers, heads) = self.streams.end();
+        self.leftovers
+            .extend(wakers.into_iter().map(Leftover::Waker));
+        heads.for_each(|head| self.leave_head(Some(head)));
+        let early = self.early.clear().map(Leftover::Charge);
+        self.leftovers.extend(early);
+        let inbox = std::mem::take(&mut self.inbox);
+        self.leftovers.push(Leftover::Waiting(inbox));
     }
 
     /// How much of everything there is.
@@ -403,7 +421,7 @@ impl State {
     pub(super) fn sizes(&self) -> Sizes {
         Sizes {
             unanswered: self.streams.unanswered().cloned().collect(),
-            heads: self.heads.len(),
+            heads: self.streams.heads(),
             inbox: self.inbox.len(),
             readers: self.readers,
             early: self.early.len(),
@@ -414,13 +432,13 @@ impl State {
 
     /// Makes the charges what they should be, and takes what is left to wake and to drop. Also tells whether there are
     /// more events than before.
-    pub(super) fn leftovers(&mut self) -> (Leftovers, bool) {
+    pub(super) fn leftovers(&mut self) -> (Few<Leftover>, bool) {
         let (events, output) = (self.streams.event_bytes(), self.streams.output_bytes());
         let more_events = events > self.events.bytes();
         for (charge, bytes) in [(&mut self.events, events), (&mut self.output, output)] {
             match charge.bytes().checked_sub(bytes) {
                 Some(0) => {}
-                Some(freed) => self.leftovers.charges.push(charge.split(freed)),
+                Some(freed) => self.leftovers.push(Leftover::Charge(charge.split(freed))),
                 None => charge.set(bytes),
             }
         }
@@ -431,7 +449,7 @@ impl State {
 impl Posted {
     /// `head_bytes` of the charge are for the head.
     pub(super) fn new(
-        messages: Vec<Message>,
+        messages: Few<Message>,
         refusals: Vec<Bytes>,
         head: Parts,
         mut charge: Charge,
@@ -448,7 +466,7 @@ impl Posted {
             messages,
             refusals,
             head,
-            charge: Arc::new(charge),
+            charge,
         }
     }
 

@@ -8,6 +8,7 @@
 //!
 //! No input or output: a message goes in, and whom to wake comes out.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::task::Waker;
@@ -16,15 +17,17 @@ use bowline_core::{Message, Response, other_spelling};
 use bowline_types::{ErrorCode, RequestId, RpcError};
 use bytes::Bytes;
 
+use super::by_key::ByKey;
+use super::state::Head;
 use super::store::{After, EventStore};
 use crate::limits::{Account, Limit};
 
 /// The streams of one session.
 pub(super) struct Streams {
     store: Box<dyn EventStore>,
-    streams: BTreeMap<u64, Stream>,
-    /// Which stream each unanswered request of the client is answered on.
-    by_request: BTreeMap<RequestId, u64>,
+    streams: ByKey<Stream>,
+    /// The requests of the client that are not answered yet.
+    unanswered: BTreeMap<RequestId, Unanswered>,
     /// Streams that are over and read by nobody, but may be read again, oldest first.
     over: VecDeque<u64>,
     last_key: u64,
@@ -56,6 +59,13 @@ pub(super) enum Form {
     Json,
     /// A stream of events.
     Events,
+}
+
+struct Unanswered {
+    /// The stream of its answer; `None` if that can never be read.
+    key: Option<u64>,
+    /// That of its POST, until its handler takes it.
+    head: Option<Arc<Head>>,
 }
 
 #[derive(Debug)]
@@ -94,20 +104,22 @@ pub(super) enum CannotRead {
 }
 
 /// What became of a message.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Routed {
     pub(super) wake: Option<Waker>,
+    /// That of the request that was answered, if no handler took it.
+    pub(super) head: Option<Arc<Head>>,
     /// An answer of our own, to a question that cannot reach the client.
     pub(super) answer: Option<Message>,
 }
 
 impl Streams {
     pub(super) fn new(layout: Layout, store: Box<dyn EventStore>, account: Arc<Account>) -> Self {
-        let unsolicited = Stream::new(Form::Events, 0);
+        let unsolicited = Stream::new(Form::Events);
         Self {
             store,
-            streams: BTreeMap::from([(UNSOLICITED, unsolicited)]),
-            by_request: BTreeMap::new(),
+            streams: ByKey::of(UNSOLICITED, unsolicited),
+            unanswered: BTreeMap::new(),
             over: VecDeque::new(),
             last_key: UNSOLICITED,
             last_reader: 0,
@@ -128,35 +140,26 @@ impl Streams {
         if self.layout == Layout::One {
             return None;
         }
-        requests.find(|id| self.by_request.contains_key(*id))
+        requests.find(|id| self.unanswered.contains_key(*id))
     }
 
     /// Whether a cancel with this id names a request that is not answered yet. Clients may spell it differently.
     pub(super) fn is_in_flight(&self, id: &RequestId) -> bool {
         let other = || other_spelling(id);
-        self.by_request.contains_key(id)
-            || other().is_some_and(|other| self.by_request.contains_key(&other))
+        self.unanswered.contains_key(id)
+            || other().is_some_and(|other| self.unanswered.contains_key(&other))
     }
 
-    /// Makes a stream for the answers to these requests, none of which is in flight, and for the answers that need no
-    /// handler. Returns its key and its reader.
+    /// Makes a stream for the answers of one POST, with those that need no handler. Returns its key and its reader.
     ///
     /// The reader is there from the beginning: a GET that guesses the key must not come first.
-    pub(super) fn open(
-        &mut self,
-        requests: impl IntoIterator<Item = RequestId>,
-        form: Form,
-        answers: Vec<Bytes>,
-    ) -> (u64, u64) {
+    pub(super) fn open(&mut self, form: Form, answers: Vec<Bytes>) -> (u64, u64) {
         self.last_key += 1;
         let key = self.last_key;
-        let before = self.by_request.len();
-        self.by_request
-            .extend(requests.into_iter().map(|id| (id, key)));
-        let mut stream = Stream::new(form, self.by_request.len() - before);
+        let mut stream = Stream::new(form);
         self.last_reader += 1;
         stream.reader = Some(self.last_reader);
-        stream.is_over = stream.owed == 0;
+        stream.is_over = true;
         self.streams.insert(key, stream);
         for answer in answers {
             self.keep(key, answer);
@@ -164,38 +167,57 @@ impl Streams {
         (key, self.last_reader)
     }
 
-    /// Notes requests whose answers go onto the one stream that there is.
-    pub(super) fn expect(&mut self, requests: impl IntoIterator<Item = RequestId>) {
-        for id in requests {
-            self.by_request.entry(id).or_insert(UNSOLICITED);
+    /// Notes a request that is answered on this stream, and the head of its POST.
+    pub(super) fn expect(&mut self, id: &RequestId, key: Option<u64>, head: Option<&Arc<Head>>) {
+        // One that is in flight already is refused, and must not lend its credential to the first.
+        if let Entry::Vacant(place) = self.unanswered.entry(id.clone()) {
+            let head = head.cloned();
+            place.insert(Unanswered { key, head });
+            if let Some(key) = key.filter(|key| *key != UNSOLICITED)
+                && let Some(stream) = self.streams.get_mut(key)
+            {
+                stream.owed += 1;
+                stream.is_over = false;
+            }
         }
+    }
+
+    /// The head of the POST that a request came with, for its handler.
+    pub(super) fn take_head(&mut self, request: &RequestId) -> Option<Arc<Head>> {
+        self.unanswered.get_mut(request)?.head.take()
     }
 
     /// Puts a message of the server onto its stream.
     pub(super) fn route(&mut self, within: Option<&RequestId>, message: &Message) -> Routed {
         let answered = match message {
-            Message::Response(Response { id: Some(id), .. }) => self.by_request.remove(id),
+            Message::Response(Response { id: Some(id), .. }) => self.unanswered.remove(id),
             _ => None,
+        };
+        let (answered, head) = match answered {
+            Some(Unanswered { key, head }) => (key, head),
+            None => (None, None),
+        };
+        let mut routed = Routed {
+            head,
+            ..Routed::default()
         };
         let is_answer = matches!(message, Message::Response(_));
         let key = match self.layout {
             Layout::One => UNSOLICITED,
             Layout::PerPost if is_answer => match answered {
                 Some(key) => key,
-                None => return Routed::default(), // it was cancelled, or could never be read
+                None => return routed, // it was cancelled, or could never be read
             },
             Layout::PerPost => within
-                .and_then(|id| self.by_request.get(id).copied())
+                .and_then(|id| self.unanswered.get(id)?.key)
                 .unwrap_or(UNSOLICITED),
         };
-        let Some(stream) = self.streams.get_mut(&key) else {
-            return Routed::default();
+        let Some(stream) = self.streams.get_mut(key) else {
+            return routed;
         };
         if stream.form == Form::Json && !is_answer {
-            return Routed {
-                wake: None,
-                answer: cannot_ask(message),
-            };
+            routed.answer = cannot_ask(message);
+            return routed;
         }
         if is_answer && key != UNSOLICITED {
             stream.owed = stream.owed.saturating_sub(1);
@@ -206,15 +228,15 @@ impl Streams {
         }
         let frame = self.within_limit(key, message);
         self.keep(key, frame);
-        let wake = self.streams.get_mut(&key).and_then(|own| own.waker.take());
+        routed.wake = self.streams.get_mut(key).and_then(|own| own.waker.take());
         self.retire(key);
-        Routed { wake, answer: None }
+        routed
     }
 
     /// The message as a frame, or a short error in its place if the answers to one POST get too long.
     fn within_limit(&self, key: u64, message: &Message) -> Bytes {
         let frame = message.to_frame();
-        let waiting = self.streams.get(&key).map_or(0, Stream::answer_bytes);
+        let waiting = self.streams.get(key).map_or(0, Stream::answer_bytes);
         let max = self.account.limits().output_bytes;
         match message {
             // The first is as long as it is, and an error in the place of a short one would be as long.
@@ -233,16 +255,19 @@ impl Streams {
     }
 
     /// Ends the POST of a request that the client cancelled: something has to, and nothing else will.
-    pub(super) fn cancelled(&mut self, id: &RequestId) -> Option<Waker> {
+    pub(super) fn cancelled(&mut self, id: &RequestId) -> Routed {
         if self.layout == Layout::One {
-            self.by_request.remove(id);
-            return None;
+            let request = self.unanswered.remove(id);
+            return Routed {
+                head: request.and_then(|request| request.head),
+                ..Routed::default()
+            };
         }
         let terminator = Response {
             id: Some(id.clone()),
             outcome: Err(RpcError::new(ErrorCode::REQUEST_CANCELLED, "cancelled")),
         };
-        self.route(None, &terminator.into()).wake
+        self.route(None, &terminator.into())
     }
 
     /// Lets a response read a stream from where the last one stopped, or from behind a place. If another response reads
@@ -258,7 +283,7 @@ impl Streams {
         } else {
             CannotRead::Lost
         };
-        let stream = self.streams.get_mut(&key).ok_or(known)?;
+        let stream = self.streams.get_mut(key).ok_or(known)?;
         if stream.form != Form::Events || after.is_some_and(|place| place > stream.written) {
             return Err(CannotRead::Unknown);
         }
@@ -282,7 +307,7 @@ impl Streams {
     pub(super) fn detach(&mut self, key: u64, reader: u64) {
         if let Some(stream) = self
             .streams
-            .get_mut(&key)
+            .get_mut(key)
             .filter(|own| own.is_read_by(reader))
         {
             stream.reader = None;
@@ -293,7 +318,7 @@ impl Streams {
 
     /// The next event for a reader; `waker` is woken when there may be one.
     pub(super) fn next(&mut self, key: u64, reader: u64, waker: &Waker) -> Next {
-        let stream = self.streams.get_mut(&key);
+        let stream = self.streams.get_mut(key);
         let Some(stream) = stream.filter(|own| own.is_read_by(reader)) else {
             return Next::End;
         };
@@ -314,7 +339,7 @@ impl Streams {
 
     /// Which form a stream takes, if that is clear by now; `waker` is woken when it may be.
     pub(super) fn form(&mut self, key: u64, waker: &Waker) -> Form {
-        let Some(stream) = self.streams.get_mut(&key) else {
+        let Some(stream) = self.streams.get_mut(key) else {
             return Form::Json;
         };
         match stream.form {
@@ -329,7 +354,7 @@ impl Streams {
 
     /// The head of the response is out: whatever comes now is an event.
     pub(super) fn commit_to_events(&mut self, key: u64) {
-        let Some(stream) = self.streams.get_mut(&key) else {
+        let Some(stream) = self.streams.get_mut(key) else {
             return;
         };
         stream.form = Form::Events;
@@ -349,7 +374,7 @@ impl Streams {
 
     /// Keeps what is on a stream until it is read.
     fn keep(&mut self, key: u64, frame: Bytes) {
-        let Some(stream) = self.streams.get_mut(&key) else {
+        let Some(stream) = self.streams.get_mut(key) else {
             return;
         };
         match stream.form {
@@ -368,12 +393,19 @@ impl Streams {
 
     /// The place of the last event that was read, which is where a new reader would go on.
     pub(super) fn read_so_far(&self, key: u64) -> u64 {
-        self.streams.get(&key).map_or(0, |stream| stream.read)
+        self.streams.get(key).map_or(0, |stream| stream.read)
     }
 
     /// The requests that are not answered yet.
     pub(super) fn unanswered(&self) -> impl ExactSizeIterator<Item = &RequestId> {
-        self.by_request.keys()
+        self.unanswered.keys()
+    }
+
+    /// How many heads wait for their handlers.
+    #[cfg(test)]
+    pub(super) fn heads(&self) -> usize {
+        let heads = self.unanswered.values().filter_map(|own| own.head.as_ref());
+        heads.count()
     }
 
     /// How many bytes the kept events take up, and the streams that are kept for their sake.
@@ -383,7 +415,7 @@ impl Streams {
 
     /// How many bytes everything else takes up: answers, and the streams that are open.
     pub(super) fn output_bytes(&self) -> usize {
-        let unsolicited = usize::from(self.streams.contains_key(&UNSOLICITED));
+        let unsolicited = usize::from(self.streams.get(UNSOLICITED).is_some());
         let open = self.streams.len() - unsolicited - self.over.len();
         self.answer_bytes + open * PER_STREAM
     }
@@ -411,30 +443,31 @@ impl Streams {
 
     /// Whether the last event of a stream is still kept.
     fn has_events(&self, key: u64) -> bool {
-        let written = self.streams.get(&key).map_or(0, |stream| stream.written);
+        let written = self.streams.get(key).map_or(0, |stream| stream.written);
         self.store.after(key, written.saturating_sub(1)) != After::Lost
     }
 
     /// Nothing more will come. Only what a response is reading is kept.
-    pub(super) fn end(&mut self) -> Vec<Waker> {
+    pub(super) fn end(&mut self) -> (Vec<Waker>, impl Iterator<Item = Arc<Head>> + use<>) {
         self.has_ended = true;
-        self.by_request.clear();
+        let unanswered = std::mem::take(&mut self.unanswered).into_values();
+        let heads = unanswered.filter_map(|request| request.head);
         self.over.clear();
         let mut wakers = Vec::new();
-        for key in self.streams.keys().copied().collect::<Vec<_>>() {
-            if let Some(stream) = self.streams.get_mut(&key) {
+        for key in self.streams.keys().collect::<Vec<_>>() {
+            if let Some(stream) = self.streams.get_mut(key) {
                 stream.is_over = true;
                 wakers.extend(stream.waker.take());
             }
             self.retire(key);
         }
-        wakers
+        (wakers, heads)
     }
 
     /// Lets go of a stream that is over, once no response reads it: what is on it may not have been read yet.
     fn retire(&mut self, key: u64) {
         let is_done = |own: &&Stream| own.is_over && own.reader.is_none();
-        let Some(stream) = self.streams.get(&key).filter(is_done) else {
+        let Some(stream) = self.streams.get(key).filter(is_done) else {
             return;
         };
         if stream.form != Form::Events || self.has_ended {
@@ -450,7 +483,7 @@ impl Streams {
     }
 
     fn remove(&mut self, key: u64) -> Option<Stream> {
-        let stream = self.streams.remove(&key)?;
+        let stream = self.streams.remove(key)?;
         self.answer_bytes -= stream.answer_bytes();
         self.store.forget(key);
         Some(stream)
@@ -465,10 +498,10 @@ pub(super) enum Keep {
 }
 
 impl Stream {
-    fn new(form: Form, owed: usize) -> Self {
+    fn new(form: Form) -> Self {
         Self {
             form,
-            owed,
+            owed: 0,
             answers: Vec::new(),
             written: 0,
             read: 0,

@@ -8,7 +8,7 @@ use std::task::{self, Poll};
 use std::time::Duration;
 
 use ::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
-use ::http::{Response, StatusCode};
+use ::http::{Response, StatusCode, Version};
 use bowline_core::http::admission::Rejection;
 use bowline_core::{self as core, Message, Outcome};
 use bowline_types::RequestId;
@@ -205,32 +205,68 @@ fn response(status: StatusCode, body: HttpBody) -> Response<HttpBody> {
 
 /// Reads a whole body, charging it as it arrives. While there is no room for more it is not read, so that the sender
 /// has to wait.
-pub(super) async fn read<B: Body>(body: B, charge: &mut Charge) -> Result<Bytes, Rejection> {
-    let limit = charge.account().limits().message_bytes;
+///
+/// The future is a part of every request. Most bodies are there already, and there is room for them: the timers of the
+/// others are allocated.
+pub(super) async fn read<B: Body>(
+    version: Version,
+    body: Pin<&mut B>,
+    charge: &mut Charge,
+) -> Result<Bytes, Rejection> {
+    let limits = charge.account().limits();
+    let limit = limits.message_bytes;
+    let ahead = match version {
+        // Bounded by the window of its connection.
+        Version::HTTP_2 => 0,
+        // One buffer that is full, and one that is being filled.
+        _ => limits.head_bytes.saturating_mul(2),
+    };
     if body.size_hint().lower() > limit as u64 {
         return Err(too_large(charge));
     }
-    match tokio::time::timeout(READ_WITHIN, collect(body, charge)).await {
-        Ok(read) => read,
-        Err(_) => Err(Rejection::http(
+    let mut collected = pin!(collect(body, ahead, charge));
+    let mut deadline = None;
+    std::future::poll_fn(|cx| {
+        if let Poll::Ready(read) = collected.as_mut().poll(cx) {
+            return Poll::Ready(read);
+        }
+        let deadline = deadline.get_or_insert_with(|| Box::pin(tokio::time::sleep(READ_WITHIN)));
+        task::ready!(deadline.as_mut().poll(cx));
+        Poll::Ready(Err(Rejection::http(
             StatusCode::REQUEST_TIMEOUT,
             format!("the body did not arrive within {READ_WITHIN:?}"),
-        )),
-    }
+        )))
+    })
+    .await
 }
 
-async fn collect<B: Body>(body: B, charge: &mut Charge) -> Result<Bytes, Rejection> {
+/// Reads a body. The connection reads up to `ahead` bytes of it that are not asked for yet; they are charged until the body is
+/// there, unless it comes in one piece.
+async fn collect<B: Body>(
+    mut body: Pin<&mut B>,
+    ahead: usize,
+    charge: &mut Charge,
+) -> Result<Bytes, Rejection> {
     let limit = charge.account().limits().message_bytes;
     let expected = usize::try_from(body.size_hint().lower()).unwrap_or(limit);
-    let mut body = pin!(body);
     let mut whole = Collected::default();
+    let mut charged_ahead = None;
     while let Some(data) = std::future::poll_fn(|cx| poll_data(body.as_mut(), cx)).await? {
         if whole.len() + data.remaining() > limit {
             return Err(too_large(charge));
         }
         make_room(charge, data.remaining()).await?;
         whole.push(data, expected);
+        if charged_ahead.is_none() && !body.is_end_stream() {
+            let rest = match body.size_hint().upper() {
+                Some(rest) => usize::try_from(rest).unwrap_or(ahead).min(ahead),
+                None => ahead,
+            };
+            make_room(charge, rest).await?;
+            charged_ahead = Some(rest);
+        }
     }
+    charge.shrink(charged_ahead.unwrap_or(0));
     Ok(whole.into_bytes())
 }
 
@@ -265,48 +301,75 @@ fn poll_data<B: Body>(
 
 /// Charges for one more piece of a body, as soon as there is room for it.
 async fn make_room(charge: &mut Charge, bytes: usize) -> Result<(), Rejection> {
-    // A timer only for those that have to wait.
     if charge.try_grow(bytes) {
         return Ok(());
     }
     let growing = tokio::time::timeout(ROOM_WITHIN, charge.grow_when_possible(bytes));
-    match growing.await {
-        Ok(()) => Ok(()),
+    match Box::pin(growing).await {
+        Ok(grown) => grown.map_err(overloaded),
         Err(_) => charge.grow(bytes).map_err(overloaded),
     }
 }
 
 /// What arrived so far. Most bodies are one chunk, which is then not copied.
+///
+/// Longer ones are kept in pieces of one size and joined at the end. Room for the whole body would be room that its sender
+/// need not fill, and what grows by copying leaves holes of all sizes behind: the process would keep a multiple of what is
+/// charged.
 #[derive(Default)]
 struct Collected {
     first: Bytes,
-    rest: BytesMut,
+    /// Pieces without room, in their order; then one that may have some.
+    full: Vec<BytesMut>,
+    last: BytesMut,
+    len: usize,
 }
 
 impl Collected {
     fn len(&self) -> usize {
-        self.first.len() + self.rest.len()
+        self.len
     }
 
     fn push(&mut self, mut data: impl Buf, expected: usize) {
-        if self.len() == 0 {
+        let is_first = self.len == 0;
+        self.len += data.remaining();
+        if is_first {
             self.first = data.copy_to_bytes(data.remaining());
             return;
         }
-        if self.rest.is_empty() {
-            self.rest.reserve(expected);
-            self.rest
-                .extend_from_slice(&std::mem::take(&mut self.first));
+        if self.last.capacity() == 0 {
+            self.last = BytesMut::with_capacity(expected.clamp(LEAST_PIECE, PIECE));
+            let first = std::mem::take(&mut self.first);
+            self.put(first);
         }
-        self.rest.put(data);
+        self.put(data);
+    }
+
+    fn put(&mut self, mut data: impl Buf) {
+        while data.has_remaining() {
+            let room = self.last.capacity() - self.last.len();
+            if room == 0 {
+                let next = BytesMut::with_capacity(PIECE);
+                self.full.push(std::mem::replace(&mut self.last, next));
+                continue;
+            }
+            let fits = data.remaining().min(room);
+            self.last.put((&mut data).take(fits));
+        }
     }
 
     fn into_bytes(self) -> Bytes {
-        if self.rest.is_empty() {
-            self.first
-        } else {
-            self.rest.freeze()
+        if self.last.is_empty() {
+            return self.first;
         }
+        if self.full.is_empty() && self.last.capacity() <= 2 * self.len {
+            return self.last.freeze();
+        }
+        let mut whole = BytesMut::with_capacity(self.len);
+        for piece in self.full.into_iter().chain([self.last]) {
+            whole.extend_from_slice(&piece);
+        }
+        whole.freeze()
     }
 }
 
@@ -329,5 +392,44 @@ const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering
 /// From how many bytes on a result is charged, and left where it is rather than copied.
 const LONG: usize = 16 * 1024;
 const READ_WITHIN: Duration = Duration::from_secs(30);
+/// How large the pieces are that a body is kept in while it arrives, and the first one of a body of unknown length.
+const PIECE: usize = 64 * 1024;
+const LEAST_PIECE: usize = 1024;
 /// How long the sender of a body is held back before it is refused.
 const ROOM_WITHIN: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_is_the_same_in_however_many_pieces_it_comes() {
+        let text: Vec<u8> = (0..300_000_u32).map(|at| (at % 251) as u8).collect();
+        for length in [0, 1, LEAST_PIECE, 40_000, PIECE, PIECE + 1, text.len()] {
+            for size in [1, 7, 1000, 16_384, length.max(1)] {
+                for expected in [0, length, text.len() * 100] {
+                    let mut whole = Collected::default();
+                    for piece in text[..length].chunks(size) {
+                        whole.push(piece, expected);
+                    }
+
+                    assert_eq!(whole.len(), length);
+                    assert!(whole.into_bytes() == text[..length], "{length} by {size}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_body_takes_up_little_more_than_what_arrived() {
+        let mut whole = Collected::default();
+        for _ in 0..10 {
+            whole.push(&[0; 10_000][..], 4 << 20);
+        }
+
+        let pieces = whole.full.iter().chain([&whole.last]);
+        let held: usize = pieces.map(BytesMut::capacity).sum();
+
+        assert!(held <= 100_000 + PIECE, "{held} bytes are held");
+    }
+}

@@ -25,7 +25,7 @@ pub use serve::Bound;
 
 use std::convert::Infallible;
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{self, Poll};
 use std::time::Duration;
@@ -36,6 +36,7 @@ use bowline_core::era::{Callers, Dialects, Offers};
 use bowline_core::http::admission::{Admitted, Arrival, Catalog, Rejection, admit, admit_head};
 use bowline_core::http::media::Accepts;
 pub use bowline_core::http::source::SourcePolicy;
+use bowline_core::shortened;
 use bowline_types::{Implementation, Json};
 use bytes::Bytes;
 use http_body::Body;
@@ -232,7 +233,8 @@ where
             let taken_in = match site.arrive(&head) {
                 // Its place is taken before its body is read: whoever sends bodies that never end has no more of them.
                 Ok(Arrival::Post(accepts)) => match site.charge(&head) {
-                    Ok(mut charge) => match body::read(body, &mut charge).await {
+                    Ok(mut charge) => match body::read(head.version, pin!(body), &mut charge).await
+                    {
                         Ok(body) if head.version == Version::HTTP_2 => {
                             site.take_in(head, accepts, &body::detached(body), charge)
                         }
@@ -244,16 +246,18 @@ where
                 Ok(Arrival::LegacyVerb) => legacy::answer_verb(&site, &head).map(Taken::Now),
                 Err(refused) => Err(refused),
             };
-            let answered = match taken_in {
-                Ok(answering) => answering.await,
-                Err(refused) => Err(refused),
-            };
-            Ok(answered.unwrap_or_else(|rejection| {
-                tracing::debug!(%rejection, "an HTTP request was refused");
-                body::rejection(rejection)
-            }))
+            // By reference: awaited by itself it would be kept twice.
+            let mut answering = taken_in.unwrap_or_else(|refused| Taken::Now(refusal(refused)));
+            Ok((&mut answering).await.unwrap_or_else(refusal))
         })
     }
+}
+
+/// The response to a request that is refused.
+fn refusal(rejection: Rejection) -> Response<HttpBody> {
+    let rejected = shortened(&rejection);
+    tracing::debug!(rejection = %rejected, "an HTTP request was refused");
+    body::rejection(rejection)
 }
 
 /// A request that came in.

@@ -23,8 +23,7 @@ use tower_service::Service;
 
 use super::connection::{Patient, Speaks};
 use super::{HttpBody, HttpService, PeerAccount, Site};
-use crate::limits::{Account, Gauge};
-use crate::shutdown::Shutdown;
+use crate::limits::{Account, Gauge, Limit};
 use crate::{Error, Result};
 
 /// A service that has an address and is about to be served.
@@ -188,12 +187,11 @@ where
     S: Clone + Send + 'static,
     S::Future: Send + 'static,
 {
-    let shutdown = site.shutdown.clone();
     let mut io = Patient::new(io, STALLED_FOR);
     let speaks = tokio::select! {
         biased;
         speaks = tokio::time::timeout(HEAD_WITHIN, io.speaks()) => speaks,
-        _ = shutdown.asked() => return,
+        _ = site.shutdown.asked() => return,
     };
     let speaks = match speaks {
         Ok(Ok(speaks)) => speaks,
@@ -209,9 +207,9 @@ where
         // It carries one request at a time, so that it needs no account of its own.
         Speaks::Http1 => {
             let service = TowerToHyperService::new(service);
-            let mut connection = http1().serve_connection(io, service);
+            let mut connection = http1(site).serve_connection(io, service);
             let driven = Pin::new(&mut connection);
-            drive(shutdown, driven, |it| it.graceful_shutdown()).await;
+            drive(site, driven, |it| it.graceful_shutdown()).await;
             // The handler of a client that has gone is dropped here. Dropping the connection would close the socket first,
             // and the handler would wait for those system calls.
             let closed_last = connection.into_parts();
@@ -221,9 +219,9 @@ where
         Speaks::Http2 => {
             let account = site.account.peer();
             let service = TowerToHyperService::new(WithAccount { service, account });
-            let mut connection = Box::pin(http2().serve_connection(io, service));
+            let mut connection = Box::pin(http2(site).serve_connection(io, service));
             let driven = connection.as_mut();
-            drive(shutdown, driven, |it| it.graceful_shutdown()).await;
+            drive(site, driven, |it| it.graceful_shutdown()).await;
         }
     }
 }
@@ -253,40 +251,43 @@ impl<S: Service<Request<Incoming>>> Service<Request<Incoming>> for WithAccount<S
 
 /// Drives a connection to its end. A shutdown begins by `farewell`, and is over in time.
 async fn drive<C: Future<Output = hyper::Result<()>>>(
-    shutdown: Shutdown,
+    site: &Site,
     mut connection: Pin<&mut C>,
     farewell: fn(Pin<&mut C>),
 ) {
     // A connection that is at its end needs no shutdown any more.
     let grace = tokio::select! {
         biased;
-        served = connection.as_mut() => return log(served),
-        grace = shutdown.asked() => grace,
+        served = connection.as_mut() => return log(site, served),
+        grace = site.shutdown.asked() => grace,
     };
     farewell(connection.as_mut());
     // The responses end by themselves in time, unless their client does not take them in.
     if let Ok(served) = tokio::time::timeout(grace.saturating_add(FAREWELL), connection).await {
-        log(served);
+        log(site, served);
     }
 }
 
-fn http1() -> http1::Builder {
+fn http1(site: &Site) -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_WITHIN)
         // A client that closes its half has gone: nothing else tells us that it gave up.
         .half_close(false)
-        .max_buf_size(MAX_HEAD);
+        // Bodies are read through the same buffer, so that it is also what a connection may have read and not charged.
+        .max_buf_size(max_head(site));
     builder
 }
 
-fn http2() -> http2::Builder<TokioExecutor> {
+fn http2(site: &Site) -> http2::Builder<TokioExecutor> {
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
         .keep_alive_interval(PING_EVERY)
-        .max_header_list_size(MAX_HEAD as u32)
+        .max_header_list_size(u32::try_from(max_head(site)).unwrap_or(u32::MAX))
+        .initial_connection_window_size(WINDOW)
+        .initial_stream_window_size(WINDOW)
         .max_concurrent_streams(MOST_STREAMS)
         // Letting go of a call that has just left is no attack here, and must not cost the connection
         // with every other call on it, as it would after twenty by default.
@@ -294,15 +295,27 @@ fn http2() -> http2::Builder<TokioExecutor> {
     builder
 }
 
-fn log(served: hyper::Result<()>) {
+/// How long the head of a request may be.
+fn max_head(site: &Site) -> usize {
+    site.account.limits().head_bytes.max(LEAST_BUFFER)
+}
+
+fn log(site: &Site, served: hyper::Result<()>) {
     if let Err(error) = served {
+        if error.is_parse_too_large() {
+            let meters = site.account.meters();
+            meters.refuse(Limit::HeadBytes, max_head(site));
+        }
         tracing::debug!(%error, "a connection ended badly");
     }
 }
 
 /// How long a client may take to say what it wants.
 const HEAD_WITHIN: Duration = Duration::from_secs(30);
-const MAX_HEAD: usize = 64 * 1024;
+/// The smallest buffer that hyper reads into.
+const LEAST_BUFFER: usize = 8 * 1024;
+/// What an HTTP/2 connection may have received of bodies that are not read, and so not charged.
+const WINDOW: u32 = 256 * 1024;
 const MOST_STREAMS: u32 = 256;
 /// How many requests on one HTTP/2 connection may have been let go of before anybody looked at them.
 const MOST_RESETS: usize = 4096;

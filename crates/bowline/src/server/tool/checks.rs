@@ -1,6 +1,7 @@
 //! Arguments and output against the schemas of their tool.
 
 use bowline_core::json::outline;
+use bowline_core::shortened;
 use bowline_types::Json;
 use jsonschema::{Draft, ValidationError, Validator};
 use serde_json::Value;
@@ -102,7 +103,7 @@ fn complaint(error: &ValidationError<'_>) -> String {
     }
     match error.instance_path().as_str() {
         "" => text,
-        path => format!("{path}: {text}"),
+        path => format!("{}: {text}", shortened(path)),
     }
 }
 

@@ -26,7 +26,7 @@ use session::Sessions;
 mod two_endpoints;
 use two_endpoints::TwoEndpoints;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -73,6 +73,8 @@ struct HttpWire {
     /// Every task of this wire; dropping the set ends them.
     tasks: JoinSet<()>,
     under_way: BTreeMap<RequestId, UnderWay>,
+    /// Those whose end the engine received last.
+    settled: VecDeque<RequestId>,
     /// Responses to requests that were cancelled.
     draining: Draining,
     /// Limits how many cancels are posted at once.
@@ -108,6 +110,7 @@ impl HttpWire {
             incoming,
             tasks: JoinSet::new(),
             under_way: BTreeMap::new(),
+            settled: VecDeque::new(),
             draining: Draining::default(),
             turns: Arc::new(Semaphore::new(MAX_CANCELS)),
             keeper: None,
@@ -164,9 +167,12 @@ impl HttpWire {
     fn send_cancel(&mut self, message: &Message, id: Option<&RequestId>) {
         let under_way = id.and_then(|id| Some((id, self.under_way.remove(id)?)));
         let Some((id, under_way)) = under_way else {
-            // Its end is there. Posted now, the cancel might be in another session, and kept there for the next of that id.
-            tracing::debug!("a cancel was dropped: its request is over");
-            return;
+            if id.is_some_and(|id| self.settled.contains(id)) {
+                // The engine had queued it before it received the end. In another session it might hit a successor.
+                tracing::debug!("a cancel was dropped: its request is over");
+                return;
+            }
+            return self.post(message);
         };
         let UnderWay {
             task,
@@ -307,14 +313,18 @@ impl Wire for HttpWire {
 }
 
 impl HttpWire {
-    /// A request is forgotten when the engine receives its end and not before: a cancel that the engine has queued by
-    /// then still finds it, and is not posted for a request that was refused.
+    /// A request is forgotten when the engine receives its end and not before: a cancel that the engine sends until then
+    /// finds it. One that is queued by then is not posted, for there is nothing to cancel.
     fn forget_settled(&mut self, delivery: &Delivery) {
         if let Some(id) = &delivery.settles
             && let Some(under_way) = self.under_way.get(id)
             && delivery.is_about(&under_way.given_up)
         {
             self.under_way.remove(id);
+            if self.settled.len() == MOST_WAITING {
+                self.settled.pop_front();
+            }
+            self.settled.push_back(id.clone());
         }
     }
 }

@@ -333,7 +333,13 @@ impl World {
             return; // refused before anything is looked at
         };
         let head = Request::new(()).into_parts().0;
-        let posted = Posted::new(messages.to_vec(), refusals, head, charge, 600);
+        let posted = Posted::new(
+            messages.iter().cloned().collect(),
+            refusals,
+            head,
+            charge,
+            600,
+        );
         let session = self.clients[at].session.clone();
         match session.post(posted, form) {
             Ok(reader) => {
@@ -709,9 +715,10 @@ impl Client {
                     let id: RequestId =
                         serde_json::from_value(params["requestId"].clone()).unwrap();
                     let other = bowline_core::other_spelling(&id);
-                    let is_in_flight = ids.contains(&id)
-                        || self.unanswered.contains_key(&id)
-                        || other.is_some_and(|other| self.unanswered.contains_key(&other));
+                    let is_in_flight = [Some(&id), other.as_ref()]
+                        .into_iter()
+                        .flatten()
+                        .any(|id| ids.contains(id) || self.unanswered.contains_key(id));
                     if !is_in_flight && !self.used.contains(&id) {
                         self.early
                             .entry(id)

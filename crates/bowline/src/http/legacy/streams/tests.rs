@@ -1,8 +1,11 @@
+//! Where each message goes, what can be read again, and what is held meanwhile.
+
+use bowline_core::{Notification, RawRequest};
+use bowline_types::Json;
+
 use super::*;
 use crate::http::legacy::store::MemoryStore;
 use crate::limits::Limits;
-use bowline_core::{Notification, RawRequest};
-use bowline_types::Json;
 
 fn streams() -> Streams {
     let account = Account::total(Limits::default());
@@ -11,7 +14,11 @@ fn streams() -> Streams {
 
 /// A stream for the answers to these requests, and its reader.
 fn open(streams: &mut Streams, ids: impl IntoIterator<Item = i64>, form: Form) -> (u64, u64) {
-    streams.open(ids.into_iter().map(RequestId::from), form, Vec::new())
+    let (key, reader) = streams.open(form, Vec::new());
+    for id in ids {
+        streams.expect(&id.into(), Some(key), None);
+    }
+    (key, reader)
 }
 
 /// The same, which nothing reads.
@@ -124,7 +131,10 @@ fn a_stream_is_read_before_a_get_can_guess_its_key() {
         let (key, reader) = open(&mut streams, [1], form);
 
         assert!(streams.attach(key, None, false).is_err(), "{form:?}");
-        assert!(streams.streams[&key].is_read_by(reader), "{form:?}");
+        assert!(
+            streams.streams.get(key).unwrap().is_read_by(reader),
+            "{form:?}"
+        );
     }
 }
 
@@ -190,7 +200,7 @@ fn what_is_read_outlives_the_end_and_nothing_else_does() {
     streams.route(None, &word());
     streams.route(Some(&2.into()), &word());
 
-    streams.end();
+    drop(streams.end());
 
     let next = streams.next(key, reader, Waker::noop());
     assert!(matches!(next, Next::Event { .. }));
