@@ -6,16 +6,19 @@ use std::sync::Arc;
 use super::jwt::SigningKey;
 use super::{Result, Secret};
 
-/// A client that an authorization server knows already.
+/// A client that an authorization server knows already, and which server that is.
+///
+/// Its secret, its signatures and what vouches for it go to that authorization server and to no other, whatever
+/// the MCP server says. If the MCP server names others only, getting a token fails with
+/// [`Error::Untrusted`](super::Error::Untrusted), before any of them is visited.
 ///
 /// # Examples
 ///
 /// ```
 /// use bowline_auth::client::RegisteredClient;
 ///
-/// let client = RegisteredClient::new("my-client")
-///     .secret("from the developer console")
-///     .at("https://login.example.com");
+/// let client = RegisteredClient::new("https://login.example.com", "my-client")
+///     .secret("from the developer console");
 /// # assert!(!format!("{client:?}").contains("console"));
 /// ```
 #[derive(Clone, Debug)]
@@ -35,8 +38,21 @@ pub(crate) enum ClientProof {
 }
 
 impl RegisteredClient {
-    /// A client that has an id, and nothing to prove it by.
-    pub fn new(id: impl Into<String>) -> Self {
+    /// Creates a client that the authorization server `issuer` knows as `id`. The issuer is spelled exactly as
+    /// the server's metadata spell it: the comparison is byte for byte.
+    pub fn new(issuer: impl Into<String>, id: impl Into<String>) -> Self {
+        Self {
+            issuer: Some(issuer.into()),
+            ..Self::at_first_issuer(id)
+        }
+    }
+
+    /// Creates a client that belongs to the first authorization server that it is used with, which the MCP
+    /// server names. From then on no other sees its credentials, as long as the store remembers it.
+    ///
+    /// An MCP server that is not trusted can have the credentials sent to an authorization server of its own.
+    /// Prefer [`new`](Self::new), and use this for clients without a secret, or where the issuer cannot be known.
+    pub fn at_first_issuer(id: impl Into<String>) -> Self {
         Self {
             id: id.into(),
             proof: ClientProof::None,
@@ -53,15 +69,6 @@ impl RegisteredClient {
     /// Shows that it is itself by signing with a private key.
     pub fn key(mut self, key: SigningKey) -> Self {
         self.proof = ClientProof::Key(Arc::new(key));
-        self
-    }
-
-    /// Says which authorization server knows the client: the issuer, exactly as that spells it.
-    ///
-    /// Without it, the client belongs to the first one that it is used with. No other ever sees its
-    /// credentials.
-    pub fn at(mut self, issuer: impl Into<String>) -> Self {
-        self.issuer = Some(issuer.into());
         self
     }
 }
@@ -84,6 +91,12 @@ impl IdentityProvider {
             token_endpoint: token_endpoint.into(),
             client,
         }
+    }
+
+    /// The issuer of the ID tokens that the provider is shown.
+    pub(crate) fn issuer(&self) -> &str {
+        let issuer = self.client.issuer.as_ref();
+        issuer.unwrap_or(&self.token_endpoint)
     }
 }
 

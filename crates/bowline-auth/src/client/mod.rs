@@ -32,7 +32,7 @@
 //! | a person's, for whom a company's identity provider vouches | [`OAuth::client`] and [`OAuth::enterprise`] |
 //!
 //! An authorization server has to know the application. If it was registered there by hand, say so with
-//! [`OAuth::client`]; if it publishes a document about itself, with [`OAuth::client_metadata`]; otherwise it is
+//! [`OAuth::client`], together with the issuer: what proves who the application is goes there and nowhere else; if it publishes a document about itself, with [`OAuth::client_metadata`]; otherwise it is
 //! registered on the way.
 //!
 //! # What a call sees

@@ -41,7 +41,7 @@ use super::{Error, Result, Secret};
 /// ```
 /// use bowline_auth::client::{OAuth, RegisteredClient};
 ///
-/// let client = RegisteredClient::new("nightly-report").secret("from the vault");
+/// let client = RegisteredClient::new("https://login.example.com", "nightly-report").secret("from the vault");
 /// let oauth = OAuth::new("https://example.com/mcp").client(client).client_credentials();
 /// ```
 #[must_use = "it is for `Connect::authorizer`"]
@@ -63,9 +63,9 @@ pub(crate) struct Config {
     pub(crate) patience: Duration,
 }
 
-/// Gets what somebody says who vouches for the client.
+/// Gets an assertion about the client for the issuer with this name.
 pub(crate) type Assertions =
-    Arc<dyn Fn() -> BoxFuture<'static, Result<Secret, AppError>> + Send + Sync>;
+    Arc<dyn Fn(String) -> BoxFuture<'static, Result<Secret, AppError>> + Send + Sync>;
 
 impl OAuth {
     /// Gets tokens for the server at this URL: the one that the client connects to.
@@ -116,31 +116,40 @@ impl OAuth {
         self
     }
 
-    /// Asks nobody: the client itself has the right.
+    /// Uses the client credentials grant: the client itself has the right, and no person is asked.
+    ///
+    /// Needs a [`client`](Self::client), whose credentials go to its issuer only.
     pub fn client_credentials(mut self) -> Self {
         self.config.application.grant = Grant::ClientCredentials;
         self
     }
 
-    /// Asks nobody: whatever runs this program vouches for it, by a JWT that `assertion` gets.
+    /// Uses the JWT bearer grant: whatever runs this program vouches for it, by a JWT that `assertion` returns.
+    ///
+    /// `assertion` is given the issuer of the authorization server that the JWT is sent to, which belongs into
+    /// its audience: that of the [`client`](Self::client), which is needed. It is called once for each token, and
+    /// not at all if the MCP server names another issuer.
     pub fn workload<F, Fut>(mut self, assertion: F) -> Self
     where
-        F: Fn() -> Fut + Send + Sync + 'static,
+        F: Fn(String) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Secret, AppError>> + Send + 'static,
     {
         self.config.application.grant = Grant::Assertion;
-        self.config.assertions = Some(Arc::new(move || Box::pin(assertion())));
+        self.config.assertions = Some(Arc::new(move |issuer| Box::pin(assertion(issuer))));
         self
     }
 
-    /// Asks nobody: a company's identity provider vouches for the person whose ID token `id_token` gets.
+    /// Has a company's identity provider vouch for a person, by the ID token that `id_token` returns.
+    ///
+    /// `id_token` is given the issuer of the identity provider, the only one that sees the ID token. What the
+    /// provider returns is sent to the issuer of the [`client`](Self::client), which is needed.
     pub fn enterprise<F, Fut>(mut self, provider: IdentityProvider, id_token: F) -> Self
     where
-        F: Fn() -> Fut + Send + Sync + 'static,
+        F: Fn(String) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Secret, AppError>> + Send + 'static,
     {
         self.config.application.grant = Grant::Enterprise(provider);
-        self.config.assertions = Some(Arc::new(move || Box::pin(id_token())));
+        self.config.assertions = Some(Arc::new(move |issuer| Box::pin(id_token(issuer))));
         self
     }
 
@@ -216,6 +225,11 @@ impl Config {
             })?;
         if let Some(address) = &self.application.metadata_url {
             check_metadata_url(address)?;
+        }
+        if self.application.needs_nobody() && self.application.client.is_none() {
+            return Err(Error::misuse(
+                "a client that asks no person has to be registered: give OAuth a client with its issuer",
+            ));
         }
         let guard = match self.allows_private {
             true => Guard::Private,

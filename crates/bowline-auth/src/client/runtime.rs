@@ -250,13 +250,6 @@ impl Runtime {
             true => Some(self.prepare().await?),
             false => None,
         };
-        let assertion = match &self.config.assertions {
-            Some(assertions) => {
-                let failed = |error| failed("nobody vouches for this client", error);
-                Some(assertions().await.map_err(failed)?)
-            }
-            None => None,
-        };
         let mut flow = Flow::new(Setup {
             server: self.server.clone(),
             application: Arc::new(self.config.application.clone()),
@@ -266,7 +259,6 @@ impl Runtime {
             credentials: self.lock().credentials.clone(),
             proof_key,
             redirect_uri: visit.as_ref().map(|visit| visit.redirect_uri().to_owned()),
-            assertion,
         });
         let performed = self.walk(&mut flow, visit).await;
         self.keep(flow.credentials()).await;
@@ -319,6 +311,14 @@ impl Runtime {
                     let came = came.map_err(|_| Error::NobodyCame { after })?;
                     let came = came.map_err(|error| failed("the browser failed", error))?;
                     flow.redirected(&came, &moment()?)?
+                }
+                Step::Assert(issuer) => {
+                    let Some(assertions) = &self.config.assertions else {
+                        return Err(Error::misuse("no client assertion is configured"));
+                    };
+                    let failed = |error| failed("failed to get the client assertion", error);
+                    let assertion = assertions(issuer).await.map_err(failed)?;
+                    flow.asserted(&assertion, &moment()?)?
                 }
                 Step::Done => return Ok(()),
             };

@@ -486,7 +486,7 @@ async fn a_client_without_a_browser_says_what_is_missing() {
 #[tokio::test]
 async fn nothing_that_can_be_printed_shows_a_secret() {
     let world = World::default();
-    let known = RegisteredClient::new("id").secret("hush");
+    let known = RegisteredClient::new("https://as.test", "id").secret("hush");
     let oauth = oauth(&world).client(known);
 
     oauth.authorize().await.unwrap();

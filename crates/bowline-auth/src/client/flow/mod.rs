@@ -47,6 +47,8 @@ pub(crate) enum Step {
     Send(Request<Bytes>),
     /// Take a person there, and hand in the address that they are sent back to.
     Open(Url),
+    /// Get an assertion for the issuer with this name, and hand it in.
+    Assert(String),
     /// The token is in the credentials.
     Done,
 }
@@ -64,8 +66,6 @@ pub(crate) struct Setup {
     pub(crate) proof_key: Arc<ProofKey>,
     /// Where a person is sent back to, if one is to be asked.
     pub(crate) redirect_uri: Option<String>,
-    /// What somebody says who vouches for us.
-    pub(crate) assertion: Option<Secret>,
 }
 
 /// What a flow is for.
@@ -106,6 +106,8 @@ enum State {
     Registering,
     /// A person is deciding.
     Opened(Opened),
+    /// Waiting for an assertion of the application's.
+    Asserting,
     /// Waiting for an assertion of the identity provider.
     Vouching,
     /// Waiting for a token.
@@ -175,7 +177,9 @@ impl Flow {
                 self.redeem_assertion(&assertion, moment)
             }
             State::Redeeming(request) => self.take_token(request, response, moment),
-            State::Idle | State::Opened(_) => Err(Error::misuse("the flow waits for no response")),
+            State::Idle | State::Opened(_) | State::Asserting => {
+                Err(Error::misuse("the flow waits for no response"))
+            }
         }
     }
 
@@ -192,10 +196,24 @@ impl Flow {
         self.redeem(request, moment)
     }
 
+    /// The step after the application handed in an assertion.
+    pub(crate) fn asserted(&mut self, assertion: &Secret, moment: &Moment) -> Result<Step> {
+        let State::Asserting = std::mem::replace(&mut self.state, State::Idle) else {
+            return Err(Error::misuse("the flow waits for no assertion"));
+        };
+        match &self.setup.application.grant {
+            Grant::Enterprise(_) => self.have_vouched(assertion, moment),
+            Grant::Assertion | Grant::Code | Grant::ClientCredentials => {
+                self.redeem_assertion(assertion, moment)
+            }
+        }
+    }
+
     fn look_for_resource(&mut self, mut left: VecDeque<Url>, place: Place) -> Result<Step> {
         let Some(next) = left.pop_front() else {
             // Until 2025-03-26 there was no such document: a server was its own authorization server.
             let origin = discovery::origin(&self.setup.server);
+            self.check_home(std::slice::from_ref(&origin))?;
             let url = self.setup.guard.admit("the server", &origin)?;
             let mut left = discovery::server_documents(&url);
             left.truncate(1);
@@ -230,16 +248,31 @@ impl Flow {
 
     /// The one that knows us, if there are several; otherwise the first.
     fn choose_issuer(&self, metadata: &ResourceMetadata) -> Result<String> {
-        let credentials = &self.setup.credentials;
-        let client = self.setup.application.client.as_ref();
-        let ours = client
-            .and_then(|client| client.issuer.as_ref())
-            .or(credentials.bound_to.as_ref())
-            .or(credentials.tokens.as_ref().map(|tokens| &tokens.issuer));
+        self.check_home(&metadata.authorization_servers)?;
+        let tokens = self.setup.credentials.tokens.as_ref();
+        let ours = self.home().or(tokens.map(|tokens| &tokens.issuer));
         let mut issuers = metadata.authorization_servers.iter();
         let known = issuers.clone().find(|issuer| Some(*issuer) == ours);
         let chosen = known.or_else(|| issuers.next()).cloned();
         chosen.ok_or_else(|| Error::broken("the server names nobody who issues its tokens"))
+    }
+
+    /// The only issuer that the application's own credentials may be shown to.
+    fn home(&self) -> Option<&String> {
+        let client = self.setup.application.client.as_ref()?;
+        let issuer = client.issuer.as_ref();
+        issuer.or(self.setup.credentials.bound_to.as_ref())
+    }
+
+    /// Refuses a server that names other issuers only, before any of them is visited.
+    fn check_home(&self, named: &[String]) -> Result<()> {
+        let Some(home) = self.home().filter(|home| !named.contains(home)) else {
+            return Ok(());
+        };
+        let named = named.join("`, `");
+        Err(Error::untrusted(format!(
+            "the client is registered at `{home}`, and the server names `{named}`"
+        )))
     }
 
     fn look_for_server(
@@ -295,10 +328,15 @@ impl Flow {
                 self.redeem(request, moment)
             }
             Grant::Assertion => {
-                let assertion = self.assertion()?;
-                self.redeem_assertion(&assertion, moment)
+                let issuer = self.server()?.issuer.clone();
+                self.state = State::Asserting;
+                Ok(Step::Assert(issuer))
             }
-            Grant::Enterprise(_) => self.have_vouched(moment),
+            Grant::Enterprise(provider) => {
+                let issuer = provider.issuer().to_owned();
+                self.state = State::Asserting;
+                Ok(Step::Assert(issuer))
+            }
         }
     }
 

@@ -74,14 +74,7 @@ impl Flow {
         };
         let server = self.server()?;
         let issuer = server.issuer.clone();
-        let home = client.issuer.as_ref();
-        let home = home.or(self.setup.credentials.bound_to.as_ref());
-        if let Some(home) = home.filter(|home| **home != issuer) {
-            return Err(Error::untrusted(format!(
-                "the client `{}` is registered at `{home}`, and the server now names `{issuer}`",
-                client.id
-            )));
-        }
+        self.check_home(std::slice::from_ref(&issuer))?;
         let method = match &client.proof {
             ClientProof::None => AuthMethod::None,
             ClientProof::Secret(_) => secret_method(server),

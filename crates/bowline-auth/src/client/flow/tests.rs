@@ -15,6 +15,7 @@ use crate::client::application::RegisteredClient;
 use crate::client::credentials::{AuthMethod, Tokens};
 
 const SERVER: &str = "https://mcp.example/mcp";
+const ISSUER: &str = "https://as.example";
 const HERE: &str = "http://127.0.0.1:7/callback";
 const NOW: u64 = 1_000_000;
 
@@ -134,7 +135,6 @@ fn setup() -> Setup {
         credentials: Credentials::default(),
         proof_key: Arc::new(ProofKey::read(&kept).unwrap()),
         redirect_uri: Some(HERE.into()),
-        assertion: None,
     }
 }
 
@@ -171,6 +171,11 @@ fn walk_back(world: &World, setup: Setup, brings: &str) -> Walked {
                 let state = url.query_pairs().find(|(name, _)| name == "state");
                 let state = state.unwrap().1.into_owned();
                 flow.redirected(&format!("{HERE}?state={state}&{brings}"), &moment())
+            }
+            Ok(Step::Assert(issuer)) => {
+                let assertion = format!("assertion for {issuer}");
+                steps.push(assertion.clone());
+                flow.asserted(&Secret::new(assertion), &moment())
             }
             Ok(Step::Done) => break "done".to_owned(),
             Err(error) => break error.to_string(),

@@ -69,14 +69,14 @@ impl Flow {
     }
 
     /// Has the identity provider vouch for a person.
-    pub(super) fn have_vouched(&mut self, moment: &Moment) -> Result<Step> {
+    pub(super) fn have_vouched(&mut self, id_token: &Secret, moment: &Moment) -> Result<Step> {
         let Grant::Enterprise(provider) = &self.setup.application.grant else {
             return Err(Error::misuse("there is no identity provider"));
         };
         let token_type = "urn:ietf:params:oauth:token-type";
         let form = TokenRequest::new("urn:ietf:params:oauth:grant-type:token-exchange")
             .with("requested_token_type", format!("{token_type}:id-jag"))
-            .with("subject_token", self.assertion()?.expose())
+            .with("subject_token", id_token.expose())
             .with("subject_token_type", format!("{token_type}:id_token"))
             .with("audience", &self.server()?.issuer)
             .with("resource", self.resource_name());
@@ -121,11 +121,6 @@ impl Flow {
             request = request.with("scope", scopes.to_string());
         }
         self.redeem(request, moment)
-    }
-
-    pub(super) fn assertion(&self) -> Result<Secret> {
-        let assertion = self.setup.assertion.clone();
-        assertion.ok_or_else(|| Error::misuse("nobody vouches for this client"))
     }
 
     /// Asks for a token.
