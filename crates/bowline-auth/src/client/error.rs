@@ -45,6 +45,22 @@ pub enum Error {
         /// Why.
         source: Box<dyn StdError + Send + Sync>,
     },
+    /// A server answered that it cannot answer now.
+    #[error("{what} is not available at the moment: {status}")]
+    Unavailable {
+        /// What is not available.
+        what: &'static str,
+        /// The HTTP status.
+        status: u16,
+    },
+    /// Calls had a person asked too often. [`OAuth::authorize`](super::OAuth::authorize) asks nevertheless.
+    #[error("a person was asked {max} times within {within:?}, and is not asked again by itself")]
+    TooManyPrompts {
+        /// How often it was allowed.
+        max: usize,
+        /// Within what time.
+        within: Duration,
+    },
     /// The person did not come back in time.
     #[error("nobody came back from the authorization server within {after:?}")]
     NobodyCame {
@@ -88,6 +104,16 @@ impl Error {
             error: readable(error),
             description: description.map(readable),
         }
+    }
+
+    /// Whether trying again later may help, without anybody doing anything.
+    pub(crate) fn is_transient(&self) -> bool {
+        matches!(self, Self::Unreachable { .. } | Self::Unavailable { .. })
+    }
+
+    /// Whether a person, or the authorization server in their name, said no.
+    pub(crate) fn is_denial(&self) -> bool {
+        matches!(self, Self::Denied { error, .. } if error == "access_denied")
     }
 
     pub(crate) fn not_offered(what: impl Into<String>) -> Self {

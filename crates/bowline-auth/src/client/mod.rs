@@ -74,8 +74,12 @@ pub(crate) mod guard;
 mod jwt;
 pub use jwt::SigningKey;
 
+mod kept;
+
 mod loopback;
 pub use loopback::Loopback;
+
+mod merge;
 
 mod metadata;
 
@@ -83,6 +87,8 @@ mod moment;
 
 mod oauth;
 pub use oauth::OAuth;
+
+mod prompts;
 
 mod runtime;
 
@@ -94,7 +100,7 @@ pub use secret::Secret;
 mod store;
 #[cfg(feature = "keychain")]
 pub use store::KeychainStore;
-pub use store::{FileStore, MemoryStore, TokenStore};
+pub use store::{FileStore, MemoryStore, Saved, TokenStore};
 
 mod user_agent;
 pub use user_agent::{AppError, OwnBrowser, UserAgent, Visit};

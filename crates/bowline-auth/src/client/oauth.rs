@@ -61,6 +61,11 @@ pub(crate) struct Config {
     pub(crate) assertions: Option<Assertions>,
     pub(crate) store: Arc<dyn TokenStore>,
     pub(crate) patience: Duration,
+    /// Whose tokens these are, where a store has those of several people.
+    account: Option<String>,
+    allows_plain_http: bool,
+    pub(crate) max_prompts: usize,
+    pub(crate) prompts_within: Duration,
 }
 
 /// Gets an assertion about the client for the issuer with this name.
@@ -86,6 +91,10 @@ impl OAuth {
                 assertions: None,
                 store: Arc::new(MemoryStore::new()),
                 patience: DEFAULT_PATIENCE,
+                account: None,
+                allows_plain_http: false,
+                max_prompts: DEFAULT_PROMPTS,
+                prompts_within: DEFAULT_PROMPTS_WITHIN,
             },
             runtime: OnceLock::new(),
         }
@@ -159,6 +168,43 @@ impl OAuth {
         self
     }
 
+    /// Keeps credentials under the name of an account, for programs that use one server on behalf of several people
+    /// and keep their tokens in one store. Make one `OAuth` for each of them, with a store in an `Arc`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use bowline_auth::client::{MemoryStore, OAuth};
+    ///
+    /// let store = Arc::new(MemoryStore::new());
+    /// let url = "https://example.com/mcp";
+    /// let ada = OAuth::new(url).store(store.clone()).account("ada");
+    /// let bob = OAuth::new(url).store(store).account("bob");
+    /// ```
+    pub fn account(mut self, account: impl Into<String>) -> Self {
+        self.config.account = Some(account.into());
+        self
+    }
+
+    /// Limits how often calls may have a person asked within a time; ten times within ten minutes by default. A
+    /// call that would ask once more fails with [`Error::TooManyPrompts`].
+    ///
+    /// What a person has denied is not asked for again by any call. [`authorize`](Self::authorize) asks
+    /// nevertheless, and begins anew.
+    pub fn max_prompts(mut self, max: usize, within: Duration) -> Self {
+        self.config.max_prompts = max;
+        self.config.prompts_within = within;
+        self
+    }
+
+    /// Allows to send tokens over plain `http://` to a server that is not on this machine. Everybody on the way can
+    /// read them: this is for networks that are protected otherwise.
+    pub fn allow_plain_http(mut self) -> Self {
+        self.config.allows_plain_http = true;
+        self
+    }
+
     /// How long a person may take. Ten minutes by default.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.config.patience = patience;
@@ -189,14 +235,15 @@ impl OAuth {
     ///
     /// Nobody is waited for any more, unless a call waits as well.
     pub async fn authorize(&self) -> Result<(), Arc<Error>> {
-        self.runtime()?.obtain(None).await
+        self.runtime()?.authorize().await
     }
 
-    /// Forgets the token, here and in the store. The next request has none.
+    /// Forgets the token, here and in the store. The next request has none, also if a token is being renewed
+    /// meanwhile. A store whose content cannot be read is emptied.
     ///
     /// # Errors
     ///
-    /// If the store fails.
+    /// If the store cannot be written.
     ///
     /// # Cancel safety
     ///
@@ -223,6 +270,13 @@ impl Config {
             .ok_or_else(|| {
                 Error::misuse(format!("`{address}` is not an http:// or https:// URL"))
             })?;
+        let is_protected =
+            server.scheme() == "https" || Guard::of_server(&server) == Guard::ThisMachine;
+        if !is_protected && !self.allows_plain_http {
+            return Err(Error::misuse(format!(
+                "tokens for `{address}` would travel unencrypted: use https://, or `OAuth::allow_plain_http`"
+            )));
+        }
         if let Some(address) = &self.application.metadata_url {
             check_metadata_url(address)?;
         }
@@ -239,7 +293,15 @@ impl Config {
             Some(send) => Fetch::by(send.clone()),
             None => Fetch::guarded(guard)?,
         };
-        Ok(Runtime::new(server, guard, fetch, self))
+        Runtime::new(server, guard, fetch, self)
+    }
+
+    /// The key in the store: a URL has no spaces, so that no two pairs give one key.
+    pub(crate) fn store_key(&self, server: &Url) -> String {
+        match &self.account {
+            Some(account) => format!("{server} {account}"),
+            None => server.to_string(),
+        }
     }
 }
 
@@ -283,4 +345,6 @@ impl fmt::Debug for OAuth {
     }
 }
 
+const DEFAULT_PROMPTS: usize = 10;
+const DEFAULT_PROMPTS_WITHIN: Duration = Duration::from_secs(600);
 const DEFAULT_PATIENCE: Duration = Duration::from_secs(600);

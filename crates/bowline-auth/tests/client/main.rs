@@ -7,7 +7,10 @@
     reason = "a test says by panicking what it saw"
 )]
 
+mod prompts;
 mod races;
+mod renewal;
+mod sharing;
 mod world;
 
 use std::error::Error as _;
@@ -15,9 +18,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use bowline::http::client::Authorizer;
 use bowline::{Client, Error};
 use bowline_auth::client::{
-    FileStore, Loopback, MemoryStore, OAuth, OwnBrowser, RegisteredClient, TokenStore,
+    FileStore, Loopback, MemoryStore, OAuth, OwnBrowser, RegisteredClient, TokenStore as _,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::watch;
@@ -30,7 +34,7 @@ fn oauth(world: &World) -> OAuth {
         .user_agent(world.person())
 }
 
-async fn connect(world: &World, oauth: OAuth) -> Client {
+async fn connect(world: &World, oauth: impl Authorizer) -> Client {
     Client::connect(SERVER)
         .http(world.clone())
         .authorizer(oauth)
@@ -389,7 +393,7 @@ async fn what_was_kept_is_used_the_next_time() {
 async fn two_programs_with_one_store_do_not_use_up_each_others_tokens() {
     let world = World::default();
     let store = Arc::new(MemoryStore::new());
-    let shared = || Sharing(store.clone());
+    let shared = || store.clone();
     let one = connect(&world, oauth(&world).store(shared())).await;
     one.call_tool("x", ()).await.unwrap();
     let two = connect(&world, oauth(&world).store(shared())).await;
@@ -421,15 +425,15 @@ async fn only_its_owner_can_read_what_was_kept() {
         .map(|it| it.unwrap().path())
         .collect();
     assert_eq!(mode(&inner), 0o700);
-    assert_eq!(files.len(), 1, "no drafts are left: {files:?}");
-    assert_eq!(mode(&files[0]), 0o600);
+    assert_eq!(files.len(), 2, "a lock, and no drafts: {files:?}");
+    assert_eq!((mode(&files[0]), mode(&files[1])), (0o600, 0o600));
 }
 
 #[tokio::test]
 async fn what_is_forgotten_is_asked_for_again() {
     let world = World::default();
     let store = Arc::new(MemoryStore::new());
-    let oauth = Arc::new(oauth(&world).store(Sharing(store.clone())));
+    let oauth = Arc::new(oauth(&world).store(store.clone()));
 
     oauth.authorize().await.unwrap();
     oauth.forget().await.unwrap();
@@ -493,6 +497,46 @@ async fn nothing_that_can_be_printed_shows_a_secret() {
 
     let shown = format!("{oauth:?} {:?}", Loopback::new(|_| Ok(())));
     assert!(!shown.contains("hush") && !shown.contains("t1"), "{shown}");
+}
+
+#[tokio::test]
+async fn a_token_does_not_travel_in_the_clear_unless_that_is_asked_for() {
+    let plain = "http://mcp.test/mcp";
+    let world = World::default();
+    let sent = async |oauth: OAuth| {
+        let client = Client::connect(plain)
+            .http(world.clone())
+            .authorizer(oauth.http(world.clone()).user_agent(world.person()))
+            .speaking("2026-07-28");
+        why(client.await.unwrap().call_tool("x", ()).await)
+    };
+
+    let refused = sent(OAuth::new(plain)).await;
+    assert!(world.seen().is_empty(), "not even asked for one");
+    let allowed = sent(OAuth::new(plain).allow_plain_http()).await;
+
+    assert!(refused.contains("would travel unencrypted"), "{refused}");
+    assert!(!allowed.contains("unencrypted"), "{allowed}");
+    assert_eq!(world.count("tools/call"), 1);
+}
+
+#[tokio::test]
+async fn a_store_that_cannot_be_read_can_be_begun_anew() {
+    let folder = Folder::new();
+    let world = World::default();
+    let oauth = || oauth(&world).store(FileStore::new(folder.path()));
+    oauth().authorize().await.unwrap();
+    for file in folder.path().read_dir().unwrap() {
+        std::fs::write(file.unwrap().path(), "{ not JSON").unwrap();
+    }
+
+    let broken = oauth();
+    let before = broken.authorize().await;
+    broken.forget().await.unwrap();
+    broken.authorize().await.unwrap();
+
+    assert!(before.is_err());
+    assert_eq!(world.count("person"), 2);
 }
 
 /// Somebody who decides when the test says so.
@@ -564,29 +608,6 @@ impl Window {
 impl Drop for Window {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
-/// One store for several programs.
-struct Sharing(Arc<MemoryStore>);
-
-impl TokenStore for Sharing {
-    fn load<'a>(
-        &'a self,
-        server: &'a str,
-    ) -> bowline::exchange::BoxFuture<
-        'a,
-        Result<Option<bowline_auth::client::Credentials>, bowline_auth::client::AppError>,
-    > {
-        self.0.load(server)
-    }
-
-    fn save<'a>(
-        &'a self,
-        server: &'a str,
-        credentials: &'a bowline_auth::client::Credentials,
-    ) -> bowline::exchange::BoxFuture<'a, Result<(), bowline_auth::client::AppError>> {
-        self.0.save(server, credentials)
     }
 }
 

@@ -44,6 +44,8 @@ pub(crate) struct State {
     pub(crate) needs: String,
     /// Whether token requests wait.
     pub(crate) holds_tokens: bool,
+    /// Whether the token endpoint is out of order.
+    pub(crate) is_down: bool,
     /// Whether tokens are good for something.
     pub(crate) accepts: bool,
     /// Whether tokens have the scopes that they were asked for with.
@@ -68,6 +70,7 @@ impl Default for State {
             lifetime: 3600,
             needs: String::new(),
             holds_tokens: false,
+            is_down: false,
             accepts: true,
             grants: true,
             reused: 0,
@@ -183,6 +186,9 @@ impl World {
         let mut state = self.state();
         let grant = &form["grant_type"];
         state.seen.push(format!("{grant} {host}"));
+        if state.is_down {
+            return empty(503);
+        }
         if let Some(used) = form.get("refresh_token") {
             let Some(at) = state.refreshable.iter().position(|it| it == used) else {
                 state.reused += 1;

@@ -407,9 +407,10 @@ fn document<T: DeserializeOwned>(response: &Response<Bytes>) -> Result<Option<T>
     match response.status() {
         // Some servers answer every path with a page of theirs; that is no document.
         StatusCode::OK => Ok(serde_json::from_slice(response.body()).ok()),
-        status if status.is_server_error() => Err(Error::broken(format!(
-            "its metadata cannot be had: {status}"
-        ))),
+        status if status.is_server_error() => Err(Error::Unavailable {
+            what: "the metadata document",
+            status: status.as_u16(),
+        }),
         _ => Ok(None),
     }
 }

@@ -206,6 +206,7 @@ fn held(scopes: &str) -> Credentials {
             kind: TokenKind::Bearer,
             refresh: Some(Secret::new("r0")),
             renew_at: None,
+            expires_at: None,
             requested: Scopes::parse(scopes),
         }),
         ..Credentials::default()
@@ -267,7 +268,7 @@ fn a_person_agrees_and_there_is_a_token() {
     let digest = base64::Engine::encode(&base64::engine::general_purpose::URL_SAFE_NO_PAD, digest);
     assert_eq!(asked["code_challenge"], digest);
     let tokens = walked.credentials.tokens.unwrap();
-    assert_eq!(tokens.header(), "Bearer t1");
+    assert_eq!(*tokens.header(), "Bearer t1");
     assert_eq!(tokens.renew_at, Some(NOW + 54), "before it expires");
     assert_eq!(tokens.issuer, "https://as.example");
 }

@@ -214,6 +214,7 @@ impl Flow {
                 let head_start = (lifetime / 10).min(LONGEST_HEAD_START);
                 moment.seconds().saturating_add(lifetime - head_start)
             }),
+            expires_at: lifetime.map(|lifetime| moment.seconds().saturating_add(lifetime)),
             requested: self.requested.clone(),
         })
     }
@@ -324,6 +325,10 @@ pub(super) fn denied(response: &Response<Bytes>) -> Error {
             error,
             error_description,
         }) => Error::denied(&error, error_description.as_deref()),
+        Err(_) if response.status().is_server_error() => Error::Unavailable {
+            what: "the authorization server",
+            status: response.status().as_u16(),
+        },
         Err(_) => Error::broken(format!(
             "the authorization server answers with {}",
             response.status()
