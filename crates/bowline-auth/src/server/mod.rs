@@ -28,6 +28,11 @@
 //! # }
 //! ```
 
+mod algorithm;
+pub use algorithm::Algorithm;
+
+mod answers;
+
 mod challenge;
 
 mod claims;
