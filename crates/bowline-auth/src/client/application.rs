@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::jwt::SigningKey;
+use super::scopes::Scopes;
 use super::{Result, Secret};
 
 /// A client that an authorization server knows already, and which server that is.
@@ -120,20 +121,70 @@ pub(crate) struct Application {
     pub(crate) client: Option<RegisteredClient>,
     /// Where it publishes what it is: its id wherever that is understood.
     pub(crate) metadata_url: Option<String>,
+    /// Signs for the client that the metadata describe.
+    pub(crate) metadata_key: Option<Arc<SigningKey>>,
     pub(crate) grant: Grant,
+    /// Whether a server that publishes nothing is its own authorization server, as 2025-03-26 had it.
+    pub(crate) falls_back: bool,
+    pub(crate) scopes: ScopePolicy,
+    /// What is added to the address that a person is sent to.
+    pub(crate) authorization_params: Vec<(String, String)>,
+    pub(crate) choose_issuer: Option<ChooseIssuer>,
+    /// What the registration endpoint of an issuer wants to see, and which issuer that is.
+    pub(crate) initial_access_token: Option<(String, Secret)>,
+}
+
+/// Which scopes are asked for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ScopePolicy {
+    /// What the application wants, in the place of all that the server publishes.
+    pub(crate) wanted: Option<Scopes>,
+    /// What may be asked for at most.
+    pub(crate) at_most: Option<Scopes>,
+}
+
+/// Chooses among the issuers that a server names.
+#[derive(Clone)]
+pub(crate) struct ChooseIssuer(pub(crate) Arc<dyn Fn(&[String]) -> Option<String> + Send + Sync>);
+
+impl std::fmt::Debug for ChooseIssuer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ChooseIssuer")
+    }
 }
 
 impl Application {
+    /// An application that has a person agree, and says nothing else about itself.
+    pub(crate) fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            client: None,
+            metadata_url: None,
+            metadata_key: None,
+            grant: Grant::Code,
+            falls_back: false,
+            scopes: ScopePolicy::default(),
+            authorization_params: Vec::new(),
+            choose_issuer: None,
+            initial_access_token: None,
+        }
+    }
+
     /// Whether a token can be had without asking a person.
     pub(crate) fn needs_nobody(&self) -> bool {
         !matches!(self.grant, Grant::Code)
     }
 
-    pub(crate) fn key(&self) -> Option<&SigningKey> {
-        match &self.client.as_ref()?.proof {
-            ClientProof::Key(key) => Some(key),
-            ClientProof::None | ClientProof::Secret(_) => None,
+    /// The key that signs for a client with this id.
+    pub(crate) fn key(&self, client_id: &str) -> Option<&SigningKey> {
+        if let Some(client) = self.client.as_ref().filter(|client| client.id == client_id) {
+            return match &client.proof {
+                ClientProof::Key(key) => Some(key),
+                ClientProof::None | ClientProof::Secret(_) => None,
+            };
         }
+        let is_described = self.metadata_url.as_deref() == Some(client_id);
+        self.metadata_key.as_deref().filter(|_| is_described)
     }
 }
 

@@ -29,7 +29,7 @@ impl Learned<'_> {
             tokens.and_then(|tokens| tokens.refresh.clone())
         };
         let succeeds = match self.intent {
-            Intent::Obtain => true,
+            Intent::Obtain | Intent::Revoke => true,
             Intent::Renew => kept.tokens.is_some() && refresh(kept) == refresh(self.before),
         };
         if succeeds {

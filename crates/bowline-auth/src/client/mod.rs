@@ -91,6 +91,7 @@ pub use oauth::OAuth;
 mod prompts;
 
 mod runtime;
+pub use runtime::PendingAuthorization;
 
 mod scopes;
 

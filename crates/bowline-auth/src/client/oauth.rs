@@ -6,19 +6,19 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bowline::exchange::BoxFuture;
-use bowline::http::client::{Authorizer, HttpSend, Refusal};
+use bowline::http::client::{Authorizer, Challenge, HttpSend, Refusal};
 use http::{request, response};
 use url::Url;
 
 use super::application::{
-    Application, Grant, IdentityProvider, RegisteredClient, check_metadata_url,
+    Application, ChooseIssuer, Grant, IdentityProvider, RegisteredClient, check_metadata_url,
 };
 use super::fetch::Fetch;
 use super::guard::Guard;
-use super::runtime::Runtime;
+use super::runtime::{PendingAuthorization, Runtime};
 use super::store::{MemoryStore, TokenStore};
 use super::user_agent::{AppError, UserAgent};
-use super::{Error, Result, Secret};
+use super::{Error, Result, Secret, SigningKey};
 
 /// Gets tokens for one server, and shows them to nobody else.
 ///
@@ -75,12 +75,7 @@ pub(crate) type Assertions =
 impl OAuth {
     /// Gets tokens for the server at this URL: the one that the client connects to.
     pub fn new(server: impl Into<String>) -> Self {
-        let application = Application {
-            name: "MCP client".into(),
-            client: None,
-            metadata_url: None,
-            grant: Grant::Code,
-        };
+        let application = Application::new("MCP client");
         Self {
             config: Config {
                 server: server.into(),
@@ -122,6 +117,76 @@ impl OAuth {
     /// understand this need no registration.
     pub fn client_metadata(mut self, url: impl Into<String>) -> Self {
         self.config.application.metadata_url = Some(url.into());
+        self
+    }
+
+    /// Signs for the client whose metadata [`client_metadata`](Self::client_metadata) publishes (`private_key_jwt`).
+    /// The document has the public key, under `jwks` or `jwks_uri`, and `token_endpoint_auth_method`.
+    pub fn client_metadata_key(mut self, key: SigningKey) -> Self {
+        self.config.application.metadata_key = Some(Arc::new(key));
+        self
+    }
+
+    /// Asks for these scopes, in the place of all that the server publishes. What a server says that a request needs
+    /// is asked for besides.
+    pub fn scopes<S: Into<String>>(mut self, scopes: impl IntoIterator<Item = S>) -> Self {
+        let scopes = scopes.into_iter().map(Into::into).collect();
+        self.config.application.scopes.wanted = Some(scopes);
+        self
+    }
+
+    /// Asks for these scopes at most, whatever a server says that it needs. A request that needs more fails with
+    /// [`Error::StillNotEnough`].
+    pub fn max_scopes<S: Into<String>>(mut self, scopes: impl IntoIterator<Item = S>) -> Self {
+        let scopes = scopes.into_iter().map(Into::into).collect();
+        self.config.application.scopes.at_most = Some(scopes);
+        self
+    }
+
+    /// Adds a parameter to the address that a person is sent to, such as `login_hint` or an issuer's own `audience`.
+    /// Those that this crate sets itself are refused when a token is asked for.
+    pub fn authorization_param(
+        mut self,
+        name: impl Into<String>,
+        value: impl Into<String>,
+    ) -> Self {
+        let params = &mut self.config.application.authorization_params;
+        params.push((name.into(), value.into()));
+        self
+    }
+
+    /// Chooses among the authorization servers that the MCP server names. Without it, that is the one that has given
+    /// out the token so far, or else the first.
+    ///
+    /// `choose` is given their issuers, and returns one of them, or `None` to trust none.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline_auth::client::OAuth;
+    ///
+    /// let oauth = OAuth::new("https://example.com/mcp")
+    ///     .choose_issuer(|issuers| issuers.iter().find(|it| it.ends_with(".example.com")).cloned());
+    /// ```
+    pub fn choose_issuer(
+        mut self,
+        choose: impl Fn(&[String]) -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
+        self.config.application.choose_issuer = Some(ChooseIssuer(Arc::new(choose)));
+        self
+    }
+
+    /// Registers at `issuer` with an initial access token (RFC 7591), which no other issuer sees.
+    pub fn initial_access_token(mut self, issuer: impl Into<String>, token: Secret) -> Self {
+        self.config.application.initial_access_token = Some((issuer.into(), token));
+        self
+    }
+
+    /// Treats a server that publishes no metadata as its own authorization server, with endpoints at fixed paths and
+    /// PKCE. Servers of 2025-03-26 may be like that, and only that revision asks for it; since 2025-06-18 servers have
+    /// to publish metadata, and a client that goes on without them can be had to send its secrets anywhere on the host.
+    pub fn fall_back_without_metadata(mut self) -> Self {
+        self.config.application.falls_back = true;
         self
     }
 
@@ -238,8 +303,70 @@ impl OAuth {
         self.runtime()?.authorize().await
     }
 
-    /// Forgets the token, here and in the store. The next request has none, also if a token is being renewed
-    /// meanwhile. A store whose content cannot be read is emptied.
+    /// Begins to get a token, up to the point where a person is needed: for applications whose person comes back to
+    /// another process or another server, as in a web application. [`complete`](Self::complete) goes on from there.
+    ///
+    /// `redirect_uri` is where the person is to come back to. `challenges` are those of the
+    /// [`Error::Unauthorized`](bowline::Error::Unauthorized) that a call failed with, or none; they say which scopes
+    /// are needed. No [`user_agent`](Self::user_agent) is needed. The [`store`](Self::store) has to be one that all
+    /// processes share.
+    ///
+    /// # Errors
+    ///
+    /// If a server cannot be reached, or must not be trusted.
+    ///
+    /// # Cancel safety
+    ///
+    /// A registration that was made may be lost; nothing else is.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use bowline_auth::client::{FileStore, OAuth, PendingAuthorization};
+    /// # async fn example(user: &str) -> Result<(), Box<dyn std::error::Error>> {
+    /// let oauth = || OAuth::new("https://example.com/mcp").store(FileStore::new("tokens")).account(user);
+    ///
+    /// // In the handler of the page where the person starts:
+    /// let pending = oauth().begin("https://app.example/callback", &[]).await?;
+    /// let kept_in_web_session = serde_json::to_string(&pending)?;
+    /// let redirect_to = pending.url();
+    ///
+    /// // In the handler of `/callback`, perhaps in another process:
+    /// let came_back_to = "https://app.example/callback?code=…&state=…";
+    /// let pending: PendingAuthorization = serde_json::from_str(&kept_in_web_session)?;
+    /// oauth().complete(pending, came_back_to).await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn begin(
+        &self,
+        redirect_uri: &str,
+        challenges: &[Challenge],
+    ) -> Result<PendingAuthorization, Arc<Error>> {
+        let begun = self.runtime()?.begin(redirect_uri, challenges).await;
+        begun.map_err(Arc::new)
+    }
+
+    /// Gets the token when the person has come back to `came_back_to`, the whole address with its query.
+    ///
+    /// # Errors
+    ///
+    /// If the address is not what must have come back, or the authorization server says no.
+    ///
+    /// # Cancel safety
+    ///
+    /// The code may be used up without a token; begin again then.
+    pub async fn complete(
+        &self,
+        pending: PendingAuthorization,
+        came_back_to: &str,
+    ) -> Result<(), Arc<Error>> {
+        let completed = self.runtime()?.complete(pending, came_back_to).await;
+        completed.map_err(Arc::new)
+    }
+
+    /// Forgets the token, here and in the store, and has the authorization server revoke it if that can be done within
+    /// ten seconds. The next request has none, also if a token is being renewed meanwhile. A store whose content cannot
+    /// be read is emptied.
     ///
     /// # Errors
     ///

@@ -3,6 +3,9 @@
 //! Whatever gets a token is a *flight*, and there is one at a time. Everybody who needs a token waits for the
 //! same one; it ends early if nobody waits any more.
 
+mod pending;
+pub use pending::PendingAuthorization;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -186,12 +189,15 @@ impl Runtime {
         challenge: Option<Challenge>,
     ) -> Result<(), Arc<Error>> {
         let wanted = wanted(challenge.as_ref());
+        let allowed = self.config.application.scopes.at_most.as_ref();
+        if allowed.is_some_and(|allowed| !allowed.contains_all(&wanted)) {
+            return Err(Arc::new(Error::still_not_enough(&wanted.to_string())));
+        }
         if self.has_asked_for(&wanted) {
             if !self.is_current(refusal) {
                 return Ok(()); // somebody else did, meanwhile
             }
-            let scopes = wanted.to_string();
-            return Err(Arc::new(Error::StillNotEnough { scopes }));
+            return Err(Arc::new(Error::still_not_enough(&wanted.to_string())));
         }
         self.obtain(challenge.clone()).await?;
         if self.has_asked_for(&wanted) {
@@ -222,22 +228,69 @@ impl Runtime {
     }
 
     pub(crate) async fn forget(&self) -> Result<()> {
-        {
+        let old = {
             // Before anything that takes time: what is under way must not bring the token back.
             let mut memory = self.lock();
             memory.epoch += 1;
+            let old = memory.credentials.clone();
             memory.credentials.tokens = None;
             memory.flight = None;
             memory.backoff = None;
             memory.prompts.reset();
-        }
+            old
+        };
+        let kept = self.kept.load().await.ok().flatten();
         let forgotten = self.kept.update(|kept| kept.tokens = None).await;
         if let Err(error) = forgotten {
             // Whatever is there, nobody can read it; but a token must not stay where it was forgotten.
             tracing::warn!(%error, "removing credentials that cannot be changed");
             self.kept.remove().await?;
         }
+        let old = kept.filter(|kept| kept.tokens.is_some()).unwrap_or(old);
+        if old.tokens.is_some() {
+            let revoking = tokio::time::timeout(REVOKED_WITHIN, self.revoke(old)).await;
+            // It is forgotten here in any case, and ends by itself there.
+            if !matches!(revoking, Ok(Ok(()))) {
+                tracing::debug!("a token that was forgotten is not revoked");
+            }
+        }
         Ok(())
+    }
+
+    /// Tells whoever gave out a token that it is not needed any more.
+    async fn revoke(&self, credentials: Credentials) -> Result<()> {
+        let Some(kept) = &credentials.proof_key else {
+            return Ok(());
+        };
+        let proof_key = Arc::new(ProofKey::read(kept)?);
+        let setup = self.setup(Intent::Revoke, None, credentials, proof_key);
+        let mut flow = Flow::new(setup);
+        let mut step = flow.begin()?;
+        while let Step::Send(request) = step {
+            let response = self.fetch.send(request).await?;
+            step = flow.response(&response, &moment()?)?;
+        }
+        Ok(())
+    }
+
+    /// What a flow starts from, unless a person is to be asked.
+    fn setup(
+        &self,
+        intent: Intent,
+        challenge: Option<Challenge>,
+        credentials: Credentials,
+        proof_key: Arc<ProofKey>,
+    ) -> Setup {
+        Setup {
+            server: self.server.clone(),
+            application: Arc::new(self.config.application.clone()),
+            guard: self.guard,
+            intent,
+            challenge,
+            credentials,
+            proof_key,
+            redirect_uri: None,
+        }
     }
 
     /// Renews a token that is about to expire. If that fails, the server will say what it wants.
@@ -385,10 +438,7 @@ impl Runtime {
     /// Performs a flow, and keeps what it learned.
     async fn perform(&self, intent: Intent, challenge: Option<Challenge>) -> Result<()> {
         let proof_key = self.fill().await?;
-        let (before, epoch) = {
-            let memory = self.lock();
-            (memory.credentials.clone(), memory.epoch)
-        };
+        let (before, epoch) = self.snapshot();
         if intent == Intent::Renew && self.is_renewed_elsewhere(&before).await? {
             return Ok(());
         }
@@ -397,14 +447,8 @@ impl Runtime {
             true => None,
         };
         let mut flow = Flow::new(Setup {
-            server: self.server.clone(),
-            application: Arc::new(self.config.application.clone()),
-            guard: self.guard,
-            intent,
-            challenge,
-            credentials: before.clone(),
-            proof_key,
             redirect_uri: visit.as_ref().map(|visit| visit.redirect_uri().to_owned()),
+            ..self.setup(intent, challenge, before.clone(), proof_key)
         });
         let starting = Starting {
             intent,
@@ -482,6 +526,11 @@ impl Runtime {
                 Ok(false)
             }
         }
+    }
+
+    fn snapshot(&self) -> (Credentials, u64) {
+        let memory = self.lock();
+        (memory.credentials.clone(), memory.epoch)
     }
 
     fn has_other_token(&self, before: &Credentials) -> bool {
@@ -646,6 +695,8 @@ fn failed(what: &'static str, source: AppError) -> Error {
     Error::Application { what, source }
 }
 
+/// How long the authorization server may take to end a token that was forgotten.
+const REVOKED_WITHIN: Duration = Duration::from_secs(10);
 const DPOP: HeaderName = HeaderName::from_static("dpop");
 
 #[cfg(test)]

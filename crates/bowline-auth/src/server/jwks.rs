@@ -174,6 +174,8 @@ impl KeySet {
                 state.failures = 0;
             }
             Err(why) => {
+                // It may quote the issuer.
+                let why = crate::text::readable(&why, 1000);
                 state.failures = state.failures.saturating_add(1);
                 tracing::warn!(why, "failed to fetch the keys of an issuer");
             }

@@ -21,7 +21,8 @@ use std::time::Duration;
 use bowline::http::client::Authorizer;
 use bowline::{Client, Error};
 use bowline_auth::client::{
-    FileStore, Loopback, MemoryStore, OAuth, OwnBrowser, RegisteredClient, TokenStore as _,
+    FileStore, Loopback, MemoryStore, OAuth, OwnBrowser, PendingAuthorization, RegisteredClient,
+    TokenStore as _,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::watch;
@@ -442,6 +443,55 @@ async fn what_is_forgotten_is_asked_for_again() {
     assert_eq!(world.count("person"), 1);
     let kept = serde_json::to_value(&kept).unwrap();
     assert!(kept["tokens"].is_null());
+}
+
+#[tokio::test]
+async fn what_is_forgotten_is_revoked_where_it_came_from() {
+    let world = World::default();
+    world.state().revokes = true;
+    let oauth = oauth(&world);
+    oauth.authorize().await.unwrap();
+    world.seen();
+
+    oauth.forget().await.unwrap();
+    oauth.forget().await.unwrap();
+
+    assert_eq!(
+        world.seen(),
+        ["revoke token=r1&token_type_hint=refresh_token&client_id=client-of-as.test"]
+    );
+}
+
+#[tokio::test]
+async fn a_person_may_come_back_to_another_process() {
+    let world = World::default();
+    let store = Arc::new(MemoryStore::new());
+    let process = || OAuth::new(SERVER).http(world.clone()).store(store.clone());
+    let client = connect(&world, process()).await;
+    let Err(Error::Unauthorized { challenges, .. }) = client.call_tool("x", ()).await else {
+        panic!("nobody has agreed yet");
+    };
+
+    let here = "https://app.example/callback";
+    let pending = process().begin(here, &challenges).await.unwrap();
+    let kept = serde_json::to_string(&pending).unwrap();
+    let shown = format!("{pending:?}");
+    let came = world.agree(pending.url());
+    let pending: PendingAuthorization = serde_json::from_str(&kept).unwrap();
+    assert!(came.contains(&format!("state={}", pending.state())));
+    let forged = came.replace("state=", "state=x");
+    let refused = process().complete(pending.clone(), &forged).await;
+    process().complete(pending.clone(), &came).await.unwrap();
+    connect(&world, process())
+        .await
+        .call_tool("x", ())
+        .await
+        .unwrap();
+
+    assert!(refused.is_err());
+    assert!(!shown.contains(pending.state()), "{shown}");
+    assert_eq!(world.count("authorization_code"), 1);
+    assert_eq!(world.seen().last().unwrap(), "tools/call Bearer t1");
 }
 
 #[tokio::test]

@@ -44,6 +44,8 @@ pub(crate) struct State {
     pub(crate) needs: String,
     /// Whether token requests wait.
     pub(crate) holds_tokens: bool,
+    /// Whether tokens can be revoked.
+    pub(crate) revokes: bool,
     /// Whether the token endpoint is out of order.
     pub(crate) is_down: bool,
     /// Whether tokens are good for something.
@@ -71,6 +73,7 @@ impl Default for State {
             needs: String::new(),
             holds_tokens: false,
             is_down: false,
+            revokes: false,
             accepts: true,
             grants: true,
             reused: 0,
@@ -150,6 +153,11 @@ impl World {
                 json_response(201, &json!({"client_id": format!("client-of-{host}")}))
             }
             (_, "/token") => self.issue(host, body),
+            (_, "/revoke") => {
+                let form = String::from_utf8_lossy(body).into_owned();
+                self.state().seen.push(format!("revoke {form}"));
+                empty(200)
+            }
             _ => empty(404),
         }
     }
@@ -169,8 +177,9 @@ impl World {
     }
 
     fn describe_issuer(&self) -> Response<ResponseBody> {
-        let issuer = &self.state().issuer;
-        let document = json!({
+        let state = self.state();
+        let issuer = &state.issuer;
+        let mut document = json!({
             "issuer": issuer,
             "authorization_endpoint": format!("{issuer}/authorize"),
             "token_endpoint": format!("{issuer}/token"),
@@ -178,6 +187,9 @@ impl World {
             "code_challenge_methods_supported": ["S256"],
             "token_endpoint_auth_methods_supported": ["none"],
         });
+        if state.revokes {
+            document["revocation_endpoint"] = json!(format!("{issuer}/revoke"));
+        }
         json_response(200, &document)
     }
 

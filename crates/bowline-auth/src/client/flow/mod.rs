@@ -30,6 +30,7 @@ use bowline::http::client::Challenge;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode, header};
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use url::Url;
 
 use super::application::{Application, Grant};
@@ -75,6 +76,8 @@ pub(crate) enum Intent {
     Obtain,
     /// A new token for an old one, without asking anybody.
     Renew,
+    /// The end of the token, at whoever gave it.
+    Revoke,
 }
 
 /// A client on its way to a token.
@@ -112,6 +115,26 @@ enum State {
     Vouching,
     /// Waiting for a token.
     Redeeming(TokenRequest),
+    /// Waiting for the end of one.
+    Revoking,
+}
+
+/// A flow in which a person is deciding. `Debug` shows no secrets; `Serialize` writes them.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct SavedFlow {
+    challenge: Option<String>,
+    opened: Opened,
+    resource: Option<ResourceMetadata>,
+    server: ServerMetadata,
+    client: Registration,
+    requested: Scopes,
+}
+
+impl SavedFlow {
+    /// What comes back with the person.
+    pub(crate) fn state(&self) -> &str {
+        self.opened.state()
+    }
 }
 
 /// Whether an address was guessed by the rules or named by a server. What is not where it was guessed is
@@ -139,6 +162,39 @@ impl Flow {
     /// What is known by now, whether or not the flow came to its end.
     pub(crate) fn credentials(&self) -> &Credentials {
         &self.setup.credentials
+    }
+
+    /// What has to be kept while a person decides, to go on in another process.
+    pub(crate) fn save(&self) -> Result<SavedFlow> {
+        let State::Opened(opened) = &self.state else {
+            return Err(Error::misuse("nobody is deciding"));
+        };
+        Ok(SavedFlow {
+            challenge: self.setup.challenge.as_ref().map(Challenge::to_string),
+            opened: opened.clone(),
+            resource: self.resource.clone(),
+            server: self.server()?.clone(),
+            client: self.client()?.clone(),
+            requested: self.requested.clone(),
+        })
+    }
+
+    /// Goes on with a flow that was saved while a person decided.
+    pub(crate) fn resume(setup: Setup, saved: SavedFlow) -> Self {
+        let challenge = saved.challenge.as_deref();
+        let challenge = challenge.and_then(|text| Challenge::parse_all([text]).pop());
+        Self {
+            setup: Setup {
+                challenge,
+                redirect_uri: Some(saved.opened.redirect_uri.clone()),
+                ..setup
+            },
+            state: State::Opened(saved.opened),
+            resource: saved.resource,
+            server: Some(saved.server),
+            client: Some(saved.client),
+            requested: saved.requested,
+        }
     }
 
     /// The first step.
@@ -177,6 +233,8 @@ impl Flow {
                 self.redeem_assertion(&assertion, moment)
             }
             State::Redeeming(request) => self.take_token(request, response, moment),
+            State::Revoking if response.status().is_success() => Ok(Step::Done),
+            State::Revoking => Err(token::denied(response)),
             State::Idle | State::Opened(_) | State::Asserting => {
                 Err(Error::misuse("the flow waits for no response"))
             }
@@ -211,6 +269,13 @@ impl Flow {
 
     fn look_for_resource(&mut self, mut left: VecDeque<Url>, place: Place) -> Result<Step> {
         let Some(next) = left.pop_front() else {
+            if !self.setup.application.falls_back {
+                return Err(Error::not_offered(format!(
+                    "`{}` publishes no protected resource metadata; if it is a server of 2025-03-26, see \
+                     `OAuth::fall_back_without_metadata`",
+                    self.setup.server
+                )));
+            }
             // Until 2025-03-26 there was no such document: a server was its own authorization server.
             let origin = discovery::origin(&self.setup.server);
             self.check_home(std::slice::from_ref(&origin))?;
@@ -239,16 +304,29 @@ impl Flow {
             }
             None => return self.look_for_resource(left, place),
         };
-        discovery::check_resource(&self.setup.server, &metadata)?;
+        match place {
+            Place::Named => discovery::check_same_resource(&self.setup.server, &metadata)?,
+            Place::Guessed | Place::Assumed => {
+                discovery::check_resource(&self.setup.server, &metadata)?;
+            }
+        }
         let issuer = self.choose_issuer(&metadata)?;
         self.resource = Some(metadata);
         let url = self.setup.guard.admit("the issuer", &issuer)?;
         self.look_for_server(issuer, discovery::server_documents(&url), Place::Guessed)
     }
 
-    /// The one that knows us, if there are several; otherwise the first.
+    /// The one that the application chooses or that knows us, if there are several; otherwise the first.
     fn choose_issuer(&self, metadata: &ResourceMetadata) -> Result<String> {
-        self.check_home(&metadata.authorization_servers)?;
+        let named = &metadata.authorization_servers;
+        self.check_home(named)?;
+        if let (Some(choose), None) = (&self.setup.application.choose_issuer, self.home()) {
+            let chosen = (choose.0)(named).filter(|chosen| named.contains(chosen));
+            return chosen.ok_or_else(|| {
+                let named = named.join("`, `");
+                Error::untrusted(format!("none of the issuers `{named}` was chosen"))
+            });
+        }
         let tokens = self.setup.credentials.tokens.as_ref();
         let ours = self.home().or(tokens.map(|tokens| &tokens.issuer));
         let mut issuers = metadata.authorization_servers.iter();
@@ -312,6 +390,7 @@ impl Flow {
         match self.setup.intent {
             Intent::Renew => self.renew(moment),
             Intent::Obtain => self.register(moment),
+            Intent::Revoke => self.revoke(moment),
         }
     }
 
@@ -340,19 +419,27 @@ impl Flow {
         }
     }
 
-    /// What is to be asked for: what the server asked for, else all that it has, and what we asked for before.
+    /// What is to be asked for: what the server asked for, else what the application wants or all that there is, and
+    /// what we asked for before; of that, what the application allows.
     fn scopes(&self) -> Scopes {
+        let policy = &self.setup.application.scopes;
         let challenged = self.setup.challenge.as_ref().and_then(Challenge::scope);
         let published = self
             .resource
             .as_ref()
             .and_then(|it| it.scopes_supported.clone());
-        let wanted = match challenged {
-            Some(scope) => Scopes::parse(scope),
-            None => published.into_iter().flatten().collect(),
+        let wanted = match (challenged.map(Scopes::parse), &policy.wanted) {
+            (Some(challenged), Some(wanted)) => challenged.and(wanted),
+            (Some(challenged), None) => challenged,
+            (None, Some(wanted)) => wanted.clone(),
+            (None, None) => published.into_iter().flatten().collect(),
         };
-        match &self.setup.credentials.tokens {
+        let wanted = match &self.setup.credentials.tokens {
             Some(tokens) => wanted.and(&tokens.requested),
+            None => wanted,
+        };
+        match &policy.at_most {
+            Some(at_most) => wanted.of(at_most),
             None => wanted,
         }
     }

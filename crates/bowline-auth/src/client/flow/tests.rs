@@ -2,6 +2,8 @@
 
 mod attacks;
 
+mod choices;
+
 mod grants;
 
 mod registration;
@@ -123,12 +125,7 @@ fn setup() -> Setup {
     let kept = ProofKey::generate().unwrap();
     Setup {
         server: Url::parse(SERVER).unwrap(),
-        application: Arc::new(Application {
-            name: "test".into(),
-            client: None,
-            metadata_url: None,
-            grant: Grant::Code,
-        }),
+        application: Arc::new(Application::new("test")),
         guard: Guard::Public,
         intent: Intent::Obtain,
         challenge: None,
@@ -215,10 +212,9 @@ fn held(scopes: &str) -> Credentials {
 
 fn known(client: RegisteredClient) -> Arc<Application> {
     Arc::new(Application {
-        name: "test".into(),
         client: Some(client),
         metadata_url: Some("https://app.example/client.json".into()),
-        grant: Grant::Code,
+        ..Application::new("test")
     })
 }
 
@@ -293,6 +289,37 @@ fn the_document_that_a_server_names_is_the_only_one_that_is_looked_for() {
 }
 
 #[test]
+fn a_document_that_a_server_names_is_about_that_server_and_no_other() {
+    let named = "https://mcp.example/elsewhere.json";
+    let walk_to = |resource: &str| {
+        let document = json!({"resource": resource, "authorization_servers": [ISSUER]});
+        let asked = Setup {
+            challenge: challenge(&format!("Bearer resource_metadata=\"{named}\"")),
+            ..setup()
+        };
+        walk(&World::new().with(named, document), asked)
+    };
+
+    for resource in [
+        SERVER,
+        "https://mcp.example:443/mcp",
+        "https://mcp.example/mcp/",
+    ] {
+        assert_eq!(walk_to(resource).end, "done", "{resource}");
+    }
+    // A document about all of the host may be found at its root, but not be named from somewhere else.
+    for resource in [
+        "https://mcp.example",
+        "https://mcp.example/",
+        "https://mcp.example/other",
+    ] {
+        let walked = walk_to(resource);
+        assert!(walked.end.contains("another resource"), "{}", walked.end);
+        assert_eq!(walked.steps.len(), 1);
+    }
+}
+
+#[test]
 fn documents_are_looked_for_in_the_specified_order() {
     let at = |issuer: &str| World::new().says("/mcp", "authorization_servers", json!([issuer]));
     let nowhere = walk(&at("https://as.example/tenant1"), setup());
@@ -326,7 +353,7 @@ fn documents_are_looked_for_in_the_specified_order() {
 }
 
 #[test]
-fn a_server_that_publishes_nothing_is_its_own_authorization_server() {
+fn a_server_that_publishes_nothing_is_its_own_authorization_server_if_that_is_asked_for() {
     let world = World(BTreeMap::new())
         .with(
             "https://mcp.example/register",
@@ -337,8 +364,24 @@ fn a_server_that_publishes_nothing_is_its_own_authorization_server() {
             json!({"access_token": "t1", "token_type": "bearer"}),
         );
 
-    let walked = walk_back(&world, setup(), "code=c");
+    let falls_back = Setup {
+        application: Arc::new(Application {
+            falls_back: true,
+            ..Application::new("test")
+        }),
+        ..setup()
+    };
+    let walked = walk_back(&world, falls_back, "code=c");
+    let refused = walk_back(&world, setup(), "code=c");
 
+    assert!(
+        refused
+            .end
+            .contains("publishes no protected resource metadata"),
+        "{}",
+        refused.end
+    );
+    assert_eq!(refused.steps.len(), 2, "{:?}", refused.steps);
     assert_eq!(walked.end, "done");
     assert_eq!(
         walked.way()[2..],

@@ -68,6 +68,33 @@ impl Flow {
         self.redeem(request, moment)
     }
 
+    /// Ends a token, and with it all that was given out for it (RFC 7009).
+    pub(super) fn revoke(&mut self, moment: &Moment) -> Result<Step> {
+        let server = self.server()?;
+        let tokens = self.setup.credentials.tokens.as_ref();
+        let Some(tokens) = tokens.filter(|tokens| tokens.issuer == server.issuer) else {
+            return Err(Error::not_offered("a token that could be revoked"));
+        };
+        let address = server.revocation_endpoint.as_ref();
+        let endpoint = self.endpoint("revocation endpoint", address)?;
+        let (token, hint) = match &tokens.refresh {
+            Some(refresh) => (refresh, "refresh_token"),
+            None => (&tokens.access, "access_token"),
+        };
+        let form = vec![
+            ("token", token.expose().to_owned()),
+            ("token_type_hint", hint.to_owned()),
+        ];
+        let sender = Sender {
+            client: &tokens.client,
+            key: self.setup.application.key(&tokens.client.client_id),
+            audience: &server.issuer,
+        };
+        let sent = sender.form(&endpoint, form, None, moment)?;
+        self.state = State::Revoking;
+        Ok(Step::Send(sent))
+    }
+
     /// Has the identity provider vouch for a person.
     pub(super) fn have_vouched(&mut self, id_token: &Secret, moment: &Moment) -> Result<Step> {
         let Grant::Enterprise(provider) = &self.setup.application.grant else {
@@ -146,7 +173,7 @@ impl Flow {
         };
         let sender = Sender {
             client: self.client()?,
-            key: self.setup.application.key(),
+            key: self.setup.application.key(&self.client()?.client_id),
             audience: &server.issuer,
         };
         let sent = sender.form(&endpoint, form, proof, moment)?;

@@ -119,6 +119,7 @@ fn unattended(grant: Grant, client: RegisteredClient) -> Setup {
     Setup {
         application: Arc::new(Application {
             grant,
+            falls_back: true,
             ..Application::clone(&known(client))
         }),
         redirect_uri: None,
