@@ -32,7 +32,22 @@ pub struct RpcError {
         skip_serializing_if = "Option::is_none"
     )]
     pub data: Option<Json>,
+    /// What only this process knows about it.
+    #[serde(skip)]
+    local: LocalMark,
 }
+
+/// A mark that is neither sent nor read, nor compared.
+#[derive(Clone, Copy, Debug, Default)]
+struct LocalMark(Option<&'static str>);
+
+impl PartialEq for LocalMark {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for LocalMark {}
 
 impl RpcError {
     /// An error without data.
@@ -42,7 +57,23 @@ impl RpcError {
             code,
             message: message.into(),
             data: None,
+            local: LocalMark::default(),
         }
+    }
+
+    /// Marks the error as one that was made in this process: what a peer sends has no mark, whatever it says.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_local_mark(mut self, mark: &'static str) -> Self {
+        self.local = LocalMark(Some(mark));
+        self
+    }
+
+    /// Returns the mark of an error that was made in this process.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn local_mark(&self) -> Option<&'static str> {
+        self.local.0
     }
 
     /// Adds data.

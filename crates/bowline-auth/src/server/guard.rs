@@ -63,6 +63,8 @@ struct Site {
     about: About,
     audiences: BTreeSet<String>,
     verifier: Arc<dyn TokenVerifier>,
+    /// Whether the verifier knows better than the list of issuers whose tokens are good.
+    trusts_verifier: bool,
     /// What every token must allow.
     scopes: BTreeSet<String>,
     /// What else a scope allows.
@@ -97,6 +99,7 @@ impl ResourceServer {
             },
             audiences: resource.audiences(),
             verifier: Arc::new(verifier),
+            trusts_verifier: false,
             scopes: BTreeSet::new(),
             implied: BTreeMap::new(),
             leeway: LEEWAY,
@@ -115,6 +118,12 @@ impl ResourceServer {
     /// Tokens may come from this issuer too; the verifier must know it.
     pub fn also_issued_by(self, issuer: impl Into<String>) -> Self {
         self.having(|site| site.about.issuers.push(issuer.into()))
+    }
+
+    /// Accepts tokens of every issuer that the verifier vouches for, and not only of those that are listed: for
+    /// [`Issuers::tenants`](super::Issuers::tenants). The metadata document names those that are listed.
+    pub fn any_issuer_of_verifier(self) -> Self {
+        self.having(|site| site.trusts_verifier = true)
     }
 
     /// Tokens may be meant for this name too, for issuers that do not write the URL into `aud`. It must be
@@ -301,11 +310,25 @@ impl Site {
         }
         let principal = claims.principal(scopes);
         let principal: Principal = principal.map_err(|refused| denied(scheme, refused))?;
-        head.extensions.insert(principal);
+        head.extensions.insert(self.with_expiry(principal, &claims));
         // The token is for this server; a handler that passed it on would let others use it here.
         head.headers.remove(AUTHORIZATION);
         head.headers.remove(DPOP);
         Ok(scheme)
+    }
+
+    /// Tells the server when the token ends, so that streams end with it.
+    fn with_expiry(&self, principal: Principal, claims: &Claims) -> Principal {
+        let Some(expires_at) = claims.expires_at else {
+            return principal;
+        };
+        let left = expires_at.saturating_sub(self.now());
+        let left = Duration::from_secs(left).saturating_add(self.leeway);
+        let now = tokio::time::Instant::now().into_std();
+        match now.checked_add(left) {
+            Some(at) => principal.with_expiry(at),
+            None => principal,
+        }
     }
 
     /// Checks that whoever brings a token that is bound to a key has the key.
@@ -404,7 +427,7 @@ impl Site {
     fn expected(&self) -> Expected<'_> {
         Expected {
             audiences: &self.audiences,
-            issuers: &self.about.issuers,
+            issuers: (!self.trusts_verifier).then_some(&*self.about.issuers),
             now: self.now(),
             leeway: self.leeway.as_secs(),
         }

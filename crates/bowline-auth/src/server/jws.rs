@@ -56,6 +56,11 @@ impl<'a> Unchecked<'a> {
         })
     }
 
+    /// What the token says, which anybody may have written.
+    pub(super) fn unchecked_payload(&self) -> &[u8] {
+        &self.payload
+    }
+
     /// What the token says, if this key has signed it.
     pub(super) fn signed_by(self, key: &Key) -> Result<Vec<u8>, Refused> {
         let signature = BASE64_URL_SAFE_NO_PAD.decode(self.signature);

@@ -50,6 +50,9 @@ pub use guard::{Guarded, ResourceServer};
 mod introspection;
 pub use introspection::Introspection;
 
+mod issuers;
+pub use issuers::Issuers;
+
 mod jwk;
 
 mod jwks;

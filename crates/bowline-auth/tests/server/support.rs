@@ -323,6 +323,15 @@ pub(crate) fn list() -> Request<Full<Bytes>> {
     modern("tools/list", json!({}))
 }
 
+/// A modern request to listen for changes, without a token.
+pub(crate) fn listen() -> Request<Full<Bytes>> {
+    let notifications = json!({"toolsListChanged": true});
+    modern(
+        "subscriptions/listen",
+        json!({"notifications": notifications}),
+    )
+}
+
 fn modern(method: &str, mut params: Value) -> Request<Full<Bytes>> {
     let version = Dialect::LATEST.version;
     params["_meta"] = json!({

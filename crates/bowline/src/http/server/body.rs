@@ -14,6 +14,7 @@ use bowline_core::{self as core, Message, Outcome};
 use bowline_types::RequestId;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
+use tokio::time::{Instant, Sleep};
 
 use super::overloaded;
 use crate::exchange::InsufficientScope;
@@ -29,6 +30,34 @@ enum Kind {
     Pieces(Box<IntoIter<Bytes, 3>>),
     Events(Box<dyn Events>),
     Done,
+}
+
+impl HttpBody {
+    /// Ends a stream of events at this time, if it has not ended before.
+    pub(crate) fn ending_at(self, ends_at: Instant) -> Self {
+        match self.0 {
+            Kind::Events(events) => Self(Kind::Events(Box::new(Ending {
+                events,
+                end: Box::pin(tokio::time::sleep_until(ends_at)),
+            }))),
+            other => Self(other),
+        }
+    }
+}
+
+/// A stream that ends with the credential of whoever listens.
+struct Ending {
+    events: Box<dyn Events>,
+    end: Pin<Box<Sleep>>,
+}
+
+impl Events for Ending {
+    fn poll_next(&mut self, cx: &mut task::Context<'_>) -> Poll<Option<Bytes>> {
+        if self.end.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(None);
+        }
+        self.events.poll_next(cx)
+    }
 }
 
 /// A stream of events, already encoded.

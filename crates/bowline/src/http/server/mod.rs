@@ -31,7 +31,7 @@ use std::task::{self, Poll};
 use std::time::Duration;
 
 use ::http::request::Parts;
-use ::http::{Request, Response, StatusCode, Version};
+use ::http::{Method, Request, Response, StatusCode, Version};
 use bowline_core::era::{Callers, Dialects, Offers};
 use bowline_core::http::admission::{Admitted, Arrival, Catalog, Rejection, admit, admit_head};
 use bowline_core::http::media::Accepts;
@@ -39,6 +39,7 @@ pub use bowline_core::http::source::SourcePolicy;
 use bowline_types::{Implementation, Json};
 use bytes::Bytes;
 use http_body::Body;
+use tokio::time::Instant;
 
 use super::legacy::{self, Legacy};
 use crate::exchange::{BoxFuture, Principal, Responder};
@@ -226,6 +227,7 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let site = self.site.clone();
         let (head, body) = request.into_parts();
+        let ends_at = stream_end(&head);
         // One block with little in it: it is allocated for each request, and nested `async fn`s would keep
         // what they are given twice.
         Box::pin(async move {
@@ -248,12 +250,25 @@ where
                 Ok(answering) => answering.await,
                 Err(refused) => Err(refused),
             };
-            Ok(answered.unwrap_or_else(|rejection| {
+            let answered = answered.unwrap_or_else(|rejection| {
                 tracing::debug!(%rejection, "an HTTP request was refused");
                 body::rejection(rejection)
-            }))
+            });
+            Ok(match ends_at {
+                Some(ends_at) => answered.map(|body| body.ending_at(ends_at)),
+                None => answered,
+            })
         })
     }
+}
+
+/// When a stream ends that a request asks to listen on: with the credential that it was opened with. A call goes on;
+/// it was allowed when it was made, and ends by itself.
+fn stream_end(head: &Parts) -> Option<Instant> {
+    let ends_at = head.extensions.get::<Principal>()?.expires_at()?;
+    let method = head.headers.get("mcp-method");
+    let listens = method.is_some_and(|method| method == "subscriptions/listen");
+    (listens || head.method == Method::GET).then(|| ends_at.into())
 }
 
 /// A request that came in.
