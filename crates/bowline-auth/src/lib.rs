@@ -4,6 +4,9 @@
 //! next. The adapters that perform requests, listen for redirects and keep tokens are thin.
 
 pub mod client;
+
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 pub mod server;
 
 mod text;

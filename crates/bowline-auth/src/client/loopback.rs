@@ -199,8 +199,13 @@ async fn read_target(stream: &mut TcpStream) -> Option<String> {
             return None;
         }
     }
-    let head = String::from_utf8(head).ok()?;
-    let target = head.strip_prefix("GET ")?.split(' ').next()?;
+    target(&head)
+}
+
+/// What the head of a GET asks for.
+pub(crate) fn target(head: &[u8]) -> Option<String> {
+    let head = std::str::from_utf8(head).ok()?;
+    let target = head.strip_prefix("GET ")?.split([' ', '\r', '\n']).next()?;
     target.starts_with('/').then(|| target.to_owned())
 }
 

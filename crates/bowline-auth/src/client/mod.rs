@@ -69,6 +69,9 @@ pub(crate) mod fetch;
 
 mod flow;
 
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
+
 pub(crate) mod guard;
 
 mod jwt;

@@ -252,7 +252,7 @@ fn well_known(issuer: &str) -> Result<Vec<Uri>, String> {
 }
 
 /// The keys in a set that we can use. Others may be for somebody else.
-fn read(document: &[u8]) -> Result<Vec<Key>, String> {
+pub(super) fn read(document: &[u8]) -> Result<Vec<Key>, String> {
     #[derive(Deserialize)]
     struct Set {
         keys: Vec<serde_json::Value>,

@@ -44,6 +44,9 @@ mod dpop;
 
 mod fetch;
 
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
+
 mod guard;
 pub use guard::{Guarded, ResourceServer};
 

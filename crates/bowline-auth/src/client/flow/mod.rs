@@ -489,6 +489,12 @@ impl Flow {
     }
 }
 
+/// The code that somebody brought back to this address, with what fuzz targets write down beforehand.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn code_of(address: &str, names_itself: bool) -> Result<String> {
+    Opened::for_fuzzing(names_itself).code(address)
+}
+
 /// Reads a document; `None` if there is none at that place.
 fn document<T: DeserializeOwned>(response: &Response<Bytes>) -> Result<Option<T>> {
     match response.status() {

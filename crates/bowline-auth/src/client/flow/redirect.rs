@@ -91,6 +91,17 @@ impl Opened {
         self.state.expose()
     }
 
+    #[cfg(any(test, fuzzing))]
+    pub(super) fn for_fuzzing(names_itself: bool) -> Self {
+        Self {
+            redirect_uri: "http://127.0.0.1:7/callback".into(),
+            verifier: Secret::new(""),
+            state: Secret::new("s"),
+            issuer: "https://as.example".into(),
+            names_itself,
+        }
+    }
+
     /// The code that a person brought back, if all that came with it is what it must be.
     pub(super) fn code(&self, address: &str) -> Result<String> {
         let came = Url::parse(address)
@@ -196,13 +207,7 @@ mod tests {
 
     /// How a way back ends: the code, or the kind of the error.
     fn ends(names_itself: bool, came: &str) -> String {
-        let opened = Opened {
-            redirect_uri: "http://127.0.0.1:7/callback".into(),
-            verifier: Secret::new(""),
-            state: Secret::new("s"),
-            issuer: "https://as.example".into(),
-            names_itself,
-        };
+        let opened = Opened::for_fuzzing(names_itself);
         match opened.code(came) {
             Ok(code) => code,
             Err(Error::Untrusted { .. }) => "untrusted".into(),
