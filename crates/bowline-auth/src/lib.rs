@@ -10,3 +10,8 @@ pub mod fuzzing;
 pub mod server;
 
 mod text;
+
+/// The code of the guide is tested like any other.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/authorization.md")]
+struct Guide;

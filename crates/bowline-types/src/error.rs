@@ -39,7 +39,7 @@ pub struct RpcError {
 
 /// A mark that is neither sent nor read, nor compared.
 #[derive(Clone, Copy, Debug, Default)]
-struct LocalMark(Option<&'static str>);
+struct LocalMark(bool);
 
 impl PartialEq for LocalMark {
     fn eq(&self, _: &Self) -> bool {
@@ -61,18 +61,19 @@ impl RpcError {
         }
     }
 
-    /// Marks the error as one that was made in this process: what a peer sends has no mark, whatever it says.
+    /// Marks an error about scopes as one that was made in this process: what a peer sends has no mark, whatever it
+    /// says.
     #[doc(hidden)]
     #[must_use]
-    pub fn with_local_mark(mut self, mark: &'static str) -> Self {
-        self.local = LocalMark(Some(mark));
+    pub fn marked_as_own(mut self) -> Self {
+        self.local = LocalMark(true);
         self
     }
 
-    /// Returns the mark of an error that was made in this process.
+    /// Whether the error was marked in this process.
     #[doc(hidden)]
     #[must_use]
-    pub fn local_mark(&self) -> Option<&'static str> {
+    pub fn is_marked_as_own(&self) -> bool {
         self.local.0
     }
 

@@ -145,7 +145,9 @@ pub(crate) struct ScopePolicy {
 
 /// Chooses among the issuers that a server names.
 #[derive(Clone)]
-pub(crate) struct ChooseIssuer(pub(crate) Arc<dyn Fn(&[String]) -> Option<String> + Send + Sync>);
+pub(crate) struct ChooseIssuer(pub(crate) Arc<Choose>);
+
+type Choose = dyn Fn(&[String]) -> Option<String> + Send + Sync;
 
 impl std::fmt::Debug for ChooseIssuer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

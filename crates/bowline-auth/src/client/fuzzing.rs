@@ -32,7 +32,9 @@ pub(crate) fn follow(challenges: &[Challenge]) {
                 let address = request.uri().to_string();
                 assert!(Guard::Public.admit("it", &address).is_ok(), "{address}");
             }
-            Ok(Step::Open(_) | Step::Assert(_) | Step::Done) => panic!("nothing is known yet"),
+            Ok(Step::Open(_) | Step::Assert(_) | Step::Done) => {
+                unreachable!("nothing is known yet")
+            }
             Err(error) => {
                 let shown = error.to_string();
                 assert!(!shown.contains(char::is_control), "{shown:?}");

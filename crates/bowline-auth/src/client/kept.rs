@@ -23,7 +23,7 @@ pub(crate) enum Turn {
     /// Ours: the others wait.
     Ours,
     /// Nobody's: other tokens are kept than those that were to be renewed, or none.
-    Changed(Credentials),
+    Changed(Box<Credentials>),
 }
 
 impl Kept {
@@ -68,7 +68,7 @@ impl Kept {
             let kept = self.load().await?;
             let mut next = kept.clone().unwrap_or_default();
             if next.tokens.as_ref() != ours {
-                return Ok(Turn::Changed(next));
+                return Ok(Turn::Changed(Box::new(next)));
             }
             let now = Moment::seconds_now();
             let other = next.renewal.as_ref();

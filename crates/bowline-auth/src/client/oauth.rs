@@ -328,12 +328,12 @@ impl OAuth {
     ///
     /// // In the handler of the page where the person starts:
     /// let pending = oauth().begin("https://app.example/callback", &[]).await?;
-    /// let kept_in_web_session = serde_json::to_string(&pending)?;
+    /// let kept_for_the_person = serde_json::to_string(&pending)?;
     /// let redirect_to = pending.url();
     ///
     /// // In the handler of `/callback`, perhaps in another process:
     /// let came_back_to = "https://app.example/callback?code=…&state=…";
-    /// let pending: PendingAuthorization = serde_json::from_str(&kept_in_web_session)?;
+    /// let pending: PendingAuthorization = serde_json::from_str(&kept_for_the_person)?;
     /// oauth().complete(pending, came_back_to).await?;
     /// # Ok(()) }
     /// ```

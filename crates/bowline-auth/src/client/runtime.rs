@@ -510,7 +510,7 @@ impl Runtime {
             Ok(Turn::Changed(kept)) if self.lock().is_kept => {
                 let is_signed_in = kept.tokens.is_some();
                 let mut memory = self.lock();
-                memory.set(kept);
+                memory.set(*kept);
                 memory.is_unproven = false;
                 drop(memory);
                 match is_signed_in {

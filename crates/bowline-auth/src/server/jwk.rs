@@ -56,8 +56,8 @@ impl Jwk {
         };
         let (algorithms, public) = match (&*self.kty, self.crv.as_deref()) {
             ("RSA", _) => {
-                let n = without_zeros(decode(&self.n)?);
-                let e = without_zeros(decode(&self.e)?);
+                let n = without_zeros(&decode(&self.n)?);
+                let e = without_zeros(&decode(&self.e)?);
                 (RSA, PublicKey::Rsa { n, e })
             }
             ("EC", Some("P-256")) => (&[Algorithm::Es256][..], PublicKey::P256(point(32)?)),
@@ -110,7 +110,7 @@ const RSA: &[Algorithm] = &[
 ];
 
 /// Some write a number with zeros before it, and `ring` reads none like that.
-fn without_zeros(number: Vec<u8>) -> Vec<u8> {
+fn without_zeros(number: &[u8]) -> Vec<u8> {
     let zeros = number.iter().take_while(|byte| **byte == 0).count();
     number[zeros..].to_vec()
 }

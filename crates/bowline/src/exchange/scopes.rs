@@ -76,14 +76,14 @@ impl InsufficientScope {
         allow(dead_code, reason = "there is no status")
     )]
     pub(crate) fn of_this_server(error: &RpcError) -> Option<Self> {
-        (error.local_mark() == Some(MARK)).then(|| Self::read(error))?
+        error.is_marked_as_own().then(|| Self::read(error))?
     }
 }
 
 impl From<InsufficientScope> for RpcError {
     fn from(insufficient: InsufficientScope) -> Self {
         let error = Self::new(ErrorCode::INVALID_REQUEST, insufficient.to_string());
-        let error = error.with_local_mark(MARK);
+        let error = error.marked_as_own();
         let wants = Wants {
             required_scopes: insufficient.required,
         };
@@ -93,9 +93,6 @@ impl From<InsufficientScope> for RpcError {
         }
     }
 }
-
-/// Of errors that were made here.
-const MARK: &str = "insufficient scope";
 
 /// What travels with the error, for callers and transports.
 #[derive(Deserialize, Serialize)]

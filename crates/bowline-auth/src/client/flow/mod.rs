@@ -271,7 +271,7 @@ impl Flow {
         let Some(next) = left.pop_front() else {
             if !self.setup.application.falls_back {
                 return Err(Error::not_offered(format!(
-                    "`{}` publishes no protected resource metadata; if it is a server of 2025-03-26, see \
+                    "`{}` publishes no protected resource metadata; if it is an old one that needs none, see \
                      `OAuth::fall_back_without_metadata`",
                     self.setup.server
                 )));

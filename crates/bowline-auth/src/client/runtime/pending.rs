@@ -11,7 +11,7 @@ use crate::client::flow::SavedFlow;
 
 /// A person who was sent to an authorization server, as [`OAuth::begin`](crate::client::OAuth::begin) returns it.
 ///
-/// It can be kept, as JSON for example, until the person comes back: in the web session of that person and nowhere
+/// It can be kept, as JSON for example, until the person comes back: where only that person's browser leads to it and nowhere
 /// else, because it is secret and whoever comes back must be the one who was sent. `Debug` shows no secrets;
 /// `Serialize` writes them.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -159,7 +159,7 @@ mod tests {
                 tokio::spawn(async move {
                     let next = version(&format!("{round}-{writer}"));
                     let saved = store.save("k", &next, seen.as_deref()).await.unwrap();
-                    (saved == Saved::Yes).then(|| next.version)
+                    (saved == Saved::Yes).then_some(next.version)
                 })
             });
             let saving: Vec<_> = saving.collect();
