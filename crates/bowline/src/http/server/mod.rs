@@ -228,6 +228,7 @@ where
         let site = self.site.clone();
         let (head, body) = request.into_parts();
         let ends_at = stream_end(&head);
+        let connection = head.extensions.get::<PeerAccount>().cloned();
         // One block with little in it: it is allocated for each request, and nested `async fn`s would keep
         // what they are given twice.
         Box::pin(async move {
@@ -254,10 +255,10 @@ where
                 tracing::debug!(%rejection, "an HTTP request was refused");
                 body::rejection(rejection)
             });
-            Ok(match ends_at {
-                Some(ends_at) => answered.map(|body| body.ending_at(ends_at)),
-                None => answered,
-            })
+            if ends_at.is_none() && connection.is_none() {
+                return Ok(answered);
+            }
+            Ok(answered.map(|body| body.ending_at(ends_at, connection)))
         })
     }
 }
