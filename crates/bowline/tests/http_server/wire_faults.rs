@@ -237,11 +237,11 @@ async fn an_http2_connection_that_only_pings_is_ended() {
     let (mut reading, mut writing) = tokio::io::split(near);
     let (acknowledge, mut acknowledged) = tokio::sync::mpsc::unbounded_channel::<Vec<u8>>();
     let pinging = tokio::spawn(async move {
+        let mut seconds = tokio::time::interval(Duration::from_secs(1));
         loop {
-            let second = tokio::time::sleep(Duration::from_secs(1));
             let said = tokio::select! {
                 Some(answer) = acknowledged.recv() => answer,
-                () = second => http2_frame(PING, 0, b"are you?"),
+                _ = seconds.tick() => http2_frame(PING, 0, b"are you?"),
             };
             if writing.write_all(&said).await.is_err() {
                 break;
@@ -284,7 +284,10 @@ async fn an_http2_connection_with_a_stream_is_not_ended_however_silent() {
         .await;
     reply.chunk().await.unwrap();
 
-    tokio::time::sleep(Duration::from_secs(10 * 60)).await;
+    let until = Instant::now() + Duration::from_secs(10 * 60);
+    while let Ok(chunk) = tokio::time::timeout_at(until, reply.chunk()).await {
+        assert!(chunk.is_some(), "the stream has ended");
+    }
     let again = link.send(call(2, "echo", "a")).await;
 
     assert_eq!(again.json().await["id"], 2);
