@@ -27,6 +27,7 @@
 //! |---|---|
 //! | a person's, who has a browser on this machine | [`OAuth::user_agent`] with a [`Loopback`] |
 //! | a person's, and the application sees where the browser goes | [`OAuth::user_agent`] with an [`OwnBrowser`] |
+//! | a person's, who comes back to a web application | [`OAuth::begin`] and [`OAuth::complete`] |
 //! | the application's own | [`OAuth::client`] and [`OAuth::client_credentials`] |
 //! | that of whatever runs the application, which gives it a JWT | [`OAuth::client`] and [`OAuth::workload`] |
 //! | a person's, for whom a company's identity provider vouches | [`OAuth::client`] and [`OAuth::enterprise`] |
