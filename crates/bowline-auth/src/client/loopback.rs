@@ -286,8 +286,11 @@ mod tests {
             silent.push(TcpStream::connect(&address).await.unwrap());
         }
 
-        let welcome = get(&format!("{here}?code=c&state=s1")).await;
+        let address = format!("{here}?code=c&state=s1");
+        // Not only when those who are silent have used up their time.
+        let welcome = tokio::time::timeout(PATIENCE * 4 / 5, get(&address)).await;
 
+        let welcome = welcome.expect("the browser is let in");
         assert!(welcome.starts_with("HTTP/1.1 200"), "{welcome}");
         waiting.await.unwrap().unwrap();
         drop(silent);
