@@ -28,16 +28,20 @@ async fn change(store: &MemoryStore, change: impl FnOnce(&mut Value)) {
 #[tokio::test]
 async fn processes_that_renew_together_use_up_the_refresh_token_once() {
     let world = World::default();
-    world.state().lifetime = 0;
     let store = Arc::new(MemoryStore::new());
+    let first = connect(&world, oauth(&world).store(store.clone())).await;
+    first.call_tool("x", ()).await.unwrap();
+    // All of them find the same token, which has expired.
+    change(&store, |kept| {
+        kept["tokens"]["renew_at"] = json!(0);
+        kept["tokens"]["expires_at"] = json!(0);
+    })
+    .await;
     let mut clients = Vec::new();
     for _ in 0..5 {
-        let client = connect(&world, oauth(&world).store(store.clone())).await;
-        client.call_tool("x", ()).await.unwrap();
-        clients.push(client);
+        clients.push(connect(&world, oauth(&world).store(store.clone())).await);
     }
     world.seen();
-    world.state().lifetime = 3600;
     world.state().holds_tokens = true;
 
     let calls: Vec<_> = clients
