@@ -25,7 +25,9 @@ async fn a_call_does_not_wait_for_the_renewal_of_a_token_that_is_still_good() {
     world.seen();
 
     world.state().holds_tokens = true;
-    client.call_tool("x", ()).await.unwrap();
+    let call = client.call_tool("x", ()).start();
+    let served = tokio::time::timeout(Duration::from_secs(30), call).await;
+    served.expect("it waits for no renewal").unwrap();
     let meanwhile = world.count("tools/call Bearer t1");
     while world.count("refresh_token") == 0 {
         tokio::task::yield_now().await;
