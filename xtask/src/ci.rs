@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::process::{self, End};
-use crate::{bench, conformance, interop, mutants, tidy};
+use crate::{bench, conformance, deny, interop, mutants, tidy};
 
 /// Which steps to run and what to do when one fails.
 #[derive(Debug, Default, PartialEq)]
@@ -141,6 +141,15 @@ fn fmt(root: &Path) -> Verdict {
 
 fn run_tidy(root: &Path) -> Verdict {
     Verdict::of(Ok(tidy::run(root)))
+}
+
+/// What the project is built from. Where there is no network, it says that advisories were not checked.
+fn run_deny(root: &Path) -> Verdict {
+    match deny::check(root) {
+        Ok(checked) if checked.passed => Verdict::Passed(checked.note().to_owned()),
+        Ok(checked) => Verdict::Failed(checked.note().to_owned()),
+        Err(error) => Verdict::of(Err(error)),
+    }
 }
 
 fn clippy(root: &Path) -> Verdict {
@@ -333,9 +342,10 @@ fn run_interop(root: &Path) -> Verdict {
 
 type Step = fn(&Path) -> Verdict;
 
-const STEPS: [(&str, Step); 12] = [
+const STEPS: [(&str, Step); 13] = [
     ("fmt", fmt),
     ("tidy", run_tidy),
+    ("deny", run_deny),
     ("clippy", clippy),
     ("features", features),
     ("test", test),

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::{bench, ci, conformance, fuzz, hunt, interop, mutants, tidy};
+use crate::{bench, ci, conformance, deny, fuzz, hunt, interop, mutants, tidy};
 
 /// Runs the command that `words` name and says how it went.
 pub fn run(words: impl Iterator<Item = String>) -> ExitCode {
@@ -16,6 +16,7 @@ pub fn run(words: impl Iterator<Item = String>) -> ExitCode {
         Ok(Command::Ci(plan)) => ci::run(&workspace_root(), &plan),
         Ok(Command::Tidy) => tidy::run(&workspace_root()),
         Ok(Command::Mutants { only }) => mutants::run(&workspace_root(), &only),
+        Ok(Command::Deny) => deny::run(&workspace_root()),
         Ok(Command::Conformance) => conformance::run(&workspace_root()),
         Ok(Command::Bench { words }) => bench::run(&workspace_root(), &words),
         Ok(Command::Counts(act)) => bench::counts(&workspace_root(), act),
@@ -40,6 +41,7 @@ enum Command {
     Ci(ci::Plan),
     Tidy,
     Mutants { only: Vec<String> },
+    Deny,
     Conformance,
     Bench { words: Vec<String> },
     Counts(bench::Counts),
@@ -61,6 +63,8 @@ impl Command {
             "mutants" => Ok(Self::Mutants {
                 only: rest.to_vec(),
             }),
+            "deny" if rest.is_empty() => Ok(Self::Deny),
+            "deny" => Err("`deny` takes no arguments".to_owned()),
             "conformance" if rest.is_empty() => Ok(Self::Conformance),
             "conformance" => Err("`conformance` takes no arguments".to_owned()),
             "bench" => Ok(Self::Bench {
@@ -107,9 +111,10 @@ const USAGE: &str = "\
 Usage: cargo xtask <command>
 
   ci [--skip STEP]… [--keep-going]   everything that guards the project, in order
-                                     steps: fmt, tidy, clippy, test, doc, no-legacy, counts,
-                                     conformance, interop, mutants
+                                     steps: fmt, tidy, deny, clippy, features, test, hostile, doc, no-legacy,
+                                     counts, conformance, interop, mutants
   tidy                               the house rules that a text search can keep
+  deny                               licenses, sources and bans of what we depend on, and advisories if there is a network
   mutants [NAME]…                    break each law on purpose; its test must notice
   conformance                        the official suite against our server and client (npm)
   bench [--quick] [--json] [LEG]…    what a message costs, next to a hand-written server and to rmcp
@@ -118,7 +123,8 @@ Usage: cargo xtask <command>
        [--scenes A,B] [--max-broken N]   of these scenes only; on after a seed that breaks a law
   interop                            SDKs that others wrote, on both sides (npm and Python)
   fuzz TARGET [--seconds N]          random input for one decoder (nightly and cargo-fuzz)
-                                     targets: message, sse, headers, admission, mux";
+                                     targets: json, message, sse, headers, admission, mux, challenge, jws, jwks,
+                                     callback";
 
 #[cfg(test)]
 mod tests {

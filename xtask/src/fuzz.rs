@@ -57,7 +57,18 @@ fn missing_tool() -> Option<&'static str> {
 
 pub(crate) const DEFAULT_SECONDS: u64 = 60;
 
-const TARGETS: [&str; 6] = ["json", "message", "sse", "headers", "admission", "mux"];
+const TARGETS: [&str; 10] = [
+    "json",
+    "message",
+    "sse",
+    "headers",
+    "admission",
+    "mux",
+    "challenge",
+    "jws",
+    "jwks",
+    "callback",
+];
 
 #[cfg(test)]
 mod tests {

@@ -16,6 +16,8 @@ mod ci;
 
 mod conformance;
 
+mod deny;
+
 pub mod tidy;
 
 pub mod mutants;

@@ -32,7 +32,22 @@ pub struct RpcError {
         skip_serializing_if = "Option::is_none"
     )]
     pub data: Option<Json>,
+    /// What only this process knows about it.
+    #[serde(skip)]
+    local: LocalMark,
 }
+
+/// A mark that is neither sent nor read, nor compared.
+#[derive(Clone, Copy, Debug, Default)]
+struct LocalMark(bool);
+
+impl PartialEq for LocalMark {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for LocalMark {}
 
 impl RpcError {
     /// An error without data.
@@ -42,7 +57,24 @@ impl RpcError {
             code,
             message: message.into(),
             data: None,
+            local: LocalMark::default(),
         }
+    }
+
+    /// Marks an error about scopes as one that was made in this process: what a peer sends has no mark, whatever it
+    /// says.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn marked_as_own(mut self) -> Self {
+        self.local = LocalMark(true);
+        self
+    }
+
+    /// Whether the error was marked in this process.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn is_marked_as_own(&self) -> bool {
+        self.local.0
     }
 
     /// Adds data.

@@ -102,6 +102,9 @@ pub mod layer;
 mod limits;
 pub use limits::{Limit, LimitReached, Limits, Usage};
 
+mod marks;
+pub use marks::{Marked, Marks, MarksError, MemoryMarks};
+
 mod random;
 
 mod shutdown;

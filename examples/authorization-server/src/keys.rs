@@ -2,7 +2,6 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
 use serde_json::{Value, json};
@@ -16,7 +15,7 @@ pub(crate) struct Keys {
 }
 
 struct Key {
-    encoding: EncodingKey,
+    pair: EcdsaKeyPair,
     /// The public part, as it is published.
     jwk: Value,
 }
@@ -48,11 +47,13 @@ impl Keys {
 
     /// An access token with these claims.
     pub(crate) fn sign(&self, claims: &Value) -> String {
-        let mut header = Header::new(Algorithm::ES256);
-        header.typ = Some("at+jwt".to_owned());
-        header.kid = self.signing.jwk["kid"].as_str().map(str::to_owned);
-        let signed = jsonwebtoken::encode(&header, claims, &self.signing.encoding);
-        signed.expect("a key that ring made signs JSON")
+        let header = json!({"alg": "ES256", "typ": "at+jwt", "kid": self.signing.jwk["kid"]});
+        let part = |value: &Value| BASE64_URL_SAFE_NO_PAD.encode(value.to_string());
+        let message = format!("{}.{}", part(&header), part(claims));
+        let pair = &self.signing.pair;
+        let signature = pair.sign(&SystemRandom::new(), message.as_bytes());
+        let signature = signature.expect("the operating system has randomness");
+        format!("{message}.{}", BASE64_URL_SAFE_NO_PAD.encode(signature))
     }
 }
 
@@ -68,9 +69,6 @@ impl Key {
         let text = |coordinate: &[u8]| BASE64_URL_SAFE_NO_PAD.encode(coordinate);
         let jwk = json!({"kty": "EC", "crv": "P-256", "x": text(x), "y": text(y),
             "kid": random(), "alg": "ES256", "use": "sig"});
-        Self {
-            encoding: EncodingKey::from_ec_der(pkcs8.as_ref()),
-            jwk,
-        }
+        Self { pair, jwk }
     }
 }

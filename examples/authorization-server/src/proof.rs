@@ -3,13 +3,29 @@
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use http::HeaderMap;
-use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk};
-use jsonwebtoken::{Algorithm, DecodingKey, Validation};
+use ring::signature::{ECDSA_P256_SHA256_FIXED, UnparsedPublicKey};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 
 use crate::answer::Refusal;
 use crate::shared::Shared;
+
+#[derive(Deserialize)]
+struct Header {
+    alg: String,
+    typ: Option<String>,
+    jwk: Option<Jwk>,
+}
+
+/// A public key.
+#[derive(Deserialize)]
+struct Jwk {
+    kty: String,
+    crv: Option<String>,
+    x: Option<String>,
+    y: Option<String>,
+}
 
 #[derive(Deserialize)]
 struct Claims {
@@ -29,24 +45,26 @@ pub(crate) fn key(shared: &Shared, headers: &HeaderMap) -> Result<Option<String>
     let proof = proof
         .to_str()
         .map_err(|_| invalid("the proof is no text"))?;
-    let header = jsonwebtoken::decode_header(proof).map_err(|_| invalid("it is no JWT"))?;
+    let parts: Vec<&str> = proof.split('.').collect();
+    let [head, claims, signature] = parts[..] else {
+        return Err(invalid("it is no JWT"));
+    };
+    let header: Header = read(head).ok_or_else(|| invalid("it is no JWT"))?;
     let jwk = header.jwk.as_ref();
-    let thumbprint = jwk.and_then(thumbprint);
-    let (Some(jwk), Some(thumbprint)) = (jwk, thumbprint) else {
+    let (Some(point), Some(thumbprint)) = (jwk.and_then(point), jwk.and_then(thumbprint)) else {
         return Err(invalid("its key is not on the curve P-256"));
     };
-    if header.typ.as_deref() != Some("dpop+jwt") || proofs.next().is_some() {
+    let is_proof = header.alg == "ES256" && header.typ.as_deref() == Some("dpop+jwt");
+    if !is_proof || proofs.next().is_some() {
         return Err(invalid("it is not one proof"));
     }
-    let key = DecodingKey::from_jwk(jwk).map_err(|_| invalid("its key cannot be read"))?;
-    // A proof has no end and no audience; its own claims say the same.
-    let mut validation = Validation::new(Algorithm::ES256);
-    validation.required_spec_claims.clear();
-    validation.validate_exp = false;
-    validation.validate_aud = false;
-    let claims: Claims = jsonwebtoken::decode(proof, &key, &validation)
-        .map_err(|_| invalid("it is not signed with its key"))?
-        .claims;
+    let signed = &proof[..head.len() + 1 + claims.len()];
+    let key = UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point);
+    let signature = decode(signature).unwrap_or_default();
+    if key.verify(signed.as_bytes(), &signature).is_err() {
+        return Err(invalid("it is not signed with its key"));
+    }
+    let claims: Claims = read(claims).ok_or_else(|| invalid("its claims cannot be read"))?;
     let now = shared.now();
     if claims.htm != "POST" || claims.htu != format!("{}/token", shared.issuer) {
         return Err(invalid("it is for another request"));
@@ -65,16 +83,25 @@ pub(crate) fn key(shared: &Shared, headers: &HeaderMap) -> Result<Option<String>
     Ok(Some(thumbprint))
 }
 
+fn decode(part: &str) -> Option<Vec<u8>> {
+    BASE64_URL_SAFE_NO_PAD.decode(part).ok()
+}
+
+fn read<T: DeserializeOwned>(part: &str) -> Option<T> {
+    serde_json::from_slice(&decode(part)?).ok()
+}
+
+/// The key as ring reads it: a byte that says that both coordinates follow.
+fn point(jwk: &Jwk) -> Option<Vec<u8>> {
+    let (x, y) = (decode(jwk.x.as_ref()?)?, decode(jwk.y.as_ref()?)?);
+    let is_fine = jwk.kty == "EC" && jwk.crv.as_deref() == Some("P-256");
+    is_fine.then(|| [&[4], &x[..], &y[..]].concat())
+}
+
 fn thumbprint(jwk: &Jwk) -> Option<String> {
-    let AlgorithmParameters::EllipticCurve(point) = &jwk.algorithm else {
-        return None;
-    };
-    let canonical = format!(
-        r#"{{"crv":"P-256","kty":"EC","x":"{}","y":"{}"}}"#,
-        point.x, point.y
-    );
-    let thumbprint = BASE64_URL_SAFE_NO_PAD.encode(Sha256::digest(canonical));
-    (point.curve == EllipticCurve::P256).then_some(thumbprint)
+    let (x, y) = (jwk.x.as_ref()?, jwk.y.as_ref()?);
+    let canonical = format!(r#"{{"crv":"P-256","kty":"EC","x":"{x}","y":"{y}"}}"#);
+    Some(BASE64_URL_SAFE_NO_PAD.encode(Sha256::digest(canonical)))
 }
 
 const ONE_MINUTE: u64 = 60;

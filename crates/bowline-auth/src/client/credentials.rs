@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
 
 use super::Secret;
 use super::scopes::Scopes;
@@ -10,6 +11,9 @@ use super::scopes::Scopes;
 /// Everything that is remembered of one server. `Debug` shows no secrets; `Serialize` writes them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Credentials {
+    /// Another one each time that they are saved.
+    #[serde(default)]
+    pub(crate) version: String,
     /// By the issuer that gave them. None is ever shown to another.
     #[serde(default)]
     pub(crate) registrations: BTreeMap<String, Registration>,
@@ -21,6 +25,26 @@ pub struct Credentials {
     /// The key that tokens are bound to.
     #[serde(default)]
     pub(crate) proof_key: Option<Secret>,
+    /// Who is renewing the token, so that no two processes use up the same refresh token.
+    #[serde(default)]
+    pub(crate) renewal: Option<Renewal>,
+}
+
+/// A renewal under way, in some process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Renewal {
+    /// A name that no two clients have.
+    pub(crate) by: String,
+    /// When the others stop waiting for it, in seconds since 1970: the process may have ended.
+    pub(crate) until: u64,
+}
+
+impl Credentials {
+    /// Returns the version of these credentials: text that is another one each time they change.
+    #[must_use]
+    pub fn version(&self) -> &str {
+        &self.version
+    }
 }
 
 /// Who we are to an authorization server.
@@ -76,6 +100,9 @@ pub(crate) struct Tokens {
     pub(crate) refresh: Option<Secret>,
     /// When it is to be renewed, in seconds since 1970: a little before it expires.
     pub(crate) renew_at: Option<u64>,
+    /// When it expires, in seconds since 1970.
+    #[serde(default)]
+    pub(crate) expires_at: Option<u64>,
     /// All scopes that were asked for.
     pub(crate) requested: Scopes,
 }
@@ -90,12 +117,12 @@ pub(crate) enum TokenKind {
 
 impl Tokens {
     /// The value of the `Authorization` header.
-    pub(crate) fn header(&self) -> String {
+    pub(crate) fn header(&self) -> Zeroizing<String> {
         let scheme = match self.kind {
             TokenKind::Bearer => "Bearer",
             TokenKind::Dpop => "DPoP",
         };
-        format!("{scheme} {}", self.access.expose())
+        Zeroizing::new(format!("{scheme} {}", self.access.expose()))
     }
 }
 
@@ -122,9 +149,11 @@ mod tests {
                 kind: TokenKind::Bearer,
                 refresh: Some(Secret::new("hush-3")),
                 renew_at: None,
+                expires_at: None,
                 requested: Scopes::default(),
             }),
             proof_key: Some(Secret::new("hush-4")),
+            ..Credentials::default()
         };
 
         let shown = format!("{credentials:?}");

@@ -6,6 +6,7 @@ use http::Method;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use url::Url;
+use zeroize::Zeroizing;
 
 use super::jwt::SigningKey;
 use super::moment::Moment;
@@ -32,13 +33,15 @@ pub(crate) struct Proving<'a> {
 impl ProofKey {
     /// A new key, as it is kept.
     pub(crate) fn generate() -> Result<Secret> {
-        Ok(Secret::new(STANDARD.encode(SigningKey::generate()?)))
+        let der = Zeroizing::new(SigningKey::generate()?);
+        Ok(Secret::new(STANDARD.encode(&*der)))
     }
 
     /// Reads a key that was kept.
     pub(crate) fn read(kept: &Secret) -> Result<Self> {
         let der = STANDARD
             .decode(kept.expose())
+            .map(Zeroizing::new)
             .map_err(|_| Error::misuse("the key that was kept cannot be read"))?;
         let key = SigningKey::from_pkcs8(&der)?;
         let Some((x, y)) = key.coordinates() else {

@@ -3,6 +3,8 @@
 use std::error::Error as StdError;
 use std::time::Duration;
 
+use crate::text::readable;
+
 /// A result whose error is [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -45,6 +47,22 @@ pub enum Error {
         /// Why.
         source: Box<dyn StdError + Send + Sync>,
     },
+    /// A server answered that it cannot answer now.
+    #[error("{what} is not available at the moment: {status}")]
+    Unavailable {
+        /// What is not available.
+        what: &'static str,
+        /// The HTTP status.
+        status: u16,
+    },
+    /// Calls had a person asked too often. [`OAuth::authorize`](super::OAuth::authorize) asks nevertheless.
+    #[error("a person was asked {max} times within {within:?}, and is not asked again by itself")]
+    TooManyPrompts {
+        /// How often it was allowed.
+        max: usize,
+        /// Within what time.
+        within: Duration,
+    },
     /// The person did not come back in time.
     #[error("nobody came back from the authorization server within {after:?}")]
     NobodyCame {
@@ -78,35 +96,59 @@ pub enum Error {
 }
 
 impl Error {
-    pub(crate) fn untrusted(what: impl Into<String>) -> Self {
-        Self::Untrusted { what: what.into() }
+    // What goes into these may contain what a server said, and people read it on terminals and in logs.
+
+    pub(crate) fn untrusted(what: impl AsRef<str>) -> Self {
+        let what = readable(what.as_ref(), LONGEST_TEXT);
+        Self::Untrusted { what }
     }
 
     /// Takes what a server says about its refusal; people will read it, on terminals and in logs.
     pub(crate) fn denied(error: &str, description: Option<&str>) -> Self {
         Self::Denied {
-            error: readable(error),
-            description: description.map(readable),
+            error: readable(error, LONGEST_QUOTE),
+            description: description.map(|text| readable(text, LONGEST_QUOTE)),
         }
     }
 
-    pub(crate) fn not_offered(what: impl Into<String>) -> Self {
-        Self::NotOffered { what: what.into() }
+    /// Whether trying again later may help, without anybody doing anything.
+    pub(crate) fn is_transient(&self) -> bool {
+        matches!(self, Self::Unreachable { .. } | Self::Unavailable { .. })
     }
 
-    pub(crate) fn broken(what: impl Into<String>) -> Self {
-        Self::Broken { what: what.into() }
+    /// Whether a person, or the authorization server in their name, said no.
+    pub(crate) fn is_denial(&self) -> bool {
+        matches!(self, Self::Denied { error, .. } if error == "access_denied")
+    }
+
+    pub(crate) fn not_offered(what: impl AsRef<str>) -> Self {
+        let what = readable(what.as_ref(), LONGEST_TEXT);
+        Self::NotOffered { what }
+    }
+
+    pub(crate) fn broken(what: impl AsRef<str>) -> Self {
+        let what = readable(what.as_ref(), LONGEST_TEXT);
+        Self::Broken { what }
+    }
+
+    pub(crate) fn still_not_enough(scopes: &str) -> Self {
+        let scopes = readable(scopes, LONGEST_QUOTE);
+        Self::StillNotEnough { scopes }
+    }
+
+    pub(crate) fn unreachable(
+        uri: &str,
+        source: impl Into<Box<dyn StdError + Send + Sync>>,
+    ) -> Self {
+        Self::Unreachable {
+            uri: readable(uri, LONGEST_TEXT),
+            source: source.into(),
+        }
     }
 
     pub(crate) fn misuse(what: impl Into<String>) -> Self {
         Self::Misuse { what: what.into() }
     }
-}
-
-/// What is left of somebody else's words without what terminals obey, and without their end if they have none.
-fn readable(text: &str) -> String {
-    let shown = text.chars().filter(|c| !c.is_control());
-    shown.take(LONGEST_QUOTE).collect()
 }
 
 fn named(scopes: &str) -> String {
@@ -121,6 +163,7 @@ fn more(description: Option<&str>) -> String {
 }
 
 const LONGEST_QUOTE: usize = 300;
+const LONGEST_TEXT: usize = 1000;
 
 #[cfg(test)]
 mod tests {
@@ -138,5 +181,17 @@ mod tests {
             "the authorization server says `access[2Jdenied`: noway"
         );
         assert!(cut.to_string().len() < 400);
+        for error in [
+            Error::untrusted(format!("the issuer `{long}\u{1b}[2J` is no URL")),
+            Error::broken(format!("\r\n{long}")),
+            Error::not_offered(format!("\u{202e}{long}")),
+            Error::still_not_enough(&format!("\u{7}{long}")),
+            Error::unreachable(&format!("https://h/{long}\u{1b}"), "no"),
+        ] {
+            let shown = error.to_string();
+            assert!(shown.chars().count() < 1100, "{}", shown.len());
+            let is_command = |letter: char| letter.is_control() || letter == '\u{202e}';
+            assert!(!shown.contains(is_command), "{shown:?}");
+        }
     }
 }

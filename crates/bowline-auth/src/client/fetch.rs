@@ -55,12 +55,16 @@ impl Fetch {
         let fetching = async {
             let response = self.send.send(request.map(Into::into)).await?;
             let (head, body) = response.into_parts();
-            Ok(Response::from_parts(head, body.collect(LARGEST).await?))
+            let body = body.collect(LARGEST).await?;
+            Ok::<_, bowline::Error>(Response::from_parts(head, body))
         };
         match tokio::time::timeout(LIMIT, fetching).await {
             Ok(Ok(response)) => Ok(response),
-            Ok(Err(error)) => Err(unreachable(uri, error)),
-            Err(_) => Err(unreachable(uri, bowline::Error::Timeout { after: LIMIT })),
+            Ok(Err(error)) => Err(Error::unreachable(&uri, error)),
+            Err(_) => Err(Error::unreachable(
+                &uri,
+                bowline::Error::Timeout { after: LIMIT },
+            )),
         }
     }
 }
@@ -68,13 +72,6 @@ impl Fetch {
 impl std::fmt::Debug for Fetch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Fetch").finish_non_exhaustive()
-    }
-}
-
-fn unreachable(uri: String, error: bowline::Error) -> Error {
-    Error::Unreachable {
-        uri,
-        source: error.into(),
     }
 }
 

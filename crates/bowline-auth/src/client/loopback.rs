@@ -1,5 +1,6 @@
 //! A listener on this machine that a browser is sent back to.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
@@ -30,6 +31,7 @@ pub struct Loopback {
     open: Arc<Open>,
     /// The one that was registered by hand.
     fixed: Option<u16>,
+    path: String,
     /// The one that was free the last time. It is tried again, because some servers register the port.
     last: AtomicU16,
 }
@@ -42,6 +44,7 @@ impl Loopback {
         Self {
             open: Arc::new(open),
             fixed: None,
+            path: "/callback".into(),
             last: AtomicU16::new(0),
         }
     }
@@ -50,6 +53,17 @@ impl Loopback {
     #[must_use]
     pub fn port(mut self, port: u16) -> Self {
         self.fixed = Some(port);
+        self
+    }
+
+    /// Expects the browser at this path rather than at `/callback`: for clients whose redirect URI was registered.
+    #[must_use]
+    pub fn path(mut self, path: impl Into<String>) -> Self {
+        let path = path.into();
+        self.path = match path.starts_with('/') {
+            true => path,
+            false => format!("/{path}"),
+        };
         self
     }
 
@@ -66,7 +80,8 @@ impl Loopback {
         self.last.store(port, Ordering::Relaxed);
         Ok(Box::new(LoopbackVisit {
             listener,
-            redirect_uri: format!("http://127.0.0.1:{port}{PATH}"),
+            redirect_uri: format!("http://127.0.0.1:{port}{}", self.path),
+            path: self.path.clone(),
             open: self.open.clone(),
         }))
     }
@@ -89,6 +104,7 @@ impl std::fmt::Debug for Loopback {
 struct LoopbackVisit {
     listener: TcpListener,
     redirect_uri: String,
+    path: String,
     open: Arc<Open>,
 }
 
@@ -102,6 +118,7 @@ impl Visit for LoopbackVisit {
             let expected = Expected {
                 state: query(&url, "state"),
                 redirect_uri: self.redirect_uri,
+                path: self.path,
             };
             (self.open)(&url)?;
             wait(self.listener, Arc::new(expected)).await
@@ -112,6 +129,7 @@ impl Visit for LoopbackVisit {
 /// Who is waited for.
 struct Expected {
     redirect_uri: String,
+    path: String,
     state: Option<String>,
 }
 
@@ -121,15 +139,23 @@ async fn wait(listener: TcpListener, expected: Arc<Expected>) -> Result<String, 
     let (came, mut coming) = mpsc::channel(1);
     // Dropped, with whoever is connected, as soon as somebody came.
     let mut visitors = JoinSet::new();
+    let mut oldest = VecDeque::new();
     loop {
         tokio::select! {
             biased; // whoever came ends it, however many more connect
             Some(address) = coming.recv() => return Ok(address),
             Some(_) = visitors.join_next() => {}
-            accepted = listener.accept(), if visitors.len() < MOST_VISITORS => {
+            accepted = listener.accept() => {
                 let (stream, _) = accepted?;
                 let visiting = receive(stream, expected.clone(), came.clone());
-                visitors.spawn(tokio::time::timeout(PATIENCE, visiting));
+                oldest.push_back(visitors.spawn(tokio::time::timeout(PATIENCE, visiting)));
+                oldest.retain(|visitor| !visitor.is_finished());
+                // The longest silent one goes, or any program on this machine could keep the browser out.
+                if oldest.len() > MAX_VISITORS
+                    && let Some(visitor) = oldest.pop_front()
+                {
+                    visitor.abort();
+                }
             }
         }
     }
@@ -143,7 +169,7 @@ async fn receive(
     let target = read_target(&mut stream).await?;
     let (path, _) = target.split_once('?').unwrap_or((&target, ""));
     let address = format!("{}{}", expected.redirect_uri, &target[path.len()..]);
-    let is_expected = path == PATH && query(&address, "state") == expected.state;
+    let is_expected = path == expected.path && query(&address, "state") == expected.state;
     let (status, text) = match is_expected {
         true => ("200 OK", "Done. You can close this window."),
         false => ("404 Not Found", "There is nothing here."),
@@ -173,8 +199,13 @@ async fn read_target(stream: &mut TcpStream) -> Option<String> {
             return None;
         }
     }
-    let head = String::from_utf8(head).ok()?;
-    let target = head.strip_prefix("GET ")?.split(' ').next()?;
+    target(&head)
+}
+
+/// What the head of a GET asks for.
+pub(crate) fn target(head: &[u8]) -> Option<String> {
+    let head = std::str::from_utf8(head).ok()?;
+    let target = head.strip_prefix("GET ")?.split([' ', '\r', '\n']).next()?;
     target.starts_with('/').then(|| target.to_owned())
 }
 
@@ -185,9 +216,8 @@ fn query(address: &str, name: &str) -> Option<String> {
     found.map(|(_, value)| value.into_owned())
 }
 
-const PATH: &str = "/callback";
 const LONGEST_HEAD: usize = 16 * 1024;
-const MOST_VISITORS: usize = 16;
+const MAX_VISITORS: usize = 16;
 /// How long somebody may take to say what they want; browsers connect without saying anything.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -214,7 +244,7 @@ mod tests {
         let open = visit.open("https://as.example/authorize?state=s1".into());
         let waiting = tokio::spawn(open);
 
-        let silent = TcpStream::connect(here.replace("http://", "").replace(PATH, ""));
+        let silent = TcpStream::connect(here.replace("http://", "").replace("/callback", ""));
         let silent = silent.await.unwrap();
         let stranger = get(&format!("{here}?code=evil&state=s2")).await;
         let lost = get(&format!("{here}/other?state=s1")).await;
@@ -225,6 +255,44 @@ mod tests {
         assert!(welcome.contains("You can close this window"), "{welcome}");
         let came = waiting.await.unwrap().unwrap();
         assert_eq!(came, format!("{here}?code=c&state=s1"));
+        drop(silent);
+    }
+
+    #[tokio::test]
+    async fn a_path_of_ones_own_is_the_only_one() {
+        let loopback = Loopback::new(|_| Ok(())).path("/c/oauth");
+        let visit = loopback.prepare().await.unwrap();
+        let here = visit.redirect_uri().to_owned();
+        let waiting = tokio::spawn(visit.open("https://as.example/authorize?state=s1".into()));
+
+        assert!(here.ends_with("/c/oauth"), "{here}");
+        let elsewhere = here.replace("/c/oauth", "/callback");
+        let lost = get(&format!("{elsewhere}?code=c&state=s1")).await;
+        let welcome = get(&format!("{here}?code=c&state=s1")).await;
+
+        assert!(lost.starts_with("HTTP/1.1 404"), "{lost}");
+        assert!(welcome.starts_with("HTTP/1.1 200"), "{welcome}");
+        waiting.await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn connections_that_say_nothing_do_not_keep_the_browser_out() {
+        let visit = Loopback::new(|_| Ok(())).prepare().await.unwrap();
+        let here = visit.redirect_uri().to_owned();
+        let waiting = tokio::spawn(visit.open("https://as.example/authorize?state=s1".into()));
+        let address = here.replace("http://", "").replace("/callback", "");
+        let mut silent = Vec::new();
+        for _ in 0..MAX_VISITORS + 16 {
+            silent.push(TcpStream::connect(&address).await.unwrap());
+        }
+
+        let address = format!("{here}?code=c&state=s1");
+        // Not only when those who are silent have used up their time.
+        let welcome = tokio::time::timeout(PATIENCE * 4 / 5, get(&address)).await;
+
+        let welcome = welcome.expect("the browser is let in");
+        assert!(welcome.starts_with("HTTP/1.1 200"), "{welcome}");
+        waiting.await.unwrap().unwrap();
         drop(silent);
     }
 

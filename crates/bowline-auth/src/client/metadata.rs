@@ -1,10 +1,10 @@
 //! What servers publish about themselves: a resource about who issues its tokens, an authorization server about
 //! its endpoints.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// What a server says about its tokens (RFC 9728).
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct ResourceMetadata {
     /// The server's name, kept byte for byte.
     pub(crate) resource: String,
@@ -16,12 +16,13 @@ pub(crate) struct ResourceMetadata {
 }
 
 /// What an authorization server says about itself (RFC 8414, OpenID Connect Discovery).
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct ServerMetadata {
     pub(crate) issuer: String,
     pub(crate) authorization_endpoint: Option<String>,
     pub(crate) token_endpoint: Option<String>,
     pub(crate) registration_endpoint: Option<String>,
+    pub(crate) revocation_endpoint: Option<String>,
     #[serde(default)]
     pub(crate) scopes_supported: Vec<String>,
     #[serde(default)]
@@ -42,6 +43,7 @@ impl ServerMetadata {
             authorization_endpoint: at("authorize"),
             token_endpoint: at("token"),
             registration_endpoint: at("register"),
+            revocation_endpoint: None,
             scopes_supported: Vec::new(),
             code_challenge_methods_supported: vec!["S256".into()],
             token_endpoint_auth_methods_supported: None,

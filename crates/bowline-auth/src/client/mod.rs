@@ -27,12 +27,13 @@
 //! |---|---|
 //! | a person's, who has a browser on this machine | [`OAuth::user_agent`] with a [`Loopback`] |
 //! | a person's, and the application sees where the browser goes | [`OAuth::user_agent`] with an [`OwnBrowser`] |
+//! | a person's, who comes back to a web application | [`OAuth::begin`] and [`OAuth::complete`] |
 //! | the application's own | [`OAuth::client`] and [`OAuth::client_credentials`] |
 //! | that of whatever runs the application, which gives it a JWT | [`OAuth::client`] and [`OAuth::workload`] |
 //! | a person's, for whom a company's identity provider vouches | [`OAuth::client`] and [`OAuth::enterprise`] |
 //!
 //! An authorization server has to know the application. If it was registered there by hand, say so with
-//! [`OAuth::client`]; if it publishes a document about itself, with [`OAuth::client_metadata`]; otherwise it is
+//! [`OAuth::client`], together with the issuer: what proves who the application is goes there and nowhere else; if it publishes a document about itself, with [`OAuth::client_metadata`]; otherwise it is
 //! registered on the way.
 //!
 //! # What a call sees
@@ -69,13 +70,20 @@ pub(crate) mod fetch;
 
 mod flow;
 
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
+
 pub(crate) mod guard;
 
 mod jwt;
 pub use jwt::SigningKey;
 
+mod kept;
+
 mod loopback;
 pub use loopback::Loopback;
+
+mod merge;
 
 mod metadata;
 
@@ -84,7 +92,10 @@ mod moment;
 mod oauth;
 pub use oauth::OAuth;
 
+mod prompts;
+
 mod runtime;
+pub use runtime::PendingAuthorization;
 
 mod scopes;
 
@@ -94,7 +105,7 @@ pub use secret::Secret;
 mod store;
 #[cfg(feature = "keychain")]
 pub use store::KeychainStore;
-pub use store::{FileStore, MemoryStore, TokenStore};
+pub use store::{FileStore, MemoryStore, Saved, TokenStore};
 
 mod user_agent;
 pub use user_agent::{AppError, OwnBrowser, UserAgent, Visit};

@@ -1,6 +1,6 @@
 //! The time, and fresh randomness: what a flow needs from outside besides responses.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -36,6 +36,12 @@ impl Moment {
 
     pub(crate) fn seconds(&self) -> u64 {
         self.now
+    }
+
+    /// A random part of a duration.
+    pub(crate) fn part_of(&self, whole: Duration) -> Duration {
+        let [a, b, ..] = self.random[0];
+        whole * u32::from(u16::from_be_bytes([a, b])) / u32::from(u16::MAX)
     }
 
     /// One word of 43 characters that nobody can guess.

@@ -32,6 +32,13 @@ impl Scopes {
         self.0.insert(scope.to_owned());
     }
 
+    /// Those that are among others too.
+    #[must_use]
+    pub(crate) fn of(mut self, others: &Self) -> Self {
+        self.0.retain(|scope| others.contains(scope));
+        self
+    }
+
     /// All scopes of both.
     #[must_use]
     pub(crate) fn and(mut self, others: &Self) -> Self {

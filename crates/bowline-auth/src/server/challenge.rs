@@ -6,9 +6,9 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
+use super::algorithm::NAMES;
 use super::credential::Scheme;
 use super::dpop::DPOP_NONCE;
-use super::jwk::TRUSTED;
 
 /// Why a request is turned away.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +25,8 @@ pub(super) enum Denied {
     NoNonce(String),
     /// Its token allows too little.
     TooLittle(Scheme, BTreeSet<String>),
+    /// It comes too often.
+    TooMany(String),
     /// Nobody can tell at the moment.
     Unavailable(String),
 }
@@ -48,6 +50,7 @@ impl Denied {
             }
             Self::Malformed(_) => StatusCode::BAD_REQUEST,
             Self::TooLittle(..) => StatusCode::FORBIDDEN,
+            Self::TooMany(_) => StatusCode::TOO_MANY_REQUESTS,
             Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
@@ -56,7 +59,7 @@ impl Denied {
     fn error(&self) -> Option<&'static str> {
         match self {
             // Whoever brought nothing did nothing wrong: RFC 6750, section 3.1.
-            Self::NoToken | Self::Unavailable(_) => None,
+            Self::NoToken | Self::TooMany(_) | Self::Unavailable(_) => None,
             Self::Malformed(_) => Some("invalid_request"),
             Self::BadToken(..) => Some("invalid_token"),
             Self::BadProof(_) => Some("invalid_dpop_proof"),
@@ -71,6 +74,7 @@ impl Denied {
             Self::Malformed(why)
             | Self::BadToken(_, why)
             | Self::BadProof(why)
+            | Self::TooMany(why)
             | Self::Unavailable(why) => why,
             Self::NoNonce(_) => "the proof must contain the nonce that is given here",
             Self::TooLittle(..) => "the token allows too little",
@@ -90,7 +94,7 @@ impl Challenges<'_> {
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        if let Denied::Unavailable(_) = denied {
+        if let Denied::Unavailable(_) | Denied::TooMany(_) = denied {
             headers.insert(RETRY_AFTER, HeaderValue::from_static("10"));
         } else {
             self.challenge(denied, headers);
@@ -103,7 +107,10 @@ impl Challenges<'_> {
         let brought = match denied {
             Denied::BadToken(scheme, _) | Denied::TooLittle(scheme, _) => *scheme,
             Denied::BadProof(_) | Denied::NoNonce(_) => Scheme::Dpop,
-            Denied::NoToken | Denied::Malformed(_) | Denied::Unavailable(_) => self.scheme,
+            Denied::NoToken
+            | Denied::Malformed(_)
+            | Denied::TooMany(_)
+            | Denied::Unavailable(_) => self.scheme,
         };
         if let Denied::NoNonce(nonce) = denied {
             let nonce = HeaderValue::try_from(nonce).expect("base64 is visible ASCII");
@@ -126,7 +133,7 @@ impl Challenges<'_> {
         let scheme = match brought.stricter_of(self.scheme) {
             Scheme::Bearer => "Bearer",
             Scheme::Dpop => {
-                let trusted: Vec<_> = TRUSTED.iter().map(|(name, _)| *name).collect();
+                let trusted: Vec<_> = NAMES.iter().map(|(name, _)| *name).collect();
                 params.push(("algs", trusted.join(" ")));
                 "DPoP"
             }
@@ -208,7 +215,7 @@ mod tests {
                 Denied::BadProof("it is a replay".into()),
                 401,
                 format!(
-                    r#"DPoP error="invalid_dpop_proof", error_description="it is a replay", scope="files:read", {place}, algs="ES256 ES384 EdDSA PS256 PS384 PS512 RS256 RS384 RS512""#
+                    r#"DPoP error="invalid_dpop_proof", error_description="it is a replay", scope="files:read", {place}, algs="ES256 ES384 Ed25519 EdDSA PS256 PS384 PS512 RS256 RS384 RS512""#
                 ),
             ),
         ] {

@@ -58,7 +58,8 @@ pub(super) enum Binding {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Expected<'a> {
     pub(super) audiences: &'a BTreeSet<String>,
-    pub(super) issuers: &'a [String],
+    /// `None` if the verifier has made sure of the issuer.
+    pub(super) issuers: Option<&'a [String]>,
     /// In seconds since 1970.
     pub(super) now: u64,
     /// How many seconds the issuer's clock may be off.
@@ -100,7 +101,12 @@ impl Claims {
     pub(super) fn check(&self, expected: Expected<'_>) -> Result<(), Refused> {
         let Expected { now, leeway, .. } = expected;
         let issuer = self.issuer.as_ref();
-        if !issuer.is_some_and(|issuer| expected.issuers.contains(issuer)) {
+        let is_expected = |issuer: &String| {
+            expected
+                .issuers
+                .is_none_or(|issuers| issuers.contains(issuer))
+        };
+        if !issuer.is_some_and(is_expected) {
             return Err(Refused::invalid("the token is from another issuer"));
         }
         let mut audience = self.audience.iter();
@@ -143,9 +149,13 @@ impl Claims {
 
 impl Binding {
     fn read(confirmation: &Value) -> Self {
-        match confirmation.get("jkt").and_then(Value::as_str) {
-            Some(thumbprint) => Self::Key(thumbprint.to_owned()),
-            None => Self::Other,
+        // Several members are several keys, of which each must be proven: RFC 7800 has one.
+        match confirmation.as_object() {
+            Some(members) if members.len() == 1 => match members.get("jkt") {
+                Some(Value::String(thumbprint)) => Self::Key(thumbprint.clone()),
+                _ => Self::Other,
+            },
+            _ => Self::Other,
         }
     }
 }
@@ -229,7 +239,7 @@ mod tests {
         let issuers = [ISSUER.to_owned()];
         let expected = Expected {
             audiences: &audiences,
-            issuers: &issuers,
+            issuers: Some(&issuers),
             now,
             leeway,
         };
@@ -330,6 +340,15 @@ mod tests {
             Some(Binding::Other)
         );
         assert_eq!(claims(r#"{"cnf": 7}"#).binding, Some(Binding::Other));
+        assert_eq!(
+            claims(r#"{"cnf": {"jkt": "abc", "x5t#S256": "def"}}"#).binding,
+            Some(Binding::Other),
+            "a certificate that is not checked is not proven by a key"
+        );
+        assert_eq!(
+            claims(r#"{"cnf": {"jkt": 7}}"#).binding,
+            Some(Binding::Other)
+        );
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub(super) struct Subject<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Proven {
     /// Tells it from all other proofs.
-    pub(super) digest: [u8; 32],
+    pub(super) mark: String,
     /// The word that it contains because a server wants it.
     pub(super) nonce: Option<String>,
 }
@@ -59,7 +59,7 @@ pub(super) fn check(headers: &HeaderMap, subject: Subject<'_>) -> Result<Proven,
     digest.update([0]);
     digest.update(said.jti);
     Ok(Proven {
-        digest: digest.finalize().into(),
+        mark: format!("dpop {}", BASE64_URL_SAFE_NO_PAD.encode(digest.finalize())),
         nonce: said.nonce,
     })
 }

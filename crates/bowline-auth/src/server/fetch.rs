@@ -59,6 +59,7 @@ impl Fetch {
         request.headers_mut().insert(ACCEPT, json);
         let sender = self.sender()?;
         let answer = tokio::time::timeout(WITHIN, sender.send(request)).await;
+        let uri = crate::text::readable(&uri, 1000);
         let answer = answer.map_err(|_| format!("{uri} does not answer within {WITHIN:?}"))?;
         let response = answer.map_err(|error| chain(&error))?;
         match response.status() {

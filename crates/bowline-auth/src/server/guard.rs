@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::task::{self, Poll};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use bowline::Result;
 use bowline::exchange::{BoxFuture, InsufficientScope, Principal};
+use bowline::{Marked, Marks, MemoryMarks, Result};
 use bytes::Bytes;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
@@ -20,7 +20,7 @@ use super::credential::{Credential, Scheme};
 use super::dpop::{self, DPOP, DPOP_NONCE, Subject};
 use super::metadata::{About, Resource};
 use super::nonce::Nonces;
-use super::replay::{NotCounted, UsedProofs};
+use super::replay::ProofQuota;
 use super::{Refused, TokenVerifier};
 
 /// A layer that lets in whoever brings a token for this server. Cheap to clone; clones share what they know.
@@ -63,12 +63,18 @@ struct Site {
     about: About,
     audiences: BTreeSet<String>,
     verifier: Arc<dyn TokenVerifier>,
+    /// Whether the verifier knows better than the list of issuers whose tokens are good.
+    trusts_verifier: bool,
     /// What every token must allow.
     scopes: BTreeSet<String>,
     /// What else a scope allows.
     implied: BTreeMap<String, BTreeSet<String>>,
     leeway: Duration,
-    used_proofs: Arc<UsedProofs>,
+    /// The proofs that were used.
+    marks: Arc<dyn Marks>,
+    proof_quota: Arc<ProofQuota>,
+    /// What a router has removed from the path.
+    path_prefix: String,
     nonces: Option<Nonces>,
     clock: Arc<dyn Fn() -> SystemTime + Send + Sync>,
 }
@@ -93,10 +99,13 @@ impl ResourceServer {
             },
             audiences: resource.audiences(),
             verifier: Arc::new(verifier),
+            trusts_verifier: false,
             scopes: BTreeSet::new(),
             implied: BTreeMap::new(),
             leeway: LEEWAY,
-            used_proofs: Arc::new(UsedProofs::new(MOST_PROOFS)),
+            marks: Arc::new(MemoryMarks::new()),
+            proof_quota: Arc::new(ProofQuota::new(MAX_PROOFS_PER_KEY)),
+            path_prefix: String::new(),
             nonces: None,
             clock: Arc::new(SystemTime::now),
             resource,
@@ -109,6 +118,12 @@ impl ResourceServer {
     /// Tokens may come from this issuer too; the verifier must know it.
     pub fn also_issued_by(self, issuer: impl Into<String>) -> Self {
         self.having(|site| site.about.issuers.push(issuer.into()))
+    }
+
+    /// Accepts tokens of every issuer that the verifier vouches for, and not only of those that are listed: for
+    /// [`Issuers::tenants`](super::Issuers::tenants). The metadata document names those that are listed.
+    pub fn any_issuer_of_verifier(self) -> Self {
+        self.having(|site| site.trusts_verifier = true)
     }
 
     /// Tokens may be meant for this name too, for issuers that do not write the URL into `aud`. It must be
@@ -165,6 +180,26 @@ impl ResourceServer {
     /// The key, which should be random, is how words are known again; replicas share it.
     pub fn dpop_nonces(self, key: [u8; 32]) -> Self {
         self.having(|site| site.nonces = Some(Nonces::new(key)))
+    }
+
+    /// Remembers in `marks` which DPoP proofs were used, for about a minute and a half each. Replicas of one server share
+    /// a store, or a proof counts once at each of them. [`MemoryMarks`] by default, with room for 100,000 proofs.
+    ///
+    /// If the store fails or is full, requests with proofs are refused with 503.
+    pub fn marks(self, marks: impl Marks) -> Self {
+        self.having(|site| site.marks = Arc::new(marks))
+    }
+
+    /// Sets how many DPoP proofs one key may use within three minutes; 10,000 by default. Further requests get 429, so
+    /// that one client does not take the room of all.
+    pub fn max_proofs_per_key(self, max: usize) -> Self {
+        self.having(|site| site.proof_quota = Arc::new(ProofQuota::new(max)))
+    }
+
+    /// Says which part of the path a router has removed before the layer sees it, such as `/mcp` in axum's `nest`: DPoP
+    /// proofs are for the whole path.
+    pub fn path_prefix(self, prefix: impl Into<String>) -> Self {
+        self.having(|site| site.path_prefix = prefix.into())
     }
 
     /// How far the clock of an issuer may be off; 30 s unless told otherwise.
@@ -268,22 +303,36 @@ impl Site {
             Ok(claims)
         });
         let claims = claims.map_err(|refused| denied(scheme, refused))?;
-        self.check_binding(head, &credential, &claims)?;
+        self.check_binding(head, &credential, &claims).await?;
         let scopes = self.expanded(&claims.scopes);
         if !self.scopes.is_subset(&scopes) {
             return Err(Denied::TooLittle(scheme, self.scopes.clone()));
         }
         let principal = claims.principal(scopes);
         let principal: Principal = principal.map_err(|refused| denied(scheme, refused))?;
-        head.extensions.insert(principal);
+        head.extensions.insert(self.with_expiry(principal, &claims));
         // The token is for this server; a handler that passed it on would let others use it here.
         head.headers.remove(AUTHORIZATION);
         head.headers.remove(DPOP);
         Ok(scheme)
     }
 
+    /// Tells the server when the token ends, so that streams end with it.
+    fn with_expiry(&self, principal: Principal, claims: &Claims) -> Principal {
+        let Some(expires_at) = claims.expires_at else {
+            return principal;
+        };
+        let left = expires_at.saturating_sub(self.now());
+        let left = Duration::from_secs(left).saturating_add(self.leeway);
+        let now = tokio::time::Instant::now().into_std();
+        match now.checked_add(left) {
+            Some(at) => principal.with_expiry(at),
+            None => principal,
+        }
+    }
+
     /// Checks that whoever brings a token that is bound to a key has the key.
-    fn check_binding(
+    async fn check_binding(
         &self,
         head: &Parts,
         credential: &Credential,
@@ -304,9 +353,7 @@ impl Site {
             (Some(Binding::Key(thumbprint)), Scheme::Dpop) => thumbprint,
         };
         let now = self.now();
-        // A client knows us by one of these; what a router made of the path does not matter.
-        let own = self.resource.as_str().to_owned();
-        let urls = [own, self.resource.sibling(head.uri.path())];
+        let urls = self.resource.urls_of(&self.path_prefix, head.uri.path());
         let subject = Subject {
             method: &head.method,
             urls: &urls,
@@ -321,13 +368,20 @@ impl Site {
                 return Err(Denied::NoNonce(nonces.give(now)));
             }
         }
-        let used = self
-            .used_proofs
-            .use_up(proven.digest, now, dpop::USABLE_FOR);
-        used.map_err(|why| match why {
-            NotCounted::Replayed => Denied::BadProof("the proof was used before".to_owned()),
-            NotCounted::Full => Denied::Unavailable("too many proofs are remembered".to_owned()),
-        })
+        if !self.proof_quota.count(thumbprint, now, dpop::USABLE_FOR) {
+            return Err(Denied::TooMany("too many proofs with one key".to_owned()));
+        }
+        let lifetime = Duration::from_secs(dpop::USABLE_FOR);
+        match self.marks.mark(&proven.mark, lifetime).await {
+            Ok(Marked::First) => Ok(()),
+            Ok(Marked::Again(_)) => Err(Denied::BadProof("the proof was used before".to_owned())),
+            Err(error) => {
+                tracing::warn!(%error, "failed to remember a proof");
+                Err(Denied::Unavailable(
+                    "proofs cannot be remembered".to_owned(),
+                ))
+            }
+        }
     }
 
     /// Tells whoever may not do something what to ask for, and whoever must prove something with what word.
@@ -373,7 +427,7 @@ impl Site {
     fn expected(&self) -> Expected<'_> {
         Expected {
             audiences: &self.audiences,
-            issuers: &self.about.issuers,
+            issuers: (!self.trusts_verifier).then_some(&*self.about.issuers),
             now: self.now(),
             leeway: self.leeway.as_secs(),
         }
@@ -408,5 +462,5 @@ impl<S> std::fmt::Debug for Guarded<S> {
 }
 
 const LEEWAY: Duration = Duration::from_secs(30);
-/// How many proofs are remembered: some 10 MB.
-const MOST_PROOFS: usize = 100_000;
+/// How many proofs of one key are remembered, of 100,000 in all.
+const MAX_PROOFS_PER_KEY: usize = 10_000;

@@ -1,23 +1,26 @@
 //! The keys of an issuer: fetched when needed, kept for a while, fetched again when one is not among them.
 //!
 //! ```text
-//! find ──▶ none, or old ──▶ fetch ──▶ look ──▶ found
-//!                                      └─ not found, and not fetched a moment ago ──▶ fetch ──▶ look again
+//! find ──▶ none, or too old ──▶ fetch ──▶ look ──▶ found
+//!      │                                    └─ not found, and not fetched a moment ago ──▶ fetch ──▶ look again
+//!      ├─ 5 minutes old ──▶ fetch in the background, look meanwhile
+//!      └─ 10 minutes old ──▶ fetch, wait for a second at most, look
 //! ```
 //!
 //! Anybody can send a token with a made-up key id. So there is at most one fetch at a time and one in ten
-//! seconds, however many ask; and it goes on if whoever caused it goes away.
+//! seconds, however many ask; and it goes on if whoever caused it goes away. An issuer that fails is asked less
+//! often each time, and one that hangs delays nobody who has a token that is signed with a known key.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http::Uri;
-use jsonwebtoken::Algorithm;
 use serde::Deserialize;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::Refused;
+use super::algorithm::Algorithm;
 use super::fetch::Fetch;
 use super::jwk::{Jwk, Key};
 
@@ -42,6 +45,8 @@ struct State {
     keys: Vec<Key>,
     fetched: Option<Instant>,
     attempted: Option<Instant>,
+    /// How many fetches have failed since one succeeded.
+    failures: u32,
     /// Ends when the fetch that is under way does.
     under_way: Option<watch::Receiver<()>>,
 }
@@ -78,8 +83,12 @@ impl KeySet {
         kid: Option<&str>,
         algorithm: Algorithm,
     ) -> Result<Key, Refused> {
-        if self.is_older_than(FRESH_FOR) {
+        if self.is_older_than(USABLE_FOR) {
             self.refresh(fetch).await;
+        } else if self.is_older_than(FRESH_FOR) {
+            self.refresh_for_a_moment(fetch).await;
+        } else if self.is_older_than(REFRESHED_AFTER) {
+            drop(self.begin(fetch));
         }
         if self.is_older_than(USABLE_FOR) {
             return Err(Refused::unavailable(
@@ -119,13 +128,25 @@ impl KeySet {
         }
     }
 
+    /// The same, but waits no longer than until [`MOMENT`] after the fetch began: there are keys to go on with.
+    async fn refresh_for_a_moment(self: &Arc<Self>, fetch: &Fetch) {
+        let Some(mut under_way) = self.begin(fetch) else {
+            return;
+        };
+        let begun = self.lock().attempted.unwrap_or_else(Instant::now);
+        // Nothing is ever sent: it ends with its sender, or with the time.
+        let _ = tokio::time::timeout_at(begun + MOMENT, under_way.changed()).await;
+    }
+
     fn begin(self: &Arc<Self>, fetch: &Fetch) -> Option<watch::Receiver<()>> {
         let mut state = self.lock();
         let is_going_on = |fetch: &&watch::Receiver<()>| fetch.has_changed().is_ok();
         if let Some(under_way) = state.under_way.as_ref().filter(is_going_on) {
             return Some(under_way.clone());
         }
-        let is_too_soon = |at: Instant| at.elapsed() < self.again_after;
+        let again_after = self.again_after * 2_u32.saturating_pow(state.failures.min(16));
+        let again_after = again_after.min(LONGEST_PAUSE.max(self.again_after));
+        let is_too_soon = |at: Instant| at.elapsed() < again_after;
         if state.attempted.is_some_and(is_too_soon) {
             return None;
         }
@@ -150,8 +171,14 @@ impl KeySet {
             Ok(keys) => {
                 state.keys = keys;
                 state.fetched = Some(Instant::now());
+                state.failures = 0;
             }
-            Err(why) => tracing::warn!(why, "the keys of an issuer could not be fetched"),
+            Err(why) => {
+                // It may quote the issuer.
+                let why = crate::text::readable(&why, 1000);
+                state.failures = state.failures.saturating_add(1);
+                tracing::warn!(why, "failed to fetch the keys of an issuer");
+            }
         }
     }
 
@@ -225,7 +252,7 @@ fn well_known(issuer: &str) -> Result<Vec<Uri>, String> {
 }
 
 /// The keys in a set that we can use. Others may be for somebody else.
-fn read(document: &[u8]) -> Result<Vec<Key>, String> {
+pub(super) fn read(document: &[u8]) -> Result<Vec<Key>, String> {
     #[derive(Deserialize)]
     struct Set {
         keys: Vec<serde_json::Value>,
@@ -242,10 +269,16 @@ fn read(document: &[u8]) -> Result<Vec<Key>, String> {
 }
 
 const MOST_KEYS: usize = 100;
+/// From when on keys are fetched again in the background.
+const REFRESHED_AFTER: Duration = Duration::from_secs(5 * 60);
 /// How long keys are used without looking again: a key that was withdrawn is believed for that long.
 const FRESH_FOR: Duration = Duration::from_secs(10 * 60);
 /// How long they are used if looking again fails.
 const USABLE_FOR: Duration = Duration::from_secs(60 * 60);
+/// How long somebody waits for newer keys who could do with the old ones.
+const MOMENT: Duration = Duration::from_secs(1);
+/// How long an issuer that fails is left alone at most.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5 * 60);
 /// How soon after one fetch there may be another.
 const AGAIN_AFTER: Duration = Duration::from_secs(10);
 

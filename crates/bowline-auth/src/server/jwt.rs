@@ -1,5 +1,6 @@
 //! Tokens that are signed JWTs, and the issuer whose keys sign them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,12 +12,13 @@ use http::Uri;
 use super::fetch::Fetch;
 use super::jwks::{KeySet, Place};
 use super::jws::Unchecked;
-use super::{AccessToken, Claims, Refused, TokenVerifier};
+use super::{AccessToken, Algorithm, Claims, Refused, TokenVerifier};
 
 /// Verifies tokens that are JWTs, with the keys that their issuer publishes.
 ///
-/// Keys are fetched when they are first needed, looked at again every ten minutes and when a token names one
-/// that is not there, though at most every ten seconds. The algorithms are those with public keys; a token
+/// Keys are fetched when they are first needed, looked at again within ten minutes and when a token names one
+/// that is not there, though at most every ten seconds, and less often from an issuer that fails. While an issuer
+/// does not answer, its keys are good for an hour. The algorithms are those with public keys; a token
 /// that is signed with a shared secret, or not at all, is refused.
 ///
 /// # Examples
@@ -34,6 +36,9 @@ pub struct JwtVerifier {
     issuer: String,
     keys: Arc<KeySet>,
     fetch: Fetch,
+    /// Those that are accepted, of those that are trusted.
+    algorithms: Option<BTreeSet<Algorithm>>,
+    requires_at_jwt: bool,
 }
 
 impl JwtVerifier {
@@ -50,6 +55,8 @@ impl JwtVerifier {
             issuer: issuer.into(),
             keys: Arc::new(KeySet::new(Place::At(place))),
             fetch: Fetch::for_issuer_at(keys),
+            algorithms: None,
+            requires_at_jwt: false,
         })
     }
 
@@ -71,7 +78,24 @@ impl JwtVerifier {
             keys: Arc::new(KeySet::new(Place::OfIssuer(issuer.clone()))),
             fetch: Fetch::for_issuer_at(&issuer),
             issuer,
+            algorithms: None,
+            requires_at_jwt: false,
         })
+    }
+
+    /// Accepts only tokens that are signed with one of these algorithms; all of [`Algorithm`] by default.
+    pub fn algorithms(mut self, algorithms: impl IntoIterator<Item = Algorithm>) -> Self {
+        self.algorithms = Some(algorithms.into_iter().collect());
+        self
+    }
+
+    /// Accepts only tokens that say of themselves that they are access tokens, by the type `at+jwt` (RFC 9068).
+    ///
+    /// Without it `JWT` and no type at all are accepted too, because many issuers write that. An ID token for the same
+    /// audience is then told from an access token by nothing: use this where the issuer supports it.
+    pub fn require_at_jwt(mut self) -> Self {
+        self.requires_at_jwt = true;
+        self
     }
 
     /// Fetches keys again no sooner than this after the last time, whatever tokens name; 10 s unless told
@@ -100,8 +124,18 @@ impl TokenVerifier for JwtVerifier {
         Box::pin(async move {
             let token = Unchecked::parse(token.as_str())?;
             // Other tokens of the same issuer are signed with the same keys.
-            if token.header.typ.is_some() && !token.is_of_type(&["jwt", "at+jwt"]) {
+            let is_access_token = match self.requires_at_jwt {
+                true => token.is_of_type(&["at+jwt"]),
+                false => token.header.typ.is_none() || token.is_of_type(&["jwt", "at+jwt"]),
+            };
+            if !is_access_token {
                 return Err(Refused::invalid("it is a token of another kind"));
+            }
+            let accepted = self.algorithms.as_ref();
+            if accepted.is_some_and(|accepted| !accepted.contains(&token.algorithm)) {
+                return Err(Refused::invalid(
+                    "it is not signed in a way that is accepted here",
+                ));
             }
             let kid = token.header.kid.as_deref();
             let key = self.keys.find(&self.fetch, kid, token.algorithm).await?;

@@ -8,7 +8,7 @@ use http::header::{ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Response, Uri};
 use serde::Serialize;
 
-use super::jwk::TRUSTED;
+use super::algorithm::NAMES;
 
 /// The URL by which clients name this server, and audiences too.
 #[derive(Clone, Debug)]
@@ -80,8 +80,19 @@ impl Resource {
     }
 
     /// The URL of another path of the same host.
-    pub(super) fn sibling(&self, path: &str) -> String {
+    fn sibling(&self, path: &str) -> String {
         format!("{}{path}", self.origin)
+    }
+
+    /// The URLs under which a client may know what it sends a request to: the one with the request's path and, if that
+    /// is the path of the resource, the name of the resource.
+    pub(super) fn urls_of(&self, prefix: &str, path: &str) -> Vec<String> {
+        let path = format!("{}{path}", prefix.trim_end_matches('/'));
+        let mut urls = vec![self.sibling(&path)];
+        if path.trim_end_matches('/') == self.path {
+            urls.push(self.text.clone());
+        }
+        urls
     }
 
     /// The response that holds the document.
@@ -97,7 +108,7 @@ impl Resource {
             bearer_methods_supported: ["header"],
             resource_name: about.name.as_deref(),
             resource_documentation: about.documentation.as_deref(),
-            dpop_signing_alg_values_supported: TRUSTED.iter().map(|(name, _)| *name).collect(),
+            dpop_signing_alg_values_supported: NAMES.iter().map(|(name, _)| *name).collect(),
             dpop_bound_access_tokens_required: about.requires_dpop,
         };
         let document = serde_json::to_vec(&document).expect("texts have a JSON form");

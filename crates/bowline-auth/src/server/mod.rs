@@ -28,6 +28,11 @@
 //! # }
 //! ```
 
+mod algorithm;
+pub use algorithm::Algorithm;
+
+mod answers;
+
 mod challenge;
 
 mod claims;
@@ -39,11 +44,17 @@ mod dpop;
 
 mod fetch;
 
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
+
 mod guard;
 pub use guard::{Guarded, ResourceServer};
 
 mod introspection;
 pub use introspection::Introspection;
+
+mod issuers;
+pub use issuers::Issuers;
 
 mod jwk;
 

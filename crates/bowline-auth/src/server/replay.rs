@@ -1,88 +1,84 @@
-//! Proofs that were used already.
+//! Proofs that were used already, and how many each key may use.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-/// Remembers proofs for as long as they could be used again. Bounded: when it is full, nothing more comes in.
+/// Counts the proofs of each key, so that one client cannot take the room of all others.
+///
+/// Counted by the windows of [`dpop::USABLE_FOR`](super::dpop::USABLE_FOR) seconds: those of this window and of the
+/// one before are what may still be remembered.
 #[derive(Debug)]
-pub(super) struct UsedProofs {
-    most: usize,
-    state: Mutex<Used>,
+pub(super) struct ProofQuota {
+    max_per_key: usize,
+    counts: Mutex<Counts>,
 }
 
 #[derive(Debug, Default)]
-struct Used {
-    proofs: BTreeSet<[u8; 32]>,
-    /// In the order in which they may be forgotten, with the second from which on.
-    order: VecDeque<(u64, [u8; 32])>,
+struct Counts {
+    window: u64,
+    current: BTreeMap<String, usize>,
+    previous: BTreeMap<String, usize>,
 }
 
-/// Why a proof does not count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NotCounted {
-    /// It was used before.
-    Replayed,
-    /// There is no room to remember it.
-    Full,
-}
-
-impl UsedProofs {
-    pub(super) fn new(most: usize) -> Self {
+impl ProofQuota {
+    pub(super) fn new(max_per_key: usize) -> Self {
         Self {
-            most,
-            state: Mutex::default(),
+            max_per_key,
+            counts: Mutex::default(),
         }
     }
 
-    /// Takes a proof in that is good for `lifetime` seconds at most.
-    pub(super) fn use_up(
-        &self,
-        proof: [u8; 32],
-        now: u64,
-        lifetime: u64,
-    ) -> Result<(), NotCounted> {
-        let mut used = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        while let Some((from, old)) = used.order.front().copied() {
-            if now < from {
-                break;
-            }
-            used.order.pop_front();
-            used.proofs.remove(&old);
+    /// Counts a proof by the key with this thumbprint; `false` if there were too many.
+    pub(super) fn count(&self, thumbprint: &str, now: u64, window: u64) -> bool {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.turn_to(now / window.max(1));
+        let before = counts.previous.get(thumbprint).copied().unwrap_or(0);
+        let known = counts.current.len();
+        let is_new = !counts.current.contains_key(thumbprint);
+        if is_new && known >= MAX_KEYS {
+            return false;
         }
-        if used.proofs.contains(&proof) {
-            return Err(NotCounted::Replayed);
+        let count = counts.current.entry(thumbprint.to_owned()).or_default();
+        if before + *count >= self.max_per_key {
+            return false;
         }
-        if used.proofs.len() >= self.most {
-            return Err(NotCounted::Full);
-        }
-        used.proofs.insert(proof);
-        used.order.push_back((now.saturating_add(lifetime), proof));
-        Ok(())
+        *count += 1;
+        true
     }
 }
+
+impl Counts {
+    fn turn_to(&mut self, window: u64) {
+        if window == self.window {
+            return;
+        }
+        let last = std::mem::take(&mut self.current);
+        self.previous = match self.window.checked_add(1) {
+            Some(next) if next == window => last,
+            _ => BTreeMap::new(),
+        };
+        self.window = window;
+    }
+}
+
+/// How many keys are counted: each of them is one that an issuer has bound a token to.
+const MAX_KEYS: usize = 100_000;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_proof_counts_once_while_it_is_good() {
-        let used = UsedProofs::new(10);
+    fn a_key_that_used_its_quota_takes_none_of_the_others() {
+        let quota = ProofQuota::new(2);
 
-        assert_eq!(used.use_up([1; 32], 100, 60), Ok(()));
-        assert_eq!(used.use_up([1; 32], 159, 60), Err(NotCounted::Replayed));
-        assert_eq!(used.use_up([2; 32], 159, 60), Ok(()));
-        assert_eq!(used.use_up([1; 32], 160, 60), Ok(()));
-    }
-
-    #[test]
-    fn no_more_is_remembered_than_there_is_room_for_and_nothing_is_forgotten_early() {
-        let used = UsedProofs::new(2);
-        used.use_up([1; 32], 100, 60).unwrap();
-        used.use_up([2; 32], 100, 60).unwrap();
-
-        assert_eq!(used.use_up([3; 32], 100, 60), Err(NotCounted::Full));
-        assert_eq!(used.use_up([1; 32], 100, 60), Err(NotCounted::Replayed));
-        assert_eq!(used.use_up([3; 32], 160, 60), Ok(()));
+        assert!(quota.count("a", 100, 60));
+        assert!(quota.count("a", 110, 60));
+        assert!(!quota.count("a", 110, 60));
+        assert!(quota.count("b", 110, 60));
+        // Those of the last window may still be remembered.
+        assert!(!quota.count("a", 121, 60));
+        assert!(quota.count("a", 180, 60));
+        assert!(quota.count("a", 600, 60));
     }
 }

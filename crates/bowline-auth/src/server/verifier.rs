@@ -3,6 +3,7 @@
 use std::fmt;
 
 use bowline::exchange::BoxFuture;
+use zeroize::Zeroizing;
 
 use super::Claims;
 
@@ -39,13 +40,13 @@ pub trait TokenVerifier: Send + Sync + 'static {
     fn verify<'a>(&'a self, token: &'a AccessToken) -> BoxFuture<'a, Result<Claims, Refused>>;
 }
 
-/// A token as it came. It is not shown by `Debug`.
+/// A token as it came. It is not shown by `Debug`, and its memory is overwritten when it is dropped.
 #[derive(Clone, PartialEq, Eq)]
-pub struct AccessToken(String);
+pub struct AccessToken(Zeroizing<String>);
 
 impl AccessToken {
     pub(super) fn new(text: &str) -> Self {
-        Self(text.to_owned())
+        Self(Zeroizing::new(text.to_owned()))
     }
 
     /// Its text, which is a secret.

@@ -7,7 +7,10 @@
     reason = "a test says by panicking what it saw"
 )]
 
+mod prompts;
 mod races;
+mod renewal;
+mod sharing;
 mod world;
 
 use std::error::Error as _;
@@ -15,9 +18,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use bowline::http::client::Authorizer;
 use bowline::{Client, Error};
 use bowline_auth::client::{
-    FileStore, Loopback, MemoryStore, OAuth, OwnBrowser, RegisteredClient, TokenStore,
+    FileStore, Loopback, MemoryStore, OAuth, OwnBrowser, PendingAuthorization, RegisteredClient,
+    TokenStore as _,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::watch;
@@ -30,7 +35,7 @@ fn oauth(world: &World) -> OAuth {
         .user_agent(world.person())
 }
 
-async fn connect(world: &World, oauth: OAuth) -> Client {
+async fn connect(world: &World, oauth: impl Authorizer) -> Client {
     Client::connect(SERVER)
         .http(world.clone())
         .authorizer(oauth)
@@ -389,7 +394,7 @@ async fn what_was_kept_is_used_the_next_time() {
 async fn two_programs_with_one_store_do_not_use_up_each_others_tokens() {
     let world = World::default();
     let store = Arc::new(MemoryStore::new());
-    let shared = || Sharing(store.clone());
+    let shared = || store.clone();
     let one = connect(&world, oauth(&world).store(shared())).await;
     one.call_tool("x", ()).await.unwrap();
     let two = connect(&world, oauth(&world).store(shared())).await;
@@ -421,15 +426,15 @@ async fn only_its_owner_can_read_what_was_kept() {
         .map(|it| it.unwrap().path())
         .collect();
     assert_eq!(mode(&inner), 0o700);
-    assert_eq!(files.len(), 1, "no drafts are left: {files:?}");
-    assert_eq!(mode(&files[0]), 0o600);
+    assert_eq!(files.len(), 2, "a lock, and no drafts: {files:?}");
+    assert_eq!((mode(&files[0]), mode(&files[1])), (0o600, 0o600));
 }
 
 #[tokio::test]
 async fn what_is_forgotten_is_asked_for_again() {
     let world = World::default();
     let store = Arc::new(MemoryStore::new());
-    let oauth = Arc::new(oauth(&world).store(Sharing(store.clone())));
+    let oauth = Arc::new(oauth(&world).store(store.clone()));
 
     oauth.authorize().await.unwrap();
     oauth.forget().await.unwrap();
@@ -438,6 +443,55 @@ async fn what_is_forgotten_is_asked_for_again() {
     assert_eq!(world.count("person"), 1);
     let kept = serde_json::to_value(&kept).unwrap();
     assert!(kept["tokens"].is_null());
+}
+
+#[tokio::test]
+async fn what_is_forgotten_is_revoked_where_it_came_from() {
+    let world = World::default();
+    world.state().revokes = true;
+    let oauth = oauth(&world);
+    oauth.authorize().await.unwrap();
+    world.seen();
+
+    oauth.forget().await.unwrap();
+    oauth.forget().await.unwrap();
+
+    assert_eq!(
+        world.seen(),
+        ["revoke token=r1&token_type_hint=refresh_token&client_id=client-of-as.test"]
+    );
+}
+
+#[tokio::test]
+async fn a_person_may_come_back_to_another_process() {
+    let world = World::default();
+    let store = Arc::new(MemoryStore::new());
+    let process = || OAuth::new(SERVER).http(world.clone()).store(store.clone());
+    let client = connect(&world, process()).await;
+    let Err(Error::Unauthorized { challenges, .. }) = client.call_tool("x", ()).await else {
+        panic!("nobody has agreed yet");
+    };
+
+    let here = "https://app.example/callback";
+    let pending = process().begin(here, &challenges).await.unwrap();
+    let kept = serde_json::to_string(&pending).unwrap();
+    let shown = format!("{pending:?}");
+    let came = world.agree(pending.url());
+    let pending: PendingAuthorization = serde_json::from_str(&kept).unwrap();
+    assert!(came.contains(&format!("state={}", pending.state())));
+    let forged = came.replace("state=", "state=x");
+    let refused = process().complete(pending.clone(), &forged).await;
+    process().complete(pending.clone(), &came).await.unwrap();
+    connect(&world, process())
+        .await
+        .call_tool("x", ())
+        .await
+        .unwrap();
+
+    assert!(refused.is_err());
+    assert!(!shown.contains(pending.state()), "{shown}");
+    assert_eq!(world.count("authorization_code"), 1);
+    assert_eq!(world.seen().last().unwrap(), "tools/call Bearer t1");
 }
 
 #[tokio::test]
@@ -486,13 +540,53 @@ async fn a_client_without_a_browser_says_what_is_missing() {
 #[tokio::test]
 async fn nothing_that_can_be_printed_shows_a_secret() {
     let world = World::default();
-    let known = RegisteredClient::new("id").secret("hush");
+    let known = RegisteredClient::new("https://as.test", "id").secret("hush");
     let oauth = oauth(&world).client(known);
 
     oauth.authorize().await.unwrap();
 
     let shown = format!("{oauth:?} {:?}", Loopback::new(|_| Ok(())));
     assert!(!shown.contains("hush") && !shown.contains("t1"), "{shown}");
+}
+
+#[tokio::test]
+async fn a_token_does_not_travel_in_the_clear_unless_that_is_asked_for() {
+    let plain = "http://mcp.test/mcp";
+    let world = World::default();
+    let sent = async |oauth: OAuth| {
+        let client = Client::connect(plain)
+            .http(world.clone())
+            .authorizer(oauth.http(world.clone()).user_agent(world.person()))
+            .speaking("2026-07-28");
+        why(client.await.unwrap().call_tool("x", ()).await)
+    };
+
+    let refused = sent(OAuth::new(plain)).await;
+    assert!(world.seen().is_empty(), "not even asked for one");
+    let allowed = sent(OAuth::new(plain).allow_plain_http()).await;
+
+    assert!(refused.contains("would travel unencrypted"), "{refused}");
+    assert!(!allowed.contains("unencrypted"), "{allowed}");
+    assert_eq!(world.count("tools/call"), 1);
+}
+
+#[tokio::test]
+async fn a_store_that_cannot_be_read_can_be_begun_anew() {
+    let folder = Folder::new();
+    let world = World::default();
+    let oauth = || oauth(&world).store(FileStore::new(folder.path()));
+    oauth().authorize().await.unwrap();
+    for file in folder.path().read_dir().unwrap() {
+        std::fs::write(file.unwrap().path(), "{ not JSON").unwrap();
+    }
+
+    let broken = oauth();
+    let before = broken.authorize().await;
+    broken.forget().await.unwrap();
+    broken.authorize().await.unwrap();
+
+    assert!(before.is_err());
+    assert_eq!(world.count("person"), 2);
 }
 
 /// Somebody who decides when the test says so.
@@ -564,29 +658,6 @@ impl Window {
 impl Drop for Window {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
-/// One store for several programs.
-struct Sharing(Arc<MemoryStore>);
-
-impl TokenStore for Sharing {
-    fn load<'a>(
-        &'a self,
-        server: &'a str,
-    ) -> bowline::exchange::BoxFuture<
-        'a,
-        Result<Option<bowline_auth::client::Credentials>, bowline_auth::client::AppError>,
-    > {
-        self.0.load(server)
-    }
-
-    fn save<'a>(
-        &'a self,
-        server: &'a str,
-        credentials: &'a bowline_auth::client::Credentials,
-    ) -> bowline::exchange::BoxFuture<'a, Result<(), bowline_auth::client::AppError>> {
-        self.0.save(server, credentials)
     }
 }
 

@@ -44,6 +44,10 @@ pub(crate) struct State {
     pub(crate) needs: String,
     /// Whether token requests wait.
     pub(crate) holds_tokens: bool,
+    /// Whether tokens can be revoked.
+    pub(crate) revokes: bool,
+    /// Whether the token endpoint is out of order.
+    pub(crate) is_down: bool,
     /// Whether tokens are good for something.
     pub(crate) accepts: bool,
     /// Whether tokens have the scopes that they were asked for with.
@@ -68,6 +72,8 @@ impl Default for State {
             lifetime: 3600,
             needs: String::new(),
             holds_tokens: false,
+            is_down: false,
+            revokes: false,
             accepts: true,
             grants: true,
             reused: 0,
@@ -147,6 +153,11 @@ impl World {
                 json_response(201, &json!({"client_id": format!("client-of-{host}")}))
             }
             (_, "/token") => self.issue(host, body),
+            (_, "/revoke") => {
+                let form = String::from_utf8_lossy(body).into_owned();
+                self.state().seen.push(format!("revoke {form}"));
+                empty(200)
+            }
             _ => empty(404),
         }
     }
@@ -166,8 +177,9 @@ impl World {
     }
 
     fn describe_issuer(&self) -> Response<ResponseBody> {
-        let issuer = &self.state().issuer;
-        let document = json!({
+        let state = self.state();
+        let issuer = &state.issuer;
+        let mut document = json!({
             "issuer": issuer,
             "authorization_endpoint": format!("{issuer}/authorize"),
             "token_endpoint": format!("{issuer}/token"),
@@ -175,6 +187,9 @@ impl World {
             "code_challenge_methods_supported": ["S256"],
             "token_endpoint_auth_methods_supported": ["none"],
         });
+        if state.revokes {
+            document["revocation_endpoint"] = json!(format!("{issuer}/revoke"));
+        }
         json_response(200, &document)
     }
 
@@ -183,6 +198,9 @@ impl World {
         let mut state = self.state();
         let grant = &form["grant_type"];
         state.seen.push(format!("{grant} {host}"));
+        if state.is_down {
+            return empty(503);
+        }
         if let Some(used) = form.get("refresh_token") {
             let Some(at) = state.refreshable.iter().position(|it| it == used) else {
                 state.reused += 1;

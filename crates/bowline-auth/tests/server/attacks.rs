@@ -2,9 +2,9 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use bowline_auth::server::JwtVerifier;
+use bowline_auth::server::{Algorithm, JwtVerifier};
 use http::StatusCode;
-use jsonwebtoken::{Algorithm, EncodingKey, Header};
+use ring::hmac;
 use serde_json::{Value, json};
 
 use crate::support::*;
@@ -77,10 +77,12 @@ async fn a_public_key_does_not_serve_as_a_shared_secret() {
     let world = World::new();
     let jwk = world.signer.jwk().to_string();
     for secret in [world.signer.public(), jwk.as_bytes()] {
-        let mut header = Header::new(Algorithm::HS256);
-        header.kid = Some("first".to_owned());
-        let key = EncodingKey::from_secret(secret);
-        let token = jsonwebtoken::encode(&header, &claims(), &key).unwrap();
+        let part = |value: Value| BASE64_URL_SAFE_NO_PAD.encode(value.to_string());
+        let header = json!({"alg": "HS256", "typ": "JWT", "kid": "first"});
+        let message = format!("{}.{}", part(header), part(claims()));
+        let key = hmac::Key::new(hmac::HMAC_SHA256, secret);
+        let tag = hmac::sign(&key, message.as_bytes());
+        let token = format!("{message}.{}", BASE64_URL_SAFE_NO_PAD.encode(tag));
 
         assert_eq!(
             refused(&world, &token).await,
@@ -93,7 +95,7 @@ async fn a_public_key_does_not_serve_as_a_shared_secret() {
 async fn a_signature_of_another_kind_than_the_keys_is_refused() {
     let world = World::new();
 
-    for alg in ["RS256", "PS256", "ES384", "EdDSA"] {
+    for alg in ["RS256", "PS256", "ES384", "EdDSA", "Ed25519"] {
         let header = json!({"alg": alg, "typ": "JWT", "kid": "first"});
         let token = world.signer.sign_raw(&header, &claims());
 
@@ -102,6 +104,54 @@ async fn a_signature_of_another_kind_than_the_keys_is_refused() {
             "the token is signed with a key that its issuer does not have",
             "{alg}"
         );
+    }
+}
+
+#[tokio::test]
+async fn an_issuer_whose_algorithms_are_listed_signs_with_no_other() {
+    let mut world = World::new();
+    let with = |algorithms: &[Algorithm]| {
+        let verifier = JwtVerifier::new(ISSUER, KEYS).unwrap();
+        let verifier = verifier.algorithms(algorithms.iter().copied());
+        guard(verifier.send_by(world.web.clone()), &world.clock)
+    };
+    let (listed, unlisted) = (
+        with(&[Algorithm::Es256, Algorithm::Rs256]),
+        with(&[Algorithm::Rs256]),
+    );
+    let token = world.signer.sign(&claims());
+
+    world.guard = unlisted;
+    assert_eq!(
+        refused(&world, &token).await,
+        "it is not signed in a way that is accepted here"
+    );
+    world.guard = listed;
+    assert_eq!(world.call(&token).await.status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn where_access_tokens_must_say_so_others_are_refused() {
+    let mut world = World::new();
+    let verifier = JwtVerifier::new(ISSUER, KEYS).unwrap().require_at_jwt();
+    let typed = |typ: Value| {
+        let header = json!({"alg": "ES256", "kid": "first", "typ": typ});
+        world.signer.sign_raw(&header, &claims())
+    };
+    let tokens = [
+        typed(json!("JWT")),
+        typed(Value::Null),
+        typed(json!("id+jwt")),
+    ];
+    let good = [typed(json!("at+jwt")), typed(json!("application/AT+JWT"))];
+    world.guard = guard(verifier.send_by(world.web.clone()), &world.clock);
+
+    for token in tokens {
+        let why = refused(&world, &token).await;
+        assert_eq!(why, "it is a token of another kind");
+    }
+    for token in good {
+        assert_eq!(world.call(&token).await.status(), StatusCode::OK);
     }
 }
 

@@ -3,6 +3,7 @@
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use bowline::http::server::HttpBody;
+use bowline_auth::server::ResourceServer;
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -85,6 +86,106 @@ async fn a_proof_counts_once() {
     assert_eq!(again.status(), StatusCode::UNAUTHORIZED);
     assert_eq!(why(&again), "the proof was used before");
     assert_eq!(another.status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn replicas_that_share_their_marks_take_a_proof_once() {
+    let client = Client::new();
+    let marks = std::sync::Arc::new(bowline::MemoryMarks::new());
+    let replica = || client.world.guard.clone().marks(marks.clone());
+    let proof = client.proof("jti", "once");
+    let send = async |guard: &ResourceServer| {
+        let service = tower_layer::Layer::layer(guard, client.world.server.http());
+        let token = format!("DPoP {}", client.token);
+        let request = with(call("whose"), "authorization", &token);
+        ask(&service, with(request, "dpop", &proof)).await.status()
+    };
+
+    let first = send(&replica()).await;
+    let elsewhere = send(&replica()).await;
+
+    assert_eq!(first, StatusCode::OK);
+    assert_eq!(elsewhere, StatusCode::UNAUTHORIZED);
+}
+
+#[tokio::test]
+async fn a_key_that_proves_too_much_is_refused_and_the_others_are_not() {
+    let mut client = Client::new();
+    client.world.guard = client.world.guard.max_proofs_per_key(3);
+    let mut other = Client::new();
+    std::mem::swap(&mut other.world.guard, &mut client.world.guard);
+    client.world.guard = other.world.guard.clone();
+    // Both clients are those of one server.
+    client.token = other
+        .world
+        .signer
+        .sign(&claims_with("cnf", json!({"jkt": client.key.thumbprint()})));
+    client.world.signer = other.world.signer.clone();
+    client.world.web.publish(&[&other.world.signer]);
+    other.world.web.publish(&[&other.world.signer]);
+
+    let mut statuses = Vec::new();
+    for jti in ["1", "2", "3", "4"] {
+        statuses.push(client.call(&client.proof("jti", jti)).await.status());
+    }
+    let others = other.call(&other.proof("jti", "1")).await;
+
+    assert_eq!(statuses[..3], [StatusCode::OK; 3]);
+    assert_eq!(statuses[3], StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(others.status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_store_of_marks_that_is_full_lets_no_proof_in_unremembered() {
+    let mut client = Client::new();
+    let marks = bowline::MemoryMarks::new().max_marks(1);
+    client.world.guard = client.world.guard.marks(marks);
+
+    let first = client.call(&client.proof("jti", "1")).await;
+    let second = client.call(&client.proof("jti", "2")).await;
+    let again = client.call(&client.proof("jti", "1")).await;
+
+    assert_eq!(first.status(), StatusCode::OK);
+    assert_eq!(second.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(again.status(), StatusCode::UNAUTHORIZED);
+}
+
+#[tokio::test]
+async fn a_proof_for_the_resource_counts_at_its_path_only() {
+    let client = Client::new();
+    let send = async |guard: &ResourceServer, path: &str, htu: &str| {
+        let service = tower_layer::Layer::layer(guard, client.world.server.http());
+        let token = format!("DPoP {}", client.token);
+        let mut request = with(call("whose"), "authorization", &token);
+        *request.uri_mut() = path.parse().unwrap();
+        let mut claims = client.proof_claims();
+        claims["htu"] = htu.into();
+        claims["jti"] = format!("{path} {htu}").into();
+        let proof = client.key.sign_raw(&client.header(), &claims);
+        let response = ask(&service, with(request, "dpop", &proof)).await;
+        why(&response).to_owned()
+    };
+    let whole = &client.world.guard;
+    let nested = &whole.clone().path_prefix("/mcp");
+
+    for (guard, path, htu, is_fine) in [
+        (whole, "/mcp", US, true),
+        (whole, "/other", US, false),
+        (whole, "/other", "http://localhost/other", true),
+        (whole, "/", US, false),
+        (nested, "/", US, true),
+        (nested, "/messages", US, false),
+        (nested, "/messages", "http://localhost/mcp/messages", true),
+    ] {
+        let refused = send(guard, path, htu).await;
+
+        let expected = if is_fine {
+            ""
+        } else {
+            "the proof is for another URL"
+        };
+        assert_eq!(refused, expected, "{path} {htu}");
+    }
 }
 
 #[tokio::test]

@@ -118,6 +118,49 @@ async fn an_issuer_that_does_not_answer_is_given_up_on() {
     assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_issuer_that_hangs_stalls_nobody_whose_key_is_known() {
+    let world = World::new();
+    assert_eq!(world.call_with(&claims()).await.status(), StatusCode::OK);
+    let _gate = world.web.hold(KEYS);
+    let timed = async || {
+        let begun = tokio::time::Instant::now();
+        let response = world.call_with(&claims()).await;
+        assert_eq!(response.status(), StatusCode::OK);
+        begun.elapsed()
+    };
+
+    tokio::time::advance(Duration::from_secs(6 * 60)).await;
+    assert_eq!(timed().await, Duration::ZERO, "fetched in the background");
+    while world.web.asked(KEYS) < 2 {
+        tokio::task::yield_now().await;
+    }
+    tokio::time::advance(Duration::from_secs(6 * 60)).await;
+    assert!(timed().await <= Duration::from_secs(1), "a key may be gone");
+    assert_eq!(timed().await, Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_issuer_that_fails_is_asked_less_and_less_often() {
+    let world = World::new();
+    assert_eq!(world.call_with(&claims()).await.status(), StatusCode::OK);
+    world.web.put_text(KEYS, StatusCode::BAD_GATEWAY, "");
+
+    // For half an hour, every second.
+    tokio::time::advance(Duration::from_secs(10 * 60)).await;
+    for _ in 0..1800 {
+        assert_eq!(world.call_with(&claims()).await.status(), StatusCode::OK);
+        tokio::time::advance(Duration::from_secs(1)).await;
+    }
+    let asked = world.web.asked(KEYS);
+    world.web.publish(&[&world.signer]);
+    tokio::time::advance(Duration::from_secs(5 * 60)).await;
+    assert_eq!(world.call_with(&claims()).await.status(), StatusCode::OK);
+
+    assert!((3..=15).contains(&asked), "{asked}");
+    assert_eq!(world.web.asked(KEYS), asked + 1);
+}
+
 #[tokio::test]
 async fn a_token_that_names_no_key_is_taken_if_there_is_no_choice() {
     let world = World::new();

@@ -12,6 +12,7 @@ mod attacks;
 mod binding;
 mod bound_to_principal;
 mod introspection;
+mod issuers;
 mod keys;
 mod layer;
 mod scopes;

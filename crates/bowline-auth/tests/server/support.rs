@@ -16,7 +16,6 @@ use bowline_auth::server::{Guarded, JwtVerifier, ResourceServer};
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
-use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
 use serde_json::{Value, json};
@@ -33,7 +32,7 @@ pub(crate) const NOW: u64 = 1_900_000_000;
 #[derive(Clone)]
 pub(crate) struct Signer {
     pub(crate) kid: &'static str,
-    key: EncodingKey,
+    pkcs8: Vec<u8>,
     public: Vec<u8>,
 }
 
@@ -45,7 +44,7 @@ impl Signer {
         let pair = EcdsaKeyPair::from_pkcs8(algorithm, pkcs8.as_ref(), &random).unwrap();
         Self {
             kid,
-            key: EncodingKey::from_ec_der(pkcs8.as_ref()),
+            pkcs8: pkcs8.as_ref().to_vec(),
             public: pair.public_key().as_ref().to_vec(),
         }
     }
@@ -80,20 +79,23 @@ impl Signer {
 
     /// A token with these claims.
     pub(crate) fn sign(&self, claims: &Value) -> String {
-        let mut header = Header::new(Algorithm::ES256);
-        header.kid = Some(self.kid.to_owned());
-        header.typ = Some("at+jwt".to_owned());
-        jsonwebtoken::encode(&header, claims, &self.key).unwrap()
+        let header = json!({"alg": "ES256", "kid": self.kid, "typ": "at+jwt"});
+        self.sign_raw(&header, claims)
     }
 
     /// A token with a header of one's own.
     pub(crate) fn sign_raw(&self, header: &Value, claims: &Value) -> String {
         let part = |value: &Value| BASE64_URL_SAFE_NO_PAD.encode(value.to_string());
         let message = format!("{}.{}", part(header), part(claims));
-        let algorithm = Algorithm::ES256;
-        let signature =
-            jsonwebtoken::crypto::sign(message.as_bytes(), &self.key, algorithm).unwrap();
-        format!("{message}.{signature}")
+        let random = SystemRandom::new();
+        let algorithm = &ECDSA_P256_SHA256_FIXED_SIGNING;
+        let pair = EcdsaKeyPair::from_pkcs8(algorithm, &self.pkcs8, &random).unwrap();
+        let signature = pair.sign(&random, message.as_bytes()).unwrap();
+        format!("{message}.{}", BASE64_URL_SAFE_NO_PAD.encode(signature))
+    }
+
+    pub(crate) fn pkcs8(&self) -> Vec<u8> {
+        self.pkcs8.clone()
     }
 }
 
@@ -319,6 +321,15 @@ pub(crate) fn call_with(tool: &str, more: &[(&str, &Value)]) -> Request<Full<Byt
 /// A modern question for the tools, without a token.
 pub(crate) fn list() -> Request<Full<Bytes>> {
     modern("tools/list", json!({}))
+}
+
+/// A modern request to listen for changes, without a token.
+pub(crate) fn listen() -> Request<Full<Bytes>> {
+    let notifications = json!({"toolsListChanged": true});
+    modern(
+        "subscriptions/listen",
+        json!({"notifications": notifications}),
+    )
 }
 
 fn modern(method: &str, mut params: Value) -> Request<Full<Bytes>> {

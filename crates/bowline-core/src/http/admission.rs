@@ -219,7 +219,8 @@ enum Header {
 pub struct Rejection {
     status: StatusCode,
     id: Option<RequestId>,
-    error: RpcError,
+    /// Boxed, because it is rare, and every result that may carry it would be as large.
+    error: Box<RpcError>,
     header: Option<Header>,
 }
 
@@ -230,7 +231,7 @@ impl Rejection {
         Self {
             status,
             id: None,
-            error: RpcError::new(ErrorCode::INVALID_REQUEST, why),
+            error: Box::new(RpcError::new(ErrorCode::INVALID_REQUEST, why)),
             header: None,
         }
     }
@@ -241,7 +242,7 @@ impl Rejection {
         Self {
             status: StatusCode::SERVICE_UNAVAILABLE,
             id: None,
-            error,
+            error: Box::new(error),
             header: Some(Header::RetryAfter),
         }
     }
@@ -288,7 +289,7 @@ impl Rejection {
     pub fn into_response(self) -> Response {
         Response {
             id: self.id,
-            outcome: Err(self.error),
+            outcome: Err(*self.error),
         }
     }
 
@@ -318,7 +319,7 @@ impl From<RpcError> for Rejection {
         Self {
             status,
             id: None,
-            error,
+            error: Box::new(error),
             header: None,
         }
     }

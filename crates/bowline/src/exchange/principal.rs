@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+use std::time::Instant;
 
 use bowline_types::Json;
 
@@ -34,6 +35,7 @@ struct Identity {
     name: Arc<str>,
     scopes: BTreeSet<String>,
     claims: Option<Json>,
+    expires_at: Option<Instant>,
 }
 
 impl Principal {
@@ -50,6 +52,7 @@ impl Principal {
             name: name.into(),
             scopes: BTreeSet::new(),
             claims: None,
+            expires_at: None,
         })))
     }
 
@@ -79,6 +82,21 @@ impl Principal {
             Arc::make_mut(identity).claims = Some(claims);
         }
         self
+    }
+
+    /// Sets when their credential ends. Streams that listen for changes on their behalf end with it.
+    #[must_use]
+    pub fn with_expiry(mut self, expires_at: Instant) -> Self {
+        if let Some(identity) = &mut self.0 {
+            Arc::make_mut(identity).expires_at = Some(expires_at);
+        }
+        self
+    }
+
+    /// Returns when their credential ends, if that is known.
+    #[must_use]
+    pub fn expires_at(&self) -> Option<Instant> {
+        self.0.as_ref()?.expires_at
     }
 
     /// The name, unless it is nobody in particular.

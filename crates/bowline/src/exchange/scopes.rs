@@ -68,9 +68,22 @@ impl InsufficientScope {
     }
 }
 
+impl InsufficientScope {
+    /// What an error says is needed here. An error that another server sent, and that a handler passed on, is about
+    /// that server's scopes: asking our authorization server for them would be wrong.
+    #[cfg_attr(
+        not(feature = "http-server"),
+        allow(dead_code, reason = "there is no status")
+    )]
+    pub(crate) fn of_this_server(error: &RpcError) -> Option<Self> {
+        error.is_marked_as_own().then(|| Self::read(error))?
+    }
+}
+
 impl From<InsufficientScope> for RpcError {
     fn from(insufficient: InsufficientScope) -> Self {
         let error = Self::new(ErrorCode::INVALID_REQUEST, insufficient.to_string());
+        let error = error.marked_as_own();
         let wants = Wants {
             required_scopes: insufficient.required,
         };

@@ -396,7 +396,7 @@ mod tests {
             Box::pin(async { Ok(Json::empty_object()) })
         }
 
-        fn roots_changed(&self, _: &crate::exchange::Caller) {}
+        fn roots_changed(&self, _: &Caller) {}
     }
 
     fn role() -> Role {

@@ -294,7 +294,7 @@ impl Responder for Moody {
         })
     }
 
-    fn roots_changed(&self, _: &crate::exchange::Caller) {}
+    fn roots_changed(&self, _: &Caller) {}
 }
 
 struct TellsWhenGone<'a>(&'a mpsc::UnboundedSender<Waiter>);

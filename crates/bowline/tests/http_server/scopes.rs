@@ -3,7 +3,7 @@
 use bowline::exchange::{InsufficientScope, Principal};
 use bowline::http::HttpService;
 use bowline::http::server::HttpBody;
-use bowline::{CallToolResult, Server, Tool};
+use bowline::{CallToolResult, RpcError, Server, Tool};
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
@@ -21,7 +21,13 @@ fn shelf() -> HttpService {
         InsufficientScope::check(["write"], cx.principal())?;
         Ok(CallToolResult::text("found"))
     });
+    // Another server's error, which is passed on as it came.
+    let relays = Tool::raw("relays", json!({"type": "object"}), async |_, _| {
+        let said = json!({"code": -32600, "message": "no", "data": {"requiredScopes": ["admin"]}});
+        Err(serde_json::from_value::<RpcError>(said).unwrap())
+    });
     Server::new("shelf", "1.0.0")
+        .tool(relays)
         .tool(write)
         .tool(hidden)
         .tool(finds)
@@ -75,6 +81,16 @@ async fn whoever_lacks_a_scope_is_refused_with_all_that_is_needed() {
 }
 
 #[tokio::test]
+async fn what_another_server_needs_is_not_taken_for_what_this_one_needs() {
+    let relayed = ask(&shelf(), allowed(call(1, "relays", "a"), &["read"])).await;
+
+    assert_ne!(relayed.status(), StatusCode::FORBIDDEN);
+    assert_eq!(required(&relayed), None);
+    let answer = whole(relayed).await;
+    assert_eq!(answer["error"]["data"]["requiredScopes"], json!(["admin"]));
+}
+
+#[tokio::test]
 async fn nobody_in_particular_is_refused_too() {
     let refused = ask(&shelf(), call(1, "write", "a")).await;
 
@@ -87,10 +103,14 @@ async fn what_is_listed_can_be_had_and_what_is_not_does_not_exist() {
     let list = || modern(1, "tools/list", json!({}));
 
     for (scopes, listed, hidden) in [
-        (&["read"][..], vec!["finds", "write"], StatusCode::OK),
+        (
+            &["read"][..],
+            vec!["finds", "relays", "write"],
+            StatusCode::OK,
+        ),
         (
             &["admin"][..],
-            vec!["finds", "hidden", "write"],
+            vec!["finds", "hidden", "relays", "write"],
             StatusCode::FORBIDDEN,
         ),
     ] {

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use bowline::http::HttpService;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use serde_json::json;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -221,6 +222,77 @@ async fn requests_that_are_let_go_of_at_once_do_not_end_their_http2_connection()
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_http2_connection_that_only_pings_is_ended() {
+    let service = Stage::new().server.http();
+    let (mut near, _serving) = dial(&service);
+    near.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+        .await
+        .unwrap();
+    near.write_all(&http2_frame(SETTINGS, 0, &[]))
+        .await
+        .unwrap();
+    let begun = Instant::now();
+
+    let (mut reading, mut writing) = tokio::io::split(near);
+    let (acknowledge, mut acknowledged) = tokio::sync::mpsc::unbounded_channel::<Vec<u8>>();
+    let pinging = tokio::spawn(async move {
+        let mut seconds = tokio::time::interval(Duration::from_secs(1));
+        loop {
+            let said = tokio::select! {
+                Some(answer) = acknowledged.recv() => answer,
+                _ = seconds.tick() => http2_frame(PING, 0, b"are you?"),
+            };
+            if writing.write_all(&said).await.is_err() {
+                break;
+            }
+        }
+    });
+    let mut answers = 0;
+    let goes_on = async {
+        loop {
+            let (kind, payload) = read_http2_frame(&mut reading).await;
+            match kind {
+                PING if payload == b"are you?" => answers += 1,
+                PING => {
+                    let mut answer = http2_frame(PING, 0, &payload);
+                    answer[4] = 1;
+                    acknowledge.send(answer).unwrap();
+                }
+                GOAWAY => break,
+                _ => {}
+            }
+        }
+    };
+    let limit = Duration::from_secs(30 * 60);
+    let ended = tokio::time::timeout(limit, goes_on).await;
+    pinging.abort();
+
+    assert!(ended.is_ok(), "it was never ended");
+    assert!(answers > 10, "it was alive");
+    assert!(begun.elapsed() >= Duration::from_secs(60), "not at once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_http2_connection_with_a_stream_is_not_ended_however_silent() {
+    let stage = Stage::new();
+    let service = stage.server.http();
+    let mut link = Link::http2_to(&service).await;
+    let filter = json!({"notifications": {"toolsListChanged": true}});
+    let mut reply = link
+        .send(modern("L1", "subscriptions/listen", filter))
+        .await;
+    reply.chunk().await.unwrap();
+
+    let until = Instant::now() + Duration::from_secs(10 * 60);
+    while let Ok(chunk) = tokio::time::timeout_at(until, reply.chunk()).await {
+        assert!(chunk.is_some(), "the stream has ended");
+    }
+    let again = link.send(call(2, "echo", "a")).await;
+
+    assert_eq!(again.json().await["id"], 2);
+}
+
 /// One frame of HTTP/2; the head of a request ends with its frame.
 fn http2_frame(kind: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let flags = if kind == HEADERS { 0x04 } else { 0 };
@@ -232,7 +304,7 @@ fn http2_frame(kind: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-async fn read_http2_frame(near: &mut DuplexStream) -> (u8, Vec<u8>) {
+async fn read_http2_frame(near: &mut (impl AsyncRead + Unpin)) -> (u8, Vec<u8>) {
     let mut head = [0; 9];
     near.read_exact(&mut head).await.unwrap();
     let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);

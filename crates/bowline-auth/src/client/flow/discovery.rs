@@ -89,6 +89,21 @@ pub(super) fn check_resource(server: &Url, metadata: &ResourceMetadata) -> Resul
     if is_it { Ok(()) } else { Err(mismatch()) }
 }
 
+/// A document that a challenge named can be anywhere on the host, so that its place says nothing about which resource
+/// it is for: it must name the server itself (RFC 9728, section 3.3).
+pub(super) fn check_same_resource(server: &Url, metadata: &ResourceMetadata) -> Result<()> {
+    check_resource(server, metadata)?;
+    let path = |url: &Url| url.path().trim_end_matches('/').to_owned();
+    let named = Url::parse(&metadata.resource).ok();
+    if named.is_some_and(|named| path(&named) == path(server)) {
+        return Ok(());
+    }
+    Err(Error::untrusted(format!(
+        "the metadata that {server} names is that of another resource, `{}`",
+        metadata.resource
+    )))
+}
+
 /// An authorization server must call itself what it was looked for as, byte for byte.
 pub(super) fn check_issuer(expected: &str, metadata: &ServerMetadata) -> Result<()> {
     if metadata.issuer == expected {

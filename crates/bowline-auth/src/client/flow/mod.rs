@@ -30,6 +30,7 @@ use bowline::http::client::Challenge;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode, header};
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use url::Url;
 
 use super::application::{Application, Grant};
@@ -47,6 +48,8 @@ pub(crate) enum Step {
     Send(Request<Bytes>),
     /// Take a person there, and hand in the address that they are sent back to.
     Open(Url),
+    /// Get an assertion for the issuer with this name, and hand it in.
+    Assert(String),
     /// The token is in the credentials.
     Done,
 }
@@ -64,8 +67,6 @@ pub(crate) struct Setup {
     pub(crate) proof_key: Arc<ProofKey>,
     /// Where a person is sent back to, if one is to be asked.
     pub(crate) redirect_uri: Option<String>,
-    /// What somebody says who vouches for us.
-    pub(crate) assertion: Option<Secret>,
 }
 
 /// What a flow is for.
@@ -75,6 +76,8 @@ pub(crate) enum Intent {
     Obtain,
     /// A new token for an old one, without asking anybody.
     Renew,
+    /// The end of the token, at whoever gave it.
+    Revoke,
 }
 
 /// A client on its way to a token.
@@ -106,10 +109,32 @@ enum State {
     Registering,
     /// A person is deciding.
     Opened(Opened),
+    /// Waiting for an assertion of the application's.
+    Asserting,
     /// Waiting for an assertion of the identity provider.
     Vouching,
     /// Waiting for a token.
     Redeeming(TokenRequest),
+    /// Waiting for the end of one.
+    Revoking,
+}
+
+/// A flow in which a person is deciding. `Debug` shows no secrets; `Serialize` writes them.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct SavedFlow {
+    challenge: Option<String>,
+    opened: Opened,
+    resource: Option<ResourceMetadata>,
+    server: ServerMetadata,
+    client: Registration,
+    requested: Scopes,
+}
+
+impl SavedFlow {
+    /// What comes back with the person.
+    pub(crate) fn state(&self) -> &str {
+        self.opened.state()
+    }
 }
 
 /// Whether an address was guessed by the rules or named by a server. What is not where it was guessed is
@@ -137,6 +162,39 @@ impl Flow {
     /// What is known by now, whether or not the flow came to its end.
     pub(crate) fn credentials(&self) -> &Credentials {
         &self.setup.credentials
+    }
+
+    /// What has to be kept while a person decides, to go on in another process.
+    pub(crate) fn save(&self) -> Result<SavedFlow> {
+        let State::Opened(opened) = &self.state else {
+            return Err(Error::misuse("nobody is deciding"));
+        };
+        Ok(SavedFlow {
+            challenge: self.setup.challenge.as_ref().map(Challenge::to_string),
+            opened: opened.clone(),
+            resource: self.resource.clone(),
+            server: self.server()?.clone(),
+            client: self.client()?.clone(),
+            requested: self.requested.clone(),
+        })
+    }
+
+    /// Goes on with a flow that was saved while a person decided.
+    pub(crate) fn resume(setup: Setup, saved: SavedFlow) -> Self {
+        let challenge = saved.challenge.as_deref();
+        let challenge = challenge.and_then(|text| Challenge::parse_all([text]).pop());
+        Self {
+            setup: Setup {
+                challenge,
+                redirect_uri: Some(saved.opened.redirect_uri.clone()),
+                ..setup
+            },
+            state: State::Opened(saved.opened),
+            resource: saved.resource,
+            server: Some(saved.server),
+            client: Some(saved.client),
+            requested: saved.requested,
+        }
     }
 
     /// The first step.
@@ -175,7 +233,11 @@ impl Flow {
                 self.redeem_assertion(&assertion, moment)
             }
             State::Redeeming(request) => self.take_token(request, response, moment),
-            State::Idle | State::Opened(_) => Err(Error::misuse("the flow waits for no response")),
+            State::Revoking if response.status().is_success() => Ok(Step::Done),
+            State::Revoking => Err(token::denied(response)),
+            State::Idle | State::Opened(_) | State::Asserting => {
+                Err(Error::misuse("the flow waits for no response"))
+            }
         }
     }
 
@@ -192,10 +254,31 @@ impl Flow {
         self.redeem(request, moment)
     }
 
+    /// The step after the application handed in an assertion.
+    pub(crate) fn asserted(&mut self, assertion: &Secret, moment: &Moment) -> Result<Step> {
+        let State::Asserting = std::mem::replace(&mut self.state, State::Idle) else {
+            return Err(Error::misuse("the flow waits for no assertion"));
+        };
+        match &self.setup.application.grant {
+            Grant::Enterprise(_) => self.have_vouched(assertion, moment),
+            Grant::Assertion | Grant::Code | Grant::ClientCredentials => {
+                self.redeem_assertion(assertion, moment)
+            }
+        }
+    }
+
     fn look_for_resource(&mut self, mut left: VecDeque<Url>, place: Place) -> Result<Step> {
         let Some(next) = left.pop_front() else {
+            if !self.setup.application.falls_back {
+                return Err(Error::not_offered(format!(
+                    "`{}` publishes no protected resource metadata; if it is an old one that needs none, see \
+                     `OAuth::fall_back_without_metadata`",
+                    self.setup.server
+                )));
+            }
             // Until 2025-03-26 there was no such document: a server was its own authorization server.
             let origin = discovery::origin(&self.setup.server);
+            self.check_home(std::slice::from_ref(&origin))?;
             let url = self.setup.guard.admit("the server", &origin)?;
             let mut left = discovery::server_documents(&url);
             left.truncate(1);
@@ -221,25 +304,53 @@ impl Flow {
             }
             None => return self.look_for_resource(left, place),
         };
-        discovery::check_resource(&self.setup.server, &metadata)?;
+        match place {
+            Place::Named => discovery::check_same_resource(&self.setup.server, &metadata)?,
+            Place::Guessed | Place::Assumed => {
+                discovery::check_resource(&self.setup.server, &metadata)?;
+            }
+        }
         let issuer = self.choose_issuer(&metadata)?;
         self.resource = Some(metadata);
         let url = self.setup.guard.admit("the issuer", &issuer)?;
         self.look_for_server(issuer, discovery::server_documents(&url), Place::Guessed)
     }
 
-    /// The one that knows us, if there are several; otherwise the first.
+    /// The one that the application chooses or that knows us, if there are several; otherwise the first.
     fn choose_issuer(&self, metadata: &ResourceMetadata) -> Result<String> {
-        let credentials = &self.setup.credentials;
-        let client = self.setup.application.client.as_ref();
-        let ours = client
-            .and_then(|client| client.issuer.as_ref())
-            .or(credentials.bound_to.as_ref())
-            .or(credentials.tokens.as_ref().map(|tokens| &tokens.issuer));
+        let named = &metadata.authorization_servers;
+        self.check_home(named)?;
+        if let (Some(choose), None) = (&self.setup.application.choose_issuer, self.home()) {
+            let chosen = (choose.0)(named).filter(|chosen| named.contains(chosen));
+            return chosen.ok_or_else(|| {
+                let named = named.join("`, `");
+                Error::untrusted(format!("none of the issuers `{named}` was chosen"))
+            });
+        }
+        let tokens = self.setup.credentials.tokens.as_ref();
+        let ours = self.home().or(tokens.map(|tokens| &tokens.issuer));
         let mut issuers = metadata.authorization_servers.iter();
         let known = issuers.clone().find(|issuer| Some(*issuer) == ours);
         let chosen = known.or_else(|| issuers.next()).cloned();
         chosen.ok_or_else(|| Error::broken("the server names nobody who issues its tokens"))
+    }
+
+    /// The only issuer that the application's own credentials may be shown to.
+    fn home(&self) -> Option<&String> {
+        let client = self.setup.application.client.as_ref()?;
+        let issuer = client.issuer.as_ref();
+        issuer.or(self.setup.credentials.bound_to.as_ref())
+    }
+
+    /// Refuses a server that names other issuers only, before any of them is visited.
+    fn check_home(&self, named: &[String]) -> Result<()> {
+        let Some(home) = self.home().filter(|home| !named.contains(home)) else {
+            return Ok(());
+        };
+        let named = named.join("`, `");
+        Err(Error::untrusted(format!(
+            "the client is registered at `{home}`, and the server names `{named}`"
+        )))
     }
 
     fn look_for_server(
@@ -279,6 +390,7 @@ impl Flow {
         match self.setup.intent {
             Intent::Renew => self.renew(moment),
             Intent::Obtain => self.register(moment),
+            Intent::Revoke => self.revoke(moment),
         }
     }
 
@@ -295,26 +407,39 @@ impl Flow {
                 self.redeem(request, moment)
             }
             Grant::Assertion => {
-                let assertion = self.assertion()?;
-                self.redeem_assertion(&assertion, moment)
+                let issuer = self.server()?.issuer.clone();
+                self.state = State::Asserting;
+                Ok(Step::Assert(issuer))
             }
-            Grant::Enterprise(_) => self.have_vouched(moment),
+            Grant::Enterprise(provider) => {
+                let issuer = provider.issuer().to_owned();
+                self.state = State::Asserting;
+                Ok(Step::Assert(issuer))
+            }
         }
     }
 
-    /// What is to be asked for: what the server asked for, else all that it has, and what we asked for before.
+    /// What is to be asked for: what the server asked for, else what the application wants or all that there is, and
+    /// what we asked for before; of that, what the application allows.
     fn scopes(&self) -> Scopes {
+        let policy = &self.setup.application.scopes;
         let challenged = self.setup.challenge.as_ref().and_then(Challenge::scope);
         let published = self
             .resource
             .as_ref()
             .and_then(|it| it.scopes_supported.clone());
-        let wanted = match challenged {
-            Some(scope) => Scopes::parse(scope),
-            None => published.into_iter().flatten().collect(),
+        let wanted = match (challenged.map(Scopes::parse), &policy.wanted) {
+            (Some(challenged), Some(wanted)) => challenged.and(wanted),
+            (Some(challenged), None) => challenged,
+            (None, Some(wanted)) => wanted.clone(),
+            (None, None) => published.into_iter().flatten().collect(),
         };
-        match &self.setup.credentials.tokens {
+        let wanted = match &self.setup.credentials.tokens {
             Some(tokens) => wanted.and(&tokens.requested),
+            None => wanted,
+        };
+        match &policy.at_most {
+            Some(at_most) => wanted.of(at_most),
             None => wanted,
         }
     }
@@ -364,14 +489,21 @@ impl Flow {
     }
 }
 
+/// The code that somebody brought back to this address, with what fuzz targets write down beforehand.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn code_of(address: &str, names_itself: bool) -> Result<String> {
+    Opened::for_fuzzing(names_itself).code(address)
+}
+
 /// Reads a document; `None` if there is none at that place.
 fn document<T: DeserializeOwned>(response: &Response<Bytes>) -> Result<Option<T>> {
     match response.status() {
         // Some servers answer every path with a page of theirs; that is no document.
         StatusCode::OK => Ok(serde_json::from_slice(response.body()).ok()),
-        status if status.is_server_error() => Err(Error::broken(format!(
-            "its metadata cannot be had: {status}"
-        ))),
+        status if status.is_server_error() => Err(Error::Unavailable {
+            what: "the metadata document",
+            status: status.as_u16(),
+        }),
         _ => Ok(None),
     }
 }

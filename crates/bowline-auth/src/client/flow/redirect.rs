@@ -2,6 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use url::Url;
 
@@ -11,7 +12,7 @@ use crate::client::moment::Moment;
 use crate::client::{Error, Result, Secret};
 
 /// A person is at the authorization server. What must come back is written down before they go.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Opened {
     pub(super) redirect_uri: String,
     pub(super) verifier: Secret,
@@ -47,6 +48,7 @@ impl Flow {
         if !scopes.is_empty() && server.scopes_supported.iter().any(|it| it == offline) {
             scopes.add(offline);
         }
+        check_params(&url, &self.setup.application.authorization_params)?;
         let opened = Opened {
             redirect_uri,
             verifier: Secret::new(moment.word()),
@@ -67,13 +69,16 @@ impl Flow {
         if !scopes.is_empty() {
             query.append_pair("scope", &scopes.to_string());
         }
-        if scopes.contains(offline) {
-            // What OpenID Connect wants of whoever asks for that.
-            query.append_pair("prompt", "consent");
-        }
         if self.binds_token() {
             query.append_pair("dpop_jkt", &self.setup.proof_key.thumbprint());
         }
+        let params = &self.setup.application.authorization_params;
+        let has_prompt = params.iter().any(|(name, _)| name == "prompt");
+        if scopes.contains(offline) && !has_prompt {
+            // What OpenID Connect wants of whoever asks for that.
+            query.append_pair("prompt", "consent");
+        }
+        query.extend_pairs(params);
         drop(query);
         self.requested = scopes;
         self.state = State::Opened(opened);
@@ -82,6 +87,21 @@ impl Flow {
 }
 
 impl Opened {
+    pub(super) fn state(&self) -> &str {
+        self.state.expose()
+    }
+
+    #[cfg(any(test, fuzzing))]
+    pub(super) fn for_fuzzing(names_itself: bool) -> Self {
+        Self {
+            redirect_uri: "http://127.0.0.1:7/callback".into(),
+            verifier: Secret::new(""),
+            state: Secret::new("s"),
+            issuer: "https://as.example".into(),
+            names_itself,
+        }
+    }
+
     /// The code that a person brought back, if all that came with it is what it must be.
     pub(super) fn code(&self, address: &str) -> Result<String> {
         let came = Url::parse(address)
@@ -122,6 +142,26 @@ impl Opened {
     }
 }
 
+/// Refuses parameters that are there already when ours are added: of two, each server chooses another one.
+fn check_params(endpoint: &Url, added: &[(String, String)]) -> Result<()> {
+    let ours = |name: &str| OURS.contains(&name);
+    if let Some((name, _)) = endpoint.query_pairs().find(|(name, _)| ours(name)) {
+        return Err(Error::untrusted(format!(
+            "the authorization endpoint sets `{name}` itself"
+        )));
+    }
+    let collides = |(name, _): &&(String, String)| {
+        let is_there = endpoint.query_pairs().any(|(own, _)| own == **name);
+        ours(name) || is_there
+    };
+    match added.iter().find(collides) {
+        Some((name, _)) => Err(Error::misuse(format!(
+            "the authorization parameter `{name}` is set already"
+        ))),
+        None => Ok(()),
+    }
+}
+
 /// A parameter that comes once, or not at all: of two, nobody could say which counts.
 fn once(url: &Url, name: &str) -> Result<Option<String>> {
     let mut values = url.query_pairs().filter(|(own, _)| own == name);
@@ -145,19 +185,29 @@ fn is_same_place(came: &Url, redirect_uri: &str) -> bool {
         && came.path() == sent.path()
 }
 
+/// The parameters that are added to an authorization endpoint here, and those that would replace them.
+const OURS: [&str; 12] = [
+    "response_type",
+    "response_mode",
+    "client_id",
+    "redirect_uri",
+    "state",
+    "code_challenge",
+    "code_challenge_method",
+    "resource",
+    "scope",
+    "dpop_jkt",
+    "request_uri",
+    "request",
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     /// How a way back ends: the code, or the kind of the error.
     fn ends(names_itself: bool, came: &str) -> String {
-        let opened = Opened {
-            redirect_uri: "http://127.0.0.1:7/callback".into(),
-            verifier: Secret::new(""),
-            state: Secret::new("s"),
-            issuer: "https://as.example".into(),
-            names_itself,
-        };
+        let opened = Opened::for_fuzzing(names_itself);
         match opened.code(came) {
             Ok(code) => code,
             Err(Error::Untrusted { .. }) => "untrusted".into(),

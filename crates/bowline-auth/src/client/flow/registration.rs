@@ -30,8 +30,14 @@ impl Flow {
         let endpoint = self.endpoint("registration endpoint", endpoint)?;
         let body = self.introduction()?.to_string().into();
         self.state = State::Registering;
-        let builder =
+        let mut builder =
             Request::post(endpoint.as_str()).header(header::CONTENT_TYPE, "application/json");
+        let token = self.setup.application.initial_access_token.as_ref();
+        if let Some((issuer, token)) = token
+            && *issuer == self.server()?.issuer
+        {
+            builder = builder.header(header::AUTHORIZATION, format!("Bearer {}", token.expose()));
+        }
         Ok(Step::Send(request(&endpoint, builder, body)?))
     }
 
@@ -48,7 +54,7 @@ impl Flow {
             return Ok(Some(Registration {
                 client_id: url.clone(),
                 secret: None,
-                method: match application.key() {
+                method: match application.key(url) {
                     Some(_) => AuthMethod::PrivateKeyJwt,
                     None => AuthMethod::None,
                 },
@@ -74,14 +80,7 @@ impl Flow {
         };
         let server = self.server()?;
         let issuer = server.issuer.clone();
-        let home = client.issuer.as_ref();
-        let home = home.or(self.setup.credentials.bound_to.as_ref());
-        if let Some(home) = home.filter(|home| **home != issuer) {
-            return Err(Error::untrusted(format!(
-                "the client `{}` is registered at `{home}`, and the server now names `{issuer}`",
-                client.id
-            )));
-        }
+        self.check_home(std::slice::from_ref(&issuer))?;
         let method = match &client.proof {
             ClientProof::None => AuthMethod::None,
             ClientProof::Secret(_) => secret_method(server),

@@ -2,6 +2,8 @@
 
 mod attacks;
 
+mod choices;
+
 mod grants;
 
 mod registration;
@@ -15,6 +17,7 @@ use crate::client::application::RegisteredClient;
 use crate::client::credentials::{AuthMethod, Tokens};
 
 const SERVER: &str = "https://mcp.example/mcp";
+const ISSUER: &str = "https://as.example";
 const HERE: &str = "http://127.0.0.1:7/callback";
 const NOW: u64 = 1_000_000;
 
@@ -122,19 +125,13 @@ fn setup() -> Setup {
     let kept = ProofKey::generate().unwrap();
     Setup {
         server: Url::parse(SERVER).unwrap(),
-        application: Arc::new(Application {
-            name: "test".into(),
-            client: None,
-            metadata_url: None,
-            grant: Grant::Code,
-        }),
+        application: Arc::new(Application::new("test")),
         guard: Guard::Public,
         intent: Intent::Obtain,
         challenge: None,
         credentials: Credentials::default(),
         proof_key: Arc::new(ProofKey::read(&kept).unwrap()),
         redirect_uri: Some(HERE.into()),
-        assertion: None,
     }
 }
 
@@ -172,6 +169,11 @@ fn walk_back(world: &World, setup: Setup, brings: &str) -> Walked {
                 let state = state.unwrap().1.into_owned();
                 flow.redirected(&format!("{HERE}?state={state}&{brings}"), &moment())
             }
+            Ok(Step::Assert(issuer)) => {
+                let assertion = format!("assertion for {issuer}");
+                steps.push(assertion.clone());
+                flow.asserted(&Secret::new(assertion), &moment())
+            }
             Ok(Step::Done) => break "done".to_owned(),
             Err(error) => break error.to_string(),
         };
@@ -201,6 +203,7 @@ fn held(scopes: &str) -> Credentials {
             kind: TokenKind::Bearer,
             refresh: Some(Secret::new("r0")),
             renew_at: None,
+            expires_at: None,
             requested: Scopes::parse(scopes),
         }),
         ..Credentials::default()
@@ -209,10 +212,9 @@ fn held(scopes: &str) -> Credentials {
 
 fn known(client: RegisteredClient) -> Arc<Application> {
     Arc::new(Application {
-        name: "test".into(),
         client: Some(client),
         metadata_url: Some("https://app.example/client.json".into()),
-        grant: Grant::Code,
+        ..Application::new("test")
     })
 }
 
@@ -262,7 +264,7 @@ fn a_person_agrees_and_there_is_a_token() {
     let digest = base64::Engine::encode(&base64::engine::general_purpose::URL_SAFE_NO_PAD, digest);
     assert_eq!(asked["code_challenge"], digest);
     let tokens = walked.credentials.tokens.unwrap();
-    assert_eq!(tokens.header(), "Bearer t1");
+    assert_eq!(*tokens.header(), "Bearer t1");
     assert_eq!(tokens.renew_at, Some(NOW + 54), "before it expires");
     assert_eq!(tokens.issuer, "https://as.example");
 }
@@ -284,6 +286,37 @@ fn the_document_that_a_server_names_is_the_only_one_that_is_looked_for() {
     assert_eq!(found.way()[0], format!("GET {named}"));
     assert_eq!(missing.way(), [format!("GET {named}")]);
     assert!(missing.end.contains("not where the server says it is"));
+}
+
+#[test]
+fn a_document_that_a_server_names_is_about_that_server_and_no_other() {
+    let named = "https://mcp.example/elsewhere.json";
+    let walk_to = |resource: &str| {
+        let document = json!({"resource": resource, "authorization_servers": [ISSUER]});
+        let asked = Setup {
+            challenge: challenge(&format!("Bearer resource_metadata=\"{named}\"")),
+            ..setup()
+        };
+        walk(&World::new().with(named, document), asked)
+    };
+
+    for resource in [
+        SERVER,
+        "https://mcp.example:443/mcp",
+        "https://mcp.example/mcp/",
+    ] {
+        assert_eq!(walk_to(resource).end, "done", "{resource}");
+    }
+    // A document about all of the host may be found at its root, but not be named from somewhere else.
+    for resource in [
+        "https://mcp.example",
+        "https://mcp.example/",
+        "https://mcp.example/other",
+    ] {
+        let walked = walk_to(resource);
+        assert!(walked.end.contains("another resource"), "{}", walked.end);
+        assert_eq!(walked.steps.len(), 1);
+    }
 }
 
 #[test]
@@ -320,7 +353,7 @@ fn documents_are_looked_for_in_the_specified_order() {
 }
 
 #[test]
-fn a_server_that_publishes_nothing_is_its_own_authorization_server() {
+fn a_server_that_publishes_nothing_is_its_own_authorization_server_if_that_is_asked_for() {
     let world = World(BTreeMap::new())
         .with(
             "https://mcp.example/register",
@@ -331,8 +364,24 @@ fn a_server_that_publishes_nothing_is_its_own_authorization_server() {
             json!({"access_token": "t1", "token_type": "bearer"}),
         );
 
-    let walked = walk_back(&world, setup(), "code=c");
+    let falls_back = Setup {
+        application: Arc::new(Application {
+            falls_back: true,
+            ..Application::new("test")
+        }),
+        ..setup()
+    };
+    let walked = walk_back(&world, falls_back, "code=c");
+    let refused = walk_back(&world, setup(), "code=c");
 
+    assert!(
+        refused
+            .end
+            .contains("publishes no protected resource metadata"),
+        "{}",
+        refused.end
+    );
+    assert_eq!(refused.steps.len(), 2, "{:?}", refused.steps);
     assert_eq!(walked.end, "done");
     assert_eq!(
         walked.way()[2..],

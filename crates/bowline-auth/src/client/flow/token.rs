@@ -68,15 +68,42 @@ impl Flow {
         self.redeem(request, moment)
     }
 
+    /// Ends a token, and with it all that was given out for it (RFC 7009).
+    pub(super) fn revoke(&mut self, moment: &Moment) -> Result<Step> {
+        let server = self.server()?;
+        let tokens = self.setup.credentials.tokens.as_ref();
+        let Some(tokens) = tokens.filter(|tokens| tokens.issuer == server.issuer) else {
+            return Err(Error::not_offered("a token that could be revoked"));
+        };
+        let address = server.revocation_endpoint.as_ref();
+        let endpoint = self.endpoint("revocation endpoint", address)?;
+        let (token, hint) = match &tokens.refresh {
+            Some(refresh) => (refresh, "refresh_token"),
+            None => (&tokens.access, "access_token"),
+        };
+        let form = vec![
+            ("token", token.expose().to_owned()),
+            ("token_type_hint", hint.to_owned()),
+        ];
+        let sender = Sender {
+            client: &tokens.client,
+            key: self.setup.application.key(&tokens.client.client_id),
+            audience: &server.issuer,
+        };
+        let sent = sender.form(&endpoint, form, None, moment)?;
+        self.state = State::Revoking;
+        Ok(Step::Send(sent))
+    }
+
     /// Has the identity provider vouch for a person.
-    pub(super) fn have_vouched(&mut self, moment: &Moment) -> Result<Step> {
+    pub(super) fn have_vouched(&mut self, id_token: &Secret, moment: &Moment) -> Result<Step> {
         let Grant::Enterprise(provider) = &self.setup.application.grant else {
             return Err(Error::misuse("there is no identity provider"));
         };
         let token_type = "urn:ietf:params:oauth:token-type";
         let form = TokenRequest::new("urn:ietf:params:oauth:grant-type:token-exchange")
             .with("requested_token_type", format!("{token_type}:id-jag"))
-            .with("subject_token", self.assertion()?.expose())
+            .with("subject_token", id_token.expose())
             .with("subject_token_type", format!("{token_type}:id_token"))
             .with("audience", &self.server()?.issuer)
             .with("resource", self.resource_name());
@@ -123,11 +150,6 @@ impl Flow {
         self.redeem(request, moment)
     }
 
-    pub(super) fn assertion(&self) -> Result<Secret> {
-        let assertion = self.setup.assertion.clone();
-        assertion.ok_or_else(|| Error::misuse("nobody vouches for this client"))
-    }
-
     /// Asks for a token.
     pub(super) fn redeem(&mut self, request: TokenRequest, moment: &Moment) -> Result<Step> {
         if let Some((_, scopes)) = request.form.iter().find(|(name, _)| *name == "scope") {
@@ -151,7 +173,7 @@ impl Flow {
         };
         let sender = Sender {
             client: self.client()?,
-            key: self.setup.application.key(),
+            key: self.setup.application.key(&self.client()?.client_id),
             audience: &server.issuer,
         };
         let sent = sender.form(&endpoint, form, proof, moment)?;
@@ -219,6 +241,7 @@ impl Flow {
                 let head_start = (lifetime / 10).min(LONGEST_HEAD_START);
                 moment.seconds().saturating_add(lifetime - head_start)
             }),
+            expires_at: lifetime.map(|lifetime| moment.seconds().saturating_add(lifetime)),
             requested: self.requested.clone(),
         })
     }
@@ -329,6 +352,10 @@ pub(super) fn denied(response: &Response<Bytes>) -> Error {
             error,
             error_description,
         }) => Error::denied(&error, error_description.as_deref()),
+        Err(_) if response.status().is_server_error() => Error::Unavailable {
+            what: "the authorization server",
+            status: response.status().as_u16(),
+        },
         Err(_) => Error::broken(format!(
             "the authorization server answers with {}",
             response.status()

@@ -8,12 +8,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bowline::exchange::BoxFuture;
 use sha2::{Digest as _, Sha256};
+use zeroize::Zeroizing;
 
-use super::{TokenStore, off_the_runtime};
+use super::{Saved, TokenStore, off_the_runtime};
 use crate::client::credentials::Credentials;
 use crate::client::user_agent::AppError;
 
-/// Keeps the credentials for each server in a file of its own, which nobody but its owner may read.
+/// Keeps the credentials for each server in a file of its own, which only its owner may read, with a lock file
+/// beside it: processes may share the folder, if its file system has locks.
 ///
 /// Outside Unix the files have whatever permissions their folder gives them.
 #[derive(Clone, Debug)]
@@ -29,34 +31,68 @@ impl FileStore {
         }
     }
 
-    fn path(&self, server: &str) -> PathBuf {
-        let name = URL_SAFE_NO_PAD.encode(Sha256::digest(server));
+    fn path(&self, key: &str) -> PathBuf {
+        let name = URL_SAFE_NO_PAD.encode(Sha256::digest(key));
         self.folder.join(format!("{name}.json"))
     }
 }
 
 impl TokenStore for FileStore {
-    fn load<'a>(&'a self, server: &'a str) -> BoxFuture<'a, Result<Option<Credentials>, AppError>> {
-        let path = self.path(server);
-        off_the_runtime(move || match fs::read(&path) {
-            Ok(text) => Ok(Some(serde_json::from_slice(&text)?)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error.into()),
-        })
+    fn load<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Credentials>, AppError>> {
+        let path = self.path(key);
+        off_the_runtime(move || read(&path))
     }
 
     fn save<'a>(
         &'a self,
-        server: &'a str,
+        key: &'a str,
         credentials: &'a Credentials,
-    ) -> BoxFuture<'a, Result<(), AppError>> {
-        let (folder, path) = (self.folder.clone(), self.path(server));
-        let text = serde_json::to_vec(credentials);
+        replaces: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<Saved, AppError>> {
+        let (folder, path) = (self.folder.clone(), self.path(key));
+        let text = serde_json::to_vec(credentials).map(Zeroizing::new);
+        let replaces = replaces.map(str::to_owned);
         off_the_runtime(move || {
             make_folder(&folder)?;
-            Ok(replace(&path, &text?)?)
+            let _locked = lock(&path)?;
+            let saved = Saved::if_same(read(&path)?.as_ref(), replaces.as_deref());
+            if saved == Saved::Yes {
+                replace(&path, &text?)?;
+            }
+            Ok(saved)
         })
     }
+
+    fn remove<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), AppError>> {
+        let (folder, path) = (self.folder.clone(), self.path(key));
+        off_the_runtime(move || {
+            make_folder(&folder)?;
+            let _locked = lock(&path)?;
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.into()),
+                _ => Ok(()),
+            }
+        })
+    }
+}
+
+fn read(path: &Path) -> Result<Option<Credentials>, AppError> {
+    match fs::read(path).map(Zeroizing::new) {
+        Ok(text) => Ok(Some(serde_json::from_slice(&text)?)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Locks a file beside the one with the credentials, until the result is dropped. Other processes wait: what is
+/// read and replaced meanwhile is one step for them.
+///
+/// The lock file stays. Removing it would let a process that waits for it and one that makes it anew both go on.
+fn lock(path: &Path) -> io::Result<File> {
+    let path = path.with_extension("lock");
+    let file = create_or_open(&path)?;
+    file.lock()?;
+    Ok(file)
 }
 
 /// Writes a file beside the old one and puts it in its place, so that there is always a whole one.
@@ -76,16 +112,27 @@ fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     written
 }
 
-#[cfg(unix)]
 fn create(path: &Path) -> io::Result<File> {
+    private().write(true).create_new(true).open(path)
+}
+
+fn create_or_open(path: &Path) -> io::Result<File> {
+    let mut options = private();
+    options.write(true).create(true).truncate(false).open(path)
+}
+
+/// Options for files that only their owner can read.
+#[cfg(unix)]
+fn private() -> OpenOptions {
     use std::os::unix::fs::OpenOptionsExt as _;
     let mut options = OpenOptions::new();
-    options.write(true).create_new(true).mode(0o600).open(path)
+    options.mode(0o600);
+    options
 }
 
 #[cfg(not(unix))]
-fn create(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create_new(true).open(path)
+fn private() -> OpenOptions {
+    OpenOptions::new()
 }
 
 #[cfg(unix)]

@@ -1,14 +1,20 @@
 //! Credentials where the operating system keeps secrets.
 
+use std::sync::{Mutex, PoisonError};
+
 use bowline::exchange::BoxFuture;
 use keyring::{Entry, Error};
+use zeroize::Zeroizing;
 
-use super::{TokenStore, off_the_runtime};
+use super::{Saved, TokenStore, off_the_runtime};
 use crate::client::credentials::Credentials;
 use crate::client::user_agent::AppError;
 
 /// Keeps the credentials for each server in the operating system's keychain: that of the user on macOS and
 /// Windows, and on Linux that of the kernel, which forgets them when the machine is started anew.
+///
+/// Within one process a token that is newer is never replaced by an older one; two processes that save within the same
+/// moment may do it, because keychains cannot compare. A [`FileStore`](super::FileStore) has no such moment.
 ///
 /// Windows keeps at most 2,560 bytes for each server, which is not enough for some tokens.
 #[derive(Clone, Debug)]
@@ -25,37 +31,64 @@ impl KeychainStore {
     }
 
     /// Where the credentials for a server are.
-    fn entry(&self, server: &str) -> impl FnOnce() -> Result<Entry, Error> + Send + 'static {
-        let (service, server) = (self.service.clone(), server.to_owned());
-        move || Entry::new(&service, &server)
+    fn entry(&self, key: &str) -> impl FnOnce() -> Result<Entry, Error> + Send + 'static {
+        let (service, key) = (self.service.clone(), key.to_owned());
+        move || Entry::new(&service, &key)
     }
 }
 
 impl TokenStore for KeychainStore {
-    fn load<'a>(&'a self, server: &'a str) -> BoxFuture<'a, Result<Option<Credentials>, AppError>> {
-        let entry = self.entry(server);
-        off_the_runtime(move || match entry()?.get_password() {
-            Ok(text) => Ok(Some(serde_json::from_str(&text)?)),
-            Err(Error::NoEntry) => Ok(None),
-            Err(error) => Err(error.into()),
-        })
+    fn load<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Credentials>, AppError>> {
+        let entry = self.entry(key);
+        off_the_runtime(move || read(&entry()?))
     }
 
     fn save<'a>(
         &'a self,
-        server: &'a str,
+        key: &'a str,
         credentials: &'a Credentials,
-    ) -> BoxFuture<'a, Result<(), AppError>> {
-        let (entry, text) = (self.entry(server), serde_json::to_string(credentials));
-        off_the_runtime(move || Ok(entry()?.set_password(&text?)?))
+        replaces: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<Saved, AppError>> {
+        let entry = self.entry(key);
+        let text = serde_json::to_string(credentials).map(Zeroizing::new);
+        let replaces = replaces.map(str::to_owned);
+        off_the_runtime(move || {
+            let entry = entry()?;
+            // Keychains compare nothing. Within this process one does it at a time; between processes there is a
+            // moment in which both may find the same version.
+            let _locked = SAVING.lock().unwrap_or_else(PoisonError::into_inner);
+            let saved = Saved::if_same(read(&entry)?.as_ref(), replaces.as_deref());
+            if saved == Saved::Yes {
+                entry.set_password(&text?)?;
+            }
+            Ok(saved)
+        })
+    }
+
+    fn remove<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), AppError>> {
+        let entry = self.entry(key);
+        off_the_runtime(move || match entry()?.delete_credential() {
+            Ok(()) | Err(Error::NoEntry) => Ok(()),
+            Err(error) => Err(error.into()),
+        })
     }
 }
+
+fn read(entry: &Entry) -> Result<Option<Credentials>, AppError> {
+    match entry.get_password().map(Zeroizing::new) {
+        Ok(text) => Ok(Some(serde_json::from_str(&text)?)),
+        Err(Error::NoEntry) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+static SAVING: Mutex<()> = Mutex::new(());
 
 #[cfg(test)]
 mod tests {
     use std::any::Any;
     use std::collections::BTreeMap;
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
 
     use keyring::credential::{Credential, CredentialApi, CredentialBuilderApi};
 
@@ -117,11 +150,18 @@ mod tests {
         };
 
         let before = store.load("https://a.example/mcp").await.unwrap();
-        let saved = store.save("https://a.example/mcp", &credentials).await;
+        let saved = store
+            .save("https://a.example/mcp", &credentials, None)
+            .await;
         let after = store.load("https://a.example/mcp").await.unwrap();
         let elsewhere = store.load("https://b.example/mcp").await.unwrap();
 
-        assert!(saved.is_ok());
+        let stale = store
+            .save("https://a.example/mcp", &credentials, None)
+            .await;
+
+        assert_eq!(saved.unwrap(), Saved::Yes);
+        assert_eq!(stale.unwrap(), Saved::Conflict);
         assert_eq!((before, elsewhere), (None, None));
         assert_eq!(after, Some(credentials));
         assert!(

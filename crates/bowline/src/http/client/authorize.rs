@@ -4,6 +4,8 @@
 //! sign ──▶ send ──▶ 401, 403 ──▶ answer (the request's time stands still) ──▶ sign ──▶ send
 //! ```
 
+use std::sync::Arc;
+
 use bowline_core::http::challenge::Challenge;
 use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, Uri, request, response};
@@ -61,6 +63,21 @@ pub trait Authorizer: Send + Sync + 'static {
     /// Hears the head of every response.
     fn hear(&self, head: &response::Parts) {
         let _ = head;
+    }
+}
+
+/// An authorizer that the application keeps a handle of, or that several clients share.
+impl<A: Authorizer + ?Sized> Authorizer for Arc<A> {
+    fn sign<'a>(&'a self, request: &'a mut request::Parts) -> BoxFuture<'a, Result<()>> {
+        (**self).sign(request)
+    }
+
+    fn answer<'a>(&'a self, refusal: &'a Refusal) -> BoxFuture<'a, Result<()>> {
+        (**self).answer(refusal)
+    }
+
+    fn hear(&self, head: &response::Parts) {
+        (**self).hear(head);
     }
 }
 

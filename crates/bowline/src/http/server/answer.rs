@@ -117,7 +117,9 @@ impl Handling {
     /// The response that begins with what the handler does first, or before that.
     fn begin(mut self, first: Option<Step>, accepts: Accepts) -> Response<HttpBody> {
         match first {
-            Some(Step::Ends(Err(error))) if let Some(missing) = InsufficientScope::read(&error) => {
+            Some(Step::Ends(Err(error)))
+                if let Some(missing) = InsufficientScope::of_this_server(&error) =>
+            {
                 body::insufficient_scope(self.id.clone(), missing)
             }
             Some(Step::Ends(outcome)) if accepts.json || outcome.is_err() => {

@@ -14,8 +14,9 @@ use bowline_core::{self as core, Message, Outcome};
 use bowline_types::RequestId;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
+use tokio::time::{Instant, Sleep};
 
-use super::overloaded;
+use super::{PeerAccount, overloaded};
 use crate::exchange::InsufficientScope;
 use crate::limits::{Account, Charge, Held, Limit};
 
@@ -29,6 +30,41 @@ enum Kind {
     Pieces(Box<IntoIter<Bytes, 3>>),
     Events(Box<dyn Events>),
     Done,
+}
+
+impl HttpBody {
+    /// Ends a stream of events at this time, if it has not ended before; and until its end its connection is in use.
+    pub(crate) fn ending_at(
+        self,
+        ends_at: Option<Instant>,
+        connection: Option<PeerAccount>,
+    ) -> Self {
+        match self.0 {
+            Kind::Events(events) => Self(Kind::Events(Box::new(Ending {
+                events,
+                end: ends_at.map(|ends_at| Box::pin(tokio::time::sleep_until(ends_at))),
+                _connection: connection,
+            }))),
+            other => Self(other),
+        }
+    }
+}
+
+/// A stream that ends with the credential of whoever listens, and that its connection waits for.
+struct Ending {
+    events: Box<dyn Events>,
+    end: Option<Pin<Box<Sleep>>>,
+    _connection: Option<PeerAccount>,
+}
+
+impl Events for Ending {
+    fn poll_next(&mut self, cx: &mut task::Context<'_>) -> Poll<Option<Bytes>> {
+        let end = self.end.as_mut();
+        if end.is_some_and(|end| end.as_mut().poll(cx).is_ready()) {
+            return Poll::Ready(None);
+        }
+        self.events.poll_next(cx)
+    }
 }
 
 /// A stream of events, already encoded.

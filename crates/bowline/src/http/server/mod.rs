@@ -31,7 +31,7 @@ use std::task::{self, Poll};
 use std::time::Duration;
 
 use ::http::request::Parts;
-use ::http::{Request, Response, StatusCode, Version};
+use ::http::{Method, Request, Response, StatusCode, Version};
 use bowline_core::era::{Callers, Dialects, Offers};
 use bowline_core::http::admission::{Admitted, Arrival, Catalog, Rejection, admit, admit_head};
 use bowline_core::http::media::Accepts;
@@ -40,6 +40,7 @@ use bowline_core::shortened;
 use bowline_types::{Implementation, Json};
 use bytes::Bytes;
 use http_body::Body;
+use tokio::time::Instant;
 
 use super::legacy::{self, Legacy};
 use crate::exchange::{BoxFuture, Principal, Responder};
@@ -227,6 +228,8 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let site = self.site.clone();
         let (head, body) = request.into_parts();
+        let ends_at = stream_end(&head);
+        let connection = head.extensions.get::<PeerAccount>().cloned();
         // One block with little in it: it is allocated for each request, and nested `async fn`s would keep
         // what they are given twice.
         Box::pin(async move {
@@ -248,7 +251,11 @@ where
             };
             // By reference: awaited by itself it would be kept twice.
             let mut answering = taken_in.unwrap_or_else(|refused| Taken::Now(refusal(refused)));
-            Ok((&mut answering).await.unwrap_or_else(refusal))
+            let answered = (&mut answering).await.unwrap_or_else(refusal);
+            if ends_at.is_none() && connection.is_none() {
+                return Ok(answered);
+            }
+            Ok(answered.map(|body| body.ending_at(ends_at, connection)))
         })
     }
 }
@@ -258,6 +265,15 @@ fn refusal(rejection: Rejection) -> Response<HttpBody> {
     let rejected = shortened(&rejection);
     tracing::debug!(rejection = %rejected, "an HTTP request was refused");
     body::rejection(rejection)
+}
+
+/// When a stream ends that a request asks to listen on: with the credential that it was opened with. A call goes on;
+/// it was allowed when it was made, and ends by itself.
+fn stream_end(head: &Parts) -> Option<Instant> {
+    let ends_at = head.extensions.get::<Principal>()?.expires_at()?;
+    let method = head.headers.get("mcp-method");
+    let listens = method.is_some_and(|method| method == "subscriptions/listen");
+    (listens || head.method == Method::GET).then(|| ends_at.into())
 }
 
 /// A request that came in.

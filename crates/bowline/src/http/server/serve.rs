@@ -6,7 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{self, Poll};
 use std::time::Duration;
 
@@ -209,7 +209,9 @@ where
             let service = TowerToHyperService::new(service);
             let mut connection = http1(site).serve_connection(io, service);
             let driven = Pin::new(&mut connection);
-            drive(site, driven, |it| it.graceful_shutdown()).await;
+            // An idle one is ended by the time that it has for its next head.
+            let idle = std::future::pending();
+            drive(site, idle, driven, |it| it.graceful_shutdown()).await;
             // The handler of a client that has gone is dropped here. Dropping the connection would close the socket first,
             // and the handler would wait for those system calls.
             let closed_last = connection.into_parts();
@@ -218,10 +220,16 @@ where
         // Larger by far, and should not make all connections so.
         Speaks::Http2 => {
             let account = site.account.peer();
-            let service = TowerToHyperService::new(WithAccount { service, account });
+            let served = Arc::new(AtomicUsize::new(0));
+            let service = TowerToHyperService::new(WithAccount {
+                service,
+                account: account.clone(),
+                served: served.clone(),
+            });
             let mut connection = Box::pin(http2(site).serve_connection(io, service));
             let driven = connection.as_mut();
-            drive(site, driven, |it| it.graceful_shutdown()).await;
+            let idle = idle(&account, &served);
+            drive(site, idle, driven, |it| it.graceful_shutdown()).await;
         }
     }
 }
@@ -231,6 +239,27 @@ where
 struct WithAccount<S> {
     service: S,
     account: Arc<Account>,
+    /// How many requests have come.
+    served: Arc<AtomicUsize>,
+}
+
+/// Waits until a connection has carried no request for a while. Pings keep it open for as long as its client likes,
+/// and there is room for only so many connections.
+///
+/// Each request holds the account of its connection until its response is over.
+fn idle(account: &Arc<Account>, served: &AtomicUsize) -> impl Future<Output = ()> {
+    // Counted now: when the future is polled there may be requests already.
+    let unused = Arc::strong_count(account);
+    async move {
+        loop {
+            let before = served.load(Ordering::Relaxed);
+            tokio::time::sleep(HTTP2_IDLE).await;
+            let is_unused = Arc::strong_count(account) <= unused;
+            if is_unused && served.load(Ordering::Relaxed) == before {
+                return;
+            }
+        }
+    }
 }
 
 impl<S: Service<Request<Incoming>>> Service<Request<Incoming>> for WithAccount<S> {
@@ -243,15 +272,17 @@ impl<S: Service<Request<Incoming>>> Service<Request<Incoming>> for WithAccount<S
     }
 
     fn call(&mut self, mut request: Request<Incoming>) -> S::Future {
+        self.served.fetch_add(1, Ordering::Relaxed);
         let account = PeerAccount(self.account.clone());
         request.extensions_mut().insert(account);
         self.service.call(request)
     }
 }
 
-/// Drives a connection to its end. A shutdown begins by `farewell`, and is over in time.
+/// Drives a connection to its end. A shutdown, or the end of an idle one, begins by `farewell`, and is over in time.
 async fn drive<C: Future<Output = hyper::Result<()>>>(
     site: &Site,
+    idle: impl Future<Output = ()>,
     mut connection: Pin<&mut C>,
     farewell: fn(Pin<&mut C>),
 ) {
@@ -259,9 +290,21 @@ async fn drive<C: Future<Output = hyper::Result<()>>>(
     let grace = tokio::select! {
         biased;
         served = connection.as_mut() => return log(site, served),
-        grace = site.shutdown.asked() => grace,
+        grace = site.shutdown.asked() => Some(grace),
+        () = idle => None,
     };
     farewell(connection.as_mut());
+    let grace = match grace {
+        Some(grace) => grace,
+        // It has no requests, but perhaps something of a response is still on its way to a slow client.
+        None => tokio::select! {
+            biased;
+            served = tokio::time::timeout(DRAINED_WITHIN, connection.as_mut()) => {
+                return served.map_or((), |served| log(site, served));
+            }
+            grace = site.shutdown.asked() => grace,
+        },
+    };
     // The responses end by themselves in time, unless their client does not take them in.
     if let Ok(served) = tokio::time::timeout(grace.saturating_add(FAREWELL), connection).await {
         log(site, served);
@@ -319,6 +362,10 @@ const WINDOW: u32 = 256 * 1024;
 const MOST_STREAMS: u32 = 256;
 /// How many requests on one HTTP/2 connection may have been let go of before anybody looked at them.
 const MOST_RESETS: usize = 4096;
+/// After how long without a request an HTTP/2 connection is ended: once, or nearly twice.
+const HTTP2_IDLE: Duration = Duration::from_secs(60);
+/// How long an idle connection may take to end.
+const DRAINED_WITHIN: Duration = Duration::from_secs(5 * 60);
 const PING_EVERY: Duration = Duration::from_secs(20);
 /// How long a client may take nothing in before it is cut off.
 const STALLED_FOR: Duration = Duration::from_secs(30);

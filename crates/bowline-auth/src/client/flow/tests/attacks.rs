@@ -209,9 +209,8 @@ fn a_document_that_has_moved_is_not_followed() {
 #[test]
 fn a_flow_shows_no_secrets() {
     let asked = Setup {
-        application: known(RegisteredClient::new("own").secret("hush")),
+        application: known(RegisteredClient::new(ISSUER, "own").secret("hush")),
         credentials: held(""),
-        assertion: Some(Secret::new("hush")),
         ..setup()
     };
     let mut flow = Flow::new(asked);

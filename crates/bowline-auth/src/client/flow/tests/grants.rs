@@ -80,16 +80,17 @@ fn a_refresh_token_that_is_refused_is_forgotten() {
 
 #[test]
 fn a_company_vouches_for_a_person() {
-    let provider =
-        IdentityProvider::new("https://idp.example/token", RegisteredClient::new("idp-us"));
+    let provider = IdentityProvider::new(
+        "https://idp.example/token",
+        RegisteredClient::new("https://idp.example", "idp-us"),
+    );
     let application = Application {
         grant: Grant::Enterprise(provider),
-        ..Application::clone(&known(RegisteredClient::new("us").secret("hush")))
+        ..Application::clone(&known(RegisteredClient::new(ISSUER, "us").secret("hush")))
     };
     let asked = Setup {
         application: Arc::new(application),
         redirect_uri: None,
-        assertion: Some(Secret::new("id-token")),
         ..setup()
     };
     let world = World::new().with(
@@ -101,7 +102,10 @@ fn a_company_vouches_for_a_person() {
 
     assert_eq!(walked.end, "done");
     let exchanged = walked.sent("POST https://idp.example/token");
-    assert_eq!(exchanged["subject_token"], "id-token");
+    assert_eq!(
+        exchanged["subject_token"], "assertion for https://idp.example",
+        "the application is told who sees the ID token"
+    );
     assert_eq!(exchanged["audience"], "https://as.example");
     assert_eq!(exchanged["resource"], SERVER);
     assert_eq!(exchanged["client_id"], "idp-us");
@@ -115,6 +119,7 @@ fn unattended(grant: Grant, client: RegisteredClient) -> Setup {
     Setup {
         application: Arc::new(Application {
             grant,
+            falls_back: true,
             ..Application::clone(&known(client))
         }),
         redirect_uri: None,
@@ -130,7 +135,7 @@ fn claims(jwt: &str) -> Value {
 
 #[test]
 fn a_client_with_a_right_of_its_own_asks_nobody() {
-    let client = RegisteredClient::new("us").secret("hush");
+    let client = RegisteredClient::new(ISSUER, "us").secret("hush");
     let asked = Setup {
         challenge: challenge("Bearer scope=\"read\""),
         ..unattended(Grant::ClientCredentials, client)
@@ -150,7 +155,7 @@ fn a_client_with_a_right_of_its_own_asks_nobody() {
 fn a_client_with_a_key_signs_for_one_issuer_and_for_a_short_time() {
     let key = SigningKey::generate().unwrap();
     let key = SigningKey::from_pkcs8(&key).unwrap().id("k1");
-    let client = RegisteredClient::new("us").key(key);
+    let client = RegisteredClient::new(ISSUER, "us").key(key);
 
     let walked = walk(&World::new(), unattended(Grant::ClientCredentials, client));
 
@@ -168,8 +173,7 @@ fn a_client_with_a_key_signs_for_one_issuer_and_for_a_short_time() {
 #[test]
 fn whoever_runs_a_program_vouches_for_it_once_and_nothing_else_is_tried() {
     let asked = || Setup {
-        assertion: Some(Secret::new("jwt")),
-        ..unattended(Grant::Assertion, RegisteredClient::new("us"))
+        ..unattended(Grant::Assertion, RegisteredClient::new(ISSUER, "us"))
     };
     let refusing = World::new().with(
         "https://as.example/token",
@@ -182,10 +186,44 @@ fn whoever_runs_a_program_vouches_for_it_once_and_nothing_else_is_tried() {
     assert_eq!(walked.end, "done");
     assert_eq!(
         walked.sent("POST https://as.example/token")["assertion"],
-        "jwt"
+        "assertion for https://as.example"
     );
     assert!(refused.end.contains("invalid_grant"), "{}", refused.end);
-    assert_eq!(refused.steps.len(), 3, "{:?}", refused.steps);
+    assert_eq!(refused.steps.len(), 4, "{:?}", refused.steps);
+}
+
+#[test]
+fn what_an_unattended_client_brings_goes_to_its_own_issuer_and_nowhere_else() {
+    let evil = "https://evil.example";
+    let client = || RegisteredClient::new(ISSUER, "us").secret("hush");
+    let moved = World::new()
+        .says("/mcp", "authorization_servers", json!([evil]))
+        .with(
+            "https://evil.example/.well-known/oauth-authorization-server",
+            json!({"issuer": evil, "token_endpoint": "https://evil.example/token"}),
+        );
+    let undocumented = World(BTreeMap::new());
+    let company = IdentityProvider::new("https://idp.example/token", client());
+
+    for grant in [
+        Grant::ClientCredentials,
+        Grant::Assertion,
+        Grant::Enterprise(company),
+    ] {
+        for world in [&moved, &undocumented] {
+            let walked = walk(world, unattended(grant.clone(), client()));
+
+            assert!(
+                walked
+                    .end
+                    .contains("the client is registered at `https://as.example`"),
+                "{grant:?}: {}",
+                walked.end
+            );
+            let own = |step: &String| step.starts_with("GET https://mcp.example/");
+            assert!(walked.steps.iter().all(own), "{:?}", walked.steps);
+        }
+    }
 }
 
 /// A flow whose token request was just sent, and that request.
@@ -213,7 +251,7 @@ fn wants_nonce(nonce: &'static str) -> Response<Bytes> {
 
 #[test]
 fn a_token_is_bound_to_a_key_where_the_server_asks_for_proofs() {
-    let client = || RegisteredClient::new("us").secret("hush");
+    let client = || RegisteredClient::new(ISSUER, "us").secret("hush");
     let bound = Setup {
         challenge: challenge("DPoP algs=\"ES256\""),
         ..unattended(Grant::ClientCredentials, client())

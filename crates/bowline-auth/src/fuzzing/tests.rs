@@ -1,0 +1,147 @@
+//! Every property over its seeds and over random mutations of them.
+
+use std::path::Path;
+
+#[test]
+fn every_challenge_leads_to_somebody_who_may_be_asked() {
+    check("challenge", super::challenge);
+}
+
+#[test]
+fn every_token_that_was_not_signed_is_refused() {
+    check("jws", super::jws);
+}
+
+#[test]
+fn every_key_that_is_read_can_be_used() {
+    check("jwks", super::jwks);
+}
+
+#[test]
+fn every_code_that_counts_came_with_what_was_written_down() {
+    check("callback", super::callback);
+}
+
+/// Runs `property` over the seeds of `target`, and over mutations that are the same in every run.
+fn check(target: &str, property: fn(&[u8])) {
+    let seeds = seeds(target);
+    assert!(!seeds.is_empty(), "there are no seeds for {target}");
+    for seed in &seeds {
+        let _shown = ShownOnPanic(seed);
+        property(seed);
+    }
+    let mut random = Random(0x9E37_79B9_7F4A_7C15);
+    for _ in 0..MUTATIONS {
+        let input = random.mutation(&seeds);
+        let _shown = ShownOnPanic(&input);
+        property(&input);
+    }
+}
+
+fn seeds(target: &str) -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../fuzz/corpus")
+        .join(target);
+    let entries = std::fs::read_dir(&folder).expect("the seeds are part of the repository");
+    let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    // The order in which a folder is listed must not decide what is tested.
+    paths.sort();
+    paths
+        .iter()
+        .map(|path| std::fs::read(path).unwrap())
+        .collect()
+}
+
+/// Prints the input that broke a property.
+struct ShownOnPanic<'a>(&'a [u8]);
+
+impl Drop for ShownOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the input was b\"{}\"", self.0.escape_ascii());
+        }
+    }
+}
+
+/// A xorshift generator.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % end.max(1) as u64).unwrap()
+    }
+
+    fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
+        &from[self.below(from.len())]
+    }
+
+    /// A seed with one to four small changes.
+    fn mutation(&mut self, seeds: &[Vec<u8>]) -> Vec<u8> {
+        let mut input = self.pick(seeds).clone();
+        for _ in 0..=self.below(4) {
+            let at = self.below(input.len() + 1);
+            let end = (at + self.below(12)).min(input.len());
+            match self.below(6) {
+                0 => drop(input.drain(at..end)),
+                1 => input.insert(at, *self.pick(TELLING_BYTES)),
+                2 => {
+                    let copy = input[at..end].to_vec();
+                    input.splice(at..at, copy);
+                }
+                3 => {
+                    let word = *self.pick(TELLING_WORDS);
+                    input.splice(at..end, word.bytes());
+                }
+                4 => {
+                    let other = self.pick(seeds);
+                    let from = self.below(other.len() + 1);
+                    input.truncate(at);
+                    input.extend_from_slice(&other[from..]);
+                }
+                _ => {
+                    if let Some(byte) = input.get_mut(at) {
+                        *byte ^= 1 << self.below(8);
+                    }
+                }
+            }
+        }
+        input
+    }
+}
+
+const MUTATIONS: usize = 4_000;
+
+const TELLING_BYTES: &[u8] = b"\n\r\0 \t:,;=?\"\\{}[]019aZ-\x7f\x80\xc3\xef\xff";
+
+const TELLING_WORDS: &[&str] = &[
+    "\r\n",
+    "\n\n",
+    "data:",
+    "data: x\n",
+    "id:",
+    "retry:1",
+    "\u{feff}",
+    "null",
+    "true",
+    "-1",
+    "1.0",
+    "1e3",
+    "9007199254740993",
+    "\"\"",
+    "{}",
+    "[]",
+    "\"id\":1,",
+    "\"_meta\":{},",
+    "\\u0000",
+    "=?base64?",
+    "?=",
+    "x-mcp-header",
+    "2026-07-28",
+    "2025-03-26",
+    "initialize",
+    "tools/call",
+    "sql",
+];

@@ -1,0 +1,7 @@
+//! Challenges of a server, and where a client goes because of them.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| bowline_auth::fuzzing::challenge(input));

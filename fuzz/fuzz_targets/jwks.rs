@@ -1,0 +1,7 @@
+//! An issuer's set of keys.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| bowline_auth::fuzzing::jwks(input));
