@@ -12,7 +12,7 @@ use bowline_core::Outcome;
 use bowline_core::era::Request;
 use serde_json::json;
 use tokio::sync::Barrier;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::{COLUMNS, Heard, MODERN, Said, connect, replying, server};
 
@@ -182,14 +182,14 @@ async fn the_total_deadline_is_that_of_all_rounds_and_of_the_pauses_between_them
 async fn rounds_that_each_take_less_than_the_total_deadline_do_not_outlive_it_together() {
     let slow = Tool::raw("slow", json!({"type": "object"}), async |_, cx: Context| {
         for _ in 0..3 {
-            tokio::time::sleep(Duration::from_secs(2)).await;
+            sleep(Duration::from_secs(2)).await;
             cx.roots().await?;
         }
         Ok(CallToolResult::text("done"))
     });
     let server = Server::new("slow", "1").tool(slow);
     let host = Host::new().roots(|| async {
-        tokio::time::sleep(Duration::from_secs(60)).await; // a person decides
+        sleep(Duration::from_secs(60)).await; // a person decides
         Vec::new()
     });
     let client = Client::to(&server)
