@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use bowline::client::{Change, Changes, Subscription};
 use bowline::http::HttpService;
-use bowline::{CallToolResult, Client, Context, Json, Server, Tool};
+use bowline::{CallToolResult, Client, Context, Json, Limits, Server, Tool};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -165,7 +165,11 @@ async fn five_thousand_subscriptions() {
 /// Bare sockets, so that what is counted is the server's.
 async fn five_thousand_sockets() {
     let many = as_many_as(5000);
-    let server = Server::new("load", "1.0.0").tool(meeting(1));
+    let limits = Limits {
+        connections: many,
+        ..Limits::default()
+    };
+    let server = Server::new("load", "1.0.0").tool(meeting(1)).limits(limits);
     let service = server.http();
     let url = serve(&service).await;
     let listen = listen_request();
