@@ -1,5 +1,6 @@
 //! What the requests of one legacy wire have in common: how they are posted, and the session they are posted in.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use bowline_core::http::legacy::{LAST_EVENT_ID, SESSION_ID};
 use bowline_types::{InitializeResult, RequestId};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::sleep;
 
 use super::held::Held;
@@ -29,6 +30,8 @@ pub(crate) struct Link {
     pub(super) endpoint: Endpoint,
     incoming: mpsc::Sender<Delivery>,
     pub(super) sessions: watch::Sender<Sessions>,
+    /// Wakes the requests that wait for a session, in the order in which they came. A `watch` wakes in any order.
+    session_changed: Notify,
 }
 
 /// Something for the engine, on its way there.
@@ -83,6 +86,7 @@ impl Link {
             endpoint,
             incoming,
             sessions: watch::Sender::default(),
+            session_changed: Notify::new(),
         }
     }
 
@@ -99,6 +103,7 @@ impl Link {
         let mut changed = None;
         self.sessions
             .send_modify(|sessions| changed = Some(change(sessions)));
+        self.session_changed.notify_waiters();
         changed.expect("the state was just changed")
     }
 
@@ -121,10 +126,11 @@ impl Link {
     /// The session to post in. While it is being reopened this waits; if that takes a person's decision, the time
     /// does not count for the request.
     pub(super) async fn session(&self, stopwatch: Option<&dyn Stopwatch>) -> Result<Arc<Session>> {
-        let mut sessions = self.sessions.subscribe();
         let (mut own, mut is_stopped) = (None, false);
         let claimed = loop {
-            let is_authorizing = sessions.borrow_and_update().is_authorizing;
+            let mut changed = pin!(self.session_changed.notified());
+            changed.as_mut().enable(); // before the state is looked at
+            let is_authorizing = self.sessions.borrow().is_authorizing;
             if let Some(stopwatch) = stopwatch
                 && is_authorizing != is_stopped
             {
@@ -146,8 +152,7 @@ impl Link {
                     drop(earlier); // here, where no lock is held
                 }
             }
-            // Fails only when the link is gone, and this borrows it.
-            let _ = sessions.changed().await;
+            changed.await;
         };
         if let (Some(stopwatch), true) = (stopwatch, is_stopped) {
             stopwatch.go_on().await;
@@ -158,17 +163,22 @@ impl Link {
     /// Claims a session, and wakes others only if that starts an attempt to open one.
     fn claim(&self, own: Option<u64>) -> Claim {
         let mut claim = None;
-        self.sessions.send_if_modified(|sessions| {
+        let is_changed = self.sessions.send_if_modified(|sessions| {
             let claimed = claim.insert(sessions.claim(own));
             matches!(claimed, Claim::Retry(..))
         });
+        if is_changed {
+            self.session_changed.notify_waiters();
+        }
         claim.expect("a session was just claimed")
     }
 
     /// Takes note of a 404 to something that was posted in `session`.
     pub(super) fn forget(&self, session: &Session) {
-        self.sessions
-            .send_if_modified(|sessions| sessions.forget(session));
+        let forget = |sessions: &mut Sessions| sessions.forget(session);
+        if self.sessions.send_if_modified(forget) {
+            self.session_changed.notify_waiters();
+        }
     }
 
     pub(super) async fn post(
