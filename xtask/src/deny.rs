@@ -85,7 +85,9 @@ fn install(root: &Path) -> io::Result<PathBuf> {
         return Ok(program);
     }
     let mut install = process::cargo(root);
-    install.args(["install", "cargo-deny", "--locked", "--version", VERSION]);
+    // Without optimization: it runs for seconds, and building it takes minutes.
+    install.args(["install", "cargo-deny", "--debug", "--locked"]);
+    install.args(["--version", VERSION]);
     install.arg("--root").arg(&folder);
     match process::show(&mut install)? {
         true => Ok(program),
