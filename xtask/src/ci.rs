@@ -11,6 +11,8 @@ use crate::{bench, conformance, deny, interop, mutants, tidy};
 pub(crate) struct Plan {
     skip: Vec<String>,
     keep_going: bool,
+    /// Also what takes long and rarely changes.
+    all: bool,
 }
 
 impl Plan {
@@ -20,6 +22,7 @@ impl Plan {
         while let Some(word) = words.next() {
             match word.as_str() {
                 "--keep-going" => plan.keep_going = true,
+                "--all" => plan.all = true,
                 "--skip" => {
                     let step = words.next().ok_or("`--skip` needs the name of a step")?;
                     if STEPS.iter().all(|(name, _)| name != step) {
@@ -39,7 +42,8 @@ pub(crate) fn run(root: &Path, plan: &Plan) -> bool {
     let started = Instant::now();
     let mut rows = Vec::new();
     for (name, step) in STEPS {
-        if plan.skip.iter().any(|skipped| skipped == name) {
+        let is_extra = name == DENY && !plan.all;
+        if is_extra || plan.skip.iter().any(|skipped| skipped == name) {
             rows.push(Row::new(name, Verdict::Skipped, Duration::ZERO));
             continue;
         }
@@ -98,6 +102,7 @@ impl Row {
         let (word, note) = match &self.verdict {
             Verdict::Passed(note) => ("passed", note.as_str()),
             Verdict::Failed(note) => ("FAILED", note.as_str()),
+            Verdict::Skipped if self.name == DENY => ("skipped", "`--all` runs it"),
             Verdict::Skipped => ("skipped", "as asked"),
         };
         let line = format!(
@@ -345,7 +350,7 @@ type Step = fn(&Path) -> Verdict;
 const STEPS: [(&str, Step); 13] = [
     ("fmt", fmt),
     ("tidy", run_tidy),
-    ("deny", run_deny),
+    (DENY, run_deny),
     ("clippy", clippy),
     ("features", features),
     ("test", test),
@@ -357,6 +362,9 @@ const STEPS: [(&str, Step); 13] = [
     ("interop", run_interop),
     ("mutants", run_mutants),
 ];
+
+/// Its tool takes minutes to build, and its verdict changes only with the dependencies.
+const DENY: &str = "deny";
 
 /// The test target that is a step of its own.
 const HOSTILE: &str = "hostile";
