@@ -110,7 +110,7 @@ fn workspace_root() -> PathBuf {
 const USAGE: &str = "\
 Usage: cargo xtask <command>
 
-  ci [--skip STEP]… [--keep-going]   everything that guards the project, in order
+  ci [--skip STEP]… [--keep-going]   everything that guards the project, in order; `deny` with --all
                                      steps: fmt, tidy, deny, clippy, features, test, hostile, doc, no-legacy,
                                      counts, conformance, interop, mutants
   tidy                               the house rules that a text search can keep
