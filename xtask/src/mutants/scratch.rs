@@ -125,6 +125,11 @@ impl Scratch {
     fn cargo_test(&self, package: &str, target: &Target) -> Command {
         let mut cargo = process::cargo(&self.copy);
         // All features, as in `ci`: a test behind one must be found.
+        // Each mutant is built once and tested in a moment, so that optimization would cost more than it saves.
+        for package in ["bowline-core", "bowline-types"] {
+            cargo.arg("--config");
+            cargo.arg(format!("profile.dev.package.{package}.opt-level=0"));
+        }
         cargo.args(["test", "--package", package, "--all-features"]);
         match target {
             Target::Lib => cargo.arg("--lib"),
