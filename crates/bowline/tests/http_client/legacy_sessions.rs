@@ -456,6 +456,7 @@ async fn a_resource_is_subscribed_to_only_after_the_unsubscription_before_has_ar
         server.release(Stage::Transit, "POST resources/unsubscribe");
     });
     let mut second = second.unwrap();
+    idle().await; // whatever is on its way has arrived
     server.change_resource(NOTES);
 
     assert_eq!(changes(&mut second).await, [Change::Resource(NOTES.into())]);
