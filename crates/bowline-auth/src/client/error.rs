@@ -111,7 +111,7 @@ impl Error {
         }
     }
 
-    /// Whether trying again later may help, without anybody doing anything.
+    /// Whether the same request may succeed later, with no other change.
     pub(crate) fn is_transient(&self) -> bool {
         matches!(self, Self::Unreachable { .. } | Self::Unavailable { .. })
     }

@@ -137,7 +137,7 @@ impl Call {
                 Ok(Looked::Fine) => {}
                 Ok(Looked::Unlisted) => {
                     let list = self.client.list_tools().into_future();
-                    let list = match self.left_now() {
+                    let list = match self.left() {
                         Some(after) => Box::pin(async move {
                             let listed = timeout(after, list).await;
                             listed.unwrap_or(Err(Error::Timeout { after }))
@@ -214,13 +214,7 @@ impl Call {
         self.spend(took.unwrap_or_default().saturating_sub(paused))
     }
 
-    /// What is left of the total time in the middle of a round.
-    fn left_now(&self) -> Option<Duration> {
-        let began = self.round_began?;
-        Some(self.left()?.saturating_sub(began.elapsed()))
-    }
-
-    /// What is left of the total time for the rounds to come.
+    /// What is left of the total time for what is to come.
     fn left(&self) -> Option<Duration> {
         let total = self.options.total_timeout?;
         Some(total.saturating_sub(self.spent))
@@ -264,6 +258,8 @@ impl Future for Call {
                         this.end_round(paused).and_then(|()| this.ask(&result))
                     }
                     Step::Answered(Ok(Answer::Complete(result))) => {
+                        let paused = exchange.paused();
+                        let _ = this.end_round(paused); // the answer came in time
                         this.state = State::Done;
                         match this.take_in(result) {
                             Poll::Ready(reply) => return Poll::Ready(reply),

@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::task::{self, Poll, Waker};
 use std::time::Duration;
 
-use bowline_core::Notification;
 use bowline_core::era::{Caller, Request, tell};
 use bowline_core::mux::{CallId, CallOptions};
+use bowline_core::{Notification, shortened};
 use bowline_types::{
     Json, Method, Notice, PromptListChangedNotification, RequestId,
     ResourceListChangedNotification, ResourceUpdatedNotification,
@@ -80,7 +80,9 @@ async fn restore_log_level(peer: Peer) {
                 pause = (pause * 2).min(LONGEST_PAUSE);
                 continue;
             }
-            Err(error) => tracing::debug!(%error, "failed to set the log level again"),
+            Err(error) => {
+                tracing::debug!(error = %shortened(&error), "failed to set the log level again")
+            }
             Ok(_) => {}
         }
         peer.with(|state| state.legacy.restored(version));
@@ -286,7 +288,7 @@ impl Drop for Listen {
                 let request = self.request::<UnsubscribeRequest>(&params);
                 // Nobody waits for the answer; the deadline ends the call.
                 if let Err(error) = self.peer.start(&request, limited(), None) {
-                    tracing::debug!(%error, "a resource was not unsubscribed from");
+                    tracing::debug!(error = %shortened(&error), "a resource was not unsubscribed from");
                 }
             }
         }

@@ -74,9 +74,9 @@ pub(crate) struct Setup {
 pub(crate) enum Intent {
     /// A token, whatever it takes.
     Obtain,
-    /// A new token for an old one, without asking anybody.
+    /// A new token for an old one, without a prompt.
     Renew,
-    /// The end of the token, at whoever gave it.
+    /// Revokes the token at the issuer that it came from.
     Revoke,
 }
 
@@ -167,7 +167,9 @@ impl Flow {
     /// What has to be kept while a person decides, to go on in another process.
     pub(crate) fn save(&self) -> Result<SavedFlow> {
         let State::Opened(opened) = &self.state else {
-            return Err(Error::misuse("nobody is deciding"));
+            return Err(Error::misuse(
+                "the flow is not waiting for a person's decision",
+            ));
         };
         Ok(SavedFlow {
             challenge: self.setup.challenge.as_ref().map(Challenge::to_string),
@@ -489,7 +491,7 @@ impl Flow {
     }
 }
 
-/// The code that somebody brought back to this address, with what fuzz targets write down beforehand.
+/// The code in a redirect URI, for a flow with fixed secrets: what fuzz targets and their tests call.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn code_of(address: &str, names_itself: bool) -> Result<String> {
     Opened::for_fuzzing(names_itself).code(address)

@@ -50,7 +50,7 @@ impl std::fmt::Debug for TokenRequest {
 }
 
 impl Flow {
-    /// Renews a token, at whoever gave it.
+    /// Renews a token at the issuer that it came from.
     pub(super) fn renew(&mut self, moment: &Moment) -> Result<Step> {
         let server = self.server()?;
         let tokens = self.setup.credentials.tokens.as_ref();

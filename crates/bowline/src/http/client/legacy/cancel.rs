@@ -10,6 +10,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bowline_core::shortened;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Response, StatusCode};
 use tokio::sync::{Semaphore, watch};
@@ -51,7 +52,7 @@ pub(super) struct Reserved {
 
 impl Cancel {
     /// Posts the cancel and lets the response run out. Everything is over 5 s after the drop, unless the cancel had to
-    /// wait for its turn or for a connection.
+    /// wait for its turn or for a connection, or is posted again because its connection ended.
     pub(super) async fn run(mut self) {
         let drain_until = Instant::now() + DRAIN_LIMIT;
         let posted_in = self.progress.borrow().session().cloned();
@@ -188,7 +189,7 @@ async fn in_time(
         posted = posting => match posted {
             Ok(response) => Posted::Answered(response.status()),
             Err(error) => {
-                tracing::debug!(%error, "failed to post a cancel");
+                tracing::debug!(error = %shortened(&error), "failed to post a cancel");
                 Posted::Failed
             }
         },

@@ -1,13 +1,14 @@
 //! One request on its way: POST it, and bring back everything up to its answer.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use bowline_core::{CorrelationKey, Message, decode_batch, is_batch};
+use bowline_core::{CorrelationKey, Message, decode_batch, is_batch, shortened};
 use bowline_types::RequestId;
 use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
 use tokio::sync::watch;
-use tokio::time::timeout_at;
+use tokio::time::{timeout, timeout_at};
 
 use super::attempts::Attempts;
 use super::cancel::Reserved;
@@ -46,7 +47,9 @@ impl Predecessors {
     async fn are_over(self, link: &Link) {
         // To wait for a change fails when the request is over.
         if let Some(mut request) = self.same_resource {
-            while request.changed().await.is_ok() {}
+            let is_over = async { while request.changed().await.is_ok() {} };
+            // A server that does not answer it must not hold up the next one for long.
+            let _ = timeout(ORDER_LIMIT, is_over).await;
         }
         if let Some(mut leaving) = self.same_id {
             while leaving.changed().await.is_ok() {}
@@ -188,9 +191,17 @@ impl Carrier {
             return Delivered::Other;
         };
         let mut delivered = Delivered::Other;
-        for part in parts.into_iter().flatten() {
-            if let Delivered::Answer = self.deliver_one(headers, part.to_frame()).await {
-                delivered = Delivered::Answer;
+        for part in parts {
+            match part {
+                Ok(part) => {
+                    if let Delivered::Answer = self.deliver_one(headers, part.to_frame()).await {
+                        delivered = Delivered::Answer;
+                    }
+                }
+                Err(malformed) => {
+                    let malformed = shortened(malformed);
+                    tracing::warn!(%malformed, "a part of a batch was no message");
+                }
             }
         }
         delivered
@@ -236,5 +247,7 @@ enum Delivered {
     Other,
 }
 
+/// How long a request waits for the one before it about the same resource.
+const ORDER_LIMIT: Duration = Duration::from_secs(5);
 /// In how many sessions a request is posted: a server that forgets the new one at once is not asked for ever.
 const MAX_SESSIONS: usize = 2;

@@ -5,7 +5,7 @@ use std::future::pending;
 use std::sync::Arc;
 
 use bowline_core::era::after_opening;
-use bowline_core::{Message, RawRequest};
+use bowline_core::{Message, RawRequest, shortened};
 use bowline_types::{Method as _, PingRequest, RequestId};
 use http::StatusCode;
 use tokio::sync::watch;
@@ -111,7 +111,7 @@ impl Link {
     }
 
     async fn failed_to_reopen(&self, error: Arc<Error>) {
-        tracing::debug!(%error, "failed to open a new session");
+        tracing::debug!(error = %shortened(&error), "failed to open a new session");
         if !may_come_back(&error) {
             let error = share(&error);
             self.deliver(Received::StreamLost { error }).await;
@@ -182,14 +182,14 @@ impl Link {
                     return pending().await;
                 }
                 Err(error) if is_passing(&error) => {
-                    tracing::debug!(%error, "failed to open the GET stream; it will be tried again");
+                    tracing::debug!(error = %shortened(&error), "failed to open the GET stream; it will be tried again");
                     may_have_missed |= last_event.is_none();
                     attempts.fail();
                     attempts.pause(None).await;
                 }
                 // The events that followed may have expired; those that are still to come are better than none.
                 Err(error) if last_event.take().is_some() => {
-                    tracing::debug!(%error, "failed to resume the GET stream");
+                    tracing::debug!(error = %shortened(&error), "failed to resume the GET stream");
                     may_have_missed = true;
                 }
                 Err(error) => return self.give_up(error).await,
@@ -228,7 +228,7 @@ impl Link {
     }
 
     async fn give_up(&self, error: Error) {
-        tracing::warn!(%error, "unsolicited messages are no longer received");
+        tracing::warn!(error = %shortened(&error), "unsolicited messages are no longer received");
         self.deliver(Received::StreamLost { error }).await;
         pending().await
     }

@@ -4,10 +4,10 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_core::Response as Answer;
 use bowline_core::era::{Dialect, VersionHeader};
 use bowline_core::http::headers::PROTOCOL_VERSION;
 use bowline_core::http::legacy::{LAST_EVENT_ID, SESSION_ID};
+use bowline_core::{Response as Answer, shortened};
 use bowline_types::{InitializeResult, RequestId};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
@@ -205,8 +205,10 @@ impl Link {
         frame: Bytes,
         when_refused: WhenRefused<'_>,
     ) {
-        let mut pause = FIRST_PAUSE;
-        for _ in 0..MAX_POSTS {
+        for attempt in 0..MAX_POSTS {
+            if attempt > 0 {
+                sleep(FIRST_PAUSE * 2_u32.pow(attempt - 1)).await;
+            }
             let handed = Handed::new();
             let posted = self.post(session, frame.clone(), &handed, when_refused);
             let error = match posted.await {
@@ -220,13 +222,11 @@ impl Link {
                 }
                 Err(error) => error,
             };
-            tracing::debug!(%error, "failed to post a message");
+            tracing::debug!(error = %shortened(&error), "failed to post a message");
+            // The server may wait for it. If it has arrived after all, it does no harm to say it twice.
             if !matches!(error, Error::Transport { .. }) {
                 return;
             }
-            // The server may wait for it: if it has arrived after all, it does no harm to say it twice.
-            sleep(pause).await;
-            pause *= 2;
         }
     }
 
@@ -309,7 +309,7 @@ impl Link {
                 when_refused: WhenRefused::GiveUp,
             };
             if let Err(error) = self.endpoint.request(&outgoing).await {
-                tracing::debug!(%error, "failed to end the session");
+                tracing::debug!(error = %shortened(&error), "failed to end the session");
             }
         }
     }

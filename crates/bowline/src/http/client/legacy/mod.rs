@@ -34,7 +34,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bowline_core::{CorrelationKey, Message, Notification, RawRequest};
+use bowline_core::{CorrelationKey, Message, Notification, RawRequest, shortened};
 use bowline_types::{
     CancelledNotification, CancelledNotificationParams, InitializeRequest, InitializedNotification,
     Method, Notice, RequestId, SubscribeRequest, UnsubscribeRequest,
@@ -233,7 +233,9 @@ impl HttpWire {
             };
             match session {
                 Ok(session) => link.post_in_time(&session, frame).await,
-                Err(error) => tracing::debug!(%error, "failed to post a message"),
+                Err(error) => {
+                    tracing::debug!(error = %shortened(&error), "failed to post a message")
+                }
             }
             drop(posting);
         });

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bowline_core::Message;
+use bowline_core::{Message, shortened};
 use bowline_types::{CancelledNotification, Notice, RequestId};
 use bytes::Bytes;
 use http::{Method, Uri};
@@ -348,7 +348,7 @@ async fn post_one(
     match &posted {
         Ok(()) => drop(progress.send_replace(Progress::Answering(Arc::default()))),
         Err(error) => {
-            tracing::debug!(%error, "failed to post a message");
+            tracing::debug!(error = %shortened(&error), "failed to post a message");
             // A status is the server's word that it did not take the request; a broken connection is not.
             if handed.is_withdrawn() || status_of(error).is_some() {
                 progress.send_replace(Progress::Refused);
