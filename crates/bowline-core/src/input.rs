@@ -18,6 +18,12 @@ use bowline_types::{CallToolRequest, GetPromptRequest, Method, ReadResourceReque
 mod question;
 pub use question::{Kind, MissingCapability, Question};
 
+mod form;
+pub use form::{UnfitForm, check_form};
+
+mod url;
+pub use url::{UnfitUrl, check_url};
+
 mod tool_uses;
 pub use tool_uses::{ToolUseViolation, check_tool_uses};
 

@@ -30,6 +30,9 @@ pub use version::ProtocolVersion;
 mod meta;
 pub use meta::{Meta, meta_key};
 
+mod meta_grammar;
+pub use meta_grammar::{KeyError, check_extension_id, check_meta_key};
+
 mod error;
 pub use error::{
     ErrorCode, MissingRequiredClientCapability, RpcError, UnsupportedProtocolVersion,

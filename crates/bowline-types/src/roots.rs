@@ -28,6 +28,22 @@ impl Root {
             meta: None,
         }
     }
+
+    /// Whether its URI is one that a root may have: `file://` and something behind it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline_types::Root;
+    ///
+    /// assert!(Root::new("file:///project").is_file());
+    /// assert!(!Root::new("https://example.com/project").is_file());
+    /// ```
+    #[must_use]
+    pub fn is_file(&self) -> bool {
+        let (scheme, path) = self.uri.split_at_checked(7).unwrap_or_default();
+        scheme.eq_ignore_ascii_case("file://") && !path.is_empty()
+    }
 }
 
 /// The result of `roots/list`.

@@ -79,6 +79,8 @@
 
 mod callback;
 
+mod deprecation;
+
 mod error;
 pub use error::{Error, Result};
 

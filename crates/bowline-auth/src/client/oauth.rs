@@ -449,6 +449,10 @@ impl Authorizer for OAuth {
         })
     }
 
+    fn identity(&self) -> Option<String> {
+        self.runtime().ok()?.identity()
+    }
+
     fn hear(&self, head: &response::Parts) {
         if let Ok(runtime) = self.runtime() {
             runtime.hear(head);

@@ -6,6 +6,7 @@
 mod pending;
 pub use pending::PendingAuthorization;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -58,6 +59,8 @@ struct Memory {
     epoch: u64,
     /// What the server wants to see in the next proof.
     nonce: Option<HeaderValue>,
+    /// Who is signed in: whose tokens these are. Renewing them changes nothing.
+    person: u64,
     /// Whether the token came by renewal, and nothing was accepted since.
     is_unproven: bool,
     flight: Option<Flight>,
@@ -100,6 +103,7 @@ impl Runtime {
             is_kept: true,
             epoch: 0,
             nonce: None,
+            person: 0,
             is_unproven: false,
             flight: None,
             flights: 0,
@@ -147,6 +151,13 @@ impl Runtime {
         let value = header_value(&tokens.header())?;
         head.headers.insert(AUTHORIZATION, value);
         Ok(())
+    }
+
+    /// A name for whoever is signed in, that nobody else has in this process.
+    pub(crate) fn identity(&self) -> Option<String> {
+        let memory = self.lock();
+        let is_signed_in = memory.credentials.tokens.is_some();
+        is_signed_in.then(|| format!("{} {}", self.server, memory.person))
     }
 
     /// Hears what the server wants to see in the next proof, and that it accepts what it was shown.
@@ -497,7 +508,15 @@ impl Runtime {
             }
         };
         let mut memory = self.lock();
-        memory.set(credentials);
+        let got =
+            |credentials: &Credentials| credentials.tokens.as_ref().map(|it| it.access.clone());
+        let is_renewed = starting.intent == Intent::Renew && got(&credentials) == got(after);
+        let whose = if is_renewed {
+            Whose::Same
+        } else {
+            Whose::Unknown
+        };
+        memory.set(credentials, whose);
         memory.is_kept = is_kept;
         if memory.epoch != starting.epoch {
             memory.credentials.tokens = None;
@@ -510,7 +529,7 @@ impl Runtime {
             Ok(Turn::Changed(kept)) if self.lock().is_kept => {
                 let is_signed_in = kept.tokens.is_some();
                 let mut memory = self.lock();
-                memory.set(*kept);
+                memory.set(*kept, Whose::Unknown);
                 memory.is_unproven = false;
                 drop(memory);
                 match is_signed_in {
@@ -601,7 +620,7 @@ impl Runtime {
             if memory.epoch != epoch {
                 credentials.tokens = None;
             }
-            memory.set(credentials);
+            memory.set(credentials, Whose::Unknown);
             Ok(())
         });
         filling.await?;
@@ -631,7 +650,12 @@ impl Runtime {
 
 impl Memory {
     /// Takes over credentials, with the key that their tokens are bound to.
-    fn set(&mut self, mut credentials: Credentials) {
+    fn set(&mut self, mut credentials: Credentials, whose: Whose) {
+        static PEOPLE: AtomicU64 = AtomicU64::new(0);
+        let access = |credentials: &Credentials| Some(credentials.tokens.as_ref()?.access.clone());
+        if whose == Whose::Unknown && access(&credentials) != access(&self.credentials) {
+            self.person = PEOPLE.fetch_add(1, Ordering::Relaxed);
+        }
         if credentials.proof_key.is_none() {
             credentials.proof_key = self.credentials.proof_key.take();
         } else if credentials.proof_key != self.credentials.proof_key {
@@ -640,6 +664,15 @@ impl Memory {
         }
         self.credentials = credentials;
     }
+}
+
+/// Whose tokens are taken over.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    /// Those of whoever was signed in before: they were renewed.
+    Same,
+    /// Perhaps somebody else's: they were signed in anew, or by another process.
+    Unknown,
 }
 
 /// What a flow starts from.

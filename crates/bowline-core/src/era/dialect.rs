@@ -38,6 +38,10 @@ pub struct Dialect {
     pub may_need_input: &'static [&'static str],
     /// The code that says that a resource does not exist.
     pub missing_resource: ErrorCode,
+    /// The codes that this version gives a meaning to, among those that JSON-RPC reserves.
+    pub error_codes: &'static [ErrorCode],
+    /// Whether an implementation may give a meaning to the others.
+    pub allows_own_error_codes: bool,
     /// Whether a server declares that it completes arguments; where it does not, it just may.
     pub completions_are_declared: bool,
     /// Whether several messages may come as one JSON array.
@@ -46,6 +50,14 @@ pub struct Dialect {
     pub structured_content: StructuredContent,
     /// How a user may be asked.
     pub elicitation: ElicitationModes,
+    /// Whether a form can offer a choice of several values, name its choices, and have a default for any field.
+    pub rich_forms: bool,
+    /// Whether a message of `sampling/createMessage` may have several blocks of content, and the model may be given tools.
+    pub rich_sampling: bool,
+    /// What later versions have and this one does not.
+    pub absent: Absent,
+    /// The requests and notifications that it has and advises against.
+    pub deprecated: &'static [&'static str],
     /// Where tasks stand.
     pub tasks: Tasks,
     /// How the version travels over HTTP.
@@ -108,6 +120,26 @@ pub enum ElicitationModes {
     Form,
     /// By a form, or by sending the user to a URL.
     FormAndUrl,
+}
+
+/// What later versions have and an earlier one does not: it is taken away from what is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Absent {
+    /// Members of an `Implementation`.
+    pub of_implementations: &'static [&'static str],
+    /// Members of everything that can be listed: tools, prompts and their arguments, resources and their templates.
+    pub of_listed: &'static [&'static str],
+    /// Members of tools, besides those.
+    pub of_tools: &'static [&'static str],
+    /// Members of the client's capabilities.
+    pub of_client_capabilities: &'static [&'static str],
+    /// Members of the params of `completion/complete`.
+    pub of_completions: &'static [&'static str],
+    /// Members of the params of `notifications/progress`.
+    pub of_progress: &'static [&'static str],
+    /// Types of content blocks.
+    pub blocks: &'static [&'static str],
 }
 
 /// Where tasks stand in a version.
@@ -263,10 +295,36 @@ impl Dialect {
                 .any(|row| row.knows_server_notification(method))
     }
 
+    /// The code by which this version tells what `code` tells in the version that has it.
+    #[must_use]
+    pub fn error_code(&self, code: ErrorCode) -> ErrorCode {
+        if code == ErrorCode::RESOURCE_NOT_FOUND {
+            return self.missing_resource;
+        }
+        if self.error_codes.contains(&code) || !is_reserved(code) {
+            return code;
+        }
+        match code {
+            // The request asks too much of this caller.
+            ErrorCode::HEADER_MISMATCH
+            | ErrorCode::MISSING_CLIENT_CAPABILITY
+            | ErrorCode::UNSUPPORTED_PROTOCOL_VERSION => ErrorCode::INVALID_PARAMS,
+            ErrorCode::URL_ELICITATION_REQUIRED => ErrorCode::INTERNAL_ERROR,
+            own if self.allows_own_error_codes => own,
+            _ => ErrorCode::INTERNAL_ERROR,
+        }
+    }
+
     /// Whether complete results of a method carry `ttlMs` and `cacheScope`.
     #[must_use]
     pub fn caches(&self, method: &str) -> bool {
         self.cacheable.contains(&method)
+    }
+
+    /// Whether it has this request or notification and advises against it.
+    #[must_use]
+    pub fn deprecates(&self, method: &str) -> bool {
+        self.deprecated.contains(&method)
     }
 
     /// Whether a method may be answered by `input_required`; somebody's own methods may.
@@ -399,6 +457,18 @@ impl From<&'static Dialect> for Dialects {
     }
 }
 
+/// Whether JSON-RPC keeps a code for itself and for those who build on it, apart from the five that it defines.
+fn is_reserved(code: ErrorCode) -> bool {
+    const DEFINED: [ErrorCode; 5] = [
+        ErrorCode::PARSE_ERROR,
+        ErrorCode::INVALID_REQUEST,
+        ErrorCode::METHOD_NOT_FOUND,
+        ErrorCode::INVALID_PARAMS,
+        ErrorCode::INTERNAL_ERROR,
+    ];
+    (-32_768..=-32_000).contains(&code.0) && !DEFINED.contains(&code)
+}
+
 fn is_date(text: &str) -> bool {
     text.len() == 10
         && text.bytes().enumerate().all(|(at, byte)| match at {
@@ -424,10 +494,32 @@ static V2026_07_28: Dialect = Dialect {
     ],
     may_need_input: &["tools/call", "prompts/get", "resources/read"],
     missing_resource: ErrorCode::INVALID_PARAMS,
+    error_codes: &[
+        ErrorCode::HEADER_MISMATCH,
+        ErrorCode::MISSING_CLIENT_CAPABILITY,
+        ErrorCode::UNSUPPORTED_PROTOCOL_VERSION,
+    ],
+    allows_own_error_codes: false,
     completions_are_declared: true,
     batches: false,
     structured_content: StructuredContent::Any,
     elicitation: ElicitationModes::FormAndUrl,
+    rich_forms: true,
+    rich_sampling: true,
+    absent: Absent {
+        of_implementations: &[],
+        of_listed: &[],
+        of_tools: &["execution"],
+        of_client_capabilities: &["tasks"],
+        of_completions: &[],
+        of_progress: &[],
+        blocks: &[],
+    },
+    deprecated: &[
+        "sampling/createMessage",
+        "roots/list",
+        "notifications/message",
+    ],
     tasks: Tasks::Extension,
     http: HttpFacts {
         transport: HttpTransport::Streamable,
@@ -443,7 +535,20 @@ static V2026_07_28: Dialect = Dialect {
 
 static V2025_11_25: Dialect = Dialect {
     version: "2025-11-25",
+    error_codes: &[
+        ErrorCode::RESOURCE_NOT_FOUND,
+        ErrorCode::URL_ELICITATION_REQUIRED,
+    ],
     elicitation: ElicitationModes::FormAndUrl,
+    rich_forms: true,
+    rich_sampling: true,
+    absent: Absent {
+        of_implementations: &[],
+        of_listed: &[],
+        of_tools: &[],
+        of_client_capabilities: &[],
+        ..V2025_06_18.absent
+    },
     tasks: Tasks::Core,
     http: HttpFacts {
         primes_streams: true,
@@ -458,6 +563,15 @@ static V2025_06_18: Dialect = Dialect {
     batches: false,
     structured_content: StructuredContent::Object,
     elicitation: ElicitationModes::Form,
+    absent: Absent {
+        of_implementations: &["icons", "description", "websiteUrl"],
+        of_listed: &["icons"],
+        of_tools: &["execution"],
+        of_client_capabilities: &["tasks"],
+        of_completions: &[],
+        blocks: &[],
+        ..V2025_03_26.absent
+    },
     http: HttpFacts {
         version_header: VersionHeader::AfterOpening,
         ..V2025_03_26.http
@@ -470,6 +584,12 @@ static V2025_03_26: Dialect = Dialect {
     version: "2025-03-26",
     completions_are_declared: true,
     batches: true,
+    absent: Absent {
+        of_tools: &["execution"],
+        of_progress: &[],
+        blocks: &["resource_link"],
+        ..V2024_11_05.absent
+    },
     http: HttpFacts {
         transport: HttpTransport::Streamable,
         remembers_clients: true,
@@ -487,10 +607,24 @@ static V2024_11_05: Dialect = Dialect {
     cacheable: &[],
     may_need_input: &[],
     missing_resource: ErrorCode::RESOURCE_NOT_FOUND,
+    error_codes: &[ErrorCode::RESOURCE_NOT_FOUND],
+    allows_own_error_codes: true,
     completions_are_declared: false,
     batches: false,
     structured_content: StructuredContent::Absent,
     elicitation: ElicitationModes::None,
+    rich_forms: false,
+    rich_sampling: false,
+    absent: Absent {
+        of_implementations: &["title", "icons", "description", "websiteUrl"],
+        of_listed: &["title", "icons", "_meta"],
+        of_tools: &["execution", "annotations"],
+        of_client_capabilities: &["elicitation", "tasks"],
+        of_completions: &["context"],
+        of_progress: &["message"],
+        blocks: &["audio", "resource_link"],
+    },
+    deprecated: &[],
     tasks: Tasks::None,
     http: HttpFacts {
         transport: HttpTransport::TwoEndpoints,

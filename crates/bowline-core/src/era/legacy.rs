@@ -14,6 +14,8 @@
 mod adapter;
 pub use adapter::Adapter;
 
+mod fit;
+
 use std::sync::Arc;
 
 use bowline_types::{

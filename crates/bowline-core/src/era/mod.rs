@@ -32,8 +32,8 @@
 
 mod dialect;
 pub use dialect::{
-    Dialect, Dialects, ElicitationModes, HttpFacts, HttpTransport, Methods, Opening, ServerAsksBy,
-    StructuredContent, Tasks, VersionHeader, names_modern_era,
+    Absent, Dialect, Dialects, ElicitationModes, HttpFacts, HttpTransport, Methods, Opening,
+    ServerAsksBy, StructuredContent, Tasks, VersionHeader, names_modern_era,
 };
 
 mod request;

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bowline_types::{
-    ClientCapabilities, ErrorCode, Json, OpenObject, ProgressToken, ResultType, RpcError, meta_key,
+    ClientCapabilities, Json, OpenObject, ProgressToken, ResultType, RpcError, meta_key,
 };
 use serde::Deserialize;
 
@@ -494,13 +494,9 @@ fn result_type(result: &Json) -> Result<Option<ResultType>, ()> {
     }
 }
 
-/// Codes that this era retired must not be sent.
+/// Codes that this version does not define must not be sent.
 fn seal_error(dialect: &Dialect, mut error: RpcError) -> RpcError {
-    error.code = match error.code {
-        ErrorCode::RESOURCE_NOT_FOUND => dialect.missing_resource,
-        ErrorCode::URL_ELICITATION_REQUIRED => ErrorCode::INTERNAL_ERROR,
-        code => code,
-    };
+    error.code = dialect.error_code(error.code);
     error
 }
 

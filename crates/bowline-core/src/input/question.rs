@@ -4,6 +4,7 @@
 //! capability it needs and what an answer to it looks like from afar; the rest is up to whoever decodes.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 
 use bowline_types::{
@@ -125,6 +126,63 @@ impl Question {
     #[must_use]
     pub fn from_request(method: &str, params: Option<Json>) -> Option<Self> {
         Kind::from_method(method).map(|kind| Self { kind, params })
+    }
+
+    /// Whether it gives the model tools, or shows it what came of them.
+    #[must_use]
+    pub fn uses_tools(&self) -> bool {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Sampling {
+            tools: Option<Json>,
+            tool_choice: Option<Json>,
+            messages: Vec<Message>,
+        }
+        #[derive(Deserialize)]
+        struct Message {
+            content: Value,
+        }
+
+        if self.kind != Kind::Sampling {
+            return false;
+        }
+        let params = self.params.as_ref().map(Json::decode::<Sampling>);
+        let Some(Ok(params)) = params else {
+            return false;
+        };
+        let is_about_tools =
+            |block: &Value| matches!(block["type"].as_str(), Some("tool_use" | "tool_result"));
+        let mut messages = params.messages.iter();
+        params.tools.is_some()
+            || params.tool_choice.is_some()
+            || messages.any(|message| match &message.content {
+                Value::Array(blocks) => blocks.iter().any(is_about_tools),
+                block => is_about_tools(block),
+            })
+    }
+
+    /// Whether it is a form in which several values can be chosen at once.
+    #[must_use]
+    pub fn offers_several(&self) -> bool {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Form {
+            requested_schema: Schema,
+        }
+        #[derive(Deserialize)]
+        struct Schema {
+            properties: BTreeMap<String, Value>,
+        }
+
+        if self.kind != Kind::Elicitation {
+            return false;
+        }
+        let form = self.params.as_ref().map(Json::decode::<Form>);
+        let Some(Ok(form)) = form else {
+            return false;
+        };
+        let mut fields = form.requested_schema.properties.values();
+        fields.any(|field| field["type"] == "array")
     }
 
     /// The question as it stands in `inputRequests`.

@@ -107,6 +107,11 @@ impl Deadlines {
         self.queue_at(first.map(|(at, _)| at), call, deadline);
     }
 
+    /// The deadline of a call that passes first, of those that count now.
+    pub(super) fn first(&self, deadline: &Deadline) -> Option<(Instant, Overdue)> {
+        deadline.first(self.idle)
+    }
+
     fn queue_at(&mut self, at: Option<Instant>, call: CallId, deadline: &mut Deadline) {
         deadline.queued = at;
         if let Some(at) = at {

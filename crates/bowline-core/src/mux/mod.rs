@@ -476,13 +476,25 @@ impl Mux {
         self.pending.take_answered(id)
     }
 
+    /// Nothing will be heard of a call before `until`, or ever, because its server said so. It fails now if it has to be over
+    /// by then.
+    pub fn handle_wait(&mut self, until: Option<Instant>, id: &RequestId) {
+        if let Some((call, overdue)) = self.pending.overdue_by(until, id) {
+            self.fail_overdue(call, overdue);
+        }
+    }
+
     /// Fails the calls whose deadline has passed.
     pub fn handle_timeout(&mut self, now: Instant) {
         while let Some((call, overdue)) = self.pending.next_overdue(now) {
-            // The cancel is queued before the caller learns that it timed out.
-            self.abandon(call, &Reason::Overdue(overdue));
-            self.settle(call, Err(Failure::Timeout(overdue)));
+            self.fail_overdue(call, overdue);
         }
+    }
+
+    fn fail_overdue(&mut self, call: CallId, overdue: Overdue) {
+        // The cancel is queued before the caller learns that it timed out.
+        self.abandon(call, &Reason::Overdue(overdue));
+        self.settle(call, Err(Failure::Timeout(overdue)));
     }
 
     /// Ends everything: the wire is closed or broken.

@@ -244,6 +244,20 @@ impl PendingCalls {
         None
     }
 
+    /// The call with this id, if its deadline passes before `until`, and which that is.
+    pub(super) fn overdue_by(
+        &self,
+        until: Option<Instant>,
+        id: &RequestId,
+    ) -> Option<(CallId, Overdue)> {
+        let call = *self.by_id.get(&CorrelationKey::from(id))?;
+        let pending = self.calls.get(&call).filter(|it| !it.is_unsent())?;
+        let (at, which) = self.deadlines.first(&pending.deadline)?;
+        until
+            .is_none_or(|until| at < until)
+            .then_some((call, which))
+    }
+
     pub(super) fn hold(&mut self, now: Instant, id: &RequestId) {
         if let Some(call) = self.by_id.get(&CorrelationKey::from(id))
             && let Some(pending) = self.calls.get_mut(call)

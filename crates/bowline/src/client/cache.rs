@@ -16,7 +16,8 @@ use super::Change;
 
 /// A place for results that are still good.
 ///
-/// One cache may serve several clients of the same server; those of different servers need their own.
+/// One cache may serve any number of clients, of one server or of many: what a result answers, whose server it came from and who
+/// may have it are all part of its [key](CacheKey).
 ///
 /// # Examples
 ///
@@ -31,7 +32,7 @@ use super::Change;
 ///         None
 ///     }
 ///     fn keep(&self, _: CacheKey, _: CacheEntry) {}
-///     fn evict(&self, _: &Change) {}
+///     fn evict(&self, _server: &str, _: &Change) {}
 /// }
 /// ```
 pub trait Cache: Send + Sync + 'static {
@@ -41,14 +42,16 @@ pub trait Cache: Send + Sync + 'static {
     /// Keeps a result, in the place of whatever was kept under `key`.
     fn keep(&self, key: CacheKey, entry: CacheEntry);
 
-    /// Forgets every entry whose key [`is_outdated_by`](CacheKey::is_outdated_by) the change.
-    fn evict(&self, change: &Change);
+    /// Forgets every entry whose key [`is_outdated_by`](CacheKey::is_outdated_by) a change at `server`.
+    fn evict(&self, server: &str, change: &Change);
 }
 
 /// What a result is the answer to, and who may have it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub struct CacheKey {
+    /// The server that it came from: its URL, or what [`Connect::server_identity`](super::Connect::server_identity) says.
+    pub server: String,
     /// Who may have it.
     pub owner: Owner,
     /// The method.
@@ -63,8 +66,11 @@ pub struct CacheKey {
 pub enum Owner {
     /// Anybody.
     Anyone,
-    /// Whoever presents the same credentials.
+    /// Whomever the application [says](super::Connect::principal) that its clients act for.
     Principal(String),
+    /// Whoever is signed in at an authorizer, as told by
+    /// [`Authorizer::identity`](crate::http::client::Authorizer::identity).
+    Identity(String),
     /// One client, which does not say whom it acts for.
     Client(u64),
 }
@@ -80,9 +86,12 @@ pub struct CacheEntry {
 }
 
 impl CacheKey {
-    /// Whether a change may have made the result wrong, whatever was said about its freshness.
+    /// Whether a change at `server` may have made the result wrong, whatever was said about its freshness.
     #[must_use]
-    pub fn is_outdated_by(&self, change: &Change) -> bool {
+    pub fn is_outdated_by(&self, server: &str, change: &Change) -> bool {
+        if self.server != server {
+            return false;
+        }
         match change {
             Change::Tools => self.method == ListToolsRequest::NAME,
             Change::Prompts => self.method == ListPromptsRequest::NAME,
@@ -118,8 +127,9 @@ impl CacheKey {
 ///
 /// // Shared by two clients that act for the same user.
 /// let cache = Arc::new(MemoryCache::default());
-/// let one = Client::to(&server).cache(cache.clone()).principal("ada").await?;
-/// let two = Client::to(&server).cache(cache).principal("ada").await?;
+/// let connect = || Client::to(&server).server_identity("notes").principal("ada");
+/// let one = connect().cache(cache.clone()).await?;
+/// let two = connect().cache(cache).await?;
 /// # Ok(()) }
 /// ```
 #[derive(Debug)]
@@ -194,9 +204,10 @@ impl Cache for MemoryCache {
         }
     }
 
-    fn evict(&self, change: &Change) {
+    fn evict(&self, server: &str, change: &Change) {
         let mut kept = self.lock();
-        let outdated = kept.entries.keys().filter(|key| key.is_outdated_by(change));
+        let keys = kept.entries.keys();
+        let outdated = keys.filter(|key| key.is_outdated_by(server, change));
         for key in outdated.cloned().collect::<Vec<_>>() {
             kept.forget(&key);
         }

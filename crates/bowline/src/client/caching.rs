@@ -43,34 +43,61 @@ impl Freshness {
 /// A client's view of its cache.
 pub(super) struct Caching {
     cache: Arc<dyn Cache>,
-    owner: Mutex<Owner>,
+    /// Which server's results these are.
+    server: String,
+    asker: Mutex<Asker>,
     /// How many changes were heard of.
     changes: AtomicU64,
 }
 
+/// Whom private results are for.
+enum Asker {
+    /// Always the same.
+    Fixed(Owner),
+    /// Whoever is signed in at the moment; nobody can tell if that is `None`.
+    SignedIn(Identity),
+}
+
+/// Tells who is signed in.
+pub(super) type Identity = Arc<dyn Fn() -> Option<String> + Send + Sync>;
+
+/// What is known of a server and its client when they are connected.
+pub(super) struct Parties {
+    /// A name that other servers do not have.
+    pub(super) server: Option<String>,
+    pub(super) principal: Option<String>,
+    pub(super) identity: Option<Identity>,
+}
+
 impl Caching {
-    pub(super) fn new(cache: Arc<dyn Cache>, principal: Option<String>) -> Self {
+    pub(super) fn new(cache: Arc<dyn Cache>, parties: Parties) -> Self {
         static CLIENTS: AtomicU64 = AtomicU64::new(0);
-        let owner = match principal {
-            Some(principal) => Owner::Principal(principal),
-            None => Owner::Client(CLIENTS.fetch_add(1, Ordering::Relaxed)),
+        let client = CLIENTS.fetch_add(1, Ordering::Relaxed);
+        let asker = match (parties.principal, parties.identity) {
+            (Some(principal), _) => Asker::Fixed(Owner::Principal(principal)),
+            (None, Some(identity)) => Asker::SignedIn(identity),
+            (None, None) => Asker::Fixed(Owner::Client(client)),
         };
+        // A server without a name is one that no other client is known to share. No URL has a space.
+        let server = parties.server.unwrap_or_else(|| format!("client {client}"));
         Self {
             cache,
-            owner: Mutex::new(owner),
+            server,
+            asker: Mutex::new(asker),
             changes: AtomicU64::new(0),
         }
     }
 
     /// Whom private results belong to from now on.
     pub(super) fn belong_to(&self, principal: String) {
-        *self.owner.lock().unwrap_or_else(PoisonError::into_inner) = Owner::Principal(principal);
+        let owner = Owner::Principal(principal);
+        *self.asker.lock().unwrap_or_else(PoisonError::into_inner) = Asker::Fixed(owner);
     }
 
     /// Forgets what a change made wrong.
     pub(super) fn hear(&self, change: &Change) {
         self.changes.fetch_add(1, Ordering::SeqCst);
-        self.cache.evict(change);
+        self.cache.evict(&self.server, change);
     }
 
     /// Starts an exchange, unless a result is at hand.
@@ -84,13 +111,15 @@ impl Caching {
         if freshness == Freshness::Apart || !request.caller.dialect.caches(&request.method) {
             return channel.open(request, options);
         }
+        let owner = self.owner();
         let key = CacheKey {
-            owner: self.owner(),
+            server: self.server.clone(),
+            owner: Owner::Anyone,
             method: request.method.clone().into_owned(),
             params: without_trace(&request.params),
         };
         if freshness == Freshness::Any
-            && let Some(result) = self.find(&key)
+            && let Some(result) = self.find(&key, owner.as_ref())
         {
             return Exchange::answered(result);
         }
@@ -99,28 +128,35 @@ impl Caching {
             exchange: channel.open(request, options),
             caching: self.clone(),
             key,
+            owner,
         })
     }
 
-    fn find(&self, key: &CacheKey) -> Option<Json> {
-        let public = CacheKey {
-            owner: Owner::Anyone,
-            ..key.clone()
-        };
+    /// What is kept for `owner`, or else for anybody; `key` is that of the latter.
+    fn find(&self, key: &CacheKey, owner: Option<&Owner>) -> Option<Json> {
         let now = Instant::now();
-        [key, &public]
-            .into_iter()
-            .filter_map(|key| self.cache.find(key))
-            .find(|entry| entry.fresh_until > now)
-            .map(|entry| entry.result)
+        let fresh = |key: &CacheKey| {
+            let entry = self.cache.find(key);
+            entry.filter(|entry| entry.fresh_until > now)
+        };
+        let private = owner.map(|owner| CacheKey {
+            owner: owner.clone(),
+            ..key.clone()
+        });
+        let entry = private.as_ref().and_then(fresh).or_else(|| fresh(key));
+        entry.map(|entry| entry.result)
     }
 
-    fn keep(&self, mut key: CacheKey, result: &Json) {
+    /// Keeps a result for `owner`, or for anybody if the server says so; `key` is that of the latter.
+    fn keep(&self, mut key: CacheKey, owner: Option<&Owner>, result: &Json) {
         let Some(hints) = Hints::of(result) else {
             return;
         };
-        if hints.is_public {
-            key.owner = Owner::Anyone;
+        if !hints.is_public {
+            let Some(owner) = owner else {
+                return;
+            };
+            key.owner = owner.clone();
         }
         let entry = CacheEntry {
             result: result.clone(),
@@ -129,9 +165,15 @@ impl Caching {
         self.cache.keep(key, entry);
     }
 
-    fn owner(&self) -> Owner {
-        let owner = self.owner.lock().unwrap_or_else(PoisonError::into_inner);
-        owner.clone()
+    /// Whom private results are for now, if that can be told.
+    fn owner(&self) -> Option<Owner> {
+        let asker = self.asker.lock().unwrap_or_else(PoisonError::into_inner);
+        let identity = match &*asker {
+            Asker::Fixed(owner) => return Some(owner.clone()),
+            Asker::SignedIn(identity) => identity.clone(),
+        };
+        drop(asker); // it is the application's code that is called
+        identity().map(Owner::Identity)
     }
 }
 
@@ -160,7 +202,9 @@ fn without_trace(params: &Json) -> String {
 struct Keeping {
     exchange: Exchange,
     caching: Arc<Caching>,
+    /// Where it is kept if it is for anybody.
     key: CacheKey,
+    owner: Option<Owner>,
     /// How many changes had been heard of when it was opened.
     changes: u64,
 }
@@ -171,9 +215,10 @@ impl Ongoing for Keeping {
         if let Step::Answered(Ok(Answer::Complete(result))) = &step
             && self.changes == self.caching.changes.load(Ordering::SeqCst)
             // Whoever asked may have become somebody else, and this is not for them.
-            && self.key.owner == self.caching.owner()
+            && self.owner == self.caching.owner()
         {
-            self.caching.keep(self.key.clone(), result);
+            let (key, owner) = (self.key.clone(), self.owner.as_ref());
+            self.caching.keep(key, owner, result);
         }
         Poll::Ready(step)
     }

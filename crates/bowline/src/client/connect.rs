@@ -1,5 +1,6 @@
 //! How a client comes to be: where it connects, as whom, and speaking what.
 
+use std::collections::BTreeMap;
 use std::future::IntoFuture;
 use std::sync::atomic::AtomicI64;
 use std::sync::{Arc, Mutex};
@@ -8,7 +9,10 @@ use std::time::Duration;
 use bowline_core::Outcome;
 use bowline_core::era::{Caller, Dialect, Dialects, Request};
 use bowline_core::input::DEFAULT_ROUND_CAP;
-use bowline_types::{ClientCapabilities, ErrorCode, Implementation, LoggingLevel, RpcError};
+use bowline_types::{
+    ClientCapabilities, CreateMessageRequest, ErrorCode, Implementation, ListRootsRequest,
+    LoggingLevel, LoggingMessageNotification, Method, Notice, RpcError, check_extension_id,
+};
 
 use super::habits::Habits;
 use super::hearing::Hearing;
@@ -18,7 +22,7 @@ use super::over_http::OverHttp;
 use super::{Client, Gate, Inner};
 use crate::exchange::{BoxFuture, Context, Responder};
 use crate::wire::{Command, Wire};
-use crate::{Error, Result};
+use crate::{Error, Result, deprecation};
 
 /// A connection that is being made; await it.
 ///
@@ -92,7 +96,8 @@ impl Connect {
 
     /// Speaks this protocol version and no other.
     ///
-    /// A version without a handshake is then spoken without asking the server what it speaks.
+    /// A version without a handshake is then spoken without asking the server what it speaks, unless that is a child process:
+    /// an older one could run something before it is clear that it is older.
     ///
     /// # Examples
     ///
@@ -188,13 +193,15 @@ impl Connect {
     }
 
     async fn connect(self) -> Result<Client> {
-        let hearing = self.habits.hearing();
+        let (url, identity) = (self.over_http.url_text(), self.over_http.identity());
+        let hearing = self.habits.hearing(url, identity);
         self.connect_hearing(hearing).await
     }
 
     /// Connects a client that hears what the server says through `hearing`.
     pub(super) async fn connect_hearing(mut self, hearing: Arc<Hearing>) -> Result<Client> {
         declare(&mut self.caller.capabilities, self.host.answers());
+        check_extensions(&self.caller.capabilities)?;
         let (timeout, most_rounds) = (self.timeout, self.most_rounds);
         let host = self.host.clone();
         let checks_capabilities = self.habits.checks_capabilities;
@@ -205,6 +212,7 @@ impl Connect {
             caller,
             server,
         } = self.reach(hearing.clone()).await?;
+        warn_of_deprecated(&caller);
         let inner = Inner {
             channel: Gate::new(link.channel),
             dialect: caller.dialect,
@@ -299,6 +307,33 @@ fn declare(declared: &mut ClientCapabilities, answers: ClientCapabilities) {
     declared.elicitation = declared.elicitation.take().or(answers.elicitation);
     declared.sampling = declared.sampling.take().or(answers.sampling);
     declared.roots = declared.roots.take().or(answers.roots);
+}
+
+/// Says what of the things that a client offers its version advises against.
+fn warn_of_deprecated(caller: &Caller) {
+    let offered = [
+        (
+            CreateMessageRequest::NAME,
+            caller.capabilities.sampling.is_some(),
+        ),
+        (ListRootsRequest::NAME, caller.capabilities.roots.is_some()),
+        (LoggingMessageNotification::NAME, caller.log_level.is_some()),
+    ];
+    for (method, is_offered) in offered {
+        if is_offered {
+            deprecation::warn_of(method, caller.dialect);
+        }
+    }
+}
+
+/// Checks what a server would take for gibberish.
+fn check_extensions(declared: &ClientCapabilities) -> Result<()> {
+    for id in declared.extensions.iter().flat_map(BTreeMap::keys) {
+        check_extension_id(id).map_err(|error| {
+            Error::misuse(format!("`{id}` cannot identify an extension: {error}"))
+        })?;
+    }
+    Ok(())
 }
 
 /// A host that answers nothing.

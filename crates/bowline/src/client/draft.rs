@@ -11,7 +11,9 @@ use std::time::Duration;
 use bowline_core::era::{Caller, Request};
 use bowline_core::json::Object;
 use bowline_core::mux::CallOptions;
-use bowline_types::{Json, LoggingLevel, Meta, ProgressNotificationParams, RequestId};
+use bowline_types::{
+    Json, LoggingLevel, Meta, ProgressNotificationParams, RequestId, check_meta_key,
+};
 
 use super::caching::Freshness;
 use super::call::OnProgress;
@@ -134,7 +136,7 @@ impl<A> Draft<A> {
         self
     }
 
-    /// Sends this `_meta` along.
+    /// Sends this `_meta` along. Keys that are no [keys of `_meta`](bowline_types::check_meta_key) fail the request.
     pub fn meta(mut self, meta: Meta) -> Self {
         self.terms.meta = Some(meta);
         self
@@ -326,6 +328,9 @@ fn asking(caller: Arc<Caller>, log_level: Option<LoggingLevel>) -> Arc<Caller> {
 
 fn add_meta(params: Json, meta: Option<Meta>) -> Result<Json> {
     let Some(meta) = meta else { return Ok(params) };
+    for (key, _) in meta.iter() {
+        check_meta_key(key).map_err(|error| unusable(format!("the key `{key}`: {error}")))?;
+    }
     let mut object = Object::read(&params).map_err(unusable)?;
     object.set("_meta", Json::encode(&meta).map_err(unusable)?);
     Ok(object.to_json())

@@ -6,10 +6,11 @@ use bowline_core::Notification;
 use bowline_types::LoggingMessageNotificationParams;
 
 use super::cache::{Cache, MemoryCache};
-use super::caching::Caching;
-use super::hearing::{Hearing, OnLog, OnNotification};
+use super::caching::{Caching, Identity, Parties};
+use super::hearing::{Hearing, OnError, OnLog, OnNotification};
 use super::outputs::Outputs;
 use super::{Connect, OutputCheck, Verdict};
+use crate::Error;
 use crate::exchange::TraceContext;
 
 /// What can be chosen when a client is made, beyond where it connects and as whom.
@@ -17,12 +18,14 @@ use crate::exchange::TraceContext;
 pub(super) struct Habits {
     cache: Arc<dyn Cache>,
     principal: Option<String>,
+    server_identity: Option<String>,
     output_check: OutputCheck,
     pub(super) checks_capabilities: bool,
     pub(super) remembered: Option<Verdict>,
     pub(super) trace: Option<TraceSource>,
     on_log: Option<OnLog>,
     on_notification: Option<OnNotification>,
+    on_error: Option<OnError>,
 }
 
 /// Tells which trace the current request belongs to.
@@ -33,23 +36,32 @@ impl Default for Habits {
         Self {
             cache: Arc::new(MemoryCache::default()),
             principal: None,
+            server_identity: None,
             output_check: OutputCheck::default(),
             checks_capabilities: true,
             remembered: None,
             trace: None,
             on_log: None,
             on_notification: None,
+            on_error: None,
         }
     }
 }
 
 impl Habits {
-    pub(super) fn hearing(&self) -> Arc<Hearing> {
+    /// What a client hears with. `url` and `identity` are those of a connection over HTTP.
+    pub(super) fn hearing(&self, url: Option<String>, identity: Option<Identity>) -> Arc<Hearing> {
+        let parties = Parties {
+            server: self.server_identity.clone().or(url),
+            principal: self.principal.clone(),
+            identity,
+        };
         Arc::new(Hearing {
-            caching: Arc::new(Caching::new(self.cache.clone(), self.principal.clone())),
+            caching: Arc::new(Caching::new(self.cache.clone(), parties)),
             outputs: Arc::new(Outputs::new(self.output_check)),
             on_log: self.on_log.clone(),
             on_notification: self.on_notification.clone(),
+            on_error: self.on_error.clone(),
         })
     }
 }
@@ -127,15 +139,44 @@ impl Connect {
         self
     }
 
+    /// Calls `on_error` with what goes wrong and belongs to no call: an error of the server's that names no request, or something
+    /// on the wire that is no message. Without it such is logged only, as it is with it.
+    ///
+    /// It is called as [`Connect::on_log`] is. Over Streamable HTTP of 2026-07-28 everything belongs to a call.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # async fn example(wire: impl bowline::wire::Wire) -> bowline::Result<()> {
+    /// let connect = bowline::Client::over(wire).on_error(|error| eprintln!("the server is confused: {error}"));
+    /// # let _ = connect; Ok(()) }
+    /// ```
+    pub fn on_error(mut self, on_error: impl Fn(&Error) + Send + Sync + 'static) -> Self {
+        self.habits.on_error = Some(Arc::new(on_error));
+        self
+    }
+
     /// Keeps results that stay good in `cache`. By default each client has a [`MemoryCache`] of its own.
+    ///
+    /// Several clients may share one. Results are found again by clients of the same server: of the same URL, or with the same
+    /// [`server_identity`](Self::server_identity).
     pub fn cache(mut self, cache: Arc<dyn Cache>) -> Self {
         self.habits.cache = cache;
         self
     }
 
+    /// Says which server this is, for a cache that several clients share. Over HTTP it is the URL without this; a server that is
+    /// reached otherwise has results of its own for each client without it.
+    pub fn server_identity(mut self, identity: impl Into<String>) -> Self {
+        self.habits.server_identity = Some(identity.into());
+        self
+    }
+
     /// Says whom the client acts for, so that clients of the same principal share private results.
     ///
-    /// Without it, private results stay with the client that got them, even in a shared cache.
+    /// Without it, private results belong to whoever is signed in at the client's
+    /// [authorizer](crate::http::client::Authorizer::identity); and without one of those, to the client that got them, even in a shared cache.
+    /// Whoever says it also has to say when it changes, by [`Client::set_principal`](super::Client::set_principal).
     pub fn principal(mut self, principal: impl Into<String>) -> Self {
         self.habits.principal = Some(principal.into());
         self

@@ -14,6 +14,7 @@ use bowline_types::{
 use super::Change;
 use super::caching::Caching;
 use super::outputs::Outputs;
+use crate::Error;
 use crate::callback::contained;
 use crate::peer::Peer;
 
@@ -21,6 +22,8 @@ use crate::peer::Peer;
 pub(super) type OnLog = Arc<dyn Fn(LoggingMessageNotificationParams) + Send + Sync>;
 /// Called for each notification.
 pub(super) type OnNotification = Arc<dyn Fn(&Notification) + Send + Sync>;
+/// Called for each error that belongs to no call.
+pub(super) type OnError = Arc<dyn Fn(&Error) + Send + Sync>;
 
 /// Whoever wants to know.
 pub(super) struct Hearing {
@@ -28,6 +31,7 @@ pub(super) struct Hearing {
     pub(super) outputs: Arc<Outputs>,
     pub(super) on_log: Option<OnLog>,
     pub(super) on_notification: Option<OnNotification>,
+    pub(super) on_error: Option<OnError>,
 }
 
 impl Hearing {
@@ -36,6 +40,10 @@ impl Hearing {
         let hearing = self.clone();
         let tap = move |notification: &Notification| hearing.hear(notification);
         peer.notices().tap(Box::new(tap));
+        if let Some(on_error) = self.on_error.clone() {
+            let tap = move |error: &Error| contained("errors", || on_error(error));
+            peer.notices().tap_errors(Box::new(tap));
+        }
     }
 
     pub(super) fn hear(&self, notification: &Notification) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bowline_core::Outcome;
 use bowline_core::era::{Caller, Request};
-use bowline_core::input::{Kind, Question, check_tool_uses};
+use bowline_core::input::{Kind, Question, check_form, check_tool_uses, check_url};
 use bowline_core::json::Object;
 use bowline_types::{
     ClientCapabilities, CreateMessageRequestParams, CreateMessageResult, ElicitAction,
@@ -178,6 +178,9 @@ impl Host {
                     encode(&fill_in(form(params).await, &schema)?)
                 }
                 (ElicitRequestParams::Url(params), _, Some(url)) => {
+                    check_url(&params.url).map_err(|unfit| {
+                        RpcError::new(ErrorCode::INVALID_PARAMS, unfit.to_string())
+                    })?;
                     let mut result = url(params).await;
                     result.content = None;
                     encode(&result)
@@ -207,7 +210,17 @@ impl Host {
                 Self {
                     roots: Some(roots), ..
                 },
-            ) => encode(&ListRootsResult::new(roots(()).await)),
+            ) => {
+                let roots = roots(()).await;
+                if let Some(root) = roots.iter().find(|root| !root.is_file()) {
+                    let why = format!(
+                        "the host has a root that is no `file://` URI: `{}`",
+                        root.uri
+                    );
+                    return Err(RpcError::new(ErrorCode::INTERNAL_ERROR, why));
+                }
+                encode(&ListRootsResult::new(roots))
+            }
             _ => Err(nobody_answers(&question)),
         }
     }
@@ -258,7 +271,7 @@ impl std::fmt::Debug for Host {
     }
 }
 
-/// Completes an accepted form by the defaults of its fields; one that then lacks a field is not sent.
+/// Completes an accepted form by the defaults of its fields; one that then does not fit is not sent.
 fn fill_in(mut result: ElicitResult, schema: &ElicitSchema) -> Result<ElicitResult, RpcError> {
     if result.action != ElicitAction::Accept {
         result.content = None;
@@ -282,12 +295,14 @@ fn fill_in(mut result: ElicitResult, schema: &ElicitSchema) -> Result<ElicitResu
             filled.push((name, default.clone().into()));
         }
     }
-    let mut required = schema.required.iter().flatten();
-    if let Some(name) = required.find(|name| !names.contains(name.as_str())) {
-        return Err(ours(format!("the host left the field `{name}` empty")));
-    }
     let filled = filled.iter().map(|(name, value)| (*name, value));
-    result.content = Some(Json::object(filled));
+    let content = Json::object(filled);
+    check_form(schema, &content).map_err(|unfit| {
+        ours(format!(
+            "the host filled in a form that does not fit: {unfit}"
+        ))
+    })?;
+    result.content = Some(content);
     Ok(result)
 }
 
@@ -375,7 +390,10 @@ mod tests {
     fn a_required_field_without_a_default_must_be_filled_in() {
         let error = fill_in(ElicitResult::accept(json!({})), &schema()).unwrap_err();
 
-        assert_eq!(error.message, "the host left the field `name` empty");
+        assert_eq!(
+            error.message,
+            "the host filled in a form that does not fit: the field `name` must be filled in"
+        );
     }
 
     #[test]

@@ -74,8 +74,9 @@ impl Opening<'_> {
             let opened = self.shake_hands(link, caller, self.latest_legacy()?).await;
             return opened.map(|(caller, server)| Opened::Open(caller, server));
         };
-        if self.speaking.iter().count() == 1 {
-            // A version without a handshake that is spoken whatever the server says: nothing to ask.
+        if self.speaking.iter().count() == 1 && !can_restart {
+            // A version without a handshake that is spoken whatever the server says: nothing to ask. A child process is asked
+            // nevertheless: one that is older might run what it takes for a request of its own version.
             caller.dialect = modern;
             return Ok(Opened::Open(caller, None));
         }

@@ -13,9 +13,10 @@ use crate::{Error, Result};
 
 /// When structured output is checked against the schema of its tool.
 ///
-/// The server writes both, so a check takes a bounded number of steps. An output is not checked, and a warning says
-/// so, if the schema has more than 256 KiB or 256 references, or checking would take more than a million steps.
-/// Schemas are remembered up to 16 MiB in all.
+/// The server writes both, so a check takes a bounded number of steps. A schema that cannot be used fails the call with
+/// [`Error::Protocol`]: one that is no JSON Schema, refers to another document, or has more than 256 KiB, 20,000 parts or
+/// 256 references; so does an output that takes more than a million steps to check. [`Off`](Self::Off) takes such output as
+/// it comes. Schemas are remembered up to 16 MiB in all.
 ///
 /// # Examples
 ///
@@ -57,7 +58,7 @@ struct Known {
 /// A schema as it came, and ready for use once it was needed.
 struct Promise {
     text: Json,
-    schema: std::sync::OnceLock<Option<Schema>>,
+    schema: std::sync::OnceLock<std::result::Result<Schema, String>>,
 }
 
 /// What a look at a result brought.
@@ -197,7 +198,11 @@ impl Promise {
             )));
         };
         let schema = self.schema.get_or_init(|| Schema::read(&self.text));
-        let Some(schema) = schema else { return Ok(()) };
+        let schema = schema.as_ref().map_err(|why| {
+            Error::protocol(format!(
+                "the output schema of the tool `{tool}` cannot be used, so that its output is not checked: {why}"
+            ))
+        })?;
         schema.check(structured.get()).map_err(|why| {
             Error::protocol(format!(
                 "the structured output of the tool `{tool}` is not what its schema promises: {why}"

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bowline_core::era::Caller;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 
+use super::caching::Identity;
 use super::http::HttpOpening;
 use super::link::Reached;
 use super::opening::Terms;
@@ -138,6 +139,24 @@ pub(super) struct OverHttp {
 }
 
 impl OverHttp {
+    /// The URL as what tells servers apart: with its query, which may name a tenant, and without anybody's password.
+    pub(super) fn url_text(&self) -> Option<String> {
+        let uri = self.url.as_ref().ok()?;
+        let authority = uri.authority()?.as_str();
+        let host = authority
+            .rsplit_once('@')
+            .map_or(authority, |(_, host)| host);
+        let scheme = uri.scheme_str().unwrap_or_default();
+        let path = uri.path_and_query().map_or("/", |path| path.as_str());
+        Some(format!("{scheme}://{}{path}", host.to_ascii_lowercase()))
+    }
+
+    /// Tells who is signed in.
+    pub(super) fn identity(&self) -> Option<Identity> {
+        let authorizer = self.authorizer.clone()?;
+        Some(Arc::new(move || authorizer.identity()))
+    }
+
     /// Finds out what the server speaks, and how it is spoken to.
     pub(super) async fn reach(self, terms: Terms, caller: Caller) -> Result<Reached> {
         let verdicts = self.verdicts.clone();

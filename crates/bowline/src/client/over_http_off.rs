@@ -2,6 +2,7 @@
 
 use bowline_core::era::Caller;
 
+use super::caching::Identity;
 use super::link::Reached;
 use super::opening::Terms;
 use crate::{Error, Result};
@@ -10,6 +11,14 @@ use crate::{Error, Result};
 pub(super) struct OverHttp {}
 
 impl OverHttp {
+    pub(super) fn url_text(&self) -> Option<String> {
+        None
+    }
+
+    pub(super) fn identity(&self) -> Option<Identity> {
+        None
+    }
+
     #[allow(clippy::unused_async, reason = "its counterpart waits")]
     pub(super) async fn reach(self, _: Terms, _: Caller) -> Result<Reached> {
         Err(Error::misuse("this build has no HTTP client"))

@@ -1,8 +1,7 @@
 //! Checking JSON against a schema that a server wrote.
 //!
-//! A schema and a value are applied to each other only if that takes a bounded number of steps: otherwise the check
-//! is skipped, and a warning says so. A server that wants its output unchecked need not go to such lengths, it has
-//! only to declare no schema.
+//! A schema and a value are applied to each other only if that takes a bounded number of steps: otherwise the output counts as
+//! unchecked, which is an error. A server that wants its output unchecked has only to declare no schema.
 
 mod work;
 
@@ -21,60 +20,47 @@ pub(super) struct Schema {
 }
 
 impl Schema {
-    /// Reads a schema; `None`, and a word in the log, if it is unusable.
-    pub(super) fn read(text: &Json) -> Option<Self> {
-        let length = text.as_bytes().len();
-        if length > MAX_SCHEMA {
-            tracing::warn!(
-                length,
-                "a tool's output schema exceeds the limit of {MAX_SCHEMA} bytes and is not applied"
-            );
-            return None;
+    /// Reads a schema, or says why it cannot be used.
+    pub(super) fn read(text: &Json) -> Result<Self, String> {
+        if text.as_bytes().len() > MAX_SCHEMA {
+            return Err(format!("it exceeds the limit of {MAX_SCHEMA} bytes"));
         }
-        let text: Value = text.decode().ok()?;
-        let references = count_references(&text);
+        let text: Value = text.decode().map_err(|error| error.to_string())?;
+        let parts = size(&text);
+        if parts > MAX_PARTS {
+            return Err(format!("it exceeds the limit of {MAX_PARTS} parts"));
+        }
+        let references = count_references(&text)?;
         if references > MAX_REFERENCES {
-            tracing::warn!(
-                references,
-                "a tool's output schema exceeds the limit of {MAX_REFERENCES} references and is not applied"
-            );
-            return None;
+            return Err(format!(
+                "it exceeds the limit of {MAX_REFERENCES} references"
+            ));
         }
         let is_plain = references == 0 && !contains_member(&text, "unevaluated");
-        let plain_size = is_plain.then(|| size(&text));
+        let plain_size = is_plain.then_some(parts);
         let patterns = PatternOptions::fancy_regex()
             .backtrack_limit(MAX_BACKTRACKS)
             .size_limit(MAX_PATTERN);
-        match jsonschema::options()
+        let validator = jsonschema::options()
             .with_pattern_options(patterns)
             .build(&text)
-        {
-            Ok(validator) => Some(Self {
-                text,
-                plain_size,
-                validator,
-            }),
-            Err(error) => {
-                let error = shortened(&error);
-                tracing::warn!(
-                    error,
-                    "a tool's output schema is unusable and is not applied"
-                );
-                None
-            }
-        }
+            .map_err(|error| shortened(&error))?;
+        Ok(Self {
+            text,
+            plain_size,
+            validator,
+        })
     }
 
-    /// Says why `value` does not fit, if it does not.
+    /// Says why `value` does not fit, if it does not, or if that takes too long to find out.
     pub(super) fn check(&self, text: &str) -> Result<(), String> {
         let value: Value = serde_json::from_str(text).map_err(|e| e.to_string())?;
         if !self.is_surely_quick(text, &value)
             && let Err(TooMuchWork) = check_work(&self.text, &value, MAX_STEPS)
         {
-            tracing::warn!(
-                "checking a tool's output exceeds the limit of {MAX_STEPS} steps; it is not checked"
-            );
-            return Ok(());
+            return Err(format!(
+                "finding out exceeds the limit of {MAX_STEPS} steps"
+            ));
         }
         if self.validator.is_valid(&value) {
             return Ok(());
@@ -115,31 +101,51 @@ fn shortened(error: &jsonschema::ValidationError<'_>) -> String {
     text
 }
 
-/// How many references there are, and names of the places that they lead to: a name below the root may change what
-/// a reference means, so that one is too many.
-fn count_references(schema: &Value) -> usize {
-    fn count(value: &Value, depth: usize) -> usize {
+/// How many references there are. None may lead elsewhere: it would not be followed.
+fn count_references(schema: &Value) -> Result<usize, String> {
+    // What `$id` was called at first. Elsewhere it is a word like any other.
+    let of_draft_4 = |schema: &Value| {
+        schema["$schema"]
+            .as_str()
+            .is_some_and(|it| it.contains("draft-04"))
+    };
+    let id = if of_draft_4(schema) { "id" } else { "$id" };
+
+    fn count(value: &Value, id: &str, depth: usize) -> Result<usize, String> {
+        let mut found = 0;
         match value {
-            Value::Array(items) => items.iter().map(|item| count(item, depth + 1)).sum(),
-            Value::Object(members) => members
-                .iter()
-                .map(|(name, value)| {
-                    let here = match (name.as_str(), value) {
-                        ("$ref", Value::String(_)) => 1,
-                        ("$id" | "id", Value::String(_)) if depth > 0 => MAX_REFERENCES + 1,
-                        _ => 0,
-                    };
-                    here + count(value, depth + 1)
-                })
-                .sum(),
-            _ => 0,
+            Value::Array(items) => {
+                for item in items {
+                    found += count(item, id, depth + 1)?;
+                }
+            }
+            Value::Object(members) => {
+                for (name, value) in members {
+                    match (name.as_str(), value.as_str()) {
+                        ("$ref", Some(target)) if target.starts_with('#') => found += 1,
+                        ("$ref", Some(_)) => {
+                            return Err("it refers to another document".to_owned());
+                        }
+                        // It may change what a reference means.
+                        (name, Some(_)) if depth > 0 && name == id => {
+                            return Err(format!("it has an `{id}` below its root"));
+                        }
+                        _ => {}
+                    }
+                    found += count(value, id, depth + 1)?;
+                }
+            }
+            _ => {}
         }
+        Ok(found)
     }
-    count(schema, 0)
+    count(schema, id, 0)
 }
 
 /// How long an output schema may be, in bytes: 256 KiB.
 const MAX_SCHEMA: usize = 256 * 1024;
+/// How many subschemas, keywords and values it may have.
+const MAX_PARTS: usize = 20_000;
 /// How many `$ref`s it may have: a validator takes quadratic time to follow a chain of them.
 const MAX_REFERENCES: usize = 256;
 /// How many steps a check may take; a step is a keyword that meets a value.

@@ -5,8 +5,9 @@ use bowline_types::Json;
 pub(super) struct Schema;
 
 impl Schema {
-    pub(super) fn read(_: &Json) -> Option<Self> {
-        Some(Self)
+    #[allow(clippy::unnecessary_wraps, reason = "its counterpart can fail")]
+    pub(super) fn read(_: &Json) -> Result<Self, String> {
+        Ok(Self)
     }
 
     pub(super) fn check(&self, _: &str) -> Result<(), String> {

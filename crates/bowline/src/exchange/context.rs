@@ -7,12 +7,13 @@ use bowline_core::Notification;
 use bowline_core::era::{Caller, Request};
 use bowline_core::json::Params;
 use bowline_types::{
-    Json, LoggingLevel, LoggingMessageNotificationParams, Meta, Notice, ProgressNotification,
-    ProgressToken, RequestId,
+    Json, LoggingLevel, LoggingMessageNotification, LoggingMessageNotificationParams, Meta, Notice,
+    ProgressNotification, ProgressToken, RequestId,
 };
 
 use super::progress::{Progress, Reports};
 use super::{CancelMode, Channel, Extensions, Input, Principal, TraceContext};
+use crate::deprecation;
 use crate::signal::Signal;
 
 /// What a handler may know and do for the current request. Cheap to clone.
@@ -38,6 +39,8 @@ pub struct Context {
     input: Option<Arc<Input>>,
     extensions: Extensions,
     is_mute: bool,
+    /// Who logs, if nobody else says so.
+    logger: Option<Arc<str>>,
 }
 
 struct Shared {
@@ -82,6 +85,7 @@ impl Context {
             input: None,
             extensions: Extensions::default(),
             is_mute: false,
+            logger: None,
         }
     }
 
@@ -235,18 +239,46 @@ impl Context {
     /// }
     /// ```
     pub fn log(&self, level: LoggingLevel, data: impl Into<Json>) {
-        if self.is_mute {
-            return;
+        if self.logs(level) {
+            let logger = self.logger.as_deref().map(str::to_owned);
+            self.log_by(logger, level, data.into());
         }
-        if self
-            .shared
-            .caller
-            .log_level
-            .is_some_and(|least| level >= least)
-        {
-            let params = LoggingMessageNotificationParams::new(level, data);
-            self.notify::<bowline_types::LoggingMessageNotification>(&params);
+    }
+
+    /// Logs to the caller as [`log`](Self::log) does, under the name of a logger. Without one that is the server's name.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::Context;
+    /// use bowline::types::LoggingLevel;
+    ///
+    /// async fn import(cx: Context) {
+    ///     cx.log_as("database", LoggingLevel::Warning, "a slow query");
+    /// }
+    /// ```
+    pub fn log_as(&self, logger: &str, level: LoggingLevel, data: impl Into<Json>) {
+        if self.logs(level) {
+            self.log_by(Some(logger.to_owned()), level, data.into());
         }
+    }
+
+    /// Whether the caller wants to hear of what is as severe as this.
+    fn logs(&self, level: LoggingLevel) -> bool {
+        let least = self.shared.caller.log_level;
+        !self.is_mute && least.is_some_and(|least| level >= least)
+    }
+
+    fn log_by(&self, logger: Option<String>, level: LoggingLevel, data: Json) {
+        deprecation::warn_of(LoggingMessageNotification::NAME, self.caller().dialect);
+        let mut params = LoggingMessageNotificationParams::new(level, data);
+        params.logger = logger;
+        self.notify::<LoggingMessageNotification>(&params);
+    }
+
+    /// Logs under this name, unless something else is said.
+    pub(crate) fn set_logger(&mut self, logger: &Arc<str>) {
+        self.logger = Some(logger.clone());
     }
 
     /// Says something that belongs to this request. Silent once the request is over.

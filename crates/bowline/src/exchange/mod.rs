@@ -44,7 +44,7 @@ pub use in_process::InProcess;
 
 mod input;
 pub use input::{Ask, AskError, Elicit, Elicited, NotAForm};
-pub(crate) use input::{DEFAULT_ASK_TIMEOUT, Input};
+pub(crate) use input::{DEFAULT_ASK_TIMEOUT, Input, Once};
 
 #[cfg(feature = "http-client")]
 mod pause;

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use bowline_core::mux::{End, Event, Oddity, Outgoing, Overload};
 use bowline_core::{
-    BatchError, Malformed, Message, Notification, decode_batch, is_batch, shortened,
+    BatchError, Malformed, Message, Notification, Response, decode_batch, is_batch, shortened,
 };
 use bowline_types::{ErrorCode, RequestId, RpcError};
 use bytes::Bytes;
@@ -154,6 +154,10 @@ impl Driver {
                     let now = Instant::now().into_std();
                     self.peer.shared.lock().mux.release(now, &id);
                 }
+                Poll::Ready(Received::Waiting { id, until }) => {
+                    let until = until.map(Instant::into_std);
+                    self.peer.shared.lock().mux.handle_wait(until, &id);
+                }
                 Poll::Ready(Received::Missed) => self.missed(),
                 Poll::Ready(Received::Reset) => self.reset(),
                 Poll::Ready(Received::StreamLost { error }) => self.peer.notices().lose(error),
@@ -191,6 +195,21 @@ impl Driver {
 
     fn take_in_message(&mut self, message: Result<Message, Malformed>) {
         match message {
+            Ok(Message::Response(Response {
+                id: None,
+                outcome: Err(error),
+            })) => {
+                tracing::warn!(error = %shortened(&error), "an error came without an id");
+                self.peer.notices().overhear_error(&Error::Peer(error));
+            }
+            Ok(Message::Request(request)) if self.serving.answers_nothing() => {
+                // Not even that it does not: a modern client writes requests and notifications only.
+                let method = shortened(&request.method).to_string();
+                tracing::warn!(method, "a server of this version asks by its results only");
+                let error =
+                    format!("the server sent the request `{method}`, which its version has not");
+                self.peer.notices().overhear_error(&Error::protocol(error));
+            }
             Ok(message) => {
                 let now = Instant::now().into_std();
                 self.peer.shared.lock().mux.handle_message(now, message);
@@ -200,7 +219,10 @@ impl Driver {
     }
 
     fn take_in_malformed(&mut self, malformed: Malformed) {
-        tracing::warn!(malformed = %shortened(&malformed), "a frame was no message");
+        let what = shortened(&malformed).to_string();
+        tracing::warn!(malformed = what, "a frame was no message");
+        let error = Error::protocol(format!("a frame was no message: {what}"));
+        self.peer.notices().overhear_error(&error);
         if matches!(malformed, Malformed::Request { id: None, .. }) && !self.serving.is_server() {
             return; // servers print to their output by mistake, and a client has no answer to that
         }

@@ -16,10 +16,13 @@ pub(crate) struct Notices {
     listeners: Arc<Mutex<Listeners>>,
     account: Arc<Account>,
     tap: Arc<OnceLock<Tap>>,
+    error_tap: Arc<OnceLock<ErrorTap>>,
 }
 
 /// Hears what the other side says before anybody else does.
 pub(crate) type Tap = Box<dyn Fn(&Notification) + Send + Sync>;
+/// Hears what goes wrong and belongs to no call.
+pub(crate) type ErrorTap = Box<dyn Fn(&Error) + Send + Sync>;
 
 /// What a listener receives.
 #[derive(Debug)]
@@ -62,6 +65,7 @@ impl Notices {
             listeners: Arc::default(),
             account,
             tap: Arc::default(),
+            error_tap: Arc::default(),
         }
     }
 
@@ -89,6 +93,18 @@ impl Notices {
     /// Has `tap` hear everything first, that which belongs to calls included. The first tap stays.
     pub(crate) fn tap(&self, tap: Tap) {
         let _ = self.tap.set(tap);
+    }
+
+    /// Has `tap` hear what goes wrong and belongs to no call. The first tap stays.
+    pub(crate) fn tap_errors(&self, tap: ErrorTap) {
+        let _ = self.error_tap.set(tap);
+    }
+
+    /// Tells of something that went wrong and belongs to no call.
+    pub(super) fn overhear_error(&self, error: &Error) {
+        if let Some(tap) = self.error_tap.get() {
+            tap(error);
+        }
     }
 
     /// Tells the tap, and nobody else.

@@ -246,6 +246,17 @@ impl Serving {
         }
     }
 
+    /// Whether this is a client whose server must not ask it anything by a request.
+    pub(super) fn answers_nothing(&self) -> bool {
+        match &self.role {
+            Role::Server { .. } => false,
+            Role::Client { server, .. } => {
+                let server = server.get();
+                server.is_some_and(|server| server.dialect.server_asks_by != ServerAsksBy::Request)
+            }
+        }
+    }
+
     /// Nothing new will come: what would go on for ever ends by itself.
     pub(super) fn shut_down(&mut self) {
         self.watches.clear();

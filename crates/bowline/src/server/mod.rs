@@ -69,7 +69,6 @@ use bowline_core::Outcome;
 use bowline_core::era::{Caller, Dialects, Door, Offers, Request};
 use bowline_types::{CacheScope, ErrorCode, Icon, Implementation, Json, RpcError};
 
-use crate::Result;
 use crate::callback::contained;
 use crate::exchange::{BoxFuture, Context, Params, Responder};
 use crate::layer::{Layer, Next};
@@ -77,6 +76,7 @@ use crate::limits::{Limits, Usage};
 use crate::peer::{Closing, Peer, Role};
 use crate::shutdown::Shutdown;
 use crate::wire::Wire;
+use crate::{Marks, Result};
 use offer::Offer;
 use page::Cache;
 
@@ -290,7 +290,7 @@ impl Server {
 
     /// Lets handlers log to clients that ask for it: [`Context::log`] is silent otherwise.
     pub fn logging(self) -> Self {
-        self.offering(|offer| offer.logging = true)
+        self.offering(|offer| offer.logger = Some(offer.identity.name.as_str().into()))
     }
 
     /// Calls `on_roots_changed` when a client says that its [roots](Context::roots) have changed.
@@ -382,6 +382,12 @@ impl Server {
     /// Without them each server makes up a key of its own, so that no other replica takes up its requests.
     pub fn input_keys(self, keys: impl Into<StateKeys>) -> Self {
         self.offering(|offer| offer.input.keys = keys.into())
+    }
+
+    /// Notes there what [`Context::once`](crate::Context::once) did. In memory by default, with room for 100,000 effects of the
+    /// last hour; replicas that share [keys](Self::input_keys) have to share this too.
+    pub fn marks(self, marks: impl Marks) -> Self {
+        self.offering(|offer| offer.input.marks = Arc::new(marks))
     }
 
     /// How many bytes a request may keep from one round to the next. 64 KiB by default.
@@ -559,8 +565,9 @@ impl Responder for Server {
             return Box::pin(std::future::ready(Err(error)));
         }
         cx.extensions_mut().extend(&self.offer.state);
-        if !self.offer.logging {
-            cx.mute();
+        match &self.offer.logger {
+            Some(logger) => cx.set_logger(logger),
+            None => cx.mute(),
         }
         if self.offer.layers.is_empty() {
             return self.respond_inside(request, cx);

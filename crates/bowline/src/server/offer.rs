@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-use bowline_core::era::{Caller, Dialects};
+use bowline_core::era::{Caller, Dialect, Dialects};
 use bowline_types::{
     DiscoverResult, Implementation, Meta, PromptsCapability, ResourcesCapability,
     ServerCapabilities, Settings, ToolsCapability,
@@ -31,7 +31,8 @@ pub(super) struct Offer {
     pub(super) templates: Registry<ResourceTemplate>,
     pub(super) completers: BTreeMap<Target, Offered<Completer>>,
     pub(super) resource_updates: bool,
-    pub(super) logging: bool,
+    /// The name under which it logs, if it does.
+    pub(super) logger: Option<Arc<str>>,
     /// Who wants to know that a client's roots have changed.
     pub(super) on_roots_changed: Vec<OnRootsChanged>,
     pub(super) state: Extensions,
@@ -93,7 +94,7 @@ impl Offer {
             templates: Registry::default(),
             completers: BTreeMap::new(),
             resource_updates: false,
-            logging: false,
+            logger: None,
             on_roots_changed: Vec::new(),
             state: Extensions::default(),
             layers: Vec::new(),
@@ -164,11 +165,12 @@ impl Offer {
         self.templates.building();
     }
 
-    pub(super) fn paging(&self, list: List) -> Paging<'_> {
+    pub(super) fn paging(&self, list: List, dialect: &'static Dialect) -> Paging<'_> {
         Paging {
             size: self.page_size,
             cache: self.caches.get(&list).or(self.cache.as_ref()),
             identity: &self.identity,
+            dialect,
         }
     }
 
@@ -254,7 +256,7 @@ impl Offer {
             resources.subscribe = self.resource_updates.then_some(true);
         }
         capabilities.completions = self.has_completions().then(Settings::default);
-        capabilities.logging = self.logging.then(Settings::default);
+        capabilities.logging = self.logger.is_some().then(Settings::default);
         capabilities
     }
 
@@ -279,10 +281,8 @@ impl Listed for Tool {
     type Definition = bowline_types::Tool;
     const MEMBER: &'static str = "tools";
 
-    fn listed_as(&self, name: &str) -> bowline_types::Tool {
-        let mut definition = self.definition().clone();
-        name.clone_into(&mut definition.name);
-        definition
+    fn listed_as(&self, name: &str, dialect: &Dialect) -> bowline_types::Tool {
+        self.definition_for(name, dialect)
     }
 
     fn is_for_everybody(&self) -> bool {

@@ -47,7 +47,7 @@ pub trait IntoToolResult {
     fn into_tool_result(self) -> Result<CallToolResult, RpcError>;
 
     /// The schema of its structured output, if it has any. If that may be something else than an object,
-    /// the tool wraps both: the output becomes the member `result` of an object.
+    /// the tool wraps both for callers until 2025-11-25: the output becomes the member `result` of an object.
     #[must_use]
     fn output_schema() -> Option<Json> {
         None
@@ -56,7 +56,7 @@ pub trait IntoToolResult {
 
 /// Typed output: `T` as JSON, with the schema of `T`, and the same once more as text.
 ///
-/// What is no object, such as a list, is wrapped into one, as its only member `result`.
+/// What is no object, such as a list, is wrapped into one, as its only member `result`, for callers until 2025-11-25.
 ///
 /// # Examples
 ///
@@ -93,11 +93,7 @@ impl<T: Serialize + JsonSchema> IntoToolResult for Structured<T> {
 /// JSON without a schema.
 impl IntoToolResult for Json {
     fn into_tool_result(self) -> Result<CallToolResult, RpcError> {
-        let mut result = structured(&self)?;
-        if !self.is_object() {
-            wrap(&mut result)?;
-        }
-        Ok(result)
+        structured(&self)
     }
 }
 

@@ -1,16 +1,17 @@
 //! Lists, page by page.
 //!
 //! A list is in the order of names, and a cursor says after which name to go on: it stays good while
-//! things come and go. All pages of a list that everybody sees are encoded when the first is asked for, and kept
-//! until something changes.
+//! things come and go. All pages of a list that everybody sees are encoded when the first is asked for in an era, and
+//! kept until something changes.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bowline_core::Outcome;
+use bowline_core::era::Dialect;
 use bowline_types::{CacheScope, ErrorCode, Implementation, Json, ResultType, RpcError, meta_key};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
@@ -26,8 +27,8 @@ pub(super) trait Listed: Clone {
     /// The member of the result that holds the list. It marks cursors too: one list's are no other's.
     const MEMBER: &'static str;
 
-    /// What the list says of it, where it is offered under this name.
-    fn listed_as(&self, name: &str) -> Self::Definition;
+    /// What the list says of it, where it is offered under this name, to clients of an era.
+    fn listed_as(&self, name: &str, dialect: &Dialect) -> Self::Definition;
 
     /// Whether it is on everybody's list.
     fn is_for_everybody(&self) -> bool {
@@ -62,11 +63,29 @@ pub(super) struct Paging<'a> {
     pub(super) size: Option<usize>,
     pub(super) cache: Option<&'a Cache>,
     pub(super) identity: &'a Implementation,
+    /// What whoever is asking speaks.
+    pub(super) dialect: &'static Dialect,
+}
+
+/// The pages of a list as clients of each era get them, once one of them has asked.
+#[derive(Clone, Debug, Default)]
+pub(super) struct KeptPages {
+    modern: OnceLock<Pages>,
+    legacy: OnceLock<Pages>,
+}
+
+impl KeptPages {
+    fn of(&self, dialect: &Dialect) -> &OnceLock<Pages> {
+        match dialect.is_modern() {
+            true => &self.modern,
+            false => &self.legacy,
+        }
+    }
 }
 
 /// The pages of a list, encoded.
 #[derive(Clone, Debug)]
-pub(super) struct Pages {
+struct Pages {
     first: Json,
     /// By the name after which they begin.
     later: BTreeMap<String, Json>,
@@ -81,7 +100,8 @@ pub(super) fn list_for<T: Listed>(
 ) -> Outcome {
     let mut entries = snapshot.entries().values();
     // Pages are kept only of a list that everybody sees.
-    if snapshot.pages.get().is_some() || entries.all(|offered| offered.item.is_for_everybody()) {
+    let pages = snapshot.pages.of(paging.dialect);
+    if pages.get().is_some() || entries.all(|offered| offered.item.is_for_everybody()) {
         return list(snapshot, params, paging);
     }
     let after = asked_after::<T>(params)?;
@@ -105,11 +125,12 @@ pub(super) fn list<T: Listed>(
     paging: &Paging<'_>,
 ) -> Outcome {
     let after = asked_after::<T>(params)?;
-    let pages = match snapshot.pages.get() {
+    let kept = snapshot.pages.of(paging.dialect);
+    let pages = match kept.get() {
         Some(pages) => pages,
         None => {
             let pages = Pages::encode(snapshot, paging)?;
-            snapshot.pages.get_or_init(|| pages)
+            kept.get_or_init(|| pages)
         }
     };
     let Some(after) = after else {
@@ -180,7 +201,8 @@ impl<'a, T: Listed + 'a> Page<'a, T> {
             paging,
         };
         for (name, offered) in rest.by_ref().take(paging.size.unwrap_or(usize::MAX)) {
-            page.items.push(offered.item.listed_as(name));
+            page.items
+                .push(offered.item.listed_as(name, paging.dialect));
             page.last = Some(name);
         }
         page.has_more = rest.next().is_some();
@@ -196,13 +218,15 @@ impl<'a, T: Listed + 'a> Page<'a, T> {
 /// to add.
 impl<T: Listed> Serialize for Page<'_, T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let cache = self.paging.cache.unwrap_or(&STALE);
-        let signature = BTreeMap::from([(meta_key::SERVER_INFO, self.paging.identity)]);
         let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("resultType", &ResultType::COMPLETE)?;
-        map.serialize_entry("ttlMs", &cache.ttl_ms)?;
-        map.serialize_entry("cacheScope", &cache.scope)?;
-        map.serialize_entry("_meta", &signature)?;
+        if self.paging.dialect.results_are_typed {
+            let cache = self.paging.cache.unwrap_or(&STALE);
+            let signature = BTreeMap::from([(meta_key::SERVER_INFO, self.paging.identity)]);
+            map.serialize_entry("resultType", &ResultType::COMPLETE)?;
+            map.serialize_entry("ttlMs", &cache.ttl_ms)?;
+            map.serialize_entry("cacheScope", &cache.scope)?;
+            map.serialize_entry("_meta", &signature)?;
+        }
         map.serialize_entry(T::MEMBER, &self.items)?;
         if let Some(last) = self.last.filter(|_| self.has_more) {
             map.serialize_entry("nextCursor", &cursor::<T>(last))?;
@@ -244,7 +268,7 @@ const STALE: Cache = Cache {
 
 #[cfg(test)]
 mod tests {
-    use bowline_core::era::{Dialect, Seal, seal};
+    use bowline_core::era::{Seal, seal};
 
     use super::super::registry::Registry;
     use super::*;
@@ -256,7 +280,7 @@ mod tests {
         type Definition = String;
         const MEMBER: &'static str = "letters";
 
-        fn listed_as(&self, name: &str) -> String {
+        fn listed_as(&self, name: &str, _: &Dialect) -> String {
             name.to_owned()
         }
     }
@@ -268,7 +292,7 @@ mod tests {
         type Definition = String;
         const MEMBER: &'static str = "others";
 
-        fn listed_as(&self, name: &str) -> String {
+        fn listed_as(&self, name: &str, _: &Dialect) -> String {
             name.to_owned()
         }
     }
@@ -371,6 +395,7 @@ mod tests {
             size: Some(2),
             cache: None,
             identity: &identity,
+            dialect: Dialect::LATEST,
         };
         list(&registry.now(), params, &paging)
     }

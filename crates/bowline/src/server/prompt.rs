@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 
+use bowline_core::era::Dialect;
 use bowline_types::{
     ErrorCode, GetPromptResult, Icon, Json, PromptArgument, PromptMessage, Role, RpcError,
 };
@@ -194,7 +195,7 @@ impl Listed for Prompt {
     type Definition = bowline_types::Prompt;
     const MEMBER: &'static str = "prompts";
 
-    fn listed_as(&self, name: &str) -> bowline_types::Prompt {
+    fn listed_as(&self, name: &str, _: &Dialect) -> bowline_types::Prompt {
         let mut definition = self.definition.clone();
         name.clone_into(&mut definition.name);
         definition

@@ -5,9 +5,9 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
-use super::page::Pages;
+use super::page::KeptPages;
 use crate::exchange::Extensions;
 
 /// Everything of one kind.
@@ -20,7 +20,7 @@ pub(super) struct Snapshot<T> {
     entries: BTreeMap<String, Arc<Offered<T>>>,
     is_advertised: bool,
     /// The list, encoded, once it was asked for.
-    pub(super) pages: OnceLock<Pages>,
+    pub(super) pages: KeptPages,
 }
 
 /// One thing that is offered.
@@ -50,7 +50,7 @@ impl<T: Clone> Registry<T> {
     pub(super) fn building(&mut self) -> &mut Snapshot<T> {
         let current = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
         let snapshot = Arc::make_mut(current);
-        snapshot.pages = OnceLock::new();
+        snapshot.pages = KeptPages::default();
         snapshot
     }
 
@@ -58,7 +58,7 @@ impl<T: Clone> Registry<T> {
     pub(super) fn change<R>(&self, change: impl FnOnce(&mut Snapshot<T>) -> R) -> R {
         let mut current = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let mut next = Snapshot::clone(&current);
-        next.pages = OnceLock::new();
+        next.pages = KeptPages::default();
         let returned = change(&mut next);
         let old = std::mem::replace(&mut *current, Arc::new(next));
         drop(current);
@@ -122,7 +122,7 @@ impl<T> Default for Registry<T> {
         let snapshot = Snapshot {
             entries: BTreeMap::new(),
             is_advertised: false,
-            pages: OnceLock::new(),
+            pages: KeptPages::default(),
         };
         Self(RwLock::new(Arc::new(snapshot)))
     }

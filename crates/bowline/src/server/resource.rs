@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bowline_core::era::Dialect;
 use bowline_types::{
     Annotations, CacheScope, ErrorCode, Icon, ReadResourceResult, ResourceContents, RpcError,
 };
@@ -344,7 +345,7 @@ impl Listed for Resource {
     type Definition = bowline_types::Resource;
     const MEMBER: &'static str = "resources";
 
-    fn listed_as(&self, _: &str) -> bowline_types::Resource {
+    fn listed_as(&self, _: &str, _: &Dialect) -> bowline_types::Resource {
         self.definition.clone()
     }
 }
@@ -353,7 +354,7 @@ impl Listed for ResourceTemplate {
     type Definition = bowline_types::ResourceTemplate;
     const MEMBER: &'static str = "resourceTemplates";
 
-    fn listed_as(&self, _: &str) -> bowline_types::ResourceTemplate {
+    fn listed_as(&self, _: &str, _: &Dialect) -> bowline_types::ResourceTemplate {
         self.definition.clone()
     }
 }

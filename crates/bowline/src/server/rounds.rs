@@ -18,12 +18,15 @@ use bowline_core::{Outcome, shortened};
 use bowline_types::{CallToolResult, ContentBlock, ErrorCode, Json, RpcError};
 
 use super::sealed::{Bound, StateKeys, Unopened, longest_text};
-use crate::exchange::{BoxFuture, Context, DEFAULT_ASK_TIMEOUT, Input};
+use crate::exchange::{BoxFuture, Context, DEFAULT_ASK_TIMEOUT, Input, Once};
+use crate::{Marks, MemoryMarks};
 
 /// How a server gets input.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct InputRules {
     pub(super) keys: StateKeys,
+    /// What has happened that must happen once.
+    pub(super) marks: Arc<dyn Marks>,
     /// How many bytes a state may take before it is sealed.
     pub(super) state_limit: usize,
     /// How long a client may take to answer where it is asked directly.
@@ -34,6 +37,7 @@ impl Default for InputRules {
     fn default() -> Self {
         Self {
             keys: StateKeys::random(),
+            marks: Arc::new(MemoryMarks::new()),
             state_limit: DEFAULT_STATE_LIMIT,
             ask_timeout: DEFAULT_ASK_TIMEOUT,
         }
@@ -54,7 +58,7 @@ pub(super) fn in_rounds<'a>(
     }
     if dialect.server_asks_by == ServerAsksBy::Request {
         // The handler runs once, and waits where it asks.
-        let input = Input::new(Round::default(), rules.ask_timeout);
+        let input = Input::new(Round::default(), rules.ask_timeout, None);
         return handle(request, cx.with_input(Arc::new(input)));
     }
     if !dialect.may_need_input(&request.method) {
@@ -64,7 +68,8 @@ pub(super) fn in_rounds<'a>(
         Ok(round) => round,
         Err(error) => return Box::pin(std::future::ready(Err(error))),
     };
-    let input = Arc::new(Input::new(round, rules.ask_timeout));
+    let once = Once::of(&round, &rules.marks, rules.keys.longest());
+    let input = Arc::new(Input::new(round, rules.ask_timeout, once));
     let cx = cx.with_input(input.clone());
     Box::pin(OneRound {
         handler: Some(handle(request.clone(), cx.clone())),
@@ -149,7 +154,7 @@ impl OneRound<'_> {
         outcome
     }
 
-    fn finish(&self, round: Round) -> Outcome {
+    fn finish(&self, mut round: Round) -> Outcome {
         let failed = |error: &dyn std::fmt::Display| {
             tracing::error!(%error, method = %shortened(&self.request.method), "a round could not be ended");
             RpcError::new(
@@ -157,6 +162,7 @@ impl OneRound<'_> {
                 "the state of the request cannot be kept",
             )
         };
+        Once::found_lineage(&mut round).map_err(|error| failed(&error))?;
         let required = round
             .finish(self.rules.state_limit)
             .map_err(|error| failed(&error))?

@@ -33,24 +33,25 @@ pub(super) fn route<'a>(
     cx: Context,
 ) -> BoxFuture<'a, Outcome> {
     let offer = &server.offer;
+    let dialect = request.caller.dialect;
     match &*request.method {
         DiscoverRequest::NAME => ready(encode(&offer.introduction())),
         ListToolsRequest::NAME if offer.has_tools() => {
-            let paging = offer.paging(List::Tools);
+            let paging = offer.paging(List::Tools, dialect);
             ready(list_for(&cx, &offer.tools.now(), &request.params, &paging))
         }
         CallToolRequest::NAME if offer.has_tools() => begun(call_tool(offer, request, cx)),
         ListPromptsRequest::NAME if offer.has_prompts() => {
-            let paging = offer.paging(List::Prompts);
+            let paging = offer.paging(List::Prompts, dialect);
             ready(list(&offer.prompts.now(), &request.params, &paging))
         }
         GetPromptRequest::NAME if offer.has_prompts() => Box::pin(render(offer, request, cx)),
         ListResourcesRequest::NAME if offer.has_resources() => {
-            let paging = offer.paging(List::Resources);
+            let paging = offer.paging(List::Resources, dialect);
             ready(list(&offer.resources.now(), &request.params, &paging))
         }
         ListResourceTemplatesRequest::NAME if offer.has_resources() => {
-            let paging = offer.paging(List::ResourceTemplates);
+            let paging = offer.paging(List::ResourceTemplates, dialect);
             ready(list(&offer.templates.now(), &request.params, &paging))
         }
         ReadResourceRequest::NAME if offer.has_resources() => Box::pin(read(offer, request, cx)),

@@ -22,28 +22,25 @@ pub(super) fn of_nothing() -> Json {
     json!({"type": "object", "properties": {}}).into()
 }
 
-/// What becomes of structured output on its way out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wrapping {
-    /// It is an object, as clients until 2025-11-25 expect it, and goes as it is.
-    AsIs,
-    /// It may be something else, and becomes the member `result` of an object.
-    InResult,
+/// Whether output that fits the schema may be something else than an object. For clients until 2025-11-25, who expect one, it
+/// then becomes the member `result` of an object.
+pub(super) fn needs_wrapping(schema: &Json) -> bool {
+    schema.decode().is_ok_and(|value| !is_of_object(&value))
 }
 
-/// The schema of an object that holds what `schema` describes, and how to make such an object.
-pub(super) fn as_object(schema: Json) -> (Json, Wrapping) {
-    match schema.decode() {
+/// The schema of an object that holds what `schema` describes.
+pub(super) fn of_object(schema: &Json) -> Json {
+    match schema.decode::<Value>() {
         Ok(mut value) if is_of_object(&value) => {
             // A choice between objects does not say so itself.
             if value.get("type").is_none() {
                 value["type"] = "object".into();
-                return (value.into(), Wrapping::AsIs);
+                return value.into();
             }
-            (schema, Wrapping::AsIs)
+            schema.clone()
         }
-        Ok(value) => (wrapped(value).into(), Wrapping::InResult),
-        Err(_) => (schema, Wrapping::AsIs),
+        Ok(value) => wrapped(value).into(),
+        Err(_) => schema.clone(),
     }
 }
 
@@ -165,11 +162,11 @@ mod tests {
 
     #[test]
     fn output_that_is_no_object_is_wrapped_into_one() {
-        let (schema, wrapping) = as_object(of_output::<Vec<i64>>());
+        let schema = of_output::<Vec<i64>>();
 
-        assert_eq!(wrapping, Wrapping::InResult);
+        assert!(needs_wrapping(&schema));
         assert_eq!(
-            schema.decode::<Value>().unwrap(),
+            of_object(&schema).decode::<Value>().unwrap(),
             json!({
                 "type": "object",
                 "properties": {"result": {"type": "array", "items": {"type": "integer"}}},
@@ -180,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_recursive_type_keeps_its_definitions_at_the_root_when_it_is_wrapped() {
-        let schema: Value = as_object(of_output::<Tree>()).0.decode().unwrap();
+        let schema: Value = of_object(&of_output::<Tree>()).decode().unwrap();
 
         let reference = schema["properties"]["result"]["items"]["$ref"].as_str();
         let target = reference.and_then(|reference| schema.pointer(&reference[1..]));
@@ -197,15 +194,15 @@ mod tests {
             Square { side: f64 },
         }
 
-        let (shape, wrapping) = as_object(of_output::<Shape>());
+        let shape = of_output::<Shape>();
 
-        assert_eq!(wrapping, Wrapping::AsIs);
-        assert_eq!(shape.decode::<Value>().unwrap()["type"], "object");
+        assert!(!needs_wrapping(&shape));
         assert_eq!(
-            as_object(of_output::<Option<Shape>>()).1,
-            Wrapping::InResult
+            of_object(&shape).decode::<Value>().unwrap()["type"],
+            "object"
         );
-        assert_eq!(as_object(of_output::<Value>()).1, Wrapping::InResult);
+        assert!(needs_wrapping(&of_output::<Option<Shape>>()));
+        assert!(needs_wrapping(&of_output::<Value>()));
     }
 
     #[test]

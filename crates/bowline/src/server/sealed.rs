@@ -146,6 +146,11 @@ impl StateKeys {
         Ok(state.to_vec())
     }
 
+    /// How long a state can be brought back after it was sealed.
+    pub(super) fn longest(&self) -> Duration {
+        self.lifetime
+    }
+
     fn sealing_key(&self) -> Result<&XChaCha20Poly1305, &'static str> {
         if let Some(key) = self.sealing.get() {
             return Ok(key);

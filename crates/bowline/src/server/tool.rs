@@ -20,16 +20,19 @@ use function::{Blocking, Typed, Untyped};
 use std::future::Future;
 use std::sync::Arc;
 
+use bowline_core::era::{Dialect, StructuredContent, Tasks};
 use bowline_core::http::headers::ParamHeaders;
 use bowline_core::shortened;
-use bowline_types::{CallToolResult, ErrorCode, Icon, Json, Meta, RpcError, ToolAnnotations};
+use bowline_types::{
+    CallToolResult, ErrorCode, Icon, Json, Meta, RpcError, ToolAnnotations, check_meta_key,
+};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use super::extract::{Given, NeededState, Needs, Parameters};
 use super::handler::{BlockingHandler, Handler};
 use super::output::{self, IntoToolResult};
-use super::schema::{self, Wrapping};
+use super::schema;
 use crate::exchange::{CancelMode, Context};
 use crate::layer::Layer;
 use crate::{Error, Result};
@@ -61,7 +64,6 @@ pub struct Tool {
     is_blocking: bool,
     visible_to: Option<Audience>,
     layers: Vec<Arc<dyn Layer>>,
-    wrapping: Wrapping,
     flaw: Option<String>,
     /// What is known of the schemas once the tool is registered.
     compiled: Option<Arc<Compiled>>,
@@ -70,6 +72,8 @@ pub struct Tool {
 /// What the schemas of a tool come to.
 struct Compiled {
     checks: Checks,
+    /// Whether its output may be something else than an object.
+    wraps: bool,
     /// Which arguments are mirrored in headers, if any are.
     #[cfg_attr(
         not(feature = "http-server"),
@@ -181,7 +185,6 @@ impl Tool {
             is_blocking: false,
             visible_to: None,
             layers: Vec::new(),
-            wrapping: Wrapping::AsIs,
             flaw: None,
             compiled: None,
         }
@@ -196,11 +199,7 @@ impl Tool {
         if needs.has_arguments_twice() {
             tool.flaw = Some("its handler takes `Args` twice".to_owned());
         }
-        if let Some(output) = R::output_schema() {
-            let (output, wrapping) = schema::as_object(output);
-            tool.definition.output_schema = Some(output);
-            tool.wrapping = wrapping;
-        }
+        tool.definition.output_schema = R::output_schema();
         tool
     }
 
@@ -254,11 +253,9 @@ impl Tool {
         self
     }
 
-    /// Describes the structured output in words of your own instead of those of a type. It is then not
-    /// wrapped, and must be an object.
+    /// Describes the structured output in words of your own instead of those of a type.
     pub fn output_schema(mut self, schema: impl Into<Json>) -> Self {
         self.definition.output_schema = Some(schema.into());
-        self.wrapping = Wrapping::AsIs;
         self
     }
 
@@ -346,7 +343,7 @@ impl Tool {
     /// # Errors
     ///
     /// [`Error::Misuse`] if its name is empty, its handler takes arguments twice, its scopes are none, or its schemas are not
-    /// valid JSON Schema 2020-12 of objects, refer to something outside of themselves, or break the rules
+    /// valid JSON Schema 2020-12, that of its arguments is not of objects, or they refer to something outside of themselves, or break the rules
     /// for `x-mcp-header`.
     pub fn check(&self) -> Result<()> {
         self.compile().map(drop).map_err(|why| self.misuse(&why))
@@ -413,14 +410,41 @@ impl Tool {
         }
         // Kept here too, for handlers that do not keep it themselves.
         let _permits = given.permits();
+        let form = given.context().caller().dialect.structured_content;
         let mut result = self.handler.call(given).await?;
         if result.is_error != Some(true) {
-            if self.wrapping == Wrapping::InResult {
-                output::wrap(&mut result)?;
-            }
             self.check_output(&result)?;
         }
+        if form == StructuredContent::Object && self.must_wrap(&result) {
+            output::wrap(&mut result)?;
+        }
         Ok(result)
+    }
+
+    /// Whether a caller who expects an object needs this result wrapped.
+    fn must_wrap(&self, result: &CallToolResult) -> bool {
+        let Some(output) = &result.structured_content else {
+            return false;
+        };
+        let by_schema = self
+            .compiled
+            .as_ref()
+            .is_some_and(|compiled| compiled.wraps);
+        // The output of a tool that failed is none that its schema describes.
+        (by_schema && result.is_error != Some(true)) || !output.is_object()
+    }
+
+    /// What clients that speak `dialect` see of it, where it is offered under this name.
+    pub(super) fn definition_for(&self, name: &str, dialect: &Dialect) -> bowline_types::Tool {
+        let mut definition = self.definition.clone();
+        name.clone_into(&mut definition.name);
+        if dialect.structured_content == StructuredContent::Object {
+            definition.output_schema = definition.output_schema.as_ref().map(schema::of_object);
+        }
+        if dialect.tasks != Tasks::Core {
+            definition.execution = None;
+        }
+        definition
     }
 
     fn check_output(&self, result: &CallToolResult) -> Result<(), RpcError> {
@@ -458,13 +482,20 @@ impl Tool {
                 "{scope:?} is not a scope: one word of ASCII without quotes"
             ));
         }
+        for (key, _) in self.definition.meta.iter().flat_map(Meta::iter) {
+            check_meta_key(key)
+                .map_err(|error| format!("the key `{key}` of its `_meta`: {error}"))?;
+        }
         let input = &self.definition.input_schema;
         let output = self.definition.output_schema.as_ref();
-        must_be_of_object("input", input)?;
-        output.map_or(Ok(()), |output| must_be_of_object("output", output))?;
+        must_be_of_object(input)?;
+        if output.is_some_and(|output| !output.is_object()) {
+            return Err("its output schema is not a JSON object".to_owned());
+        }
         let param_headers = ParamHeaders::read(input).map_err(|error| error.to_string())?;
         Ok(Compiled {
             checks: Checks::compile(input, output)?,
+            wraps: output.is_some_and(schema::needs_wrapping),
             param_headers: (!param_headers.is_empty()).then(|| Arc::new(param_headers)),
         })
     }
@@ -538,7 +569,7 @@ impl std::fmt::Debug for Tool {
     }
 }
 
-fn must_be_of_object(what: &str, schema: &Json) -> Result<(), String> {
+fn must_be_of_object(schema: &Json) -> Result<(), String> {
     let object: Option<Value> = schema.decode().ok();
     let of_object = object
         .as_ref()
@@ -547,9 +578,7 @@ fn must_be_of_object(what: &str, schema: &Json) -> Result<(), String> {
     if of_object {
         return Ok(());
     }
-    Err(format!(
-        "its {what} schema is not that of an object: its `type` must be `object`"
-    ))
+    Err("its input schema is not that of an object: its `type` must be `object`".to_owned())
 }
 
 /// Whether this is a `scope-token` of OAuth: it stands between quotes and spaces in a header.

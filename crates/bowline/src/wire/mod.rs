@@ -22,6 +22,7 @@ use std::task::{Context, Poll};
 use bowline_core::Message;
 use bowline_types::RequestId;
 use bytes::Bytes;
+use tokio::time::Instant;
 
 use crate::Error;
 
@@ -140,6 +141,14 @@ pub enum Received {
     Released {
         /// Which request.
         id: RequestId,
+    },
+    /// Nothing will be heard of one request before a time, because its server said so. A call that has to be over by then
+    /// fails at once.
+    Waiting {
+        /// Which request.
+        id: RequestId,
+        /// Until when; `None` if that is further away than can be written down.
+        until: Option<Instant>,
     },
     /// Notifications that belong to no request may have been lost. The wire goes on.
     Missed,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use bowline::client::{Changes, Draft, List, MemoryCache};
+use bowline::client::{Changes, Connect, Draft, List, MemoryCache};
 use bowline::exchange::TraceContext;
 use bowline::testing::{self, Scripted};
 use bowline::types::ListToolsRequest;
@@ -172,7 +172,7 @@ async fn a_private_result_is_for_one_principal_and_a_public_one_for_all() {
         let cache = Arc::new(MemoryCache::default());
         let of = |principal: &'static str| {
             let cache = cache.clone();
-            modern_with(move |it| it.cache(cache).principal(principal))
+            modern_with(move |it| it.cache(cache).server_identity("one").principal(principal))
         };
         let (one, mut one_server) = of(principals[0]).await;
         let (other, mut other_server) = of(principals[1]).await;
@@ -187,12 +187,58 @@ async fn a_private_result_is_for_one_principal_and_a_public_one_for_all() {
 #[tokio::test(start_paused = true)]
 async fn private_results_of_nobody_in_particular_stay_with_their_client() {
     let cache = Arc::new(MemoryCache::default());
-    let (one, mut one_server) = modern_with(|it| it.cache(cache.clone())).await;
-    let (other, mut other_server) = modern_with(|it| it.cache(cache.clone())).await;
+    let of_one_server = |it: Connect| it.cache(cache.clone()).server_identity("one");
+    let (one, mut one_server) = modern_with(of_one_server).await;
+    let (other, mut other_server) = modern_with(of_one_server).await;
 
     assert!(asks(&one, &mut one_server, page(60_000, "private")).await);
 
     assert!(asks(&other, &mut other_server, page(60_000, "private")).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_server_is_not_answered_for_by_another() {
+    for names in [[Some("one"), Some("other")], [None, None]] {
+        for scope in ["private", "public"] {
+            let cache = Arc::new(MemoryCache::default());
+            let of = |name: Option<&'static str>| {
+                let cache = cache.clone();
+                modern_with(move |it| {
+                    let it = it.cache(cache).principal("ann");
+                    match name {
+                        Some(name) => it.server_identity(name),
+                        None => it,
+                    }
+                })
+            };
+            let (one, mut one_server) = of(names[0]).await;
+            let (other, mut other_server) = of(names[1]).await;
+
+            assert!(asks(&one, &mut one_server, page(60_000, scope)).await);
+
+            let was_asked = asks(&other, &mut other_server, page(60_000, scope)).await;
+            assert!(was_asked, "{scope} results of {names:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_at_one_server_outdates_nothing_of_another() {
+    let cache = Arc::new(MemoryCache::default());
+    let of = |name: &'static str| {
+        let cache = cache.clone();
+        modern_with(move |it| it.cache(cache).server_identity(name))
+    };
+    let (one, mut one_server) = of("one").await;
+    let (other, mut other_server) = of("other").await;
+    assert!(asks(&one, &mut one_server, page(60_000, "public")).await);
+    assert!(asks(&other, &mut other_server, page(60_000, "public")).await);
+
+    one_server.notify("notifications/tools/list_changed", json!({}));
+    one_server.expect_nothing().await;
+
+    assert!(asks(&one, &mut one_server, page(60_000, "public")).await);
+    assert!(!asks(&other, &mut other_server, page(60_000, "public")).await);
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,6 +6,7 @@
     reason = "a test says by panicking what it saw"
 )]
 
+mod cached;
 mod closing;
 mod ends_of_answers;
 mod flow_control;

@@ -154,6 +154,10 @@ impl Authorizer for Person {
             Ok(())
         })
     }
+
+    fn identity(&self) -> Option<String> {
+        None
+    }
 }
 
 /// Tells when a decision is over, however it ended.

@@ -10,6 +10,7 @@ mod eras;
 mod host;
 mod letting_go;
 mod memory;
+mod once;
 mod state;
 
 use std::sync::{Arc, Mutex};

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use bowline_types::{CacheScope, ErrorCode, Implementation, Json, ResultType, RpcError, meta_key};
-use serde::Deserialize;
-use serde_json::value::RawValue;
+use bowline_types::{
+    CacheScope, Implementation, Json, Notice, ProgressNotification, ResultType, RpcError, meta_key,
+};
 
+use super::fit::Fit;
 use super::{OPENING, admit_as};
 use crate::era::text::{edit_meta, encode, own};
 use crate::era::{
-    Admitted, Caller, Dialect, Rejection, Request, Stamped, StructuredContent, Unsealed, Violation,
-    unsendable,
+    Admitted, Caller, Dialect, Rejection, Request, Stamped, Unsealed, Violation, unsendable,
 };
 use crate::json::{Members, NotAnObject, Object};
 use crate::{Notification, Outcome, RawRequest};
@@ -43,9 +43,13 @@ impl Adapter {
         let mut method = request.method.clone();
         if method == OPENING {
             method = "initialize".into();
+            let fit = Fit(self.0);
+            let capabilities = encode(&request.caller.capabilities);
             params.set("protocolVersion", encode(self.0.version));
-            params.set("capabilities", encode(&request.caller.capabilities));
-            params.set("clientInfo", client_of(&request.caller));
+            params.set("capabilities", fit.client_capabilities(capabilities));
+            params.set("clientInfo", fit.implementation(client_of(&request.caller)));
+        } else {
+            Fit(self.0).params(&method, &mut params);
         }
         Stamped {
             method,
@@ -109,23 +113,19 @@ impl Adapter {
             own_server = meta.remove(meta_key::SERVER_INFO);
             meta.remove(meta_key::SUBSCRIPTION_ID);
         });
-        match method {
-            OPENING => {
-                object.remove("supportedVersions");
-                object.set("protocolVersion", encode(self.0.version));
-                object.set("serverInfo", own_server.unwrap_or_else(|| server.clone()));
-                self.fit_capabilities(&mut object);
-            }
-            "tools/call" if !self.can_hold(object.member("structuredContent")) => {
-                object.remove("structuredContent");
-            }
-            "tools/list" => self.fit_tools(&mut object),
-            _ => {}
+        if method == OPENING {
+            object.remove("supportedVersions");
+            object.set("protocolVersion", encode(self.0.version));
+            let server = own_server.unwrap_or_else(|| server.clone());
+            object.set("serverInfo", Fit(self.0).implementation(server));
+            self.fit_capabilities(&mut object);
+        } else {
+            Fit(self.0).result(method, &mut object)?;
         }
         Ok(object.to_json())
     }
 
-    /// Whether a result is as this version has it already, as those of tools and prompts are.
+    /// Whether a result is as this version has it already, as those of tools and prompts mostly are.
     fn is_bare(self, method: &str, result: &Json) -> Result<bool, NotAnObject> {
         let mut members = Members::of(result.as_bytes())?;
         while let Some((name, _)) = members.next()? {
@@ -133,7 +133,7 @@ impl Adapter {
                 return Ok(false);
             }
         }
-        Ok(method != OPENING && method != "tools/list")
+        Ok(method != OPENING && !Fit(self.0).may_change(method))
     }
 
     pub(in crate::era) fn tell(self, mut notification: Notification) -> Notification {
@@ -148,6 +148,11 @@ impl Adapter {
         edit_meta(&mut object, |meta| {
             meta.remove(meta_key::SUBSCRIPTION_ID);
         });
+        if notification.method == ProgressNotification::NAME {
+            for name in self.0.absent.of_progress {
+                object.remove(name);
+            }
+        }
         notification.params = (!object.is_empty()).then(|| object.to_json());
         notification
     }
@@ -170,24 +175,9 @@ impl Adapter {
         Notification::new("notifications/initialized", None)
     }
 
-    /// The codes that only the modern era knows say that the request asks too much of this caller.
     fn seal_error(self, mut error: RpcError) -> RpcError {
-        error.code = match error.code {
-            ErrorCode::RESOURCE_NOT_FOUND => self.0.missing_resource,
-            ErrorCode::HEADER_MISMATCH
-            | ErrorCode::MISSING_CLIENT_CAPABILITY
-            | ErrorCode::UNSUPPORTED_PROTOCOL_VERSION => ErrorCode::INVALID_PARAMS,
-            code => code,
-        };
+        error.code = self.0.error_code(error.code);
         error
-    }
-
-    fn can_hold(self, structured: Option<&Json>) -> bool {
-        match self.0.structured_content {
-            StructuredContent::Absent => false,
-            StructuredContent::Object => structured.is_none_or(Json::is_object),
-            StructuredContent::Any => true,
-        }
     }
 
     /// Takes away what a server of this version does not declare.
@@ -205,45 +195,6 @@ impl Adapter {
             introduction.set("capabilities", fitted);
         }
     }
-
-    /// Takes away output schemas of tools whose output has no form here: a promise that could not be kept,
-    /// and for one of them a strict client would refuse the whole list.
-    fn fit_tools(self, list: &mut Object<'_>) {
-        let Some(tools) = list.member("tools").cloned() else {
-            return;
-        };
-        let Ok(each) = tools.decode::<Vec<&RawValue>>() else {
-            return;
-        };
-        let mut fitted = Vec::new();
-        let mut changed = false;
-        for tool in each {
-            let tool = tools.part(tool);
-            match Object::read(&tool) {
-                Ok(mut object) if self.cannot_keep_the_promise_of(&object) => {
-                    object.remove("outputSchema");
-                    fitted.push(object.to_json());
-                    changed = true;
-                }
-                _ => fitted.push(tool),
-            }
-        }
-        if changed {
-            list.set("tools", encode(&fitted));
-        }
-    }
-
-    /// Whether `tool` says that its results look like something which is not sent here.
-    fn cannot_keep_the_promise_of(self, tool: &Object<'_>) -> bool {
-        let Some(schema) = tool.member("outputSchema") else {
-            return false;
-        };
-        match self.0.structured_content {
-            StructuredContent::Absent => true,
-            StructuredContent::Object => !is_of_objects(schema),
-            StructuredContent::Any => false,
-        }
-    }
 }
 
 /// `initialize` must say who is asking, even for a client that would rather not.
@@ -252,16 +203,6 @@ fn client_of(caller: &Caller) -> Json {
         Some(implementation) => encode(implementation),
         None => encode(&Implementation::new("anonymous", "0")),
     }
-}
-
-fn is_of_objects(schema: &Json) -> bool {
-    #[derive(Deserialize)]
-    struct Schema {
-        #[serde(rename = "type")]
-        of: String,
-    }
-
-    schema.decode().is_ok_and(|Schema { of }| of == "object")
 }
 
 /// What only modern requests say, and must not leak into legacy ones.

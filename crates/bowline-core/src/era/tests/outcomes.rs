@@ -248,14 +248,18 @@ fn a_result_without_a_form_becomes_an_internal_error() {
 fn an_error_code_is_written_as_the_dialect_has_it() {
     let table = [
         (-32002, -32602, -32002),
-        (-32042, -32603, -32042),
         (-32020, -32020, -32602),
         (-32021, -32021, -32602),
         (-32022, -32022, -32602),
         (-32601, -32601, -32601),
         (-32602, -32602, -32602),
         (-32603, -32603, -32603),
+        // Nobody defines these, and 2026-07-28 lets nobody else do so.
+        (-32001, -32603, -32001),
+        (-32050, -32603, -32050),
+        (-32300, -32603, -32300),
         (7, 7, 7),
+        (-32800, -32800, -32800),
     ];
     for (inside, modern, legacy) in table {
         for dialect in Dialect::ALL {
@@ -272,6 +276,24 @@ fn an_error_code_is_written_as_the_dialect_has_it() {
             assert_eq!(sealed.code, ErrorCode(expected), "{dialect} {inside}");
             assert_eq!((sealed.message, sealed.data), (error.message, error.data));
         }
+    }
+}
+
+/// `-32042` is of 2025-11-25 alone.
+#[test]
+fn a_code_of_one_version_is_written_in_that_version_only() {
+    for dialect in Dialect::ALL {
+        let error = RpcError::new(ErrorCode::URL_ELICITATION_REQUIRED, "no");
+
+        let sealed = seal(&Seal::new(dialect, "tools/call"), &server(), Err(error));
+
+        let code = sealed.unwrap_err().code.0;
+        let expected = if dialect.version == "2025-11-25" {
+            -32042
+        } else {
+            -32603
+        };
+        assert_eq!(code, expected, "{dialect}");
     }
 }
 

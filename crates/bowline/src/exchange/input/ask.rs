@@ -6,17 +6,18 @@ use std::pin::Pin;
 use std::task::{self, Poll};
 use std::time::Duration;
 
-use bowline_core::era::{ElicitationModes, ServerAsksBy};
-use bowline_core::input::{Kind, Question, check_tool_uses};
+use bowline_core::era::ServerAsksBy;
+use bowline_core::input::{Kind, Question, check_form, check_tool_uses, check_url};
 use bowline_types::{
     CreateMessageRequestParams, CreateMessageResult, ElicitAction, ElicitRequestFormParams,
-    ElicitRequestParams, ElicitRequestUrlParams, ElicitResult, Json, ListRootsResult,
+    ElicitRequestParams, ElicitRequestUrlParams, ElicitResult, ElicitSchema, Json, ListRootsResult,
+    Root,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::form::{form_of, in_first_words};
+use super::form::form_of;
 use super::{AskError, Counts, Terms};
 use crate::exchange::{BoxFuture, Context};
 use crate::random;
@@ -61,17 +62,16 @@ impl Context {
     where
         T: DeserializeOwned + JsonSchema + 'static,
     {
-        let question = form_of::<T>().map_err(AskError::from).and_then(|form| {
-            let form = match self.caller().dialect.elicitation {
-                ElicitationModes::Form => in_first_words(form),
-                ElicitationModes::FormAndUrl | ElicitationModes::None => form,
-            };
-            question(
-                Kind::Elicitation,
-                &ElicitRequestFormParams::new(message, form),
-            )
-        });
-        Elicit(Ask::new(self, key.into(), question, read_form))
+        let form = form_of::<T>().map(|form| ElicitRequestFormParams::new(message, form));
+        let (question, form) = match form {
+            Ok(params) => (
+                question(Kind::Elicitation, &params),
+                Some(params.requested_schema),
+            ),
+            Err(not_a_form) => (Err(not_a_form.into()), None),
+        };
+        let ask = Ask::new(self, key.into(), question, read_form);
+        Elicit(ask.filled_into(form))
     }
 
     /// Sends the user to a URL, for what must not pass through the client.
@@ -98,7 +98,7 @@ impl Context {
         Elicit(Ask::new(self, key.into(), question, read_consent))
     }
 
-    /// Asks the user with params of your own, and gives the result as it came.
+    /// Asks the user with params of your own, and gives the result as it came. What was filled in fits the form.
     ///
     /// # Errors
     ///
@@ -112,12 +112,20 @@ impl Context {
         key: impl Into<String>,
         params: impl Into<ElicitRequestParams>,
     ) -> Ask<ElicitResult> {
-        let params = match params.into() {
-            ElicitRequestParams::Url(params) => self.fit_url(params).map(ElicitRequestParams::Url),
-            other => Ok(other),
+        let (params, form) = match params.into() {
+            ElicitRequestParams::Url(params) => {
+                let params = self.fit_url(params).map(ElicitRequestParams::Url);
+                (params, None)
+            }
+            ElicitRequestParams::Form(params) => {
+                let form = params.requested_schema.clone();
+                (Ok(ElicitRequestParams::Form(params)), Some(form))
+            }
+            other => (Ok(other), None),
         };
         let question = params.and_then(|params| question(Kind::Elicitation, &params));
-        Ask::new(self, key.into(), question, decode)
+        let ask = Ask::new(self, key.into(), question, decode);
+        ask.filled_into(form)
     }
 
     /// Has the client's model write something.
@@ -156,7 +164,7 @@ impl Context {
         Ask::new(self, key.into(), question, decode)
     }
 
-    /// Asks which folders the server may work in.
+    /// Asks which folders the server may work in. They are `file://` URIs.
     ///
     /// # Errors
     ///
@@ -178,7 +186,7 @@ impl Context {
     /// ```
     pub fn roots(&self) -> Ask<ListRootsResult> {
         let question = Ok(Question::new(Kind::Roots, None));
-        Ask::new(self, "roots".into(), question, decode)
+        Ask::new(self, "roots".into(), question, read_roots)
     }
 
     /// Where a server sends requests, one for a URL has an id that a later notification refers to.
@@ -186,6 +194,7 @@ impl Context {
         &self,
         mut params: ElicitRequestUrlParams,
     ) -> Result<ElicitRequestUrlParams, AskError> {
+        check_url(&params.url).map_err(|unfit| AskError::misuse(unfit.to_string()))?;
         match self.caller().dialect.server_asks_by {
             ServerAsksBy::InputRequired => params.elicitation_id = None,
             ServerAsksBy::Request if params.elicitation_id.is_none() => {
@@ -218,6 +227,8 @@ struct Draft<T> {
     key: String,
     question: Result<Question, AskError>,
     terms: Terms,
+    /// What an accepted answer must fit.
+    form: Option<ElicitSchema>,
     read: Read<T>,
 }
 
@@ -231,11 +242,19 @@ impl<T: 'static> Ask<T> {
             key,
             question,
             terms: Terms::default(),
+            form: None,
             read,
         };
         Self {
             state: State::Draft(Box::new(draft)),
         }
+    }
+
+    fn filled_into(mut self, form: Option<ElicitSchema>) -> Self {
+        if let State::Draft(draft) = &mut self.state {
+            draft.form = form;
+        }
+        self
     }
 
     /// How long the client may take to answer, where it is asked directly. 5 min by default.
@@ -262,8 +281,14 @@ impl<T: 'static> Ask<T> {
 impl<T: 'static> Draft<T> {
     async fn ask(self) -> Result<T, AskError> {
         let answer = self.cx.ask(&self.key, self.question?, self.terms).await?;
+        let key = self.key;
+        if let Some(form) = &self.form
+            && let Err(why) = check_filled(form, &answer)
+        {
+            return Err(AskError::Unfit { key, why });
+        }
         (self.read)(&answer).map_err(|error| AskError::Unfit {
-            key: self.key,
+            key,
             why: error.to_string(),
         })
     }
@@ -389,6 +414,24 @@ fn question(kind: Kind, params: &impl Serialize) -> Result<Question, AskError> {
     let params = Json::encode(params)
         .map_err(|error| AskError::misuse(format!("a question has no JSON form: {error}")))?;
     Ok(Question::new(kind, Some(params)))
+}
+
+/// Holds what a client says that its user filled in against what was asked for.
+fn check_filled(form: &ElicitSchema, answer: &Json) -> Result<(), String> {
+    let result: ElicitResult = answer.decode().map_err(|error| error.to_string())?;
+    if result.action != ElicitAction::Accept {
+        return Ok(());
+    }
+    let content = result.content.unwrap_or_else(Json::empty_object);
+    check_form(form, &content).map_err(|unfit| unfit.to_string())
+}
+
+fn read_roots(answer: &Json) -> Result<ListRootsResult, serde_json::Error> {
+    let result: ListRootsResult = answer.decode()?;
+    match result.roots.iter().all(Root::is_file) {
+        true => Ok(result),
+        false => Err(serde::de::Error::custom("a root is a `file://` URI")),
+    }
 }
 
 fn decode<T: DeserializeOwned>(answer: &Json) -> Result<T, serde_json::Error> {

@@ -4,7 +4,7 @@ use bowline_core::input::{KeyReused, MissingCapability};
 use bowline_types::{ErrorCode, RpcError};
 
 use super::NotAForm;
-use crate::Error;
+use crate::{Error, MarksError};
 
 /// Why a handler has no answer to what it asked.
 ///
@@ -60,6 +60,13 @@ pub enum AskError {
         /// On the way.
         source: Error,
     },
+    /// The request was continued from the same state before, and did something that must happen once. What came of that is not
+    /// known.
+    #[error("this request state was used before; start again without it")]
+    UsedUp,
+    /// It is not known whether something has happened that must happen once.
+    #[error("the store of marks failed, so it is not known whether this has happened before")]
+    Marks(#[source] MarksError),
     /// The request is over; nobody waits for the answer any more.
     #[error("the request is over")]
     Over,
@@ -92,11 +99,13 @@ impl AskError {
             Self::Missing(missing) => return missing.to_rpc_error(),
             Self::Unsupported { .. } => ErrorCode::MISSING_CLIENT_CAPABILITY,
             Self::Declined | Self::Dismissed | Self::Refused { .. } => ErrorCode::USER_REJECTED,
-            Self::Unfit { .. } => ErrorCode::INVALID_PARAMS,
+            Self::Unfit { .. } | Self::UsedUp => ErrorCode::INVALID_PARAMS,
             Self::Over => ErrorCode::REQUEST_CANCELLED,
-            Self::Nobody { .. } | Self::Lost { .. } | Self::NotAForm(_) | Self::Misuse { .. } => {
-                ErrorCode::INTERNAL_ERROR
-            }
+            Self::Nobody { .. }
+            | Self::Lost { .. }
+            | Self::Marks(_)
+            | Self::NotAForm(_)
+            | Self::Misuse { .. } => ErrorCode::INTERNAL_ERROR,
         };
         RpcError::new(code, self.to_string())
     }

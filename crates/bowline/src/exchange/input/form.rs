@@ -3,9 +3,7 @@
 //! Forms are a small part of JSON Schema: one object, whose members are texts, numbers, yes or no, or
 //! choices. What a type has beyond that is refused by the name of the member, before anybody is asked.
 
-use bowline_types::{
-    ElicitSchema, EnumSchema, Fields, LegacyTitledEnumSchema, PrimitiveSchemaDefinition,
-};
+use bowline_types::{ElicitSchema, Fields, PrimitiveSchemaDefinition};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
@@ -37,26 +35,6 @@ pub(super) fn form_of<T: JsonSchema>() -> Result<ElicitSchema, NotAForm> {
     let settings = SchemaSettings::draft2020_12().with(|it| it.inline_subschemas = true);
     let schema = settings.into_generator().into_root_schema_for::<T>();
     read_form(&T::schema_name(), schema.to_value())
-}
-
-/// Writes the choices of a form in the words that there were at first: titles beside the values rather than
-/// with them. A choice of several values had no words; it is left to the client what to make of it.
-pub(super) fn in_first_words(mut form: ElicitSchema) -> ElicitSchema {
-    for (_, field) in &mut form.properties.0 {
-        let PrimitiveSchemaDefinition::Enum(EnumSchema::TitledSingleSelect(choice)) = field else {
-            continue;
-        };
-        let (values, titles) = std::mem::take(&mut choice.one_of)
-            .into_iter()
-            .map(|choice| (choice.value, choice.title))
-            .unzip();
-        let mut first = LegacyTitledEnumSchema::new(values, titles);
-        first.title = choice.title.take();
-        first.description = choice.description.take();
-        first.default = choice.default.take();
-        *field = first.into();
-    }
-    form
 }
 
 fn read_form(name: &str, schema: Value) -> Result<ElicitSchema, NotAForm> {
@@ -244,18 +222,6 @@ mod tests {
 
         let names: Vec<_> = form.properties.0.iter().map(|(name, _)| &**name).collect();
         assert_eq!(names[..4], ["name", "guests", "seat", "extras"]);
-    }
-
-    #[test]
-    fn titles_stand_beside_their_values_where_choices_were_written_so() {
-        let form = in_first_words(form_of::<Booking>().unwrap());
-
-        let form = serde_json::to_value(&form).unwrap();
-        assert_eq!(
-            form["properties"]["seat"],
-            json!({"type": "string", "enum": ["Aisle", "Window"], "enumNames": ["Aisle", "With a view."]})
-        );
-        assert_eq!(form["properties"]["name"]["type"], "string");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What a handler keeps from one of its runs to the next.
+//! What a handler keeps from one of its runs to the next, and what it does in one of them only.
 
 use std::future::Future;
 
@@ -7,7 +7,8 @@ use bowline_types::Json;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::AskError;
+use super::once::{Claim, Claimed};
+use super::{AskError, Unaskable};
 use crate::exchange::Context;
 
 impl Context {
@@ -32,18 +33,26 @@ impl Context {
         self.kept(VALUE)
     }
 
-    /// Runs `future` in one run of the handler only; later ones find its output.
+    /// Runs `future` in one run of the handler only; later ones find its output. `key` names it among those of this handler,
+    /// in at most 128 bytes.
+    ///
+    /// That holds, too, for a client that sends an old `requestState` a second time, on purpose or because an answer got lost:
+    /// a [mark](crate::Marks) is set before `future` runs, and a later run with the same state finds the output that was
+    /// kept with the mark. If there is none, because `future` failed, was dropped or still runs, the request is refused with
+    /// `-32602`: nobody knows how far it came. Replicas need one store for all; see
+    /// [`Server::marks`](crate::Server::marks).
     ///
     /// What is asked for by the time the output is there is all in vain if the round ends before it: put
     /// no question beside it, only before and after.
     ///
     /// # Errors
     ///
-    /// If the output has no JSON form, or an earlier one is not of this type.
+    /// If the output has no JSON form, an earlier one is not of this type, the request was continued from here before and its
+    /// output is not known, or the store of marks fails.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it drops `future`, whose output is then not kept.
+    /// Dropping it drops `future`, whose output is then not kept, and which is not run again for the same `requestState`.
     ///
     /// # Examples
     ///
@@ -74,36 +83,57 @@ impl Context {
     ///
     /// # Cancel safety
     ///
-    /// Dropping it drops `future`, whose output is then not kept.
+    /// Dropping it drops `future`, whose output is then not kept, and which is not run again for the same `requestState`.
     pub async fn try_once<T, E, F>(&self, key: &str, future: F) -> Result<T, E>
     where
         T: Serialize + DeserializeOwned,
         E: From<AskError>,
         F: Future<Output = Result<T, E>>,
     {
-        let key = format!("{ONCE}{key}");
-        if let Some(output) = self.kept(&key)? {
+        let kept_as = format!("{ONCE}{key}");
+        if let Some(output) = self.kept(&kept_as)? {
             return Ok(output);
         }
+        let claim = match self.claim(key).await? {
+            Claimed::First(claim) => claim,
+            Claimed::Done(output) => {
+                let decoded = decode(&output)?;
+                self.keep(&kept_as, &output)?;
+                return Ok(decoded);
+            }
+        };
         let output = future.await?;
-        self.keep(&key, &output)?;
+        let encoded = encode(&output)?;
+        claim.keep(&encoded).await;
+        self.keep(&kept_as, &encoded)?;
         Ok(output)
     }
 
+    /// Claims `key` for this run, unless an earlier run of the same state has.
+    async fn claim(&self, key: &str) -> Result<Claimed, AskError> {
+        let once = self.input().and_then(|input| input.once.as_ref());
+        let Some(once) = once else {
+            return Ok(Claimed::First(Claim::unmarked())); // a first round has no state that could be sent again
+        };
+        let claimed = once.claim(key).await;
+        if let (Err(error @ AskError::UsedUp), Some(input)) = (&claimed, self.input()) {
+            // It is the client that has to start again, not the model that has to hear of it.
+            input.lock().unaskable = Some(Unaskable {
+                why: error.to_string(),
+                error: error.to_rpc_error(),
+            });
+        }
+        claimed
+    }
+
     fn keep<T: Serialize + ?Sized>(&self, key: &str, value: &T) -> Result<(), AskError> {
-        let value = Json::encode(value).map_err(|error| {
-            AskError::misuse(format!("a value to keep has no JSON form: {error}"))
-        })?;
+        let value = encode(value)?;
         self.with_round(|round| round.remember(key, value))
     }
 
     fn kept<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, AskError> {
         let kept = self.with_round(|round| round.recall(key).cloned())?;
-        kept.map(|value| value.decode())
-            .transpose()
-            .map_err(|error| {
-                AskError::misuse(format!("a value that was kept is of another type: {error}"))
-            })
+        kept.as_ref().map(decode).transpose()
     }
 
     fn with_round<T>(&self, act: impl FnOnce(&mut Round) -> T) -> Result<T, AskError> {
@@ -114,6 +144,17 @@ impl Context {
         let mut asking = input.lock();
         asking.round.as_mut().map(act).ok_or(AskError::Over)
     }
+}
+
+fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Json, AskError> {
+    Json::encode(value)
+        .map_err(|error| AskError::misuse(format!("a value to keep has no JSON form: {error}")))
+}
+
+fn decode<T: DeserializeOwned>(value: &Json) -> Result<T, AskError> {
+    let of_another_type =
+        |error| AskError::misuse(format!("a value that was kept is of another type: {error}"));
+    value.decode().map_err(of_another_type)
 }
 
 /// Where [`Context::remember`] keeps its value; no key of [`Context::once`] reads like it.

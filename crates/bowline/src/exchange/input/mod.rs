@@ -22,6 +22,9 @@ pub use form::NotAForm;
 
 mod memory;
 
+mod once;
+pub(crate) use once::Once;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
@@ -33,13 +36,15 @@ use bowline_core::mux::CallOptions;
 use bowline_types::{ElicitMode, Json, RpcError};
 
 use super::{Answer, Context};
-use crate::Error;
+use crate::{Error, deprecation};
 
 /// One round of a request, shared by the handler that asks and the runner that ends the round.
 pub(crate) struct Input {
     asking: Mutex<Asking>,
     /// How long a client may take to answer where it is asked directly.
     timeout: Duration,
+    /// Sees to it that things happen once, where a round continues from a state.
+    once: Option<Once>,
 }
 
 struct Asking {
@@ -61,8 +66,9 @@ pub(crate) struct Unaskable {
 }
 
 impl Input {
-    pub(crate) fn new(round: Round, timeout: Duration) -> Self {
+    pub(crate) fn new(round: Round, timeout: Duration, once: Option<Once>) -> Self {
         Self {
+            once,
             asking: Mutex::new(Asking {
                 round: Some(round),
                 uses: BTreeMap::new(),
@@ -183,6 +189,7 @@ impl Context {
     /// Dropping it takes the question back.
     async fn ask(&self, key: &str, question: Question, terms: Terms) -> Result<Json, AskError> {
         self.check(key, &question)?;
+        deprecation::warn_of(question.kind.method(), self.caller().dialect);
         let answer = async {
             match self.caller().dialect.server_asks_by {
                 ServerAsksBy::Request => self.ask_and_wait(key, question, terms.timeout).await,
@@ -232,6 +239,14 @@ impl Context {
         };
         if dialect.server_asks_by == ServerAsksBy::Request && dialect.lacks_server_request(method) {
             return Err(unsupported(method));
+        }
+        if !dialect.rich_sampling && question.uses_tools() {
+            return Err(unsupported("sampling/createMessage with tools"));
+        }
+        if !dialect.rich_forms && question.offers_several() {
+            return Err(unsupported(
+                "elicitation/create for a choice of several values",
+            ));
         }
         if question.kind != Kind::Elicitation {
             return Ok(());

@@ -47,6 +47,10 @@ use crate::exchange::{BoxFuture, Stopwatch};
 ///     fn answer<'a>(&'a self, refusal: &'a Refusal) -> BoxFuture<'a, bowline::Result<()>> {
 ///         Box::pin(async { Err(refusal.to_error()) })
 ///     }
+///
+///     fn identity(&self) -> Option<String> {
+///         Some("the nightly job".into()) // the token is never that of anybody else
+///     }
 /// }
 ///
 /// # let _ =
@@ -59,6 +63,12 @@ pub trait Authorizer: Send + Sync + 'static {
 
     /// Finds out what it takes to get the refused request accepted. Once it has, the request is sent again.
     fn answer<'a>(&'a self, refusal: &'a Refusal) -> BoxFuture<'a, Result<()>>;
+
+    /// A name for whoever is signed in, that nobody else has and that changes with them; `None` if that is not known.
+    ///
+    /// Results that a server calls private (`cacheScope`) are used again for the same name only, and not kept at all
+    /// without one.
+    fn identity(&self) -> Option<String>;
 
     /// Hears the head of every response.
     fn hear(&self, head: &response::Parts) {
@@ -74,6 +84,10 @@ impl<A: Authorizer + ?Sized> Authorizer for Arc<A> {
 
     fn answer<'a>(&'a self, refusal: &'a Refusal) -> BoxFuture<'a, Result<()>> {
         (**self).answer(refusal)
+    }
+
+    fn identity(&self) -> Option<String> {
+        (**self).identity()
     }
 
     fn hear(&self, head: &response::Parts) {

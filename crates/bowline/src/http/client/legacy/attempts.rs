@@ -50,11 +50,16 @@ impl Attempts {
         self.useless < MOST_USELESS
     }
 
-    /// Waits as long as the server asked us to, or longer each time.
-    pub(super) async fn pause(&self, retry: Option<u64>) {
-        let asked = retry.map(Duration::from_millis);
+    /// How long to wait before the next stream is asked for: as long as the server said (`retry`, in milliseconds), or
+    /// longer each time.
+    pub(super) fn wait(&self, retry: Option<u64>) -> Duration {
         let grown = FIRST_PAUSE * 2_u32.saturating_pow(self.useless.max(self.failures).min(7));
-        sleep(asked.unwrap_or(grown).min(LONGEST_PAUSE)).await;
+        let asked = retry.map(Duration::from_millis);
+        asked.unwrap_or(grown.min(LONGEST_PAUSE))
+    }
+
+    pub(super) async fn pause(&self, retry: Option<u64>) {
+        sleep(self.wait(retry)).await;
     }
 }
 
@@ -62,4 +67,37 @@ const MOST_USELESS: u32 = 5;
 /// A stream that was open for so long was of use, even if there was nothing to say.
 const LONG: Duration = Duration::from_secs(1);
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
+/// Of those that we choose ourselves.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_is_not_asked_for_earlier_than_the_server_said() {
+        let attempts = Attempts::new();
+
+        for retry in [0, 700, 90_000, 86_400_000] {
+            let before = Instant::now();
+            attempts.pause(Some(retry)).await;
+            assert_eq!(before.elapsed(), Duration::from_millis(retry));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pauses_that_nobody_asked_for_grow_up_to_a_limit() {
+        let mut attempts = Attempts::new();
+
+        let mut waits = Vec::new();
+        for _ in 0..9 {
+            waits.push(attempts.wait(None).as_millis());
+            attempts.fail();
+        }
+
+        assert_eq!(
+            waits,
+            [250, 500, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]
+        );
+    }
+}

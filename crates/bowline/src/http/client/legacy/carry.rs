@@ -8,7 +8,7 @@ use bowline_types::RequestId;
 use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
 use tokio::sync::watch;
-use tokio::time::{timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::attempts::Attempts;
 use super::cancel::Reserved;
@@ -166,7 +166,12 @@ impl Carrier {
             if !attempts.end() {
                 return Err(cut.unwrap_or_else(lost));
             }
-            attempts.pause(events.retry()).await;
+            let wait = attempts.wait(events.retry());
+            let id = self.id.clone();
+            let until = Instant::now().checked_add(wait);
+            let waiting = Received::Waiting { id, until };
+            self.link.tell_of(waiting, &self.given_up).await;
+            sleep(wait).await;
             if self.given_up.is_set() {
                 return Ok(()); // nobody waits for the rest
             }

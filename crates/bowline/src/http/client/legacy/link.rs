@@ -259,6 +259,11 @@ impl Link {
         self.send(Delivery::new(received)).await;
     }
 
+    /// Hands something about a request to the engine, unless the request was dropped when it gets there.
+    pub(super) async fn tell_of(&self, received: Received, given_up: &GivenUp) {
+        self.send(Delivery::about(received, given_up)).await;
+    }
+
     /// Hands the end of a request to the engine, unless the request was dropped when it gets there.
     pub(super) async fn settle(&self, received: Received, id: &RequestId, given_up: &GivenUp) {
         self.send(Delivery::end(received, id.clone(), given_up))
