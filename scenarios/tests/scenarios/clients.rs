@@ -15,13 +15,18 @@ use bowline::{
 use scenarios::{Scenario, World, scenario};
 use serde_json::{Value, json};
 
-use crate::support::{anything, echo, refusal, with_change};
+use crate::support::{answering, anything, echo, refusal, value, with_change};
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
     vec![
         scenario!(
             what_the_server_does_not_offer_is_not_asked_for,
             "lifecycle:capability:server-not-advertised",
+        )
+        .in_memory(),
+        scenario!(
+            an_error_about_no_request_in_particular_reaches_the_application,
+            "protocol:error:null-id",
         )
         .in_memory(),
         scenario!(
@@ -73,6 +78,29 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         )
         .modern(),
     ]
+}
+
+async fn an_error_about_no_request_in_particular_reaches_the_application(world: World) {
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let (client, mut server) = world
+        .scripted_server(json!({"tools": {}}), |connect| {
+            connect.on_error(move |error| tell.send(error.to_string()).unwrap())
+        })
+        .await;
+
+    let confused = json!({"code": -32700, "message": "what was that?"});
+    server.say(&json!({"jsonrpc": "2.0", "id": null, "error": confused}));
+    server.say_text("no message at all");
+
+    assert_eq!(told.recv().await.unwrap(), "what was that? (-32700)");
+    assert!(told.recv().await.unwrap().contains("no message"));
+    // Nobody's call is hurt by it.
+    let listing = tokio::spawn(client.list_tools().into_future());
+    server
+        .expect("tools/list")
+        .await
+        .answer(json!({"tools": []}));
+    assert_eq!(listing.await.unwrap().unwrap(), []);
 }
 
 async fn what_the_server_does_not_offer_is_not_asked_for(world: World) {
@@ -210,9 +238,12 @@ async fn a_list_that_changed_is_fetched_anew(world: World) {
     assert_eq!(tapped.frames(), []);
     client.call_tool("change", ()).await.unwrap();
     changes.next().await.unwrap();
+    tapped.clear();
     let anew = client.list_tools().await.unwrap();
 
+    assert_eq!(tapped.sent()[0]["method"], "tools/list");
     assert_eq!((from_cache.len(), anew.len()), (1, 2));
+    assert_eq!(anew[1].name, "second");
 }
 
 async fn the_client_hears_that_a_visit_is_over(world: World) {
@@ -252,16 +283,11 @@ async fn a_kind_of_result_that_nobody_claims_breaks_the_protocol(world: World) {
 }
 
 async fn an_extension_is_used_only_with_clients_that_declare_it(world: World) {
-    let draw = Tool::raw("draw", anything(), async |_, cx: Context| {
-        let extensions = cx.caller().capabilities.extensions.as_ref();
-        if extensions.is_some_and(|known| known.contains_key("com.example/drawing")) {
-            return Ok(CallToolResult::text("a drawing"));
-        }
-        Err(RpcError::new(
-            ErrorCode::MISSING_CLIENT_CAPABILITY,
-            "no drawings there",
-        ))
-    });
+    let draw = answering(
+        "draw",
+        json!({"content": [{"type": "text", "text": "a drawing"}]}),
+    );
+    let draw = draw.extension("com.example/drawing");
     let server = Server::new("s", "1").tool(draw);
     let declared = json!({"extensions": {"com.example/drawing": {}}});
     let declared: ClientCapabilities = serde_json::from_value(declared).unwrap();
@@ -275,4 +301,6 @@ async fn an_extension_is_used_only_with_clients_that_declare_it(world: World) {
 
     assert_eq!(drawn.text(), "a drawing");
     assert_eq!(refused.code, ErrorCode::MISSING_CLIENT_CAPABILITY);
+    let required = json!({"requiredCapabilities": {"extensions": {"com.example/drawing": {}}}});
+    assert_eq!(value(&refused.data.unwrap()), required);
 }

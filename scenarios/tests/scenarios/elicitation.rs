@@ -1,5 +1,6 @@
 //! Asking the user: by a form, or by a visit to a URL.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bowline::client::Host;
@@ -49,10 +50,16 @@ fn forms() -> Vec<Scenario> {
         )
         .since(URLS),
         scenario!(
-            what_does_not_fit_the_form_never_reaches_the_handler,
+            what_does_not_fit_the_form_never_reaches_the_server,
             "elicitation:form:response-validation",
         )
         .since(FORMS),
+        scenario!(
+            what_a_client_sends_although_it_does_not_fit_the_form_is_refused,
+            "elicitation:form:response-validation",
+        )
+        .since(FORMS)
+        .in_memory(),
         scenario!(a_form_is_flat, "elicitation:form:schema:restricted-subset").since(FORMS),
         scenario!(
             a_client_that_did_not_declare_it_is_not_asked,
@@ -291,15 +298,107 @@ async fn what_is_left_out_of_a_form_gets_its_default(world: World) {
     );
 }
 
-async fn what_does_not_fit_the_form_never_reaches_the_handler(world: World) {
+async fn what_does_not_fit_the_form_never_reaches_the_server(world: World) {
     let (host, _) = host(ElicitResult::accept(json!({"name": 7})));
     let client = world
         .connect_with(&greeting(), |connect| connect.host(host))
         .await;
 
-    let error = refusal(client.call_tool("greet", ()).await);
+    let error = client.call_tool("greet", ()).await.unwrap_err();
 
-    assert_eq!(error.code, ErrorCode::INVALID_PARAMS);
+    let why = "the host filled in a form that does not fit: the field `name` must be a text";
+    assert!(error.to_string().contains(why), "{error}");
+}
+
+/// Asks for everything that a form can ask for, in params that the server writes itself.
+fn particular() -> Server {
+    let ask = Tool::raw("ask", anything(), async |_, cx: Context| {
+        let form = json!({"message": "?", "requestedSchema": {
+            "type": "object",
+            "properties": {
+                "name": {"type": "string", "minLength": 2, "maxLength": 4},
+                "mail": {"type": "string", "format": "email"},
+                "age": {"type": "integer", "minimum": 18, "maximum": 99},
+                "sure": {"type": "boolean"},
+                "color": {"type": "string", "enum": ["red", "green"]},
+            },
+            "required": ["name"],
+        }});
+        let form: ElicitRequestFormParams = serde_json::from_value(form).unwrap();
+        let answer = cx
+            .elicit_raw("form", ElicitRequestParams::Form(form))
+            .await?;
+        Ok(CallToolResult::text(answer.content.unwrap().to_string()))
+    });
+    Server::new("particular", "1").tool(ask)
+}
+
+async fn what_a_client_sends_although_it_does_not_fit_the_form_is_refused(world: World) {
+    let fitting = json!({"name": "Ada", "mail": "a@b", "age": 36, "sure": true, "color": "red"});
+    let mut cases = vec![(fitting.clone(), None)];
+    for (field, value, why) in [
+        (
+            "name",
+            json!("A"),
+            "the field `name` must have at least 2 characters",
+        ),
+        (
+            "name",
+            json!("Augusta"),
+            "the field `name` must have at most 4 characters",
+        ),
+        (
+            "mail",
+            json!("nobody"),
+            "the field `mail` must be of the format email",
+        ),
+        ("age", json!(17), "the field `age` must be at least 18"),
+        ("age", json!(100), "the field `age` must be at most 99"),
+        ("age", json!(36.5), "the field `age` must be a whole number"),
+        (
+            "sure",
+            json!("yes"),
+            "the field `sure` must be true or false",
+        ),
+        (
+            "color",
+            json!("blue"),
+            "the field `color` must be one of its choices",
+        ),
+    ] {
+        let mut content = fitting.clone();
+        content[field] = value;
+        cases.push((content, Some(why)));
+    }
+    cases.push((json!({}), Some("the field `name` must be filled in")));
+    for (content, why) in cases {
+        let answer = json!({"action": "accept", "content": content});
+        let answered = answered_by_hand(&world, answer).await;
+
+        let text = answered.to_string();
+        match why {
+            None => assert!(text.contains("a@b"), "{text}"),
+            Some(why) => assert!(text.contains(why), "{text} does not say: {why}"),
+        }
+    }
+}
+
+/// What the tool `ask` says to a client that checks nothing.
+async fn answered_by_hand(world: &World, answer: Value) -> Value {
+    let declared = json!({"elicitation": {"form": {}}});
+    let mut client = world.scripted_client(&particular(), declared).await;
+    let params = json!({"name": "ask"});
+    client.request(world.dialect(), "1", "tools/call", params);
+    if !world.is_modern() {
+        client.expect("elicitation/create").await.answer(answer);
+        return client.hear().await;
+    }
+    let asked = client.hear().await;
+    let params = json!({
+        "name": "ask", "inputResponses": {"form": answer}, "requestState": asked["result"]["requestState"],
+    });
+    client.request(world.dialect(), "2", "tools/call", params);
+    client.hear().await
 }
 
 async fn a_form_is_flat(world: World) {
@@ -514,13 +613,17 @@ async fn a_server_asks_only_in_the_ways_that_the_client_declared(world: World) {
 }
 
 async fn a_request_is_refused_until_a_url_was_visited(world: World) {
-    let visits = Arc::new(Mutex::new(0));
+    let was_visited = Arc::new(AtomicBool::new(false));
+    // Stands for the page behind the URL.
+    let page = was_visited.clone();
+    let visit = Tool::raw("visit", anything(), move |_, _| {
+        page.store(true, Ordering::SeqCst);
+        async { Ok(CallToolResult::text("thank you")) }
+    });
     let guarded = Tool::raw("guarded", anything(), move |_, _| {
-        let mut visits = visits.lock().unwrap();
-        *visits += 1;
-        let is_first = *visits == 1;
+        let is_open = was_visited.load(Ordering::SeqCst);
         async move {
-            if is_first {
+            if !is_open {
                 let pending = json!({"elicitations": [{
                     "mode": "url", "elicitationId": "7", "url": "https://example.com", "message": "Visit this.",
                 }]});
@@ -531,28 +634,53 @@ async fn a_request_is_refused_until_a_url_was_visited(world: World) {
         }
     });
     let client = world
-        .connect(&Server::new("guard", "1").tool(guarded))
+        .connect(&Server::new("guard", "1").tool(guarded).tool(visit))
         .await;
 
     let refused = refusal(client.call_tool("guarded", ()).await);
+    let too_early = refusal(client.call_tool("guarded", ()).await);
+    client.call_tool("visit", ()).await.unwrap();
     let retried = client.call_tool("guarded", ()).await.unwrap();
 
     let pending = value(&refused.data.unwrap());
     assert_eq!(refused.code, ErrorCode::URL_ELICITATION_REQUIRED);
+    assert_eq!(too_early.code, ErrorCode::URL_ELICITATION_REQUIRED);
     assert_eq!(pending["elicitations"][0]["elicitationId"], "7");
     assert_eq!(retried.text(), "welcome back");
 }
 
 async fn the_end_of_a_visit_that_nobody_knows_is_ignored(world: World) {
-    let (client, mut server) = world.scripted_server(json!({}), |connect| connect).await;
+    let gate = Arc::new(tokio::sync::Notify::new());
+    let opening = gate.clone();
+    let host = Host::new().elicitation_url(move |_| {
+        let gate = gate.clone();
+        async move {
+            gate.notified().await;
+            ElicitResult::new(ElicitAction::Accept)
+        }
+    });
+    let (client, mut server) = world
+        .scripted_server(json!({}), |connect| connect.host(host))
+        .await;
+    let visit = json!({
+        "mode": "url", "elicitationId": "known", "url": "https://example.com", "message": "Visit this.",
+    });
+    let question =
+        json!({"jsonrpc": "2.0", "id": "v", "method": "elicitation/create", "params": visit});
+    server.say(&question);
 
-    server.notify(
-        "notifications/elicitation/complete",
-        json!({"elicitationId": "unknown"}),
-    );
+    for params in [json!({"elicitationId": "unknown"}), json!({})] {
+        server.notify("notifications/elicitation/complete", params);
+    }
     let pong = server.ask("p", "ping", json!({})).await;
+    opening.notify_one();
+    let visited = server.hear().await;
 
     assert_eq!(pong["result"], json!({}));
+    assert_eq!(
+        (&visited["id"], &visited["result"]["action"]),
+        (&json!("v"), &json!("accept"))
+    );
     drop(client);
 }
 

@@ -27,7 +27,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         )
         .since(OUTPUT),
         scenario!(
-            output_that_is_no_object_is_wrapped_into_one,
+            output_that_is_no_object_is_wrapped_for_clients_that_expect_one,
             "mcpserver:tool:output-schema:wrapped",
         )
         .since(OUTPUT),
@@ -105,7 +105,11 @@ async fn whatever_a_tool_says_of_itself_reaches_the_client(world: World) {
         "a": {"type": "integer", "description": "the first"},
         "b": {"type": "integer", "description": "the second"},
     });
-    let output = json!({"type": "object", "properties": {"result": {"type": "integer"}}, "required": ["result"]});
+    let mut output = json!({"type": "integer"});
+    if !world.is_modern() {
+        output =
+            json!({"type": "object", "properties": {"result": output}, "required": ["result"]});
+    }
     let hints = json!({
         "readOnlyHint": true, "destructiveHint": false, "idempotentHint": true, "openWorldHint": false,
     });
@@ -149,16 +153,22 @@ async fn the_type_that_is_returned_describes_the_output(world: World) {
     assert_eq!(mirrored, structured);
 }
 
-async fn output_that_is_no_object_is_wrapped_into_one(world: World) {
+async fn output_that_is_no_object_is_wrapped_for_clients_that_expect_one(world: World) {
     let list = Tool::new("list", async || Structured(vec![1, 2, 3]));
     let client = world.connect(&Server::new("s", "1").tool(list)).await;
 
     let schema = value(tools(&client).await[0].output_schema.as_ref().unwrap());
     let reply = client.call_tool("list", ()).await.unwrap();
 
-    assert_eq!(schema["properties"]["result"]["type"], "array");
     let result = value(reply.json());
-    assert_eq!(result["structuredContent"], json!({"result": [1, 2, 3]}));
+    if world.is_modern() {
+        assert_eq!(schema["type"], "array");
+        assert_eq!(result["structuredContent"], json!([1, 2, 3]));
+    } else {
+        assert_eq!(schema["properties"]["result"]["type"], "array");
+        assert_eq!(result["structuredContent"], json!({"result": [1, 2, 3]}));
+    }
+    assert_eq!(reply.structured::<Vec<i64>>().unwrap(), [1, 2, 3]);
 }
 
 async fn the_error_of_a_handler_is_a_failed_result(world: World) {

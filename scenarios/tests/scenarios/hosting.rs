@@ -7,7 +7,7 @@ use bowline::exchange::Dialects;
 use bowline::http::legacy::Legacy;
 use bowline::{CallToolResult, ErrorCode, RpcError, Server, Tool};
 use bowline_core::era::Dialect;
-use http_body_util::Full;
+use http_body_util::{BodyExt, Full};
 use scenarios::{Scenario, World, scenario};
 use serde_json::{Value, json};
 use tower_service::Service;
@@ -207,6 +207,9 @@ async fn whoever_mounts_the_service_sees_what_it_refuses(world: World) {
 
     assert_eq!(stranger.status(), 403);
     assert_eq!(garbled.status(), 400);
+    let why = garbled.into_body().collect().await.unwrap().to_bytes();
+    let why: Value = serde_json::from_slice(&why).unwrap();
+    assert_eq!(why["error"]["code"], -32700);
 }
 
 async fn an_answer_comes_where_the_request_went_and_ends_the_stream(world: World) {

@@ -399,12 +399,20 @@ async fn a_notification_is_accepted_without_an_answer(world: World) {
 }
 
 async fn a_request_without_a_version_has_that_of_its_conversation(world: World) {
-    let plain = world.plain(hanging().http()).await.open().await;
+    let tell = Tool::raw("version", anything(), async |_, cx: Context| {
+        Ok(CallToolResult::text(cx.caller().dialect.version))
+    });
+    let server = Server::new("s", "1").tool(tell);
+    let plain = world.plain(server.http()).await.open().await;
 
-    let heard = plain.call(1, "echo").without("mcp-protocol-version").await;
+    let heard = plain
+        .call(1, "version")
+        .without("mcp-protocol-version")
+        .await;
 
     assert_eq!(heard.status(), 200);
-    assert_eq!(heard.answer().await["id"], 1);
+    let answer = heard.answer().await;
+    assert_eq!(answer["result"]["content"][0]["text"], world.version());
 }
 
 async fn nothing_modern_is_said_to_a_client_with_a_handshake(world: World) {

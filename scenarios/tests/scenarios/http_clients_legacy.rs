@@ -1,5 +1,8 @@
 //! A client of ours over HTTP, before a server that follows a script: what only versions with a handshake have.
 
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
 use bowline::types::RequestId;
 use scenarios::http::{Arrived, Say, Script, manners};
 use scenarios::{Scenario, World, scenario};
@@ -36,7 +39,6 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         scenario!(
             the_stream_for_what_belongs_to_no_request_is_taken_up_again,
             "client-transport:http:reconnect-get",
-            "client-transport:http:reconnect-retry-value",
         ),
         scenario!(
             the_stream_of_a_request_is_taken_up_again_if_it_had_an_id,
@@ -231,14 +233,19 @@ async fn the_stream_for_what_belongs_to_no_request_is_taken_up_again(world: Worl
 
 async fn the_stream_of_a_request_is_taken_up_again_if_it_had_an_id(world: World) {
     let mut asked = Value::Null;
+    let (cut, waited) = (Mutex::new(None), Arc::new(Mutex::new(Duration::ZERO)));
+    let has_waited = waited.clone();
     let mut script =
         Script::start(
             move |request| match (&*request.what(), request.header("last-event-id")) {
                 ("POST tools/call", _) => {
                     asked = request.body["id"].clone();
-                    Say::events("id: e1\nretry: 1\ndata:\n\n")
+                    *cut.lock().unwrap() = Some(Instant::now());
+                    Say::events("id: e1\nretry: 700\ndata:\n\n")
                 }
                 ("GET", Some("e1")) => {
+                    let cut = cut.lock().unwrap().unwrap();
+                    *waited.lock().unwrap() = cut.elapsed();
                     let text = json!([{"type": "text", "text": "late"}]);
                     let answer =
                         json!({"jsonrpc": "2.0", "id": asked, "result": {"content": text}});
@@ -253,6 +260,9 @@ async fn the_stream_of_a_request_is_taken_up_again_if_it_had_an_id(world: World)
     let reply = client.call_tool("x", ()).await.unwrap();
 
     assert_eq!(reply.text(), "late");
+    // Without being told, a client waits a quarter of that.
+    let waited = *has_waited.lock().unwrap();
+    assert!(waited >= Duration::from_millis(700), "{waited:?}");
     let all = script.so_far();
     let posts = all.iter().filter(|one| one.what() == "POST tools/call");
     assert_eq!(posts.count(), 1, "it is not asked again");

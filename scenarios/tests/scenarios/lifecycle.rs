@@ -1,11 +1,16 @@
 //! How a connection opens: who each side is, what it can do, and which version is spoken.
 
-use bowline::types::{DiscoverRequest, Meta, RequestParams, meta_key};
-use bowline::{CallToolResult, Client, Context, Error, ErrorCode, Json, Server, Tool, testing};
+use std::time::Duration;
+
+use bowline::client::Host;
+use bowline::exchange::Dialects;
+use bowline::testing::{self, Tap};
+use bowline::types::{CacheScope, DiscoverRequest, LoggingLevel, Meta, RequestParams, meta_key};
+use bowline::{CallToolResult, Client, Context, Error, ErrorCode, Json, Server, Tool, wire};
 use scenarios::{Scenario, World, scenario};
 use serde_json::{Value, json};
 
-use crate::support::{anything, echo, tools};
+use crate::support::{anything, echo, hang, hanging, tally, tools};
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
     [introductions(), handshakes(), envelopes()].concat()
@@ -60,7 +65,18 @@ fn handshakes() -> Vec<Scenario> {
         scenario!(
             before_the_handshake_only_a_ping_is_answered,
             "lifecycle:requests-before-initialized",
+        )
+        .legacy()
+        .in_memory(),
+        scenario!(
+            until_the_handshake_is_over_neither_side_says_more,
             "lifecycle:pre-initialization-ordering",
+        )
+        .legacy()
+        .in_memory(),
+        scenario!(
+            after_falling_back_to_a_handshake_nothing_modern_is_said,
+            "lifecycle:stateless:unpinned-legacy-wire",
         )
         .legacy()
         .in_memory(),
@@ -68,7 +84,6 @@ fn handshakes() -> Vec<Scenario> {
             a_server_that_does_not_know_the_question_is_greeted_by_a_handshake,
             "lifecycle:discover:fallback-method-not-found",
             "lifecycle:version:downgrade",
-            "lifecycle:stateless:unpinned-legacy-wire",
         )
         .legacy()
         .in_memory(),
@@ -229,6 +244,40 @@ async fn before_the_handshake_only_a_ping_is_answered(world: World) {
     assert_eq!(late["result"]["tools"][0]["name"], "echo");
 }
 
+async fn until_the_handshake_is_over_neither_side_says_more(world: World) {
+    // A client that waits for the answer to its `initialize`.
+    let (wire, mut server) = testing::scripted();
+    let client = Client::over(wire).speaking(world.version());
+    let connecting = tokio::spawn(client.into_future());
+    let id = server.expect("initialize").await.hold();
+    server.expect_nothing().await;
+    let named = json!({"name": "s", "version": "1"});
+    let answer =
+        json!({"protocolVersion": world.version(), "capabilities": {}, "serverInfo": named});
+    server.answer(id, answer);
+    server
+        .expect_notification("notifications/initialized")
+        .await;
+    connecting.await.unwrap().unwrap();
+
+    // A server whose client has not said that it is ready.
+    let server = Server::new("s", "1").tool(echo("echo")).logging();
+    let mut client = testing::scripted_client(&server);
+    let named = json!({"name": "c", "version": "1"});
+    let opening = json!({"protocolVersion": world.version(), "capabilities": {"roots": {}}, "clientInfo": named});
+    let opened = client.ask("i", "initialize", opening).await;
+    server.tools().add(echo("second")).unwrap();
+    client.expect_nothing().await;
+    client.notify("notifications/initialized", json!({}));
+    let pong = client.ask("ping", "ping", json!({})).await;
+    server.tools().add(echo("third")).unwrap();
+
+    let changed = "notifications/tools/list_changed";
+    assert_eq!(opened["result"]["protocolVersion"], world.version());
+    assert_eq!(pong["result"], json!({}));
+    client.expect_notification(changed).await;
+}
+
 async fn a_server_that_does_not_know_the_question_is_greeted_by_a_handshake(world: World) {
     let (wire, mut server) = testing::scripted();
     let connecting = tokio::spawn(Client::over(wire).into_future());
@@ -247,6 +296,48 @@ async fn a_server_that_does_not_know_the_question_is_greeted_by_a_handshake(worl
     listing.await.unwrap().unwrap();
     assert_eq!(client.dialect().version, world.version());
     assert!(params["_meta"].is_null(), "{params}");
+}
+
+async fn after_falling_back_to_a_handshake_nothing_modern_is_said(world: World) {
+    let (near, far) = wire::memory();
+    let (tap, tapped) = Tap::new(near);
+    let old = Dialects::from(world.dialect());
+    tokio::spawn(hanging().logging().versions(old).serve(far));
+    let host = Host::new().roots(async || vec![]).roots_change();
+    let client = Client::over(tap).host(host).await.unwrap();
+
+    client.list_tools().await.unwrap();
+    client
+        .call_tool("echo", json!({"a": 1}))
+        .on_progress(drop)
+        .await
+        .unwrap();
+    client.set_log_level(LoggingLevel::Info).await.unwrap();
+    client.roots_changed().unwrap();
+    client.ping().await.unwrap();
+    let call = hang(&client).await;
+    call.abort();
+    tally(&client, 1, 1).await;
+
+    let mut sent = tapped.sent().into_iter();
+    assert_eq!(sent.next().unwrap()["method"], "server/discover");
+    let mut methods = Vec::new();
+    for frame in sent {
+        assert!(
+            !frame.to_string().contains("io.modelcontextprotocol/"),
+            "{frame}"
+        );
+        methods.extend(frame["method"].as_str().map(str::to_owned));
+    }
+    let known = &world.dialect().methods;
+    for method in &methods {
+        let is_known = known.client_requests.contains(&&**method)
+            || known.client_notifications.contains(&&**method);
+        assert!(is_known, "{method}");
+    }
+    for said in ["initialize", "tools/list", "notifications/cancelled"] {
+        assert!(methods.iter().any(|method| method == said), "{methods:?}");
+    }
 }
 
 async fn an_offer_that_the_server_does_not_speak_is_answered_by_one_that_it_does(_: World) {
@@ -320,6 +411,7 @@ async fn what_a_caller_adds_to_the_envelope_is_kept_unless_it_contradicts_it(wor
 async fn a_server_that_is_asked_introduces_itself(world: World) {
     let server = Server::new("librarian", "1.2.3")
         .instructions("Ask for books.")
+        .cache(Duration::from_secs(90), CacheScope::PUBLIC)
         .tool(echo("echo"));
     let client = world.connect(&server).await;
 
@@ -332,9 +424,12 @@ async fn a_server_that_is_asked_introduces_itself(world: World) {
         .map(|version| version.as_str())
         .collect();
     let identity = told.meta.unwrap().server_info().unwrap().unwrap();
-    assert!(versions.contains(&world.version()), "{versions:?}");
-    assert!(told.capabilities.tools.is_some());
-    assert!(told.cache_scope.is_some());
+    let all: Vec<&str> = Dialects::all().iter().map(|it| it.version).collect();
+    assert_eq!(versions, all);
+    let offered = serde_json::to_value(&told.capabilities).unwrap();
+    assert_eq!(offered, json!({"tools": {"listChanged": true}}));
+    assert_eq!(told.ttl_ms, Some(90_000));
+    assert_eq!(told.cache_scope, Some(CacheScope::PUBLIC));
     assert_eq!(told.instructions.as_deref(), Some("Ask for books."));
     assert_eq!(
         (&*identity.name, &*identity.version),

@@ -57,10 +57,17 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
 
 /// A server whose tool `chat` logs at every level.
 fn chatty() -> Server {
-    let chat = Tool::raw("chat", anything(), async |_, cx: Context| {
+    let chat = Tool::raw("chat", anything(), async |arguments: Json, cx: Context| {
         for level in LEVELS {
             let level: LoggingLevel = serde_json::from_value(json!(level)).unwrap();
             cx.log(level, json!({"level is": level}));
+        }
+        if arguments.decode::<Value>().unwrap()["rings"] == true {
+            cx.log_as(
+                "bell",
+                LoggingLevel::Emergency,
+                json!({"level is": "a logger of its own"}),
+            );
         }
         Ok(CallToolResult::text("chatted"))
     });
@@ -79,6 +86,7 @@ async fn chat(client: &mut bowline::testing::Scripted, world: &World, meta: Valu
             return levels;
         }
         assert_eq!(heard["method"], "notifications/message");
+        assert_eq!(heard["params"]["logger"], "chatty");
         assert_eq!(
             heard["params"]["data"]["level is"],
             heard["params"]["level"]
@@ -118,17 +126,27 @@ async fn what_a_server_logs_reaches_the_application(world: World) {
     let ears = heard.clone();
     let client = world
         .connect_with(&chatty(), |connect| {
-            connect.on_log(move |log| ears.lock().unwrap().push((log.level, log.data)))
+            connect.on_log(move |log| {
+                let heard = (log.level, log.logger, log.data);
+                ears.lock().unwrap().push(heard);
+            })
         })
         .await;
 
     client.set_log_level(LoggingLevel::Alert).await.unwrap();
-    client.call_tool("chat", ()).await.unwrap();
+    let rings = json!({"rings": true});
+    client.call_tool("chat", rings).await.unwrap();
 
     let data = |level: &str| Json::from(json!({"level is": level}));
+    let by = |logger: &str| Some(logger.to_owned());
     let expected = [
-        (LoggingLevel::Alert, data("alert")),
-        (LoggingLevel::Emergency, data("emergency")),
+        (LoggingLevel::Alert, by("chatty"), data("alert")),
+        (LoggingLevel::Emergency, by("chatty"), data("emergency")),
+        (
+            LoggingLevel::Emergency,
+            by("bell"),
+            data("a logger of its own"),
+        ),
     ];
     assert_eq!(*heard.lock().unwrap(), expected);
 }

@@ -90,11 +90,14 @@ fn sampling() -> Vec<Scenario> {
 
 fn roots() -> Vec<Scenario> {
     vec![
+        scenario!(the_roots_are_asked_for, "roots:list:basic"),
         scenario!(
-            the_roots_are_asked_for,
-            "roots:list:basic",
+            roots_that_are_no_files_are_not_sent,
             "roots:uri:file-scheme"
         ),
+        scenario!(roots_that_are_no_files_are_refused, "roots:uri:file-scheme")
+            .legacy()
+            .in_memory(),
         scenario!(
             a_server_that_hears_of_new_roots_asks_for_them_anew,
             "roots:list-changed",
@@ -442,9 +445,36 @@ async fn the_roots_are_asked_for(world: World) {
     );
 }
 
+async fn roots_that_are_no_files_are_not_sent(world: World) {
+    let host = Host::new().roots(async || vec![Root::new("https://example.com/project")]);
+    let client = world
+        .connect_with(&looking(), |connect| connect.host(host))
+        .await;
+
+    let error = client.call_tool("look", ()).await.unwrap_err();
+
+    assert!(error.to_string().contains("no `file://` URI"), "{error}");
+}
+
+async fn roots_that_are_no_files_are_refused(world: World) {
+    let mut client = world
+        .scripted_client(&looking(), json!({"roots": {}}))
+        .await;
+
+    client.request(world.dialect(), "1", "tools/call", json!({"name": "look"}));
+    let asked = client.expect("roots/list").await;
+    asked.answer(json!({"roots": [{"uri": "file:///a"}, {"uri": "https://example.com/b"}]}));
+    let answer = client.hear().await;
+
+    let text = answer.to_string();
+    assert!(text.contains("a root is a `file://` URI"), "{text}");
+}
+
 async fn a_server_that_hears_of_new_roots_asks_for_them_anew(world: World) {
     let declared = json!({"roots": {"listChanged": true}});
-    let mut client = world.scripted_client(&looking(), declared).await;
+    let (tell, mut heard) = tokio::sync::mpsc::unbounded_channel();
+    let server = looking().on_roots_changed(move |_| tell.send(()).unwrap_or_default());
+    let mut client = world.scripted_client(&server, declared).await;
 
     let mut told = Vec::new();
     for uri in ["file:///old", "file:///new"] {
@@ -453,7 +483,9 @@ async fn a_server_that_hears_of_new_roots_asks_for_them_anew(world: World) {
         asked.answer(json!({"roots": [{"uri": uri}]}));
         let answer = client.hear().await;
         told.push(answer["result"]["content"][0]["text"].to_string());
+        assert!(heard.is_empty(), "it was told of nothing yet");
         client.notify("notifications/roots/list_changed", json!({}));
+        heard.recv().await.unwrap();
     }
 
     assert!(told[0].contains("file:///old"), "{told:?}");

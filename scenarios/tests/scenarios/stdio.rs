@@ -41,11 +41,16 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
 }
 
 async fn a_server_in_a_child_is_called_and_ends_when_its_input_does(world: World) {
-    let client = world.connect(&hanging()).await;
+    // Long enough that nobody would wait for it to be killed.
+    let grace = Duration::from_secs(600);
+    let client = world
+        .connect_to_child(&hanging(), |child| child.grace(grace))
+        .await;
     let call = hang(&client).await;
 
     let reply = client.call_tool("echo", json!({"a": 1})).await.unwrap();
-    client.close().await.unwrap();
+    let closing = tokio::time::timeout(Duration::from_secs(60), client.close());
+    closing.await.expect("it ends when its input does").unwrap();
 
     assert_eq!(reply.text(), r#"{"a":1}"#);
     let error = call.await.unwrap().unwrap_err();
@@ -68,12 +73,24 @@ async fn what_a_server_prints_is_no_message(world: World) {
         println!("anything");
         Ok(CallToolResult::text("said"))
     });
-    let client = world.connect(&Server::new("s", "1").tool(chatty)).await;
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let tell_too = tell.clone();
+    let server = Server::new("s", "1").tool(chatty);
+    let client = world
+        .connect_with(&server, |connect| {
+            connect
+                .on_error(move |error| tell.send(error.to_string()).unwrap())
+                .on_notification(move |said| tell_too.send(said.method.to_string()).unwrap())
+                .on_log(|log| panic!("{log:?} was no message"))
+        })
+        .await;
 
     for _ in 0..3 {
         let reply = client.call_tool("chatty", ()).await.unwrap();
         assert_eq!(reply.text(), "said");
     }
+    client.close().await.unwrap();
+    assert_eq!(told.recv().await, None, "nothing else came over the wire");
 }
 
 async fn what_a_server_writes_to_stderr_is_heard(world: World) {

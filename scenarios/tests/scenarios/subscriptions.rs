@@ -1,6 +1,6 @@
 //! Being told of changes: of a resource, in both eras, and what becomes of a subscription.
 
-use bowline::client::Change;
+use bowline::client::{Change, Changes};
 use bowline::types::SubscriptionFilter;
 use bowline::{ErrorCode, Resource, Server};
 use scenarios::{Scenario, World, scenario};
@@ -37,6 +37,10 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         scenario!(
             of_two_subscriptions_each_hears_its_own,
             "subscriptions:listen:client:concurrent-demux",
+        )
+        .modern(),
+        scenario!(
+            changes_come_one_after_the_other_as_what_they_are,
             "subscriptions:listen:client:iteration",
         )
         .modern(),
@@ -138,6 +142,30 @@ async fn the_client_learns_what_of_its_wish_is_granted(world: World) {
 
     let granted = serde_json::to_value(subscription.honoured()).unwrap();
     assert_eq!(granted, json!({"toolsListChanged": true}));
+}
+
+async fn changes_come_one_after_the_other_as_what_they_are(world: World) {
+    let server = Server::new("busy", "1")
+        .resource(Resource::text("docs://a", "a", "text"))
+        .resource_updates();
+    let server = with_change(server, |server| {
+        server.changed().resource_updated("docs://a");
+        server.tools().add(echo("second")).unwrap();
+        server.changed().resource_updated("docs://a");
+        server.resources().remove("docs://a");
+    });
+    let client = world.connect(&server).await;
+    let wanted = Changes::new().tools().resources().resource("docs://a");
+    let mut changes = client.subscribe(wanted).await.unwrap();
+
+    client.call_tool("change", ()).await.unwrap();
+    let mut told = Vec::new();
+    for _ in 0..4 {
+        told.extend(changes.next().await.unwrap());
+    }
+
+    let of_a = Change::Resource("docs://a".into());
+    assert_eq!(told, [of_a.clone(), Change::Tools, of_a, Change::Resources]);
 }
 
 async fn of_two_subscriptions_each_hears_its_own(world: World) {

@@ -122,8 +122,12 @@ fn count_references(schema: &Value) -> Result<usize, String> {
             Value::Object(members) => {
                 for (name, value) in members {
                     match (name.as_str(), value.as_str()) {
-                        ("$ref", Some(target)) if target.starts_with('#') => found += 1,
-                        ("$ref", Some(_)) => {
+                        ("$ref" | "$dynamicRef" | "$recursiveRef", Some(target))
+                            if target.starts_with('#') =>
+                        {
+                            found += 1;
+                        }
+                        ("$ref" | "$dynamicRef" | "$recursiveRef", Some(_)) => {
                             return Err("it refers to another document".to_owned());
                         }
                         // It may change what a reference means.

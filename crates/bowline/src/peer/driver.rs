@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use bowline_core::mux::{End, Event, Oddity, Outgoing, Overload};
 use bowline_core::{
-    BatchError, Malformed, Message, Notification, Response, decode_batch, is_batch, shortened,
+    BatchError, Malformed, Message, Notification, decode_batch, is_batch, shortened,
 };
 use bowline_types::{ErrorCode, RequestId, RpcError};
 use bytes::Bytes;
@@ -195,13 +195,6 @@ impl Driver {
 
     fn take_in_message(&mut self, message: Result<Message, Malformed>) {
         match message {
-            Ok(Message::Response(Response {
-                id: None,
-                outcome: Err(error),
-            })) => {
-                tracing::warn!(error = %shortened(&error), "an error came without an id");
-                self.peer.notices().overhear_error(&Error::Peer(error));
-            }
             Ok(Message::Request(request)) if self.serving.answers_nothing() => {
                 // Not even that it does not: a modern client writes requests and notifications only.
                 let method = shortened(&request.method).to_string();
@@ -329,8 +322,9 @@ impl Driver {
             }
             Event::Notification(notification) => self.hear(&notification),
             Event::Oddity(Oddity::ErrorWithoutId(error)) => {
-                let error = shortened(error);
-                tracing::warn!(%error, "the other side refused something without saying what");
+                let what = shortened(&error);
+                tracing::warn!(error = %what, "the other side refused something without saying what");
+                self.peer.notices().overhear_error(&Error::Peer(error));
             }
             Event::Oddity(Oddity::Overload(id, overload)) => self.overloaded(&id, overload),
             Event::Oddity(oddity) => {

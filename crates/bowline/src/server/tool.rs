@@ -24,7 +24,8 @@ use bowline_core::era::{Dialect, StructuredContent, Tasks};
 use bowline_core::http::headers::ParamHeaders;
 use bowline_core::shortened;
 use bowline_types::{
-    CallToolResult, ErrorCode, Icon, Json, Meta, RpcError, ToolAnnotations, check_meta_key,
+    CallToolResult, ErrorCode, Icon, Json, Meta, RpcError, ToolAnnotations, check_extension_id,
+    check_meta_key,
 };
 use serde_json::Value;
 use tokio::sync::Semaphore;
@@ -59,6 +60,8 @@ pub struct Tool {
     cancel_mode: CancelMode,
     states: Vec<NeededState>,
     asks: Vec<Askable>,
+    /// What a caller must know.
+    extensions: Vec<String>,
     scopes: Vec<String>,
     at_once: Option<Arc<Semaphore>>,
     is_blocking: bool,
@@ -180,6 +183,7 @@ impl Tool {
             cancel_mode: CancelMode::default(),
             states: Vec::new(),
             asks: Vec::new(),
+            extensions: Vec::new(),
             scopes: Vec::new(),
             at_once: None,
             is_blocking: false,
@@ -292,6 +296,21 @@ impl Tool {
         self
     }
 
+    /// Declares that the tool is of use only to callers that know an extension. Others are refused before the handler runs, and
+    /// told which (`-32021`).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use bowline::Tool;
+    /// # async fn draw() {}
+    /// let tool = Tool::new("draw", draw).extension("com.example/drawing");
+    /// ```
+    pub fn extension(mut self, id: impl Into<String>) -> Self {
+        self.extensions.push(id.into());
+        self
+    }
+
     /// Declares what a [principal](crate::exchange::Principal) must be allowed for the tool to be called on
     /// their behalf. Whoever lacks some of it is refused before the handler runs and, over HTTP, told what to
     /// ask for.
@@ -398,7 +417,8 @@ impl Tool {
 
     /// Runs the tool.
     pub(super) async fn call(&self, mut given: Given) -> Result<CallToolResult, RpcError> {
-        asks::check(&self.asks, &given.context().caller().capabilities)?;
+        let declared = &given.context().caller().capabilities;
+        asks::check(&self.asks, &self.extensions, declared)?;
         if let Some(compiled) = &self.compiled
             && let Err(why) = compiled.checks.arguments(given.arguments())
         {
@@ -481,6 +501,9 @@ impl Tool {
             return Err(format!(
                 "{scope:?} is not a scope: one word of ASCII without quotes"
             ));
+        }
+        for id in &self.extensions {
+            check_extension_id(id).map_err(|error| format!("the extension `{id}`: {error}"))?;
         }
         for (key, _) in self.definition.meta.iter().flat_map(Meta::iter) {
             check_meta_key(key)

@@ -231,14 +231,14 @@ async fn a_change_at_one_server_outdates_nothing_of_another() {
     };
     let (one, mut one_server) = of("one").await;
     let (other, mut other_server) = of("other").await;
-    assert!(asks(&one, &mut one_server, page(60_000, "public")).await);
-    assert!(asks(&other, &mut other_server, page(60_000, "public")).await);
+    assert!(asks(&one, &mut one_server, page(6_000_000, "public")).await);
+    assert!(asks(&other, &mut other_server, page(6_000_000, "public")).await);
 
     one_server.notify("notifications/tools/list_changed", json!({}));
     one_server.expect_nothing().await;
 
-    assert!(asks(&one, &mut one_server, page(60_000, "public")).await);
-    assert!(!asks(&other, &mut other_server, page(60_000, "public")).await);
+    assert!(asks(&one, &mut one_server, page(6_000_000, "public")).await);
+    assert!(!asks(&other, &mut other_server, page(6_000_000, "public")).await);
 }
 
 #[tokio::test(start_paused = true)]

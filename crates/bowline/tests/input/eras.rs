@@ -1,21 +1,24 @@
 //! One handler, every era.
 
-use std::future::Future;
+use std::future::{Future, IntoFuture};
 use std::task::Poll;
 use std::time::Duration;
 
 use bowline::client::Host;
-use bowline::exchange::{AskError, Elicited};
+use bowline::exchange::{AskError, BoxFuture, Caller, Elicited, Responder};
 use bowline::server::{Prompt, Resource};
 use bowline::types::{
-    CallToolResult, ContentBlock, CreateMessageRequestParams, CreateMessageResult, ElicitAction,
+    CallToolResult, ClientCapabilities, ContentBlock, CreateMessageRequestParams,
+    CreateMessageResult, ElicitAction, ElicitRequestFormParams, ElicitRequestParams,
     ElicitRequestUrlParams, ElicitResult, ErrorCode, Role, Root, SamplingMessage, TextContent,
 };
 use bowline::{Client, Context, Error, RpcError, Server, Tool, wire};
+use bowline_core::Outcome;
+use bowline_core::era::Request;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::{COLUMNS, Carrier, Heard, MODERN, Said, connect, order, replying, server};
+use super::{COLUMNS, Carrier, Heard, LEGACY, MODERN, Said, connect, order, replying, server};
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_asks_in_three_rounds_is_the_same_in_every_era() {
@@ -322,20 +325,123 @@ async fn a_handler_can_go_on_without_an_answer_that_nobody_can_give() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_of_the_wrong_shape_is_refused_by_the_key_of_its_question() {
+    for (version, carrier) in COLUMNS {
+        let connect = match carrier {
+            Carrier::InProcess => Client::to(&server()),
+            Carrier::Memory => {
+                let (near, far) = wire::memory();
+                tokio::spawn(server().serve(far));
+                Client::over(near)
+            }
+        };
+        let client = connect.speaking(version).host(Careless).await.unwrap();
+
+        let error = client.call_tool("order", ()).await.unwrap_err();
+
+        let Error::Peer(RpcError { code, message, .. }) = error else {
+            panic!("{version} {carrier:?}: {error}");
+        };
+        assert_eq!(code, ErrorCode::INVALID_PARAMS);
+        assert_eq!(
+            message,
+            "the answer to `name` does not fit: the field `said` must be a text"
+        );
+    }
+}
+
+/// A host that does not look at what it is asked.
+struct Careless;
+
+impl Responder for Careless {
+    fn respond<'a>(&'a self, _: Request, _: Context) -> BoxFuture<'a, Outcome> {
+        let answer = json!({"action": "accept", "content": {"said": 7}});
+        Box::pin(async { Ok(answer.into()) })
+    }
+
+    fn roots_changed(&self, _: &Caller) {}
+
+    fn answers(&self) -> ClientCapabilities {
+        serde_json::from_value(json!({"elicitation": {"form": {}}})).unwrap()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_form_that_a_host_fills_in_wrongly_is_not_sent() {
     for column in COLUMNS {
         let host = Host::new().elicitation(async |_| ElicitResult::accept(json!({"said": 7})));
         let client = connect(&server(), host, column).await;
 
         let error = client.call_tool("order", ()).await.unwrap_err();
 
-        let Error::Peer(RpcError { code, message, .. }) = error else {
-            panic!("{column:?}: {error}");
-        };
-        assert_eq!(code, ErrorCode::INVALID_PARAMS);
-        assert!(
-            message.starts_with("the answer to `name` does not fit: "),
-            "{message}"
+        let why = "the host filled in a form that does not fit: the field `said` must be a text";
+        assert!(error.to_string().contains(why), "{column:?}: {error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_user_is_not_sent_to_what_is_no_page_of_the_web() {
+    for url in [
+        "javascript:alert(1)",
+        "file:///etc/passwd",
+        "https://bank.example@evil.example/",
+    ] {
+        let tool = Tool::raw(
+            "pay",
+            json!({"type": "object"}),
+            async move |_, cx: Context| {
+                cx.elicit_url("pay", "Pay there.", url).await?;
+                Ok(CallToolResult::text("paid"))
+            },
         );
+        let server = Server::new("shop", "1.0.0").tool(tool);
+        let host = Host::new().elicitation_url(async |asked| panic!("shown {asked:?}"));
+        let client = connect(&server, host, (MODERN, Carrier::Memory)).await;
+
+        let error = client.call_tool("pay", ()).await.unwrap_err();
+
+        assert!(error.to_string().contains("URL"), "{error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_does_not_show_what_is_no_page_of_the_web() {
+    let host = Host::new().elicitation_url(async |asked| panic!("shown {asked:?}"));
+    let (wire, mut server) = bowline::testing::scripted();
+    let connecting = tokio::spawn(Client::over(wire).speaking(LEGACY).host(host).into_future());
+    server.shake_hands(LEGACY, json!({})).await;
+    let client = connecting.await.unwrap().unwrap();
+
+    let question = json!({
+        "mode": "url", "elicitationId": "1", "message": "Go there.", "url": "javascript:alert(1)",
+    });
+    let refused = server.ask("q", "elicitation/create", question).await;
+
+    assert_eq!(refused["error"]["code"], -32602, "{refused}");
+    drop(client);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_older_version_has_no_words_for_is_not_asked() {
+    let several = Tool::raw(
+        "several",
+        json!({"type": "object"}),
+        async |_, cx: Context| {
+            let field = json!({"type": "array", "items": {"type": "string", "enum": ["a", "b"]}});
+            let schema = json!({"type": "object", "properties": {"f": field}});
+            let form = json!({"message": "?", "requestedSchema": schema});
+            let form: ElicitRequestFormParams = serde_json::from_value(form).unwrap();
+            cx.elicit_raw("f", ElicitRequestParams::Form(form)).await?;
+            Ok(CallToolResult::text("asked"))
+        },
+    );
+    let server = Server::new("s", "1.0.0").tool(several);
+    for (version, is_asked) in [(MODERN, true), (LEGACY, true), ("2025-06-18", false)] {
+        let host = Host::new().elicitation(async |_| ElicitResult::accept(json!({"f": ["a"]})));
+        let client = connect(&server, host, (version, Carrier::Memory)).await;
+
+        let asked = client.call_tool("several", ()).await;
+
+        assert_eq!(asked.is_ok(), is_asked, "{version}: {asked:?}");
     }
 }
 

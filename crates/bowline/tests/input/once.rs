@@ -1,7 +1,6 @@
 //! What happens once, although a state can be sent back as often as somebody likes.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bowline::exchange::BoxFuture;
@@ -11,19 +10,24 @@ use bowline::{
 };
 use bytes::Bytes;
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::timeout;
 
 use super::{Heard, MODERN, Said, replying};
 
+/// How often somebody was charged.
+type Charged = watch::Sender<usize>;
+
 /// Asks, charges once, and asks once more. Charging waits for `gate`, and fails if that is closed.
-fn shop(charged: &Arc<AtomicUsize>, gate: &Arc<Semaphore>) -> Server {
+fn shop(charged: &Charged, gate: &Arc<Semaphore>) -> Server {
     let (charged, gate) = (charged.clone(), gate.clone());
     let buy = Tool::new("buy", move |cx: Context| {
         let (charged, gate) = (charged.clone(), gate.clone());
         async move {
             let sure: Said = cx.elicit("sure", "Sure?").await?;
             let charge = async {
-                let nth = charged.fetch_add(1, Ordering::Relaxed) + 1;
+                charged.send_modify(|charges| *charges += 1);
+                let nth = *charged.borrow();
                 let open = gate.acquire().await;
                 open.map_err(|_| ToolError::new("the bank is closed"))?;
                 Ok::<_, ToolError>(format!("charge {nth} ({})", sure.said))
@@ -53,7 +57,9 @@ async fn asked(server: &Server) -> (Client, Value) {
 /// Answers one question, and returns the state that comes with the next, or the text of the result.
 async fn answer(client: &Client, key: &str, said: &str, state: &Value) -> Result<Value, Error> {
     let answers = json!({key: {"action": "accept", "content": {"said": said}}});
-    let params = json!({"name": "buy", "inputResponses": answers, "requestState": state});
+    let params = json!({
+        "name": "buy", "arguments": {}, "inputResponses": answers, "requestState": state,
+    });
     let reply = client.raw("tools/call", params).by_hand().await?;
     Ok(match reply.input_required() {
         Some(required) => json!(required.request_state.unwrap()),
@@ -72,7 +78,7 @@ fn used_up(error: &Error) -> bool {
 
 #[tokio::test(start_paused = true)]
 async fn an_old_state_finds_what_came_of_it_and_does_it_no_second_time() {
-    let charged = Arc::default();
+    let charged = Charged::default();
     let (client, state) = asked(&shop(&charged, &open())).await;
 
     // The same state, as if the first answer had been lost; and then with a change of mind.
@@ -83,12 +89,12 @@ async fn an_old_state_finds_what_came_of_it_and_does_it_no_second_time() {
     }
 
     assert_eq!(texts, vec!["charge 1 (yes): good"; 3]);
-    assert_eq!(charged.load(Ordering::Relaxed), 1);
+    assert_eq!(*charged.borrow(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_starts_anew_does_it_anew() {
-    let charged = Arc::default();
+    let charged = Charged::default();
     let server = shop(&charged, &open());
 
     for nth in 1..=2 {
@@ -101,16 +107,19 @@ async fn a_call_that_starts_anew_does_it_anew() {
 
 #[tokio::test(start_paused = true)]
 async fn an_old_state_is_refused_if_it_failed_or_still_runs_or_was_cancelled() {
-    let charged: Arc<AtomicUsize> = Arc::default();
+    let charged = Charged::default();
+    let mut begun = charged.subscribe();
     let gate = Arc::new(Semaphore::new(0));
     let server = shop(&charged, &gate);
     let (client, state) = asked(&server).await;
 
     let (its_client, its_state) = (client.clone(), state.clone());
     let running = tokio::spawn(async move { answer(&its_client, "sure", "yes", &its_state).await });
-    while charged.load(Ordering::Relaxed) == 0 {
-        tokio::task::yield_now().await;
-    }
+    let begun = begun.wait_for(|charges| *charges == 1);
+    timeout(Duration::from_secs(60), begun)
+        .await
+        .unwrap()
+        .unwrap();
     let meanwhile = answer(&client, "sure", "yes", &state).await.unwrap_err();
     running.abort();
     assert!(running.await.unwrap_err().is_cancelled());
@@ -124,7 +133,7 @@ async fn an_old_state_is_refused_if_it_failed_or_still_runs_or_was_cancelled() {
     let again = answer(&client, "sure", "yes", &state).await.unwrap_err();
     assert_eq!(failed, "the bank is closed");
     assert!(used_up(&again), "{again}");
-    assert_eq!(charged.load(Ordering::Relaxed), 2);
+    assert_eq!(*charged.borrow(), 2);
 }
 
 /// Knows who was there, and nothing else.
@@ -147,7 +156,7 @@ impl Marks for Doorman {
 
 #[tokio::test(start_paused = true)]
 async fn an_output_that_cannot_be_kept_fails_nobody_but_who_sends_the_state_again() {
-    let charged = Arc::default();
+    let charged = Charged::default();
     let server = shop(&charged, &open()).marks(Doorman(MemoryMarks::new()));
     let (client, state) = asked(&server).await;
 
@@ -178,7 +187,7 @@ async fn nothing_happens_if_it_is_not_known_whether_it_has_happened() {
         Arc::new(MemoryMarks::new().max_marks(0)) as Arc<dyn Marks>,
         Arc::new(Silent),
     ] {
-        let charged = Arc::default();
+        let charged = Charged::default();
         let (client, state) = asked(&shop(&charged, &open()).marks(marks)).await;
 
         let told = answer(&client, "sure", "yes", &state).await.unwrap();
@@ -187,13 +196,13 @@ async fn nothing_happens_if_it_is_not_known_whether_it_has_happened() {
             told.as_str().unwrap().starts_with("the store of marks"),
             "{told}"
         );
-        assert_eq!(charged.load(Ordering::Relaxed), 0);
+        assert_eq!(*charged.borrow(), 0);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn replicas_that_share_marks_do_it_once_among_them() {
-    let (charged, marks) = (Arc::default(), Arc::new(MemoryMarks::new()));
+    let (charged, marks) = (Charged::default(), Arc::new(MemoryMarks::new()));
     let replica = || {
         let server = shop(&charged, &open()).marks(marks.clone());
         server.input_keys([7; 32])
@@ -206,5 +215,5 @@ async fn replicas_that_share_marks_do_it_once_among_them() {
 
     let text = answer(&other, "stars", "good", &next).await.unwrap();
     assert_eq!(text, "charge 1 (yes): good");
-    assert_eq!(charged.load(Ordering::Relaxed), 1);
+    assert_eq!(*charged.borrow(), 1);
 }

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use crate::era::text::encode;
 use crate::era::{Dialect, StructuredContent, unsendable};
-use crate::json::Object;
+use crate::json::{Object, pick};
 
 /// Makes what is sent fit a dialect.
 #[derive(Clone, Copy)]
@@ -78,15 +78,17 @@ impl Fit {
         let Ok(mut object) = Object::read(&capabilities) else {
             return capabilities;
         };
-        // What a client can do of each was not told apart.
-        let plain = [
-            (!self.0.rich_forms, "elicitation"),
-            (!self.0.rich_sampling, "sampling"),
-        ];
-        for (is_plain, name) in plain {
-            if is_plain && object.member(name).is_some() {
-                object.set(name, Json::empty_object());
+        // What a client can do of each was not told apart: it can show forms, and have a model write something.
+        if !self.0.rich_forms
+            && let Some(modes) = object.remove("elicitation")
+        {
+            let [form, url] = pick(&modes, ["form", "url"]).unwrap_or_default();
+            if form.is_some() || url.is_none() {
+                object.set("elicitation", Json::empty_object());
             }
+        }
+        if !self.0.rich_sampling && object.member("sampling").is_some() {
+            object.set("sampling", Json::empty_object());
         }
         object.to_json()
     }

@@ -65,11 +65,22 @@ impl Askable {
     }
 }
 
-/// Checks that a caller who declared this can be asked for all of these.
-pub(super) fn check(asks: &[Askable], declared: &ClientCapabilities) -> Result<(), RpcError> {
+/// Checks that a caller who declared this can be asked for all of these, and knows these extensions.
+pub(super) fn check(
+    asks: &[Askable],
+    extensions: &[String],
+    declared: &ClientCapabilities,
+) -> Result<(), RpcError> {
     let mut missing = ClientCapabilities::default();
     for ask in asks {
         ask.look_for(declared, &mut missing);
+    }
+    for id in extensions {
+        let known = declared.extensions.as_ref();
+        if !known.is_some_and(|known| known.contains_key(id)) {
+            let lacking = missing.extensions.get_or_insert_default();
+            lacking.insert(id.clone(), Settings::default());
+        }
     }
     if missing == ClientCapabilities::default() {
         return Ok(());
@@ -83,7 +94,13 @@ mod tests {
 
     fn missing(asks: &[Askable], declared: &str) -> Option<String> {
         let declared = serde_json::from_str(declared).unwrap();
-        let data = check(asks, &declared).err()?.data.unwrap();
+        let extensions = ["com.example/drawing".to_owned()];
+        let extensions = if asks.is_empty() {
+            &extensions[..]
+        } else {
+            &[]
+        };
+        let data = check(asks, extensions, &declared).err()?.data.unwrap();
         Some(data.to_string())
     }
 
@@ -107,6 +124,12 @@ mod tests {
                 Some(r#"{"elicitation":{"url":{}}}"#),
             ),
             (vec![Askable::Sampling], r#"{"sampling":{}}"#, None),
+            (vec![], r#"{"extensions":{"com.example/drawing":{}}}"#, None),
+            (
+                vec![],
+                r#"{"extensions":{"com.example/other":{}}}"#,
+                Some(r#"{"extensions":{"com.example/drawing":{}}}"#),
+            ),
             (
                 vec![Askable::SamplingWithTools, Askable::Roots],
                 r#"{"sampling":{}}"#,

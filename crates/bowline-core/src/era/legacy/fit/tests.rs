@@ -285,3 +285,20 @@ fn both_sides_introduce_themselves_in_the_words_of_the_version() {
         assert_eq!(names(&answer["serverInfo"]), words, "{version}");
     }
 }
+
+#[test]
+fn a_client_that_shows_no_forms_does_not_say_that_it_asks_users_where_there_are_only_forms() {
+    for (version, told) in [
+        ("2025-06-18", json!({})),
+        ("2025-11-25", json!({"elicitation": {"url": {}}})),
+    ] {
+        let capabilities = Json::from(json!({"elicitation": {"url": {}}}));
+
+        let fitted: Value = Fit(dialect(version))
+            .client_capabilities(capabilities)
+            .decode()
+            .unwrap();
+
+        assert_eq!(fitted, told, "{version}");
+    }
+}
