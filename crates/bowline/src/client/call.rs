@@ -8,11 +8,12 @@
 
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{self, Poll, ready};
 use std::time::Duration;
 
 use bowline_core::Notification;
-use bowline_core::era::Request;
+use bowline_core::era::{Caller, Request};
 use bowline_core::input::{Misuse, Rounds, Step as Asks, is_input_required};
 use bowline_core::mux::CallOptions;
 use bowline_types::{
@@ -24,6 +25,7 @@ use tokio::time::{Instant, timeout};
 
 use super::Client;
 use super::asking::{Asking, pause_before};
+use super::assumption::cannot_have_run;
 use super::outputs::Looked;
 use crate::exchange::{Answer, BoxFuture, Channel, Exchange, InProcess, Step};
 use crate::{Error, Result};
@@ -65,6 +67,8 @@ enum State {
     Waiting(Exchange),
     /// The host is answering the server's questions.
     Asking(Asking),
+    /// The request failed, and the server is being asked what it speaks.
+    Correcting(BoxFuture<'static, bool>, Error),
     /// The result is there; what it must look like is being asked for.
     Listing(BoxFuture<'static, Result<Vec<Tool>>>, Json),
     Done,
@@ -103,7 +107,7 @@ impl Call {
     pub fn id(&self) -> Option<&RequestId> {
         match &self.state {
             State::Waiting(exchange) => exchange.request_id(),
-            State::Asking(_) | State::Listing(..) | State::Done => None,
+            State::Asking(_) | State::Correcting(..) | State::Listing(..) | State::Done => None,
         }
     }
 
@@ -220,6 +224,39 @@ impl Call {
         Some(total.saturating_sub(self.spent))
     }
 
+    /// Decides whether a failure is the end: the server may speak something else than is thought.
+    fn look_into(&mut self, error: Error, paused: Duration) -> Result<State> {
+        if let Error::Timeout { after } = error
+            && Some(after) == self.left()
+        {
+            // It names the time that the caller has set, not what was left of it for this round.
+            let after = self.options.total_timeout.unwrap_or(after);
+            return Err(Error::Timeout { after });
+        }
+        let dialect = self.request.caller.dialect;
+        if self.rounds.is_some() || !self.client.may_be_outdated(dialect, &error) {
+            return Err(error);
+        }
+        self.end_round(paused)?;
+        let correcting = Box::pin(self.client.clone().correct_version());
+        Ok(State::Correcting(correcting, error))
+    }
+
+    /// Sends a request that cannot have run again, in what the server speaks.
+    fn resend(&mut self) -> State {
+        let mut caller = Caller::clone(&self.client.caller());
+        caller.log_level = self.request.caller.log_level;
+        self.request.caller = Arc::new(caller);
+        let options = CallOptions {
+            id: None,
+            total_timeout: self.left(),
+            ..self.options.clone()
+        };
+        self.round_began = options.total_timeout.map(|_| Instant::now());
+        let channel = &self.client.inner.now().channel;
+        State::Waiting(channel.open(self.request.clone(), options))
+    }
+
     /// Sends the request again, with the answers.
     fn retry(&mut self, answers: Vec<(String, Json)>) -> Result<State> {
         let rounds = self.rounds.as_mut().ok_or(Error::Closed)?;
@@ -236,7 +273,7 @@ impl Call {
         };
         self.round_began = options.total_timeout.map(|_| Instant::now());
         Ok(State::Waiting(
-            self.client.inner.channel.open(request, options),
+            self.client.inner.now().channel.open(request, options),
         ))
     }
 }
@@ -258,6 +295,7 @@ impl Future for Call {
                         this.end_round(paused).and_then(|()| this.ask(&result))
                     }
                     Step::Answered(Ok(Answer::Complete(result))) => {
+                        this.client.confirm_version();
                         let paused = exchange.paused();
                         let _ = this.end_round(paused); // the answer came in time
                         this.state = State::Done;
@@ -272,14 +310,19 @@ impl Future for Call {
                         this.state = State::Done;
                         return Poll::Ready(Ok(Reply(result)));
                     }
-                    // It names the time that the caller has set, not what was left of it for this round.
-                    Step::Answered(Err(Error::Timeout { after })) if Some(after) == this.left() => {
-                        Err(Error::Timeout {
-                            after: this.options.total_timeout.unwrap_or(after),
-                        })
+                    Step::Answered(Err(error)) => {
+                        let paused = exchange.paused();
+                        this.look_into(error, paused)
                     }
-                    Step::Answered(Err(error)) => Err(error),
                 },
+                State::Correcting(correcting, error) => {
+                    let is_corrected = ready!(correcting.as_mut().poll(cx));
+                    let error = std::mem::replace(error, Error::Closed);
+                    match is_corrected && cannot_have_run(&error) {
+                        true => Ok(this.resend()),
+                        false => Err(error),
+                    }
+                }
                 State::Asking(answers) => {
                     ready!(Pin::new(answers).poll(cx)).and_then(|answers| this.retry(answers))
                 }

@@ -14,12 +14,13 @@ use bowline_types::{
     LoggingLevel, LoggingMessageNotification, Method, Notice, RpcError, check_extension_id,
 };
 
+use super::assumption::{Asker, Assumption};
 use super::habits::Habits;
 use super::hearing::Hearing;
-use super::link::{Answering, End, Reached, Start};
+use super::link::{Answering, End, Link, Reached, Start};
 use super::opening::{Opened, Opening, Terms};
 use super::over_http::OverHttp;
-use super::{Client, Gate, Inner};
+use super::{Client, Current, Inner};
 use crate::exchange::{BoxFuture, Context, Responder};
 use crate::wire::{Command, Wire};
 use crate::{Error, Result, deprecation};
@@ -207,26 +208,18 @@ impl Connect {
         let checks_capabilities = self.habits.checks_capabilities;
         let trace = self.habits.trace.clone();
         let again = self.again().map(|again| Mutex::new(Box::new(again)));
-        let Reached {
-            link,
-            caller,
-            server,
-        } = self.reach(hearing.clone()).await?;
-        warn_of_deprecated(&caller);
+        let mut reached = self.reach(hearing.clone()).await?;
+        warn_of_deprecated(&reached.caller);
         let inner = Inner {
-            channel: Gate::new(link.channel),
-            dialect: caller.dialect,
-            caller: Mutex::new(Arc::new(caller)),
+            assumption: reached.asker.take().map(Assumption::new),
+            first: Current::new(reached),
             hearing,
             checks_capabilities,
             trace,
             host,
-            server,
             timeout,
             most_rounds,
             last_token: AtomicI64::new(0),
-            wire: link.wire,
-            responder: link.responder,
             again,
         };
         let client = Client {
@@ -248,14 +241,48 @@ impl Connect {
         let Some(end) = self.end else {
             return self.over_http.reach(terms, self.caller).await;
         };
-        let opening = Opening {
-            speaking: &terms.speaking,
-            timeout: terms.timeout,
-            probe_timeout: terms.probe_timeout,
-            remembered: terms.remembered.as_ref(),
-        };
-        let answering = Answering::by(terms.host, terms.hearing);
-        reach(end, answering, self.caller, &opening).await
+        let answering = Answering::by(terms.host.clone(), terms.hearing.clone());
+        let is_remembered = terms.remembered.is_some();
+        let mut reached = reach(end, answering.clone(), self.caller, &terms.opening()).await?;
+        if is_remembered && reached.caller.dialect.is_modern() {
+            reached.asker = Some(Box::new(OverLink { terms, answering }));
+        } else {
+            answering.server_is(&reached.caller);
+        }
+        Ok(reached)
+    }
+}
+
+/// Asks a server over the link that it was reached by.
+struct OverLink {
+    terms: Terms,
+    answering: Answering,
+}
+
+impl Asker for OverLink {
+    fn ask<'a>(&'a self, link: &'a Link, caller: Caller) -> BoxFuture<'a, Result<Reached>> {
+        Box::pin(async move {
+            let opening = Opening {
+                remembered: None,
+                ..self.terms.opening()
+            };
+            match opening.ask(link, caller).await? {
+                Opened::Open(caller, server) => {
+                    self.answering.server_is(&caller);
+                    Ok(Reached {
+                        link: link.over_the_same(),
+                        caller,
+                        server,
+                        asker: None,
+                    })
+                }
+                Opened::Gone(..) => Err(Error::Closed),
+            }
+        })
+    }
+
+    fn confirm(&self, caller: &Caller) {
+        self.answering.server_is(caller);
     }
 }
 
@@ -276,11 +303,11 @@ async fn reach(
         }
         (Opened::Gone(..), None) => return Err(Error::Closed),
     };
-    answering.server_is(&caller);
     Ok(Reached {
         link,
         caller,
         server,
+        asker: None,
     })
 }
 

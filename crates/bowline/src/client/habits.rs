@@ -70,8 +70,9 @@ impl Connect {
     /// Takes what was found out the last time for granted.
     ///
     /// A modern server is then not asked anything before the first request. A legacy one still wants its
-    /// handshake, but is not probed before. If the server has changed since, requests may fail with
-    /// `-32022`: connect again without a verdict then.
+    /// handshake, but is not probed before. If the server has changed since, the first request that it refuses
+    /// makes the client ask what it speaks now. The request is then sent again, unless it may have run; and
+    /// [`Client::verdict`](super::Client::verdict) is another one.
     pub fn remembered(mut self, verdict: Verdict) -> Self {
         self.habits.remembered = Some(verdict);
         self

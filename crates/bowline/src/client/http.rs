@@ -7,9 +7,10 @@ use bowline_core::era::{Caller, Dialects, Request};
 use bowline_types::{DiscoverRequest, Json, Method};
 
 use super::Verdicts;
+use super::assumption::Asker;
 use super::link::{Answering, Link, Reached};
 use super::opening::{MOST_PROBES, Opening, Terms, incompatible};
-use crate::exchange::{Pause, within};
+use crate::exchange::{BoxFuture, Pause, within};
 use crate::http::client::{Endpoint, HttpChannel, UnexpectedStatus, legacy};
 use crate::wire::Wire;
 use crate::{Error, Result};
@@ -23,19 +24,28 @@ pub(super) struct HttpOpening {
 }
 
 impl HttpOpening {
-    pub(super) async fn open(self, mut caller: Caller) -> Result<Reached> {
-        if let Some(verdict) = &self.terms.remembered {
+    pub(super) async fn open(mut self, mut caller: Caller) -> Result<Reached> {
+        if let Some(verdict) = self.terms.remembered.take() {
             let dialect = verdict.dialect_of(&self.terms.speaking)?;
-            if !dialect.is_modern() {
-                return self.shake_hands(caller).await;
+            if dialect.is_modern() {
+                caller.dialect = dialect;
+                return Ok(Reached {
+                    link: Link::by(HttpChannel::new(self.endpoint.clone())),
+                    caller,
+                    server: verdict.server().cloned(),
+                    asker: Some(Box::new(self)),
+                });
             }
-            caller.dialect = dialect;
-            return Ok(Reached {
-                link: Link::by(HttpChannel::new(self.endpoint)),
-                caller,
-                server: verdict.server().cloned(),
-            });
+            match self.shake_hands(caller.clone()).await {
+                Err(error) if refutes(&error) => self.verdicts.forget_server(&self.endpoint.uri),
+                reached_or_failed => return reached_or_failed,
+            }
         }
+        self.find_out(caller).await
+    }
+
+    /// Finds out what the server speaks.
+    async fn find_out(&self, mut caller: Caller) -> Result<Reached> {
         let Some(modern) = self.terms.speaking.latest_modern() else {
             return self.shake_hands(caller).await;
         };
@@ -46,6 +56,7 @@ impl HttpOpening {
                 link: Link::by(channel),
                 caller,
                 server: None,
+                asker: None,
             });
         }
         if self
@@ -79,6 +90,7 @@ impl HttpOpening {
                         link: Link::by(channel),
                         caller,
                         server,
+                        asker: None,
                     });
                 }
                 Verdict::Retry(dialect) if tried.len() < MOST_PROBES => tried.push(dialect),
@@ -161,8 +173,17 @@ impl HttpOpening {
             link,
             caller,
             server,
+            asker: None,
         })
     }
+}
+
+impl Asker for HttpOpening {
+    fn ask<'a>(&'a self, _: &'a Link, caller: Caller) -> BoxFuture<'a, Result<Reached>> {
+        Box::pin(self.find_out(caller))
+    }
+
+    fn confirm(&self, _: &Caller) {}
 }
 
 /// Whether a failed handshake shows that the server is not the one that was known. One that is down or wants to

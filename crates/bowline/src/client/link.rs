@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use bowline_core::era::Caller;
 use bowline_types::DiscoverResult;
 
+use super::assumption::Asker;
 use super::hearing::Hearing;
 use crate::Result;
 use crate::exchange::{Channel, InProcess, Responder};
@@ -45,6 +46,8 @@ pub(super) struct Reached {
     /// Who we are to it: the dialect is decided.
     pub(super) caller: Caller,
     pub(super) server: Option<DiscoverResult>,
+    /// Asks the server if what was remembered of it turns out to be wrong.
+    pub(super) asker: Option<Box<dyn Asker>>,
 }
 
 /// A wire that is closed when this is dropped, after what is queued was sent.
@@ -107,6 +110,15 @@ impl Link {
             channel: Arc::new(channel),
             wire: None,
             responder: None,
+        }
+    }
+
+    /// The same, for what else is spoken over it. The wire stays with the first.
+    pub(super) fn over_the_same(&self) -> Self {
+        Self {
+            channel: self.channel.clone(),
+            wire: None,
+            responder: self.responder.clone(),
         }
     }
 

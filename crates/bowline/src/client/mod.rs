@@ -58,6 +58,8 @@ mod schema;
 #[path = "schema_off.rs"]
 mod schema;
 
+mod assumption;
+
 mod cache;
 pub use cache::{Cache, CacheEntry, CacheKey, MemoryCache, Owner};
 
@@ -91,10 +93,11 @@ use crate::exchange::{Exchange, Responder, TraceContext};
 use crate::peer::Peer;
 use crate::wire::{Command, Wire};
 use crate::{Error, Result};
+use assumption::Assumption;
 use caching::Freshness;
 use habits::TraceSource;
 use hearing::Hearing;
-use link::OpenWire;
+use link::{Link, OpenWire, Reached};
 
 /// A connection to a server. Cheap to clone; the connection ends with its last clone.
 ///
@@ -119,23 +122,60 @@ pub struct Client {
 }
 
 struct Inner {
-    channel: Gate,
-    dialect: &'static Dialect,
-    /// Who is asking, with the log level as it was last set.
-    caller: Mutex<Arc<Caller>>,
+    /// What was found out while connecting, or was remembered.
+    first: Current,
+    /// That the latter is true.
+    assumption: Option<Assumption>,
     hearing: Arc<Hearing>,
     checks_capabilities: bool,
     trace: Option<TraceSource>,
     host: Arc<dyn Responder>,
-    server: Option<DiscoverResult>,
     timeout: Duration,
     most_rounds: u32,
     last_token: AtomicI64,
-    wire: Option<OpenWire>,
-    /// The server itself, if it is in this process.
-    responder: Option<Arc<dyn Responder>>,
     /// How to connect once more to a server that can be started again.
     again: Option<Mutex<Box<Connect>>>,
+}
+
+/// A server, and what is spoken with it.
+struct Current {
+    channel: Gate,
+    link: Link,
+    dialect: &'static Dialect,
+    /// Who is asking, with the log level as it was last set.
+    caller: Mutex<Arc<Caller>>,
+    server: Option<DiscoverResult>,
+}
+
+impl Current {
+    fn new(reached: Reached) -> Self {
+        let Reached {
+            link,
+            caller,
+            server,
+            ..
+        } = reached;
+        Self {
+            channel: Gate::new(link.channel.clone()),
+            link,
+            dialect: caller.dialect,
+            caller: Mutex::new(Arc::new(caller)),
+            server,
+        }
+    }
+}
+
+impl Inner {
+    fn now(&self) -> &Current {
+        let corrected = self.assumption.as_ref().and_then(Assumption::corrected);
+        corrected.unwrap_or(&self.first)
+    }
+
+    /// The wire, if there is one. It stays the same when something else is spoken over it.
+    fn wire(&self) -> Option<&OpenWire> {
+        let now = self.now().link.wire.as_ref();
+        now.or(self.first.link.wire.as_ref())
+    }
 }
 
 impl Client {
@@ -267,7 +307,7 @@ impl Client {
             if let Some(peer) = self.peer() {
                 peer.notify(Notification::new(method, None));
             }
-            if let Some(responder) = &self.inner.responder {
+            if let Some(responder) = &self.inner.first.link.responder {
                 responder.roots_changed(&caller);
             }
         }
@@ -282,13 +322,13 @@ impl Client {
     /// What was found out about the server, for [`Connect::remembered`] the next time.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
-        Verdict::new(self.dialect(), self.inner.server.clone())
+        Verdict::new(self.dialect(), self.server().cloned())
     }
 
     /// What the server said of itself, if it was asked.
     #[must_use]
     pub fn server(&self) -> Option<&DiscoverResult> {
-        self.inner.server.as_ref()
+        self.inner.now().server.as_ref()
     }
 
     /// What the server calls itself, if it told.
@@ -314,13 +354,13 @@ impl Client {
     /// The protocol version that is spoken.
     #[must_use]
     pub fn dialect(&self) -> &'static Dialect {
-        self.inner.dialect
+        self.inner.now().dialect
     }
 
     /// The other end of the wire, if there is one: for counting what is going on.
     #[must_use]
     pub fn peer(&self) -> Option<&Peer> {
-        self.inner.wire.as_ref().map(|wire| &wire.peer)
+        self.inner.wire().map(|wire| &wire.peer)
     }
 
     /// Ends the connection in good order: what is queued is sent, then the wire is closed. Where there is no
@@ -337,33 +377,33 @@ impl Client {
     ///
     /// Safe: the connection closes even if nobody waits for it.
     pub async fn close(self) -> Result<()> {
-        match &self.inner.wire {
+        match self.inner.wire() {
             Some(wire) => wire.close().await,
-            None => self.inner.channel.close(),
+            None => self.inner.now().channel.close(),
         }
         Ok(())
     }
 
     fn caller(&self) -> Arc<Caller> {
-        let caller = self.inner.caller.lock();
+        let caller = self.inner.now().caller.lock();
         caller.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Wants log messages of at least this severity with every request.
     fn log_from(&self, level: LoggingLevel) {
-        let caller = self.inner.caller.lock();
+        let caller = self.inner.now().caller.lock();
         let mut caller = caller.unwrap_or_else(PoisonError::into_inner);
         Arc::make_mut(&mut caller).log_level = Some(level);
     }
 
     fn open(&self, request: Request, options: CallOptions, freshness: Freshness) -> Exchange {
-        let (caching, channel) = (&self.inner.hearing.caching, &self.inner.channel);
+        let (caching, channel) = (&self.inner.hearing.caching, &self.inner.now().channel);
         caching.open(channel, request, options, freshness)
     }
 
     /// Hears what came with an exchange, unless a wire's driver has heard it already.
     fn hear_within(&self, notification: &Notification) {
-        if self.inner.wire.is_none() {
+        if self.inner.wire().is_none() {
             self.inner.hearing.hear(notification);
         }
     }

@@ -42,6 +42,17 @@ pub(super) struct Terms {
     pub(super) remembered: Option<Remembered>,
 }
 
+impl Terms {
+    pub(super) fn opening(&self) -> Opening<'_> {
+        Opening {
+            speaking: &self.speaking,
+            timeout: self.timeout,
+            probe_timeout: self.probe_timeout,
+            remembered: self.remembered.as_ref(),
+        }
+    }
+}
+
 /// How the first words went.
 #[allow(clippy::large_enum_variant, reason = "there is one, and not for long")]
 pub(super) enum Opened {
@@ -81,6 +92,14 @@ impl Opening<'_> {
             return Ok(Opened::Open(caller, None));
         }
         self.probe(link, caller, modern, can_restart).await
+    }
+
+    /// Asks a server that is being spoken to already.
+    pub(super) async fn ask(&self, link: &Link, caller: Caller) -> Result<Opened> {
+        match self.speaking.latest_modern() {
+            Some(modern) => self.probe(link, caller, modern, false).await,
+            None => self.open(link, caller, false).await,
+        }
     }
 
     async fn probe(

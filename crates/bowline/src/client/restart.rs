@@ -37,7 +37,7 @@ impl Client {
     /// ```
     pub async fn restart(&self) -> Result<Self> {
         let mut again = self.connect_again()?;
-        if let Some(wire) = &self.inner.wire {
+        if let Some(wire) = self.inner.wire() {
             wire.close().await;
         }
         let hearing = self.inner.hearing.clone();

@@ -67,7 +67,7 @@ impl Subscribe {
         let params = encode_object(&SubscriptionsListenRequestParams::new(wish))?;
         let caller = self.client.caller();
         let request = Request::new(SubscriptionsListenRequest::NAME, params, caller);
-        let mut exchange = self.client.inner.channel.open(request, self.options);
+        let mut exchange = self.client.inner.now().channel.open(request, self.options);
         let honoured = tokio::time::timeout(self.client.inner.timeout, acknowledged(&mut exchange))
             .await
             .map_err(|_| Error::Timeout {

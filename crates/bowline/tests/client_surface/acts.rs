@@ -325,3 +325,54 @@ async fn a_batch_is_taken_in_where_the_revision_has_batches_and_nowhere_else() {
         assert_eq!(call.await.is_ok(), takes_batches, "{version}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_modern_client_answers_no_request_of_its_server() {
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let (client, mut server) =
+        modern_with(|connect| connect.on_error(move |error| tell.send(error.to_string()).unwrap()))
+            .await;
+
+    for method in ["ping", "roots/list", "no/such"] {
+        server.say(&json!({"jsonrpc": "2.0", "id": method, "method": method}));
+        assert!(told.recv().await.unwrap().contains(method));
+    }
+
+    server.expect_nothing().await;
+    drop(client);
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_that_no_meta_has_are_not_sent() {
+    let (client, mut server) = modern_with(|connect| connect).await;
+
+    for key in ["an attempt", "com.mcp/attempt", "/attempt"] {
+        let mut meta = bowline::types::Meta::default();
+        meta.insert(key, json!(1));
+        let error = client.call_tool("x", ()).meta(meta).await.unwrap_err();
+        assert!(
+            matches!(&error, Error::Misuse { .. }) && error.to_string().contains(key),
+            "{error}"
+        );
+    }
+    server.expect_nothing().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_extension_is_declared_by_an_identifier_or_not_at_all() {
+    for (id, is_declared) in [
+        ("com.example/drawing", true),
+        ("drawing", false),
+        ("com.example/a b", false),
+    ] {
+        let (wire, _server) = testing::scripted();
+        let declared = serde_json::from_value(json!({"extensions": {id: {}}})).unwrap();
+
+        let connected = Client::over(wire)
+            .speaking("2026-07-28")
+            .capabilities(declared)
+            .await;
+
+        assert_eq!(connected.is_ok(), is_declared, "{id}");
+    }
+}

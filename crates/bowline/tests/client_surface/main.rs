@@ -10,6 +10,7 @@ mod cache;
 mod lists;
 mod news;
 mod output;
+mod remembered;
 
 use bowline::client::Connect;
 use bowline::testing::{self, Scripted};

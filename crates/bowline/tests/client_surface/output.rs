@@ -129,3 +129,32 @@ async fn tools_that_changed_are_not_held_to_what_they_promised() {
 
     reply.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_schema_that_cannot_be_used_is_an_error_and_not_a_licence() {
+    for (schema, why) in [
+        (
+            json!({"$ref": "https://else.where/schema"}),
+            "it refers to another document",
+        ),
+        (json!({"type": "no such type"}), "cannot be used"),
+        (
+            json!({"description": "x".repeat(300_000)}),
+            "it exceeds the limit of 262144 bytes",
+        ),
+    ] {
+        let (client, mut server) = modern().await;
+        let mut unusable = tool("t");
+        unusable["outputSchema"] = schema;
+        list(&client, &mut server, json!([unusable])).await;
+
+        let result = json!({"content": [], "structuredContent": {"n": 1}});
+        let error = call(&client, &mut server, result).await.unwrap_err();
+
+        let said = breach(&error);
+        assert!(
+            said.contains("the output schema of the tool `t`") && said.contains(why),
+            "{said}"
+        );
+    }
+}

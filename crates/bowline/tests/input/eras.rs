@@ -388,7 +388,7 @@ async fn a_user_is_not_sent_to_what_is_no_page_of_the_web() {
         let tool = Tool::raw(
             "pay",
             json!({"type": "object"}),
-            async move |_, cx: Context| {
+            move |_, cx: Context| async move {
                 cx.elicit_url("pay", "Pay there.", url).await?;
                 Ok(CallToolResult::text("paid"))
             },
