@@ -160,11 +160,7 @@ async fn parameters_are_arguments_and_doc_comments_describe_them() {
                 },
                 "required": ["a", "b"],
             },
-            "outputSchema": {
-                "type": "object",
-                "properties": {"result": {"type": "integer"}},
-                "required": ["result"],
-            },
+            "outputSchema": {"type": "integer"},
         })
     );
 }

@@ -76,7 +76,7 @@ async fn a_function_is_called_with_its_decoded_arguments() {
         .unwrap();
 
     assert_eq!(reply.text(), "3");
-    assert_eq!(content(&reply)["structuredContent"], json!({"result": 3}));
+    assert_eq!(content(&reply)["structuredContent"], json!(3));
 }
 
 #[tokio::test]
@@ -100,11 +100,7 @@ async fn its_types_describe_it() {
                 },
                 "required": ["a", "b"],
             },
-            "outputSchema": {
-                "type": "object",
-                "properties": {"result": {"type": "integer"}},
-                "required": ["result"],
-            },
+            "outputSchema": {"type": "integer"},
         })
     );
 }
@@ -184,7 +180,7 @@ async fn a_server_without_the_state_of_its_handlers_is_refused_before_it_serves(
 }
 
 #[tokio::test]
-async fn output_that_is_no_object_is_wrapped_and_an_object_is_not() {
+async fn output_may_have_any_form() {
     #[derive(Serialize, JsonSchema)]
     struct Place {
         name: String,
@@ -203,16 +199,55 @@ async fn output_that_is_no_object_is_wrapped_and_an_object_is_not() {
     };
     let object = call(Tool::new("object", place), json!({})).await.unwrap();
 
-    assert_eq!(
-        content(&list)["structuredContent"],
-        json!({"result": [1, 2]})
-    );
+    assert_eq!(content(&list)["structuredContent"], json!([1, 2]));
     assert_eq!(list.structured::<Vec<i64>>().unwrap(), [1, 2]);
     assert_eq!(
         content(&object)["structuredContent"],
         json!({"name": "here"})
     );
     assert_eq!(object.text(), r#"{"name":"here"}"#);
+}
+
+#[tokio::test]
+async fn output_that_may_be_no_object_is_wrapped_for_clients_that_expect_one() {
+    #[derive(Serialize, JsonSchema)]
+    struct Place {
+        name: String,
+    }
+    let maybe = |name: Option<&'static str>| {
+        let place = move || {
+            let name = name.map(str::to_owned);
+            async { Structured(name.map(|name| Place { name })) }
+        };
+        Tool::new("maybe", place)
+    };
+    let free = || Tool::new("free", async || json!([1]));
+    for (tool, version, structured) in [
+        (maybe(Some("here")), "2026-07-28", json!({"name": "here"})),
+        (
+            maybe(Some("here")),
+            "2025-11-25",
+            json!({"result": {"name": "here"}}),
+        ),
+        (maybe(None), "2026-07-28", json!(null)),
+        (maybe(None), "2025-06-18", json!({"result": null})),
+        (free(), "2026-07-28", json!([1])),
+        (free(), "2025-11-25", json!({"result": [1]})),
+    ] {
+        let name = tool.name().to_owned();
+        let (near, far) = bowline::wire::memory();
+        tokio::spawn(Server::new("s", "1").tool(tool).serve(far));
+        let client = Client::over(near).speaking(version).await.unwrap();
+        client.list_tools().await.unwrap(); // so that the client checks it
+
+        let reply = client.call_tool(name, ()).await.unwrap();
+
+        assert_eq!(
+            content(&reply)["structuredContent"],
+            structured,
+            "{version}"
+        );
+    }
 }
 
 #[tokio::test]
@@ -238,8 +273,7 @@ async fn blocks_of_content_are_returned_as_they_are() {
 #[tokio::test]
 async fn the_model_is_told_of_a_tool_error_and_not_of_an_rpc_error() {
     let failing = async || -> Result<i64, ToolError> { Ok("x".parse::<i64>()?) };
-    let refusing =
-        async || -> Result<i64, RpcError> { Err(RpcError::new(ErrorCode(-32099), "no")) };
+    let refusing = async || -> Result<i64, RpcError> { Err(RpcError::new(ErrorCode(7), "no")) };
 
     let failed = call(Tool::new("failing", failing), json!({}))
         .await
@@ -248,7 +282,7 @@ async fn the_model_is_told_of_a_tool_error_and_not_of_an_rpc_error() {
 
     assert!(failed.is_error());
     assert_eq!(failed.text(), "invalid digit found in string");
-    assert_eq!(code(refused), ErrorCode(-32099));
+    assert_eq!(code(refused), ErrorCode(7));
 }
 
 #[tokio::test]

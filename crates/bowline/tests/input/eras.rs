@@ -277,8 +277,8 @@ async fn a_client_that_shows_only_urls_is_shown_no_form() {
 
         let error = client.call_tool("order", ()).await.unwrap_err();
 
-        let message = r#"this request needs the client capability {"elicitation":{"form":{}}}"#;
-        let told = matches!(&error, Error::Peer(said) if said.message == message);
+        let message = r#"this request needs the client capability {"elicitation":"#;
+        let told = matches!(&error, Error::Peer(said) if said.message.starts_with(message));
         assert!(told, "{column:?}: {error}");
     }
 }

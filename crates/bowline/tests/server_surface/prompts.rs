@@ -74,10 +74,12 @@ async fn arguments_are_completed_from_what_was_typed_and_decided() {
         let pages = complete(&client, of_template).await.unwrap();
         let nothing = complete(&client, of_silent).await.unwrap();
 
-        assert_eq!(
-            styles,
-            Completion::new(vec!["Kindly".into(), "kurtly".into(), "knuth".into()])
-        );
+        let mut values = vec!["Kindly".into(), "kurtly".into()];
+        // What is decided already can be told since 2025-06-18.
+        if way != Way::Wire("2024-11-05") {
+            values.push("knuth".into());
+        }
+        assert_eq!(styles, Completion::new(values), "{way:?}");
         assert_eq!(pages.values.len(), 100);
         assert_eq!((pages.total, pages.has_more), (Some(250), Some(true)));
         assert!(nothing.values.is_empty());
