@@ -236,7 +236,13 @@ async fn output_that_may_be_no_object_is_wrapped_for_clients_that_expect_one() {
     ] {
         let name = tool.name().to_owned();
         let (near, far) = bowline::wire::memory();
-        tokio::spawn(Server::new("s", "1").tool(tool).serve(far));
+        let server = Server::new("s", "1").tool(tool);
+        tokio::spawn(server.clone().serve(far));
+        // An older client that lists first has no part in what others see.
+        let (oldest, far) = bowline::wire::memory();
+        tokio::spawn(server.serve(far));
+        let oldest = Client::over(oldest).speaking("2024-11-05").await.unwrap();
+        assert_eq!(oldest.list_tools().await.unwrap()[0].output_schema, None);
         let client = Client::over(near).speaking(version).await.unwrap();
         client.list_tools().await.unwrap(); // so that the client checks it
 

@@ -454,14 +454,15 @@ impl Tool {
         (by_schema && result.is_error != Some(true)) || !output.is_object()
     }
 
-    /// What clients that speak `dialect` see of it, where it is offered under this name.
+    /// What clients of the era of `dialect` see of it, where it is offered under this name. What single legacy versions do not
+    /// have is taken away later.
     pub(super) fn definition_for(&self, name: &str, dialect: &Dialect) -> bowline_types::Tool {
         let mut definition = self.definition.clone();
         name.clone_into(&mut definition.name);
-        if dialect.structured_content == StructuredContent::Object {
+        if dialect.structured_content != StructuredContent::Any {
             definition.output_schema = definition.output_schema.as_ref().map(schema::of_object);
         }
-        if dialect.tasks != Tasks::Core {
+        if dialect.tasks == Tasks::Extension {
             definition.execution = None;
         }
         definition

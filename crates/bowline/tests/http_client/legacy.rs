@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use bowline::client::Verdicts;
 use bowline::{Client, Error};
 use serde_json::json;
+use tokio::time::timeout;
 
 use crate::scripted::{Arrived, Peer, STREAM, Say, bare, event, json, json_with, result};
 
@@ -224,6 +226,32 @@ async fn a_cut_stream_is_resumed_after_its_last_event() {
             .filter(|what| *what == "POST tools/call")
             .count()
             == 1
+    );
+}
+
+#[tokio::test]
+async fn a_call_that_has_less_time_than_its_server_wants_it_to_wait_fails_at_once() {
+    let peer = Peer::start(|request| match &*request.what() {
+        "POST tools/call" => {
+            Say::BytesThenClose(format!("{STREAM}id: e1\nretry: 7200000\ndata:\n\n"))
+        }
+        _ => manners(request),
+    })
+    .await;
+    let client = Client::connect(&peer.url).speaking("2025-11-25");
+    let client = client.timeout(Duration::from_secs(7200)).await.unwrap();
+    let hour = Duration::from_secs(3600);
+
+    let call = client
+        .call_tool("slow", ())
+        .total_timeout(hour)
+        .into_future();
+    let failed = timeout(Duration::from_secs(60), call).await;
+
+    let error = failed.expect("it does not wait for an hour").unwrap_err();
+    assert!(
+        matches!(error, Error::Timeout { after } if after == hour),
+        "{error}"
     );
 }
 

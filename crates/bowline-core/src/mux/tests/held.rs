@@ -50,3 +50,48 @@ fn a_call_that_has_not_left_is_not_held_by_news_of_a_predecessor_with_its_id() {
     let total = Err(Failure::Timeout(Overdue::Total(second)));
     assert_eq!(settled(pair.client.poll_event()), (call, total));
 }
+
+#[test]
+fn a_call_that_has_to_be_over_before_anything_will_be_heard_of_it_fails_at_once() {
+    let seconds = Duration::from_secs;
+    let both = CallOptions {
+        idle_timeout: Some(seconds(60)),
+        total_timeout: Some(seconds(90)),
+        ..CallOptions::default()
+    };
+    for (wait, fails_by) in [
+        (Some(59), None),
+        (Some(61), Some(Overdue::Idle(seconds(60)))),
+        (None, Some(Overdue::Idle(seconds(60)))),
+    ] {
+        let mut pair = Pair::new();
+        let call = pair.call_with("tools/call", both.clone());
+        pair.deliver();
+        let id = pair.client.request_id(call).unwrap().clone();
+
+        let until = wait.map(|wait| pair.now + seconds(wait));
+        pair.client.handle_wait(until, &id);
+
+        match fails_by {
+            None => assert_eq!(pair.client.poll_event(), None),
+            Some(overdue) => {
+                // The cancel is on its way already.
+                assert!(text(pair.client.poll_transmit()).contains("notifications/cancelled"));
+                let failure = Err(Failure::Timeout(overdue));
+                assert_eq!(settled(pair.client.poll_event()), (call, failure));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_call_without_deadlines_waits_for_as_long_as_its_server_says() {
+    let mut pair = Pair::new();
+    let call = pair.call("tools/call");
+    pair.deliver();
+    let id = pair.client.request_id(call).unwrap().clone();
+
+    pair.client.handle_wait(None, &id);
+
+    assert_eq!(pair.client.poll_event(), None);
+}
