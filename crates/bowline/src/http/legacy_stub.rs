@@ -41,6 +41,20 @@ pub(super) fn answer(
     match post {}
 }
 
+pub(super) fn is_to_second_endpoint(_: &Site, _: &Parts) -> bool {
+    false
+}
+
+pub(super) fn answer_second_endpoint(
+    _: &Arc<Site>,
+    _: Parts,
+    _: Accepts,
+    _: &Bytes,
+    _: Charge,
+) -> Result<Taken, Rejection> {
+    Err(Rejection::http(StatusCode::NOT_FOUND, "session not found"))
+}
+
 pub(super) fn answer_verb(_: &Arc<Site>, _: &Parts) -> Result<Response<HttpBody>, Rejection> {
     Err(Rejection::http(
         StatusCode::METHOD_NOT_ALLOWED,

@@ -48,9 +48,9 @@ use bowline_core::http::headers;
 use bowline_core::http::legacy::{Batch, LAST_EVENT_ID, Messages, Post, SESSION_ID, not_a_batch};
 use bowline_core::http::media::Accepts;
 use bowline_core::json::pick;
-use bowline_core::{self as core, BatchError, Malformed, Message, RawRequest, shortened};
-use bowline_types::InitializeResult;
+use bowline_core::{self as core, BatchError, Malformed, Message, RawRequest, is_batch, shortened};
 use bowline_types::meta_key::PROGRESS_TOKEN;
+use bowline_types::InitializeResult;
 use bytes::Bytes;
 
 use super::server::{HttpBody, HttpService, Site, Taken, body};
@@ -248,9 +248,8 @@ pub(super) fn answer(
         charge,
         head_bytes,
     };
-    if let Some(id) = session_in_query(legacy, &head) {
-        let session = legacy.sessions.find(id, &principal(&head))?;
-        return hear_only(site, &session, head, posting).map(Taken::Now);
+    if session_in_query(legacy, &head).is_some() {
+        return Err(gone());
     }
     if let Some(id) = session_id(&head)? {
         let session = legacy.sessions.find(id, &principal(&head))?;
@@ -271,6 +270,41 @@ pub(super) fn answer(
         opened.map_err(|refused| refused.about(id))
     };
     Ok(Taken::Elsewhere(Box::pin(opening)))
+}
+
+/// Whether a POST goes to the second of two endpoints: its URL names a session. One that names none of ours may have
+/// such a query for reasons of its own.
+pub(super) fn is_to_second_endpoint(site: &Site, head: &Parts) -> bool {
+    let legacy = &site.legacy;
+    let id = session_in_query(legacy, head);
+    id.is_some_and(|id| legacy.sessions.find(id, &principal(head)).is_ok())
+}
+
+/// Answers what was posted to the second of two endpoints.
+///
+/// Neither headers nor `_meta` are asked which era it belongs to: the URL has decided that. A client that probes for the
+/// modern era first is answered within its session, where it then shakes hands; a refusal by status would end its
+/// connection.
+pub(super) fn answer_second_endpoint(
+    site: &Arc<Site>,
+    head: Parts,
+    accepts: Accepts,
+    body: &Bytes,
+    charge: Charge,
+) -> Result<Taken, Rejection> {
+    let legacy = &site.legacy;
+    let id = session_in_query(legacy, &head).unwrap_or_default();
+    let session = legacy.sessions.find(id, &principal(&head))?;
+    if is_batch(body) {
+        return Err(not_a_batch()); // the version that has them has one endpoint
+    }
+    let posting = Posting {
+        accepts,
+        messages: Messages::One(Message::decode(body)?),
+        head_bytes: charge.bytes().saturating_sub(body.len()),
+        charge,
+    };
+    hear_only(site, &session, head, posting).map(Taken::Now)
 }
 
 /// A POST of a client that has a session, or opens one.
@@ -476,9 +510,6 @@ fn hear_only(
     head: Parts,
     posting: Posting,
 ) -> Result<Response<HttpBody>, Rejection> {
-    if let Messages::Batch(_) = posting.messages {
-        return Err(not_a_batch()); // the version that has them has one endpoint
-    }
     let principal = principal(&head);
     let (posted, _) = posting.decode(site, head)?;
     if let Some(refusal) = beyond_scope(site, &principal, &posted) {
@@ -514,9 +545,11 @@ fn serves(site: &Site, transport: HttpTransport) -> bool {
 }
 
 fn session_in_query<'a>(legacy: &Legacy, head: &'a Parts) -> Option<&'a str> {
+    if legacy.mode == Mode::Stateless || legacy.endpoints == Endpoints::One {
+        return None;
+    }
     let mut pairs = head.uri.query()?.split('&');
-    let id = pairs.find_map(|pair| pair.strip_prefix(QUERY)?.strip_prefix('='))?;
-    (legacy.endpoints == Endpoints::AlsoTwo).then_some(id)
+    pairs.find_map(|pair| pair.strip_prefix(QUERY)?.strip_prefix('='))
 }
 
 fn session_id(head: &Parts) -> Result<Option<&str>, Rejection> {
