@@ -50,7 +50,7 @@ use bowline_core::http::media::Accepts;
 use bowline_core::json::pick;
 use bowline_core::{self as core, BatchError, Malformed, Message, RawRequest, is_batch, shortened};
 use bowline_types::meta_key::PROGRESS_TOKEN;
-use bowline_types::InitializeResult;
+use bowline_types::{InitializeResult, RequestId};
 use bytes::Bytes;
 
 use super::server::{HttpBody, HttpService, Site, Taken, body};
@@ -255,9 +255,8 @@ pub(super) fn answer(
         let session = legacy.sessions.find(id, &principal(&head))?;
         return hear(site, &session, head, posting);
     }
-    let id = match &posting.messages {
-        Messages::One(Message::Request(raw)) if raw.method == INITIALIZE => raw.id.clone(),
-        _ => return Err(bad_request("`Mcp-Session-Id` is missing")),
+    let Some(id) = posting.handshake() else {
+        return Err(bad_request("`Mcp-Session-Id` is missing"));
     };
     if !serves(site, HttpTransport::Streamable) {
         // Tells a client of any age to ask for the stream, which names where to post.
@@ -367,6 +366,21 @@ async fn open(
         .sessions
         .start(site, legacy, Layout::PerPost, principal(&head))?;
     let session = driven.session.clone();
+    let (response, has_agreed) = shake_hands(site, &session, head, posting).await?;
+    if has_agreed {
+        legacy.sessions.publish(driven)?;
+    }
+    Ok(response)
+}
+
+/// Has the engine of a session answer `initialize`. Returns the response, which names the session if both sides agreed on
+/// a version, and whether they did.
+async fn shake_hands(
+    site: &Site,
+    session: &Arc<Session>,
+    head: Parts,
+    posting: Posting,
+) -> Result<(Response<HttpBody>, bool), Rejection> {
     let accepts = posting.accepts;
     let (posted, _) = posting.decode(site, head)?;
     let Some(mut reader) = session.post(posted, Some(Form::Json))? else {
@@ -376,23 +390,21 @@ async fn open(
     let Some(answer) = reader.take_answers().pop() else {
         return Err(gone());
     };
-    let agreed = agreed_on(&answer);
     let mut response = if accepts.json {
-        body::whole(StatusCode::OK, answer)
+        body::whole(StatusCode::OK, answer.clone())
     } else {
         one_event(&answer)
     };
-    if let Some(dialect) = agreed {
-        session.agree_on(dialect);
-        let id = HeaderValue::try_from(&session.id).expect("hexadecimal digits are visible ASCII");
-        drop(reader);
-        legacy.sessions.publish(driven)?;
-        let headers = response.headers_mut();
-        headers.insert(SESSION_ID, id);
-        // A web page that is let in has to repeat the id, and may only read what is exposed to it.
-        headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, SESSION_ID.into());
-    }
-    Ok(response)
+    let Some(dialect) = agreed_on(&answer) else {
+        return Ok((response, false));
+    };
+    session.agree_on(dialect);
+    let id = HeaderValue::try_from(&session.id).expect("hexadecimal digits are visible ASCII");
+    let headers = response.headers_mut();
+    headers.insert(SESSION_ID, id);
+    // A web page that is let in has to repeat the id, and may only read what is exposed to it.
+    headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, SESSION_ID.into());
+    Ok((response, true))
 }
 
 /// The version that an answer to `initialize` agrees on, unless it is an error.
@@ -419,6 +431,17 @@ fn hear(
     // A client that names no version in a header has agreed on one all the same.
     if matches!(posting.messages, Messages::Batch(_)) && !session.dialect().batches {
         return Err(not_a_batch());
+    }
+    if let Some(id) = posting.handshake() {
+        // Where the engine does not refuse it, it may agree on another version.
+        let (site, session) = (site.clone(), session.clone());
+        let again = async move {
+            let answered = shake_hands(&site, &session, head, posting).await;
+            answered
+                .map(|(response, _)| response)
+                .map_err(|refused| refused.about(id))
+        };
+        return Ok(Taken::Elsewhere(Box::pin(again)));
     }
     let principal = principal(&head);
     let (posted, shape) = posting.decode(site, head)?;
@@ -457,6 +480,16 @@ fn hear(
 }
 
 impl Posting {
+    /// The id of the request, if it is `initialize`.
+    fn handshake(&self) -> Option<RequestId> {
+        match &self.messages {
+            Messages::One(Message::Request(raw)) if raw.method == INITIALIZE => {
+                Some(raw.id.clone())
+            }
+            Messages::One(_) | Messages::Batch(_) => None,
+        }
+    }
+
     /// Decodes what was posted, once it is clear that it may be.
     fn decode(self, site: &Site, head: Parts) -> Result<(Posted, Shape), Rejection> {
         let (messages, refusals, shape) = match self.messages {
