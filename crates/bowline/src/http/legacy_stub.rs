@@ -18,6 +18,10 @@ use crate::limits::Charge;
 pub(crate) struct Legacy {}
 
 impl Legacy {
+    pub(super) fn has_http_sse(&self) -> bool {
+        false
+    }
+
     pub(super) fn orphan_limit_of_calls(&self) -> Duration {
         Duration::ZERO
     }

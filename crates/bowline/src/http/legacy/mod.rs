@@ -173,10 +173,14 @@ impl Legacy {
     }
 
     /// Also serves the two endpoints of 2024-11-05, HTTP+SSE: a GET without a session opens the stream,
-    /// and its first event says where to post.
+    /// and its first event says where to post. A service that is bound to an address then answers at `/sse` too.
     pub fn http_sse(mut self) -> Self {
         self.endpoints = Endpoints::AlsoTwo;
         self
+    }
+
+    pub(super) fn has_http_sse(&self) -> bool {
+        self.endpoints == Endpoints::AlsoTwo
     }
 
     pub(super) fn orphan_limit_of_calls(&self) -> Duration {
@@ -323,6 +327,11 @@ pub(super) fn answer_verb(site: &Arc<Site>, head: &Parts) -> Result<Response<Htt
         return Err(Rejection::http(StatusCode::METHOD_NOT_ALLOWED, why));
     }
     check_version(site, head)?;
+    // Before anything is opened: a browser, or a client that looks for metadata, would wait for the end of a stream.
+    if head.method == Method::GET && !Accepts::read(&head.headers).events {
+        let why = "a stream is read as `text/event-stream`";
+        return Err(Rejection::http(StatusCode::NOT_ACCEPTABLE, why));
+    }
     let Some(id) = session_id(head)? else {
         if head.method == Method::GET && serves_two_endpoints(site) {
             return open_two_endpoints(site, head);
@@ -333,10 +342,6 @@ pub(super) fn answer_verb(site: &Arc<Site>, head: &Parts) -> Result<Response<Htt
     if head.method == Method::DELETE {
         drop(legacy.sessions.remove(id));
         return Ok(body::empty(StatusCode::NO_CONTENT));
-    }
-    if !Accepts::read(&head.headers).events {
-        let why = "a stream is read as `text/event-stream`";
-        return Err(Rejection::http(StatusCode::NOT_ACCEPTABLE, why));
     }
     let (key, after) = match single(head, &LAST_EVENT_ID)? {
         None => (UNSOLICITED, None),
