@@ -355,6 +355,12 @@ pub(super) fn answer_verb(site: &Arc<Site>, head: &Parts) -> Result<Response<Htt
         CannotRead::Taken => Rejection::http(StatusCode::CONFLICT, "the stream is already open"),
         CannotRead::Unknown => bad_request(UNKNOWN_EVENT),
         CannotRead::Lost => bad_request("events after `Last-Event-ID` have expired"),
+        // The one status besides 200 that the specification has for a GET. Clients that take an error for no answer, as
+        // TypeScript's do, come back for the rest of the stream; an empty one would bring them back once more.
+        CannotRead::Over => {
+            let why = "the stream ended with the event of `Last-Event-ID`";
+            Rejection::http(StatusCode::METHOD_NOT_ALLOWED, why)
+        }
     })?;
     Ok(events(site, reader, Some(charge)))
 }
