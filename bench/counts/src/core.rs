@@ -7,6 +7,7 @@ use std::time::Instant;
 use bowline_core::era::{Caller, Callers, Dialect, Dialects, Request, modern, seal, stamp, unseal};
 use bowline_core::http::admission::{Catalog, admit, admit_head};
 use bowline_core::http::headers::ParamHeaders;
+use bowline_core::http::paths::Paths;
 use bowline_core::http::source::SourcePolicy;
 use bowline_core::mux::{CallOptions, Event, Mux, Reason};
 use bowline_core::{Message, RawRequest, sse};
@@ -148,9 +149,10 @@ pub(crate) fn admission(times: u64) {
     let (head, ()) = crate::server::post("tools/call", Some("echo"), ()).into_parts();
     let body = Bytes::from_static(REQUEST.as_bytes());
     let (source, served) = (SourcePolicy::loopback(), Dialects::all());
+    let paths = Paths::only(["/", "/mcp"]);
     let callers = Callers::default();
     for _ in 0..times {
-        black_box(admit_head(&head, &source, &served).expect("the head is well-formed"));
+        black_box(admit_head(&head, &source, &paths, &served).expect("the head is well-formed"));
         let admitted = admit(&head.headers, &body, &served, &callers, &Everything);
         black_box(admitted.expect("the body is well-formed"));
     }

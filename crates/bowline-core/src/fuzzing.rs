@@ -19,6 +19,7 @@ use crate::era::{Callers, Dialect, Dialects};
 use crate::http::admission::{Admitted, Catalog, Rejection, admit, admit_head};
 use crate::http::challenge::Challenge;
 use crate::http::headers::{self, Mirrored, ParamHeaders};
+use crate::http::paths::Paths;
 use crate::http::source::SourcePolicy;
 use crate::sse::{self, Decoder, Event, Limits, TooLarge};
 use crate::{Message, decode_batch, is_batch};
@@ -123,7 +124,8 @@ pub fn admission(input: &[u8]) {
     let callers = Callers::default();
     let admitted =
         |headers: &HeaderMap, served: Dialects| admit(headers, &body, &served, &callers, &shop);
-    if let Err(rejection) = admit_head(&head, &SourcePolicy::loopback(), &Dialects::all()) {
+    let (source, paths) = (SourcePolicy::loopback(), Paths::only(["/mcp"]));
+    if let Err(rejection) = admit_head(&head, &source, &paths, &Dialects::all()) {
         assert!(rejection.status().is_client_error());
     }
     let by_all = admitted(&headers, Dialects::all());

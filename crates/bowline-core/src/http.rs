@@ -11,6 +11,8 @@ pub mod legacy;
 
 pub mod media;
 
+pub mod paths;
+
 pub mod source;
 
 pub mod status;

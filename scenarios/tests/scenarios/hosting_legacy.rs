@@ -35,7 +35,7 @@ fn sessions() -> Vec<Scenario> {
             "hosting:session:isolation",
         ),
         scenario!(
-            a_second_handshake_is_refused,
+            a_second_handshake_after_a_request_is_refused,
             "hosting:session:reinitialize"
         ),
         scenario!(
@@ -197,14 +197,16 @@ async fn the_end_of_one_conversation_leaves_the_others_alone(world: World) {
     tally_of(&other, 1, 1).await;
 }
 
-async fn a_second_handshake_is_refused(world: World) {
+async fn a_second_handshake_after_a_request_is_refused(world: World) {
     let plain = world.plain(hanging().http()).await.open().await;
     let name = plain.session().unwrap();
 
+    let before = plain.call(1, "echo").await.answer().await;
     let again = plain.initialize().header("mcp-session-id", name).await;
 
+    assert_eq!(before["id"], 1);
     assert_eq!(again.answer().await["error"]["code"], -32600);
-    assert_eq!(plain.call(1, "echo").await.answer().await["id"], 1);
+    assert_eq!(plain.call(2, "echo").await.answer().await["id"], 2);
 }
 
 async fn a_server_without_memory_answers_and_names_no_conversation(world: World) {

@@ -414,6 +414,12 @@ impl Dialects {
         )
     }
 
+    /// Those of these versions that open with `initialize`.
+    #[must_use]
+    pub fn without_modern(&self) -> Self {
+        Self(self.iter().filter(|row| !row.is_modern()).collect())
+    }
+
     /// The row of a version, if it is spoken.
     #[must_use]
     pub fn of(&self, version: &str) -> Option<&'static Dialect> {

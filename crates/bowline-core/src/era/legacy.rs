@@ -5,9 +5,12 @@
 //!
 //! ```text
 //! (nothing) ── initialize ──▶ Opening ── notifications/initialized ──▶ Ready
-//!                               │  ▲
-//!                               └──┘ initialize (again: renegotiates)
+//!                               │  ▲                                     │
+//!                               └──┴─────────────────────────────────────┘
+//!                                   initialize, if nothing else was sent
 //! ```
+//!
+//! The second `initialize` is that of a client behind a gateway which has shaken hands for itself first.
 //!
 //! This file can be replaced by `legacy_stub.rs`, which proves that nothing outside it relies on it.
 
@@ -43,6 +46,8 @@ pub enum Era {
 pub struct Session {
     caller: Arc<Caller>,
     stage: Stage,
+    /// Whether the client has sent anything besides handshakes and pings.
+    in_use: bool,
     offers: Offers,
 }
 
@@ -69,6 +74,7 @@ pub fn open(
             let session = Session {
                 caller: Arc::new(caller),
                 stage: Stage::Opening,
+                in_use: false,
                 offers,
             };
             Ok((Era::Legacy(session), admitted))
@@ -91,6 +97,7 @@ impl Session {
         Self {
             caller: Arc::new(caller),
             stage: Stage::Ready,
+            in_use: true,
             offers,
         }
     }
@@ -109,17 +116,23 @@ impl Session {
 
     /// Lets a request in, or says why not.
     ///
-    /// A second `initialize` renegotiates as long as the client has not said that it is ready, so that a
-    /// client whose first attempt failed can try again. After that it is refused.
+    /// A second `initialize` replaces the first while the client has not said that it is ready, so that a
+    /// client whose first attempt failed can try again. It also does later, if nothing but pings came in
+    /// between: gateways shake hands for themselves and then forward the handshake of their client. Once
+    /// the client has made requests it is refused, because those were made under the first one.
     ///
     /// # Errors
     ///
     /// If the request is ill-formed, or its method belongs to other versions or is not offered.
     pub fn admit(&mut self, raw: RawRequest, served: &Dialects) -> Result<Admitted, Rejection> {
+        if !matches!(&*raw.method, "initialize" | "ping") {
+            self.in_use = true;
+        }
         match &*raw.method {
-            "initialize" if self.stage == Stage::Opening => {
+            "initialize" if self.stage == Stage::Opening || !self.in_use => {
                 let (caller, admitted) = shake_hands(&raw, served)?;
                 self.caller = Arc::new(caller);
+                self.stage = Stage::Opening;
                 Ok(admitted)
             }
             "initialize" => Err(Rejection::new(
@@ -152,6 +165,7 @@ impl Session {
 
     /// Takes note of a client's notification.
     pub fn hear(&mut self, notification: &Notification) -> Heard {
+        self.in_use |= notification.method != "notifications/initialized";
         match &*notification.method {
             "notifications/initialized" if self.stage == Stage::Opening => {
                 self.stage = Stage::Ready;

@@ -1,7 +1,7 @@
 //! The admission ladder: what an HTTP request must be to come in.
 //!
 //! ```text
-//! admit_head   1 source · method · content type · accept              needs no body
+//! admit_head   1 source · path · method · content type · accept       needs no body
 //! admit        2 one message   3 which era?                           legacy leaves here
 //!              4 version in `_meta`   5 version header   6 served?   7 rest of the envelope
 //!              8 Mcp-Method   9 method answered?   10 Mcp-Name   11 Mcp-Param-*
@@ -21,6 +21,7 @@ use bytes::Bytes;
 use super::headers::{self, MirrorHeaders, Mismatch, ParamHeaders};
 use super::legacy;
 use super::media::{self, Accepts};
+use super::paths::Paths;
 use super::source::SourcePolicy;
 use crate::era::{self, Callers, Dialect, Dialects, Request, Seal, modern, names_modern_era};
 use crate::json::{Params, Unpicked};
@@ -87,11 +88,17 @@ pub trait Catalog {
 pub fn admit_head(
     head: &Parts,
     source: &SourcePolicy,
+    paths: &Paths,
     served: &Dialects,
 ) -> Result<Arrival, Rejection> {
     source
         .check(&head.uri, &head.headers)
         .map_err(|why| Rejection::http(StatusCode::FORBIDDEN, why.to_string()))?;
+    // Whatever the method: a client that looks for something else here must not take an answer of ours for it.
+    if !paths.has(head.uri.path()) {
+        let why = "there is no MCP endpoint at this path";
+        return Err(Rejection::http(StatusCode::NOT_FOUND, why));
+    }
     let has_legacy = served.latest_legacy().is_some();
     match head.method {
         Method::POST => {}

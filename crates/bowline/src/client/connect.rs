@@ -47,6 +47,7 @@ pub struct Connect {
     host: Arc<dyn Responder>,
     timeout: Duration,
     probe_timeout: Duration,
+    respawn_after: Duration,
     most_rounds: u32,
     pub(super) over_http: OverHttp,
     pub(super) habits: Habits,
@@ -75,6 +76,7 @@ impl Connect {
             host: Arc::new(NoHost),
             timeout: DEFAULT_TIMEOUT,
             probe_timeout: DEFAULT_PROBE_TIMEOUT,
+            respawn_after: DEFAULT_RESPAWN_AFTER,
             most_rounds: DEFAULT_ROUND_CAP,
             over_http: OverHttp::default(),
             habits: Habits::default(),
@@ -169,6 +171,30 @@ impl Connect {
         self
     }
 
+    /// Sets how long a child process that did not answer the probe has to answer `initialize`. After that, or if it
+    /// exits, it is ended and started once more, and `initialize` is the first thing that it is sent. 10 s by default;
+    /// [`Duration::MAX`] means never.
+    ///
+    /// Some older servers answer nothing at all after a request that comes before `initialize`. A program that takes
+    /// longer to start than both times together, because it is downloaded first for example, would be started twice:
+    /// give it more time, or say what it [speaks](Self::speaking).
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn example() -> bowline::Result<()> {
+    /// use std::time::Duration;
+    /// use bowline::{Client, wire::Command};
+    ///
+    /// let command = Command::new("npx").args(["-y", "some-server"]);
+    /// let client = Client::spawn(command).respawn_after(Duration::from_secs(60)).await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn respawn_after(mut self, after: Duration) -> Self {
+        self.respawn_after = after;
+        self
+    }
+
     /// How often a server may ask for input before one request is given up. 10 times by default.
     pub fn most_rounds(mut self, rounds: u32) -> Self {
         self.most_rounds = rounds;
@@ -187,6 +213,7 @@ impl Connect {
             host: self.host.clone(),
             timeout: self.timeout,
             probe_timeout: self.probe_timeout,
+            respawn_after: self.respawn_after,
             most_rounds: self.most_rounds,
             over_http: OverHttp::default(),
             habits: self.habits.clone(),
@@ -236,6 +263,7 @@ impl Connect {
             speaking: self.speaking?,
             timeout: self.timeout,
             probe_timeout: self.probe_timeout,
+            respawn_after: self.respawn_after,
             remembered: self.habits.remembered,
         };
         let Some(end) = self.end else {
@@ -276,7 +304,7 @@ impl Asker for OverLink {
                         asker: None,
                     })
                 }
-                Opened::Gone(..) => Err(Error::Closed),
+                Opened::Respawn(..) => Err(Error::Closed),
             }
         })
     }
@@ -286,7 +314,7 @@ impl Asker for OverLink {
     }
 }
 
-/// Connects to `end`, and a second time if it is a child that leaves when it is asked what it speaks.
+/// Connects to `end`, and a second time if it is a child that the probe has broken.
 async fn reach(
     end: End,
     answering: Answering,
@@ -297,11 +325,16 @@ async fn reach(
     let opened = opening.open(&link, caller, start.is_some()).await?;
     let (caller, server) = match (opened, start) {
         (Opened::Open(caller, server), _) => (caller, server),
-        (Opened::Gone(caller, offered), Some(start)) => {
+        (Opened::Respawn(caller, offered), Some(start)) => {
+            tracing::debug!("the server was started again, because it does not stand the probe");
+            // Ended first: it may hold what the next one needs, a lock for example.
+            if let Some(wire) = &link.wire {
+                wire.close().await;
+            }
             link = start.link(answering.clone())?;
             opening.shake_hands(&link, caller, offered).await?
         }
-        (Opened::Gone(..), None) => return Err(Error::Closed),
+        (Opened::Respawn(..), None) => return Err(Error::Closed),
     };
     Ok(Reached {
         link,
@@ -377,3 +410,4 @@ impl Responder for NoHost {
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 const DEFAULT_PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+const DEFAULT_RESPAWN_AFTER: Duration = Duration::from_secs(10);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bowline_core::era::probe::{HttpReply, Undecided, Verdict, judge_http, suggests_two_endpoints};
-use bowline_core::era::{Caller, Dialects, Request};
+use bowline_core::era::{Caller, Request};
 use bowline_types::{DiscoverRequest, Json, Method};
 
 use super::Verdicts;
@@ -157,13 +157,12 @@ impl HttpOpening {
     async fn shake_hands_over(&self, wire: Box<dyn Wire>, caller: Caller) -> Result<Reached> {
         let answering = Answering::by(self.terms.host.clone(), self.terms.hearing.clone());
         let link = Link::over(wire, None, answering.clone());
-        let legacy = Dialects::only(|dialect| {
-            !dialect.is_modern() && self.terms.speaking.of(dialect.version).is_some()
-        });
+        let legacy = self.terms.speaking.without_modern();
         let opening = Opening {
             speaking: &legacy,
             timeout: self.terms.timeout,
             probe_timeout: self.terms.probe_timeout,
+            respawn_after: self.terms.respawn_after,
             remembered: None,
         };
         let offered = opening.latest_legacy()?;

@@ -26,6 +26,7 @@ pub(super) struct Opening<'a> {
     pub(super) speaking: &'a Dialects,
     pub(super) timeout: Duration,
     pub(super) probe_timeout: Duration,
+    pub(super) respawn_after: Duration,
     /// What was found out the last time.
     pub(super) remembered: Option<&'a Remembered>,
 }
@@ -38,6 +39,7 @@ pub(super) struct Terms {
     pub(super) speaking: Dialects,
     pub(super) timeout: Duration,
     pub(super) probe_timeout: Duration,
+    pub(super) respawn_after: Duration,
     /// What was found out the last time.
     pub(super) remembered: Option<Remembered>,
 }
@@ -48,6 +50,7 @@ impl Terms {
             speaking: &self.speaking,
             timeout: self.timeout,
             probe_timeout: self.probe_timeout,
+            respawn_after: self.respawn_after,
             remembered: self.remembered.as_ref(),
         }
     }
@@ -58,14 +61,14 @@ impl Terms {
 pub(super) enum Opened {
     /// Both sides know what they speak, and we may know what the server says of itself.
     Open(Caller, Option<DiscoverResult>),
-    /// The server left when it was asked. That is what an older one may do; start it again and shake hands
-    /// at once, offering this.
-    Gone(Caller, &'static Dialect),
+    /// The server exited at the probe, or answers nothing after it. Older ones do; start it again and shake
+    /// hands at once, offering this.
+    Respawn(Caller, &'static Dialect),
 }
 
 impl Opening<'_> {
-    /// Opens `link` for `caller`, whose dialect is decided here or was the last time. A server that leaves is
-    /// [`Opened::Gone`] if it `can_restart`.
+    /// Opens `link` for `caller`, whose dialect is decided here or was the last time. A server that the probe has
+    /// broken is [`Opened::Respawn`] if it `can_restart`.
     pub(super) async fn open(
         &self,
         link: &Link,
@@ -132,13 +135,19 @@ impl Opening<'_> {
                 }
                 (Verdict::Retry(dialect), _) if tried.len() < MOST_PROBES => tried.push(dialect),
                 (Verdict::Legacy(dialect), DuplexReply::Gone) => {
-                    return Ok(Opened::Gone(caller, dialect));
+                    return Ok(Opened::Respawn(caller, dialect));
                 }
-                (Verdict::Legacy(dialect), reply) => {
-                    let late = matches!(reply, DuplexReply::Silence).then_some(asking);
-                    let opened = self
-                        .fall_back(link, caller.clone(), dialect, late, &tried)
-                        .await;
+                (Verdict::Legacy(dialect), DuplexReply::Silence) => {
+                    let falling_back =
+                        self.fall_back(link, caller.clone(), dialect, asking, &tried);
+                    if can_restart && self.respawn_after < Duration::MAX {
+                        return self.or_respawn(falling_back, caller, dialect).await;
+                    }
+                    let opened = falling_back.await;
+                    return opened.map(|(caller, server)| Opened::Open(caller, server));
+                }
+                (Verdict::Legacy(dialect), DuplexReply::Outcome(_)) => {
+                    let opened = self.shake_hands(link, caller, dialect).await;
                     return opened.map(|(caller, server)| Opened::Open(caller, server));
                 }
                 (Verdict::Incompatible(versions), _) => return Err(incompatible(&versions)),
@@ -149,19 +158,33 @@ impl Opening<'_> {
         }
     }
 
-    /// Shakes hands with an older server, unless the `late` answer to the probe shows that it was only
-    /// slow to start.
+    /// Waits for a child that was silent at the probe to shake hands. If it is silent at that too, or exits, the probe
+    /// has broken it: it would shake hands if that came first.
+    async fn or_respawn(
+        &self,
+        falling_back: impl Future<Output = Result<(Caller, Option<DiscoverResult>)>>,
+        caller: Caller,
+        offered: &'static Dialect,
+    ) -> Result<Opened> {
+        match tokio::time::timeout(self.respawn_after, falling_back).await {
+            Ok(Ok((caller, server))) => Ok(Opened::Open(caller, server)),
+            Err(_) | Ok(Err(Error::Timeout { .. } | Error::Transport { .. } | Error::Closed)) => {
+                Ok(Opened::Respawn(caller, offered))
+            }
+            Ok(Err(error)) => Err(error),
+        }
+    }
+
+    /// Shakes hands with a server that was silent at the probe, unless the `late` answer to it shows that the
+    /// server was only slow to start.
     async fn fall_back(
         &self,
         link: &Link,
         caller: Caller,
         offered: &'static Dialect,
-        late: Option<impl Future<Output = Result<Json>>>,
+        late: impl Future<Output = Result<Json>>,
         tried: &[&'static Dialect],
     ) -> Result<(Caller, Option<DiscoverResult>)> {
-        let Some(late) = late else {
-            return self.shake_hands(link, caller, offered).await;
-        };
         let mut heard_after_all = pin!(async {
             let answer = late.await;
             if let Some(reply) = as_outcome(&answer)

@@ -18,6 +18,10 @@ use crate::limits::Charge;
 pub(crate) struct Legacy {}
 
 impl Legacy {
+    pub(super) fn has_http_sse(&self) -> bool {
+        false
+    }
+
     pub(super) fn orphan_limit_of_calls(&self) -> Duration {
         Duration::ZERO
     }
@@ -39,6 +43,20 @@ pub(super) fn answer(
     _: Charge,
 ) -> Result<Taken, Rejection> {
     match post {}
+}
+
+pub(super) fn is_to_second_endpoint(_: &Site, _: &Parts) -> bool {
+    false
+}
+
+pub(super) fn answer_second_endpoint(
+    _: &Arc<Site>,
+    _: Parts,
+    _: Accepts,
+    _: &Bytes,
+    _: Charge,
+) -> Result<Taken, Rejection> {
+    Err(Rejection::http(StatusCode::NOT_FOUND, "session not found"))
 }
 
 pub(super) fn answer_verb(_: &Arc<Site>, _: &Parts) -> Result<Response<HttpBody>, Rejection> {

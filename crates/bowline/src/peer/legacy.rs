@@ -435,8 +435,10 @@ impl Watches {
         caller: Arc<Caller>,
         responder: Arc<dyn Responder>,
     ) {
-        if self.lists.is_some() {
-            return;
+        // The client of an earlier handshake was another, perhaps with another version. It must not be told besides.
+        if let Some(earlier) = self.lists.take() {
+            earlier.abort();
+            while self.tasks.try_join_next().is_some() {}
         }
         let mut filter = SubscriptionFilter::default();
         filter.tools_list_changed = Some(true);

@@ -39,7 +39,8 @@ impl Server {
         })
     }
 
-    /// Serves HTTP at this address until [`Server::shut_down`]; HTTP/1.1 and HTTP/2, every path alike.
+    /// Serves HTTP at this address until [`Server::shut_down`]; HTTP/1.1 and HTTP/2, at the paths `/` and `/mcp`. Others,
+    /// and HTTP+SSE, can be chosen through [`Server::http`].
     ///
     /// # Errors
     ///

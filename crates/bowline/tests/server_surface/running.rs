@@ -1,7 +1,9 @@
 //! What changes while a server runs, and how much it takes on.
 
 use bowline::client::Change;
+use bowline::exchange::Dialect;
 use bowline::server::{Completer, List, LocalBus};
+use bowline::testing::scripted_client;
 use bowline::types::{LoggingLevel, SubscriptionFilter};
 use bowline::{CallToolResult, Client, ErrorCode, Limit, Limits, Prompt, Resource, Server, Tool};
 use serde_json::json;
@@ -250,6 +252,37 @@ async fn handlers_log_only_where_the_server_says_that_it_logs() {
         assert_eq!(said.contains("notifications/message"), declared, "{said}");
         assert_eq!(level.contains("-32601"), !declared, "{level}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gateway_that_has_shaken_hands_can_forward_the_handshake_of_its_client() {
+    let object = json!({"type": "object"});
+    let whose = Tool::raw("whose", object, async |_, cx: bowline::Context| {
+        let caller = cx.caller();
+        let can_sample = caller.capabilities.sampling.is_some();
+        let text = format!("{} {can_sample}", caller.dialect.version);
+        Ok(CallToolResult::text(text))
+    });
+    let server = Server::new("s", "1").tool(whose);
+    let mut far = scripted_client(&server);
+    let (first, second) = ("2024-11-05", "2025-11-25");
+    far.open(Dialect::of(first).unwrap(), json!({})).await;
+
+    let sampling = json!({"sampling": {}});
+    far.open(Dialect::of(second).unwrap(), sampling).await;
+    far.ask("alive", "ping", json!({})).await;
+    server.tools().add(echo("another")).unwrap();
+    let changed = far.hear().await;
+    far.expect_nothing().await;
+    let called = far
+        .ask("call", "tools/call", json!({"name": "whose"}))
+        .await;
+    let late = far.ask("late", "initialize", introduction()).await;
+
+    assert_eq!(changed["method"], "notifications/tools/list_changed");
+    let text = &called["result"]["content"][0]["text"];
+    assert_eq!(text, "2025-11-25 true", "the second handshake counts");
+    assert_eq!(late["error"]["code"], -32600, "it has made requests");
 }
 
 #[tokio::test]

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use bowline::Client;
 use bowline::client::Connect;
+use bowline::{Client, Error};
+use tokio::sync::mpsc;
 
 use crate::programs;
 
@@ -25,6 +26,42 @@ pub(crate) async fn a_server_that_is_silent_at_the_probe_is_legacy() {
 
 pub(crate) async fn a_server_that_exits_at_the_probe_is_started_again() {
     assert_spoken("2025-06-18", Client::spawn(programs::command("leaves"))).await;
+}
+
+pub(crate) async fn a_server_that_answers_nothing_after_the_probe_is_started_again() {
+    let (connect, heard) = hearing("stuck");
+
+    assert_spoken("2025-06-18", connect.respawn_after(SHORT)).await;
+
+    assert_heard(heard, &RESPAWNED).await;
+}
+
+pub(crate) async fn a_server_that_exits_at_the_handshake_after_the_probe_is_started_again() {
+    let (connect, heard) = hearing("stuck_leaves");
+
+    assert_spoken("2025-06-18", connect).await;
+
+    assert_heard(heard, &RESPAWNED).await;
+}
+
+pub(crate) async fn a_server_that_never_answers_is_started_again_once() {
+    let (connect, heard) = hearing("mute");
+
+    let error = connect.respawn_after(SHORT).timeout(SHORT).await;
+
+    let error = error.unwrap_err();
+    assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
+    assert_heard(heard, &["server/discover", "initialize", "initialize"]).await;
+}
+
+pub(crate) async fn a_server_is_not_started_again_where_that_is_switched_off() {
+    let (connect, heard) = hearing("stuck");
+    let connect = connect.respawn_after(Duration::MAX).timeout(SHORT);
+
+    let error = connect.await.unwrap_err();
+
+    assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
+    assert_heard(heard, &["server/discover", "initialize"]).await;
 }
 
 pub(crate) async fn a_server_that_answers_the_probe_late_is_modern_after_all() {
@@ -59,7 +96,24 @@ pub(crate) async fn a_child_serves_every_version() {
 
 /// A connection that does not wait long for an answer to the probe.
 fn impatient(program: &str) -> Connect {
-    Client::spawn(programs::command(program)).probe_timeout(Duration::from_millis(300))
+    Client::spawn(programs::command(program)).probe_timeout(SHORT)
+}
+
+/// The same, and the lines that the program writes to stderr until its last process has ended: the methods that it
+/// hears.
+fn hearing(program: &str) -> (Connect, mpsc::UnboundedReceiver<String>) {
+    let (sender, heard) = mpsc::unbounded_channel();
+    let command = programs::command(program)
+        .on_stderr(move |line| sender.send(line.to_owned()).unwrap_or_default());
+    (Client::spawn(command).probe_timeout(SHORT), heard)
+}
+
+async fn assert_heard(mut heard: mpsc::UnboundedReceiver<String>, expected: &[&str]) {
+    let mut methods = Vec::new();
+    while let Some(method) = heard.recv().await {
+        methods.push(method);
+    }
+    assert_eq!(methods, expected);
 }
 
 async fn assert_spoken(version: &str, connect: Connect) {
@@ -71,3 +125,13 @@ async fn assert_spoken(version: &str, connect: Connect) {
     assert_eq!(reply.text(), "done");
     client.close().await.unwrap();
 }
+
+/// What a server hears that is started again: the first process two requests, the second one everything else.
+const RESPAWNED: [&str; 5] = [
+    "server/discover",
+    "initialize",
+    "initialize",
+    "notifications/initialized",
+    "tools/call",
+];
+const SHORT: Duration = Duration::from_millis(300);

@@ -36,6 +36,9 @@ pub(crate) fn run(program: &str) -> ExitCode {
             }
             answer_legacy(message)
         }),
+        "stuck" => stuck(|| {}),
+        "stuck_leaves" => stuck(|| std::process::exit(3)),
+        "mute" => mute(),
         "counts" => {
             let mut heard = Vec::new();
             speak(move |message| {
@@ -99,6 +102,32 @@ pub(crate) fn run(program: &str) -> ExitCode {
         other => panic!("there is no program `{other}`"),
     }
     ExitCode::SUCCESS
+}
+
+/// Answers nothing after a request that comes before `initialize`, as Python's `mcp` did until 1.7. Calls
+/// `at_handshake` when `initialize` comes after all.
+fn stuck(at_handshake: fn()) {
+    let mut is_stuck = false;
+    speak(move |message| {
+        let method = message["method"].as_str().unwrap_or_default();
+        eprintln!("{method}");
+        is_stuck |= method == "server/discover";
+        if !is_stuck {
+            return answer_legacy(message);
+        }
+        if method == "initialize" {
+            at_handshake();
+        }
+        vec![]
+    });
+}
+
+/// Answers nothing at all.
+fn mute() {
+    speak(|message| {
+        eprintln!("{}", message["method"].as_str().unwrap_or_default());
+        vec![]
+    });
 }
 
 /// A server of ours, with tools that misbehave.

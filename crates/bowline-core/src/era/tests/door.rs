@@ -188,17 +188,64 @@ fn an_ill_formed_handshake_opens_nothing() {
 }
 
 #[test]
-fn a_second_handshake_renegotiates_until_the_client_is_ready() {
+fn another_handshake_replaces_the_first_until_the_client_does_something_else() {
     let mut door = door();
     door.admit(initialize("2024-11-05")).unwrap();
 
-    let (again, _) = request_in(door.admit(initialize("2025-06-18")).unwrap());
+    let (early, _) = request_in(door.admit(initialize("2025-03-26")).unwrap());
     door.hear(&initialized());
-    let late = door.admit(initialize("2025-11-25")).unwrap_err();
+    door.admit(raw("ping", json!({}))).unwrap();
+    let (again, _) = request_in(door.admit(initialize("2025-06-18")).unwrap());
+    let heard = door.hear(&initialized());
     let (request, _) = request_in(door.admit(raw("tools/list", json!({}))).unwrap());
+    let late = door.admit(initialize("2025-11-25")).unwrap_err();
+    let (next, _) = request_in(door.admit(raw("tools/list", json!({}))).unwrap());
 
+    assert_eq!(early.caller.dialect.version, "2025-03-26");
     assert_eq!(again.caller.dialect.version, "2025-06-18");
+    assert_eq!(heard, Heard::Initialized, "of the new handshake");
+    assert_eq!(request.caller.dialect.version, "2025-06-18");
     assert_eq!(late.code(), ErrorCode::INVALID_REQUEST);
+    assert_eq!(next.caller.dialect.version, "2025-06-18");
+}
+
+#[test]
+fn what_a_ready_client_does_makes_its_handshake_final() {
+    type Act = fn(&mut Door);
+    let acts: [(&str, Act); 4] = [
+        ("a request before it was ready", |door| {
+            door.admit(raw("tools/list", json!({}))).unwrap();
+            door.hear(&initialized());
+        }),
+        ("a request that is refused", |door| {
+            door.hear(&initialized());
+            door.admit(raw("resources/subscribe", json!({})))
+                .unwrap_err();
+        }),
+        ("a log level", |door| {
+            door.hear(&initialized());
+            let level = raw("logging/setLevel", json!({"level": "error"}));
+            door.admit(level).unwrap();
+        }),
+        ("a notification", |door| {
+            door.hear(&initialized());
+            door.hear(&Notification::new("notifications/roots/list_changed", None));
+        }),
+    ];
+    for (what, act) in acts {
+        let mut door = door();
+        door.admit(initialize("2025-06-18")).unwrap();
+        act(&mut door);
+
+        let late = door.admit(initialize("2025-11-25")).unwrap_err();
+
+        assert_eq!(late.code(), ErrorCode::INVALID_REQUEST, "{what}");
+    }
+    // An ill-formed handshake replaces nothing.
+    let mut door = opened_at("2025-06-18");
+    door.admit(raw("initialize", json!({}))).unwrap_err();
+    assert_eq!(door.hear(&initialized()), Heard::Nothing);
+    let (request, _) = request_in(door.admit(raw("tools/list", json!({}))).unwrap());
     assert_eq!(request.caller.dialect.version, "2025-06-18");
 }
 

@@ -511,14 +511,41 @@ fn a_server_without_a_legacy_era_tells_what_it_serves() {
 }
 
 fn arrive(method: &str, list: &[(&str, &str)], served: &Dialects) -> Result<Arrival, Rejection> {
+    arrive_at("/mcp?a=b", method, list, served)
+}
+
+fn arrive_at(
+    uri: &str,
+    method: &str,
+    list: &[(&str, &str)],
+    served: &Dialects,
+) -> Result<Arrival, Rejection> {
     let (mut head, ()) = HttpRequest::builder()
         .method(method)
-        .uri("/mcp")
+        .uri(uri)
         .body(())
         .unwrap()
         .into_parts();
     head.headers = headers(list);
-    admit_head(&head, &SourcePolicy::loopback(), served)
+    let paths = Paths::only(["/mcp"]);
+    admit_head(&head, &SourcePolicy::loopback(), &paths, served)
+}
+
+#[test]
+fn nothing_is_found_at_other_paths_whatever_the_method() {
+    let own = [("host", "localhost"), ("accept", "text/event-stream")];
+    let foreign = [("host", "evil.example")];
+    for method in ["GET", "POST", "DELETE", "HEAD", "OPTIONS", "PUT"] {
+        for uri in ["/", "/mcp/more", "/.well-known/oauth-protected-resource"] {
+            for served in [Dialects::all(), Dialects::modern()] {
+                let refused = arrive_at(uri, method, &own, &served).unwrap_err();
+
+                assert_eq!(refused.status(), 404, "{method} {uri}");
+            }
+        }
+        let refused = arrive_at("/", method, &foreign, &Dialects::all()).unwrap_err();
+        assert_eq!(refused.status(), 403, "{method}");
+    }
 }
 
 /// Each request breaks its own rung and all later ones.

@@ -48,9 +48,9 @@ use bowline_core::http::headers;
 use bowline_core::http::legacy::{Batch, LAST_EVENT_ID, Messages, Post, SESSION_ID, not_a_batch};
 use bowline_core::http::media::Accepts;
 use bowline_core::json::pick;
-use bowline_core::{self as core, BatchError, Malformed, Message, RawRequest, shortened};
-use bowline_types::InitializeResult;
+use bowline_core::{self as core, BatchError, Malformed, Message, RawRequest, is_batch, shortened};
 use bowline_types::meta_key::PROGRESS_TOKEN;
+use bowline_types::{InitializeResult, RequestId};
 use bytes::Bytes;
 
 use super::server::{HttpBody, HttpService, Site, Taken, body};
@@ -173,10 +173,14 @@ impl Legacy {
     }
 
     /// Also serves the two endpoints of 2024-11-05, HTTP+SSE: a GET without a session opens the stream,
-    /// and its first event says where to post.
+    /// and its first event says where to post. A service that is bound to an address then answers at `/sse` too.
     pub fn http_sse(mut self) -> Self {
         self.endpoints = Endpoints::AlsoTwo;
         self
+    }
+
+    pub(super) fn has_http_sse(&self) -> bool {
+        self.endpoints == Endpoints::AlsoTwo
     }
 
     pub(super) fn orphan_limit_of_calls(&self) -> Duration {
@@ -248,17 +252,15 @@ pub(super) fn answer(
         charge,
         head_bytes,
     };
-    if let Some(id) = session_in_query(legacy, &head) {
-        let session = legacy.sessions.find(id, &principal(&head))?;
-        return hear_only(site, &session, head, posting).map(Taken::Now);
+    if session_in_query(legacy, &head).is_some() {
+        return Err(gone());
     }
     if let Some(id) = session_id(&head)? {
         let session = legacy.sessions.find(id, &principal(&head))?;
         return hear(site, &session, head, posting);
     }
-    let id = match &posting.messages {
-        Messages::One(Message::Request(raw)) if raw.method == INITIALIZE => raw.id.clone(),
-        _ => return Err(bad_request("`Mcp-Session-Id` is missing")),
+    let Some(id) = posting.handshake() else {
+        return Err(bad_request("`Mcp-Session-Id` is missing"));
     };
     if !serves(site, HttpTransport::Streamable) {
         // Tells a client of any age to ask for the stream, which names where to post.
@@ -271,6 +273,41 @@ pub(super) fn answer(
         opened.map_err(|refused| refused.about(id))
     };
     Ok(Taken::Elsewhere(Box::pin(opening)))
+}
+
+/// Whether a POST goes to the second of two endpoints: its URL names a session. One that names none of ours may have
+/// such a query for reasons of its own.
+pub(super) fn is_to_second_endpoint(site: &Site, head: &Parts) -> bool {
+    let legacy = &site.legacy;
+    let id = session_in_query(legacy, head);
+    id.is_some_and(|id| legacy.sessions.find(id, &principal(head)).is_ok())
+}
+
+/// Answers what was posted to the second of two endpoints.
+///
+/// Neither headers nor `_meta` are asked which era it belongs to: the URL has decided that. A client that probes for the
+/// modern era first is answered within its session, where it then shakes hands; a refusal by status would end its
+/// connection.
+pub(super) fn answer_second_endpoint(
+    site: &Arc<Site>,
+    head: Parts,
+    accepts: Accepts,
+    body: &Bytes,
+    charge: Charge,
+) -> Result<Taken, Rejection> {
+    let legacy = &site.legacy;
+    let id = session_in_query(legacy, &head).unwrap_or_default();
+    let session = legacy.sessions.find(id, &principal(&head))?;
+    if is_batch(body) {
+        return Err(not_a_batch()); // the version that has them has one endpoint
+    }
+    let posting = Posting {
+        accepts,
+        messages: Messages::One(Message::decode(body)?),
+        head_bytes: charge.bytes().saturating_sub(body.len()),
+        charge,
+    };
+    hear_only(site, &session, head, posting).map(Taken::Now)
 }
 
 /// A POST of a client that has a session, or opens one.
@@ -290,6 +327,11 @@ pub(super) fn answer_verb(site: &Arc<Site>, head: &Parts) -> Result<Response<Htt
         return Err(Rejection::http(StatusCode::METHOD_NOT_ALLOWED, why));
     }
     check_version(site, head)?;
+    // Before anything is opened: a browser, or a client that looks for metadata, would wait for the end of a stream.
+    if head.method == Method::GET && !Accepts::read(&head.headers).events {
+        let why = "a stream is read as `text/event-stream`";
+        return Err(Rejection::http(StatusCode::NOT_ACCEPTABLE, why));
+    }
     let Some(id) = session_id(head)? else {
         if head.method == Method::GET && serves_two_endpoints(site) {
             return open_two_endpoints(site, head);
@@ -300,10 +342,6 @@ pub(super) fn answer_verb(site: &Arc<Site>, head: &Parts) -> Result<Response<Htt
     if head.method == Method::DELETE {
         drop(legacy.sessions.remove(id));
         return Ok(body::empty(StatusCode::NO_CONTENT));
-    }
-    if !Accepts::read(&head.headers).events {
-        let why = "a stream is read as `text/event-stream`";
-        return Err(Rejection::http(StatusCode::NOT_ACCEPTABLE, why));
     }
     let (key, after) = match single(head, &LAST_EVENT_ID)? {
         None => (UNSOLICITED, None),
@@ -317,6 +355,12 @@ pub(super) fn answer_verb(site: &Arc<Site>, head: &Parts) -> Result<Response<Htt
         CannotRead::Taken => Rejection::http(StatusCode::CONFLICT, "the stream is already open"),
         CannotRead::Unknown => bad_request(UNKNOWN_EVENT),
         CannotRead::Lost => bad_request("events after `Last-Event-ID` have expired"),
+        // The one status besides 200 that the specification has for a GET. Clients that take an error for no answer, as
+        // TypeScript's do, come back for the rest of the stream; an empty one would bring them back once more.
+        CannotRead::Over => {
+            let why = "the stream ended with the event of `Last-Event-ID`";
+            Rejection::http(StatusCode::METHOD_NOT_ALLOWED, why)
+        }
     })?;
     Ok(events(site, reader, Some(charge)))
 }
@@ -333,6 +377,21 @@ async fn open(
         .sessions
         .start(site, legacy, Layout::PerPost, principal(&head))?;
     let session = driven.session.clone();
+    let (response, has_agreed) = shake_hands(site, &session, head, posting).await?;
+    if has_agreed {
+        legacy.sessions.publish(driven)?;
+    }
+    Ok(response)
+}
+
+/// Has the engine of a session answer `initialize`. Returns the response, which names the session if both sides agreed on
+/// a version, and whether they did.
+async fn shake_hands(
+    site: &Site,
+    session: &Arc<Session>,
+    head: Parts,
+    posting: Posting,
+) -> Result<(Response<HttpBody>, bool), Rejection> {
     let accepts = posting.accepts;
     let (posted, _) = posting.decode(site, head)?;
     let Some(mut reader) = session.post(posted, Some(Form::Json))? else {
@@ -342,23 +401,21 @@ async fn open(
     let Some(answer) = reader.take_answers().pop() else {
         return Err(gone());
     };
-    let agreed = agreed_on(&answer);
     let mut response = if accepts.json {
-        body::whole(StatusCode::OK, answer)
+        body::whole(StatusCode::OK, answer.clone())
     } else {
         one_event(&answer)
     };
-    if let Some(dialect) = agreed {
-        session.agree_on(dialect);
-        let id = HeaderValue::try_from(&session.id).expect("hexadecimal digits are visible ASCII");
-        drop(reader);
-        legacy.sessions.publish(driven)?;
-        let headers = response.headers_mut();
-        headers.insert(SESSION_ID, id);
-        // A web page that is let in has to repeat the id, and may only read what is exposed to it.
-        headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, SESSION_ID.into());
-    }
-    Ok(response)
+    let Some(dialect) = agreed_on(&answer) else {
+        return Ok((response, false));
+    };
+    session.agree_on(dialect);
+    let id = HeaderValue::try_from(&session.id).expect("hexadecimal digits are visible ASCII");
+    let headers = response.headers_mut();
+    headers.insert(SESSION_ID, id);
+    // A web page that is let in has to repeat the id, and may only read what is exposed to it.
+    headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, SESSION_ID.into());
+    Ok((response, true))
 }
 
 /// The version that an answer to `initialize` agrees on, unless it is an error.
@@ -385,6 +442,17 @@ fn hear(
     // A client that names no version in a header has agreed on one all the same.
     if matches!(posting.messages, Messages::Batch(_)) && !session.dialect().batches {
         return Err(not_a_batch());
+    }
+    if let Some(id) = posting.handshake() {
+        // Where the engine does not refuse it, it may agree on another version.
+        let (site, session) = (site.clone(), session.clone());
+        let again = async move {
+            let answered = shake_hands(&site, &session, head, posting).await;
+            answered
+                .map(|(response, _)| response)
+                .map_err(|refused| refused.about(id))
+        };
+        return Ok(Taken::Elsewhere(Box::pin(again)));
     }
     let principal = principal(&head);
     let (posted, shape) = posting.decode(site, head)?;
@@ -423,6 +491,16 @@ fn hear(
 }
 
 impl Posting {
+    /// The id of the request, if it is `initialize`.
+    fn handshake(&self) -> Option<RequestId> {
+        match &self.messages {
+            Messages::One(Message::Request(raw)) if raw.method == INITIALIZE => {
+                Some(raw.id.clone())
+            }
+            Messages::One(_) | Messages::Batch(_) => None,
+        }
+    }
+
     /// Decodes what was posted, once it is clear that it may be.
     fn decode(self, site: &Site, head: Parts) -> Result<(Posted, Shape), Rejection> {
         let (messages, refusals, shape) = match self.messages {
@@ -476,9 +554,6 @@ fn hear_only(
     head: Parts,
     posting: Posting,
 ) -> Result<Response<HttpBody>, Rejection> {
-    if let Messages::Batch(_) = posting.messages {
-        return Err(not_a_batch()); // the version that has them has one endpoint
-    }
     let principal = principal(&head);
     let (posted, _) = posting.decode(site, head)?;
     if let Some(refusal) = beyond_scope(site, &principal, &posted) {
@@ -514,9 +589,11 @@ fn serves(site: &Site, transport: HttpTransport) -> bool {
 }
 
 fn session_in_query<'a>(legacy: &Legacy, head: &'a Parts) -> Option<&'a str> {
+    if legacy.mode == Mode::Stateless || legacy.endpoints == Endpoints::One {
+        return None;
+    }
     let mut pairs = head.uri.query()?.split('&');
-    let id = pairs.find_map(|pair| pair.strip_prefix(QUERY)?.strip_prefix('='))?;
-    (legacy.endpoints == Endpoints::AlsoTwo).then_some(id)
+    pairs.find_map(|pair| pair.strip_prefix(QUERY)?.strip_prefix('='))
 }
 
 fn session_id(head: &Parts) -> Result<Option<&str>, Rejection> {

@@ -7,7 +7,7 @@
 //! The same engine drives it as any other wire. What is different is where messages come in and go out.
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{self, Poll};
 use std::time::Duration;
 
@@ -34,7 +34,8 @@ pub(super) struct Session {
     pub(super) principal: Principal,
     /// What is held for its client.
     pub(super) account: Arc<Account>,
-    dialect: OnceLock<&'static Dialect>,
+    /// The version that the last handshake agreed on.
+    dialect: Mutex<&'static Dialect>,
     state: Mutex<State>,
     /// A deadline may have been set that is nearer than those that are known.
     untended: Notify,
@@ -57,7 +58,7 @@ impl Session {
             id,
             principal,
             account,
-            dialect: OnceLock::new(),
+            dialect: Mutex::new(Dialect::UNNAMED_ON_HTTP),
             state: Mutex::new(state),
             untended: Notify::new(),
             pool: pool.clone(),
@@ -69,14 +70,11 @@ impl Session {
 
     /// The version that was agreed upon, once it was.
     pub(super) fn dialect(&self) -> &'static Dialect {
-        self.dialect
-            .get()
-            .copied()
-            .unwrap_or(Dialect::UNNAMED_ON_HTTP)
+        *self.dialect.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn agree_on(&self, dialect: &'static Dialect) {
-        let _ = self.dialect.set(dialect);
+        *self.dialect.lock().unwrap_or_else(PoisonError::into_inner) = dialect;
     }
 
     /// Takes what the client posted, and opens a stream of that form for the answers: both, or neither.

@@ -94,8 +94,13 @@ impl Sessions {
         let streams = Streams::new(layout, legacy.store(&account), account.clone());
         let id = mint_id()?;
         let session = Session::new(id, principal, layout, streams, account.clone(), &self.pool);
+        let served = match layout {
+            Layout::PerPost => site.served.clone(),
+            // No modern version has this transport. A client that probes for one is told which versions there are.
+            Layout::One => site.served.without_modern(),
+        };
         let role = Role::Server {
-            door: Door::new(site.served.clone(), site.offers),
+            door: Door::new(served, site.offers),
             responder: Arc::new(OnBehalf {
                 session: session.clone(),
                 responder: site.responder.clone(),

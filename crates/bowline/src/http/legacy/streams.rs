@@ -101,6 +101,8 @@ pub(super) enum CannotRead {
     Unknown,
     /// What followed that place was not kept.
     Lost,
+    /// It ended at that place.
+    Over,
 }
 
 /// What became of a message.
@@ -286,6 +288,9 @@ impl Streams {
         let stream = self.streams.get_mut(key).ok_or(known)?;
         if stream.form != Form::Events || after.is_some_and(|place| place > stream.written) {
             return Err(CannotRead::Unknown);
+        }
+        if stream.is_over && after == Some(stream.written) {
+            return Err(CannotRead::Over);
         }
         if stream.reader.is_some() && !takes_over {
             return Err(CannotRead::Taken);

@@ -35,6 +35,7 @@ use ::http::{Method, Request, Response, StatusCode, Version};
 use bowline_core::era::{Callers, Dialects, Offers};
 use bowline_core::http::admission::{Admitted, Arrival, Catalog, Rejection, admit, admit_head};
 use bowline_core::http::media::Accepts;
+use bowline_core::http::paths::Paths;
 pub use bowline_core::http::source::SourcePolicy;
 use bowline_core::shortened;
 use bowline_types::{Implementation, Json};
@@ -96,6 +97,8 @@ pub(crate) struct Site {
     pub(crate) callers: Arc<Callers>,
     pub(crate) source: SourcePolicy,
     pub(crate) is_source_chosen: bool,
+    /// The paths that are answered; `None` until they are chosen, or the service is bound.
+    pub(crate) paths: Option<Paths>,
     pub(crate) commit_after: Duration,
     pub(crate) keep_alive: Duration,
     pub(crate) legacy: Legacy,
@@ -120,6 +123,7 @@ impl HttpService {
             callers: Arc::default(),
             source: SourcePolicy::loopback(),
             is_source_chosen: false,
+            paths: None,
             commit_after: COMMIT_AFTER,
             keep_alive: KEEP_ALIVE,
             legacy: Legacy::default(),
@@ -148,6 +152,23 @@ impl HttpService {
             site.source = policy;
             site.is_source_chosen = true;
         })
+    }
+
+    /// Answers these paths, and every other with status 404. A slash at the end makes no difference.
+    ///
+    /// Without it a service that is [bound](Self::bind) to an address answers `/` and `/mcp`, and `/sse` if it serves
+    /// HTTP+SSE. One that is mounted elsewhere answers every path that its router gives it, except those below
+    /// `/.well-known/`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::Server;
+    ///
+    /// let service = Server::new("calculator", "1.0.0").http().paths(["/calculator"]);
+    /// ```
+    pub fn paths(self, paths: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.having(|site| site.paths = Some(Paths::only(paths)))
     }
 
     /// Sets how much peers can make this service hold and do, apart from what its server holds over other transports.
@@ -302,7 +323,8 @@ impl Future for Taken {
 
 impl Site {
     fn arrive(&self, head: &Parts) -> Result<Arrival, Rejection> {
-        admit_head(head, &self.source, &self.served)
+        let paths = self.paths.as_ref().unwrap_or(&ANY_PATH);
+        admit_head(head, &self.source, paths, &self.served)
     }
 
     /// Begins to answer what was posted.
@@ -313,6 +335,10 @@ impl Site {
         body: &Bytes,
         charge: Charge,
     ) -> Result<Taken, Rejection> {
+        // Before the era is judged: what goes to the second endpoint of HTTP+SSE is legacy, a modern probe included.
+        if legacy::is_to_second_endpoint(self, &head) {
+            return legacy::answer_second_endpoint(self, head, accepts, body, charge);
+        }
         let (headers, catalog) = (&head.headers, &*self.catalog);
         match admit(headers, body, &self.served, &self.callers, catalog)? {
             Admitted::Modern { id, request, seal } => {
@@ -390,6 +416,7 @@ impl std::fmt::Debug for HttpService {
     }
 }
 
+static ANY_PATH: Paths = Paths::any();
 const COMMIT_AFTER: Duration = Duration::from_millis(250);
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// What the state of a request takes up: its futures, its context, its places in tables.

@@ -11,6 +11,7 @@ use std::task::{self, Poll};
 use std::time::Duration;
 
 use ::http::{Request, Response};
+use bowline_core::http::paths::Paths;
 use bowline_core::http::source::SourcePolicy;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
@@ -33,7 +34,7 @@ use crate::{Error, Result};
 /// ```
 /// # async fn example() -> bowline::Result<()> {
 /// let bound = bowline::Server::new("anywhere", "1.0.0").http().bind("127.0.0.1:0").await?;
-/// println!("http://{}/", bound.addr());
+/// println!("http://{}/mcp", bound.addr());
 /// bound.serve().await
 /// # }
 /// ```
@@ -46,7 +47,7 @@ pub struct Bound {
 }
 
 impl HttpService {
-    /// Takes an address; port 0 is any free one.
+    /// Takes an address; port 0 is any free one. Its [paths](Self::paths) are `/` and `/mcp`, unless others are chosen.
     ///
     /// # Errors
     ///
@@ -67,6 +68,10 @@ impl HttpService {
             // Others can reach it by names that nobody here can know.
             if !site.is_source_chosen && !addr.ip().is_loopback() {
                 site.source = SourcePolicy::public();
+            }
+            if site.paths.is_none() {
+                let sse = site.legacy.has_http_sse().then_some("/sse");
+                site.paths = Some(Paths::only(OWN_PATHS.into_iter().chain(sse)));
             }
         });
         Ok(Bound {
@@ -353,6 +358,8 @@ fn log(site: &Site, served: hyper::Result<()>) {
     }
 }
 
+/// What is answered where nothing else decides about paths.
+const OWN_PATHS: [&str; 2] = ["/", "/mcp"];
 /// How long a client may take to say what it wants.
 const HEAD_WITHIN: Duration = Duration::from_secs(30);
 /// The smallest buffer that hyper reads into.

@@ -3,6 +3,7 @@
 mod cancelling;
 mod limits;
 mod others;
+mod paths;
 mod sessions;
 mod streams;
 

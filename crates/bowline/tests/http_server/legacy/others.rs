@@ -156,40 +156,19 @@ async fn without_sessions_a_batch_is_answered_side_by_side() {
 async fn two_endpoints_are_served_to_the_oldest_clients() {
     let mut stage = Stage::new();
     let service = stage.server.http().legacy(Legacy::sessions().http_sse());
-    let get = Request::get("/mcp")
-        .header("host", "localhost")
-        .header("accept", "text/event-stream")
-        .body(Full::default())
-        .unwrap();
-    let mut link = Link::to(&service).await;
-    let mut stream = link.send(get).await;
-    let first = stream.chunk().await.unwrap();
-    let endpoint = first
-        .strip_prefix("event: endpoint\ndata: ")
-        .unwrap()
-        .trim()
-        .to_owned();
-    let mut links = Vec::new();
-    let mut say = async |body: Value| {
-        let mut request = post(&body);
-        *request.uri_mut() = endpoint.parse().unwrap();
-        let mut link = Link::to(&service).await;
-        assert_eq!(link.send(request).await.status(), 202);
-        links.push(link);
-    };
+    let mut oldest = TwoEndpoints::open(&service, "/mcp").await;
 
-    say(initialize("2024-11-05")).await;
-    let opened = stream.chunk().await.unwrap();
-    say(json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
-    say(tool_call(&json!(0), "whose", &json!({}), &json!({}))).await;
-    let whose = messages(&stream.chunk().await.unwrap()).remove(0);
-    say(tool_call(
-        &json!(1),
-        "talk",
-        &json!({"name": "a"}),
-        &json!({}),
-    ))
-    .await;
+    oldest.post(&initialize("2024-11-05")).await;
+    let opened = oldest.stream.chunk().await.unwrap();
+    oldest
+        .post(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}))
+        .await;
+    oldest
+        .post(&tool_call(&json!(0), "whose", &json!({}), &json!({})))
+        .await;
+    let whose = messages(&oldest.stream.chunk().await.unwrap()).remove(0);
+    let talk = tool_call(&json!(1), "talk", &json!({"name": "a"}), &json!({}));
+    oldest.post(&talk).await;
     stage.started("a").await;
 
     assert!(opened.starts_with("event: message\n"));
@@ -200,7 +179,115 @@ async fn two_endpoints_are_served_to_the_oldest_clients() {
         "2024-11-05"
     );
     // The end of the stream is the end of the wire.
-    drop((stream, link));
+    drop(oldest);
     stage.dropped("a").await;
     assert_eq!(service.sessions(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_probes_over_two_endpoints_is_answered_there_and_shakes_hands() {
+    let stage = Stage::new();
+    let service = stage.server.http().legacy(Legacy::sessions().http_sse());
+    let mut prober = TwoEndpoints::open(&service, "/mcp").await;
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "c", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let modern = |id: i64, method: &str, params: Value| {
+        let mut params = params;
+        params["_meta"] = meta.clone();
+        json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+    };
+
+    prober.post(&modern(1, "server/discover", json!({}))).await;
+    let probed = prober.message().await;
+    let call = modern(2, "tools/call", json!({"name": "echo", "arguments": {}}));
+    prober.post(&call).await;
+    let called = prober.message().await;
+    let told = json!({"jsonrpc": "2.0", "method": "notifications/cancelled",
+        "params": {"requestId": 1, "_meta": meta}});
+    prober.post(&told).await;
+    prober.post(&initialize("2025-11-25")).await;
+    let opened = prober.message().await;
+    prober
+        .post(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}))
+        .await;
+    prober
+        .post(&tool_call(&json!(3), "echo", &json!({}), &json!({})))
+        .await;
+    let echoed = prober.message().await;
+
+    assert_eq!((&probed["id"], &called["id"]), (&json!(1), &json!(2)));
+    for refused in [&probed, &called] {
+        assert_eq!(refused["error"]["code"], -32022, "{refused}");
+        let supported = refused["error"]["data"]["supported"].as_array().unwrap();
+        assert!(supported.contains(&json!("2025-11-25")), "{refused}");
+        assert!(!supported.contains(&json!("2026-07-28")), "{refused}");
+    }
+    assert_eq!(opened["result"]["protocolVersion"], "2025-11-25");
+    assert_eq!(echoed["result"]["content"][0]["text"], "{}");
+    assert_eq!(service.sessions(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_posted_to_a_url_that_names_no_session_is_judged_as_elsewhere() {
+    let stage = Stage::new();
+    let service = stage.server.http().legacy(Legacy::sessions().http_sse());
+    let prober = TwoEndpoints::open(&service, "/mcp").await;
+
+    let hello = || initialize("2024-11-05");
+    for (what, status, endpoint, request) in [
+        ("unknown", 404, "/mcp?session=nobody", post(&hello())),
+        ("modern", 200, "/mcp?session=nobody", call(1, "echo", "a")),
+        ("a batch", 400, &prober.endpoint, post(&json!([hello()]))),
+        ("no message", 400, &prober.endpoint, post(&json!({"id": 1}))),
+    ] {
+        let mut request = request;
+        *request.uri_mut() = endpoint.parse().unwrap();
+        let reply = Link::to(&service).await.send(request).await;
+
+        assert_eq!(reply.status(), status, "{what}");
+    }
+}
+
+/// A client of HTTP+SSE: the stream, and where it was told to post.
+struct TwoEndpoints {
+    service: HttpService,
+    stream: Reply,
+    endpoint: String,
+    links: Vec<Link>,
+}
+
+impl TwoEndpoints {
+    async fn open(service: &HttpService, path: &str) -> Self {
+        let get = Request::get(path)
+            .header("host", "localhost")
+            .header("accept", "text/event-stream");
+        let mut link = Link::to(service).await;
+        let mut stream = link.send(get.body(Full::default()).unwrap()).await;
+        assert_eq!(stream.status(), 200);
+        let first = stream.chunk().await.unwrap();
+        let endpoint = first.strip_prefix("event: endpoint\ndata: ").unwrap();
+        Self {
+            service: service.clone(),
+            stream,
+            endpoint: endpoint.trim().to_owned(),
+            links: vec![link],
+        }
+    }
+
+    /// Posts a message, which must be accepted.
+    async fn post(&mut self, body: &Value) {
+        let mut request = post(body);
+        *request.uri_mut() = self.endpoint.parse().unwrap();
+        let mut link = Link::to(&self.service).await;
+        assert_eq!(link.send(request).await.status(), 202, "{body}");
+        self.links.push(link);
+    }
+
+    /// The next message on the stream.
+    async fn message(&mut self) -> Value {
+        messages(&self.stream.chunk().await.unwrap()).remove(0)
+    }
 }

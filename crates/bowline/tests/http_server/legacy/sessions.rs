@@ -68,6 +68,38 @@ async fn a_deleted_session_drops_its_handlers_and_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn another_handshake_in_a_session_replaces_the_first_until_something_else_is_posted() {
+    let stage = Stage::new();
+    let service = stage.server.http();
+    let mut client = Conversation::open(&service, "2025-11-25").await;
+    let echo = tool_call(&json!(1), "echo", &json!({"name": "a"}), &json!({}));
+    let unnamed = |client: &Conversation, body: &Value| {
+        let mut request = client.post(body);
+        request.headers_mut().remove("mcp-protocol-version");
+        request
+    };
+
+    let again = unnamed(&client, &initialize("2025-03-26"));
+    let again = client.send(again).await;
+    let session = again.header("mcp-session-id").map(str::to_owned);
+    let agreed = again.json().await;
+    let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+    let ready = client.send(unnamed(&client, &initialized)).await;
+    let batch = unnamed(&client, &json!([echo]));
+    let batch = client.send(batch).await;
+    let late = unnamed(&client, &initialize("2025-11-25"));
+    let late = client.send(late).await;
+
+    assert_eq!(agreed["result"]["protocolVersion"], "2025-03-26");
+    assert_eq!(ready.status(), 202);
+    assert_eq!(session.as_deref(), Some(&*client.id), "the same session");
+    assert_eq!(batch.status(), 200, "the version that was agreed on last");
+    assert_eq!(late.header("mcp-session-id"), None);
+    assert_eq!(late.json().await["error"]["code"], -32600);
+    assert_eq!(service.sessions(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_refused_opening_leaves_no_session_behind() {
     let stage = Stage::new();
     let service = stage.server.http();

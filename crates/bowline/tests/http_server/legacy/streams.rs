@@ -150,6 +150,30 @@ async fn a_question_rides_the_stream_of_the_request_and_its_answer_is_posted() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_client_that_comes_back_for_more_of_a_finished_stream_is_not_given_another() {
+    let mut stage = Stage::new();
+    let service = stage.server.http();
+    let mut client = Conversation::open(&service, "2025-11-25").await;
+    let stream = client.send(client.call_with_progress(1, "talk", "a")).await;
+    stage.started("a").await;
+    client.send(client.cancel(1)).await;
+    let events = stream.text().await;
+    let (first, last) = (events.find("id: ").unwrap(), last_event_id(&events));
+    let first = events[first + 4..].lines().next().unwrap();
+
+    let from_the_start = client
+        .send(with(client.get(), "last-event-id", first))
+        .await;
+    let from_the_end = client.send(with(client.get(), "last-event-id", last)).await;
+    let unsolicited = client.send(client.get()).await;
+
+    let again = from_the_start.messages().await;
+    assert_eq!(again.last().unwrap()["error"]["code"], -32800);
+    assert_eq!(from_the_end.status(), 405, "{last}");
+    assert_eq!(unsolicited.status(), 200);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_cancelled_request_takes_its_question_along() {
     let stage = Stage::new();
     let service = asks(stage.server).http();
