@@ -15,7 +15,9 @@ use scenarios::{Scenario, World, scenario};
 use serde_json::{Value, json};
 
 use crate::client_authorization::find;
-use crate::guarded::{Guarded, Issuer, Received, WELL_KNOWN, call, connect, oauth, why};
+use crate::guarded::{
+    Guarded, Issuer, Received, WELL_KNOWN, call, connect, oauth, unattended, why,
+};
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
     let all = vec![
@@ -118,7 +120,7 @@ async fn a_client_acts_for_itself_by_a_secret_or_by_a_key(world: World) {
     let pair = EcdsaKeyPair::from_pkcs8(algorithm, pkcs8.as_ref(), &random).unwrap();
     let key = SigningKey::from_pkcs8(pkcs8.as_ref()).unwrap();
     let client = || RegisteredClient::new(&issuer.url, "nightly");
-    let unattended = |client| OAuth::new(&server.url).client(client).client_credentials();
+    let unattended = |client| unattended(&server).client(client).client_credentials();
 
     let by_secret = unattended(client().secret("hush"));
     call(&world, &server, by_secret).await.unwrap();
@@ -194,7 +196,7 @@ impl Company {
         let provider = IdentityProvider::new(format!("{}/token", self.provider.url), us);
         let client = RegisteredClient::new(&self.issuer.url, "us").secret("hush");
         let asked = self.asked.clone();
-        OAuth::new(&self.server.url)
+        unattended(&self.server)
             .client(client)
             .enterprise(provider, move |issuer| {
                 asked.fetch_add(1, Ordering::SeqCst);
