@@ -7,9 +7,10 @@
 //! test ids::some_id_is_free_again ... ok
 //! ```
 //!
-//! A program of ours may print one test several times, with what it ran over in parentheses after its name.
+//! A function may run several times: in a module of its name with a test for each protocol version, or in a program of ours
+//! that prints what it ran over in parentheses after the name. All of them must have passed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -24,11 +25,11 @@ pub(crate) fn check(root: &Path, output: &str) -> Result<String, Vec<String>> {
 }
 
 fn compare(sentences: &str, output: &str) -> Result<String, Vec<String>> {
-    let ran = Ran::read(output);
+    let ran: Vec<_> = verdicts(output).collect();
     let (mut count, mut tests, mut complaints) = (0, BTreeSet::new(), Vec::new());
     for line in sentences.lines().filter(|line| !line.is_empty()) {
         match line.strip_prefix("- ") {
-            Some(test) if tests.insert(test) => complaints.extend(ran.complaint(test)),
+            Some(test) if tests.insert(test) => complaints.extend(complaint(test, &ran)),
             Some(_) => {}
             None => count += usize::from(!line.starts_with("# ")),
         }
@@ -42,43 +43,33 @@ fn compare(sentences: &str, output: &str) -> Result<String, Vec<String>> {
     }
 }
 
-/// What was printed of each test, by the path of the test.
-struct Ran<'a>(BTreeMap<&'a str, Vec<(&'a str, &'a str)>>);
-
-impl<'a> Ran<'a> {
-    fn read(output: &'a str) -> Self {
-        let mut ran: BTreeMap<_, Vec<_>> = BTreeMap::new();
-        for (name, verdict) in verdicts(output) {
-            let path = name.strip_suffix(" - should panic").unwrap_or(name);
-            let path = path.split_once(" (").map_or(path, |(path, _)| path);
-            ran.entry(path).or_default().push((name, verdict));
-        }
-        Self(ran)
+/// What is wrong with a test that a sentence names, if anything, by the names and verdicts that were printed.
+fn complaint(test: &str, ran: &[(&str, &str)]) -> Option<String> {
+    let Some(paths) = paths(test) else {
+        return Some(format!(
+            "`{test}` is not the file of a test and its function"
+        ));
+    };
+    let is_it = |name: &str| paths.iter().any(|path| belongs(name, path));
+    let lines: Vec<_> = ran.iter().filter(|(name, _)| is_it(name)).collect();
+    if lines.is_empty() {
+        return Some(format!("`{test}` did not run"));
     }
-
-    /// What is wrong with a test that a sentence names, if anything.
-    fn complaint(&self, test: &str) -> Option<String> {
-        let Some(paths) = paths(test) else {
-            return Some(format!(
-                "`{test}` is not the file of a test and its function"
-            ));
-        };
-        let lines: Vec<_> = paths
-            .iter()
-            .filter_map(|path| self.0.get(&**path))
-            .flatten()
-            .collect();
-        if lines.is_empty() {
-            return Some(format!("`{test}` did not run"));
-        }
-        if let Some((name, verdict)) = lines.iter().find(|(_, verdict)| *verdict != "ok") {
-            return Some(format!("`{test}` did not pass: {name} ... {verdict}"));
-        }
-        let different: BTreeSet<_> = lines.iter().map(|(name, _)| name).collect();
-        // Names of test programs are not in the output, so that either could have been left out.
-        (different.len() < lines.len())
-            .then(|| format!("`{test}` has the name of another test; rename one"))
+    if let Some((name, verdict)) = lines.iter().find(|(_, verdict)| *verdict != "ok") {
+        return Some(format!("`{test}` did not pass: {name} ... {verdict}"));
     }
+    let different: BTreeSet<_> = lines.iter().map(|(name, _)| name).collect();
+    // The names of test programs are not in the output. Of two that print the same, either could have been left out.
+    (different.len() < lines.len())
+        .then(|| format!("`{test}` has the name of another test; rename one"))
+}
+
+/// Whether what was printed is the test with this path, or one of its runs.
+fn belongs(name: &str, path: &str) -> bool {
+    let rest = name.strip_prefix(path);
+    rest.is_some_and(|rest| {
+        rest.is_empty() || rest.starts_with("::") || rest.starts_with(" (") || rest == SHOULD_PANIC
+    })
 }
 
 /// The paths that the test program may print for a file and a function: with and without a module for tests.
@@ -101,6 +92,8 @@ fn paths(test: &str) -> Option<[String; 2]> {
     Some([path(&[]), path(&["tests"])])
 }
 
+/// What follows the name of a test that is to panic.
+const SHOULD_PANIC: &str = " - should panic";
 const FILE: &str = "scenarios/sentences.txt";
 
 #[cfg(test)]
@@ -120,11 +113,13 @@ Whatever left is cancelled.
 
     const OUTPUT: &str = "\
 running 2 tests
-test ids::an_id_is_free_again ... ok
-test mux::pinned::tests::entries_are_removed ... ok
+test ids::an_id_is_free_again::at_2024_11_05 ... ok
+test ids::an_id_is_free_again::at_2026_07_28 ... ok
+test ids::an_id_is_free_again_too ... FAILED
+test mux::pinned::tests::entries_are_removed - should panic ... ok
 test immediate::whatever_left_is_cancelled (10 calls, stdio at 2025-06-18) ... ok
 test immediate::whatever_left_is_cancelled (10 calls, HTTP/2 at 2025-06-18) ... ok
-test result: ok. 4 passed
+test result: FAILED. 5 passed
 ";
 
     fn complaints(output: &str) -> Vec<String> {
@@ -140,7 +135,7 @@ test result: ok. 4 passed
 
     #[test]
     fn a_test_that_did_not_run_shows_nothing() {
-        let without = OUTPUT.replace("an_id_is_free_again", "another");
+        let without = OUTPUT.replace("an_id_is_free_again::", "another::");
         let elsewhere = OUTPUT.replace("ids::an_id", "others::an_id");
         let said = "`crates/bowline/tests/letting_go/ids.rs an_id_is_free_again` did not run";
 
@@ -152,7 +147,7 @@ test result: ok. 4 passed
     #[test]
     fn a_test_that_was_ignored_or_failed_shows_nothing() {
         for verdict in ["ignored", "ignored, it is slow", "FAILED"] {
-            let output = OUTPUT.replace("free_again ... ok", &format!("free_again ... {verdict}"));
+            let output = OUTPUT.replace("2026_07_28 ... ok", &format!("2026_07_28 ... {verdict}"));
 
             let [complaint] = complaints(&output).try_into().unwrap();
 
@@ -165,7 +160,7 @@ test result: ok. 4 passed
 
     #[test]
     fn a_name_that_two_tests_have_shows_nothing() {
-        let twice = format!("{OUTPUT}test ids::an_id_is_free_again ... ok\n");
+        let twice = format!("{OUTPUT}test ids::an_id_is_free_again::at_2024_11_05 ... ok\n");
 
         assert!(complaints(&twice)[0].contains("has the name of another test"));
     }
