@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::process::{self, End};
-use crate::{bench, conformance, deny, interop, mutants, tidy};
+use crate::{bench, conformance, deny, interop, mutants, sentences, tidy};
 
 /// Which steps to run and what to do when one fails.
 #[derive(Debug, Default, PartialEq)]
@@ -182,7 +182,8 @@ fn features(root: &Path) -> Verdict {
     Verdict::of(outcome)
 }
 
-/// Unit, integration and documentation tests; among them whatever needs the spec's examples.
+/// Unit, integration and documentation tests; among them whatever needs the spec's examples. The tests that
+/// `scenarios/sentences.txt` names must be among those that ran.
 fn test(root: &Path) -> Verdict {
     let mut command = process::cargo(root);
     command.args(["test", "--workspace", "--all-features", "--no-fail-fast"]);
@@ -210,10 +211,32 @@ fn test(root: &Path) -> Verdict {
     if spec.is_none() {
         note.push_str("; spec examples did not run");
     }
-    if finished.end == End::Success && count.ran() {
+    let (shown, complaints) = shown(root, &finished.output);
+    note.push_str(&shown);
+    if finished.end == End::Success && count.ran() && complaints.is_empty() {
         Verdict::Passed(note)
     } else {
         Verdict::Failed(note)
+    }
+}
+
+/// A note on the sentences that a run of all tests shows, and what is missing, which is printed too.
+fn shown(root: &Path, output: &str) -> (String, Vec<String>) {
+    if cfg!(not(unix)) {
+        // Some of the tests that are named need Unix.
+        return ("; sentences were not checked".to_owned(), Vec::new());
+    }
+    match sentences::check(root, output) {
+        Ok(shown) => (format!("; {shown}"), Vec::new()),
+        Err(complaints) => {
+            complaints
+                .iter()
+                .for_each(|line| println!("sentences.txt: {line}"));
+            (
+                format!("; {} named tests missing", complaints.len()),
+                complaints,
+            )
+        }
     }
 }
 
@@ -238,13 +261,7 @@ struct Count {
 impl Count {
     fn of(output: &str) -> Self {
         let mut count = Self::default();
-        for line in output.lines() {
-            let Some((name, end)) = line
-                .strip_prefix("test ")
-                .and_then(|rest| rest.rsplit_once(" ... "))
-            else {
-                continue;
-            };
+        for (name, end) in verdicts(output) {
             if end.starts_with("ignored") {
                 count.ignored += 1;
             } else if name.contains(" (line ") {
@@ -273,6 +290,12 @@ impl Count {
             self.ignored
         )
     }
+}
+
+/// The name of each test that was printed, and how it went.
+pub(crate) fn verdicts(output: &str) -> impl Iterator<Item = (&str, &str)> {
+    let lines = output.lines().filter_map(|line| line.strip_prefix("test "));
+    lines.filter_map(|line| line.rsplit_once(" ... "))
 }
 
 /// Hostile peers against a default server, as processes: one after the other, so that it is not a part of `test`.

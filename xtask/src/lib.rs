@@ -32,6 +32,8 @@ mod outside;
 
 mod process;
 
+mod sentences;
+
 mod serving;
 
 mod tree;

@@ -76,9 +76,10 @@ impl fmt::Display for Test {
             Self::Soak(calls, column) => {
                 write!(f, "{calls} abandoned calls leave nothing behind ({column})")
             }
+            // The path of the function, by which `cargo xtask ci` finds the tests that `sentences.txt` names.
             Self::Immediate(calls, column) => {
-                let what = "calls are let go of at once and whatever left is cancelled";
-                write!(f, "{calls} {what} ({column})")
+                let path = "immediate::whatever_left_is_cancelled_and_nothing_else";
+                write!(f, "{path} ({calls} calls, {column})")
             }
         }
     }

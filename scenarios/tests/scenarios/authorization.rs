@@ -190,14 +190,14 @@ async fn a_code_works_once_for_whoever_asked_for_it(_: World) {
 }
 
 /// A guarded server, and one that gives tokens for it.
-struct Place {
-    issuer: String,
-    resource: String,
+pub(crate) struct Place {
+    pub(crate) issuer: String,
+    pub(crate) resource: String,
     _serving: tokio::task::JoinSet<()>,
 }
 
 impl Place {
-    async fn new(scope: &'static str) -> Self {
+    pub(crate) async fn new(scope: &'static str) -> Self {
         Self::with_lifetime(scope, Duration::from_secs(60)).await
     }
 

@@ -11,10 +11,15 @@
 
 mod authorization;
 mod cancelling;
+mod client_authorization;
+mod client_authorization_discovery;
+mod client_authorization_grants;
+mod client_authorization_registration;
 mod clients;
 mod elicitation;
 mod flows;
 mod functions;
+mod guarded;
 mod hosting;
 mod hosting_legacy;
 mod http;
@@ -57,6 +62,10 @@ fn main() -> ExitCode {
         stdio::scenarios(),
         http::scenarios(),
         authorization::scenarios(),
+        client_authorization::scenarios(),
+        client_authorization_discovery::scenarios(),
+        client_authorization_registration::scenarios(),
+        client_authorization_grants::scenarios(),
         hosting::scenarios(),
         hosting_legacy::scenarios(),
         http_clients::scenarios(),

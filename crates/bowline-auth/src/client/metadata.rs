@@ -28,6 +28,7 @@ pub(crate) struct ServerMetadata {
     #[serde(default)]
     pub(crate) code_challenge_methods_supported: Vec<String>,
     pub(crate) token_endpoint_auth_methods_supported: Option<Vec<String>>,
+    pub(crate) grant_types_supported: Option<Vec<String>>,
     #[serde(default)]
     pub(crate) authorization_response_iss_parameter_supported: bool,
     #[serde(default)]
@@ -47,6 +48,7 @@ impl ServerMetadata {
             scopes_supported: Vec::new(),
             code_challenge_methods_supported: vec!["S256".into()],
             token_endpoint_auth_methods_supported: None,
+            grant_types_supported: None,
             authorization_response_iss_parameter_supported: false,
             client_id_metadata_document_supported: false,
         }
@@ -55,5 +57,12 @@ impl ServerMetadata {
     pub(crate) fn supports_s256(&self) -> bool {
         let mut methods = self.code_challenge_methods_supported.iter();
         methods.any(|method| method == "S256")
+    }
+
+    /// Whether a grant can be tried: the server lists it, or lists none. The default of RFC 8414 for those that list none
+    /// is not taken at its word, because servers that leave the list out support other grants as well.
+    pub(crate) fn may_support(&self, grant_type: &str) -> bool {
+        let listed = self.grant_types_supported.as_ref();
+        listed.is_none_or(|listed| listed.iter().any(|listed| listed == grant_type))
     }
 }

@@ -7,6 +7,7 @@
     reason = "a test says by panicking what it saw"
 )]
 
+mod forgetting;
 mod prompts;
 mod races;
 mod renewal;

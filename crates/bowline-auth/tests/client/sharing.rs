@@ -183,6 +183,45 @@ async fn a_refresh_token_that_another_process_has_used_up_is_read_again() {
 }
 
 #[tokio::test]
+async fn nobody_is_asked_because_another_process_was_faster_to_renew_a_token_that_was_refused() {
+    let world = World::default();
+    let store = Arc::new(MemoryStore::new());
+    let client = connect(&world, oauth(&world).store(store.clone())).await;
+    client.call_tool("x", ()).await.unwrap();
+    world.seen();
+    {
+        let mut state = world.state();
+        state.holds_tokens = true;
+        state.refreshable = vec!["r9".into()];
+        // The token is refused, though it has not expired.
+        state.good.clear();
+        state.good.insert("t9".into(), String::new());
+    }
+    let call = tokio::spawn(client.call_tool("x", ()).start());
+    while world.count("refresh_token") == 0 {
+        tokio::task::yield_now().await;
+    }
+
+    change(&store, |kept| {
+        kept["tokens"]["access"] = json!("t9");
+        kept["tokens"]["refresh"] = json!("r9");
+    })
+    .await;
+    world.let_tokens_through();
+    call.await.unwrap().unwrap();
+
+    assert_eq!(world.state().reused, 1, "the refresh token was refused");
+    assert_eq!(
+        world.seen(),
+        [
+            "tools/call Bearer t1",
+            "refresh_token as.test",
+            "tools/call Bearer t9"
+        ]
+    );
+}
+
+#[tokio::test]
 async fn two_people_with_one_store_have_two_tokens() {
     let world = World::default();
     let store = Arc::new(MemoryStore::new());

@@ -391,8 +391,33 @@ impl Flow {
         self.server = Some(metadata);
         match self.setup.intent {
             Intent::Renew => self.renew(moment),
-            Intent::Obtain => self.register(moment),
+            Intent::Obtain => {
+                self.check_grant()?;
+                self.register(moment)
+            }
             Intent::Revoke => self.revoke(moment),
+        }
+    }
+
+    /// Refuses an authorization server that lacks what the grant needs, before it is sent anything: it would
+    /// otherwise be left with a registration of ours, or an identity provider be asked for nothing.
+    fn check_grant(&self) -> Result<()> {
+        let server = self.server()?;
+        match &self.setup.application.grant {
+            Grant::Code if !server.supports_s256() => Err(Error::not_offered(format!(
+                "`{}` does not protect authorization codes (PKCE with S256)",
+                server.issuer
+            ))),
+            Grant::Assertion | Grant::Enterprise(_) if !server.may_support(token::JWT_BEARER) => {
+                Err(Error::not_offered(format!(
+                    "`{}` does not support the grant `{}`",
+                    server.issuer,
+                    token::JWT_BEARER
+                )))
+            }
+            Grant::Code | Grant::ClientCredentials | Grant::Assertion | Grant::Enterprise(_) => {
+                Ok(())
+            }
         }
     }
 

@@ -26,12 +26,6 @@ impl Flow {
     /// Sends a person to the authorization server.
     pub(super) fn open(&mut self, moment: &Moment) -> Result<Step> {
         let server = self.server()?;
-        if !server.supports_s256() {
-            return Err(Error::not_offered(format!(
-                "`{}` does not protect authorization codes (PKCE with S256)",
-                server.issuer
-            )));
-        }
         let address = server.authorization_endpoint.as_ref();
         let mut url = self.endpoint("authorization endpoint", address)?;
         let Some(redirect_uri) = self.setup.redirect_uri.clone() else {

@@ -149,6 +149,16 @@ impl Flow {
                 None => AuthMethod::None,
             }),
         };
+        // Before a person is asked for what could not be redeemed.
+        match (method, &registered.client_secret) {
+            (AuthMethod::None, _) | (AuthMethod::Basic | AuthMethod::Post, Some(_)) => {}
+            (AuthMethod::Basic | AuthMethod::Post | AuthMethod::PrivateKeyJwt, _) => {
+                return Err(Error::broken(format!(
+                    "the client is to authenticate by `{}`, and the registration gives it nothing for that",
+                    method.name()
+                )));
+            }
+        }
         let issuer = server.issuer.clone();
         let registration = Registration {
             client_id: registered.client_id,

@@ -74,6 +74,14 @@ impl World {
         self
     }
 
+    /// Leaves one member out of a document, which is named by the end of its address.
+    fn leaves_out(mut self, address: &str, member: &str) -> Self {
+        let mut documents = self.0.iter_mut();
+        let (_, found) = documents.find(|(own, _)| own.ends_with(address)).unwrap();
+        found.as_object_mut().unwrap().remove(member).unwrap();
+        self
+    }
+
     fn answer(&self, address: &str) -> Response<Bytes> {
         let document = self.0.get(address);
         let status = match document {

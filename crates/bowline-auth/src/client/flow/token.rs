@@ -141,8 +141,7 @@ impl Flow {
 
     /// Asks for a token by what somebody says who vouches for us.
     pub(super) fn redeem_assertion(&mut self, assertion: &Secret, moment: &Moment) -> Result<Step> {
-        let mut request = TokenRequest::new("urn:ietf:params:oauth:grant-type:jwt-bearer")
-            .with("assertion", assertion.expose());
+        let mut request = TokenRequest::new(JWT_BEARER).with("assertion", assertion.expose());
         let scopes = self.scopes();
         if !scopes.is_empty() {
             request = request.with("scope", scopes.to_string());
@@ -199,7 +198,14 @@ impl Flow {
                     return self.redeem(request, moment);
                 }
                 ("invalid_grant", _) if request.is_renewal() => self.forget_refresh_token(),
-                ("invalid_client", _) => self.forget_registration(),
+                ("invalid_client", _) => {
+                    self.forget_registration();
+                    // It was given to the client that is not known any more. In any other flow the token is not what
+                    // was refused, and another process may have a newer one.
+                    if request.is_renewal() {
+                        self.forget_refresh_token();
+                    }
+                }
                 _ => {}
             }
             return Err(refusal);
@@ -392,6 +398,8 @@ fn encoded(text: &str) -> String {
 
 /// Where a server says what it wants to see in the next proof.
 pub(crate) const DPOP_NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
+/// The grant that takes an assertion of somebody else (RFC 7523).
+pub(super) const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 /// How long before it expires a token is renewed at most, in seconds.
 const LONGEST_HEAD_START: u64 = 30;

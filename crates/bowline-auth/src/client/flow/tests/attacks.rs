@@ -121,14 +121,36 @@ fn addresses_that_nobody_should_visit_are_not_visited() {
 }
 
 #[test]
-fn what_is_weaker_than_it_must_be_is_not_used() {
+fn an_authorization_server_without_pkce_by_s256_is_refused_before_it_is_sent_anything() {
+    let methods = "code_challenge_methods_supported";
+    let server = "/oauth-authorization-server";
     [
         Attack(
-            "codes without protection",
-            issuer_says("code_challenge_methods_supported", json!(["plain"])),
+            "no methods are listed",
+            World::new().leaves_out(server, methods),
             "does not protect authorization codes",
-            REGISTERED,
+            ISSUER,
         ),
+        Attack(
+            "the list is empty",
+            issuer_says(methods, json!([])),
+            "does not protect authorization codes",
+            ISSUER,
+        ),
+        Attack(
+            "S256 is not listed",
+            issuer_says(methods, json!(["plain"])),
+            "does not protect authorization codes",
+            ISSUER,
+        ),
+    ]
+    .into_iter()
+    .for_each(Attack::fails);
+}
+
+#[test]
+fn what_is_weaker_than_it_must_be_is_not_used() {
+    [
         Attack(
             "a token of no known kind",
             World::new().says("/token", "token_type", json!("mac")),

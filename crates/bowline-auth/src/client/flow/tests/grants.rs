@@ -114,6 +114,38 @@ fn a_company_vouches_for_a_person() {
     assert!(redeemed["grant_type"].ends_with("jwt-bearer"));
 }
 
+#[test]
+fn an_assertion_is_made_only_for_a_server_that_may_take_it() {
+    let lists = |grants: Value| {
+        let server = "/oauth-authorization-server";
+        World::new()
+            .says(server, "grant_types_supported", grants)
+            .with(
+                "https://idp.example/token",
+                json!({"access_token": "vouched", "token_type": "N_A"}),
+            )
+    };
+    let jwt_bearer = "urn:ietf:params:oauth:grant-type:jwt-bearer";
+    let idp = RegisteredClient::new("https://idp.example", "idp-us");
+    let provider = IdentityProvider::new("https://idp.example/token", idp);
+
+    for grant in [Grant::Assertion, Grant::Enterprise(provider)] {
+        let asked = || unattended(grant.clone(), RegisteredClient::new(ISSUER, "us"));
+
+        let taken = walk(&lists(json!([jwt_bearer])), asked());
+        let unlisted = walk(&lists(Value::Null), asked());
+        let refused = walk(&lists(json!(["authorization_code"])), asked());
+
+        assert_eq!((&*taken.end, &*unlisted.end), ("done", "done"));
+        assert!(
+            refused.end.contains("does not support the grant"),
+            "{}",
+            refused.end
+        );
+        assert_eq!(refused.steps.len(), 2, "{:?}", refused.steps);
+    }
+}
+
 /// A client that nobody has to agree to.
 fn unattended(grant: Grant, client: RegisteredClient) -> Setup {
     Setup {

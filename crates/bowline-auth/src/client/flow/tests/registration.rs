@@ -214,6 +214,26 @@ fn what_a_registration_says_about_authentication_counts() {
 }
 
 #[test]
+fn a_registration_that_cannot_be_used_ends_the_flow_before_a_person_is_asked() {
+    for method in [
+        "client_secret_basic",
+        "client_secret_post",
+        "private_key_jwt",
+    ] {
+        let world = World::new().says("/register", "token_endpoint_auth_method", json!(method));
+
+        let walked = walk(&world, setup());
+
+        assert!(walked.end.contains(method), "{}", walked.end);
+        assert_eq!(
+            walked.way().last(),
+            Some(&"POST https://as.example/register")
+        );
+        assert!(walked.credentials.registrations.is_empty(), "{method}");
+    }
+}
+
+#[test]
 fn a_client_says_what_kind_of_application_it_is() {
     let kind = |redirect_uri: &str| {
         let asked = Setup {
@@ -242,13 +262,23 @@ fn a_client_that_the_server_forgot_registers_anew_the_next_time() {
         "https://as.example/token",
         json!({"status": 401, "error": "invalid_client"}),
     );
-    let asked = Setup {
+    let asked = |intent| Setup {
+        intent,
         credentials: held(""),
         ..setup()
     };
 
-    let walked = walk(&forgetful, asked);
+    let by_person = walk(&forgetful, asked(Intent::Obtain));
+    let by_renewal = walk(&forgetful, asked(Intent::Renew));
 
-    assert!(walked.end.contains("invalid_client"), "{}", walked.end);
-    assert!(walked.credentials.registrations.is_empty());
+    for walked in [&by_person, &by_renewal] {
+        assert!(walked.end.contains("invalid_client"), "{}", walked.end);
+        assert!(walked.credentials.registrations.is_empty());
+    }
+    assert_eq!(by_person.credentials.tokens, held("").tokens);
+    let tokens = by_renewal.credentials.tokens.unwrap();
+    assert_eq!(
+        tokens.refresh, None,
+        "no other client could use the refresh token"
+    );
 }
