@@ -14,7 +14,7 @@ const options = { env: { ...process.env, HOME: here } };
 let target, transport;
 
 function words(...request) {
-    return [inspector, '--cli', ...target, ...transport, '--format', 'json', '--method', ...request];
+    return [inspector, '--cli', ...transport, '--format', 'json', '--method', ...request, '--', ...target];
 }
 
 async function run(...request) {

@@ -17,9 +17,9 @@ class Peer:
         return [tool.name for tool in await self.toolset.list_tools()]
 
     async def call(self, tool, arguments):
-        # The structured content if there is one, else the text.
+        # What it hands on to a model: the structured content if there is one, else the text.
         result = await self.toolset.direct_call_tool(tool, arguments)
-        return result if isinstance(result, str) else json.dumps(result.get("result", result))
+        return result if isinstance(result, str) else json.dumps(result)
 
 
 @asynccontextmanager

@@ -117,8 +117,8 @@ pub(super) const PEERS: &[RealPeer] = &[
         )],
     },
     RealPeer {
-        name: "fastmcp 4.1.4",
-        package: Package::Pip(&["fastmcp==4.1.4", "mcp==2.3.0"]),
+        name: "fastmcp 4.1.2",
+        package: Package::Pip(&["fastmcp==4.1.2", "mcp==2.3.0"]),
         ways: &[
             client(Stdio, "{python} {programs}/fastmcp_client.py"),
             client(Http, "{python} {programs}/fastmcp_client.py"),
@@ -168,7 +168,8 @@ pub(super) const PEERS: &[RealPeer] = &[
     },
     RealPeer {
         name: "python 1.6.0",
-        package: Package::Pip(&["mcp==1.6.0"]),
+        // It does not start with a newer one.
+        package: Package::Pip(&["mcp==1.6.0", "pydantic==2.10.6"]),
         ways: &[
             client(Stdio, "{python} {programs}/python_client.py"),
             client(HttpSse, "{python} {programs}/python_client.py"),
