@@ -70,8 +70,8 @@ pub(crate) fn text(part: Part, cells: &[Cell], cannot: &Cannot) -> String {
             "* {peer}, as a {side}{over}, {how} `{check}`: {why}.\n"
         ));
     }
-    for (check, version, why) in skipped(cells) {
-        page.push_str(&format!("* `{check}` is left out at {version}: {why}.\n"));
+    for line in skipped(part, cells) {
+        page.push_str(&line);
     }
     page
 }
@@ -106,13 +106,18 @@ fn row(part: Part, cell: &Cell, cannot: &Cannot) -> String {
     )
 }
 
-/// What was left out, each once.
-fn skipped(cells: &[Cell]) -> BTreeSet<(&str, &str, &str)> {
+/// What was left out, each once: for lack of something in a version of the protocol, or in a program.
+fn skipped(part: Part, cells: &[Cell]) -> BTreeSet<String> {
     let each = cells.iter().flat_map(|cell| {
-        cell.checks().filter_map(|(check, verdict)| match verdict {
-            Verdict::Skipped(why) => Some((check, cell.version.as_str(), why.as_str())),
-            _ => None,
-        })
+        let place = match part {
+            Part::Sdks => format!("at {}", cell.version),
+            Part::Real => format!("of {} over {}", cell.peer, cell.transport.name()),
+        };
+        cell.checks()
+            .filter_map(move |(check, verdict)| match verdict {
+                Verdict::Skipped(why) => Some(format!("* `{check}` is left out {place}: {why}.\n")),
+                _ => None,
+            })
     });
     each.collect()
 }
@@ -156,7 +161,7 @@ the two agree upon.
 | open | they agree upon a version |
 | list | the tools are listed, all pages of them, and the one that is called next is among them |
 | call | one tool answers with the text that it should |
-| abandon | of a server: a call is dropped, and the next one is answered. Of a client: a call is dropped, its handler stops at our end, and the next one is answered |
+| abandon | of a server: a call is dropped, and the next five are answered. Of a client: a call is dropped, its handler stops at our end, and the next one is answered |
 | close | it ends in time; a server over stdio exits within 5 s because its input is closed, before it is killed |
 
 Nothing else is checked where `open` fails.
@@ -190,6 +195,7 @@ mod tests {
         let real = text(Part::Real, &cells, &cannot);
 
         assert!(real.contains("| rmcp | http | 2025-11-25 | no | ✓* | – |\n"));
+        assert!(real.contains("* `call` is left out of rmcp over http: it is late.\n"));
         assert!(page.contains("| rmcp | http | legacy | no | ✓* | – |\n"));
         assert!(page.contains("* rmcp, as a client, fails `open`: it is shut.\n"));
         assert!(page.contains("* rmcp, as a client, passes with help `list`: it is long.\n"));
