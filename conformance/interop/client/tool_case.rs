@@ -52,10 +52,12 @@ impl ToolCase {
         let tools = client.list_tools().await?;
 
         let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
-        let tool = self.call.tool.as_str();
-        ensure(names.contains(&tool), || {
-            format!("no `{tool}` in {names:?}")
-        })?;
+        for call in std::iter::once(&self.call).chain(&self.slow) {
+            let tool = call.tool.as_str();
+            ensure(names.contains(&tool), || {
+                format!("no `{tool}` in {names:?}")
+            })?;
+        }
         Ok(Outcome::Ok)
     }
 

@@ -5,7 +5,8 @@ import sys
 
 from fastmcp import FastMCP
 
-server = FastMCP("fastmcp")
+# Two tools, and so two pages.
+server = FastMCP("fastmcp", list_page_size=1)
 
 
 @server.tool

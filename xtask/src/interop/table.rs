@@ -159,7 +159,7 @@ the two agree upon.
 | check | what it sees |
 |---|---|
 | open | they agree upon a version |
-| list | the tools are listed, all pages of them, and the one that is called next is among them |
+| list | the tools are listed, all pages of them, and what is called next is among them; FastMCP's server has two pages |
 | call | one tool answers with the text that it should |
 | abandon | of a server: a call is dropped, and the next five are answered. Of a client: a call is dropped, its handler stops at our end, and the next one is answered |
 | close | it ends in time; a server over stdio exits within 5 s because its input is closed, before it is killed |

@@ -47,9 +47,13 @@ async fn main() -> ExitCode {
 
 async fn open(words: &[String]) -> Result<(Client, String)> {
     let client = match words {
-        [mode, url] if mode == "sse" => ().serve(SseClientTransport::start(url.as_str()).await?).await?,
+        [mode, url] if mode == "sse" => {
+            ().serve(SseClientTransport::start(url.as_str()).await?)
+                .await?
+        }
         [_, url] if url.starts_with("http://") => {
-            ().serve(StreamableHttpClientTransport::from_uri(url.as_str())).await?
+            ().serve(StreamableHttpClientTransport::from_uri(url.as_str()))
+                .await?
         }
         [_, program, arguments @ ..] => {
             let mut command = Command::new(program);
@@ -100,7 +104,9 @@ async fn abandon(client: &Client) -> Result<()> {
 }
 
 async fn stats(client: &Client) -> Result<Value> {
-    Ok(serde_json::from_str(&call(client, "stats", json!({})).await?)?)
+    Ok(serde_json::from_str(
+        &call(client, "stats", json!({})).await?,
+    )?)
 }
 
 async fn call(client: &Client, tool: &'static str, arguments: Value) -> Result<String> {
