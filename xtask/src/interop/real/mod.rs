@@ -15,6 +15,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread;
 
 use install::Places;
@@ -158,10 +159,20 @@ fn command(words: &[String]) -> Command {
     command
 }
 
-/// A port that nothing listens at, for servers that cannot say which one they were given.
+/// A port that nothing listens at, for servers that cannot say which one they were given. It is none of those that the
+/// operating system gives out itself: seconds pass until the server listens, and somebody else would have it by then.
 fn free_port() -> io::Result<u16> {
-    let listener = TcpListener::bind(("127.0.0.1", 0))?;
-    Ok(listener.local_addr()?.port())
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    // Two runs at a time begin at different ports.
+    let offset = (std::process::id() % u32::from(PORTS)) as u16;
+    for _ in 0..PORTS {
+        let next = NEXT.fetch_add(1, Ordering::Relaxed) % PORTS;
+        let port = FIRST_PORT + (offset + next) % PORTS;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    Err(io::Error::other("no port is free"))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -170,3 +181,18 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 /// Most of the time goes into starting interpreters and waiting for them.
 const WORKERS: usize = 3;
+const FIRST_PORT: u16 = 20_000;
+const PORTS: u16 = 10_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_is_given_out_once_and_not_by_the_operating_system() {
+        let (first, second) = (free_port().unwrap(), free_port().unwrap());
+
+        assert_ne!(first, second);
+        assert!((FIRST_PORT..FIRST_PORT + PORTS).contains(&first));
+    }
+}
