@@ -1,4 +1,5 @@
-//! A server that clients written with other SDKs can check end to end; what it offers is the fixture's.
+//! A server that clients written with other SDKs can check end to end; what it offers is the fixture's, and the
+//! tool `protocol_version`, for clients that do not say which version they have agreed upon.
 //!
 //! ```text
 //! interop-server --transport stdio
@@ -14,13 +15,16 @@
 )]
 
 use std::error::Error;
+use std::sync::Arc;
 
+use bowline::exchange::Caller;
 use bowline::http::legacy::Legacy;
+use bowline::prelude::*;
 use bowline_cli::fixture::Fixture;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let server = Fixture::new().server();
+    let server = Fixture::new().server().tool(protocol_version);
     match parse(std::env::args().skip(1))? {
         Transport::Stdio => server.serve_stdio().await?,
         Transport::Http { port } => {
@@ -31,6 +35,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     Ok(())
+}
+
+/// Returns the protocol version of this very call.
+#[tool(read_only)]
+async fn protocol_version(caller: Arc<Caller>) -> &'static str {
+    caller.dialect.version
 }
 
 /// How clients come in.

@@ -89,3 +89,76 @@ fn a_server_that_cannot_be_started_is_one_failure() {
     assert!(report[0].starts_with("FAILED open: "), "{report:?}");
     assert_eq!(report[1], "0 passed, 1 failed");
 }
+
+/// What is called of a server that does not offer the fixture; ours does, and a tool that takes long.
+const CASE: [&str; 7] = [
+    "--tool",
+    "add",
+    r#"{"a": 2, "b": 40}"#,
+    "42",
+    "--slow",
+    "slow",
+    r#"{"seconds": 600}"#,
+];
+
+#[test]
+fn a_server_of_any_kind_is_checked_by_one_of_its_tools() {
+    let serving = Serving::start(SERVER, &["--transport", "http"]);
+    let targets = [vec![SERVER, "--transport", "stdio"], vec![&serving.1]];
+
+    for target in targets {
+        for case in [&CASE[..], &CASE[..4]] {
+            let (output, report) = check("auto", &[case, &target].concat());
+
+            assert!(output.status.success(), "{target:?}: {report:#?}");
+            let expected = [
+                "ok open",
+                "# 2026-07-28",
+                "ok list",
+                "ok call",
+                "ok abandon",
+                "ok close",
+                "5 passed, 0 failed",
+            ];
+            assert_eq!(report, expected, "{target:?}");
+        }
+    }
+}
+
+#[test]
+fn a_tool_that_answers_otherwise_or_does_not_exist_fails() {
+    let call = |tool, expected| {
+        let call = ["--tool", tool, r#"{"a": 2, "b": 40}"#, expected];
+        let server = [SERVER, "--transport", "stdio"];
+        check("auto", &[&call[..], &server].concat()).1
+    };
+    let failed = |report: &[String], check: &str| {
+        let failed = format!("FAILED {check}: ");
+        report.iter().any(|line| line.starts_with(&failed))
+    };
+
+    let wrong = call("add", "41");
+    let missing = call("subtract", "42");
+
+    assert!(
+        failed(&wrong, "call") && !failed(&wrong, "list"),
+        "{wrong:#?}"
+    );
+    assert!(
+        failed(&missing, "list") && failed(&missing, "call"),
+        "{missing:#?}"
+    );
+}
+
+#[test]
+#[cfg(unix)]
+fn a_server_that_does_not_end_with_its_input_is_noticed() {
+    let script = format!("{SERVER} --transport stdio; exec sleep 600");
+    let target = ["sh", "-c", script.as_str()];
+
+    let (output, report) = check("auto", &[&CASE[..], &target].concat());
+
+    assert!(!output.status.success());
+    let close = "FAILED close: it does not exit when its input is closed";
+    assert!(report.iter().any(|line| line == close), "{report:#?}");
+}

@@ -42,7 +42,7 @@ pub(crate) fn run(root: &Path, plan: &Plan) -> bool {
     let started = Instant::now();
     let mut rows = Vec::new();
     for (name, step) in STEPS {
-        let is_extra = name == DENY && !plan.all;
+        let is_extra = EXTRA.contains(&name) && !plan.all;
         if is_extra || plan.skip.iter().any(|skipped| skipped == name) {
             rows.push(Row::new(name, Verdict::Skipped, Duration::ZERO));
             continue;
@@ -102,7 +102,7 @@ impl Row {
         let (word, note) = match &self.verdict {
             Verdict::Passed(note) => ("passed", note.as_str()),
             Verdict::Failed(note) => ("FAILED", note.as_str()),
-            Verdict::Skipped if self.name == DENY => ("skipped", "`--all` runs it"),
+            Verdict::Skipped if EXTRA.contains(&self.name) => ("skipped", "`--all` runs it"),
             Verdict::Skipped => ("skipped", "as asked"),
         };
         let line = format!(
@@ -365,12 +365,18 @@ fn run_conformance(root: &Path) -> Verdict {
 }
 
 fn run_interop(root: &Path) -> Verdict {
-    Verdict::of(Ok(interop::run(root, interop::Results::Compare)))
+    let results = interop::Results::Compare;
+    Verdict::of(Ok(interop::run(root, interop::Peers::Sdks, results)))
+}
+
+fn run_real(root: &Path) -> Verdict {
+    let results = interop::Results::Compare;
+    Verdict::of(Ok(interop::run(root, interop::Peers::Real, results)))
 }
 
 type Step = fn(&Path) -> Verdict;
 
-const STEPS: [(&str, Step); 13] = [
+const STEPS: [(&str, Step); 14] = [
     ("fmt", fmt),
     ("tidy", run_tidy),
     (DENY, run_deny),
@@ -383,11 +389,18 @@ const STEPS: [(&str, Step); 13] = [
     ("counts", counts),
     ("conformance", run_conformance),
     ("interop", run_interop),
+    (REAL, run_real),
     ("mutants", run_mutants),
 ];
 
 /// Its tool takes minutes to build, and its verdict changes only with the dependencies.
 const DENY: &str = "deny";
+
+/// Its programs take minutes to install, and few changes can matter to them.
+const REAL: &str = "real";
+
+/// What is run with `--all` only.
+const EXTRA: [&str; 2] = [DENY, REAL];
 
 /// The test target that is a step of its own.
 const HOSTILE: &str = "hostile";

@@ -21,7 +21,9 @@ pub fn run(words: impl Iterator<Item = String>) -> ExitCode {
         Ok(Command::Bench { words }) => bench::run(&workspace_root(), &words),
         Ok(Command::Counts(act)) => bench::counts(&workspace_root(), act),
         Ok(Command::Hunt(plan)) => hunt::run(&workspace_root(), &plan),
-        Ok(Command::Interop) => interop::run(&workspace_root(), interop::Results::Write),
+        Ok(Command::Interop(peers)) => {
+            interop::run(&workspace_root(), peers, interop::Results::Write)
+        }
         Ok(Command::Fuzz { target, seconds }) => fuzz::run(&workspace_root(), &target, seconds),
         Err(complaint) => {
             eprintln!("{complaint}\n\n{USAGE}");
@@ -46,7 +48,7 @@ enum Command {
     Bench { words: Vec<String> },
     Counts(bench::Counts),
     Hunt(hunt::Plan),
-    Interop,
+    Interop(interop::Peers),
     Fuzz { target: String, seconds: u64 },
 }
 
@@ -74,8 +76,9 @@ impl Command {
             "counts" if rest == ["--bless"] => Ok(Self::Counts(bench::Counts::Bless)),
             "counts" => Err("`counts` takes nothing but `--bless`".to_owned()),
             "hunt" => hunt::Plan::parse(rest).map(Self::Hunt),
-            "interop" if rest.is_empty() => Ok(Self::Interop),
-            "interop" => Err("`interop` takes no arguments".to_owned()),
+            "interop" if rest.is_empty() => Ok(Self::Interop(interop::Peers::Sdks)),
+            "interop" if rest == ["--real"] => Ok(Self::Interop(interop::Peers::Real)),
+            "interop" => Err("`interop` takes nothing but `--real`".to_owned()),
             "fuzz" => parse_fuzz(rest),
             other => Err(format!("there is no command `{other}`")),
         }
@@ -110,9 +113,9 @@ fn workspace_root() -> PathBuf {
 const USAGE: &str = "\
 Usage: cargo xtask <command>
 
-  ci [--skip STEP]… [--keep-going]   everything that guards the project, in order; `deny` with --all
+  ci [--skip STEP]… [--keep-going]   everything that guards the project, in order; `deny` and `real` with --all
                                      steps: fmt, tidy, deny, clippy, features, test, hostile, doc, no-legacy,
-                                     counts, conformance, interop, mutants
+                                     counts, conformance, interop, real, mutants
   tidy                               the house rules that a text search can keep
   deny                               licenses, sources and bans of what we depend on, and advisories if there is a network
   mutants [NAME]…                    break each law on purpose; its test must notice
@@ -122,6 +125,7 @@ Usage: cargo xtask <command>
   hunt [--from SEED] [--seeds N]     seeded schedules for the race hunter; one again, or for hours
        [--scenes A,B] [--max-broken N]   of these scenes only; on after a seed that breaks a law
   interop                            SDKs that others wrote, on both sides (npm and Python)
+  interop --real                     programs that others wrote, as they come (npm, Python and git)
   fuzz TARGET [--seconds N]          random input for one decoder (nightly and cargo-fuzz)
                                      targets: json, message, sse, headers, admission, mux, challenge, jws, jwks,
                                      callback";
@@ -148,6 +152,15 @@ mod tests {
             Ok(Command::Counts(bench::Counts::Bless))
         );
         assert!(parse("counts --bles").is_err());
+    }
+
+    #[test]
+    fn interop_is_about_sdks_unless_real_programs_are_asked_for() {
+        let command = |peers| Ok(Command::Interop(peers));
+
+        assert_eq!(parse("interop"), command(interop::Peers::Sdks));
+        assert_eq!(parse("interop --real"), command(interop::Peers::Real));
+        assert!(parse("interop --reel").is_err());
     }
 
     #[test]

@@ -43,11 +43,23 @@ pub(crate) fn npm_install(folder: &Path, packages: &[&str]) -> io::Result<()> {
     }
 }
 
-/// A Python that has this package, in an environment of its own in `folder`.
-pub(crate) fn python(folder: &Path, package: &str) -> io::Result<PathBuf> {
+/// Installs these packages into `folder`, unless just these are there.
+pub(crate) fn npm_install_once(folder: &Path, packages: &[&str]) -> io::Result<()> {
+    let installed = folder.join("installed");
+    let names = packages.join(" ");
+    if fs::read_to_string(&installed).is_ok_and(|kept| kept == names) {
+        return Ok(());
+    }
+    npm_install(folder, packages)?;
+    fs::write(installed, names)
+}
+
+/// A Python that has these packages, in an environment of its own in `folder`.
+pub(crate) fn python(folder: &Path, packages: &[&str]) -> io::Result<PathBuf> {
     let python = folder.join("bin/python");
     let installed = folder.join("installed");
-    if fs::read_to_string(&installed).is_ok_and(|name| name == package) {
+    let wanted = packages.join(" ");
+    if fs::read_to_string(&installed).is_ok_and(|kept| kept == wanted) {
         return Ok(python);
     }
     let mut names = ["python3", "python3.13", "python3.12", "python3.11"].iter();
@@ -55,11 +67,11 @@ pub(crate) fn python(folder: &Path, package: &str) -> io::Result<PathBuf> {
     let system = system.ok_or_else(|| missing("Python 3.10 or newer"))?;
     let made = process::show(Command::new(system).args(["-m", "venv"]).arg(folder))?;
     let mut pip = Command::new(&python);
-    pip.args(["-m", "pip", "install", "--quiet", package]);
+    pip.args(["-m", "pip", "install", "--quiet"]).args(packages);
     if !made || !process::show(&mut pip)? {
-        return Err(io::Error::other(format!("pip could not install {package}")));
+        return Err(io::Error::other(format!("pip could not install {wanted}")));
     }
-    fs::write(installed, package)?;
+    fs::write(installed, wanted)?;
     Ok(python)
 }
 

@@ -1,7 +1,10 @@
 //! A server in a process of its own, for as long as it is needed.
 
 use std::io::{self, BufRead, BufReader};
+use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::process;
 
@@ -36,6 +39,31 @@ impl Serving {
         Ok(serving)
     }
 
+    /// Starts a server that was told to listen at this port, and waits until it does.
+    pub(crate) fn start_at(command: &mut Command, port: u16) -> io::Result<Self> {
+        command.stdin(Stdio::null());
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        process::in_its_own_group(command);
+        let mut serving = Self {
+            child: command.spawn()?,
+            url: format!("http://127.0.0.1:{port}"),
+        };
+        let deadline = Instant::now() + START_LIMIT;
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            if let Some(status) = serving.child.try_wait()? {
+                let why = format!("the server {command:?} ended before it listened: {status}");
+                return Err(io::Error::other(why));
+            }
+            if Instant::now() >= deadline {
+                let seconds = START_LIMIT.as_secs();
+                let why = format!("the server {command:?} does not listen after {seconds} s");
+                return Err(io::Error::other(why));
+            }
+            thread::sleep(POLL_EVERY);
+        }
+        Ok(serving)
+    }
+
     pub(crate) fn url(&self) -> &str {
         &self.url
     }
@@ -48,6 +76,10 @@ impl Drop for Serving {
         let _ = self.child.wait();
     }
 }
+
+/// An interpreter with many packages takes seconds on a busy machine.
+const START_LIMIT: Duration = Duration::from_secs(60);
+const POLL_EVERY: Duration = Duration::from_millis(20);
 
 #[cfg(all(test, unix))]
 mod tests {
@@ -71,5 +103,16 @@ mod tests {
         let serving = Serving::start(&mut shell("echo no such port"));
 
         assert!(serving.unwrap_err().to_string().contains("no such port"));
+    }
+
+    #[test]
+    fn a_server_that_ends_before_it_listens_is_an_error_that_tells_how_it_ended() {
+        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        drop(listener);
+
+        let serving = Serving::start_at(&mut shell("exit 3"), port);
+
+        assert!(serving.unwrap_err().to_string().contains("exit status: 3"));
     }
 }

@@ -323,7 +323,7 @@ async fn stats(client: &Client) -> Result<Stats> {
 }
 
 /// What a tool says that must not fail.
-async fn text(client: &Client, tool: &str, arguments: Value) -> Result<String> {
+pub(crate) async fn text(client: &Client, tool: &str, arguments: Value) -> Result<String> {
     let reply = client.call_tool(tool, arguments).await?;
     ensure(!reply.is_error(), || {
         format!("`{tool}` fails: {}", reply.text())
@@ -344,7 +344,7 @@ fn code(error: Error) -> Result<ErrorCode> {
     refusal(Err(error)).map(|error| error.code)
 }
 
-fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Result<()> {
+pub(crate) fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Result<()> {
     if holds {
         Ok(())
     } else {

@@ -2,10 +2,10 @@
 
 use std::fmt;
 use std::io;
+use std::process::Command;
 use std::time::Duration;
 
 use super::cannot::Cannot;
-use super::peers::{Peer, Program};
 use crate::process::{self, End};
 
 /// What was seen of a peer in one way of reaching it.
@@ -16,8 +16,22 @@ pub(crate) struct Cell {
     pub(crate) transport: Transport,
     pub(crate) mode: String,
     pub(crate) version: String,
-    /// One for each of [`CHECKS`].
+    pub(crate) checks: &'static [&'static str],
+    /// One for each check.
     pub(crate) verdicts: Vec<Verdict>,
+}
+
+/// A cell that has not been run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pair<'a> {
+    pub(crate) peer: &'static str,
+    pub(crate) side: Side,
+    pub(crate) transport: Transport,
+    pub(crate) mode: &'a str,
+    /// The checks that the client makes.
+    pub(crate) checks: &'static [&'static str],
+    /// The version that they have to agree upon; any will do if there is none.
+    pub(crate) version: Option<&'a str>,
 }
 
 /// What the peer is.
@@ -41,6 +55,8 @@ pub(crate) enum Verdict {
     Ok,
     /// It makes no sense in that version.
     Skipped(String),
+    /// It was not made, since there is no connection.
+    Unreached,
     /// It fails, as is known of this peer.
     Cannot,
     /// It fails.
@@ -49,38 +65,36 @@ pub(crate) enum Verdict {
     Unexpected,
 }
 
-impl Cell {
-    /// Runs `client` against `target`.
-    pub(crate) fn run(
-        peer: &Peer,
-        side: Side,
-        transport: Transport,
-        mode: &str,
-        client: &Program,
-        target: &[String],
-        cannot: &Cannot,
-    ) -> io::Result<Self> {
-        let mut command = client.command(&[mode]);
-        command.args(target);
-        let finished = process::keep(&mut command, LIMIT)?;
+impl Pair<'_> {
+    /// Runs `client`, which has its target among its arguments.
+    pub(crate) fn run(self, client: &mut Command, cannot: &Cannot) -> io::Result<Cell> {
+        let finished = process::keep(client, LIMIT)?;
         let mut report = Report::read(&finished.output);
-        report.check_end(finished.end, peer.version_of(mode, transport));
-        let verdicts = CHECKS.iter().map(|check| {
-            let listed = cannot.names(peer.name, side, check);
-            match (report.verdict(check), listed) {
+        report.check_end(finished.end, self.version);
+        let verdicts = self.checks.iter().map(|check| {
+            let is_listed = cannot.names(self.peer, self.side, self.transport, check);
+            match (report.verdict(check), is_listed) {
                 (Verdict::Failed(_), true) => Verdict::Cannot,
                 (Verdict::Ok, true) => Verdict::Unexpected,
                 (verdict, _) => verdict,
             }
         });
-        Ok(Self {
-            peer: peer.name,
-            side,
-            transport,
-            mode: mode.to_owned(),
+        Ok(Cell {
+            peer: self.peer,
+            side: self.side,
+            transport: self.transport,
+            mode: self.mode.to_owned(),
             version: report.version.clone(),
+            checks: self.checks,
             verdicts: verdicts.collect(),
         })
+    }
+}
+
+impl Cell {
+    /// Each check and what it came to.
+    pub(crate) fn checks(&self) -> impl Iterator<Item = (&'static str, &Verdict)> {
+        self.checks.iter().copied().zip(&self.verdicts)
     }
 
     pub(crate) fn is_as_expected(&self) -> bool {
@@ -102,11 +116,11 @@ impl fmt::Display for Cell {
             f,
             "{peer:16} {side} {transport:8} {mode:17} {passed:2} ok, {failed} failed"
         )?;
-        for (check, verdict) in CHECKS.iter().zip(&self.verdicts) {
+        for (check, verdict) in self.checks() {
             match verdict {
                 Verdict::Failed(why) => write!(f, "\n  FAILED {check}: {why}")?,
                 Verdict::Unexpected => write!(f, "\n  PASSED {check}, as it is known not to")?,
-                Verdict::Ok | Verdict::Skipped(_) | Verdict::Cannot => {}
+                Verdict::Ok | Verdict::Skipped(_) | Verdict::Unreached | Verdict::Cannot => {}
             }
         }
         Ok(())
@@ -130,12 +144,17 @@ impl Transport {
             Self::HttpSse => "http+sse",
         }
     }
+
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        let mut all = [Self::Stdio, Self::Http, Self::HttpSse].into_iter();
+        all.find(|transport| transport.name() == name)
+    }
 }
 
 impl Verdict {
     pub(crate) fn is_as_expected(&self) -> bool {
         match self {
-            Self::Ok | Self::Skipped(_) | Self::Cannot => true,
+            Self::Ok | Self::Skipped(_) | Self::Unreached | Self::Cannot => true,
             Self::Failed(_) | Self::Unexpected => false,
         }
     }
@@ -177,7 +196,7 @@ impl Report {
     }
 
     /// Sees that the report is whole, and about what it should be about.
-    fn check_end(&mut self, end: End, version: &str) {
+    fn check_end(&mut self, end: End, version: Option<&str>) {
         let of = |wanted: fn(&Verdict) -> bool| {
             let lines = self.lines.iter();
             lines.filter(|(_, verdict)| wanted(verdict)).count()
@@ -193,13 +212,9 @@ impl Report {
             Some("the client did not come to its end".to_owned())
         } else if (end == End::Success) != (failed == 0) {
             Some("the exit status of the client is not what it says".to_owned())
-        } else if self.version != version {
-            Some(format!(
-                "`{}` is spoken instead of `{version}`",
-                self.version
-            ))
         } else {
-            None
+            let other = version.filter(|&version| version != self.version);
+            other.map(|version| format!("`{}` is spoken instead of `{version}`", self.version))
         };
     }
 
@@ -207,10 +222,14 @@ impl Report {
         if let Some(flaw) = &self.flaw {
             return Verdict::Failed(flaw.clone());
         }
-        let mut lines = self.lines.iter();
-        match lines.find(|(name, _)| name == check) {
-            Some((_, verdict)) => verdict.clone(),
-            None => Verdict::Failed("it was not checked".to_owned()),
+        let find = |check: &str| {
+            let mut lines = self.lines.iter();
+            lines.find(|(name, _)| name == check)
+        };
+        match (find(check), find(OPEN)) {
+            (Some((_, verdict)), _) => verdict.clone(),
+            (None, Some((_, Verdict::Failed(_)))) => Verdict::Unreached,
+            (None, _) => Verdict::Failed("it was not checked".to_owned()),
         }
     }
 }
@@ -221,9 +240,12 @@ fn counts(line: &str) -> Option<(usize, usize)> {
     Some((passed.parse().ok()?, failed.parse().ok()?))
 }
 
-/// Every check, in the order in which clients run them.
-pub(crate) const CHECKS: [&str; 12] = [
-    "open",
+/// The check that all others need.
+const OPEN: &str = "open";
+
+/// Every check of the fixture, in the order in which clients run them.
+pub(crate) const CHECKS: &[&str] = &[
+    OPEN,
     "list",
     "call",
     "errors",
@@ -246,7 +268,7 @@ mod tests {
 
     fn report(output: &str, end: End) -> Report {
         let mut report = Report::read(output);
-        report.check_end(end, "2026-07-28");
+        report.check_end(end, Some("2026-07-28"));
         report
     }
 
@@ -267,6 +289,15 @@ mod tests {
             Verdict::Failed("it: broke".to_owned())
         );
         assert!(matches!(report.verdict("close"), Verdict::Failed(_)));
+    }
+
+    #[test]
+    fn without_a_connection_nothing_else_is_judged() {
+        let mut report = Report::read("FAILED open: it is shut\n0 passed, 1 failed\n");
+        report.check_end(End::Failure, None);
+
+        assert!(matches!(report.verdict("open"), Verdict::Failed(_)));
+        assert_eq!(report.verdict("call"), Verdict::Unreached);
     }
 
     #[test]

@@ -5,11 +5,13 @@
 //! cell    one client against one server, over one transport, in one mode
 //! cannot  what a peer is known not to do, and why
 //! table   all cells, as `conformance/RESULTS.md`
+//! real    programs as they come, without a fixture of ours
 //! ```
 
 mod cannot;
 mod cell;
 mod peers;
+mod real;
 mod table;
 
 use std::io;
@@ -18,8 +20,9 @@ use std::sync::Mutex;
 use std::thread;
 
 use cannot::Cannot;
-use cell::{Cell, Side, Transport};
+use cell::{CHECKS, Cell, Pair, Side, Transport};
 use peers::{Ours, Peer};
+use table::Part;
 
 use crate::serving::Serving;
 
@@ -32,20 +35,46 @@ pub(crate) enum Results {
     Compare,
 }
 
-/// Runs every peer in every way; true if all went as expected.
-pub(crate) fn run(root: &Path, results: Results) -> bool {
-    check(root, results).unwrap_or_else(|error| {
+/// Which peers to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Peers {
+    /// SDKs, on which our programs offer and check the fixture.
+    Sdks,
+    /// Programs that others wrote.
+    Real,
+}
+
+/// Runs these peers in every way; true if all went as expected.
+pub(crate) fn run(root: &Path, peers: Peers, results: Results) -> bool {
+    check(root, peers, results).unwrap_or_else(|error| {
         println!("the peers could not be run: {error}");
         false
     })
 }
 
-fn check(root: &Path, results: Results) -> io::Result<bool> {
+fn check(root: &Path, peers: Peers, results: Results) -> io::Result<bool> {
     let known = std::fs::read_to_string(root.join(CANNOT))?;
-    let cannot = Cannot::parse(&known).map_err(io::Error::other)?;
+    let known = Cannot::parse(&known).map_err(io::Error::other)?;
+    let all = [&peers::NAMES[..], &real::names()].concat();
+    let strangers = known.about_others(&all);
+    for line in &strangers {
+        println!(
+            "{CANNOT} has a line about `{}`, which is not a peer",
+            line.peer
+        );
+    }
     let ours = Ours::build(root)?;
-    let peers = Peer::install_all(root)?;
-    let cells = run_cells(&ours, &peers, &cannot)?;
+    let (cells, cannot, part) = match peers {
+        Peers::Sdks => {
+            let cannot = known.about(&peers::NAMES);
+            let peers = Peer::install_all(root)?;
+            (run_cells(&ours, &peers, &cannot)?, cannot, Part::Sdks)
+        }
+        Peers::Real => {
+            let cannot = known.about(&real::names());
+            (real::run(root, &ours, &cannot)?, cannot, Part::Real)
+        }
+    };
     let passed = cells.iter().all(Cell::is_as_expected);
     let stale = cannot.unused(&cells);
     for cannot::Line {
@@ -54,9 +83,10 @@ fn check(root: &Path, results: Results) -> io::Result<bool> {
     {
         println!("{CANNOT} is out of date: {peer} as a {side} does not fail `{check}`");
     }
-    let is_current = keep(&root.join(RESULTS), &table::page(&cells, &cannot), results)?;
+    let text = table::text(part, &cells, &cannot);
+    let is_current = keep(&root.join(RESULTS), part, &text, results)?;
     println!("{}", table::summary(&cells));
-    Ok(passed && stale.is_empty() && is_current)
+    Ok(passed && stale.is_empty() && strangers.is_empty() && is_current)
 }
 
 /// Runs the peers beside each other, and what concerns one of them in order.
@@ -103,7 +133,15 @@ fn run_peer(
                 Some(serving) => vec![serving.url().to_owned()],
                 None => server.words(&["--transport", "stdio"]),
             };
-            let cell = Cell::run(peer, side, transport, &mode, client, &target, cannot)?;
+            let pair = Pair {
+                peer: peer.name,
+                side,
+                transport,
+                mode: &mode,
+                checks: CHECKS,
+                version: Some(peer.version_of(&mode, transport)),
+            };
+            let cell = pair.run(client.command(&[&mode]).args(target), cannot)?;
             let _speaking = speaking.lock();
             println!("{cell}");
             cells.push(cell);
@@ -112,15 +150,18 @@ fn run_peer(
     Ok(cells)
 }
 
-/// Writes the page, or compares it with the one that is there; whether they are the same now.
-fn keep(path: &Path, page: &str, results: Results) -> io::Result<bool> {
-    if std::fs::read_to_string(path).is_ok_and(|kept| kept == page) {
+/// Writes this part of the page, or compares it with what is there; whether they are the same now.
+fn keep(path: &Path, part: Part, text: &str, results: Results) -> io::Result<bool> {
+    let kept = std::fs::read_to_string(path).unwrap_or_default();
+    let page = part.replace_in(&kept, text);
+    if kept == page {
         return Ok(true);
     }
     match results {
         Results::Write => std::fs::write(path, page).map(|()| true),
         Results::Compare => {
-            println!("{RESULTS} is out of date; `cargo xtask interop` writes it");
+            let command = part.command();
+            println!("{RESULTS} is out of date; `{command}` writes it");
             Ok(false)
         }
     }

@@ -37,11 +37,12 @@ pub(crate) struct Ours {
 impl Peer {
     /// Installs and builds whatever is not there yet.
     pub(crate) fn install_all(root: &Path) -> io::Result<Vec<Self>> {
+        let [python_2, python_1, typescript_2, rmcp_3] = NAMES;
         Ok(vec![
-            python(root, "python 2.3.0", "mcp==2.3.0", "v2", MODERN)?,
-            python(root, "python 1.30.0", "mcp==1.30.0", "v1", LEGACY)?,
-            typescript(root)?,
-            rmcp(root)?,
+            python(root, python_2, "mcp==2.3.0", "v2", MODERN)?,
+            python(root, python_1, "mcp==1.30.0", "v1", LEGACY)?,
+            typescript(root, typescript_2)?,
+            rmcp(root, rmcp_3)?,
         ])
     }
 
@@ -146,7 +147,7 @@ fn python(
 ) -> io::Result<Peer> {
     let folder = folder_of(root, name);
     copy_programs(root, "python", &folder)?;
-    let python = outside::python(&folder.join("packages"), package)?;
+    let python = outside::python(&folder.join("packages"), &[package])?;
     let program = |what: &str| Program::new([&python, &folder.join(format!("{what}_{suffix}.py"))]);
     Ok(Peer {
         name,
@@ -157,8 +158,7 @@ fn python(
     })
 }
 
-fn typescript(root: &Path) -> io::Result<Peer> {
-    let name = "typescript 2.4.0";
+fn typescript(root: &Path, name: &'static str) -> io::Result<Peer> {
     let folder = folder_of(root, name);
     copy_programs(root, "typescript", &folder)?;
     let server = "node_modules/@modelcontextprotocol/server/package.json";
@@ -175,16 +175,8 @@ fn typescript(root: &Path) -> io::Result<Peer> {
     })
 }
 
-fn rmcp(root: &Path) -> io::Result<Peer> {
-    let name = "rmcp 3.8.0";
-    let target = folder_of(root, name);
-    let mut build = process::cargo(&root.join(PROGRAMS).join("rmcp"));
-    build.args(["build", "--quiet", "--locked"]);
-    build.env("CARGO_TARGET_DIR", &target);
-    if !process::show(&mut build)? {
-        return Err(io::Error::other("the programs for rmcp do not compile"));
-    }
-    let built = target.join("debug");
+fn rmcp(root: &Path, name: &'static str) -> io::Result<Peer> {
+    let built = build_in(root, "rmcp", &folder_of(root, name))?;
     Ok(Peer {
         name,
         client: Program::new([built.join("client")]),
@@ -194,13 +186,25 @@ fn rmcp(root: &Path) -> io::Result<Peer> {
     })
 }
 
+/// Builds our programs for a peer in Rust, and returns the folder that they are in then.
+pub(crate) fn build_in(root: &Path, programs: &str, target: &Path) -> io::Result<PathBuf> {
+    let mut build = process::cargo(&root.join(PROGRAMS).join(programs));
+    build.args(["build", "--quiet", "--locked"]);
+    build.env("CARGO_TARGET_DIR", target);
+    if !process::show(&mut build)? {
+        let why = format!("the programs in {PROGRAMS}/{programs} could not be compiled");
+        return Err(io::Error::other(why));
+    }
+    Ok(target.join("debug"))
+}
+
 /// Where the packages of a peer are, and the programs that need them.
-fn folder_of(root: &Path, name: &str) -> PathBuf {
+pub(crate) fn folder_of(root: &Path, name: &str) -> PathBuf {
     let interop = process::target_folder(root).join("interop");
     interop.join(name.replace(' ', "-"))
 }
 
-fn copy_programs(root: &Path, language: &str, folder: &Path) -> io::Result<()> {
+pub(crate) fn copy_programs(root: &Path, language: &str, folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     for entry in fs::read_dir(root.join(PROGRAMS).join(language))? {
         let entry = entry?;
@@ -211,7 +215,15 @@ fn copy_programs(root: &Path, language: &str, folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-const PROGRAMS: &str = "conformance/peers";
+pub(crate) const PROGRAMS: &str = "conformance/peers";
+
+/// The names of all peers, in the order in which they are installed.
+pub(crate) const NAMES: [&str; 4] = [
+    "python 2.3.0",
+    "python 1.30.0",
+    "typescript 2.4.0",
+    "rmcp 3.8.0",
+];
 const MODERN: &str = "2026-07-28";
 const LEGACY: &str = "2025-11-25";
 

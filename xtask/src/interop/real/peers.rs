@@ -1,0 +1,277 @@
+//! The table of real programs. A program is a few lines: its name and version, what is installed, how it is started
+//! for each way of reaching it, and which tool is called.
+//!
+//! Start lines are words with placeholders: `{bin}` is the folder of the installed programs, `{programs}` that of our
+//! scripts for clients, `{data}` a folder with a file and a repository, `{port}` a free port; `{node}` and `{python}`
+//! are the interpreters. Clients get a mode, `auto` or `sse`, and a URL or a command after these words.
+
+use super::super::cell::Transport::{self, Http, HttpSse, Stdio};
+
+/// A program that others wrote.
+#[derive(Debug)]
+pub(super) struct RealPeer {
+    pub(super) name: &'static str,
+    pub(super) package: Package,
+    pub(super) ways: &'static [Way],
+}
+
+/// What is installed, with exact versions. What implements the protocol below the program is named too, since
+/// registries would give another version of it every week.
+#[derive(Debug)]
+pub(super) enum Package {
+    Npm(&'static [&'static str]),
+    Pip(&'static [&'static str]),
+    /// A folder of our programs for it, with a lock file.
+    Cargo(&'static str),
+}
+
+/// One way of reaching it.
+#[derive(Debug)]
+pub(super) struct Way {
+    pub(super) role: Role,
+    pub(super) over: Transport,
+    pub(super) start: &'static str,
+}
+
+#[derive(Debug)]
+pub(super) enum Role {
+    Client,
+    Server(&'static Case),
+}
+
+/// A tool of a server: what it is called with, and a part of what it answers.
+#[derive(Debug)]
+pub(super) struct Case {
+    pub(super) tool: &'static str,
+    pub(super) arguments: &'static str,
+    pub(super) expected: &'static str,
+    /// A tool that takes long, and its arguments, for the call that is dropped. Without one, it is the call itself.
+    pub(super) slow: Option<(&'static str, &'static str)>,
+}
+
+const fn client(over: Transport, start: &'static str) -> Way {
+    let role = Role::Client;
+    Way { role, over, start }
+}
+
+const fn server(over: Transport, start: &'static str, case: &'static Case) -> Way {
+    let role = Role::Server(case);
+    Way { role, over, start }
+}
+
+/// Every program, in the order of the page.
+pub(super) const PEERS: &[RealPeer] = &[
+    RealPeer {
+        name: "server-everything 2026.8.31",
+        package: Package::Npm(&[
+            "@modelcontextprotocol/server-everything@2026.8.31",
+            "@modelcontextprotocol/sdk@1.32.2",
+        ]),
+        ways: &[
+            server(
+                Stdio,
+                "{node} {bin}/mcp-server-everything stdio",
+                &EVERYTHING,
+            ),
+            server(
+                Http,
+                "env PORT={port} {node} {bin}/mcp-server-everything streamableHttp",
+                &EVERYTHING,
+            ),
+            server(
+                HttpSse,
+                "env PORT={port} {node} {bin}/mcp-server-everything sse",
+                &EVERYTHING,
+            ),
+        ],
+    },
+    RealPeer {
+        name: "server-filesystem 2026.8.31",
+        package: Package::Npm(&[
+            "@modelcontextprotocol/server-filesystem@2026.8.31",
+            "@modelcontextprotocol/sdk@1.32.2",
+        ]),
+        ways: &[server(
+            Stdio,
+            "{node} {bin}/mcp-server-filesystem {data}",
+            &Case {
+                tool: "read_text_file",
+                arguments: r#"{"path": "{data}/hello.txt"}"#,
+                expected: "Hello from a file.",
+                slow: None,
+            },
+        )],
+    },
+    RealPeer {
+        name: "mcp-server-git 2026.10.19",
+        package: Package::Pip(&["mcp-server-git==2026.10.19", "mcp==2.3.0"]),
+        ways: &[server(
+            Stdio,
+            "{bin}/mcp-server-git --repository {data}/repository",
+            &Case {
+                tool: "git_status",
+                arguments: r#"{"repo_path": "{data}/repository"}"#,
+                expected: "No commits yet",
+                slow: None,
+            },
+        )],
+    },
+    RealPeer {
+        name: "fastmcp 4.1.2",
+        package: Package::Pip(&["fastmcp==4.1.2", "mcp==2.3.0"]),
+        ways: &[
+            client(Stdio, "{python} {programs}/fastmcp_client.py"),
+            client(Http, "{python} {programs}/fastmcp_client.py"),
+            client(HttpSse, "{python} {programs}/fastmcp_client.py"),
+            server(Stdio, "{python} {programs}/fastmcp_server.py stdio", &SUM),
+            server(
+                Http,
+                "{python} {programs}/fastmcp_server.py http {port}",
+                &SUM,
+            ),
+            server(
+                HttpSse,
+                "{python} {programs}/fastmcp_server.py sse {port}",
+                &SUM,
+            ),
+        ],
+    },
+    RealPeer {
+        name: "inspector 2.12.0",
+        package: Package::Npm(&["@modelcontextprotocol/inspector@2.12.0"]),
+        ways: &[
+            client(Stdio, "{node} {programs}/inspector_client.mjs"),
+            client(Http, "{node} {programs}/inspector_client.mjs"),
+        ],
+    },
+    RealPeer {
+        name: "openai-agents 0.24.0",
+        package: Package::Pip(&["openai-agents==0.24.0", "mcp==2.3.0"]),
+        ways: &[
+            client(Stdio, "{python} {programs}/openai_agents_client.py"),
+            client(Http, "{python} {programs}/openai_agents_client.py"),
+            client(HttpSse, "{python} {programs}/openai_agents_client.py"),
+        ],
+    },
+    RealPeer {
+        name: "pydantic-ai 2.63.0",
+        package: Package::Pip(&[
+            "pydantic-ai-slim[mcp]==2.63.0",
+            "fastmcp-slim==4.1.4",
+            "mcp==2.3.0",
+        ]),
+        ways: &[
+            client(Stdio, "{python} {programs}/pydantic_ai_client.py"),
+            client(Http, "{python} {programs}/pydantic_ai_client.py"),
+            client(HttpSse, "{python} {programs}/pydantic_ai_client.py"),
+        ],
+    },
+    RealPeer {
+        name: "python 1.6.0",
+        // It does not start with a newer one.
+        package: Package::Pip(&["mcp==1.6.0", "pydantic==2.10.6"]),
+        ways: &[
+            client(Stdio, "{python} {programs}/python_client.py"),
+            client(HttpSse, "{python} {programs}/python_client.py"),
+            server(Stdio, "{python} {programs}/python_server.py stdio", &SUM),
+            server(
+                HttpSse,
+                "{python} {programs}/python_server.py sse {port}",
+                &SUM,
+            ),
+        ],
+    },
+    RealPeer {
+        name: "typescript 1.0.4",
+        package: Package::Npm(&["@modelcontextprotocol/sdk@1.0.4"]),
+        ways: &[
+            client(Stdio, "{node} {programs}/typescript_client.mjs"),
+            // It has no `EventSource` of its own.
+            client(
+                HttpSse,
+                "{node} --experimental-eventsource {programs}/typescript_client.mjs",
+            ),
+            server(Stdio, "{node} {programs}/typescript_server.mjs stdio", &SUM),
+            server(
+                HttpSse,
+                "{node} {programs}/typescript_server.mjs sse {port}",
+                &SUM,
+            ),
+        ],
+    },
+    RealPeer {
+        name: "typescript 1.10.2",
+        package: Package::Npm(&["@modelcontextprotocol/sdk@1.10.2"]),
+        ways: &[
+            client(Http, "{node} {programs}/typescript_client.mjs"),
+            server(
+                Http,
+                "{node} {programs}/typescript_server.mjs http {port}",
+                &SUM,
+            ),
+        ],
+    },
+    RealPeer {
+        name: "rmcp 0.2.1",
+        package: Package::Cargo("rmcp-0"),
+        ways: &[
+            client(Stdio, "{bin}/client"),
+            client(Http, "{bin}/client"),
+            client(HttpSse, "{bin}/client"),
+            server(Stdio, "{bin}/server stdio", &SUM),
+            server(Http, "{bin}/server http {port}", &SUM),
+            server(HttpSse, "{bin}/server sse {port}", &SUM),
+        ],
+    },
+];
+
+/// Its long operation cannot be cancelled, and keeps its process alive.
+const EVERYTHING: Case = Case {
+    tool: "get-sum",
+    arguments: r#"{"a": 2, "b": 40}"#,
+    expected: "The sum of 2 and 40 is 42.",
+    slow: Some((
+        "trigger-long-running-operation",
+        r#"{"duration": 2, "steps": 1}"#,
+    )),
+};
+
+/// Of the servers that we wrote ourselves, a few lines each.
+const SUM: Case = Case {
+    tool: "add",
+    arguments: r#"{"a": 2, "b": 40}"#,
+    expected: "42",
+    slow: Some(("slow", r#"{"seconds": 600}"#)),
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_version_is_exact_and_part_of_the_name() {
+        for RealPeer { name, package, .. } in PEERS {
+            let (packages, sign) = match package {
+                Package::Npm(packages) => (*packages, "@"),
+                Package::Pip(packages) => (*packages, "=="),
+                Package::Cargo(_) => continue,
+            };
+            for package in packages {
+                let (_, version) = package.rsplit_once(sign).unwrap_or_default();
+                let is_exact = version.starts_with(|c: char| c.is_ascii_digit());
+                assert!(is_exact, "{name}: {package}");
+            }
+            let version = name.rsplit(' ').next().unwrap_or_default();
+            assert!(packages[0].ends_with(version), "{name}: {packages:?}");
+        }
+    }
+
+    #[test]
+    fn a_program_is_listed_once() {
+        let mut names: Vec<&str> = PEERS.iter().map(|peer| peer.name).collect();
+        names.sort_unstable();
+        names.dedup();
+
+        assert_eq!(names.len(), PEERS.len());
+    }
+}
