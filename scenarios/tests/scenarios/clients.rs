@@ -10,7 +10,7 @@ use bowline::types::{
     ElicitationCompleteNotificationParams,
 };
 use bowline::{
-    CallToolResult, Client, Context, Error, ErrorCode, Reply, Result, RpcError, Server, Tool, wire,
+    CallToolResult, Client, Context, Error, ErrorCode, Reply, Result, Server, Tool, wire,
 };
 use scenarios::{Scenario, World, scenario};
 use serde_json::{Value, json};

@@ -369,13 +369,13 @@ async fn a_client_does_not_go_along_with_a_version_that_it_does_not_speak(world:
 }
 
 async fn every_request_carries_its_envelope_and_no_notification_does(world: World) {
-    let client = world.connect(&crate::support::hanging()).await;
+    let client = world.connect(&hanging()).await;
     let tapped = world.tapped().unwrap();
     assert_eq!(tapped.frames(), [], "connecting needs no word");
 
     tools(&client).await;
-    crate::support::hang(&client).await.abort();
-    crate::support::tally(&client, 1, 1).await;
+    hang(&client).await.abort();
+    tally(&client, 1, 1).await;
 
     let sent = tapped.sent();
     let is_request = |frame: &&Value| frame["id"] != Value::Null;
@@ -472,7 +472,7 @@ async fn a_refused_version_is_followed_by_one_that_both_speak_or_by_none(world: 
 
 async fn a_wire_that_fails_is_no_verdict_on_the_server(_: World) {
     let (wire, mut server) = testing::scripted();
-    let (tap, tapped) = testing::Tap::new(wire);
+    let (tap, tapped) = Tap::new(wire);
     let connecting = tokio::spawn(Client::over(tap).into_future());
 
     let asked = server.expect("server/discover").await;
@@ -490,11 +490,7 @@ async fn a_wire_that_fails_is_no_verdict_on_the_server(_: World) {
 async fn a_handshake_that_takes_too_long_is_given_up_and_not_cancelled(world: World) {
     let (wire, mut server) = testing::scripted();
     let connect = Client::over(wire).speaking(world.version());
-    let connecting = tokio::spawn(
-        connect
-            .timeout(std::time::Duration::from_secs(1))
-            .into_future(),
-    );
+    let connecting = tokio::spawn(connect.timeout(Duration::from_secs(1)).into_future());
 
     let _ = server.expect("initialize").await.hold();
 

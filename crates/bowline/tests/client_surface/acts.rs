@@ -347,7 +347,7 @@ async fn keys_that_no_meta_has_are_not_sent() {
     let (client, mut server) = modern_with(|connect| connect).await;
 
     for key in ["an attempt", "com.mcp/attempt", "/attempt"] {
-        let mut meta = bowline::types::Meta::default();
+        let mut meta = Meta::default();
         meta.insert(key, json!(1));
         let error = client.call_tool("x", ()).meta(meta).await.unwrap_err();
         assert!(

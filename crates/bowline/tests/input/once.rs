@@ -29,7 +29,7 @@ fn shop(charged: &Charged, gate: &Arc<Semaphore>) -> Server {
                 charged.send_modify(|charges| *charges += 1);
                 let nth = *charged.borrow();
                 let open = gate.acquire().await;
-                open.map_err(|_| ToolError::new("the bank is closed"))?;
+                let _open = open.map_err(|_| ToolError::new("the bank is closed"))?;
                 Ok::<_, ToolError>(format!("charge {nth} ({})", sure.said))
             };
             let receipt = cx.try_once("charge", charge).await?;
