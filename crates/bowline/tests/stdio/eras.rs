@@ -72,6 +72,21 @@ pub(crate) async fn a_server_that_refuses_the_handshake_by_naming_modern_version
     assert_spoken("2026-07-28", impatient("refuses")).await;
 }
 
+pub(crate) async fn a_client_of_modern_versions_only_asks_an_older_child_and_nothing_else() {
+    for program in ["odd", "silent", "leaves"] {
+        let error = impatient(program).speaking("2026-07-28").await.unwrap_err();
+        assert!(
+            matches!(error, Error::Protocol { .. }),
+            "{program}: {error:?}"
+        );
+    }
+    let (connect, heard) = hearing("mute");
+
+    connect.speaking("2026-07-28").await.unwrap_err();
+
+    assert_heard(heard, &["server/discover"]).await;
+}
+
 pub(crate) async fn a_child_serves_every_version() {
     for version in [
         "2026-07-28",

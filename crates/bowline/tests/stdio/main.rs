@@ -42,6 +42,7 @@ fn main() -> ExitCode {
         eras::a_server_is_not_started_again_where_that_is_switched_off,
         eras::a_server_that_answers_the_probe_late_is_modern_after_all,
         eras::a_server_that_refuses_the_handshake_by_naming_modern_versions_is_modern,
+        eras::a_client_of_modern_versions_only_asks_an_older_child_and_nothing_else,
         eras::a_child_serves_every_version,
         spawning::a_child_that_prints_to_its_output_is_understood_and_not_answered,
         serving::printing_does_not_reach_the_wire,
