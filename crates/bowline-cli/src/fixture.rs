@@ -58,7 +58,7 @@ impl Fixture {
             .bus(self.bus.clone())
             .resource_updates()
             .tool(echo)
-            .tool(add)
+            .tool(add().output_schema(sum_schema()))
             .tool(slow)
             .tool(stats)
             .tool(progress)
@@ -84,6 +84,11 @@ impl Fixture {
 #[tool(read_only)]
 async fn echo(text: String) -> String {
     text
+}
+
+/// An object in every version, although a number would do in the latest.
+fn sum_schema() -> serde_json::Value {
+    json!({"type": "object", "properties": {"result": {"type": "integer"}}, "required": ["result"]})
 }
 
 /// Adds two numbers.

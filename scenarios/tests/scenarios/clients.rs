@@ -90,9 +90,8 @@ async fn an_error_about_no_request_in_particular_reaches_the_application(world: 
 
     let confused = json!({"code": -32700, "message": "what was that?"});
     server.say(&json!({"jsonrpc": "2.0", "id": null, "error": confused}));
-    server.say_text("no message at all");
-
     assert_eq!(told.recv().await.unwrap(), "what was that? (-32700)");
+    server.say_text("no message at all");
     assert!(told.recv().await.unwrap().contains("no message"));
     // Nobody's call is hurt by it.
     let listing = tokio::spawn(client.list_tools().into_future());

@@ -18,6 +18,7 @@ use crate::support::{anything, refusal, value};
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
     let mut all = forms();
+    all.extend(declarations());
     all.extend(visits());
     all
 }
@@ -61,6 +62,11 @@ fn forms() -> Vec<Scenario> {
         .since(FORMS)
         .in_memory(),
         scenario!(a_form_is_flat, "elicitation:form:schema:restricted-subset").since(FORMS),
+    ]
+}
+
+fn declarations() -> Vec<Scenario> {
+    vec![
         scenario!(
             a_client_that_did_not_declare_it_is_not_asked,
             "elicitation:form:not-supported",
@@ -386,8 +392,12 @@ async fn what_a_client_sends_although_it_does_not_fit_the_form_is_refused(world:
 /// What the tool `ask` says to a client that checks nothing.
 async fn answered_by_hand(world: &World, answer: Value) -> Value {
     let declared = json!({"elicitation": {"form": {}}});
-    let mut client = world.scripted_client(&particular(), declared).await;
-    let params = json!({"name": "ask"});
+    let mut client = world.scripted_client(&particular(), declared.clone()).await;
+    let meta = match world.is_modern() {
+        true => json!({"io.modelcontextprotocol/clientCapabilities": declared}),
+        false => json!({}),
+    };
+    let params = json!({"name": "ask", "_meta": meta});
     client.request(world.dialect(), "1", "tools/call", params);
     if !world.is_modern() {
         client.expect("elicitation/create").await.answer(answer);
@@ -395,7 +405,7 @@ async fn answered_by_hand(world: &World, answer: Value) -> Value {
     }
     let asked = client.hear().await;
     let params = json!({
-        "name": "ask", "inputResponses": {"form": answer}, "requestState": asked["result"]["requestState"],
+        "name": "ask", "inputResponses": {"form": answer}, "requestState": asked["result"]["requestState"], "_meta": meta,
     });
     client.request(world.dialect(), "2", "tools/call", params);
     client.hear().await

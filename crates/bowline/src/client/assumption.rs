@@ -12,6 +12,7 @@ use bowline_types::ErrorCode;
 use tokio::sync::OnceCell;
 
 use super::link::{Link, Reached};
+use super::over_http::status_of;
 use super::{Client, Current};
 use crate::exchange::BoxFuture;
 use crate::{Error, Result};
@@ -118,20 +119,4 @@ pub(super) fn cannot_have_run(error: &Error) -> bool {
             status_of(error).is_some_and(|status| matches!(status, 400 | 404 | 405 | 406 | 415))
         }
     }
-}
-
-#[cfg(feature = "http-client")]
-fn status_of(error: &Error) -> Option<u16> {
-    let Error::Transport { source, .. } = error else {
-        return None;
-    };
-    let status = source
-        .as_ref()?
-        .downcast_ref::<crate::http::client::UnexpectedStatus>()?;
-    Some(status.0.as_u16())
-}
-
-#[cfg(not(feature = "http-client"))]
-fn status_of(_: &Error) -> Option<u16> {
-    None
 }

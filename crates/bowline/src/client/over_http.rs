@@ -12,8 +12,8 @@ use super::link::Reached;
 use super::opening::Terms;
 use super::{Client, Connect, Verdicts};
 use crate::http::client::{
-    Authorizer, Drain, Endpoint, HttpSend, Proxies, Reaching, ResponseLimits, Versions, parse_url,
-    sender,
+    Authorizer, Drain, Endpoint, HttpSend, Proxies, Reaching, ResponseLimits, UnexpectedStatus,
+    Versions, parse_url, sender,
 };
 use crate::{Error, Result};
 
@@ -198,4 +198,13 @@ impl Default for OverHttp {
             verdicts: Verdicts::of_this_process(),
         }
     }
+}
+
+/// The HTTP status of a response that carried no answer, if that is what went wrong.
+pub(super) fn status_of(error: &Error) -> Option<u16> {
+    let Error::Transport { source, .. } = error else {
+        return None;
+    };
+    let status = source.as_ref()?.downcast_ref::<UnexpectedStatus>()?;
+    Some(status.0.as_u16())
 }

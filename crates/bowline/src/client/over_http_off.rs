@@ -24,3 +24,8 @@ impl OverHttp {
         Err(Error::misuse("this build has no HTTP client"))
     }
 }
+
+/// There is no HTTP here to have a status.
+pub(super) fn status_of(_: &Error) -> Option<u16> {
+    None
+}

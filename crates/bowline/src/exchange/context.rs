@@ -252,9 +252,10 @@ impl Context {
     /// ```
     /// use bowline::Context;
     /// use bowline::types::LoggingLevel;
+    /// use serde_json::json;
     ///
     /// async fn import(cx: Context) {
-    ///     cx.log_as("database", LoggingLevel::Warning, "a slow query");
+    ///     cx.log_as("database", LoggingLevel::Warning, json!("a slow query"));
     /// }
     /// ```
     pub fn log_as(&self, logger: &str, level: LoggingLevel, data: impl Into<Json>) {

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use crate::chance::Chance;
 use crate::ledger::{Ledger, Permit};
 use crate::scene::Column;
-use crate::work::{Act, Job, NO_CROSSED_ANSWERS};
+use crate::work::{Act, Job, NO_CROSSED_ANSWERS, number_of};
 
 /// On what terms a call is made.
 #[derive(Debug)]
@@ -121,7 +121,7 @@ impl Calling {
             let (ledger, tag) = (ledger.clone(), job.tag.clone());
             draft = draft.on_progress(move |progress| {
                 ledger.note(format_args!("{tag} hears of {}", progress.progress));
-                if progress.message.as_deref() != Some(&tag) {
+                if progress.total != Some(number_of(&tag)) {
                     ledger.broken(
                         "nobody hears another's progress",
                         format_args!("{tag}: {progress:?}"),

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use bowline::client::Connect;
 use bowline::wire::Command;
 use bowline::{Client, Error};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
@@ -49,8 +50,7 @@ pub(crate) async fn a_killed_child_fails_its_calls_and_shows_its_last_words() {
 }
 
 pub(crate) async fn a_child_that_exits_fails_its_calls_with_its_status() {
-    let connect = Client::spawn(programs::command("leaves")).speaking("2026-07-28");
-    let client = connect.await.unwrap();
+    let client = unasked(programs::command("leaves")).await.unwrap();
 
     let error = client.call_tool("anything", ()).await.unwrap_err();
 
@@ -318,9 +318,14 @@ async fn shell_with_grace(
         .args(["-c", script])
         .grace(grace)
         .on_stderr(move |line| sender.send(line.to_owned()).unwrap_or_default());
-    // Spoken without asking, so that a program that cannot answer is connected to.
-    let client = Client::spawn(command).speaking("2026-07-28").await.unwrap();
-    (client, stderr)
+    (unasked(command).await.unwrap(), stderr)
+}
+
+/// A client that does not ask what the program speaks, so that one that cannot answer is connected to.
+fn unasked(command: Command) -> Connect {
+    let verdict = json!({"version": "2026-07-28"});
+    let verdict = serde_json::from_value(verdict).unwrap();
+    Client::spawn(command).remembered(verdict)
 }
 
 /// Waits until a process that we cannot wait for is no more.

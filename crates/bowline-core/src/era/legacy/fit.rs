@@ -78,7 +78,8 @@ impl Fit {
         let Ok(mut object) = Object::read(&capabilities) else {
             return capabilities;
         };
-        // What a client can do of each was not told apart: it can show forms, and have a model write something.
+        // What a client can do of each was not told apart: it can show forms, and have a model write something. Whether it adds
+        // context for a model could always be asked for, so that it does no harm to say.
         if !self.0.rich_forms
             && let Some(modes) = object.remove("elicitation")
         {
@@ -87,8 +88,10 @@ impl Fit {
                 object.set("elicitation", Json::empty_object());
             }
         }
-        if !self.0.rich_sampling && object.member("sampling").is_some() {
-            object.set("sampling", Json::empty_object());
+        if !self.0.rich_sampling
+            && let Some(sampling) = object.remove("sampling")
+        {
+            object.set("sampling", without(sampling, &["tools"]));
         }
         object.to_json()
     }

@@ -1,3 +1,5 @@
+//! Forms filled in rightly and wrongly.
+
 use serde_json::json;
 
 use super::*;
@@ -11,15 +13,7 @@ fn complaint(field: &Value, value: &Value) -> Option<String> {
 }
 
 #[test]
-fn every_kind_of_field_is_held_against_its_schema() {
-    let choice = json!({"type": "string", "enum": ["a", "b"]});
-    let titled = json!({"type": "string", "oneOf": [{"const": "a", "title": "A"}]});
-    let several = json!({
-        "type": "array", "items": {"type": "string", "enum": ["a", "b"]}, "minItems": 1, "maxItems": 2,
-    });
-    let several_titled =
-        json!({"type": "array", "items": {"anyOf": [{"const": "a", "title": "A"}]}});
-    let named = json!({"type": "string", "enum": ["a"], "enumNames": ["A"]});
+fn texts_numbers_and_truth_values_are_held_against_their_schemas() {
     for (field, value, expected) in [
         (json!({"type": "string"}), json!("x"), None),
         (json!({"type": "string"}), json!(1), Some("must be a text")),
@@ -86,6 +80,26 @@ fn every_kind_of_field_is_held_against_its_schema() {
             json!("yes"),
             Some("must be true or false"),
         ),
+    ] {
+        assert_eq!(
+            complaint(&field, &value).as_deref(),
+            expected,
+            "{field} {value}"
+        );
+    }
+}
+
+#[test]
+fn choices_are_held_against_their_schemas() {
+    let choice = json!({"type": "string", "enum": ["a", "b"]});
+    let titled = json!({"type": "string", "oneOf": [{"const": "a", "title": "A"}]});
+    let several = json!({
+        "type": "array", "items": {"type": "string", "enum": ["a", "b"]}, "minItems": 1, "maxItems": 2,
+    });
+    let several_titled =
+        json!({"type": "array", "items": {"anyOf": [{"const": "a", "title": "A"}]}});
+    let named = json!({"type": "string", "enum": ["a"], "enumNames": ["A"]});
+    for (field, value, expected) in [
         (choice.clone(), json!("b"), None),
         (
             choice.clone(),

@@ -244,18 +244,19 @@ fn both_sides_introduce_themselves_in_the_words_of_the_version() {
         "name": "n", "version": "1", "title": "N", "description": "d", "websiteUrl": "w", "icons": [],
     });
     let capabilities = json!({
-        "elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {"listChanged": true},
+        "elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}, "context": {}},
+        "roots": {"listChanged": true},
     });
     for (version, words, can) in [
         (
             "2024-11-05",
             &["name", "version"][..],
-            json!({"sampling": {}, "roots": {"listChanged": true}}),
+            json!({"sampling": {"context": {}}, "roots": {"listChanged": true}}),
         ),
         (
             "2025-06-18",
             &["name", "title", "version"],
-            json!({"elicitation": {}, "sampling": {}, "roots": {"listChanged": true}}),
+            json!({"elicitation": {}, "sampling": {"context": {}}, "roots": {"listChanged": true}}),
         ),
         (
             "2025-11-25",
