@@ -235,11 +235,11 @@ async fn output_that_may_be_no_object_is_wrapped_for_clients_that_expect_one() {
         (free(), "2025-11-25", json!({"result": [1]})),
     ] {
         let name = tool.name().to_owned();
-        let (near, far) = bowline::wire::memory();
+        let (near, far) = wire::memory();
         let server = Server::new("s", "1").tool(tool);
         tokio::spawn(server.clone().serve(far));
         // An older client that lists first has no part in what others see.
-        let (oldest, far) = bowline::wire::memory();
+        let (oldest, far) = wire::memory();
         tokio::spawn(server.serve(far));
         let oldest = Client::over(oldest).speaking("2024-11-05").await.unwrap();
         assert_eq!(oldest.list_tools().await.unwrap()[0].output_schema, None);
