@@ -1,4 +1,4 @@
-//! How the keys of `_meta` and the identifiers of extensions are written.
+//! The grammar of `_meta` keys and extension identifiers.
 //!
 //! ```text
 //! key       = [ prefix "/" ] name
@@ -7,35 +7,34 @@
 //! extension = prefix "/" name            name is not empty
 //! ```
 
-/// Why a key of `_meta`, or the identifier of an extension, must not be used.
+/// An invalid `_meta` key or extension identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// A label of its prefix is ill-formed.
+    /// A label of the prefix is invalid.
     #[error(
-        "a label of its prefix must begin with a letter, end with a letter or digit, and have only those and `-` between"
+        "a label of the prefix must start with a letter, end with a letter or digit, and contain only letters, digits and `-`"
     )]
     Label,
-    /// Its name is ill-formed.
+    /// The name is invalid.
     #[error(
-        "its name must begin and end with a letter or digit, and have only those, `-`, `_` and `.` between"
+        "the name must start and end with a letter or digit, and contain only letters, digits, `-`, `_` and `.`"
     )]
     Name,
-    /// It has no prefix and needs one.
-    #[error("it needs a prefix that says whose it is, such as `com.example/`")]
+    /// The prefix is missing.
+    #[error("a prefix such as `com.example/` is required")]
     NoPrefix,
-    /// Its prefix is reserved.
+    /// The prefix is reserved.
     #[error("prefixes whose second label is `modelcontextprotocol` or `mcp` are reserved")]
     Reserved,
 }
 
-/// Checks a key of `_meta` that an application chose.
-///
-/// The keys that the specification and its extensions define, which begin with `io.modelcontextprotocol/`, pass.
+/// Validates a `_meta` key against the grammar and the reserved prefixes. Keys with the prefix `io.modelcontextprotocol/`, which the
+/// specification and its extensions define, are valid.
 ///
 /// # Errors
 ///
-/// If the specification does not allow it.
+/// If it is invalid.
 ///
 /// # Examples
 ///
@@ -68,11 +67,11 @@ pub fn check_meta_key(key: &str) -> Result<(), KeyError> {
     }
 }
 
-/// Checks the identifier of an extension: a key of `_meta` that has a prefix and a name.
+/// Validates an extension identifier: a `_meta` key with a prefix and a name.
 ///
 /// # Errors
 ///
-/// If the specification does not allow it.
+/// If it is invalid.
 ///
 /// # Examples
 ///

@@ -29,7 +29,7 @@ impl Root {
         }
     }
 
-    /// Whether its URI is one that a root may have: `file://` and something behind it.
+    /// Returns whether the URI is a `file://` URI, as the specification requires.
     ///
     /// # Examples
     ///

@@ -1,22 +1,22 @@
-//! What the specification advises against is said once, not with every request.
+//! Warnings about deprecated protocol features, once per process.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
 use bowline_core::era::Dialect;
 
-/// Warns that `method` is deprecated where it is used in `dialect`, the first time in this process.
+/// Logs a warning the first time that a deprecated method is used in this process.
 pub(crate) fn warn_of(method: &'static str, dialect: &Dialect) {
     static TOLD: Told = Told::new();
     if dialect.deprecates(method) && TOLD.is_new(method) {
         let version = dialect.version;
         tracing::warn!(
-            "`{method}` is deprecated since {version}: it works, and later versions may not have it"
+            "`{method}` is deprecated since {version} and may be removed in a later revision"
         );
     }
 }
 
-/// What was told already.
+/// The methods that were warned about.
 struct Told(Mutex<BTreeSet<&'static str>>);
 
 impl Told {
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_thing_is_told_once() {
+    fn each_method_is_warned_about_once() {
         let told = Told::new();
 
         let new = ["roots/list", "sampling/createMessage", "roots/list"].map(|it| told.is_new(it));

@@ -312,7 +312,7 @@ async fn what_does_not_fit_the_form_never_reaches_the_server(world: World) {
 
     let error = client.call_tool("greet", ()).await.unwrap_err();
 
-    let why = "the host filled in a form that does not fit: the field `name` must be a text";
+    let why = "invalid form content from the host: the field `name` must be a string";
     assert!(error.to_string().contains(why), "{error}");
 }
 
@@ -356,27 +356,27 @@ async fn what_a_client_sends_although_it_does_not_fit_the_form_is_refused(world:
         (
             "mail",
             json!("nobody"),
-            "the field `mail` must be of the format email",
+            "the field `mail` must have the format `email`",
         ),
         ("age", json!(17), "the field `age` must be at least 18"),
         ("age", json!(100), "the field `age` must be at most 99"),
-        ("age", json!(36.5), "the field `age` must be a whole number"),
+        ("age", json!(36.5), "the field `age` must be an integer"),
         (
             "sure",
             json!("yes"),
-            "the field `sure` must be true or false",
+            "the field `sure` must be a boolean",
         ),
         (
             "color",
             json!("blue"),
-            "the field `color` must be one of its choices",
+            "the field `color` must be one of the allowed values",
         ),
     ] {
         let mut content = fitting.clone();
         content[field] = value;
         cases.push((content, Some(why)));
     }
-    cases.push((json!({}), Some("the field `name` must be filled in")));
+    cases.push((json!({}), Some("the field `name` is required")));
     for (content, why) in cases {
         let answer = json!({"action": "accept", "content": content});
         let answered = answered_by_hand(&world, answer).await;

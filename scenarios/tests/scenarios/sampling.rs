@@ -453,7 +453,7 @@ async fn roots_that_are_no_files_are_not_sent(world: World) {
 
     let error = client.call_tool("look", ()).await.unwrap_err();
 
-    assert!(error.to_string().contains("no `file://` URI"), "{error}");
+    assert!(error.to_string().contains("is not a `file://` URI"), "{error}");
 }
 
 async fn roots_that_are_no_files_are_refused(world: World) {
@@ -467,7 +467,7 @@ async fn roots_that_are_no_files_are_refused(world: World) {
     let answer = client.hear().await;
 
     let text = answer.to_string();
-    assert!(text.contains("a root is a `file://` URI"), "{text}");
+    assert!(text.contains("roots must be `file://` URIs"), "{text}");
 }
 
 async fn a_server_that_hears_of_new_roots_asks_for_them_anew(world: World) {

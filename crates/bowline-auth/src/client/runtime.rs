@@ -59,8 +59,8 @@ struct Memory {
     epoch: u64,
     /// What the server wants to see in the next proof.
     nonce: Option<HeaderValue>,
-    /// Who is signed in: whose tokens these are. Renewing them changes nothing.
-    person: u64,
+    /// A number of the user whose tokens these are. A renewal keeps it.
+    user: u64,
     /// Whether the token came by renewal, and nothing was accepted since.
     is_unproven: bool,
     flight: Option<Flight>,
@@ -103,7 +103,7 @@ impl Runtime {
             is_kept: true,
             epoch: 0,
             nonce: None,
-            person: 0,
+            user: 0,
             is_unproven: false,
             flight: None,
             flights: 0,
@@ -153,11 +153,11 @@ impl Runtime {
         Ok(())
     }
 
-    /// A name for whoever is signed in, that nobody else has in this process.
+    /// Returns a name of the signed-in user that is unique in this process.
     pub(crate) fn identity(&self) -> Option<String> {
         let memory = self.lock();
         let is_signed_in = memory.credentials.tokens.is_some();
-        is_signed_in.then(|| format!("{} {}", self.server, memory.person))
+        is_signed_in.then(|| format!("{} {}", self.server, memory.user))
     }
 
     /// Hears what the server wants to see in the next proof, and that it accepts what it was shown.
@@ -651,10 +651,10 @@ impl Runtime {
 impl Memory {
     /// Takes over credentials, with the key that their tokens are bound to.
     fn set(&mut self, mut credentials: Credentials, whose: Whose) {
-        static PEOPLE: AtomicU64 = AtomicU64::new(0);
+        static USERS: AtomicU64 = AtomicU64::new(0);
         let access = |credentials: &Credentials| Some(credentials.tokens.as_ref()?.access.clone());
         if whose == Whose::Unknown && access(&credentials) != access(&self.credentials) {
-            self.person = PEOPLE.fetch_add(1, Ordering::Relaxed);
+            self.user = USERS.fetch_add(1, Ordering::Relaxed);
         }
         if credentials.proof_key.is_none() {
             credentials.proof_key = self.credentials.proof_key.take();
@@ -666,12 +666,12 @@ impl Memory {
     }
 }
 
-/// Whose tokens are taken over.
+/// Whether new tokens belong to the same user as the old ones.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Whose {
-    /// Those of whoever was signed in before: they were renewed.
+    /// They were renewed.
     Same,
-    /// Perhaps somebody else's: they were signed in anew, or by another process.
+    /// They come from a new sign-in, or from another process.
     Unknown,
 }
 

@@ -38,9 +38,9 @@ pub struct Dialect {
     pub may_need_input: &'static [&'static str],
     /// The code that says that a resource does not exist.
     pub missing_resource: ErrorCode,
-    /// The codes that this version gives a meaning to, among those that JSON-RPC reserves.
+    /// The error codes that this version defines, besides those of JSON-RPC itself.
     pub error_codes: &'static [ErrorCode],
-    /// Whether an implementation may give a meaning to the others.
+    /// Whether implementations may define codes of their own in the range that JSON-RPC reserves.
     pub allows_own_error_codes: bool,
     /// Whether a server declares that it completes arguments; where it does not, it just may.
     pub completions_are_declared: bool,
@@ -50,13 +50,13 @@ pub struct Dialect {
     pub structured_content: StructuredContent,
     /// How a user may be asked.
     pub elicitation: ElicitationModes,
-    /// Whether a form can offer a choice of several values, name its choices, and have a default for any field.
+    /// Whether elicitation schemas have multi-select enums, titled enums, and defaults for every type.
     pub rich_forms: bool,
-    /// Whether a message of `sampling/createMessage` may have several blocks of content, and the model may be given tools.
+    /// Whether sampling has tools, and messages with several content blocks.
     pub rich_sampling: bool,
-    /// What later versions have and this one does not.
+    /// Members and content blocks that later versions have and this one does not.
     pub absent: Absent,
-    /// The requests and notifications that it has and advises against.
+    /// The deprecated requests and notifications.
     pub deprecated: &'static [&'static str],
     /// Where tasks stand.
     pub tasks: Tasks,
@@ -122,7 +122,7 @@ pub enum ElicitationModes {
     FormAndUrl,
 }
 
-/// What later versions have and an earlier one does not: it is taken away from what is sent.
+/// Members and content blocks that later versions have and an earlier one does not. They are removed from outgoing messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Absent {
@@ -295,7 +295,7 @@ impl Dialect {
                 .any(|row| row.knows_server_notification(method))
     }
 
-    /// The code by which this version tells what `code` tells in the version that has it.
+    /// Maps an error code to one that this version defines.
     #[must_use]
     pub fn error_code(&self, code: ErrorCode) -> ErrorCode {
         if code == ErrorCode::RESOURCE_NOT_FOUND {
@@ -305,7 +305,7 @@ impl Dialect {
             return code;
         }
         match code {
-            // The request asks too much of this caller.
+            // The caller cannot do what the request needs.
             ErrorCode::HEADER_MISMATCH
             | ErrorCode::MISSING_CLIENT_CAPABILITY
             | ErrorCode::UNSUPPORTED_PROTOCOL_VERSION => ErrorCode::INVALID_PARAMS,
@@ -321,7 +321,7 @@ impl Dialect {
         self.cacheable.contains(&method)
     }
 
-    /// Whether it has this request or notification and advises against it.
+    /// Returns whether a request or notification is deprecated.
     #[must_use]
     pub fn deprecates(&self, method: &str) -> bool {
         self.deprecated.contains(&method)
@@ -463,7 +463,7 @@ impl From<&'static Dialect> for Dialects {
     }
 }
 
-/// Whether JSON-RPC keeps a code for itself and for those who build on it, apart from the five that it defines.
+/// Returns whether a code is in the range that JSON-RPC reserves, and not one of its five.
 fn is_reserved(code: ErrorCode) -> bool {
     const DEFINED: [ErrorCode; 5] = [
         ErrorCode::PARSE_ERROR,

@@ -1,4 +1,4 @@
-//! What was filled into a form, held against the form.
+//! Validation of elicitation content against the requested schema.
 
 mod format;
 
@@ -10,32 +10,30 @@ use bowline_types::{
 };
 use serde_json::{Number, Value};
 
-/// What was filled into a form does not fit it.
+/// The content of an elicitation result does not match the requested schema.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UnfitForm {
-    /// It is not an object.
-    #[error("what was filled in is not an object")]
+    /// The content is not a JSON object.
+    #[error("expected an object")]
     NotAnObject,
-    /// A field is wrong.
+    /// A field is invalid.
     #[error("the field `{field}` {why}")]
     Field {
-        /// Its name.
+        /// The name of the field.
         field: String,
-        /// What it must be.
+        /// The rule that it breaks.
         why: String,
     },
 }
 
-/// Checks what was filled into a form: that everything required is there, and every field has the type, length, range and
-/// format that the form asks for, and is one of its choices.
+/// Validates elicitation content against the requested schema: required fields, types, lengths, ranges, formats and enums.
 ///
-/// Fields that the form does not have are ignored, as are those that are described in a way that this version of Bowline
-/// does not know.
+/// Fields that the schema does not have, and fields with a schema that Bowline does not know, are not checked.
 ///
 /// # Errors
 ///
-/// If something does not fit; the first of such is told.
+/// If a field is invalid or missing; the first one is reported.
 ///
 /// # Examples
 ///
@@ -62,7 +60,7 @@ pub fn check_form(form: &ElicitSchema, content: &Json) -> Result<(), UnfitForm> 
     };
     for name in form.required.iter().flatten() {
         if !filled.contains_key(name) {
-            return Err(unfit(name, "must be filled in".to_owned()));
+            return Err(unfit(name, "is required".to_owned()));
         }
     }
     for (name, field) in &form.properties.0 {
@@ -78,21 +76,21 @@ fn check_field(field: &PrimitiveSchemaDefinition, value: &Value) -> Result<(), S
         (PrimitiveSchemaDefinition::String(schema), Value::String(text)) => {
             check_text(schema, text)
         }
-        (PrimitiveSchemaDefinition::String(_), _) => Err("must be a text".to_owned()),
+        (PrimitiveSchemaDefinition::String(_), _) => Err("must be a string".to_owned()),
         (PrimitiveSchemaDefinition::Number(schema), Value::Number(number)) => {
             check_number(schema, number)
         }
         (PrimitiveSchemaDefinition::Number(_), _) => Err("must be a number".to_owned()),
         (PrimitiveSchemaDefinition::Boolean(_), Value::Bool(_)) => Ok(()),
-        (PrimitiveSchemaDefinition::Boolean(_), _) => Err("must be true or false".to_owned()),
+        (PrimitiveSchemaDefinition::Boolean(_), _) => Err("must be a boolean".to_owned()),
         (PrimitiveSchemaDefinition::Enum(schema), value) => check_choice(schema, value),
-        // Written by somebody who knows more.
+        // A schema of a later revision.
         _ => Ok(()),
     }
 }
 
 fn check_text(schema: &StringSchema, text: &str) -> Result<(), String> {
-    // As JSON Schema counts.
+    // JSON Schema counts characters, not bytes.
     let length = u64::try_from(text.chars().count()).unwrap_or(u64::MAX);
     if let Some(min) = schema.min_length.filter(|min| length < *min) {
         return Err(format!("must have at least {min} characters"));
@@ -102,7 +100,7 @@ fn check_text(schema: &StringSchema, text: &str) -> Result<(), String> {
     }
     match &schema.format {
         Some(format) if !format::fits(format.as_str(), text) => {
-            Err(format!("must be of the format {}", format.as_str()))
+            Err(format!("must have the format `{}`", format.as_str()))
         }
         _ => Ok(()),
     }
@@ -111,7 +109,7 @@ fn check_text(schema: &StringSchema, text: &str) -> Result<(), String> {
 fn check_number(schema: &NumberSchema, number: &Number) -> Result<(), String> {
     let is_whole = number.is_i64() || number.is_u64() || number.as_f64().is_some_and(is_whole);
     if schema.kind == NumberKind::Integer && !is_whole {
-        return Err("must be a whole number".to_owned());
+        return Err("must be an integer".to_owned());
     }
     let is_less = |one: &Number, other: &Number| match (as_integer(one), as_integer(other)) {
         (Some(one), Some(other)) => one < other,
@@ -161,7 +159,7 @@ fn check_choice(schema: &EnumSchema, value: &Value) -> Result<(), String> {
 fn check_one(choices: &[String], value: &Value) -> Result<(), String> {
     match value.as_str() {
         Some(chosen) if choices.iter().any(|choice| choice == chosen) => Ok(()),
-        _ => Err("must be one of its choices".to_owned()),
+        _ => Err("must be one of the allowed values".to_owned()),
     }
 }
 
@@ -172,21 +170,21 @@ fn check_several(
     value: &Value,
 ) -> Result<(), String> {
     let Value::Array(chosen) = value else {
-        return Err("must be a list of its choices".to_owned());
+        return Err("must be a list of allowed values".to_owned());
     };
     let count = u64::try_from(chosen.len()).unwrap_or(u64::MAX);
     if let Some(min) = min.filter(|min| count < *min) {
-        return Err(format!("must have at least {min} of its choices"));
+        return Err(format!("must have at least {min} items"));
     }
     if let Some(max) = max.filter(|max| count > *max) {
-        return Err(format!("must have at most {max} of its choices"));
+        return Err(format!("must have at most {max} items"));
     }
-    // Both lists may be long.
+    // A set, because both lists may be long.
     let choices: std::collections::BTreeSet<&str> = choices.iter().map(String::as_str).collect();
     let is_choice = |value: &Value| value.as_str().is_some_and(|it| choices.contains(it));
     match chosen.iter().all(is_choice) {
         true => Ok(()),
-        false => Err("must be a list of its choices".to_owned()),
+        false => Err("must be a list of allowed values".to_owned()),
     }
 }
 

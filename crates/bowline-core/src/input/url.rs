@@ -1,26 +1,26 @@
-//! Where a user may be sent.
+//! Validation of URLs for URL-mode elicitation.
 
-/// A user must not be sent there.
+/// A URL must not be used for URL-mode elicitation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UnfitUrl {
-    /// It is not one of the web.
-    #[error("a user is sent to `https://` and `http://` URLs only")]
+    /// The scheme is neither `https` nor `http`.
+    #[error("the URL scheme must be https or http")]
     Scheme,
-    /// It has no host, or hides it.
-    #[error("a URL for a user names its host, and no user or password before it")]
+    /// There is no host, or there is a user name or password before it.
+    #[error("the URL must have a host and no user name or password")]
     Host,
-    /// It contains what no URL contains.
-    #[error("a URL has no spaces, control characters or backslashes")]
+    /// It contains white space, a control character or a backslash.
+    #[error("the URL must not contain white space, control characters or backslashes")]
     Character,
 }
 
-/// Checks a URL that a user is to be sent to: other schemes than those of the web can make a host run something, and a name before
-/// the host can make one host look like another.
+/// Validates a URL that a user is asked to visit. Schemes such as `javascript:` can execute code in the application, and a user name
+/// before the host can disguise the host.
 ///
 /// # Errors
 ///
-/// If the user must not be sent there.
+/// If the URL must not be used.
 ///
 /// # Examples
 ///
@@ -47,7 +47,7 @@ pub fn check_url(url: &str) -> Result<(), UnfitUrl> {
     let host = authority
         .rsplit_once(':')
         .map_or(authority, |(host, port)| {
-            // The colons of an IPv6 address are within brackets.
+            // An IPv6 address has colons within its brackets.
             if port.ends_with(']') { authority } else { host }
         });
     match host.is_empty() || authority.contains('@') {
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn users_are_sent_to_hosts_of_the_web_only() {
+    fn only_http_urls_with_a_plain_host_are_valid() {
         for fine in [
             "https://example.com",
             "HTTPS://example.com/a?b#c",

@@ -476,8 +476,7 @@ impl Mux {
         self.pending.take_answered(id)
     }
 
-    /// Nothing will be heard of a call before `until`, or ever, because its server said so. It fails now if it has to be over
-    /// by then.
+    /// The wire will not receive anything for a call before `until` (`None`: ever). Fails the call now if its deadline is earlier.
     pub fn handle_wait(&mut self, until: Option<Instant>, id: &RequestId) {
         if let Some((call, overdue)) = self.pending.overdue_by(until, id) {
             self.fail_overdue(call, overdue);

@@ -16,8 +16,8 @@ use super::Change;
 
 /// A place for results that are still good.
 ///
-/// One cache may serve any number of clients, of one server or of many: what a result answers, whose server it came from and who
-/// may have it are all part of its [key](CacheKey).
+/// Any number of clients, of one server or of several, can share a cache: the [key](CacheKey) of a result contains the server, the
+/// owner and the request.
 ///
 /// # Examples
 ///
@@ -50,7 +50,7 @@ pub trait Cache: Send + Sync + 'static {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub struct CacheKey {
-    /// The server that it came from: its URL, or what [`Connect::server_identity`](super::Connect::server_identity) says.
+    /// The server: its URL, or what [`Connect::server_identity`](super::Connect::server_identity) set.
     pub server: String,
     /// Who may have it.
     pub owner: Owner,
@@ -66,10 +66,9 @@ pub struct CacheKey {
 pub enum Owner {
     /// Anybody.
     Anyone,
-    /// Whomever the application [says](super::Connect::principal) that its clients act for.
+    /// The principal that the application set with [`Connect::principal`](super::Connect::principal).
     Principal(String),
-    /// Whoever is signed in at an authorizer, as told by
-    /// [`Authorizer::identity`](crate::http::client::Authorizer::identity).
+    /// The signed-in user, as returned by [`Authorizer::identity`](crate::http::client::Authorizer::identity).
     Identity(String),
     /// One client, which does not say whom it acts for.
     Client(u64),
@@ -86,7 +85,7 @@ pub struct CacheEntry {
 }
 
 impl CacheKey {
-    /// Whether a change at `server` may have made the result wrong, whatever was said about its freshness.
+    /// Returns whether a change at `server` may have invalidated the result, regardless of its `ttlMs`.
     #[must_use]
     pub fn is_outdated_by(&self, server: &str, change: &Change) -> bool {
         if self.server != server {

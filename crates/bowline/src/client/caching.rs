@@ -4,7 +4,7 @@
 //! before it arrived, so such an answer is not kept.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{self, Poll};
 use std::time::Duration;
 
@@ -43,47 +43,46 @@ impl Freshness {
 /// A client's view of its cache.
 pub(super) struct Caching {
     cache: Arc<dyn Cache>,
-    /// Which server's results these are.
+    /// The [`CacheKey::server`] of all results.
     server: String,
-    asker: Mutex<Asker>,
+    owner_source: Mutex<OwnerSource>,
     /// How many changes were heard of.
     changes: AtomicU64,
 }
 
-/// Whom private results are for.
-enum Asker {
-    /// Always the same.
+/// Where the owner of private results comes from.
+enum OwnerSource {
     Fixed(Owner),
-    /// Whoever is signed in at the moment; nobody can tell if that is `None`.
-    SignedIn(Identity),
+    /// The authorizer's current identity; private results are not cached while it is `None`.
+    Authorizer(Identity),
 }
 
-/// Tells who is signed in.
+/// Returns the identity of the signed-in user.
 pub(super) type Identity = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 
-/// What is known of a server and its client when they are connected.
-pub(super) struct Parties {
-    /// A name that other servers do not have.
+/// What separates the results of one client in a shared cache from those of another.
+pub(super) struct CacheScopeOptions {
+    /// A unique name of the server; results stay with one client without it.
     pub(super) server: Option<String>,
     pub(super) principal: Option<String>,
     pub(super) identity: Option<Identity>,
 }
 
 impl Caching {
-    pub(super) fn new(cache: Arc<dyn Cache>, parties: Parties) -> Self {
+    pub(super) fn new(cache: Arc<dyn Cache>, options: CacheScopeOptions) -> Self {
         static CLIENTS: AtomicU64 = AtomicU64::new(0);
         let client = CLIENTS.fetch_add(1, Ordering::Relaxed);
-        let asker = match (parties.principal, parties.identity) {
-            (Some(principal), _) => Asker::Fixed(Owner::Principal(principal)),
-            (None, Some(identity)) => Asker::SignedIn(identity),
-            (None, None) => Asker::Fixed(Owner::Client(client)),
+        let owner_source = match (options.principal, options.identity) {
+            (Some(principal), _) => OwnerSource::Fixed(Owner::Principal(principal)),
+            (None, Some(identity)) => OwnerSource::Authorizer(identity),
+            (None, None) => OwnerSource::Fixed(Owner::Client(client)),
         };
-        // A server without a name is one that no other client is known to share. No URL has a space.
-        let server = parties.server.unwrap_or_else(|| format!("client {client}"));
+        // Unique to this client; the space keeps it apart from URLs.
+        let server = options.server.unwrap_or_else(|| format!("client {client}"));
         Self {
             cache,
             server,
-            asker: Mutex::new(asker),
+            owner_source: Mutex::new(owner_source),
             changes: AtomicU64::new(0),
         }
     }
@@ -91,7 +90,7 @@ impl Caching {
     /// Whom private results belong to from now on.
     pub(super) fn belong_to(&self, principal: String) {
         let owner = Owner::Principal(principal);
-        *self.asker.lock().unwrap_or_else(PoisonError::into_inner) = Asker::Fixed(owner);
+        *self.lock_owner_source() = OwnerSource::Fixed(owner);
     }
 
     /// Forgets what a change made wrong.
@@ -132,7 +131,7 @@ impl Caching {
         })
     }
 
-    /// What is kept for `owner`, or else for anybody; `key` is that of the latter.
+    /// Returns the fresh entry of `owner`, or else the public one, whose key is `key`.
     fn find(&self, key: &CacheKey, owner: Option<&Owner>) -> Option<Json> {
         let now = Instant::now();
         let fresh = |key: &CacheKey| {
@@ -147,7 +146,7 @@ impl Caching {
         entry.map(|entry| entry.result)
     }
 
-    /// Keeps a result for `owner`, or for anybody if the server says so; `key` is that of the latter.
+    /// Stores a result for `owner`, or as a public one under `key` if the server says so.
     fn keep(&self, mut key: CacheKey, owner: Option<&Owner>, result: &Json) {
         let Some(hints) = Hints::of(result) else {
             return;
@@ -165,15 +164,22 @@ impl Caching {
         self.cache.keep(key, entry);
     }
 
-    /// Whom private results are for now, if that can be told.
+    /// Returns the current owner of private results; `None` if it is not known, so that they must not be cached.
     fn owner(&self) -> Option<Owner> {
-        let asker = self.asker.lock().unwrap_or_else(PoisonError::into_inner);
-        let identity = match &*asker {
-            Asker::Fixed(owner) => return Some(owner.clone()),
-            Asker::SignedIn(identity) => identity.clone(),
+        let source = self.lock_owner_source();
+        let identity = match &*source {
+            OwnerSource::Fixed(owner) => return Some(owner.clone()),
+            OwnerSource::Authorizer(identity) => identity.clone(),
         };
-        drop(asker); // it is the application's code that is called
+        // Released first: `identity` is code of the application, and may call `set_principal`.
+        drop(source);
         identity().map(Owner::Identity)
+    }
+
+    fn lock_owner_source(&self) -> MutexGuard<'_, OwnerSource> {
+        // No code that could panic runs under this lock.
+        let source = self.owner_source.lock();
+        source.unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -202,7 +208,7 @@ fn without_trace(params: &Json) -> String {
 struct Keeping {
     exchange: Exchange,
     caching: Arc<Caching>,
-    /// Where it is kept if it is for anybody.
+    /// The key of a public result.
     key: CacheKey,
     owner: Option<Owner>,
     /// How many changes had been heard of when it was opened.

@@ -25,7 +25,7 @@ use tokio::time::{Instant, timeout};
 
 use super::Client;
 use super::asking::{Asking, pause_before};
-use super::assumption::cannot_have_run;
+use super::remembered_version::cannot_have_run;
 use super::outputs::Looked;
 use crate::exchange::{Answer, BoxFuture, Channel, Exchange, InProcess, Step};
 use crate::{Error, Result};
@@ -67,7 +67,7 @@ enum State {
     Waiting(Exchange),
     /// The host is answering the server's questions.
     Asking(Asking),
-    /// The request failed, and the server is being asked what it speaks.
+    /// The request failed, and the server is being probed: the remembered version may be wrong.
     Correcting(BoxFuture<'static, bool>, Error),
     /// The result is there; what it must look like is being asked for.
     Listing(BoxFuture<'static, Result<Vec<Tool>>>, Json),
@@ -224,12 +224,12 @@ impl Call {
         Some(total.saturating_sub(self.spent))
     }
 
-    /// Decides whether a failure is the end: the server may speak something else than is thought.
-    fn look_into(&mut self, error: Error, paused: Duration) -> Result<State> {
+    /// Returns the error, or the next state if a wrong remembered version may have caused it.
+    fn fail_or_correct(&mut self, error: Error, paused: Duration) -> Result<State> {
         if let Error::Timeout { after } = error
             && Some(after) == self.left()
         {
-            // It names the time that the caller has set, not what was left of it for this round.
+            // The caller set the total; what was left of it for this round means nothing to them.
             let after = self.options.total_timeout.unwrap_or(after);
             return Err(Error::Timeout { after });
         }
@@ -242,7 +242,7 @@ impl Call {
         Ok(State::Correcting(correcting, error))
     }
 
-    /// Sends a request that cannot have run again, in what the server speaks.
+    /// Sends the request again in the server's actual version.
     fn resend(&mut self) -> State {
         let mut caller = Caller::clone(&self.client.caller());
         caller.log_level = self.request.caller.log_level;
@@ -312,7 +312,7 @@ impl Future for Call {
                     }
                     Step::Answered(Err(error)) => {
                         let paused = exchange.paused();
-                        this.look_into(error, paused)
+                        this.fail_or_correct(error, paused)
                     }
                 },
                 State::Correcting(correcting, error) => {

@@ -14,7 +14,7 @@ use bowline_types::{
     LoggingLevel, LoggingMessageNotification, Method, Notice, RpcError, check_extension_id,
 };
 
-use super::assumption::{Asker, Assumption};
+use super::remembered_version::{RememberedVersion, Reprobe};
 use super::habits::Habits;
 use super::hearing::Hearing;
 use super::link::{Answering, End, Link, Reached, Start};
@@ -99,8 +99,8 @@ impl Connect {
 
     /// Speaks this protocol version and no other.
     ///
-    /// A version without a handshake is then spoken without asking the server what it speaks, unless that is a child process:
-    /// an older one could run something before it is clear that it is older.
+    /// For a version without a handshake no probe is sent, except to a child process: a legacy server might execute the first modern
+    /// request before it turns out to be legacy.
     ///
     /// # Examples
     ///
@@ -238,7 +238,7 @@ impl Connect {
         let mut reached = self.reach(hearing.clone()).await?;
         warn_of_deprecated(&reached.caller);
         let inner = Inner {
-            assumption: reached.asker.take().map(Assumption::new),
+            remembered: reached.reprobe.take().map(RememberedVersion::new),
             first: Current::new(reached),
             hearing,
             checks_capabilities,
@@ -273,7 +273,7 @@ impl Connect {
         let is_remembered = terms.remembered.is_some();
         let mut reached = reach(end, answering.clone(), self.caller, &terms.opening()).await?;
         if is_remembered && reached.caller.dialect.is_modern() {
-            reached.asker = Some(Box::new(OverLink { terms, answering }));
+            reached.reprobe = Some(Box::new(ProbeOverLink { terms, answering }));
         } else {
             answering.server_is(&reached.caller);
         }
@@ -281,27 +281,27 @@ impl Connect {
     }
 }
 
-/// Asks a server over the link that it was reached by.
-struct OverLink {
+/// Probes again over the existing link.
+struct ProbeOverLink {
     terms: Terms,
     answering: Answering,
 }
 
-impl Asker for OverLink {
-    fn ask<'a>(&'a self, link: &'a Link, caller: Caller) -> BoxFuture<'a, Result<Reached>> {
+impl Reprobe for ProbeOverLink {
+    fn probe<'a>(&'a self, link: &'a Link, caller: Caller) -> BoxFuture<'a, Result<Reached>> {
         Box::pin(async move {
             let opening = Opening {
                 remembered: None,
                 ..self.terms.opening()
             };
-            match opening.ask(link, caller).await? {
+            match opening.probe_again(link, caller).await? {
                 Opened::Open(caller, server) => {
                     self.answering.server_is(&caller);
                     Ok(Reached {
                         link: link.over_the_same(),
                         caller,
                         server,
-                        asker: None,
+                        reprobe: None,
                     })
                 }
                 Opened::Respawn(..) => Err(Error::Closed),
@@ -340,7 +340,7 @@ async fn reach(
         link,
         caller,
         server,
-        asker: None,
+        reprobe: None,
     })
 }
 
@@ -369,7 +369,7 @@ fn declare(declared: &mut ClientCapabilities, answers: ClientCapabilities) {
     declared.roots = declared.roots.take().or(answers.roots);
 }
 
-/// Says what of the things that a client offers its version advises against.
+/// Warns of the deprecated features that the client offers.
 fn warn_of_deprecated(caller: &Caller) {
     let offered = [
         (
@@ -386,11 +386,11 @@ fn warn_of_deprecated(caller: &Caller) {
     }
 }
 
-/// Checks what a server would take for gibberish.
+/// Checks the extension identifiers against the grammar of the specification.
 fn check_extensions(declared: &ClientCapabilities) -> Result<()> {
     for id in declared.extensions.iter().flat_map(BTreeMap::keys) {
         check_extension_id(id).map_err(|error| {
-            Error::misuse(format!("`{id}` cannot identify an extension: {error}"))
+            Error::misuse(format!("invalid extension identifier `{id}`: {error}"))
         })?;
     }
     Ok(())

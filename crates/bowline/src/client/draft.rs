@@ -136,7 +136,7 @@ impl<A> Draft<A> {
         self
     }
 
-    /// Sends this `_meta` along. Keys that are no [keys of `_meta`](bowline_types::check_meta_key) fail the request.
+    /// Sets `_meta`. The request fails if a key is [invalid](bowline_types::check_meta_key).
     pub fn meta(mut self, meta: Meta) -> Self {
         self.terms.meta = Some(meta);
         self

@@ -6,7 +6,7 @@ use bowline_core::Notification;
 use bowline_types::LoggingMessageNotificationParams;
 
 use super::cache::{Cache, MemoryCache};
-use super::caching::{Caching, Identity, Parties};
+use super::caching::{Caching, Identity, CacheScopeOptions};
 use super::hearing::{Hearing, OnError, OnLog, OnNotification};
 use super::outputs::Outputs;
 use super::{Connect, OutputCheck, Verdict};
@@ -49,15 +49,15 @@ impl Default for Habits {
 }
 
 impl Habits {
-    /// What a client hears with. `url` and `identity` are those of a connection over HTTP.
+    /// `url` and `identity` are those of a connection over HTTP.
     pub(super) fn hearing(&self, url: Option<String>, identity: Option<Identity>) -> Arc<Hearing> {
-        let parties = Parties {
+        let options = CacheScopeOptions {
             server: self.server_identity.clone().or(url),
             principal: self.principal.clone(),
             identity,
         };
         Arc::new(Hearing {
-            caching: Arc::new(Caching::new(self.cache.clone(), parties)),
+            caching: Arc::new(Caching::new(self.cache.clone(), options)),
             outputs: Arc::new(Outputs::new(self.output_check)),
             on_log: self.on_log.clone(),
             on_notification: self.on_notification.clone(),
@@ -140,10 +140,10 @@ impl Connect {
         self
     }
 
-    /// Calls `on_error` with what goes wrong and belongs to no call: an error of the server's that names no request, or something
-    /// on the wire that is no message. Without it such is logged only, as it is with it.
+    /// Sets a callback for errors that belong to no call: an error response without an id, a malformed message, and a request that
+    /// the server's version does not have. They are logged as well.
     ///
-    /// It is called as [`Connect::on_log`] is. Over Streamable HTTP of 2026-07-28 everything belongs to a call.
+    /// The callback is called like that of [`Connect::on_log`]. Over Streamable HTTP of 2026-07-28 every error belongs to a call.
     ///
     /// # Examples
     ///
@@ -159,25 +159,24 @@ impl Connect {
 
     /// Keeps results that stay good in `cache`. By default each client has a [`MemoryCache`] of its own.
     ///
-    /// Several clients may share one. Results are found again by clients of the same server: of the same URL, or with the same
+    /// Several clients can share one. They share results of the same server: the same URL, or the same
     /// [`server_identity`](Self::server_identity).
     pub fn cache(mut self, cache: Arc<dyn Cache>) -> Self {
         self.habits.cache = cache;
         self
     }
 
-    /// Says which server this is, for a cache that several clients share. Over HTTP it is the URL without this; a server that is
-    /// reached otherwise has results of its own for each client without it.
+    /// Sets a name for the server, so that clients that set the same name share cached results. Defaults to the URL over HTTP, and
+    /// to a name that no other client has on other transports.
     pub fn server_identity(mut self, identity: impl Into<String>) -> Self {
         self.habits.server_identity = Some(identity.into());
         self
     }
 
-    /// Says whom the client acts for, so that clients of the same principal share private results.
+    /// Sets the principal that the client acts for, so that clients with the same principal share private cached results.
     ///
-    /// Without it, private results belong to whoever is signed in at the client's
-    /// [authorizer](crate::http::client::Authorizer::identity); and without one of those, to the client that got them, even in a shared cache.
-    /// Whoever says it also has to say when it changes, by [`Client::set_principal`](super::Client::set_principal).
+    /// Defaults to the [identity](crate::http::client::Authorizer::identity) of the client's authorizer. Without an authorizer private
+    /// results are not shared. If the principal changes later, call [`Client::set_principal`](super::Client::set_principal).
     pub fn principal(mut self, principal: impl Into<String>) -> Self {
         self.habits.principal = Some(principal.into());
         self

@@ -213,10 +213,7 @@ impl Host {
             ) => {
                 let roots = roots(()).await;
                 if let Some(root) = roots.iter().find(|root| !root.is_file()) {
-                    let why = format!(
-                        "the host has a root that is no `file://` URI: `{}`",
-                        root.uri
-                    );
+                    let why = format!("the root `{}` is not a `file://` URI", root.uri);
                     return Err(RpcError::new(ErrorCode::INTERNAL_ERROR, why));
                 }
                 encode(&ListRootsResult::new(roots))
@@ -271,7 +268,7 @@ impl std::fmt::Debug for Host {
     }
 }
 
-/// Completes an accepted form by the defaults of its fields; one that then does not fit is not sent.
+/// Adds the defaults of fields that an accepted form leaves out, and validates the result.
 fn fill_in(mut result: ElicitResult, schema: &ElicitSchema) -> Result<ElicitResult, RpcError> {
     if result.action != ElicitAction::Accept {
         result.content = None;
@@ -299,7 +296,7 @@ fn fill_in(mut result: ElicitResult, schema: &ElicitSchema) -> Result<ElicitResu
     let content = Json::object(filled);
     check_form(schema, &content).map_err(|unfit| {
         ours(format!(
-            "the host filled in a form that does not fit: {unfit}"
+            "invalid form content from the host: {unfit}"
         ))
     })?;
     result.content = Some(content);
@@ -392,7 +389,7 @@ mod tests {
 
         assert_eq!(
             error.message,
-            "the host filled in a form that does not fit: the field `name` must be filled in"
+            "invalid form content from the host: the field `name` is required"
         );
     }
 

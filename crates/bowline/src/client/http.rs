@@ -7,7 +7,7 @@ use bowline_core::era::{Caller, Request};
 use bowline_types::{DiscoverRequest, Json, Method};
 
 use super::Verdicts;
-use super::assumption::Asker;
+use super::remembered_version::Reprobe;
 use super::link::{Answering, Link, Reached};
 use super::opening::{MOST_PROBES, Opening, Terms, incompatible};
 use crate::exchange::{BoxFuture, Pause, within};
@@ -33,7 +33,7 @@ impl HttpOpening {
                     link: Link::by(HttpChannel::new(self.endpoint.clone())),
                     caller,
                     server: verdict.server().cloned(),
-                    asker: Some(Box::new(self)),
+                    reprobe: Some(Box::new(self)),
                 });
             }
             match self.shake_hands(caller.clone()).await {
@@ -56,7 +56,7 @@ impl HttpOpening {
                 link: Link::by(channel),
                 caller,
                 server: None,
-                asker: None,
+                reprobe: None,
             });
         }
         if self
@@ -90,7 +90,7 @@ impl HttpOpening {
                         link: Link::by(channel),
                         caller,
                         server,
-                        asker: None,
+                        reprobe: None,
                     });
                 }
                 Verdict::Retry(dialect) if tried.len() < MOST_PROBES => tried.push(dialect),
@@ -172,13 +172,13 @@ impl HttpOpening {
             link,
             caller,
             server,
-            asker: None,
+            reprobe: None,
         })
     }
 }
 
-impl Asker for HttpOpening {
-    fn ask<'a>(&'a self, _: &'a Link, caller: Caller) -> BoxFuture<'a, Result<Reached>> {
+impl Reprobe for HttpOpening {
+    fn probe<'a>(&'a self, _: &'a Link, caller: Caller) -> BoxFuture<'a, Result<Reached>> {
         Box::pin(self.find_out(caller))
     }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use bowline_core::era::Caller;
 use bowline_types::DiscoverResult;
 
-use super::assumption::Asker;
+use super::remembered_version::Reprobe;
 use super::hearing::Hearing;
 use crate::Result;
 use crate::exchange::{Channel, InProcess, Responder};
@@ -46,8 +46,8 @@ pub(super) struct Reached {
     /// Who we are to it: the dialect is decided.
     pub(super) caller: Caller,
     pub(super) server: Option<DiscoverResult>,
-    /// Asks the server if what was remembered of it turns out to be wrong.
-    pub(super) asker: Option<Box<dyn Asker>>,
+    /// Probes again if a remembered version turns out to be wrong.
+    pub(super) reprobe: Option<Box<dyn Reprobe>>,
 }
 
 /// A wire that is closed when this is dropped, after what is queued was sent.
@@ -113,7 +113,7 @@ impl Link {
         }
     }
 
-    /// The same, for what else is spoken over it. The wire stays with the first.
+    /// A second link over the same channel. The first one keeps the wire.
     pub(super) fn over_the_same(&self) -> Self {
         Self {
             channel: self.channel.clone(),

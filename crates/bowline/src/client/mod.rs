@@ -58,7 +58,7 @@ mod schema;
 #[path = "schema_off.rs"]
 mod schema;
 
-mod assumption;
+mod remembered_version;
 
 mod cache;
 pub use cache::{Cache, CacheEntry, CacheKey, MemoryCache, Owner};
@@ -93,7 +93,7 @@ use crate::exchange::{Exchange, Responder, TraceContext};
 use crate::peer::Peer;
 use crate::wire::{Command, Wire};
 use crate::{Error, Result};
-use assumption::Assumption;
+use remembered_version::RememberedVersion;
 use caching::Freshness;
 use habits::TraceSource;
 use hearing::Hearing;
@@ -122,10 +122,10 @@ pub struct Client {
 }
 
 struct Inner {
-    /// What was found out while connecting, or was remembered.
+    /// The connection as it was made.
     first: Current,
-    /// That the latter is true.
-    assumption: Option<Assumption>,
+    /// Set while `first` relies on a remembered version.
+    remembered: Option<RememberedVersion>,
     hearing: Arc<Hearing>,
     checks_capabilities: bool,
     trace: Option<TraceSource>,
@@ -137,7 +137,7 @@ struct Inner {
     again: Option<Mutex<Box<Connect>>>,
 }
 
-/// A server, and what is spoken with it.
+/// A link and the protocol version spoken over it.
 struct Current {
     channel: Gate,
     link: Link,
@@ -167,11 +167,11 @@ impl Current {
 
 impl Inner {
     fn now(&self) -> &Current {
-        let corrected = self.assumption.as_ref().and_then(Assumption::corrected);
+        let corrected = self.remembered.as_ref().and_then(RememberedVersion::corrected);
         corrected.unwrap_or(&self.first)
     }
 
-    /// The wire, if there is one. It stays the same when something else is spoken over it.
+    /// The wire, if there is one. Correcting the version of a duplex connection keeps its wire.
     fn wire(&self) -> Option<&OpenWire> {
         let now = self.now().link.wire.as_ref();
         now.or(self.first.link.wire.as_ref())

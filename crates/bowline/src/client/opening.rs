@@ -89,16 +89,16 @@ impl Opening<'_> {
             return opened.map(|(caller, server)| Opened::Open(caller, server));
         };
         if self.speaking.iter().count() == 1 && !can_restart {
-            // A version without a handshake that is spoken whatever the server says: nothing to ask. A child process is asked
-            // nevertheless: one that is older might run what it takes for a request of its own version.
+            // A version without a handshake that is spoken whatever the server says: nothing to ask. A child process is probed
+            // nevertheless: a legacy server might execute the first modern request before it turns out to be legacy.
             caller.dialect = modern;
             return Ok(Opened::Open(caller, None));
         }
         self.probe(link, caller, modern, can_restart).await
     }
 
-    /// Asks a server that is being spoken to already.
-    pub(super) async fn ask(&self, link: &Link, caller: Caller) -> Result<Opened> {
+    /// Probes a server that is connected already.
+    pub(super) async fn probe_again(&self, link: &Link, caller: Caller) -> Result<Opened> {
         match self.speaking.latest_modern() {
             Some(modern) => self.probe(link, caller, modern, false).await,
             None => self.open(link, caller, false).await,

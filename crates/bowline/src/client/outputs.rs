@@ -200,7 +200,7 @@ impl Promise {
         let schema = self.schema.get_or_init(|| Schema::read(&self.text));
         let schema = schema.as_ref().map_err(|why| {
             Error::protocol(format!(
-                "the output schema of the tool `{tool}` cannot be used, so that its output is not checked: {why}"
+                "the output schema of the tool `{tool}` cannot be used: {why}"
             ))
         })?;
         schema.check(structured.get()).map_err(|why| {

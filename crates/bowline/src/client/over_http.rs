@@ -139,7 +139,7 @@ pub(super) struct OverHttp {
 }
 
 impl OverHttp {
-    /// The URL as what tells servers apart: with its query, which may name a tenant, and without anybody's password.
+    /// The URL for cache keys: with the query, which may select a tenant, and without user name and password.
     pub(super) fn url_text(&self) -> Option<String> {
         let uri = self.url.as_ref().ok()?;
         let authority = uri.authority()?.as_str();
@@ -151,7 +151,6 @@ impl OverHttp {
         Some(format!("{scheme}://{}{path}", host.to_ascii_lowercase()))
     }
 
-    /// Tells who is signed in.
     pub(super) fn identity(&self) -> Option<Identity> {
         let authorizer = self.authorizer.clone()?;
         Some(Arc::new(move || authorizer.identity()))

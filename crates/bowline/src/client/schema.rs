@@ -20,7 +20,7 @@ pub(super) struct Schema {
 }
 
 impl Schema {
-    /// Reads a schema, or says why it cannot be used.
+    /// Compiles a schema; the error says why it cannot be used.
     pub(super) fn read(text: &Json) -> Result<Self, String> {
         if text.as_bytes().len() > MAX_SCHEMA {
             return Err(format!("it exceeds the limit of {MAX_SCHEMA} bytes"));
@@ -52,14 +52,14 @@ impl Schema {
         })
     }
 
-    /// Says why `value` does not fit, if it does not, or if that takes too long to find out.
+    /// Validates `value`. Fails, too, if the validation would exceed [`MAX_STEPS`].
     pub(super) fn check(&self, text: &str) -> Result<(), String> {
         let value: Value = serde_json::from_str(text).map_err(|e| e.to_string())?;
         if !self.is_surely_quick(text, &value)
             && let Err(TooMuchWork) = check_work(&self.text, &value, MAX_STEPS)
         {
             return Err(format!(
-                "finding out exceeds the limit of {MAX_STEPS} steps"
+                "the validation exceeds the limit of {MAX_STEPS} steps"
             ));
         }
         if self.validator.is_valid(&value) {
@@ -101,9 +101,9 @@ fn shortened(error: &jsonschema::ValidationError<'_>) -> String {
     text
 }
 
-/// How many references there are. None may lead elsewhere: it would not be followed.
+/// Counts the references. A reference to another document is an error, because it is never fetched.
 fn count_references(schema: &Value) -> Result<usize, String> {
-    // What `$id` was called at first. Elsewhere it is a word like any other.
+    // Draft 4 has `id` for `$id`. In later drafts `id` is an ordinary member.
     let of_draft_4 = |schema: &Value| {
         schema["$schema"]
             .as_str()
@@ -128,7 +128,7 @@ fn count_references(schema: &Value) -> Result<usize, String> {
                             found += 1;
                         }
                         ("$ref" | "$dynamicRef" | "$recursiveRef", Some(_)) => {
-                            return Err("it refers to another document".to_owned());
+                            return Err("it has a `$ref` to another document".to_owned());
                         }
                         // It may change what a reference means.
                         (name, Some(_)) if depth > 0 && name == id => {

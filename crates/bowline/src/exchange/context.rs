@@ -39,7 +39,7 @@ pub struct Context {
     input: Option<Arc<Input>>,
     extensions: Extensions,
     is_mute: bool,
-    /// Who logs, if nobody else says so.
+    /// The default logger name.
     logger: Option<Arc<str>>,
 }
 
@@ -245,7 +245,7 @@ impl Context {
         }
     }
 
-    /// Logs to the caller as [`log`](Self::log) does, under the name of a logger. Without one that is the server's name.
+    /// Sends a log message like [`log`](Self::log), with a logger name. `log` uses the name of the server.
     ///
     /// # Examples
     ///
@@ -264,7 +264,7 @@ impl Context {
         }
     }
 
-    /// Whether the caller wants to hear of what is as severe as this.
+    /// Returns whether the caller receives log messages of this level.
     fn logs(&self, level: LoggingLevel) -> bool {
         let least = self.shared.caller.log_level;
         !self.is_mute && least.is_some_and(|least| level >= least)
@@ -277,7 +277,7 @@ impl Context {
         self.notify::<LoggingMessageNotification>(&params);
     }
 
-    /// Logs under this name, unless something else is said.
+    /// Sets the default logger name.
     pub(crate) fn set_logger(&mut self, logger: &Arc<str>) {
         self.logger = Some(logger.clone());
     }

@@ -196,11 +196,11 @@ impl Driver {
     fn take_in_message(&mut self, message: Result<Message, Malformed>) {
         match message {
             Ok(Message::Request(request)) if self.serving.answers_nothing() => {
-                // Not even that it does not: a modern client writes requests and notifications only.
+                // Ignored, not refused: on stdio a modern client must not write responses.
                 let method = shortened(&request.method).to_string();
-                tracing::warn!(method, "a server of this version asks by its results only");
+                tracing::warn!(method, "ignored a request of the server, which its version does not have");
                 let error =
-                    format!("the server sent the request `{method}`, which its version has not");
+                    format!("the server sent the request `{method}`, which its version does not have");
                 self.peer.notices().overhear_error(&Error::protocol(error));
             }
             Ok(message) => {

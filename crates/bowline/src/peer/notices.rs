@@ -21,7 +21,7 @@ pub(crate) struct Notices {
 
 /// Hears what the other side says before anybody else does.
 pub(crate) type Tap = Box<dyn Fn(&Notification) + Send + Sync>;
-/// Hears what goes wrong and belongs to no call.
+/// A callback for errors that belong to no call.
 pub(crate) type ErrorTap = Box<dyn Fn(&Error) + Send + Sync>;
 
 /// What a listener receives.
@@ -95,12 +95,12 @@ impl Notices {
         let _ = self.tap.set(tap);
     }
 
-    /// Has `tap` hear what goes wrong and belongs to no call. The first tap stays.
+    /// Sets the callback for errors that belong to no call. The first one stays.
     pub(crate) fn tap_errors(&self, tap: ErrorTap) {
         let _ = self.error_tap.set(tap);
     }
 
-    /// Tells of something that went wrong and belongs to no call.
+    /// Passes an error that belongs to no call to the callback.
     pub(super) fn overhear_error(&self, error: &Error) {
         if let Some(tap) = self.error_tap.get() {
             tap(error);

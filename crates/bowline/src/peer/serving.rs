@@ -246,7 +246,7 @@ impl Serving {
         }
     }
 
-    /// Whether this is a client whose server must not ask it anything by a request.
+    /// Returns whether this is a client of a revision without server requests.
     pub(super) fn answers_nothing(&self) -> bool {
         match &self.role {
             Role::Server { .. } => false,

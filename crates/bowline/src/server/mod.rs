@@ -384,8 +384,8 @@ impl Server {
         self.offering(|offer| offer.input.keys = keys.into())
     }
 
-    /// Notes there what [`Context::once`](crate::Context::once) did. In memory by default, with room for 100,000 effects of the
-    /// last hour; replicas that share [keys](Self::input_keys) have to share this too.
+    /// Sets the store in which [`Context::once`](crate::Context::once) marks its effects. Defaults to a [`MemoryMarks`](crate::MemoryMarks), which
+    /// holds 100,000 marks. Replicas that share [keys](Self::input_keys) must share a store.
     pub fn marks(self, marks: impl Marks) -> Self {
         self.offering(|offer| offer.input.marks = Arc::new(marks))
     }

@@ -27,7 +27,7 @@ pub(super) trait Listed: Clone {
     /// The member of the result that holds the list. It marks cursors too: one list's are no other's.
     const MEMBER: &'static str;
 
-    /// What the list says of it, where it is offered under this name, to clients of an era.
+    /// Returns the definition for the era of `dialect`, with this name.
     fn listed_as(&self, name: &str, dialect: &Dialect) -> Self::Definition;
 
     /// Whether it is on everybody's list.
@@ -63,11 +63,11 @@ pub(super) struct Paging<'a> {
     pub(super) size: Option<usize>,
     pub(super) cache: Option<&'a Cache>,
     pub(super) identity: &'a Implementation,
-    /// What whoever is asking speaks.
+    /// The caller's dialect.
     pub(super) dialect: &'static Dialect,
 }
 
-/// The pages of a list as clients of each era get them, once one of them has asked.
+/// The encoded pages of a list for each era, made at the first request.
 #[derive(Clone, Debug, Default)]
 pub(super) struct KeptPages {
     modern: OnceLock<Pages>,

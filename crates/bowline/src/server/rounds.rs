@@ -25,7 +25,7 @@ use crate::{Marks, MemoryMarks};
 #[derive(Clone)]
 pub(super) struct InputRules {
     pub(super) keys: StateKeys,
-    /// What has happened that must happen once.
+    /// The effects of `Context::once`.
     pub(super) marks: Arc<dyn Marks>,
     /// How many bytes a state may take before it is sealed.
     pub(super) state_limit: usize,
@@ -162,7 +162,7 @@ impl OneRound<'_> {
                 "the state of the request cannot be kept",
             )
         };
-        Once::found_lineage(&mut round).map_err(|error| failed(&error))?;
+        Once::ensure_lineage(&mut round).map_err(|error| failed(&error))?;
         let required = round
             .finish(self.rules.state_limit)
             .map_err(|error| failed(&error))?

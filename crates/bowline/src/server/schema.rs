@@ -22,8 +22,8 @@ pub(super) fn of_nothing() -> Json {
     json!({"type": "object", "properties": {}}).into()
 }
 
-/// Whether output that fits the schema may be something else than an object. For clients until 2025-11-25, who expect one, it
-/// then becomes the member `result` of an object.
+/// Returns whether the schema allows values that are not objects. For revisions until 2025-11-25 such output is wrapped in an object
+/// with the member `result`.
 pub(super) fn needs_wrapping(schema: &Json) -> bool {
     schema.decode().is_ok_and(|value| !is_of_object(&value))
 }

@@ -296,8 +296,8 @@ impl Tool {
         self
     }
 
-    /// Declares that the tool is of use only to callers that know an extension. Others are refused before the handler runs, and
-    /// told which (`-32021`).
+    /// Requires the caller to declare a protocol extension. Other callers get `-32021` with the missing extension, before the handler
+    /// runs.
     ///
     /// # Examples
     ///
@@ -441,7 +441,7 @@ impl Tool {
         Ok(result)
     }
 
-    /// Whether a caller who expects an object needs this result wrapped.
+    /// Returns whether the structured content has to be wrapped for a revision that allows objects only.
     fn must_wrap(&self, result: &CallToolResult) -> bool {
         let Some(output) = &result.structured_content else {
             return false;
@@ -450,12 +450,12 @@ impl Tool {
             .compiled
             .as_ref()
             .is_some_and(|compiled| compiled.wraps);
-        // The output of a tool that failed is none that its schema describes.
+        // The output schema does not apply to errors.
         (by_schema && result.is_error != Some(true)) || !output.is_object()
     }
 
-    /// What clients of the era of `dialect` see of it, where it is offered under this name. What single legacy versions do not
-    /// have is taken away later.
+    /// Returns the definition for the era of `dialect`, with this name. Members that a single legacy revision does not have are removed
+    /// later.
     pub(super) fn definition_for(&self, name: &str, dialect: &Dialect) -> bowline_types::Tool {
         let mut definition = self.definition.clone();
         name.clone_into(&mut definition.name);

@@ -142,12 +142,12 @@ pub enum Received {
         /// Which request.
         id: RequestId,
     },
-    /// Nothing will be heard of one request before a time, because its server said so. A call that has to be over by then
-    /// fails at once.
+    /// The server asked to reconnect later (`retry`), so nothing is received for one request until then. A call whose deadline is
+    /// earlier fails at once.
     Waiting {
         /// Which request.
         id: RequestId,
-        /// Until when; `None` if that is further away than can be written down.
+        /// When the wire reconnects; `None` if the time overflows.
         until: Option<Instant>,
     },
     /// Notifications that belong to no request may have been lost. The wire goes on.

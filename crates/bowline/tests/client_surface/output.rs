@@ -135,7 +135,7 @@ async fn a_schema_that_cannot_be_used_is_an_error_and_not_a_licence() {
     for (schema, why) in [
         (
             json!({"$ref": "https://else.where/schema"}),
-            "it refers to another document",
+            "it has a `$ref` to another document",
         ),
         (json!({"type": "no such type"}), "cannot be used"),
         (

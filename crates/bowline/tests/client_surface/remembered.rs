@@ -1,4 +1,4 @@
-//! What was remembered of a server, and is not true any more.
+//! A remembered protocol version that is out of date.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Private results belong to a server and to whoever was signed in when they were asked for.
+//! Private cached results belong to one server and one signed-in user.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,7 +12,7 @@ use http::{HeaderValue, Request, Response, request};
 use http_body_util::Full;
 use serde_json::{Value, json};
 
-/// A server without a socket whose only tool has the name of whoever asks. Its lists are private, and stay good.
+/// A server without a socket whose only tool is named after the caller. Its lists are private, and fresh for a minute.
 #[derive(Clone, Default)]
 struct Greeter {
     asked: Arc<Mutex<usize>>,
@@ -45,7 +45,7 @@ impl HttpSend for Greeter {
     }
 }
 
-/// Whoever sits at the keyboard, and whether they say who they are.
+/// An authorizer whose user can change, and whether it reports who that is.
 struct Keyboard {
     user: Mutex<&'static str>,
     is_known: bool,
@@ -94,7 +94,7 @@ async fn first_tool(client: &Client) -> String {
 }
 
 #[tokio::test]
-async fn whoever_signs_in_does_not_get_what_was_kept_for_somebody_else() {
+async fn a_user_does_not_get_the_private_results_of_another() {
     let (greeter, cache) = (Greeter::default(), Arc::default());
     let keyboard = Keyboard::of("ann", true);
     let client = connect("http://one.test/mcp", &greeter, &keyboard, &cache).await;
@@ -109,7 +109,7 @@ async fn whoever_signs_in_does_not_get_what_was_kept_for_somebody_else() {
 }
 
 #[tokio::test]
-async fn nothing_private_is_kept_for_somebody_unknown() {
+async fn private_results_are_not_cached_without_an_identity() {
     let (greeter, cache) = (Greeter::default(), Arc::default());
     let keyboard = Keyboard::of("ann", false);
     let client = connect("http://one.test/mcp", &greeter, &keyboard, &cache).await;

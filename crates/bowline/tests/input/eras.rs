@@ -344,7 +344,7 @@ async fn an_answer_of_the_wrong_shape_is_refused_by_the_key_of_its_question() {
         assert_eq!(code, ErrorCode::INVALID_PARAMS);
         assert_eq!(
             message,
-            "the answer to `name` does not fit: the field `said` must be a text"
+            "the answer to `name` does not fit: the field `said` must be a string"
         );
     }
 }
@@ -373,7 +373,7 @@ async fn a_form_that_a_host_fills_in_wrongly_is_not_sent() {
 
         let error = client.call_tool("order", ()).await.unwrap_err();
 
-        let why = "the host filled in a form that does not fit: the field `said` must be a text";
+        let why = "invalid form content from the host: the field `said` must be a string";
         assert!(error.to_string().contains(why), "{column:?}: {error}");
     }
 }

@@ -1,4 +1,4 @@
-//! What happens once, although a state can be sent back as often as somebody likes.
+//! `Context::once`, and clients that send a `requestState` more than once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use super::{Heard, MODERN, Said, replying};
 
-/// How often somebody was charged.
+/// The number of charges.
 type Charged = watch::Sender<usize>;
 
 /// Asks, charges once, and asks once more. Charging waits for `gate`, and fails if that is closed.
@@ -67,13 +67,13 @@ async fn answer(client: &Client, key: &str, said: &str, state: &Value) -> Result
     })
 }
 
-/// The text of an error that tells a client to start again.
+/// Whether the error says that the state was used.
 fn used_up(error: &Error) -> bool {
     let Error::Peer(error) = error else {
         return false;
     };
     error.code == ErrorCode::INVALID_PARAMS
-        && error.message == "this request state was used before; start again without it"
+        && error.message == "the request state was already used; start again without it"
 }
 
 #[tokio::test(start_paused = true)]
@@ -193,7 +193,7 @@ async fn nothing_happens_if_it_is_not_known_whether_it_has_happened() {
         let told = answer(&client, "sure", "yes", &state).await.unwrap();
 
         assert!(
-            told.as_str().unwrap().starts_with("the store of marks"),
+            told.as_str().unwrap().starts_with("failed to check whether this has happened before"),
             "{told}"
         );
         assert_eq!(*charged.borrow(), 0);

@@ -398,7 +398,7 @@ fn encoded(text: &str) -> String {
 
 /// Where a server says what it wants to see in the next proof.
 pub(crate) const DPOP_NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
-/// The grant that takes an assertion of somebody else (RFC 7523).
+/// The grant for a JWT assertion by a third party (RFC 7523).
 pub(super) const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 /// How long before it expires a token is renewed at most, in seconds.

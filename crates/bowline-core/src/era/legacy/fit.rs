@@ -1,7 +1,7 @@
-//! What a legacy version has no words for is taken away, or said in words that it has.
+//! Converts outgoing messages to what a legacy revision defines: removes unknown members, replaces unknown content blocks.
 //!
-//! Peers differ in how they take the unknown: some ignore a member, and none can make anything of a content block of a type that
-//! their version does not have.
+//! Most peers ignore an unknown member, but a strict one rejects the whole message for it, and an unknown type of content block fails
+//! in nearly all of them.
 
 use bowline_types::{
     CallToolRequest, CompleteRequest, CreateMessageRequest, ElicitRequest, GetPromptRequest, Json,
@@ -15,12 +15,12 @@ use crate::era::text::encode;
 use crate::era::{Dialect, StructuredContent, unsendable};
 use crate::json::{Object, pick};
 
-/// Makes what is sent fit a dialect.
+/// Converts messages for one dialect.
 #[derive(Clone, Copy)]
 pub(super) struct Fit(pub(super) &'static Dialect);
 
 impl Fit {
-    /// Whether a result of this method may have to be changed.
+    /// Returns whether results of this method may need a conversion.
     pub(super) fn may_change(self, method: &str) -> bool {
         let absent = &self.0.absent;
         match method {
@@ -31,11 +31,11 @@ impl Fit {
         }
     }
 
-    /// Changes a result.
+    /// Converts a result.
     ///
     /// # Errors
     ///
-    /// If the version has no words for it at all.
+    /// If the revision cannot express it.
     pub(super) fn result(self, method: &str, result: &mut Object<'_>) -> Result<(), RpcError> {
         match method {
             CallToolRequest::NAME => self.tool_result(result),
@@ -50,7 +50,7 @@ impl Fit {
         Ok(())
     }
 
-    /// Changes the params of a request.
+    /// Converts the params of a request.
     pub(super) fn params(self, method: &str, params: &mut Object<'_>) {
         match method {
             CompleteRequest::NAME => {
@@ -62,7 +62,7 @@ impl Fit {
                 edit(params, "messages", |messages| self.one_block_each(messages));
             }
             ElicitRequest::NAME if !self.0.rich_forms => {
-                params.remove("mode"); // there is one only
+                params.remove("mode"); // form is the only mode
                 edit(params, "requestedSchema", plain_form);
             }
             _ => {}
@@ -78,8 +78,8 @@ impl Fit {
         let Ok(mut object) = Object::read(&capabilities) else {
             return capabilities;
         };
-        // What a client can do of each was not told apart: it can show forms, and have a model write something. Whether it adds
-        // context for a model could always be asked for, so that it does no harm to say.
+        // Elicitation had the form mode only. `includeContext` exists in every revision, so `sampling.context` stays: without it a
+        // server could not tell whether the client supports it.
         if !self.0.rich_forms
             && let Some(modes) = object.remove("elicitation")
         {
@@ -107,7 +107,7 @@ impl Fit {
         let content = result.member("content");
         let is_empty = content.is_none_or(|content| content.as_str() == "[]");
         if let (Some(lost), true) = (lost, is_empty) {
-            // Nobody would be told anything otherwise.
+            // Without a text block the model would get an empty result.
             let text = json!([{"type": "text", "text": lost.as_str()}]);
             result.set("content", text.into());
         }
@@ -135,7 +135,7 @@ impl Fit {
         });
     }
 
-    /// Changes the content of a message that a model wrote, which must be one block.
+    /// Converts the content of a sampling result to one block.
     fn sampled(self, result: &mut Object<'_>) -> Result<(), RpcError> {
         if self.0.rich_sampling {
             return Ok(());
@@ -151,7 +151,7 @@ impl Fit {
             ([block], _) => block.clone(),
             (_, Some(texts)) => json!({"type": "text", "text": texts.join("\n")}),
             _ => {
-                let why = "the caller's version takes one block of content from a model";
+                let why = "the caller's version allows one content block in a sampling result";
                 return Err(unsendable(why));
             }
         };
@@ -159,7 +159,7 @@ impl Fit {
         Ok(())
     }
 
-    /// Says each block of a message in a message of its own.
+    /// Splits messages with several content blocks into messages with one block each.
     fn one_block_each(self, messages: &mut Value) {
         let Value::Array(messages) = messages else {
             return;
@@ -188,7 +188,7 @@ impl Fit {
         }
     }
 
-    /// Says in a text what the version has no block for.
+    /// Replaces a content block that the revision does not define by a text block.
     fn block(self, block: &mut Value) {
         let kind = block["type"].as_str().unwrap_or_default();
         if !self.0.absent.blocks.contains(&kind) {
@@ -202,13 +202,13 @@ impl Fit {
             }
             _ => {
                 let media = member("mimeType").unwrap_or("unknown");
-                format!("[{kind} of type {media}, which this version of the protocol cannot carry]")
+                format!("[{kind} of type {media}, which this protocol version does not support]")
             }
         };
         *block = json!({"type": "text", "text": text});
     }
 
-    /// Takes away what the definitions in a list must not have here.
+    /// Removes unknown members from the definitions in a list result.
     fn list(self, member: &'static str, list: &mut Object<'_>) {
         let Some(items) = list.member(member).cloned() else {
             return;
@@ -231,7 +231,7 @@ impl Fit {
         }
     }
 
-    /// One definition without what it must not have, if it has such.
+    /// Returns the definition without unknown members, or `None` if it has none.
     fn definition(self, member: &str, mut object: Object<'_>) -> Option<Json> {
         let absent = &self.0.absent;
         let mut is_changed = false;
@@ -242,8 +242,8 @@ impl Fit {
             for name in absent.of_tools {
                 is_changed |= object.remove(name).is_some();
             }
-            // A promise that could not be kept; and a strict client would refuse the whole list for it.
-            if !self.can_promise(object.member("outputSchema")) {
+            // The structured content will not be sent, and a strict client would reject the whole list.
+            if !self.sends_output_of(object.member("outputSchema")) {
                 is_changed |= object.remove("outputSchema").is_some();
             }
         }
@@ -258,8 +258,8 @@ impl Fit {
         is_changed.then(|| object.to_json())
     }
 
-    /// Whether output that this schema describes is sent here.
-    fn can_promise(self, schema: Option<&Json>) -> bool {
+    /// Returns whether structured content of this schema is sent in this revision.
+    fn sends_output_of(self, schema: Option<&Json>) -> bool {
         match (self.0.structured_content, schema) {
             (_, None) | (StructuredContent::Any, _) => true,
             (StructuredContent::Absent, _) => false,
@@ -271,7 +271,7 @@ impl Fit {
     }
 }
 
-/// The member of a result that holds a list.
+/// The member of a list result that holds the list.
 fn list_member(method: &str) -> Option<&'static str> {
     match method {
         ListToolsRequest::NAME => Some("tools"),
@@ -282,7 +282,7 @@ fn list_member(method: &str) -> Option<&'static str> {
     }
 }
 
-/// Changes a member. Whether it is different now.
+/// Edits a member and returns whether it changed.
 fn edit(object: &mut Object<'_>, name: &'static str, change: impl FnOnce(&mut Value)) -> bool {
     let Some(Ok(before)) = object.member(name).map(Json::decode::<Value>) else {
         return false;
@@ -308,7 +308,7 @@ fn without(json: Json, names: &[&str]) -> Json {
     changed.unwrap_or(json)
 }
 
-/// A form as it was before choices had titles, and fields other than truth values defaults.
+/// Converts an elicitation schema to 2025-06-18: `enumNames` instead of titled choices, defaults for booleans only.
 fn plain_form(schema: &mut Value) {
     let fields = schema.get_mut("properties").and_then(Value::as_object_mut);
     for field in fields.into_iter().flat_map(Map::values_mut) {

@@ -254,7 +254,7 @@ fn an_error_code_is_written_as_the_dialect_has_it() {
         (-32601, -32601, -32601),
         (-32602, -32602, -32602),
         (-32603, -32603, -32603),
-        // Nobody defines these, and 2026-07-28 lets nobody else do so.
+        // Undefined codes in the reserved range, which 2026-07-28 forbids.
         (-32001, -32603, -32001),
         (-32050, -32603, -32050),
         (-32300, -32603, -32300),

@@ -1,6 +1,6 @@
-//! The formats of texts that a form may ask for.
+//! The string formats of elicitation schemas.
 
-/// Whether the text has the format. A format that nobody here knows is had by every text.
+/// Returns whether the text has the format. Unknown formats match every text.
 pub(super) fn fits(format: &str, text: &str) -> bool {
     match format {
         "email" => is_email(text),
@@ -11,7 +11,7 @@ pub(super) fn fits(format: &str, text: &str) -> bool {
     }
 }
 
-/// A mailbox as it stands in forms: no comments, no quoted names.
+/// A mailbox without comments and quoted strings.
 fn is_email(text: &str) -> bool {
     let Some((local, domain)) = text.rsplit_once('@') else {
         return false;
@@ -27,7 +27,7 @@ fn is_email(text: &str) -> bool {
     local.len() <= 64 && is_part(local, is_local) && is_part(domain, is_label)
 }
 
-/// An absolute URI: a scheme, a colon and something that has no character which would have to be escaped.
+/// An absolute URI: a scheme, a colon, and characters that need no escape.
 fn is_uri(text: &str) -> bool {
     let Some((scheme, rest)) = text.split_once(':') else {
         return false;
@@ -55,7 +55,7 @@ fn is_date(text: &str) -> bool {
     (1..=days).contains(&day)
 }
 
-/// As in RFC 3339.
+/// RFC 3339.
 fn is_date_time(text: &str) -> bool {
     let Some((date, time)) = text.split_once(['T', 't']) else {
         return false;

@@ -1,4 +1,4 @@
-//! Forms filled in rightly and wrongly.
+//! Valid and invalid elicitation content.
 
 use serde_json::json;
 
@@ -16,11 +16,11 @@ fn complaint(field: &Value, value: &Value) -> Option<String> {
 fn texts_numbers_and_truth_values_are_held_against_their_schemas() {
     for (field, value, expected) in [
         (json!({"type": "string"}), json!("x"), None),
-        (json!({"type": "string"}), json!(1), Some("must be a text")),
+        (json!({"type": "string"}), json!(1), Some("must be a string")),
         (
             json!({"type": "string"}),
             json!(null),
-            Some("must be a text"),
+            Some("must be a string"),
         ),
         (
             json!({"type": "string", "minLength": 2}),
@@ -40,7 +40,7 @@ fn texts_numbers_and_truth_values_are_held_against_their_schemas() {
         (
             json!({"type": "string", "format": "email"}),
             json!("nobody"),
-            Some("must be of the format email"),
+            Some("must have the format `email`"),
         ),
         (
             json!({"type": "string", "format": "color"}),
@@ -56,7 +56,7 @@ fn texts_numbers_and_truth_values_are_held_against_their_schemas() {
         (
             json!({"type": "integer"}),
             json!(1.5),
-            Some("must be a whole number"),
+            Some("must be an integer"),
         ),
         (json!({"type": "integer"}), json!(2.0), None),
         (
@@ -78,7 +78,7 @@ fn texts_numbers_and_truth_values_are_held_against_their_schemas() {
         (
             json!({"type": "boolean"}),
             json!("yes"),
-            Some("must be true or false"),
+            Some("must be a boolean"),
         ),
     ] {
         assert_eq!(
@@ -104,35 +104,35 @@ fn choices_are_held_against_their_schemas() {
         (
             choice.clone(),
             json!("c"),
-            Some("must be one of its choices"),
+            Some("must be one of the allowed values"),
         ),
-        (choice, json!(["a"]), Some("must be one of its choices")),
+        (choice, json!(["a"]), Some("must be one of the allowed values")),
         (titled.clone(), json!("a"), None),
-        (titled, json!("A"), Some("must be one of its choices")),
+        (titled, json!("A"), Some("must be one of the allowed values")),
         (named.clone(), json!("a"), None),
-        (named, json!("A"), Some("must be one of its choices")),
+        (named, json!("A"), Some("must be one of the allowed values")),
         (several.clone(), json!(["a", "b"]), None),
         (
             several.clone(),
             json!([]),
-            Some("must have at least 1 of its choices"),
+            Some("must have at least 1 items"),
         ),
         (
             several.clone(),
             json!(["a", "b", "a"]),
-            Some("must have at most 2 of its choices"),
+            Some("must have at most 2 items"),
         ),
         (
             several.clone(),
             json!(["c"]),
-            Some("must be a list of its choices"),
+            Some("must be a list of allowed values"),
         ),
-        (several, json!("a"), Some("must be a list of its choices")),
+        (several, json!("a"), Some("must be a list of allowed values")),
         (several_titled.clone(), json!(["a"]), None),
         (
             several_titled,
             json!(["A"]),
-            Some("must be a list of its choices"),
+            Some("must be a list of allowed values"),
         ),
     ] {
         assert_eq!(
@@ -153,7 +153,7 @@ fn what_is_required_must_be_there_and_what_is_not_asked_for_may() {
     assert!(check(json!({"a": "x", "more": 1})).is_ok());
     assert_eq!(
         check(json!({"more": 1})).unwrap_err().to_string(),
-        "the field `a` must be filled in"
+        "the field `a` is required"
     );
     for other in [json!([]), json!("a"), json!(null)] {
         assert_eq!(check(other), Err(UnfitForm::NotAnObject));

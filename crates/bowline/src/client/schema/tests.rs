@@ -14,7 +14,7 @@ fn check(of: Value, value: &Value) -> Result<(), String> {
 
 /// Whether it is an error that the check would take too long.
 fn takes_too_long(of: Value, value: &Value) -> bool {
-    check(of, value) == Err("finding out exceeds the limit of 1000000 steps".to_owned())
+    check(of, value) == Err("the validation exceeds the limit of 1000000 steps".to_owned())
 }
 
 /// Definitions of which each applies the next one twice.
@@ -145,7 +145,7 @@ fn a_schema_beyond_its_limits_is_not_compiled() {
             "it exceeds the limit of 20000 parts",
         ),
         (renamed, "it has an `$id` below its root"),
-        (elsewhere, "it refers to another document"),
+        (elsewhere, "it has a `$ref` to another document"),
     ] {
         assert_eq!(schema(unusable).err().as_deref(), Some(why));
     }

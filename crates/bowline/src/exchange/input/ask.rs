@@ -98,7 +98,7 @@ impl Context {
         Elicit(Ask::new(self, key.into(), question, read_consent))
     }
 
-    /// Asks the user with params of your own, and gives the result as it came. What was filled in fits the form.
+    /// Asks the user with params of your own and returns the result. The content of an accepted form is validated against the schema.
     ///
     /// # Errors
     ///
@@ -227,7 +227,7 @@ struct Draft<T> {
     key: String,
     question: Result<Question, AskError>,
     terms: Terms,
-    /// What an accepted answer must fit.
+    /// The schema of an accepted answer.
     form: Option<ElicitSchema>,
     read: Read<T>,
 }
@@ -416,7 +416,7 @@ fn question(kind: Kind, params: &impl Serialize) -> Result<Question, AskError> {
     Ok(Question::new(kind, Some(params)))
 }
 
-/// Holds what a client says that its user filled in against what was asked for.
+/// Validates the content of an accepted answer against the requested schema.
 fn check_filled(form: &ElicitSchema, answer: &Json) -> Result<(), String> {
     let result: ElicitResult = answer.decode().map_err(|error| error.to_string())?;
     if result.action != ElicitAction::Accept {
@@ -430,7 +430,7 @@ fn read_roots(answer: &Json) -> Result<ListRootsResult, serde_json::Error> {
     let result: ListRootsResult = answer.decode()?;
     match result.roots.iter().all(Root::is_file) {
         true => Ok(result),
-        false => Err(serde::de::Error::custom("a root is a `file://` URI")),
+        false => Err(serde::de::Error::custom("roots must be `file://` URIs")),
     }
 }
 

@@ -60,12 +60,11 @@ pub enum AskError {
         /// On the way.
         source: Error,
     },
-    /// The request was continued from the same state before, and did something that must happen once. What came of that is not
-    /// known.
-    #[error("this request state was used before; start again without it")]
+    /// The `requestState` was used before for an effect of [`Context::once`](crate::Context::once) whose output is not stored.
+    #[error("the request state was already used; start again without it")]
     UsedUp,
-    /// It is not known whether something has happened that must happen once.
-    #[error("the store of marks failed, so it is not known whether this has happened before")]
+    /// The store of marks failed, so it is not known whether an effect of [`Context::once`](crate::Context::once) has happened.
+    #[error("failed to check whether this has happened before")]
     Marks(#[source] MarksError),
     /// The request is over; nobody waits for the answer any more.
     #[error("the request is over")]

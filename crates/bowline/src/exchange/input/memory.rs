@@ -1,4 +1,4 @@
-//! What a handler keeps from one of its runs to the next, and what it does in one of them only.
+//! Values that a handler keeps from one round to the next, and effects that it performs in one round only.
 
 use std::future::Future;
 
@@ -33,26 +33,25 @@ impl Context {
         self.kept(VALUE)
     }
 
-    /// Runs `future` in one run of the handler only; later ones find its output. `key` names it among those of this handler,
-    /// in at most 128 bytes.
+    /// Runs `future` in one round only; later rounds get its output. `key` identifies the effect within the handler, in at most
+    /// 128 bytes.
     ///
-    /// That holds, too, for a client that sends an old `requestState` a second time, on purpose or because an answer got lost:
-    /// a [mark](crate::Marks) is set before `future` runs, and a later run with the same state finds the output that was
-    /// kept with the mark. If there is none, because `future` failed, was dropped or still runs, the request is refused with
-    /// `-32602`: nobody knows how far it came. Replicas need one store for all; see
-    /// [`Server::marks`](crate::Server::marks).
+    /// A client can send the same `requestState` more than once, on purpose or because a response was lost. So a
+    /// [mark](crate::Marks) is set before `future` runs, and a replay gets the output that was stored with the mark. If there is
+    /// none, because `future` failed, was dropped or is still running, the replay fails with `-32602`. Replicas must share one
+    /// store; see [`Server::marks`](crate::Server::marks).
     ///
     /// What is asked for by the time the output is there is all in vain if the round ends before it: put
     /// no question beside it, only before and after.
     ///
     /// # Errors
     ///
-    /// If the output has no JSON form, an earlier one is not of this type, the request was continued from here before and its
-    /// output is not known, or the store of marks fails.
+    /// If the output cannot be serialized, a stored one does not have this type, the state was used before and no output was
+    /// stored, or the store of marks fails.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it drops `future`, whose output is then not kept, and which is not run again for the same `requestState`.
+    /// Dropping it drops `future`. Its output is not stored, and it does not run again for the same `requestState`.
     ///
     /// # Examples
     ///
@@ -83,7 +82,7 @@ impl Context {
     ///
     /// # Cancel safety
     ///
-    /// Dropping it drops `future`, whose output is then not kept, and which is not run again for the same `requestState`.
+    /// Dropping it drops `future`. Its output is not stored, and it does not run again for the same `requestState`.
     pub async fn try_once<T, E, F>(&self, key: &str, future: F) -> Result<T, E>
     where
         T: Serialize + DeserializeOwned,
@@ -109,15 +108,15 @@ impl Context {
         Ok(output)
     }
 
-    /// Claims `key` for this run, unless an earlier run of the same state has.
+    /// Claims the effect `key` for this round, unless another round of the same state has.
     async fn claim(&self, key: &str) -> Result<Claimed, AskError> {
         let once = self.input().and_then(|input| input.once.as_ref());
         let Some(once) = once else {
-            return Ok(Claimed::First(Claim::unmarked())); // a first round has no state that could be sent again
+            return Ok(Claimed::First(Claim::unmarked())); // a first round has no state that could be replayed
         };
         let claimed = once.claim(key).await;
         if let (Err(error @ AskError::UsedUp), Some(input)) = (&claimed, self.input()) {
-            // It is the client that has to start again, not the model that has to hear of it.
+            // The client has to start again, so this must not become a tool result for the model.
             input.lock().unaskable = Some(Unaskable {
                 why: error.to_string(),
                 error: error.to_rpc_error(),

@@ -43,7 +43,7 @@ pub(crate) struct Input {
     asking: Mutex<Asking>,
     /// How long a client may take to answer where it is asked directly.
     timeout: Duration,
-    /// Sees to it that things happen once, where a round continues from a state.
+    /// Guards `Context::once`; `None` in a first round.
     once: Option<Once>,
 }
 

@@ -1,4 +1,4 @@
-//! What happens once although its request may be continued from one state as often as somebody sends it.
+//! Guards `Context::once` against a `requestState` that a client sends more than once.
 //!
 //! ```text
 //! round 1 ──▶ asks ──▶ state of lineage L ──┬──▶ round 2: mark (L, key) ──▶ first: run it, keep its output
@@ -18,37 +18,38 @@ use super::AskError;
 use crate::random;
 use crate::{Marked, Marks, MarksError};
 
-/// What all rounds of one request have in common, and the store in which they mark what they did.
+/// The lineage of a request, which all its rounds share, and the store in which its effects are marked.
 pub(crate) struct Once {
     lineage: String,
     marks: Arc<dyn Marks>,
     lifetime: Duration,
 }
 
-/// Whether a thing is still to be done.
+/// The outcome of [`Once::claim`].
 pub(super) enum Claimed {
+    /// The effect has not happened; the caller performs it.
     First(Claim),
-    /// It was done, and this came of it.
+    /// The effect has happened, with this output.
     Done(Json),
 }
 
-/// The right to do it.
+/// The exclusive right to perform an effect.
 pub(super) struct Claim(Option<(String, Arc<dyn Marks>)>);
 
 impl Once {
-    /// For a round that continues from a state. `lifetime` is how long such a state can be sent again.
+    /// Returns `None` for a first round, which has no state that could be replayed. `lifetime` is that of a sealed state.
     pub(crate) fn of(round: &Round, marks: &Arc<dyn Marks>, lifetime: Duration) -> Option<Self> {
         let lineage: String = round.recall(LINEAGE)?.decode().ok()?;
         Some(Self {
             lineage,
             marks: marks.clone(),
-            // Replicas differ a little in what time it is.
+            // The clocks of replicas differ.
             lifetime: lifetime.saturating_add(SKEW),
         })
     }
 
-    /// Gives a round that is about to become a state its lineage, unless it continues one.
-    pub(crate) fn found_lineage(round: &mut Round) -> Result<(), &'static str> {
+    /// Adds a lineage to a round that is about to be sealed, unless it has one.
+    pub(crate) fn ensure_lineage(round: &mut Round) -> Result<(), &'static str> {
         if round.recall(LINEAGE).is_none() {
             let lineage = BASE64_URL_SAFE_NO_PAD.encode(random::bytes::<16>()?);
             round.remember(LINEAGE, serde_json::Value::from(lineage).into());
@@ -58,7 +59,7 @@ impl Once {
 
     pub(super) async fn claim(&self, key: &str) -> Result<Claimed, AskError> {
         if key.len() > MAX_KEY {
-            let what = format!("a key of `once` has more than {MAX_KEY} bytes");
+            let what = format!("the key of `once` exceeds {MAX_KEY} bytes");
             return Err(AskError::misuse(what));
         }
         let key = BASE64_URL_SAFE_NO_PAD.encode(key);
@@ -80,20 +81,20 @@ impl Once {
 }
 
 impl Claim {
-    /// For what nobody can do again.
+    /// A claim without a mark, for a first round.
     pub(super) fn unmarked() -> Self {
         Self(None)
     }
 
-    /// Keeps what came of it, for whoever sends the same state again.
+    /// Stores the output for replays of the same state.
     pub(super) async fn keep(self, output: &Json) {
         let Some((mark, marks)) = self.0 else {
             return;
         };
         let output = Bytes::copy_from_slice(output.as_bytes());
         if let Err(error) = in_time(marks.keep(&mark, output)).await {
-            // It has happened, so this round goes on; whoever sends its state again is refused.
-            tracing::warn!(%error, "failed to keep what came of something that happens once");
+            // The effect has happened, so this round continues; a replay will be refused.
+            tracing::warn!(%error, "failed to store the output of `once`");
         }
     }
 }
@@ -101,14 +102,14 @@ impl Claim {
 async fn in_time<T>(access: impl Future<Output = Result<T, MarksError>>) -> Result<T, MarksError> {
     let accessed = tokio::time::timeout(STORE_TIMEOUT, access).await;
     accessed.unwrap_or_else(|_| {
-        let source = format!("it did not answer within {STORE_TIMEOUT:?}").into();
+        let source = format!("no response within {STORE_TIMEOUT:?}").into();
         Err(MarksError::Unavailable { source })
     })
 }
 
-/// Where a state keeps its lineage, among what a handler remembers; no key of a handler reads like it.
+/// The key of the lineage among the remembered values; keys of handlers have a prefix.
 const LINEAGE: &str = "lineage";
-/// In base64, with a lineage, it fits into a key of [`Marks`].
+/// In base64 and together with a lineage it fits into a key of [`Marks`].
 const MAX_KEY: usize = 128;
 const SKEW: Duration = Duration::from_secs(5 * 60);
 const STORE_TIMEOUT: Duration = Duration::from_secs(10);

@@ -49,7 +49,7 @@ use crate::exchange::{BoxFuture, Stopwatch};
 ///     }
 ///
 ///     fn identity(&self) -> Option<String> {
-///         Some("the nightly job".into()) // the token is never that of anybody else
+///         Some("nightly-job".into()) // the only user of this token
 ///     }
 /// }
 ///
@@ -64,10 +64,9 @@ pub trait Authorizer: Send + Sync + 'static {
     /// Finds out what it takes to get the refused request accepted. Once it has, the request is sent again.
     fn answer<'a>(&'a self, refusal: &'a Refusal) -> BoxFuture<'a, Result<()>>;
 
-    /// A name for whoever is signed in, that nobody else has and that changes with them; `None` if that is not known.
+    /// Returns a unique name of the signed-in user, or `None` if it is not known. It must change when another user signs in.
     ///
-    /// Results that a server calls private (`cacheScope`) are used again for the same name only, and not kept at all
-    /// without one.
+    /// Private results (`cacheScope`) are cached per identity, and not at all without one.
     fn identity(&self) -> Option<String>;
 
     /// Hears the head of every response.

@@ -105,7 +105,7 @@ fn a_block_that_a_version_lacks_is_said_in_text() {
     let link_text = json!({"type": "text", "text": "Notes: file:///n"});
     let audio_text = json!({
         "type": "text",
-        "text": "[audio of type audio/wav, which this version of the protocol cannot carry]",
+        "text": "[audio of type audio/wav, which this protocol version does not support]",
     });
 
     for (version, expected) in [
