@@ -40,7 +40,7 @@ pub struct Dialect {
     pub missing_resource: ErrorCode,
     /// The error codes that this version defines, besides those of JSON-RPC itself.
     pub error_codes: &'static [ErrorCode],
-    /// Whether implementations may define codes of their own in the range that JSON-RPC reserves.
+    /// Whether implementations may define codes of their own from -32020 to -32099.
     pub allows_own_error_codes: bool,
     /// Whether a server declares that it completes arguments; where it does not, it just may.
     pub completions_are_declared: bool,
@@ -463,16 +463,9 @@ impl From<&'static Dialect> for Dialects {
     }
 }
 
-/// Returns whether a code is in the range that JSON-RPC reserves, and not one of its five.
+/// Returns whether 2026-07-28 reserves the code for the specification.
 fn is_reserved(code: ErrorCode) -> bool {
-    const DEFINED: [ErrorCode; 5] = [
-        ErrorCode::PARSE_ERROR,
-        ErrorCode::INVALID_REQUEST,
-        ErrorCode::METHOD_NOT_FOUND,
-        ErrorCode::INVALID_PARAMS,
-        ErrorCode::INTERNAL_ERROR,
-    ];
-    (-32_768..=-32_000).contains(&code.0) && !DEFINED.contains(&code)
+    (-32_099..=-32_020).contains(&code.0)
 }
 
 fn is_date(text: &str) -> bool {
