@@ -361,11 +361,7 @@ async fn what_a_client_sends_although_it_does_not_fit_the_form_is_refused(world:
         ("age", json!(17), "the field `age` must be at least 18"),
         ("age", json!(100), "the field `age` must be at most 99"),
         ("age", json!(36.5), "the field `age` must be an integer"),
-        (
-            "sure",
-            json!("yes"),
-            "the field `sure` must be a boolean",
-        ),
+        ("sure", json!("yes"), "the field `sure` must be a boolean"),
         (
             "color",
             json!("blue"),

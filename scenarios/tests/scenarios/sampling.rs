@@ -453,7 +453,10 @@ async fn roots_that_are_no_files_are_not_sent(world: World) {
 
     let error = client.call_tool("look", ()).await.unwrap_err();
 
-    assert!(error.to_string().contains("is not a `file://` URI"), "{error}");
+    assert!(
+        error.to_string().contains("is not a `file://` URI"),
+        "{error}"
+    );
 }
 
 async fn roots_that_are_no_files_are_refused(world: World) {

@@ -25,8 +25,8 @@ use tokio::time::{Instant, timeout};
 
 use super::Client;
 use super::asking::{Asking, pause_before};
-use super::remembered_version::cannot_have_run;
 use super::outputs::Looked;
+use super::remembered_version::cannot_have_run;
 use crate::exchange::{Answer, BoxFuture, Channel, Exchange, InProcess, Step};
 use crate::{Error, Result};
 

@@ -14,12 +14,12 @@ use bowline_types::{
     LoggingLevel, LoggingMessageNotification, Method, Notice, RpcError, check_extension_id,
 };
 
-use super::remembered_version::{RememberedVersion, Reprobe};
 use super::habits::Habits;
 use super::hearing::Hearing;
 use super::link::{Answering, End, Link, Reached, Start};
 use super::opening::{Opened, Opening, Terms};
 use super::over_http::OverHttp;
+use super::remembered_version::{RememberedVersion, Reprobe};
 use super::{Client, Current, Inner};
 use crate::exchange::{BoxFuture, Context, Responder};
 use crate::wire::{Command, Wire};

@@ -6,7 +6,7 @@ use bowline_core::Notification;
 use bowline_types::LoggingMessageNotificationParams;
 
 use super::cache::{Cache, MemoryCache};
-use super::caching::{Caching, Identity, CacheScopeOptions};
+use super::caching::{CacheScopeOptions, Caching, Identity};
 use super::hearing::{Hearing, OnError, OnLog, OnNotification};
 use super::outputs::Outputs;
 use super::{Connect, OutputCheck, Verdict};

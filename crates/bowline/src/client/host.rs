@@ -294,11 +294,8 @@ fn fill_in(mut result: ElicitResult, schema: &ElicitSchema) -> Result<ElicitResu
     }
     let filled = filled.iter().map(|(name, value)| (*name, value));
     let content = Json::object(filled);
-    check_form(schema, &content).map_err(|unfit| {
-        ours(format!(
-            "invalid form content from the host: {unfit}"
-        ))
-    })?;
+    check_form(schema, &content)
+        .map_err(|unfit| ours(format!("invalid form content from the host: {unfit}")))?;
     result.content = Some(content);
     Ok(result)
 }

@@ -7,9 +7,9 @@ use bowline_core::era::{Caller, Request};
 use bowline_types::{DiscoverRequest, Json, Method};
 
 use super::Verdicts;
-use super::remembered_version::Reprobe;
 use super::link::{Answering, Link, Reached};
 use super::opening::{MOST_PROBES, Opening, Terms, incompatible};
+use super::remembered_version::Reprobe;
 use crate::exchange::{BoxFuture, Pause, within};
 use crate::http::client::{Endpoint, HttpChannel, UnexpectedStatus, legacy};
 use crate::wire::Wire;

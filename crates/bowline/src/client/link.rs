@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use bowline_core::era::Caller;
 use bowline_types::DiscoverResult;
 
-use super::remembered_version::Reprobe;
 use super::hearing::Hearing;
+use super::remembered_version::Reprobe;
 use crate::Result;
 use crate::exchange::{Channel, InProcess, Responder};
 use crate::limits::{Account, Limits};

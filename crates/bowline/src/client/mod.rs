@@ -93,11 +93,11 @@ use crate::exchange::{Exchange, Responder, TraceContext};
 use crate::peer::Peer;
 use crate::wire::{Command, Wire};
 use crate::{Error, Result};
-use remembered_version::RememberedVersion;
 use caching::Freshness;
 use habits::TraceSource;
 use hearing::Hearing;
 use link::{Link, OpenWire, Reached};
+use remembered_version::RememberedVersion;
 
 /// A connection to a server. Cheap to clone; the connection ends with its last clone.
 ///
@@ -167,7 +167,10 @@ impl Current {
 
 impl Inner {
     fn now(&self) -> &Current {
-        let corrected = self.remembered.as_ref().and_then(RememberedVersion::corrected);
+        let corrected = self
+            .remembered
+            .as_ref()
+            .and_then(RememberedVersion::corrected);
         corrected.unwrap_or(&self.first)
     }
 

@@ -198,9 +198,13 @@ impl Driver {
             Ok(Message::Request(request)) if self.serving.answers_nothing() => {
                 // Ignored, not refused: on stdio a modern client must not write responses.
                 let method = shortened(&request.method).to_string();
-                tracing::warn!(method, "ignored a request of the server, which its version does not have");
-                let error =
-                    format!("the server sent the request `{method}`, which its version does not have");
+                tracing::warn!(
+                    method,
+                    "ignored a request of the server, which its version does not have"
+                );
+                let error = format!(
+                    "the server sent the request `{method}`, which its version does not have"
+                );
                 self.peer.notices().overhear_error(&Error::protocol(error));
             }
             Ok(message) => {

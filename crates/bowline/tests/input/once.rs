@@ -193,7 +193,9 @@ async fn nothing_happens_if_it_is_not_known_whether_it_has_happened() {
         let told = answer(&client, "sure", "yes", &state).await.unwrap();
 
         assert!(
-            told.as_str().unwrap().starts_with("failed to check whether this has happened before"),
+            told.as_str()
+                .unwrap()
+                .starts_with("failed to check whether this has happened before"),
             "{told}"
         );
         assert_eq!(*charged.borrow(), 0);

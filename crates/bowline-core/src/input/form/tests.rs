@@ -16,7 +16,11 @@ fn complaint(field: &Value, value: &Value) -> Option<String> {
 fn texts_numbers_and_truth_values_are_held_against_their_schemas() {
     for (field, value, expected) in [
         (json!({"type": "string"}), json!("x"), None),
-        (json!({"type": "string"}), json!(1), Some("must be a string")),
+        (
+            json!({"type": "string"}),
+            json!(1),
+            Some("must be a string"),
+        ),
         (
             json!({"type": "string"}),
             json!(null),
@@ -106,9 +110,17 @@ fn choices_are_held_against_their_schemas() {
             json!("c"),
             Some("must be one of the allowed values"),
         ),
-        (choice, json!(["a"]), Some("must be one of the allowed values")),
+        (
+            choice,
+            json!(["a"]),
+            Some("must be one of the allowed values"),
+        ),
         (titled.clone(), json!("a"), None),
-        (titled, json!("A"), Some("must be one of the allowed values")),
+        (
+            titled,
+            json!("A"),
+            Some("must be one of the allowed values"),
+        ),
         (named.clone(), json!("a"), None),
         (named, json!("A"), Some("must be one of the allowed values")),
         (several.clone(), json!(["a", "b"]), None),
@@ -127,7 +139,11 @@ fn choices_are_held_against_their_schemas() {
             json!(["c"]),
             Some("must be a list of allowed values"),
         ),
-        (several, json!("a"), Some("must be a list of allowed values")),
+        (
+            several,
+            json!("a"),
+            Some("must be a list of allowed values"),
+        ),
         (several_titled.clone(), json!(["a"]), None),
         (
             several_titled,
