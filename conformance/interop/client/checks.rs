@@ -187,8 +187,15 @@ async fn progress(client: Client) -> Result<Outcome> {
         .lock()
         .unwrap_or_else(|poison| poison.into_inner())
         .clone();
-    let steps = (1..=5).map(|step| (f64::from(step), Some(5.0), Some(format!("step {step}"))));
-    ensure(heard == steps.collect::<Vec<_>>(), || {
+    let steps = |has_messages: bool| {
+        let message = |step| has_messages.then(|| format!("step {step}"));
+        let steps = (1..=5).map(|step| (f64::from(step), Some(5.0), message(step)));
+        steps.collect::<Vec<_>>()
+    };
+    // 2024-11-05 has no messages; some servers send them nevertheless.
+    let is_plain =
+        client.dialect().absent.of_progress.contains(&"message") && heard == steps(false);
+    ensure(is_plain || heard == steps(true), || {
         format!("heard {heard:?}")
     })?;
     ensure(reply.text().contains('5'), || {
