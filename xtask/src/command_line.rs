@@ -113,7 +113,8 @@ fn workspace_root() -> PathBuf {
 const USAGE: &str = "\
 Usage: cargo xtask <command>
 
-  ci [--skip STEP]… [--keep-going]   everything that guards the project, in order; `deny` and `real` with --all
+  ci [--skip STEP]… [--keep-going]   everything that guards the project, in order; `deny`, `counts` and `real` with
+                                     --all
                                      steps: fmt, tidy, deny, clippy, features, test, hostile, doc, no-legacy,
                                      counts, conformance, interop, real, mutants
   tidy                               the house rules that a text search can keep
