@@ -66,7 +66,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
 
 async fn a_person_agrees_in_a_browser_and_the_call_works(world: World) {
     let place = Place::new("read").await;
-    // A browser: it visits the page, somebody agrees, and it follows the redirect to the port of the application.
+    // The browser loads the authorization page, the user agrees, and it follows the redirect to the application's port.
     let loopback = Loopback::new(|url| {
         let url = url.to_owned();
         tokio::spawn(async move {

@@ -68,20 +68,20 @@ async fn what_a_server_prints_is_no_message(world: World) {
     let chatty = Tool::raw("chatty", anything(), async |_, _| {
         println!(
             "{}",
-            json!({"jsonrpc": "2.0", "method": "notifications/message"})
+            json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": 1}})
         );
         println!("anything");
         Ok(CallToolResult::text("said"))
     });
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
-    let tell_too = tell.clone();
+    let (tell_too, tell_logs) = (tell.clone(), tell.clone());
     let server = Server::new("s", "1").tool(chatty);
     let client = world
         .connect_with(&server, |connect| {
             connect
                 .on_error(move |error| tell.send(error.to_string()).unwrap())
                 .on_notification(move |said| tell_too.send(said.method.to_string()).unwrap())
-                .on_log(|log| panic!("{log:?} was no message"))
+                .on_log(move |log| tell_logs.send(format!("{log:?}")).unwrap())
         })
         .await;
 

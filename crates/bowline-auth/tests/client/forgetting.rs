@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bowline::exchange::BoxFuture;
+use bowline::http::client::Authorizer;
 use bowline_auth::client::{AppError, Credentials, MemoryStore, OAuth, Saved, TokenStore};
 use serde_json::Value;
 use tokio::sync::watch;
@@ -19,6 +20,29 @@ async fn with_expired_token(world: &World, oauth: &Arc<OAuth>) -> bowline::Clien
     world.state().lifetime = 3600;
     world.seen();
     client
+}
+
+/// Private cached results belong to the identity.
+#[tokio::test]
+async fn the_identity_survives_a_renewal_and_changes_with_each_sign_in() {
+    let world = World::default();
+    let oauth = Arc::new(oauth(&world));
+    assert_eq!(oauth.identity(), None);
+
+    let client = with_expired_token(&world, &oauth).await;
+    let first = oauth.identity();
+    client.call_tool("x", ()).await.unwrap();
+    assert_eq!(world.count("refresh_token"), 1);
+    let renewed = oauth.identity();
+    oauth.forget().await.unwrap();
+    let forgotten = oauth.identity();
+    client.call_tool("x", ()).await.unwrap();
+    let second = oauth.identity();
+
+    assert!(first.is_some() && second.is_some());
+    assert_eq!(first, renewed);
+    assert_eq!(forgotten, None);
+    assert_ne!(first, second);
 }
 
 #[tokio::test]

@@ -238,8 +238,16 @@ impl Call {
             return Err(error);
         }
         self.end_round(paused)?;
-        let correcting = Box::pin(self.client.clone().correct_version());
-        Ok(State::Correcting(correcting, error))
+        let left = self.left();
+        self.round_began = left.map(|_| Instant::now());
+        let correcting = self.client.clone().correct_version();
+        let correcting = async move {
+            match left {
+                Some(left) => timeout(left, correcting).await.unwrap_or(false),
+                None => correcting.await,
+            }
+        };
+        Ok(State::Correcting(Box::pin(correcting), error))
     }
 
     /// Sends the request again in the server's actual version.
@@ -319,7 +327,7 @@ impl Future for Call {
                     let is_corrected = ready!(correcting.as_mut().poll(cx));
                     let error = std::mem::replace(error, Error::Closed);
                     match is_corrected && cannot_have_run(&error) {
-                        true => Ok(this.resend()),
+                        true => this.end_round(Duration::ZERO).map(|()| this.resend()),
                         false => Err(error),
                     }
                 }

@@ -326,7 +326,7 @@ async fn reach(
     let (caller, server) = match (opened, start) {
         (Opened::Open(caller, server), _) => (caller, server),
         (Opened::Respawn(caller, offered), Some(start)) => {
-            tracing::debug!("the server was started again, because it does not stand the probe");
+            tracing::debug!("starting the server again: it does not respond after the probe");
             // Ended first: it may hold what the next one needs, a lock for example.
             if let Some(wire) = &link.wire {
                 wire.close().await;

@@ -67,12 +67,12 @@ impl Habits {
 }
 
 impl Connect {
-    /// Takes what was found out the last time for granted.
+    /// Uses the protocol version of an earlier connection instead of probing the server.
     ///
-    /// A modern server is then not asked anything before the first request. A legacy one still wants its
-    /// handshake, but is not probed before. If the server has changed since, the first request that it refuses
-    /// makes the client ask what it speaks now. The request is then sent again, unless it may have run; and
-    /// [`Client::verdict`](super::Client::verdict) is another one.
+    /// A modern server gets no message before the first request, a legacy one its handshake. If the version turns out to be
+    /// wrong, because the first request fails, the client probes the server and uses the right one from then on;
+    /// [`Client::verdict`](super::Client::verdict) then returns it. The failed request is sent again if the error proves that it
+    /// did not run.
     pub fn remembered(mut self, verdict: Verdict) -> Self {
         self.habits.remembered = Some(verdict);
         self

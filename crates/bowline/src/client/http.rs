@@ -190,26 +190,15 @@ impl Reprobe for HttpOpening {
 fn refutes(error: &Error) -> bool {
     match error {
         Error::Peer(_) | Error::Protocol { .. } => true,
-        Error::Transport {
-            source: Some(source),
-            ..
-        } => {
-            let status = source.downcast_ref::<UnexpectedStatus>();
-            status.is_some_and(|status| status.0.is_client_error())
-        }
-        _ => false,
+        error => UnexpectedStatus::of(error).is_some_and(|status| status.is_client_error()),
     }
 }
 
 /// Whether a failed `initialize` suggests that the server has two endpoints. It may say no in words, too.
 fn is_without_streamable_http(error: &Error) -> bool {
-    let source = match error {
-        Error::Peer(_) => return true,
-        Error::Transport { source, .. } => source.as_ref(),
-        _ => None,
-    };
-    let status = source.and_then(|source| source.downcast_ref::<UnexpectedStatus>());
-    status.is_some_and(|status| suggests_two_endpoints(status.0.as_u16()))
+    let status = UnexpectedStatus::of(error);
+    matches!(error, Error::Peer(_))
+        || status.is_some_and(|status| suggests_two_endpoints(status.as_u16()))
 }
 
 fn undecided(why: Undecided) -> Error {

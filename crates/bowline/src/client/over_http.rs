@@ -10,6 +10,7 @@ use super::caching::Identity;
 use super::http::HttpOpening;
 use super::link::Reached;
 use super::opening::Terms;
+use super::verdicts::origin;
 use super::{Client, Connect, Verdicts};
 use crate::http::client::{
     Authorizer, Drain, Endpoint, HttpSend, Proxies, Reaching, ResponseLimits, UnexpectedStatus,
@@ -142,13 +143,8 @@ impl OverHttp {
     /// The URL for cache keys: with the query, which may select a tenant, and without user name and password.
     pub(super) fn url_text(&self) -> Option<String> {
         let uri = self.url.as_ref().ok()?;
-        let authority = uri.authority()?.as_str();
-        let host = authority
-            .rsplit_once('@')
-            .map_or(authority, |(_, host)| host);
-        let scheme = uri.scheme_str().unwrap_or_default();
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
-        Some(format!("{scheme}://{}{path}", host.to_ascii_lowercase()))
+        Some(format!("{}{path}", origin(uri)))
     }
 
     pub(super) fn identity(&self) -> Option<Identity> {
@@ -201,9 +197,5 @@ impl Default for OverHttp {
 
 /// The HTTP status of a response that carried no answer, if that is what went wrong.
 pub(super) fn status_of(error: &Error) -> Option<u16> {
-    let Error::Transport { source, .. } = error else {
-        return None;
-    };
-    let status = source.as_ref()?.downcast_ref::<UnexpectedStatus>()?;
-    Some(status.0.as_u16())
+    UnexpectedStatus::of(error).map(|status| status.as_u16())
 }

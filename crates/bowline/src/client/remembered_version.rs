@@ -73,7 +73,7 @@ impl Client {
     ///
     /// # Cancel safety
     ///
-    /// Safe: if other calls wait, one of them continues the probe.
+    /// Safe: if another call waits for the probe, it sends a new one.
     pub(super) async fn correct_version(self) -> bool {
         let Some(remembered) = &self.inner.remembered else {
             return false;

@@ -111,13 +111,18 @@ impl<'de> Deserialize<'de> for Verdicts {
     }
 }
 
-/// The origin and the path: a gateway has servers of different ages at one origin. Credentials that somebody put
-/// into the URL, and what follows a `?`, are nobody's business.
+/// The origin and the path, because a gateway has servers of different ages at one origin. Without the query, which may contain a
+/// secret: the table can be written to a file.
 fn key(uri: &Uri) -> String {
-    let (scheme, host) = (uri.scheme_str().unwrap_or_default(), uri.host());
+    format!("{}{}", origin(uri), uri.path())
+}
+
+/// The scheme, host and port of a URL, without user name and password.
+pub(super) fn origin(uri: &Uri) -> String {
+    let scheme = uri.scheme_str().unwrap_or_default();
+    let host = uri.host().unwrap_or_default().to_ascii_lowercase();
     let port = uri.port().map(|port| format!(":{port}"));
-    let (host, port) = (host.unwrap_or_default(), port.unwrap_or_default());
-    format!("{scheme}://{host}{port}{}", uri.path())
+    format!("{scheme}://{host}{}", port.unwrap_or_default())
 }
 
 fn now() -> u64 {

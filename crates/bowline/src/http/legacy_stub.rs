@@ -45,18 +45,21 @@ pub(super) fn answer(
     match post {}
 }
 
-pub(super) fn is_to_second_endpoint(_: &Site, _: &Parts) -> bool {
-    false
+pub(super) enum SecondEndpoint {}
+
+pub(super) fn second_endpoint(_: &Site, _: &Parts) -> Option<SecondEndpoint> {
+    None
 }
 
 pub(super) fn answer_second_endpoint(
     _: &Arc<Site>,
+    none: &SecondEndpoint,
     _: Parts,
     _: Accepts,
     _: &Bytes,
     _: Charge,
 ) -> Result<Taken, Rejection> {
-    Err(Rejection::http(StatusCode::NOT_FOUND, "session not found"))
+    match *none {}
 }
 
 pub(super) fn answer_verb(_: &Arc<Site>, _: &Parts) -> Result<Response<HttpBody>, Rejection> {

@@ -68,7 +68,7 @@ pub(super) fn in_rounds<'a>(
         Ok(round) => round,
         Err(error) => return Box::pin(std::future::ready(Err(error))),
     };
-    let once = Once::of(&round, &rules.marks, rules.keys.longest());
+    let once = Once::of(&round, &rules.marks, rules.keys.state_lifetime());
     let input = Arc::new(Input::new(round, rules.ask_timeout, once));
     let cx = cx.with_input(input.clone());
     Box::pin(OneRound {

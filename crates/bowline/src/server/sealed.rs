@@ -146,8 +146,8 @@ impl StateKeys {
         Ok(state.to_vec())
     }
 
-    /// How long a state can be brought back after it was sealed.
-    pub(super) fn longest(&self) -> Duration {
+    /// Returns the lifetime of a sealed state.
+    pub(super) fn state_lifetime(&self) -> Duration {
         self.lifetime
     }
 

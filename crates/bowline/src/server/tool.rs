@@ -361,9 +361,9 @@ impl Tool {
     ///
     /// # Errors
     ///
-    /// [`Error::Misuse`] if its name is empty, its handler takes arguments twice, its scopes are none, or its schemas are not
-    /// valid JSON Schema 2020-12, that of its arguments is not of objects, or they refer to something outside of themselves, or break the rules
-    /// for `x-mcp-header`.
+    /// [`Error::Misuse`] if the name is empty, the handler takes arguments twice, a scope, an extension identifier or a key of `_meta` is
+    /// invalid, or a schema is: it must be valid JSON Schema 2020-12 without references to other documents, that of the
+    /// arguments must have the type `object`, and `x-mcp-header` must follow the rules of the specification.
     pub fn check(&self) -> Result<()> {
         self.compile().map(drop).map_err(|why| self.misuse(&why))
     }

@@ -145,3 +145,25 @@ async fn a_server_that_says_nothing_more_leaves_the_first_error_to_be_told() {
         "{error}"
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_probe_takes_no_longer_than_the_call_has_left() {
+    let (client, mut server) = assuming().await;
+    let script = async {
+        let modern = server.expect("tools/list").await;
+        modern.refuse(ErrorCode::METHOD_NOT_FOUND, "not initialized");
+        let _ = server.expect("server/discover").await.hold();
+        std::future::pending::<()>().await;
+    };
+    let start = tokio::time::Instant::now();
+
+    let list = client.raw("tools/list", ());
+    let call = list.total_timeout(Duration::from_secs(1)).into_future();
+    let failed = tokio::select! {
+        failed = call => failed,
+        () = script => unreachable!(),
+    };
+
+    assert!(failed.is_err());
+    assert_eq!(start.elapsed(), Duration::from_secs(1));
+}

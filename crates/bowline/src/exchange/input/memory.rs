@@ -41,8 +41,8 @@ impl Context {
     /// none, because `future` failed, was dropped or is still running, the replay fails with `-32602`. Replicas must share one
     /// store; see [`Server::marks`](crate::Server::marks).
     ///
-    /// What is asked for by the time the output is there is all in vain if the round ends before it: put
-    /// no question beside it, only before and after.
+    /// Ask questions before or after `once`, not concurrently with it: a question ends the round and drops `future`, and the
+    /// next round is then refused.
     ///
     /// # Errors
     ///

@@ -81,6 +81,17 @@ pub(crate) fn no_answer(status: StatusCode) -> Error {
 #[non_exhaustive]
 pub struct UnexpectedStatus(pub StatusCode);
 
+impl UnexpectedStatus {
+    /// Returns the status if it is the source of the error.
+    pub(crate) fn of(error: &Error) -> Option<StatusCode> {
+        let Error::Transport { source, .. } = error else {
+            return None;
+        };
+        let status = source.as_ref()?.downcast_ref::<Self>()?;
+        Some(status.0)
+    }
+}
+
 /// A stream of messages.
 pub(crate) struct Events {
     body: ResponseBody,

@@ -275,12 +275,16 @@ pub(super) fn answer(
     Ok(Taken::Elsewhere(Box::pin(opening)))
 }
 
-/// Whether a POST goes to the second of two endpoints: its URL names a session. One that names none of ours may have
-/// such a query for reasons of its own.
-pub(super) fn is_to_second_endpoint(site: &Site, head: &Parts) -> bool {
+/// The session whose second endpoint a POST goes to.
+pub(super) struct SecondEndpoint(Arc<Session>);
+
+/// Returns the HTTP+SSE session that the URL of a POST names. A URL that names none of ours may have such a query for
+/// reasons of its own.
+pub(super) fn second_endpoint(site: &Site, head: &Parts) -> Option<SecondEndpoint> {
     let legacy = &site.legacy;
-    let id = session_in_query(legacy, head);
-    id.is_some_and(|id| legacy.sessions.find(id, &principal(head)).is_ok())
+    let id = session_in_query(legacy, head)?;
+    let session = legacy.sessions.find(id, &principal(head));
+    session.ok().map(SecondEndpoint)
 }
 
 /// Answers what was posted to the second of two endpoints.
@@ -290,14 +294,12 @@ pub(super) fn is_to_second_endpoint(site: &Site, head: &Parts) -> bool {
 /// connection.
 pub(super) fn answer_second_endpoint(
     site: &Arc<Site>,
+    SecondEndpoint(session): &SecondEndpoint,
     head: Parts,
     accepts: Accepts,
     body: &Bytes,
     charge: Charge,
 ) -> Result<Taken, Rejection> {
-    let legacy = &site.legacy;
-    let id = session_in_query(legacy, &head).unwrap_or_default();
-    let session = legacy.sessions.find(id, &principal(&head))?;
     if is_batch(body) {
         return Err(not_a_batch()); // the version that has them has one endpoint
     }
@@ -307,7 +309,7 @@ pub(super) fn answer_second_endpoint(
         head_bytes: charge.bytes().saturating_sub(body.len()),
         charge,
     };
-    hear_only(site, &session, head, posting).map(Taken::Now)
+    hear_only(site, session, head, posting).map(Taken::Now)
 }
 
 /// A POST of a client that has a session, or opens one.

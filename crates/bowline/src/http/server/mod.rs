@@ -336,8 +336,8 @@ impl Site {
         charge: Charge,
     ) -> Result<Taken, Rejection> {
         // Before the era is judged: what goes to the second endpoint of HTTP+SSE is legacy, a modern probe included.
-        if legacy::is_to_second_endpoint(self, &head) {
-            return legacy::answer_second_endpoint(self, head, accepts, body, charge);
+        if let Some(endpoint) = legacy::second_endpoint(self, &head) {
+            return legacy::answer_second_endpoint(self, &endpoint, head, accepts, body, charge);
         }
         let (headers, catalog) = (&head.headers, &*self.catalog);
         match admit(headers, body, &self.served, &self.callers, catalog)? {

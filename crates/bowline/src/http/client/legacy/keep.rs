@@ -155,7 +155,7 @@ impl Link {
                     return self.give_up(error).await;
                 }
                 Ok(None) => return self.go_without(may_have_missed).await,
-                Err(error) if status_of(&error) == Some(StatusCode::NOT_FOUND) => {
+                Err(error) if UnexpectedStatus::of(&error) == Some(StatusCode::NOT_FOUND) => {
                     match streams {
                         // Some servers that have no stream answer like this instead of with 405.
                         Streams::Unknown => match self.is_known(session).await {
@@ -259,7 +259,7 @@ pub(super) async fn is_over(sessions: &mut watch::Receiver<Sessions>, number: u6
 
 /// Whether the next attempt may succeed: the server is away, overloaded or starting.
 fn is_passing(error: &Error) -> bool {
-    match (error, status_of(error)) {
+    match (error, UnexpectedStatus::of(error)) {
         (_, Some(status)) => {
             status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED
                 || matches!(
@@ -278,20 +278,7 @@ fn is_passing(error: &Error) -> bool {
 
 /// The same for a handshake: what has been the server's place before is empty while it is replaced.
 fn may_come_back(error: &Error) -> bool {
-    is_passing(error) || status_of(error) == Some(StatusCode::NOT_FOUND)
-}
-
-/// The HTTP status that an error stands for, if it does.
-pub(super) fn status_of(error: &Error) -> Option<StatusCode> {
-    let Error::Transport {
-        source: Some(source),
-        ..
-    } = error
-    else {
-        return None;
-    };
-    let status: Option<&UnexpectedStatus> = source.downcast_ref();
-    status.map(|status| status.0)
+    is_passing(error) || UnexpectedStatus::of(error) == Some(StatusCode::NOT_FOUND)
 }
 
 /// Stops the time of the handshake, and of the requests that wait for it, while a person decides.

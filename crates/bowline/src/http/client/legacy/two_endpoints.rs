@@ -21,11 +21,11 @@ use tokio::time::timeout;
 
 use super::cancel::{MAX_CANCELS, cannot_overtake, post_cancel};
 use super::held::{Both, Held};
-use super::keep::status_of;
 use super::link::Delivery;
 use super::progress::{GivenUp, Progress};
 use super::{POST_LIMIT, cancelled_id};
 use crate::exchange::{Pause, Stopwatch, within};
+use crate::http::client::UnexpectedStatus;
 use crate::http::client::response::{Events, Reply, no_answer, read};
 use crate::http::client::send::Handed;
 use crate::http::client::{
@@ -350,7 +350,7 @@ async fn post_one(
         Err(error) => {
             tracing::debug!(error = %shortened(&error), "failed to post a message");
             // A status is the server's word that it did not take the request; a broken connection is not.
-            if handed.is_withdrawn() || status_of(error).is_some() {
+            if handed.is_withdrawn() || UnexpectedStatus::of(error).is_some() {
                 progress.send_replace(Progress::Refused);
             }
         }
