@@ -1,4 +1,4 @@
-//! A server inside an axum application, behind middleware that knows nothing of it.
+//! An MCP server in an axum application, behind CORS and body-limit middleware.
 //!
 //! `cargo run -p bowline-examples --bin axum`, then `http://127.0.0.1:8000/mcp`.
 
@@ -21,7 +21,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     eprintln!("listening on http://{}/mcp", listener.local_addr()?);
     let stop = async move {
         let _ = tokio::signal::ctrl_c().await;
-        // Subscriptions end and handlers finish, so that axum finds nothing left to wait for.
+        // Ends subscriptions and lets handlers finish, so that axum's graceful shutdown does not wait for them.
         mcp.shut_down(Duration::from_secs(5));
     };
     axum::serve(listener, app)
@@ -30,14 +30,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The application, and the part of it that speaks the Model Context Protocol.
+/// Returns the application, and its MCP service.
 fn application() -> (Router, HttpService) {
     let add = Tool::raw("add", json!({"type": "object"}), async |arguments, _cx| {
         let arguments: serde_json::Value = arguments.decode().map_err(bowline::invalid_params)?;
         let sum = arguments["a"].as_i64().unwrap_or(0) + arguments["b"].as_i64().unwrap_or(0);
         Ok(CallToolResult::text(sum.to_string()))
     });
-    // A page of this origin may talk to the server: the policy lets it in, CORS lets it read.
+    // For a web page of this origin: the policy admits its requests, CORS lets it read the responses.
     let policy = SourcePolicy::loopback().allow_origin(PAGE);
     let mcp = Server::new("calculator", "1.0.0")
         .tool(add)
@@ -45,7 +45,7 @@ fn application() -> (Router, HttpService) {
         .source(policy);
     let cors = CorsLayer::new()
         .allow_origin(AllowOrigin::exact(
-            PAGE.parse().expect("an origin is ASCII"),
+            PAGE.parse().expect("the origin is ASCII"),
         ))
         .allow_methods([Method::GET, Method::POST, Method::DELETE])
         .allow_headers(Any);
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_tool_is_called_through_the_layers_of_others() {
+    async fn a_tool_is_called_through_the_middleware() {
         let (mut app, _) = application();
 
         let request = call().header("origin", PAGE).body(body()).unwrap();
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn pages_of_other_origins_stay_outside() {
+    async fn requests_of_other_origins_are_refused() {
         let (mut app, _) = application();
 
         let request = call().header("origin", "https://evil.example");
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_is_not_ready_any_more_once_it_is_shut_down() {
+    async fn the_server_is_not_ready_after_shutdown() {
         let (mut app, mcp) = application();
         let ready = || Request::get("/ready").body(Body::empty()).unwrap();
 

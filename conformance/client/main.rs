@@ -1,12 +1,12 @@
-//! The client that the official conformance suite is run against. The suite names the scenario in the
-//! environment and passes the URL of its server as the last argument.
+//! The client that the official conformance suite tests. The suite passes the name of the scenario in the environment
+//! and the URL of its server as the last argument.
 //!
 //! ```text
 //! MCP_CONFORMANCE_SCENARIO=tools_call everything-client http://localhost:3000/mcp
 //! ```
 
-mod acts;
 mod authorization;
+mod scenarios;
 
 use std::env;
 use std::error::Error;
@@ -23,25 +23,25 @@ use serde_json::{Value, json};
 async fn main() -> Result<(), Box<dyn Error>> {
     let url = env::args().next_back().unwrap_or_default();
     let scenario = env::var("MCP_CONFORMANCE_SCENARIO")?;
-    tokio::time::timeout(PATIENCE, run(&scenario, &url)).await?
+    tokio::time::timeout(TIME_LIMIT, run(&scenario, &url)).await?
 }
 
-/// Connects as any application would, by whatever the server speaks, and acts as the scenario wants.
+/// Connects with version negotiation, as an application would, and runs the scenario.
 async fn run(scenario: &str, url: &str) -> Result<(), Box<dyn Error>> {
-    if !acts::knows(scenario) {
-        return Err(format!("there is no scenario `{scenario}` here").into());
+    if !scenarios::is_known(scenario) {
+        return Err(format!("unknown scenario `{scenario}`").into());
     }
-    let known = acts::context()?.known;
+    let credentials = scenarios::context()?.credentials;
     let client = Client::connect(url)
-        .named("everything-client", "1.0.0")
-        .authorizer(authorization::oauth(url, scenario, known)?)
+        .client_info("everything-client", "1.0.0")
+        .authorizer(authorization::oauth(url, scenario, credentials)?)
         .host(host())
         .await?;
-    acts::act(scenario, &client).await?;
+    scenarios::run(scenario, &client).await?;
     Ok(client.close().await?)
 }
 
-/// Answers whatever a server asks.
+/// A host that answers every request of a server.
 fn host() -> Host {
     let roots = async || vec![Root::new("file:///test/root")];
     let written = async |_| {
@@ -56,7 +56,7 @@ fn host() -> Host {
         .roots(roots)
 }
 
-/// Agrees to everything. Fields that are left out get their defaults from the SDK.
+/// Confirms every form. The SDK fills in the defaults of missing fields.
 fn filled_in(form: &ElicitRequestFormParams) -> Value {
     let fields = form.requested_schema.properties.0.iter();
     let consents = fields.filter(|(name, _)| name == "confirmed");
@@ -65,5 +65,5 @@ fn filled_in(form: &ElicitRequestFormParams) -> Value {
         .collect()
 }
 
-/// Less than the suite has, which does not end what it started.
-const PATIENCE: Duration = Duration::from_secs(25);
+/// Below the timeout of the suite, which does not kill the processes it started.
+const TIME_LIMIT: Duration = Duration::from_secs(25);

@@ -1,18 +1,14 @@
-//! A server that clients written with other SDKs can check end to end; what it offers is the fixture's, and the
-//! tool `protocol_version`, for clients that do not say which version they have agreed upon.
+//! A server for end-to-end checks by clients of other SDKs: the interop fixture, and the tool `protocol_version` for
+//! clients that do not report the negotiated version.
 //!
 //! ```text
 //! interop-server --transport stdio
 //! interop-server --transport http --port 3000
 //! ```
 //!
-//! Over HTTP everything is served at one URL, which is printed once it can be reached: both eras, and the two
-//! endpoints of the first version.
+//! Over HTTP one URL serves both eras and HTTP+SSE; it is printed once the server accepts connections.
 
-#![allow(
-    clippy::print_stdout,
-    reason = "over HTTP nothing else is said on stdout"
-)]
+#![allow(clippy::print_stdout, reason = "over HTTP stdout carries no messages")]
 
 use std::error::Error;
 use std::sync::Arc;
@@ -37,20 +33,20 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Returns the protocol version of this very call.
+/// Returns the protocol version of this call.
 #[tool(read_only)]
 async fn protocol_version(caller: Arc<Caller>) -> &'static str {
     caller.dialect.version
 }
 
-/// How clients come in.
+/// The transport of the server.
 #[derive(Debug, PartialEq)]
 enum Transport {
     Stdio,
     Http { port: u16 },
 }
 
-/// Reads the command line. Without a port, any that is free will do.
+/// Parses the command line. Without a port, a free one is used.
 fn parse(mut words: impl Iterator<Item = String>) -> Result<Transport, String> {
     let (mut transport, mut port) = (None, 0);
     while let Some(word) = words.next() {
@@ -92,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_command_lines_are_rejected() {
         for line in ["", "--transport", "--transport pigeon", "--port many"] {
             assert!(parsed(line).is_err(), "{line}");
         }

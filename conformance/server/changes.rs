@@ -1,9 +1,9 @@
-//! Tools that change what the server offers, or claim to.
+//! Tools that announce list changes.
 
 use bowline::prelude::*;
-use bowline::server::{Bus, Change, LocalBus};
+use bowline::server::{ChangeBus, LocalBus, ServerChange};
 
-pub(crate) fn offer(server: Server) -> Server {
+pub(crate) fn register(server: Server) -> Server {
     server
         .tool(test_trigger_tool_change)
         .tool(test_trigger_prompt_change)
@@ -12,13 +12,13 @@ pub(crate) fn offer(server: Server) -> Server {
 /// Announces that the list of tools changed.
 #[tool]
 async fn test_trigger_tool_change(State(bus): State<LocalBus>) -> &'static str {
-    bus.announce(Change::Tools);
-    "It was announced."
+    bus.publish(ServerChange::Tools);
+    "The change was announced."
 }
 
 /// Announces that the list of prompts changed.
 #[tool]
 async fn test_trigger_prompt_change(State(bus): State<LocalBus>) -> &'static str {
-    bus.announce(Change::Prompts);
-    "It was announced."
+    bus.publish(ServerChange::Prompts);
+    "The change was announced."
 }

@@ -1,4 +1,4 @@
-//! Tools by what they return: every kind of content, errors, and a schema that uses all of its language.
+//! Tools that return every kind of content, errors, and a tool with an advanced JSON schema.
 
 use bowline::prelude::*;
 use bowline::types::{
@@ -7,7 +7,7 @@ use bowline::types::{
 use bowline::{CallToolResult, Tool};
 use serde_json::json;
 
-pub(crate) fn offer(server: Server) -> Server {
+pub(crate) fn register(server: Server) -> Server {
     server
         .tool(test_simple_text)
         .tool(test_image_content)
@@ -81,17 +81,17 @@ async fn test_error_handling() -> Result<(), ToolError> {
     Err(ToolError::new(why))
 }
 
-/// Returns a value that travels in an HTTP header as well.
+/// Returns a value that is also mirrored in an HTTP header.
 #[tool]
 async fn test_custom_header(
-    /// what is returned
+    /// the returned value
     #[header("Value")]
     value: String,
 ) -> String {
     value
 }
 
-/// A tool whose schema must reach clients as it is written here.
+/// A tool whose schema must reach clients unchanged.
 fn json_schema_2020_12_tool() -> Tool {
     let schema = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",

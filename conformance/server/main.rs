@@ -1,21 +1,18 @@
-//! The server that the official conformance suite is run against: every feature, under the names that the
-//! suite knows. It serves both eras on one URL.
+//! The server that the official conformance suite tests: every feature, under the names that the suite expects. It
+//! serves both eras on one URL.
 //!
 //! ```text
 //! everything-server --port 3000
 //! ```
 
-#![allow(
-    clippy::print_stdout,
-    reason = "over HTTP nothing else is said on stdout"
-)]
+#![allow(clippy::print_stdout, reason = "over HTTP stdout carries no messages")]
 
-mod asking;
 mod changes;
 mod content;
+mod input;
+mod notifications;
 mod prompts;
 mod resources;
-mod speaking;
 
 use std::time::Duration;
 
@@ -31,7 +28,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(bound.serve().await?)
 }
 
-/// The port after `--port`; 0, for any that is free, without.
+/// The port after `--port`; 0, which selects a free port, without it.
 fn port(mut arguments: impl Iterator<Item = String>) -> Result<u16, String> {
     let Some(flag) = arguments.next() else {
         return Ok(0);
@@ -45,22 +42,22 @@ fn port(mut arguments: impl Iterator<Item = String>) -> Result<u16, String> {
 
 fn everything() -> Server {
     let bus = LocalBus::default();
-    let words = Completer::for_prompt("test_prompt_with_arguments", "arg1", async |typing, _cx| {
-        Ok(typing.among(["test", "testing", "toast"]))
+    let words = Completer::for_prompt("test_prompt_with_arguments", "arg1", async |input, _cx| {
+        Ok(input.matching(["test", "testing", "toast"]))
     });
     let server = Server::new("everything-server", "1.0.0")
         .title("Everything")
-        .instructions("Offers one of each, for tests.")
+        .instructions("Provides every feature for tests.")
         .bus(bus.clone())
         .state(bus)
         .logging()
         .resource_updates()
         .cache(Duration::from_secs(60), CacheScope::PUBLIC)
         .completion(words);
-    let server = content::offer(server);
-    let server = speaking::offer(server);
-    let server = asking::offer(server);
-    let server = changes::offer(server);
-    let server = resources::offer(server);
-    prompts::offer(server)
+    let server = content::register(server);
+    let server = notifications::register(server);
+    let server = input::register(server);
+    let server = changes::register(server);
+    let server = resources::register(server);
+    prompts::register(server)
 }

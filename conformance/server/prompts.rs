@@ -1,4 +1,4 @@
-//! Prompts, by what they are made of and what they ask for.
+//! Prompts with every kind of content and argument.
 
 use bowline::RpcError;
 use bowline::prelude::*;
@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::content::{embedded, picture};
 
-pub(crate) fn offer(server: Server) -> Server {
+pub(crate) fn register(server: Server) -> Server {
     server
         .prompt(test_simple_prompt)
         .prompt(test_prompt_with_arguments)
@@ -23,18 +23,18 @@ async fn test_simple_prompt() -> &'static str {
     "This is a simple prompt for testing."
 }
 
-/// A text with two gaps.
+/// A text with two arguments.
 #[prompt]
 async fn test_prompt_with_arguments(
-    /// what the first gap is filled with
+    /// the first argument
     arg1: String,
-    /// what the second gap is filled with
+    /// the second argument
     arg2: String,
 ) -> String {
     format!("Prompt with arguments: arg1='{arg1}', arg2='{arg2}'")
 }
 
-/// A resource, and what to do with it.
+/// A resource and an instruction.
 #[prompt]
 async fn test_prompt_with_embedded_resource(
     /// the URI of the resource
@@ -48,7 +48,7 @@ async fn test_prompt_with_embedded_resource(
     ]
 }
 
-/// A picture, and what to do with it.
+/// An image and an instruction.
 #[prompt]
 async fn test_prompt_with_image() -> Vec<PromptMessage> {
     vec![
@@ -57,7 +57,7 @@ async fn test_prompt_with_image() -> Vec<PromptMessage> {
     ]
 }
 
-/// A prompt that asks the user for something first.
+/// A prompt that elicits input first.
 #[prompt]
 async fn test_input_required_result_prompt(cx: Context) -> Result<String, RpcError> {
     let About { context } = cx

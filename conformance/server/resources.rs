@@ -1,4 +1,4 @@
-//! Resources: a text, bytes, one that is watched, and a template.
+//! Resources: a text, a blob, one for subscriptions, and a template.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::content::PNG;
 
-pub(crate) fn offer(server: Server) -> Server {
+pub(crate) fn register(server: Server) -> Server {
     let text = Resource::text(
         "test://static-text",
         "Static text",

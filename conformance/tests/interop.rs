@@ -1,15 +1,11 @@
-//! Our interop client against our own servers, as programs: what others are checked with must itself hold.
+//! Tests the interop client against our own servers, as programs.
 
-#![allow(
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "what tests share is part of the tests"
-)]
+#![allow(clippy::panic, clippy::unwrap_used, reason = "test code")]
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
 
-/// Runs the client, and gives what it reports.
+/// Runs the client, and returns its report.
 fn check(mode: &str, target: &[&str]) -> (Output, Vec<String>) {
     let mut client = Command::new(env!("CARGO_BIN_EXE_interop-client"));
     let output = client.arg(mode).args(target).output().unwrap();
@@ -17,23 +13,23 @@ fn check(mode: &str, target: &[&str]) -> (Output, Vec<String>) {
     (output, report.lines().map(str::to_owned).collect())
 }
 
-/// A server that is reached by its URL; dropping it ends it.
-struct Serving(Child, String);
+/// A server process and its URL; killed on drop.
+struct RunningServer(Child, String);
 
-impl Serving {
+impl RunningServer {
     fn start(program: &str, arguments: &[&str]) -> Self {
         let mut command = Command::new(program);
         command.args(arguments).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        let mut said = String::new();
+        let mut line = String::new();
         let stdout = child.stdout.as_mut().unwrap();
-        BufReader::new(stdout).read_line(&mut said).unwrap();
-        let url = said.trim().strip_prefix("READY ").unwrap().to_owned();
+        BufReader::new(stdout).read_line(&mut line).unwrap();
+        let url = line.trim().strip_prefix("READY ").unwrap().to_owned();
         Self(child, url)
     }
 }
 
-impl Drop for Serving {
+impl Drop for RunningServer {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -51,9 +47,9 @@ const MODES: [&str; 6] = [
 ];
 
 #[test]
-fn our_client_has_nothing_to_find_fault_with_in_our_server() {
-    let serving = Serving::start(SERVER, &["--transport", "http"]);
-    let targets = [vec![SERVER, "--transport", "stdio"], vec![&serving.1]];
+fn our_client_passes_all_checks_against_our_server() {
+    let server = RunningServer::start(SERVER, &["--transport", "http"]);
+    let targets = [vec![SERVER, "--transport", "stdio"], vec![&server.1]];
 
     for target in targets {
         for mode in MODES {
@@ -67,10 +63,10 @@ fn our_client_has_nothing_to_find_fault_with_in_our_server() {
 }
 
 #[test]
-fn a_server_that_does_not_offer_the_fixture_fails_check_by_check() {
-    let serving = Serving::start(env!("CARGO_BIN_EXE_everything-server"), &[]);
+fn a_server_without_the_fixture_fails_its_checks() {
+    let server = RunningServer::start(env!("CARGO_BIN_EXE_everything-server"), &[]);
 
-    let (output, report) = check("2026", &[&serving.1]);
+    let (output, report) = check("2026", &[&server.1]);
 
     assert!(!output.status.success());
     assert!(report.iter().any(|line| line == "ok open"), "{report:#?}");
@@ -82,7 +78,7 @@ fn a_server_that_does_not_offer_the_fixture_fails_check_by_check() {
 }
 
 #[test]
-fn a_server_that_cannot_be_started_is_one_failure() {
+fn a_server_that_fails_to_start_is_one_failure() {
     let (output, report) = check("legacy", &["no-such-program"]);
 
     assert!(!output.status.success());
@@ -90,7 +86,7 @@ fn a_server_that_cannot_be_started_is_one_failure() {
     assert_eq!(report[1], "0 passed, 1 failed");
 }
 
-/// What is called of a server that does not offer the fixture; ours does, and a tool that takes long.
+/// A tool case for a server without the fixture, with a slow tool.
 const CASE: [&str; 7] = [
     "--tool",
     "add",
@@ -102,9 +98,9 @@ const CASE: [&str; 7] = [
 ];
 
 #[test]
-fn a_server_of_any_kind_is_checked_by_one_of_its_tools() {
-    let serving = Serving::start(SERVER, &["--transport", "http"]);
-    let targets = [vec![SERVER, "--transport", "stdio"], vec![&serving.1]];
+fn any_server_can_be_checked_with_one_of_its_tools() {
+    let server = RunningServer::start(SERVER, &["--transport", "http"]);
+    let targets = [vec![SERVER, "--transport", "stdio"], vec![&server.1]];
 
     for target in targets {
         for case in [&CASE[..], &CASE[..4]] {
@@ -126,7 +122,7 @@ fn a_server_of_any_kind_is_checked_by_one_of_its_tools() {
 }
 
 #[test]
-fn a_tool_that_answers_otherwise_or_does_not_exist_fails() {
+fn an_unexpected_result_or_an_unknown_tool_fails() {
     let call = |tool, expected| {
         let call = ["--tool", tool, r#"{"a": 2, "b": 40}"#, expected];
         let server = [SERVER, "--transport", "stdio"];
@@ -152,13 +148,13 @@ fn a_tool_that_answers_otherwise_or_does_not_exist_fails() {
 
 #[test]
 #[cfg(unix)]
-fn a_server_that_does_not_end_with_its_input_is_noticed() {
+fn a_server_that_does_not_exit_when_its_input_closes_fails() {
     let script = format!("{SERVER} --transport stdio; exec sleep 600");
     let target = ["sh", "-c", script.as_str()];
 
     let (output, report) = check("auto", &[&CASE[..], &target].concat());
 
     assert!(!output.status.success());
-    let close = "FAILED close: it does not exit when its input is closed";
+    let close = "FAILED close: the server does not exit when its input is closed";
     assert!(report.iter().any(|line| line == close), "{report:#?}");
 }

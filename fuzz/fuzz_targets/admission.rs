@@ -1,4 +1,4 @@
-//! A whole HTTP request on its way up the ladder of admission.
+//! Admission of a complete HTTP request.
 
 #![no_main]
 

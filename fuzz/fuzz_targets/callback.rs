@@ -1,4 +1,4 @@
-//! The way back from an authorization server.
+//! The redirect from an authorization server.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Challenges of a server, and where a client goes because of them.
+//! `WWW-Authenticate` challenges, and the URLs that a client requests because of them.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Header values, encoded and decoded.
+//! Encoding and decoding of header values.
 
 #![no_main]
 

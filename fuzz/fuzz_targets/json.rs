@@ -1,4 +1,4 @@
-//! JSON text, and scripts for writing some.
+//! JSON text, and scripts for the JSON generator.
 
 #![no_main]
 

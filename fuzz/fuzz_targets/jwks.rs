@@ -1,4 +1,4 @@
-//! An issuer's set of keys.
+//! JSON Web Key Sets.
 
 #![no_main]
 

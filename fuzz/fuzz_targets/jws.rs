@@ -1,4 +1,4 @@
-//! Tokens and proofs.
+//! Signed tokens (JWS) and DPoP proofs.
 
 #![no_main]
 

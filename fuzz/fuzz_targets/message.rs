@@ -1,4 +1,4 @@
-//! One message as it arrives in a line, an event or a body.
+//! One message of a line, an event or a body.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Two muxes back to back, driven by a list of operations.
+//! Two connected muxes, driven by a list of operations.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! A stream of Server-Sent Events, cut wherever the input says.
+//! A stream of server-sent events, split where the input specifies.
 
 #![no_main]
 

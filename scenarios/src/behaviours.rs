@@ -1,8 +1,8 @@
-//! The behaviours that scenarios are to cover, and how many of them are.
+//! Reads the list of behaviours, and computes which of them scenarios cover.
 //!
-//! `behaviours.txt` has a behaviour a line: `id | flags | comes with | sentence`. What comes with something
-//! that is not built yet waits for it; everything else applies now. `uncovered.txt` lists what applies and
-//! has no scenario: `id | what excuses it`, where the excuse quotes the specification.
+//! `behaviours.txt` has one behaviour per line: `id | flags | depends on | sentence`. A behaviour that depends on a
+//! missing feature is not required yet; `now` means that it is. `uncovered.txt` lists required behaviours without a
+//! scenario: `id | reason`, where the reason quotes the specification.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,19 +10,19 @@ use std::path::PathBuf;
 
 use crate::Scenario;
 
-/// All behaviours, and those that are excused.
+/// All behaviours, and the reasons for those without a scenario.
 #[derive(Debug, Default)]
 pub(crate) struct Behaviours {
     all: Vec<Behaviour>,
     excuses: BTreeMap<String, String>,
 }
 
-/// Something that a client, a server or both do.
+/// A behaviour of a client, a server or both.
 #[derive(Clone, Debug)]
 pub(crate) struct Behaviour {
     pub(crate) id: String,
-    /// What it waits for, if it does.
-    pub(crate) comes_with: Option<String>,
+    /// The missing feature that it depends on.
+    pub(crate) depends_on: Option<String>,
 }
 
 impl Behaviours {
@@ -36,10 +36,10 @@ impl Behaviours {
     fn parse(all: &str, uncovered: &str) -> Result<Self, String> {
         let mut behaviours = Self::default();
         for line in lines(all) {
-            let [id, _flags, comes_with, _sentence] = fields(line)?;
+            let [id, _flags, depends_on, _sentence] = fields(line)?;
             behaviours.all.push(Behaviour {
                 id,
-                comes_with: (comes_with != "now").then_some(comes_with),
+                depends_on: (depends_on != "now").then_some(depends_on),
             });
         }
         for line in lines(uncovered) {
@@ -50,7 +50,7 @@ impl Behaviours {
     }
 }
 
-/// Which behaviours are covered, and what is wrong with that.
+/// The behaviours that scenarios cover.
 #[derive(Debug)]
 pub(crate) struct Coverage {
     behaviours: Behaviours,
@@ -70,8 +70,8 @@ impl Coverage {
         let all = &self.behaviours.all;
         let mut waiting = BTreeMap::new();
         for behaviour in all.iter().filter(|behaviour| !self.is_covered(behaviour)) {
-            if let Some(issue) = &behaviour.comes_with {
-                *waiting.entry(issue.clone()).or_insert(0) += 1;
+            if let Some(feature) = &behaviour.depends_on {
+                *waiting.entry(feature.clone()).or_insert(0) += 1;
             }
         }
         Counts {
@@ -82,21 +82,27 @@ impl Coverage {
         }
     }
 
-    /// What is wrong, a line each.
-    pub(crate) fn complaints(&self) -> Vec<String> {
+    /// Returns the problems, one line each.
+    pub(crate) fn problems(&self) -> Vec<String> {
         let Behaviours { all, excuses } = &self.behaviours;
         let known: BTreeSet<&str> = all.iter().map(|behaviour| behaviour.id.as_str()).collect();
-        let mut complaints = Vec::new();
+        let mut problems = Vec::new();
         for behaviour in all {
             let id = &behaviour.id;
             let is_excused = excuses.contains_key(id);
             match (self.is_covered(behaviour), is_excused) {
-                (true, true) => complaints.push(format!("{id} is covered and needs no excuse")),
-                (false, true) if behaviour.comes_with.is_some() => {
-                    complaints.push(format!("{id} waits for something and needs no excuse"));
+                (true, true) => {
+                    problems.push(format!("{id} is covered and listed in uncovered.txt"))
                 }
-                (false, false) if behaviour.comes_with.is_none() => {
-                    complaints.push(format!("{id} is neither covered nor excused"));
+                (false, true) if behaviour.depends_on.is_some() => {
+                    problems.push(format!(
+                        "{id} is not required yet and listed in uncovered.txt"
+                    ));
+                }
+                (false, false) if behaviour.depends_on.is_none() => {
+                    problems.push(format!(
+                        "{id} is neither covered nor listed in uncovered.txt"
+                    ));
                 }
                 _ => {}
             }
@@ -105,24 +111,26 @@ impl Coverage {
             .keys()
             .map(String::as_str)
             .chain(self.covered.iter().copied());
-        complaints.extend(
+        problems.extend(
             named
                 .filter(|id| !known.contains(id))
-                .map(|id| format!("{id} is no behaviour of behaviours.txt")),
+                .map(|id| format!("{id} is not in behaviours.txt")),
         );
-        complaints.extend(
+        problems.extend(
             excuses
                 .iter()
                 .filter(|(_, excuse)| !excuse.contains('“'))
-                .map(|(id, _)| format!("{id} is excused without a sentence of the specification")),
+                .map(|(id, _)| format!("the reason for {id} does not quote the specification")),
         );
         if known.len() != all.len() {
-            complaints.push("behaviours.txt names a behaviour twice".to_owned());
+            problems.push("behaviours.txt contains a duplicate id".to_owned());
         }
-        if excuses.len() > MOST_EXCUSED {
-            complaints.push(format!("more than {MOST_EXCUSED} behaviours are excused"));
+        if excuses.len() > MAX_EXCUSED {
+            problems.push(format!(
+                "more than {MAX_EXCUSED} behaviours are listed in uncovered.txt"
+            ));
         }
-        complaints
+        problems
     }
 
     fn is_covered(&self, behaviour: &Behaviour) -> bool {
@@ -130,17 +138,17 @@ impl Coverage {
     }
 }
 
-/// How many behaviours there are, and what became of them.
+/// The number of behaviours by their coverage.
 #[derive(Debug)]
 pub(crate) struct Counts {
     pub(crate) all: usize,
     pub(crate) covered: usize,
     pub(crate) excused: usize,
-    /// How many wait for what.
+    /// The number of uncovered behaviours per missing feature.
     pub(crate) waiting: BTreeMap<String, usize>,
 }
 
-/// A file of this folder.
+/// The path of a file of this package.
 pub(crate) fn file(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(name)
 }
@@ -157,70 +165,76 @@ fn fields<const N: usize>(line: &str) -> Result<[String; N], String> {
         .collect();
     fields
         .try_into()
-        .map_err(|_| format!("`{line}` does not have {N} fields"))
+        .map_err(|_| format!("expected {N} fields, got `{line}`"))
 }
 
-const MOST_EXCUSED: usize = 40;
+const MAX_EXCUSED: usize = 40;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn complaints(all: &str, uncovered: &str, covers: &'static [&'static str]) -> Vec<String> {
+    fn problems(all: &str, uncovered: &str, covers: &'static [&'static str]) -> Vec<String> {
         let behaviours = Behaviours::parse(all, uncovered).unwrap();
         let scenario = Scenario::new("area", "name", covers, |_| Box::pin(async {}));
-        Coverage::of(behaviours, &[scenario]).complaints()
+        Coverage::of(behaviours, &[scenario]).problems()
     }
 
     const TWO: &str = "# two\n\na:b | +26 | now | a does b\nc:d | | HTTP | c does d\n";
 
     #[test]
-    fn what_applies_must_be_covered_or_excused_and_what_waits_need_not() {
-        assert_eq!(complaints(TWO, "", &["a:b"]), [""; 0]);
-        assert_eq!(complaints(TWO, "a:b | it says “may”", &[]), [""; 0]);
+    fn required_behaviours_must_be_covered_or_listed() {
+        assert_eq!(problems(TWO, "", &["a:b"]), [""; 0]);
+        assert_eq!(problems(TWO, "a:b | it says “may”", &[]), [""; 0]);
         assert_eq!(
-            complaints(TWO, "", &[]),
-            ["a:b is neither covered nor excused"]
+            problems(TWO, "", &[]),
+            ["a:b is neither covered nor listed in uncovered.txt"]
         );
     }
 
     #[test]
-    fn an_excuse_must_be_needed_and_must_quote_the_specification() {
-        let covered = complaints(TWO, "a:b | it says “may”", &["a:b"]);
-        let unquoted = complaints(TWO, "a:b | we did not feel like it", &[]);
-        let waiting = complaints(TWO, "c:d | it says “may”", &["a:b"]);
+    fn a_reason_must_be_needed_and_must_quote_the_specification() {
+        let covered = problems(TWO, "a:b | it says “may”", &["a:b"]);
+        let unquoted = problems(TWO, "a:b | not implemented", &[]);
+        let waiting = problems(TWO, "c:d | it says “may”", &["a:b"]);
 
-        assert_eq!(covered, ["a:b is covered and needs no excuse"]);
-        let why = "a:b is excused without a sentence of the specification";
-        assert_eq!(unquoted, [why]);
-        assert_eq!(waiting, ["c:d waits for something and needs no excuse"]);
+        assert_eq!(covered, ["a:b is covered and listed in uncovered.txt"]);
+        let problem = "the reason for a:b does not quote the specification";
+        assert_eq!(unquoted, [problem]);
+        assert_eq!(
+            waiting,
+            ["c:d is not required yet and listed in uncovered.txt"]
+        );
     }
 
     #[test]
-    fn what_is_named_must_exist_and_only_once() {
-        let unknown = complaints(TWO, "", &["a:b", "x:y"]);
-        let twice = complaints(&format!("{TWO}{TWO}"), "", &["a:b"]);
+    fn ids_must_exist_and_be_unique() {
+        let unknown = problems(TWO, "", &["a:b", "x:y"]);
+        let twice = problems(&format!("{TWO}{TWO}"), "", &["a:b"]);
 
-        assert_eq!(unknown, ["x:y is no behaviour of behaviours.txt"]);
-        assert_eq!(twice, ["behaviours.txt names a behaviour twice"]);
+        assert_eq!(unknown, ["x:y is not in behaviours.txt"]);
+        assert_eq!(twice, ["behaviours.txt contains a duplicate id"]);
     }
 
     #[test]
-    fn not_too_much_can_be_excused() {
-        let all: String = (0..=MOST_EXCUSED)
+    fn the_number_of_uncovered_behaviours_is_limited() {
+        let all: String = (0..=MAX_EXCUSED)
             .map(|n| format!("a:{n} | | now | x\n"))
             .collect();
-        let excuses: String = (0..=MOST_EXCUSED)
+        let excuses: String = (0..=MAX_EXCUSED)
             .map(|n| format!("a:{n} | “may”\n"))
             .collect();
 
-        let complaints = complaints(&all, &excuses, &[]);
+        let problems = problems(&all, &excuses, &[]);
 
-        assert_eq!(complaints, ["more than 40 behaviours are excused"]);
+        assert_eq!(
+            problems,
+            ["more than 40 behaviours are listed in uncovered.txt"]
+        );
     }
 
     #[test]
-    fn behaviours_are_counted_by_what_became_of_them() {
+    fn behaviours_are_counted_by_coverage() {
         let behaviours = Behaviours::parse(TWO, "").unwrap();
         let scenario = Scenario::new("area", "name", &["a:b"], |_| Box::pin(async {}));
 

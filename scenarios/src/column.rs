@@ -1,39 +1,39 @@
-//! Where a scenario runs: over what, and in which protocol version.
+//! The column of the table in which a scenario runs: a transport in a protocol version.
 
 use std::fmt;
 
-use bowline_core::era::{Dialect, HttpTransport};
+use bowline_core::era::{Dialect, HttpTransportKind};
 
 /// One transport in one protocol version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Column {
-    /// What carries the messages.
+    /// The transport.
     pub transport: Transport,
-    /// The protocol version that is spoken.
+    /// The protocol version.
     pub dialect: &'static Dialect,
 }
 
-/// What carries messages.
+/// A transport between client and server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Transport {
-    /// Nothing: the handler runs inside the caller's future.
+    /// No wire: the handler runs inside the caller's future.
     InProcess,
-    /// A wire in memory.
+    /// An in-memory wire.
     Memory,
     /// The standard input and output of a child process.
     Stdio,
-    /// Streamable HTTP over a socket of this machine, as HTTP/1.1.
+    /// Streamable HTTP over a local socket, HTTP/1.1.
     Http,
-    /// The same as HTTP/2, without TLS.
+    /// Streamable HTTP over a local socket, HTTP/2 without TLS.
     Http2,
-    /// HTTP+SSE, the two endpoints of 2024-11-05, as HTTP/1.1.
+    /// HTTP+SSE, the transport of 2024-11-05 with two endpoints, HTTP/1.1.
     HttpSse,
 }
 
 impl Column {
-    /// Every transport in every version that has it, the newest first.
+    /// Every transport in every version that defines it, the newest version first.
     pub fn all() -> impl Iterator<Item = Self> {
         let all = Transport::ALL.iter().flat_map(|transport| {
             let transport = *transport;
@@ -46,7 +46,7 @@ impl Column {
 }
 
 impl Transport {
-    /// All of them, the simplest first.
+    /// All transports, the simplest first.
     pub const ALL: &'static [Self] = &[
         Self::InProcess,
         Self::Memory,
@@ -56,23 +56,23 @@ impl Transport {
         Self::HttpSse,
     ];
 
-    /// Whether messages of this version travel that way.
+    /// Whether the version is tested over this transport.
     ///
     /// Streamable HTTP “replaces the HTTP+SSE transport from protocol version 2024-11-05” (2025-03-26,
-    /// basic/transports), so that later versions have no HTTP+SSE. Clients of that version that try the newer
-    /// transport first are served there, too.
+    /// basic/transports), so that later versions have no HTTP+SSE. A client of 2024-11-05 that tries Streamable HTTP
+    /// first is served over it, too.
     #[must_use]
     pub fn exists_in(self, dialect: &Dialect) -> bool {
-        self != Self::HttpSse || dialect.http.transport == HttpTransport::TwoEndpoints
+        self != Self::HttpSse || dialect.http.transport == HttpTransportKind::HttpSse
     }
 
-    /// Whether the clock can be stopped there: nothing outside of this process has a part in it.
+    /// Whether tokio's clock can be paused: no socket or other process is involved.
     #[must_use]
-    pub fn stops_clocks(self) -> bool {
+    pub fn can_pause_time(self) -> bool {
         matches!(self, Self::InProcess | Self::Memory)
     }
 
-    /// What stands for it in the table.
+    /// The letter of the transport in the table.
     #[must_use]
     pub fn letter(self) -> char {
         match self {

@@ -1,12 +1,12 @@
-//! The harness of the scenarios: what they run in, what runs them, and what keeps count.
+//! The test harness of the scenarios: their environment, their runner, and the coverage check.
 //!
-//! A scenario is an async function of a [`World`], written once. The [`runner`] takes it through every
-//! [`Column`] that it applies to, and then checks that each behaviour in `behaviours.txt` is covered by a
-//! scenario, or is listed in `uncovered.txt` with what excuses it.
+//! A scenario is an async function of a [`ScenarioEnv`], written once. The [`runner`] runs it in every [`Column`] to
+//! which it applies, and then checks that each behaviour in `behaviours.txt` is covered by a scenario, or is listed in
+//! `uncovered.txt` with the reason.
 #![allow(
     clippy::panic,
     clippy::unwrap_used,
-    reason = "a scenario says by panicking what it saw"
+    reason = "a scenario reports its failure by panicking"
 )]
 
 mod column;
@@ -15,8 +15,8 @@ pub use column::{Column, Transport};
 mod scenario;
 pub use scenario::{Run, Scenario};
 
-mod world;
-pub use world::World;
+mod scenario_env;
+pub use scenario_env::ScenarioEnv;
 
 pub mod http;
 

@@ -1,11 +1,10 @@
-//! Runs every scenario in every column that it applies to.
+//! Runs every scenario in every column to which it applies.
 //!
-//! The output is that of Rust's own test harness, a line a test; what else is printed is about failures.
-//! A word on the command line selects the tests whose line contains it. Without one, the coverage and the
-//! table are checked too; with `BLESS=1` in the environment the table is written instead.
+//! The output has the format of libtest, one line per test. A word on the command line selects the tests whose line
+//! contains it. Without one, the coverage and the table are checked too; `BLESS=1` writes the table instead.
 #![allow(
     clippy::print_stdout,
-    reason = "what a test harness has to say goes to standard output"
+    reason = "a test harness prints to standard output"
 )]
 
 use std::cell::RefCell;
@@ -18,19 +17,19 @@ use std::time::Duration;
 use bowline_core::era::Dialect;
 
 use crate::behaviours::{Behaviours, Coverage};
-use crate::world::Role;
-use crate::{Column, Scenario, Transport, World, table};
+use crate::scenario_env::ProcessRole;
+use crate::{Column, Scenario, ScenarioEnv, Transport, table};
 
-/// One scenario in one column, and how it went.
+/// The result of one scenario in one column.
 #[derive(Debug)]
-pub(crate) struct Ran<'a> {
+pub(crate) struct TestRun<'a> {
     pub(crate) scenario: &'a Scenario,
     pub(crate) column: Column,
-    /// What was seen, if it failed.
+    /// The panics of a failed run.
     pub(crate) failure: Option<String>,
 }
 
-/// Runs what the command line asks for.
+/// Runs the tests selected on the command line, or serves as the child process of a scenario.
 #[must_use]
 pub fn main(scenarios: &[Scenario]) -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -39,14 +38,14 @@ pub fn main(scenarios: &[Scenario]) -> ExitCode {
     {
         return serve_child(scenarios, path, version, nth);
     }
-    let asked = Asked::parse(arguments.into_iter());
+    let command_line = CommandLine::parse(arguments.into_iter());
     let tests: Vec<(&Scenario, Column)> = scenarios
         .iter()
         .flat_map(|scenario| Column::all().map(move |column| (scenario, column)))
         .filter(|(scenario, column)| scenario.applies_to(*column))
-        .filter(|(scenario, column)| asked.wants(&line(scenario, *column)))
+        .filter(|(scenario, column)| command_line.selects(&line(scenario, *column)))
         .collect();
-    if asked.list {
+    if command_line.list {
         tests
             .iter()
             .for_each(|(scenario, column)| println!("{}: test", line(scenario, *column)));
@@ -54,7 +53,7 @@ pub fn main(scenarios: &[Scenario]) -> ExitCode {
     }
     println!("\nrunning {} tests", tests.len());
     std::panic::set_hook(Box::new(|panic| {
-        SEEN.with_borrow_mut(|seen| seen.push(panic.to_string()));
+        PANICS.with_borrow_mut(|panics| panics.push(panic.to_string()));
     }));
     let ran = run_all(tests);
     let mut failures: Vec<(String, String)> = ran
@@ -62,7 +61,7 @@ pub fn main(scenarios: &[Scenario]) -> ExitCode {
         .filter_map(|ran| Some((line(ran.scenario, ran.column), ran.failure.clone()?)))
         .collect();
     let mut passed = ran.len() - failures.len();
-    if asked.words.is_empty() {
+    if command_line.words.is_empty() {
         let checks = check(scenarios, &ran);
         passed += checks
             .iter()
@@ -98,38 +97,38 @@ fn serve_child(scenarios: &[Scenario], path: &str, version: &str, nth: &str) -> 
         transport: Transport::Stdio,
         dialect,
     };
-    let world = World::new(scenario, column, Role::Serve(nth));
+    let env = ScenarioEnv::new(scenario, column, ProcessRole::Serve(nth));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .unwrap();
-    runtime.block_on(scenario.run(world));
-    // A scenario that never connects has nothing to serve.
+    runtime.block_on(scenario.run(env));
+    // The scenario ended before its `nth` connection.
     ExitCode::FAILURE
 }
 
-/// What the command line asks for.
+/// The parsed command line.
 #[derive(Debug, Default)]
-struct Asked {
+struct CommandLine {
     words: Vec<String>,
     list: bool,
 }
 
-impl Asked {
+impl CommandLine {
     fn parse(arguments: impl Iterator<Item = String>) -> Self {
-        let mut asked = Self::default();
+        let mut command_line = Self::default();
         for argument in arguments {
             match argument.as_str() {
-                "--list" => asked.list = true,
-                // The other options of Rust's own harness change nothing here.
+                "--list" => command_line.list = true,
+                // Other options of libtest are ignored.
                 option if option.starts_with('-') => {}
-                _ => asked.words.push(argument),
+                _ => command_line.words.push(argument),
             }
         }
-        asked
+        command_line
     }
 
-    fn wants(&self, line: &str) -> bool {
+    fn selects(&self, line: &str) -> bool {
         self.words.is_empty() || self.words.iter().any(|word| line.contains(word.as_str()))
     }
 }
@@ -138,7 +137,7 @@ fn line(scenario: &Scenario, column: Column) -> String {
     format!("{} ({column})", scenario.path())
 }
 
-fn run_all<'a>(tests: Vec<(&'a Scenario, Column)>) -> Vec<Ran<'a>> {
+fn run_all<'a>(tests: Vec<(&'a Scenario, Column)>) -> Vec<TestRun<'a>> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let queue = Mutex::new(VecDeque::from(tests));
     let ran = Mutex::new(Vec::new());
@@ -150,7 +149,7 @@ fn run_all<'a>(tests: Vec<(&'a Scenario, Column)>) -> Vec<Ran<'a>> {
                     let verdict = if failure.is_none() { "ok" } else { "FAILED" };
                     println!("test {} ... {verdict}", line(scenario, column));
                     let mut ran = ran.lock().unwrap_or_else(PoisonError::into_inner);
-                    ran.push(Ran {
+                    ran.push(TestRun {
                         scenario,
                         column,
                         failure,
@@ -167,52 +166,52 @@ fn next<T>(queue: &Mutex<VecDeque<T>>) -> Option<T> {
     queue.pop_front()
 }
 
-/// Runs one scenario in one column, and returns what was seen if it failed.
+/// Runs one scenario in one column; returns its panics if it failed.
 fn run(scenario: &Scenario, column: Column) -> Option<String> {
-    SEEN.with_borrow_mut(Vec::clear);
+    PANICS.with_borrow_mut(Vec::clear);
     let ended = catch_unwind(AssertUnwindSafe(|| {
-        // Where the clock of the other side cannot be stopped, ours goes on too.
-        let is_alone = column.transport.stops_clocks();
+        // A paused clock advances while sockets and child processes still work, so it needs a transport without them.
+        let is_paused = column.transport.can_pause_time();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
-            .start_paused(is_alone)
+            .start_paused(is_paused)
             .build()
             .unwrap();
         runtime.block_on(async {
-            let running = scenario.run(World::new(scenario, column, Role::Run));
-            let patience = if is_alone {
-                PATIENCE
+            let running = scenario.run(ScenarioEnv::new(scenario, column, ProcessRole::Run));
+            let limit = if is_paused {
+                TIME_LIMIT
             } else {
-                PATIENCE_IN_REAL_TIME
+                REAL_TIME_LIMIT
             };
-            tokio::time::timeout(patience, running).await
+            tokio::time::timeout(limit, running).await
         })
     }));
     match ended {
         Ok(Ok(())) => None,
-        Ok(Err(_)) => Some(format!("nothing happened any more\n{}", seen())),
-        Err(_) => Some(seen()),
+        Ok(Err(_)) => Some(format!("timed out\n{}", take_panics())),
+        Err(_) => Some(take_panics()),
     }
 }
 
-/// The panics of this thread.
-fn seen() -> String {
-    SEEN.with_borrow_mut(std::mem::take).join("\n")
+/// Takes the panic messages of this thread.
+fn take_panics() -> String {
+    PANICS.with_borrow_mut(std::mem::take).join("\n")
 }
 
-/// Checks what only a whole run can tell.
-fn check(scenarios: &[Scenario], ran: &[Ran<'_>]) -> Vec<(&'static str, Option<String>)> {
+/// Runs the checks that need the results of the whole run.
+fn check(scenarios: &[Scenario], ran: &[TestRun<'_>]) -> Vec<(&'static str, Option<String>)> {
     let behaviours = Behaviours::read();
     let coverage = behaviours.map(|behaviours| Coverage::of(behaviours, scenarios));
-    let (coverage, complaints) = match &coverage {
-        Ok(coverage) => (Some(coverage), coverage.complaints()),
+    let (coverage, problems) = match &coverage {
+        Ok(coverage) => (Some(coverage), coverage.problems()),
         Err(error) => (None, vec![error.clone()]),
     };
-    let complaints = (!complaints.is_empty()).then(|| complaints.join("\n"));
+    let problems = (!problems.is_empty()).then(|| problems.join("\n"));
     let table = coverage.and_then(|coverage| table::check(scenarios, ran, coverage).err());
     let checks = [
-        ("every behaviour is covered or listed", complaints),
-        ("the table in README.md is that of this run", table),
+        ("every behaviour is covered or listed", problems),
+        ("the table in README.md matches this run", table),
     ];
     for (name, failure) in &checks {
         let verdict = if failure.is_none() { "ok" } else { "FAILED" };
@@ -222,11 +221,11 @@ fn check(scenarios: &[Scenario], ran: &[Ran<'_>]) -> Vec<(&'static str, Option<S
 }
 
 thread_local! {
-    /// What panics on this thread had to say.
-    static SEEN: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+    /// The panic messages of this thread.
+    static PANICS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Where the clock is stopped this passes at once when nothing else happens.
-const PATIENCE: Duration = Duration::from_secs(3600);
-/// Where it is not, nothing takes as long as this.
-const PATIENCE_IN_REAL_TIME: Duration = Duration::from_secs(60);
+/// The time limit with a paused clock, which advances as soon as every task is idle.
+const TIME_LIMIT: Duration = Duration::from_secs(3600);
+/// The time limit with a running clock.
+const REAL_TIME_LIMIT: Duration = Duration::from_secs(60);

@@ -1,15 +1,15 @@
-//! A scenario: what happens, where it applies, and which behaviours it covers.
+//! A scenario: its function, the columns to which it applies, and the behaviours it covers.
 
 use std::pin::Pin;
 
 use bowline_core::era::Dialect;
 
-use crate::{Column, Transport, World};
+use crate::{Column, ScenarioEnv, Transport};
 
-/// Runs a scenario in a world.
-pub type Run = fn(World) -> Pin<Box<dyn Future<Output = ()>>>;
+/// Runs a scenario in an environment.
+pub type Run = fn(ScenarioEnv) -> Pin<Box<dyn Future<Output = ()>>>;
 
-/// Something that happens between a client and a server, written once for all transports and versions.
+/// An interaction of a client and a server, written once for all transports and versions.
 #[derive(Clone, Debug)]
 #[must_use = "a scenario is run by the runner"]
 pub struct Scenario {
@@ -22,7 +22,7 @@ pub struct Scenario {
     since: &'static str,
 }
 
-/// Makes a [`Scenario`] of an async function and the behaviours that it covers.
+/// Creates a [`Scenario`] from an async function and the behaviours that it covers.
 #[macro_export]
 macro_rules! scenario {
     ($run:ident, $($covers:literal),* $(,)?) => {
@@ -30,13 +30,13 @@ macro_rules! scenario {
             module_path!(),
             stringify!($run),
             &[$($covers),*],
-            |world| Box::pin($run(world)),
+            |env| Box::pin($run(env)),
         )
     };
 }
 
 impl Scenario {
-    /// A scenario that applies everywhere.
+    /// Creates a scenario that applies to every column.
     pub fn new(
         area: &'static str,
         name: &'static str,
@@ -54,65 +54,65 @@ impl Scenario {
         }
     }
 
-    /// Only in the versions with a handshake.
+    /// Restricts it to the legacy versions, which have a handshake.
     pub fn legacy(self) -> Self {
         self.when(|dialect| !dialect.is_modern())
     }
 
-    /// Only in the versions without a handshake.
+    /// Restricts it to the modern versions, which have no handshake.
     pub fn modern(self) -> Self {
         self.when(Dialect::is_modern)
     }
 
-    /// Only in the versions for which this holds.
+    /// Restricts it to the versions for which `applies` returns true.
     pub fn when(mut self, applies: fn(&Dialect) -> bool) -> Self {
         self.applies = applies;
         self
     }
 
-    /// Only from this version on.
+    /// Restricts it to this version and later ones.
     pub fn since(mut self, version: &'static str) -> Self {
         self.since = version;
         self
     }
 
-    /// Only where there is a wire of which both ends are in the hands of the test.
+    /// Restricts it to the in-memory wire, of which the test controls both ends.
     pub fn in_memory(mut self) -> Self {
         self.transports = &[Transport::Memory];
         self
     }
 
-    /// Only where there is a child process.
-    pub fn in_a_child(mut self) -> Self {
+    /// Restricts it to child processes.
+    pub fn over_stdio(mut self) -> Self {
         self.transports = &[Transport::Stdio];
         self
     }
 
-    /// Only over Streamable HTTP.
+    /// Restricts it to Streamable HTTP.
     pub fn over_http(mut self) -> Self {
         self.transports = &[Transport::Http, Transport::Http2];
         self
     }
 
-    /// Only over HTTP/1.1.
+    /// Restricts it to Streamable HTTP over HTTP/1.1.
     pub fn over_http1(mut self) -> Self {
         self.transports = &[Transport::Http];
         self
     }
 
-    /// Only over HTTP+SSE.
-    pub fn over_two_endpoints(mut self) -> Self {
+    /// Restricts it to HTTP+SSE.
+    pub fn over_http_sse(mut self) -> Self {
         self.transports = &[Transport::HttpSse];
         self
     }
 
-    /// Only where nothing else has a part in it, so that the clock can be stopped.
+    /// Restricts it to transports without a socket or child process, on which the clock can be paused.
     pub fn in_one_process(mut self) -> Self {
         self.transports = &[Transport::InProcess, Transport::Memory];
         self
     }
 
-    /// Only where the server has the test's own variables.
+    /// Restricts it to transports on which the server runs in the process of the test.
     pub fn with_shared_state(mut self) -> Self {
         self.transports = &[
             Transport::InProcess,
@@ -124,28 +124,28 @@ impl Scenario {
         self
     }
 
-    /// Whether it runs there.
+    /// Whether it runs in this column.
     #[must_use]
     pub fn applies_to(&self, column: Column) -> bool {
         let Column { transport, dialect } = column;
-        // Versions are dates, whose order is that of their letters.
+        // Versions are ISO dates, which sort as strings.
         let is_recent = dialect.version >= self.since;
         self.transports.contains(&transport) && (self.applies)(dialect) && is_recent
     }
 
-    /// What it is about.
+    /// The module of the scenario, which is its section in the table.
     #[must_use]
     pub fn area(&self) -> &'static str {
         self.area
     }
 
-    /// What happens, as a sentence.
+    /// The name of the function as a sentence.
     #[must_use]
     pub fn sentence(&self) -> String {
         self.name.replace('_', " ")
     }
 
-    /// Its area and its name.
+    /// The area and the name.
     #[must_use]
     pub fn path(&self) -> String {
         format!("{}::{}", self.area, self.name)
@@ -157,7 +157,7 @@ impl Scenario {
         self.covers
     }
 
-    pub(crate) async fn run(&self, world: World) {
-        (self.run)(world).await;
+    pub(crate) async fn run(&self, env: ScenarioEnv) {
+        (self.run)(env).await;
     }
 }

@@ -1,83 +1,83 @@
-//! `cargo xtask ci`: every check, in order, cheapest first, with a table at the end.
+//! `cargo xtask ci`: runs all checks, cheapest first, and prints a summary.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::process::{self, End};
-use crate::{bench, conformance, deny, interop, mutants, sentences, tidy};
+use crate::process::{self, ExitKind};
+use crate::{api, bench, conformance, deny, interop, mutants, sentences, tidy, typos};
 
-/// Which steps to run and what to do when one fails.
+/// Which steps to run, and whether to continue after a failure.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Plan {
+pub(crate) struct CiOptions {
     skip: Vec<String>,
     keep_going: bool,
-    /// Also what takes long and rarely changes.
+    /// Also runs the steps in [`ALL_ONLY`].
     all: bool,
 }
 
-impl Plan {
+impl CiOptions {
     pub(crate) fn parse(words: &[String]) -> Result<Self, String> {
-        let mut plan = Self::default();
+        let mut options = Self::default();
         let mut words = words.iter();
         while let Some(word) = words.next() {
             match word.as_str() {
-                "--keep-going" => plan.keep_going = true,
-                "--all" => plan.all = true,
+                "--keep-going" => options.keep_going = true,
+                "--all" => options.all = true,
                 "--skip" => {
                     let step = words.next().ok_or("`--skip` needs the name of a step")?;
                     if STEPS.iter().all(|(name, _)| name != step) {
-                        return Err(format!("there is no step `{step}` to skip"));
+                        return Err(format!("unknown step `{step}`"));
                     }
-                    plan.skip.push(step.clone());
+                    options.skip.push(step.clone());
                 }
-                _ => return Err(format!("`ci` does not understand `{word}`")),
+                _ => return Err(format!("unknown option `{word}` of `ci`")),
             }
         }
-        Ok(plan)
+        Ok(options)
     }
 }
 
-/// Runs the plan; true if nothing failed.
-pub(crate) fn run(root: &Path, plan: &Plan) -> bool {
+/// Runs the steps; returns whether none failed.
+pub(crate) fn run(root: &Path, options: &CiOptions) -> bool {
     let started = Instant::now();
     let mut rows = Vec::new();
     for (name, step) in STEPS {
-        let is_extra = EXTRA.contains(&name) && !plan.all;
-        if is_extra || plan.skip.iter().any(|skipped| skipped == name) {
-            rows.push(Row::new(name, Verdict::Skipped, Duration::ZERO));
+        let needs_all = ALL_ONLY.contains(&name) && !options.all;
+        if needs_all || options.skip.iter().any(|skipped| skipped == name) {
+            rows.push(Row::new(name, StepResult::Skipped, Duration::ZERO));
             continue;
         }
         println!("\n=== {name} ===");
         let begun = Instant::now();
-        let verdict = step(root);
-        let row = Row::new(name, verdict, begun.elapsed());
+        let result = step(root);
+        let row = Row::new(name, result, begun.elapsed());
         println!("--- {}", row.text());
-        let failed = matches!(row.verdict, Verdict::Failed(_));
+        let failed = matches!(row.result, StepResult::Failed(_));
         rows.push(row);
-        if failed && !plan.keep_going {
-            println!("stopping at `{name}`; `--keep-going` runs the rest");
+        if failed && !options.keep_going {
+            println!("stopped after `{name}`; `--keep-going` runs the remaining steps");
             break;
         }
     }
     println!("\n{}", summary(&rows, started.elapsed()));
     rows.iter()
-        .all(|row| !matches!(row.verdict, Verdict::Failed(_)))
+        .all(|row| !matches!(row.result, StepResult::Failed(_)))
 }
 
-/// How a step went, with a sentence for the table.
+/// The result of a step, with a note for the summary.
 #[derive(Debug)]
-enum Verdict {
+enum StepResult {
     Passed(String),
     Failed(String),
     Skipped,
 }
 
-impl Verdict {
+impl StepResult {
     fn of(outcome: std::io::Result<bool>) -> Self {
         match outcome {
             Ok(true) => Self::Passed(String::new()),
             Ok(false) => Self::Failed(String::new()),
-            Err(error) => Self::Failed(format!("could not be run: {error}")),
+            Err(error) => Self::Failed(format!("failed to run: {error}")),
         }
     }
 }
@@ -85,25 +85,27 @@ impl Verdict {
 #[derive(Debug)]
 struct Row {
     name: &'static str,
-    verdict: Verdict,
+    result: StepResult,
     elapsed: Duration,
 }
 
 impl Row {
-    fn new(name: &'static str, verdict: Verdict, elapsed: Duration) -> Self {
+    fn new(name: &'static str, result: StepResult, elapsed: Duration) -> Self {
         Self {
             name,
-            verdict,
+            result,
             elapsed,
         }
     }
 
     fn text(&self) -> String {
-        let (word, note) = match &self.verdict {
-            Verdict::Passed(note) => ("passed", note.as_str()),
-            Verdict::Failed(note) => ("FAILED", note.as_str()),
-            Verdict::Skipped if EXTRA.contains(&self.name) => ("skipped", "`--all` runs it"),
-            Verdict::Skipped => ("skipped", "as asked"),
+        let (word, note) = match &self.result {
+            StepResult::Passed(note) => ("passed", note.as_str()),
+            StepResult::Failed(note) => ("FAILED", note.as_str()),
+            StepResult::Skipped if ALL_ONLY.contains(&self.name) => {
+                ("skipped", "runs with `--all` only")
+            }
+            StepResult::Skipped => ("skipped", "`--skip`"),
         };
         let line = format!(
             "{:<12} {word:<8} {:>7}  {note}",
@@ -122,15 +124,15 @@ fn summary(rows: &[Row], elapsed: Duration) -> String {
     }
     let failed: Vec<&str> = rows
         .iter()
-        .filter(|row| matches!(row.verdict, Verdict::Failed(_)))
+        .filter(|row| matches!(row.result, StepResult::Failed(_)))
         .map(|row| row.name)
         .collect();
-    let verdict = if failed.is_empty() {
+    let result = if failed.is_empty() {
         "all passed".to_owned()
     } else {
         format!("FAILED: {}", failed.join(", "))
     };
-    text.push_str(&format!("{verdict} in {}", seconds(elapsed)));
+    text.push_str(&format!("{result} in {}", seconds(elapsed)));
     text
 }
 
@@ -138,27 +140,31 @@ fn seconds(duration: Duration) -> String {
     format!("{:.1}s", duration.as_secs_f64())
 }
 
-fn fmt(root: &Path) -> Verdict {
-    Verdict::of(process::show(
+fn fmt(root: &Path) -> StepResult {
+    StepResult::of(process::run(
         process::cargo(root).args(["fmt", "--all", "--check"]),
     ))
 }
 
-fn run_tidy(root: &Path) -> Verdict {
-    Verdict::of(Ok(tidy::run(root)))
+fn run_tidy(root: &Path) -> StepResult {
+    StepResult::of(Ok(tidy::run(root)))
 }
 
-/// What the project is built from. Where there is no network, it says that advisories were not checked.
-fn run_deny(root: &Path) -> Verdict {
+fn run_typos(root: &Path) -> StepResult {
+    StepResult::of(typos::run(root))
+}
+
+/// Checks the dependencies. Without a network, the note says that advisories were not checked.
+fn run_deny(root: &Path) -> StepResult {
     match deny::check(root) {
-        Ok(checked) if checked.passed => Verdict::Passed(checked.note().to_owned()),
-        Ok(checked) => Verdict::Failed(checked.note().to_owned()),
-        Err(error) => Verdict::of(Err(error)),
+        Ok(checked) if checked.passed => StepResult::Passed(checked.note().to_owned()),
+        Ok(checked) => StepResult::Failed(checked.note().to_owned()),
+        Err(error) => StepResult::of(Err(error)),
     }
 }
 
-fn clippy(root: &Path) -> Verdict {
-    // `--all-targets` leaves out a test target that `cargo test` does.
+fn clippy(root: &Path) -> StepResult {
+    // `--all-targets` skips a test target with `test = false`, as `cargo test` does.
     let outcome = [["--all-targets", ""], ["--test", HOSTILE]]
         .into_iter()
         .try_fold(true, |clean, targets| {
@@ -166,44 +172,44 @@ fn clippy(root: &Path) -> Verdict {
             let mut command = process::cargo(root);
             command.args(["clippy", "--workspace", "--all-features"]);
             command.args(targets).args(["--", "-D", "warnings"]);
-            Ok(clean && process::show(&mut command)?)
+            Ok(clean && process::run(&mut command)?)
         });
-    Verdict::of(outcome)
+    StepResult::of(outcome)
 }
 
-/// What is left of the SDK without some of its features compiles as cleanly as the whole.
-fn features(root: &Path) -> Verdict {
+/// Runs clippy on the SDK with only some of its features.
+fn features(root: &Path) -> StepResult {
     let outcome = FEATURES.iter().try_fold(true, |clean, features| {
         let mut command = process::cargo(root);
         command.args(["clippy", "--package", "bowline", "--no-default-features"]);
         command.args(["--features", features, "--", "-D", "warnings"]);
-        Ok(clean && process::show(&mut command)?)
+        Ok(clean && process::run(&mut command)?)
     });
-    Verdict::of(outcome)
+    StepResult::of(outcome)
 }
 
-/// Unit, integration and documentation tests; among them whatever needs the spec's examples. The tests that
-/// `scenarios/sentences.txt` names must be among those that ran.
-fn test(root: &Path) -> Verdict {
+/// Runs unit, integration and documentation tests, with the specification's examples if they are found. The tests named
+/// in `scenarios/sentences.txt` must have run and passed.
+fn test(root: &Path) -> StepResult {
     let mut command = process::cargo(root);
     command.args(["test", "--workspace", "--all-features", "--no-fail-fast"]);
     let spec = spec_folder(root);
     match &spec {
         Some(folder) => {
             println!(
-                "the specification's examples are read from {}",
+                "reading the specification's examples from {}",
                 folder.display()
             );
             command.env("BOWLINE_SPEC", folder);
         }
         None => println!("{NO_SPEC}"),
     }
-    let finished = match process::show_and_keep(&mut command) {
-        Ok(finished) => finished,
-        Err(error) => return Verdict::of(Err(error)),
+    let captured = match process::run_and_capture(&mut command) {
+        Ok(captured) => captured,
+        Err(error) => return StepResult::of(Err(error)),
     };
 
-    let count = Count::of(&finished.output);
+    let count = TestCounts::of(&captured.output);
     for name in &count.failed {
         println!("failed: {name}");
     }
@@ -211,36 +217,36 @@ fn test(root: &Path) -> Verdict {
     if spec.is_none() {
         note.push_str("; spec examples did not run");
     }
-    let (shown, complaints) = shown(root, &finished.output);
+    let (shown, problems) = check_sentences(root, &captured.output);
     note.push_str(&shown);
-    if finished.end == End::Success && count.ran() && complaints.is_empty() {
-        Verdict::Passed(note)
+    if captured.end == ExitKind::Success && count.is_complete() && problems.is_empty() {
+        StepResult::Passed(note)
     } else {
-        Verdict::Failed(note)
+        StepResult::Failed(note)
     }
 }
 
-/// A note on the sentences that a run of all tests shows, and what is missing, which is printed too.
-fn shown(root: &Path, output: &str) -> (String, Vec<String>) {
+/// Checks that the tests named in `sentences.txt` passed; returns a note and the problems, which are printed too.
+fn check_sentences(root: &Path, output: &str) -> (String, Vec<String>) {
     if cfg!(not(unix)) {
-        // Some of the tests that are named need Unix.
-        return ("; sentences were not checked".to_owned(), Vec::new());
+        // Some of the named tests exist only on Unix.
+        return ("; sentences.txt was not checked".to_owned(), Vec::new());
     }
     match sentences::check(root, output) {
         Ok(shown) => (format!("; {shown}"), Vec::new()),
-        Err(complaints) => {
-            complaints
+        Err(problems) => {
+            problems
                 .iter()
                 .for_each(|line| println!("sentences.txt: {line}"));
             (
-                format!("; {} named tests missing", complaints.len()),
-                complaints,
+                format!("; {} named tests did not pass", problems.len()),
+                problems,
             )
         }
     }
 }
 
-/// The folder of official schemas and example messages: `BOWLINE_SPEC`, or beside the project.
+/// Returns the folder of official schemas and example messages: `BOWLINE_SPEC`, or `../shared/spec`.
 fn spec_folder(root: &Path) -> Option<PathBuf> {
     let folder = match std::env::var_os("BOWLINE_SPEC") {
         Some(folder) => PathBuf::from(folder),
@@ -249,19 +255,19 @@ fn spec_folder(root: &Path) -> Option<PathBuf> {
     folder.canonicalize().ok()
 }
 
-/// What the output of `cargo test` says was run.
+/// The counts of tests in the output of `cargo test`.
 #[derive(Debug, Default, PartialEq)]
-struct Count {
+struct TestCounts {
     tests: usize,
     doctests: usize,
     failed: Vec<String>,
     ignored: usize,
 }
 
-impl Count {
+impl TestCounts {
     fn of(output: &str) -> Self {
         let mut count = Self::default();
-        for (name, end) in verdicts(output) {
+        for (name, end) in test_lines(output) {
             if end.starts_with("ignored") {
                 count.ignored += 1;
             } else if name.contains(" (line ") {
@@ -276,8 +282,8 @@ impl Count {
         count
     }
 
-    /// A run without tests or without doctests is a run of something else.
-    fn ran(&self) -> bool {
+    /// Returns whether both tests and doctests ran. Otherwise the output was not that of a complete run.
+    fn is_complete(&self) -> bool {
         self.tests > 0 && self.doctests > 0
     }
 
@@ -292,99 +298,100 @@ impl Count {
     }
 }
 
-/// The name of each test that was printed, and how it went.
-pub(crate) fn verdicts(output: &str) -> impl Iterator<Item = (&str, &str)> {
+/// Returns the name and result of each test in the output of `cargo test`.
+pub(crate) fn test_lines(output: &str) -> impl Iterator<Item = (&str, &str)> {
     let lines = output.lines().filter_map(|line| line.strip_prefix("test "));
     lines.filter_map(|line| line.rsplit_once(" ... "))
 }
 
-/// Hostile peers against a default server, as processes: one after the other, so that it is not a part of `test`.
-fn hostile(root: &Path) -> Verdict {
+/// Runs hostile peers as processes against a server with default limits. One after the other, so not part of `test`.
+fn hostile(root: &Path) -> StepResult {
     let mut command = process::cargo(root);
     command.args(["test", "--workspace", "--all-features", "--test", HOSTILE]);
-    let finished = match process::show_and_keep(&mut command) {
-        Ok(finished) => finished,
-        Err(error) => return Verdict::of(Err(error)),
+    let captured = match process::run_and_capture(&mut command) {
+        Ok(captured) => captured,
+        Err(error) => return StepResult::of(Err(error)),
     };
-    let count = Count::of(&finished.output);
+    let count = TestCounts::of(&captured.output);
     let mut note = format!("{} attacks, {} failed", count.tests, count.failed.len());
-    if finished.output.contains("WITHOUT memory cgroups") {
+    if captured.output.contains("WITHOUT memory cgroups") {
         note.push_str("; without memory cgroups");
     }
-    if finished.end == End::Success && count.tests > 0 {
-        Verdict::Passed(note)
+    if captured.end == ExitKind::Success && count.tests > 0 {
+        StepResult::Passed(note)
     } else {
-        Verdict::Failed(note)
+        StepResult::Failed(note)
     }
 }
 
-fn doc(root: &Path) -> Verdict {
-    Verdict::of(process::show(
+fn doc(root: &Path) -> StepResult {
+    StepResult::of(process::run(
         process::cargo(root)
             .args(["doc", "--workspace", "--no-deps", "--all-features"])
             .env("RUSTDOCFLAGS", "-D warnings"),
     ))
 }
 
-/// The fork between the eras is clean if the workspace compiles with the older one replaced by stubs. The
-/// scenarios and what other SDKs are run against are about both eras, so there they are left out.
-fn no_legacy(root: &Path) -> Verdict {
-    Verdict::of(process::show(
+fn run_api(root: &Path) -> StepResult {
+    StepResult::of(api::run(root, api::ApiMode::Compare))
+}
+
+/// Checks the build without the feature `legacy`. Only the SDK's own crates: the others depend on both eras.
+fn no_legacy(root: &Path) -> StepResult {
+    StepResult::of(process::run(
         process::cargo(root)
-            .args(["check", "--workspace"])
-            .args(["--exclude", "scenarios", "--exclude", "bowline-conformance"])
-            .env("RUSTFLAGS", "--cfg bowline_no_legacy")
-            .env(
-                "CARGO_TARGET_DIR",
-                process::target_folder(root).join("no-legacy"),
-            ),
+            .args(["check", "--package", "bowline", "--package", "bowline-core"])
+            .args(["--all-targets", "--no-default-features", "--features"])
+            .arg("bowline/http-client,bowline/http-server,bowline/macros,bowline/testing,bowline/tls,bowline/validate"),
     ))
 }
 
-/// What a message costs in instructions. Where valgrind is missing, it says that nothing was counted.
-fn counts(root: &Path) -> Verdict {
+/// Counts instructions per message. Without valgrind, the note says that it did not run.
+fn counts(root: &Path) -> StepResult {
     let mut valgrind = std::process::Command::new("valgrind");
     if valgrind.arg("--version").output().is_err() {
-        return Verdict::Passed("DID NOT RUN: there is no valgrind".to_owned());
+        return StepResult::Passed("DID NOT RUN: valgrind is not installed".to_owned());
     }
-    Verdict::of(Ok(
-        bench::test(root) && bench::counts(root, bench::Counts::Check)
+    StepResult::of(Ok(
+        bench::test(root) && bench::counts(root, bench::CountsMode::Check)
     ))
 }
 
-fn run_mutants(root: &Path) -> Verdict {
-    // The mutants of the SDK itself take a rebuild of it each; `cargo xtask mutants` has the time.
-    Verdict::of(Ok(mutants::run_judged_by(
+fn run_mutants(root: &Path) -> StepResult {
+    // Each mutant of `bowline` rebuilds that crate, which takes too long here; `cargo xtask mutants` runs them.
+    StepResult::of(Ok(mutants::run_for_packages(
         root,
         &["bowline-core", "bowline-types"],
     )))
 }
 
-fn run_conformance(root: &Path) -> Verdict {
-    Verdict::of(Ok(conformance::run(root)))
+fn run_conformance(root: &Path) -> StepResult {
+    StepResult::of(Ok(conformance::run(root)))
 }
 
-fn run_interop(root: &Path) -> Verdict {
-    let results = interop::Results::Compare;
-    Verdict::of(Ok(interop::run(root, interop::Peers::Sdks, results)))
+fn run_interop(root: &Path) -> StepResult {
+    let results = interop::ResultsMode::Compare;
+    StepResult::of(Ok(interop::run(root, interop::Peers::Sdks, results)))
 }
 
-fn run_real(root: &Path) -> Verdict {
-    let results = interop::Results::Compare;
-    Verdict::of(Ok(interop::run(root, interop::Peers::Real, results)))
+fn run_real(root: &Path) -> StepResult {
+    let results = interop::ResultsMode::Compare;
+    StepResult::of(Ok(interop::run(root, interop::Peers::Real, results)))
 }
 
-type Step = fn(&Path) -> Verdict;
+type Step = fn(&Path) -> StepResult;
 
-const STEPS: [(&str, Step); 14] = [
+const STEPS: [(&str, Step); 16] = [
     ("fmt", fmt),
     ("tidy", run_tidy),
+    ("typos", run_typos),
     (DENY, run_deny),
     ("clippy", clippy),
     ("features", features),
     ("test", test),
     ("hostile", hostile),
     ("doc", doc),
+    ("api", run_api),
     ("no-legacy", no_legacy),
     (COUNTS, counts),
     ("conformance", run_conformance),
@@ -393,53 +400,53 @@ const STEPS: [(&str, Step); 14] = [
     ("mutants", run_mutants),
 ];
 
-/// Its tool takes minutes to build, and its verdict changes only with the dependencies.
+/// Building cargo-deny takes minutes, and its result changes only with the dependencies.
 const DENY: &str = "deny";
 
-/// Its programs take minutes to install, and few changes can matter to them.
+/// Installing its programs takes minutes, and few changes affect them.
 const REAL: &str = "real";
 
-/// Its programs are built in release mode, which takes five minutes on two cores.
+/// The release build of its programs takes five minutes on two cores.
 const COUNTS: &str = "counts";
 
-/// What is run with `--all` only.
-const EXTRA: [&str; 3] = [DENY, COUNTS, REAL];
+/// The steps that run with `--all` only.
+const ALL_ONLY: [&str; 3] = [DENY, COUNTS, REAL];
 
-/// The test target that is a step of its own.
+/// The test target of the step `hostile`.
 const HOSTILE: &str = "hostile";
 
-/// Neither side of HTTP, and each alone.
+/// Without HTTP, with the HTTP server only, and with the HTTP client only.
 const FEATURES: [&str; 3] = ["", "http-server,macros", "http-client"];
 
-const NO_SPEC: &str = "The specification's own examples did not run: their folder is neither in BOWLINE_SPEC nor \
-                       beside the project in ../shared/spec.";
+const NO_SPEC: &str = "The specification's examples did not run: set BOWLINE_SPEC to their folder, or put it at \
+                       ../shared/spec.";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn parse(words: &str) -> Result<Plan, String> {
+    fn parse(words: &str) -> Result<CiOptions, String> {
         let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
-        Plan::parse(&words)
+        CiOptions::parse(&words)
     }
 
     #[test]
     fn steps_can_be_skipped_by_name() {
-        let plan = parse("--skip mutants --keep-going --skip doc").unwrap();
+        let options = parse("--skip mutants --keep-going --skip doc").unwrap();
 
-        assert_eq!(plan.skip, ["mutants", "doc"]);
-        assert!(plan.keep_going);
+        assert_eq!(options.skip, ["mutants", "doc"]);
+        assert!(options.keep_going);
     }
 
     #[test]
-    fn skipping_a_step_that_does_not_exist_is_a_mistake_and_not_a_pass() {
+    fn an_unknown_step_or_option_is_an_error() {
         assert!(parse("--skip mutant").unwrap_err().contains("`mutant`"));
         assert!(parse("--skip").is_err());
         assert!(parse("--fast").is_err());
     }
 
     #[test]
-    fn tests_and_doctests_are_counted_apart() {
+    fn tests_and_doctests_are_counted_separately() {
         let output = "\
 running 3 tests
 test id::tests::ids_travel_verbatim ... ok
@@ -448,28 +455,28 @@ test broken ... FAILED
 test crates/bowline-types/src/json.rs - json::Json (line 18) ... ok
 test result: FAILED. 2 passed; 1 failed; 1 ignored";
 
-        let count = Count::of(output);
+        let count = TestCounts::of(output);
 
         assert_eq!(count.text(), "2 tests, 1 doctests, 1 failed, 1 ignored");
         assert_eq!(count.failed, ["broken"]);
     }
 
     #[test]
-    fn a_run_without_doctests_does_not_count_as_a_run() {
-        assert!(!Count::of("test a ... ok").ran());
-        assert!(!Count::of("").ran());
+    fn a_run_without_doctests_is_incomplete() {
+        assert!(!TestCounts::of("test a ... ok").is_complete());
+        assert!(!TestCounts::of("").is_complete());
     }
 
     #[test]
-    fn the_summary_names_what_failed() {
+    fn the_summary_names_failed_steps() {
         let rows = [
-            Row::new("fmt", Verdict::Passed(String::new()), Duration::ZERO),
+            Row::new("fmt", StepResult::Passed(String::new()), Duration::ZERO),
             Row::new(
                 "test",
-                Verdict::Failed("2 failed".to_owned()),
+                StepResult::Failed("2 failed".to_owned()),
                 Duration::ZERO,
             ),
-            Row::new("mutants", Verdict::Skipped, Duration::ZERO),
+            Row::new("mutants", StepResult::Skipped, Duration::ZERO),
         ];
 
         let text = summary(&rows, Duration::from_secs(61));

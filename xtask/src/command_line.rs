@@ -1,11 +1,12 @@
-//! From the words after `cargo xtask` to the command they name.
+//! Parses the arguments of `cargo xtask` and runs the command.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::{bench, ci, conformance, deny, fuzz, hunt, interop, mutants, tidy};
+use crate::{api, bench, ci, conformance, deny, fuzz, hunt, interop, mutants, tidy, typos};
 
-/// Runs the command that `words` name and says how it went.
+/// Parses `words` and runs the command; fails if the command or one of its checks does.
 pub fn run(words: impl Iterator<Item = String>) -> ExitCode {
     let words: Vec<String> = words.collect();
     let passed = match Command::parse(&words) {
@@ -13,20 +14,22 @@ pub fn run(words: impl Iterator<Item = String>) -> ExitCode {
             println!("{USAGE}");
             true
         }
-        Ok(Command::Ci(plan)) => ci::run(&workspace_root(), &plan),
+        Ok(Command::Ci(options)) => ci::run(&workspace_root(), &options),
         Ok(Command::Tidy) => tidy::run(&workspace_root()),
         Ok(Command::Mutants { only }) => mutants::run(&workspace_root(), &only),
+        Ok(Command::Api(mode)) => reported("api", api::run(&workspace_root(), mode)),
+        Ok(Command::Typos) => reported("typos", typos::run(&workspace_root())),
         Ok(Command::Deny) => deny::run(&workspace_root()),
         Ok(Command::Conformance) => conformance::run(&workspace_root()),
         Ok(Command::Bench { words }) => bench::run(&workspace_root(), &words),
-        Ok(Command::Counts(act)) => bench::counts(&workspace_root(), act),
-        Ok(Command::Hunt(plan)) => hunt::run(&workspace_root(), &plan),
+        Ok(Command::Counts(mode)) => bench::counts(&workspace_root(), mode),
+        Ok(Command::Hunt(options)) => hunt::run(&workspace_root(), &options),
         Ok(Command::Interop(peers)) => {
-            interop::run(&workspace_root(), peers, interop::Results::Write)
+            interop::run(&workspace_root(), peers, interop::ResultsMode::Write)
         }
         Ok(Command::Fuzz { target, seconds }) => fuzz::run(&workspace_root(), &target, seconds),
-        Err(complaint) => {
-            eprintln!("{complaint}\n\n{USAGE}");
+        Err(error) => {
+            eprintln!("{error}\n\n{USAGE}");
             false
         }
     };
@@ -37,17 +40,27 @@ pub fn run(words: impl Iterator<Item = String>) -> ExitCode {
     }
 }
 
+/// Prints an error as a failure of the command `name`.
+fn reported(name: &str, outcome: io::Result<bool>) -> bool {
+    outcome.unwrap_or_else(|error| {
+        println!("failed to run `{name}`: {error}");
+        false
+    })
+}
+
 #[derive(Debug, PartialEq)]
 enum Command {
     Usage,
-    Ci(ci::Plan),
+    Ci(ci::CiOptions),
     Tidy,
     Mutants { only: Vec<String> },
+    Api(api::ApiMode),
+    Typos,
     Deny,
     Conformance,
     Bench { words: Vec<String> },
-    Counts(bench::Counts),
-    Hunt(hunt::Plan),
+    Counts(bench::CountsMode),
+    Hunt(hunt::HuntOptions),
     Interop(interop::Peers),
     Fuzz { target: String, seconds: u64 },
 }
@@ -59,12 +72,17 @@ impl Command {
         };
         match name.as_str() {
             "help" | "--help" | "-h" => Ok(Self::Usage),
-            "ci" => ci::Plan::parse(rest).map(Self::Ci),
+            "ci" => ci::CiOptions::parse(rest).map(Self::Ci),
             "tidy" if rest.is_empty() => Ok(Self::Tidy),
             "tidy" => Err("`tidy` takes no arguments".to_owned()),
             "mutants" => Ok(Self::Mutants {
                 only: rest.to_vec(),
             }),
+            "api" if rest.is_empty() => Ok(Self::Api(api::ApiMode::Compare)),
+            "api" if rest == ["--bless"] => Ok(Self::Api(api::ApiMode::Bless)),
+            "api" => Err("`api` takes only `--bless`".to_owned()),
+            "typos" if rest.is_empty() => Ok(Self::Typos),
+            "typos" => Err("`typos` takes no arguments".to_owned()),
             "deny" if rest.is_empty() => Ok(Self::Deny),
             "deny" => Err("`deny` takes no arguments".to_owned()),
             "conformance" if rest.is_empty() => Ok(Self::Conformance),
@@ -72,15 +90,15 @@ impl Command {
             "bench" => Ok(Self::Bench {
                 words: rest.to_vec(),
             }),
-            "counts" if rest.is_empty() => Ok(Self::Counts(bench::Counts::Check)),
-            "counts" if rest == ["--bless"] => Ok(Self::Counts(bench::Counts::Bless)),
-            "counts" => Err("`counts` takes nothing but `--bless`".to_owned()),
-            "hunt" => hunt::Plan::parse(rest).map(Self::Hunt),
+            "counts" if rest.is_empty() => Ok(Self::Counts(bench::CountsMode::Check)),
+            "counts" if rest == ["--bless"] => Ok(Self::Counts(bench::CountsMode::Bless)),
+            "counts" => Err("`counts` takes only `--bless`".to_owned()),
+            "hunt" => hunt::HuntOptions::parse(rest).map(Self::Hunt),
             "interop" if rest.is_empty() => Ok(Self::Interop(interop::Peers::Sdks)),
             "interop" if rest == ["--real"] => Ok(Self::Interop(interop::Peers::Real)),
-            "interop" => Err("`interop` takes nothing but `--real`".to_owned()),
+            "interop" => Err("`interop` takes only `--real`".to_owned()),
             "fuzz" => parse_fuzz(rest),
-            other => Err(format!("there is no command `{other}`")),
+            other => Err(format!("unknown command `{other}`")),
         }
     }
 }
@@ -94,7 +112,7 @@ fn parse_fuzz(words: &[String]) -> Result<Command, String> {
                 .parse()
                 .map_err(|_| format!("`{seconds}` is not a number of seconds"))?,
         ),
-        _ => return Err("`fuzz` takes one target, then perhaps `--seconds N`".to_owned()),
+        _ => return Err("`fuzz` takes one target and an optional `--seconds N`".to_owned()),
     };
     Ok(Command::Fuzz {
         target: target.clone(),
@@ -102,7 +120,7 @@ fn parse_fuzz(words: &[String]) -> Result<Command, String> {
     })
 }
 
-/// The folder of the workspace this program was built from, wherever it is called from.
+/// Returns the workspace that this program was built from, independent of the current directory.
 fn workspace_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
@@ -113,20 +131,21 @@ fn workspace_root() -> PathBuf {
 const USAGE: &str = "\
 Usage: cargo xtask <command>
 
-  ci [--skip STEP]… [--keep-going]   everything that guards the project, in order; `deny`, `counts` and `real` with
-                                     --all
-                                     steps: fmt, tidy, deny, clippy, features, test, hostile, doc, no-legacy,
-                                     counts, conformance, interop, real, mutants
-  tidy                               the house rules that a text search can keep
-  deny                               licenses, sources and bans of what we depend on, and advisories if there is a network
-  mutants [NAME]…                    break each law on purpose; its test must notice
+  ci [--skip STEP]… [--keep-going]   all checks, in order; `deny`, `counts` and `real` with --all only
+                                     steps: fmt, tidy, typos, deny, clippy, features, test, hostile, doc, api,
+                                     no-legacy, counts, conformance, interop, real, mutants
+  tidy                               the house rules that a text search can check
+  typos                              spelling (Python)
+  api [--bless]                      the public API against its committed text in api/, or write that text
+  deny                               licenses, sources and bans of dependencies, and advisories if there is a network
+  mutants [NAME]…                    planted bugs; the test of each must fail
   conformance                        the official suite against our server and client (npm)
-  bench [--quick] [--json] [LEG]…    what a message costs, next to a hand-written server and to rmcp
-  counts [--bless]                   what a message costs in instructions, next to bench/counts.txt (valgrind)
-  hunt [--from SEED] [--seeds N]     seeded schedules for the race hunter; one again, or for hours
-       [--scenes A,B] [--max-broken N]   of these scenes only; on after a seed that breaks a law
-  interop                            SDKs that others wrote, on both sides (npm and Python)
-  interop --real                     programs that others wrote, as they come (npm, Python and git)
+  bench [--quick] [--json] [LEG]…    the cost of a message, compared with plain hyper and with rmcp
+  counts [--bless]                   the instructions per message, compared with bench/counts.txt (valgrind)
+  hunt [--from SEED] [--seeds N]     seeded schedules of the race hunter
+       [--scenes A,B] [--max-broken N]   of these scenes only; continue after a seed that violates an invariant
+  interop                            other SDKs, as servers and as clients (npm and Python)
+  interop --real                     published programs, unmodified (npm, Python and git)
   fuzz TARGET [--seconds N]          random input for one decoder (nightly and cargo-fuzz)
                                      targets: json, message, sse, headers, admission, mux, challenge, jws, jwks,
                                      callback";
@@ -141,22 +160,25 @@ mod tests {
     }
 
     #[test]
-    fn no_words_ask_for_the_usage() {
+    fn without_arguments_the_usage_is_printed() {
         assert_eq!(parse(""), Ok(Command::Usage));
     }
 
     #[test]
-    fn counts_are_checked_unless_they_are_to_be_agreed_upon() {
-        assert_eq!(parse("counts"), Ok(Command::Counts(bench::Counts::Check)));
+    fn counts_are_compared_unless_blessed() {
+        assert_eq!(
+            parse("counts"),
+            Ok(Command::Counts(bench::CountsMode::Check))
+        );
         assert_eq!(
             parse("counts --bless"),
-            Ok(Command::Counts(bench::Counts::Bless))
+            Ok(Command::Counts(bench::CountsMode::Bless))
         );
         assert!(parse("counts --bles").is_err());
     }
 
     #[test]
-    fn interop_is_about_sdks_unless_real_programs_are_asked_for() {
+    fn interop_runs_sdks_unless_real_is_given() {
         let command = |peers| Ok(Command::Interop(peers));
 
         assert_eq!(parse("interop"), command(interop::Peers::Sdks));
@@ -165,12 +187,12 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_command_is_named_in_the_complaint() {
+    fn an_unknown_command_is_named_in_the_error() {
         assert!(parse("tidyy").unwrap_err().contains("`tidyy`"));
     }
 
     #[test]
-    fn fuzzing_has_a_target_and_a_duration() {
+    fn fuzz_takes_a_target_and_a_duration() {
         let expected = Command::Fuzz {
             target: "sse".to_owned(),
             seconds: 5,

@@ -1,16 +1,16 @@
-//! `cargo xtask deny`: what the project is built from, checked by cargo-deny against `deny.toml`: licenses, sources and
-//! bans, which need crates.io and nothing else; and known vulnerabilities, if their database can be fetched.
+//! `cargo xtask deny`: checks the dependencies with cargo-deny and `deny.toml`: licenses, sources and bans, which need
+//! only crates.io, and advisories, if their database can be fetched.
 //!
-//! cargo-deny comes from crates.io, in one pinned version, and is installed in the target folder.
+//! cargo-deny is installed from crates.io at a pinned version, into the target folder.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::process::{self, End};
+use crate::process::{self, ExitKind};
 
-/// Checks everything that can be checked; true if nothing is wrong.
+/// Runs all possible checks; returns whether they passed.
 pub(crate) fn run(root: &Path) -> bool {
     match check(root) {
         Ok(checked) => {
@@ -18,27 +18,27 @@ pub(crate) fn run(root: &Path) -> bool {
             checked.passed
         }
         Err(error) => {
-            println!("cargo-deny could not be run: {error}");
+            println!("failed to run cargo-deny: {error}");
             false
         }
     }
 }
 
-/// How a check went.
+/// The result of all checks.
 #[derive(Debug)]
 pub(crate) struct Checked {
     pub(crate) passed: bool,
-    /// Whether the database of vulnerabilities was there.
+    /// Whether advisories were checked.
     advisories: bool,
 }
 
 impl Checked {
-    /// A sentence about what was not checked.
+    /// Describes which checks ran.
     pub(crate) fn note(&self) -> &'static str {
         match self.advisories {
             true => "licenses, sources, bans and advisories",
             false => {
-                "licenses, sources and bans; advisories DID NOT RUN: their database cannot be fetched"
+                "licenses, sources and bans; advisories DID NOT RUN: failed to fetch their database"
             }
         }
     }
@@ -46,17 +46,17 @@ impl Checked {
 
 pub(crate) fn check(root: &Path) -> io::Result<Checked> {
     let deny = install(root)?;
-    // Crates for other platforms may still have to be fetched from crates.io, as for a build.
+    // May fetch crates for other platforms from crates.io.
     let local = ["check", "bans", "licenses", "sources"];
-    let is_clean = process::show(&mut command(root, &deny, &local))?;
-    let fetched = process::keep(&mut command(root, &deny, &["fetch", "db"]), FETCH_LIMIT)?;
-    if fetched.end != End::Success {
+    let is_clean = process::run(&mut command(root, &deny, &local))?;
+    let fetched = process::capture(&mut command(root, &deny, &["fetch", "db"]), FETCH_LIMIT)?;
+    if fetched.end != ExitKind::Success {
         return Ok(Checked {
             passed: is_clean,
             advisories: false,
         });
     }
-    let is_safe = process::show(&mut command(
+    let is_safe = process::run(&mut command(
         root,
         &deny,
         &["--offline", "check", "advisories"],
@@ -69,34 +69,34 @@ pub(crate) fn check(root: &Path) -> io::Result<Checked> {
 
 fn command(root: &Path, deny: &Path, words: &[&str]) -> Command {
     let mut command = Command::new(deny);
-    // The subcommand's own program wants to be called as cargo would call it.
     command.current_dir(root).args(["--all-features"]);
     command.args(words);
     command
 }
 
-/// Where cargo-deny is; it is built once.
+/// Returns the path of cargo-deny, and builds it if necessary.
 fn install(root: &Path) -> io::Result<PathBuf> {
     let folder = process::target_folder(root).join("deny");
     let program = folder.join("bin/cargo-deny");
     let version = Command::new(&program).arg("--version").output();
-    let is_there = version.is_ok_and(|it| String::from_utf8_lossy(&it.stdout).contains(VERSION));
-    if is_there {
+    let is_installed =
+        version.is_ok_and(|it| String::from_utf8_lossy(&it.stdout).contains(VERSION));
+    if is_installed {
         return Ok(program);
     }
     let mut install = process::cargo(root);
-    // Without optimization: it runs for seconds, and building it takes minutes.
+    // A debug build: optimizing takes minutes longer than it saves.
     install.args(["install", "cargo-deny", "--debug", "--locked"]);
     install.args(["--version", VERSION]);
     install.arg("--root").arg(&folder);
-    match process::show(&mut install)? {
+    match process::run(&mut install)? {
         true => Ok(program),
-        false => Err(io::Error::other("cargo could not install cargo-deny")),
+        false => Err(io::Error::other("failed to install cargo-deny")),
     }
 }
 
 const VERSION: &str = "0.20.2";
-/// How long fetching the database may take.
+/// The timeout for fetching the advisory database.
 const FETCH_LIMIT: Duration = Duration::from_secs(120);
 
 #[cfg(test)]
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_checked_is_said() {
+    fn a_check_that_did_not_run_is_reported() {
         let checked = Checked {
             passed: true,
             advisories: false,

@@ -1,15 +1,15 @@
-//! `cargo xtask fuzz`: random input for one of the decoders, with cargo-fuzz on a nightly compiler.
+//! `cargo xtask fuzz`: runs one fuzz target with cargo-fuzz on a nightly compiler.
 
 use std::path::Path;
 use std::process::Command;
 
 use crate::process;
 
-/// Fuzzes `target` for `seconds`; true if nothing was found.
+/// Fuzzes `target` for `seconds`; returns whether no failure was found.
 pub(crate) fn run(root: &Path, target: &str, seconds: u64) -> bool {
     if !TARGETS.contains(&target) {
         println!(
-            "there is no fuzz target `{target}`; there are {}",
+            "unknown fuzz target `{target}`; expected one of {}",
             TARGETS.join(", ")
         );
         return false;
@@ -18,21 +18,21 @@ pub(crate) fn run(root: &Path, target: &str, seconds: u64) -> bool {
         println!("{missing}");
         return false;
     }
-    // New inputs land in the first folder: the committed seeds stay few and named.
-    let found = root.join("fuzz/target/found").join(target);
+    // cargo-fuzz writes new inputs into the first folder, so that the committed seeds stay few and named.
+    let new_inputs = root.join("fuzz/target/found").join(target);
     let seeds = root.join("fuzz/corpus").join(target);
-    let outcome = std::fs::create_dir_all(&found).and_then(|()| {
-        process::show(
+    let outcome = std::fs::create_dir_all(&new_inputs).and_then(|()| {
+        process::run(
             Command::new("cargo")
                 .current_dir(root)
                 .args(["+nightly", "fuzz", "run", target])
-                .args([found, seeds])
+                .args([new_inputs, seeds])
                 .arg("--")
                 .arg(format!("-max_total_time={seconds}")),
         )
     });
     outcome.unwrap_or_else(|error| {
-        println!("fuzzing could not be started: {error}");
+        println!("failed to start cargo-fuzz: {error}");
         false
     })
 }
@@ -46,10 +46,10 @@ fn missing_tool() -> Option<&'static str> {
     };
     if !works(&["+nightly", "--version"]) {
         Some(
-            "Fuzzing did not run: it needs a nightly compiler (`rustup toolchain install nightly`).",
+            "Fuzzing did not run: install a nightly compiler (`rustup toolchain install nightly`).",
         )
     } else if !works(&["+nightly", "fuzz", "--version"]) {
-        Some("Fuzzing did not run: it needs cargo-fuzz (`cargo install cargo-fuzz`).")
+        Some("Fuzzing did not run: install cargo-fuzz (`cargo install cargo-fuzz`).")
     } else {
         None
     }

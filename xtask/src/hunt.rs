@@ -1,41 +1,41 @@
-//! `cargo xtask hunt`: more schedules for the race hunter than the tests have time for, or one again.
+//! `cargo xtask hunt`: runs more schedules of the race hunter than the tests do, or repeats one.
 
 use std::path::Path;
 
 use crate::process;
 
-/// Plays the schedules of a plan on every core, in optimized code; true if all laws held.
-pub(crate) fn run(root: &Path, plan: &Plan) -> bool {
+/// Runs the selected schedules on every core, in optimized code; returns whether all invariants held.
+pub(crate) fn run(root: &Path, options: &HuntOptions) -> bool {
     let mut hunt = process::cargo(root);
     hunt.args(["test", "--profile", "hunt", "--package", "bowline"])
         .args(["--test", "hunter", "--"])
         .args([TEST, "--exact", "--nocapture"])
-        .env("BOWLINE_HUNT_FROM", plan.from.to_string())
-        .env("BOWLINE_HUNT_SEEDS", plan.seeds.to_string())
-        .env("BOWLINE_HUNT_MAX_BROKEN", plan.max_broken.to_string());
-    if let Some(scenes) = &plan.scenes {
+        .env("BOWLINE_HUNT_FROM", options.from.to_string())
+        .env("BOWLINE_HUNT_SEEDS", options.seeds.to_string())
+        .env("BOWLINE_HUNT_MAX_BROKEN", options.max_broken.to_string());
+    if let Some(scenes) = &options.scenes {
         hunt.env("BOWLINE_HUNT_SCENES", scenes);
     }
-    process::show(&mut hunt).unwrap_or_else(|error| {
-        println!("failed to start the hunt: {error}");
+    process::run(&mut hunt).unwrap_or_else(|error| {
+        println!("failed to start the race hunter: {error}");
         false
     })
 }
 
-/// Which seeds to play.
+/// Which schedules to run.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Plan {
+pub(crate) struct HuntOptions {
     from: u64,
     seeds: u64,
-    /// How many seeds may break a law before the hunt ends.
+    /// The run ends after this many seeds that violated an invariant.
     max_broken: u64,
-    /// The scenes to play, separated by commas; all of them without it.
+    /// The scenes to run, separated by commas; all if `None`.
     scenes: Option<String>,
 }
 
-impl Plan {
+impl HuntOptions {
     pub(crate) fn parse(words: &[String]) -> Result<Self, String> {
-        let mut plan = Self {
+        let mut options = Self {
             from: DEFAULT_FROM,
             seeds: DEFAULT_SEEDS,
             max_broken: 1,
@@ -46,25 +46,25 @@ impl Plan {
                 return Err(format!("`{}` needs a value", pair[0]));
             };
             let number = match flag.as_str() {
-                "--from" => &mut plan.from,
-                "--seeds" => &mut plan.seeds,
-                "--max-broken" => &mut plan.max_broken,
+                "--from" => &mut options.from,
+                "--seeds" => &mut options.seeds,
+                "--max-broken" => &mut options.max_broken,
                 "--scenes" => {
-                    plan.scenes = Some(value.clone());
+                    options.scenes = Some(value.clone());
                     continue;
                 }
-                _ => return Err(format!("`hunt` does not understand `{flag}`")),
+                _ => return Err(format!("unknown option `{flag}` of `hunt`")),
             };
             *number = value
                 .parse()
                 .map_err(|_| format!("`{value}` is not a number"))?;
         }
-        Ok(plan)
+        Ok(options)
     }
 }
 
-const TEST: &str = "the_laws_hold_for_as_long_as_it_is_told";
-/// Beyond what every run of the tests plays.
+const TEST: &str = "the_invariants_hold_for_the_selected_seeds";
+/// Above the seeds that the tests run.
 const DEFAULT_FROM: u64 = 10_000_000;
 const DEFAULT_SEEDS: u64 = 10_000;
 
@@ -72,14 +72,14 @@ const DEFAULT_SEEDS: u64 = 10_000;
 mod tests {
     use super::*;
 
-    fn parse(words: &str) -> Result<Plan, String> {
+    fn parse(words: &str) -> Result<HuntOptions, String> {
         let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
-        Plan::parse(&words)
+        HuntOptions::parse(&words)
     }
 
     #[test]
-    fn a_seed_can_be_played_again() {
-        let again = Plan {
+    fn one_seed_can_be_repeated() {
+        let again = HuntOptions {
             from: 104_261,
             seeds: 1,
             max_broken: 1,
@@ -90,22 +90,22 @@ mod tests {
     }
 
     #[test]
-    fn scenes_can_be_chosen() {
-        let plan = parse("--scenes restart,goodbye --max-broken 5").unwrap();
+    fn scenes_can_be_selected() {
+        let options = parse("--scenes restart,half-open --max-broken 5").unwrap();
 
-        assert_eq!(plan.scenes.as_deref(), Some("restart,goodbye"));
-        assert_eq!(plan.max_broken, 5);
+        assert_eq!(options.scenes.as_deref(), Some("restart,half-open"));
+        assert_eq!(options.max_broken, 5);
     }
 
     #[test]
-    fn what_is_not_understood_is_named() {
+    fn an_unknown_option_or_value_is_named() {
         assert!(parse("--forever 1").unwrap_err().contains("`--forever`"));
         assert!(parse("--seeds many").unwrap_err().contains("`many`"));
         assert!(parse("--from").unwrap_err().contains("`--from`"));
     }
 
     #[test]
-    fn the_test_that_is_named_exists() {
+    fn the_test_exists() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         let hunter = root.join("crates/bowline/tests/hunter/main.rs");
 

@@ -1,14 +1,16 @@
-//! The checks that guard the project, each a command of `cargo xtask`.
+//! The checks of the project, each a command of `cargo xtask`.
 //!
-//! Standard library only, so that a fresh machine builds this in a moment.
+//! Standard library only, so that it builds quickly on a fresh machine.
 
 #![allow(
     clippy::print_stdout,
-    reason = "a command-line tool reports on stdout; no protocol runs on it here"
+    reason = "a command-line tool prints to stdout; no protocol runs over it here"
 )]
 
 mod command_line;
 pub use command_line::run;
+
+mod api;
 
 mod bench;
 
@@ -28,12 +30,14 @@ mod hunt;
 
 mod interop;
 
-mod outside;
+mod external_tools;
 
 mod process;
 
 mod sentences;
 
-mod serving;
+mod server_process;
 
 mod tree;
+
+mod typos;

@@ -1,4 +1,4 @@
-//! Running other programs: with their output shown, shown and kept, or only kept.
+//! Runs other programs, with their output printed, captured, or both.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -6,27 +6,27 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What a program said and how it ended.
+/// The output and the end of a program.
 #[derive(Debug)]
-pub(crate) struct Finished {
-    pub(crate) end: End,
+pub(crate) struct ProcessOutput {
+    pub(crate) end: ExitKind,
     /// Standard output, then standard error.
     pub(crate) output: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum ExitKind {
     Success,
     Failure,
-    /// It was still running at its deadline and was killed.
-    Hung,
+    /// The program was killed at its deadline.
+    TimedOut,
 }
 
-/// The cargo that runs this program.
+/// Returns a command for the cargo that runs this program.
 pub(crate) fn cargo(folder: &Path) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(folder);
-    // Set by the outer cargo for this very package; an inner one would take it for its own.
+    // The outer cargo sets these for this package; build scripts of the inner one would read them.
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
         if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
@@ -36,7 +36,7 @@ pub(crate) fn cargo(folder: &Path) -> Command {
     command
 }
 
-/// Where builds go: as the environment says, or `target` in `root`.
+/// Returns the target folder: `CARGO_TARGET_DIR`, or `target` in `root`.
 pub(crate) fn target_folder(root: &Path) -> PathBuf {
     match std::env::var_os("CARGO_TARGET_DIR") {
         Some(folder) => root.join(folder),
@@ -44,13 +44,13 @@ pub(crate) fn target_folder(root: &Path) -> PathBuf {
     }
 }
 
-/// Runs a program whose output goes straight to the terminal.
-pub(crate) fn show(command: &mut Command) -> io::Result<bool> {
+/// Runs a program whose output goes to the terminal; returns whether it succeeded.
+pub(crate) fn run(command: &mut Command) -> io::Result<bool> {
     Ok(command.status()?.success())
 }
 
-/// Runs a program whose standard output is shown line by line, and kept.
-pub(crate) fn show_and_keep(command: &mut Command) -> io::Result<Finished> {
+/// Runs a program, and both prints and captures its standard output.
+pub(crate) fn run_and_capture(command: &mut Command) -> io::Result<ProcessOutput> {
     let mut child = command.stdout(Stdio::piped()).spawn()?;
     let mut output = String::new();
     if let Some(stdout) = child.stdout.take() {
@@ -61,65 +61,69 @@ pub(crate) fn show_and_keep(command: &mut Command) -> io::Result<Finished> {
             output.push('\n');
         }
     }
-    let end = end_of(child.wait()?.success());
-    Ok(Finished { end, output })
+    let end = exit_kind(child.wait()?.success());
+    Ok(ProcessOutput { end, output })
 }
 
-/// Runs a program in silence for at most `limit`, then kills it and everything it started.
-pub(crate) fn keep(command: &mut Command, limit: Duration) -> io::Result<Finished> {
+/// Runs a program and captures its output. Kills it and its children after `limit`.
+pub(crate) fn capture(command: &mut Command, limit: Duration) -> io::Result<ProcessOutput> {
     command.stdin(Stdio::null());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    in_its_own_group(command);
+    set_process_group(command);
     let mut child = command.spawn()?;
-    let stdout = read_aside(child.stdout.take());
-    let stderr = read_aside(child.stderr.take());
+    let stdout = read_in_thread(child.stdout.take());
+    let stderr = read_in_thread(child.stderr.take());
 
-    let end = wait_until(&mut child, Instant::now() + limit)?;
+    let end = wait_with_deadline(&mut child, Instant::now() + limit)?;
 
     let mut output = stdout.join().unwrap_or_default();
     output.push_str(&stderr.join().unwrap_or_default());
-    Ok(Finished { end, output })
+    Ok(ProcessOutput { end, output })
 }
 
-fn wait_until(child: &mut Child, deadline: Instant) -> io::Result<End> {
+fn wait_with_deadline(child: &mut Child, deadline: Instant) -> io::Result<ExitKind> {
     loop {
         if let Some(status) = child.try_wait()? {
-            return Ok(end_of(status.success()));
+            return Ok(exit_kind(status.success()));
         }
         if Instant::now() >= deadline {
             kill_group(child)?;
             child.wait()?;
-            return Ok(End::Hung);
+            return Ok(ExitKind::TimedOut);
         }
-        thread::sleep(POLL_EVERY);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
-fn end_of(success: bool) -> End {
-    if success { End::Success } else { End::Failure }
+fn exit_kind(success: bool) -> ExitKind {
+    if success {
+        ExitKind::Success
+    } else {
+        ExitKind::Failure
+    }
 }
 
-/// A pipe nobody reads blocks its writer, so each is drained by a thread of its own.
-fn read_aside(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String> {
+/// Reads a pipe in its own thread. A full pipe would block the program while the other one is read.
+fn read_in_thread(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String> {
     thread::spawn(move || {
         let mut bytes = Vec::new();
         if let Some(mut pipe) = pipe {
-            // What arrived before a broken pipe is still worth judging.
+            // Output before a read error is still used.
             let _ = pipe.read_to_end(&mut bytes);
         }
         String::from_utf8_lossy(&bytes).into_owned()
     })
 }
 
-/// Killing cargo alone would leave its test program running, so both share a group.
+/// Puts the program and its children into one process group: killing cargo alone would leave its test program running.
 #[cfg(unix)]
-pub(crate) fn in_its_own_group(command: &mut Command) {
+pub(crate) fn set_process_group(command: &mut Command) {
     use std::os::unix::process::CommandExt as _;
     command.process_group(0);
 }
 
 #[cfg(not(unix))]
-pub(crate) fn in_its_own_group(_: &mut Command) {}
+pub(crate) fn set_process_group(_: &mut Command) {}
 
 #[cfg(unix)]
 pub(crate) fn kill_group(child: &mut Child) -> io::Result<()> {
@@ -135,31 +139,31 @@ pub(crate) fn kill_group(child: &mut Child) -> io::Result<()> {
     child.kill()
 }
 
-const POLL_EVERY: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_program_that_outlives_its_deadline_is_killed_with_its_children() {
+    fn a_program_is_killed_with_its_children_at_its_deadline() {
         let mut command = Command::new("sh");
         command.args(["-c", "echo started; sleep 600 & wait"]);
 
-        let finished = keep(&mut command, Duration::from_millis(200)).unwrap();
+        let captured = capture(&mut command, Duration::from_millis(200)).unwrap();
 
-        assert_eq!(finished.end, End::Hung);
-        assert_eq!(finished.output, "started\n");
+        assert_eq!(captured.end, ExitKind::TimedOut);
+        assert_eq!(captured.output, "started\n");
     }
 
     #[test]
-    fn both_outputs_of_a_failure_are_kept() {
+    fn both_outputs_of_a_failure_are_captured() {
         let mut command = Command::new("sh");
         command.args(["-c", "echo out; echo err >&2; exit 3"]);
 
-        let finished = keep(&mut command, Duration::from_secs(60)).unwrap();
+        let captured = capture(&mut command, Duration::from_secs(60)).unwrap();
 
-        assert_eq!(finished.end, End::Failure);
-        assert_eq!(finished.output, "out\nerr\n");
+        assert_eq!(captured.end, ExitKind::Failure);
+        assert_eq!(captured.output, "out\nerr\n");
     }
 }

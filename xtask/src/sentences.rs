@@ -1,23 +1,22 @@
-//! Whether the tests that `scenarios/sentences.txt` names have run and passed, by what a run of all tests printed.
+//! Checks in the output of a full test run that the tests named in `scenarios/sentences.txt` ran and passed.
 //!
-//! The file names a test by its source file and its function, and a test program prints the path of its module:
+//! The file names a test by source file and function, and a test program prints its module path:
 //!
 //! ```text
-//! crates/bowline/tests/letting_go/ids.rs some_id_is_free_again
+//! crates/bowline/tests/cancellation/ids.rs some_id_is_free_again
 //! test ids::some_id_is_free_again ... ok
 //! ```
 //!
-//! A function may run several times: in a module of its name with a test for each protocol version, or in a program of ours
-//! that prints what it ran over in parentheses after the name. All of them must have passed.
+//! A function may run several times: in a module of its name with a test for each protocol version, or in a test
+//! program that prints the parameters in parentheses after the name. All runs must have passed.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use crate::ci::verdicts;
+use crate::ci::test_lines;
 
-/// Compares the sentences with the output of a run; how many tests show how many sentences, or what is missing, a line
-/// each.
+/// Compares the sentences with the output of a run. Returns how many tests show how many sentences, or the problems.
 pub(crate) fn check(root: &Path, output: &str) -> Result<String, Vec<String>> {
     let text = fs::read_to_string(root.join(FILE));
     let text = text.map_err(|error| vec![format!("failed to read {FILE}: {error}")])?;
@@ -25,60 +24,58 @@ pub(crate) fn check(root: &Path, output: &str) -> Result<String, Vec<String>> {
 }
 
 fn compare(sentences: &str, output: &str) -> Result<String, Vec<String>> {
-    let ran: Vec<_> = verdicts(output).collect();
-    let (mut count, mut tests, mut complaints) = (0, BTreeSet::new(), Vec::new());
+    let ran: Vec<_> = test_lines(output).collect();
+    let (mut count, mut tests, mut problems) = (0, BTreeSet::new(), Vec::new());
     for line in sentences.lines().filter(|line| !line.is_empty()) {
         match line.strip_prefix("- ") {
-            Some(test) if tests.insert(test) => complaints.extend(complaint(test, &ran)),
+            Some(test) if tests.insert(test) => problems.extend(problem(test, &ran)),
             Some(_) => {}
             None => count += usize::from(!line.starts_with("# ")),
         }
     }
     if tests.is_empty() {
-        complaints.push(format!("{FILE} names no tests"));
+        problems.push(format!("{FILE} names no tests"));
     }
-    match complaints.is_empty() {
+    match problems.is_empty() {
         true => Ok(format!("{} of them show {count} sentences", tests.len())),
-        false => Err(complaints),
+        false => Err(problems),
     }
 }
 
-/// What is wrong with a test that a sentence names, if anything, by the names and verdicts that were printed.
-fn complaint(test: &str, ran: &[(&str, &str)]) -> Option<String> {
+/// Returns the problem with a named test, if any. `ran` has the printed names and results.
+fn problem(test: &str, ran: &[(&str, &str)]) -> Option<String> {
     let Some(paths) = paths(test) else {
-        return Some(format!(
-            "`{test}` is not the file of a test and its function"
-        ));
+        return Some(format!("`{test}` is not a test file and a function"));
     };
-    let is_it = |name: &str| paths.iter().any(|path| belongs(name, path));
-    let lines: Vec<_> = ran.iter().filter(|(name, _)| is_it(name)).collect();
+    let matches = |name: &str| paths.iter().any(|path| is_run_of(name, path));
+    let lines: Vec<_> = ran.iter().filter(|(name, _)| matches(name)).collect();
     if lines.is_empty() {
         return Some(format!("`{test}` did not run"));
     }
-    if let Some((name, verdict)) = lines.iter().find(|(_, verdict)| *verdict != "ok") {
-        return Some(format!("`{test}` did not pass: {name} ... {verdict}"));
+    if let Some((name, result)) = lines.iter().find(|(_, result)| *result != "ok") {
+        return Some(format!("`{test}` did not pass: {name} ... {result}"));
     }
     let different: BTreeSet<_> = lines.iter().map(|(name, _)| name).collect();
-    // The names of test programs are not in the output. Of two that print the same, either could have been left out.
+    // The output does not contain the names of test programs. Of two equal lines, either test could be missing.
     (different.len() < lines.len())
         .then(|| format!("`{test}` has the name of another test; rename one"))
 }
 
-/// Whether what was printed is the test with this path, or one of its runs.
-fn belongs(name: &str, path: &str) -> bool {
+/// Returns whether the printed name is the test with this path, or one of its runs.
+fn is_run_of(name: &str, path: &str) -> bool {
     let rest = name.strip_prefix(path);
     rest.is_some_and(|rest| {
         rest.is_empty() || rest.starts_with("::") || rest.starts_with(" (") || rest == SHOULD_PANIC
     })
 }
 
-/// The paths that the test program may print for a file and a function: with and without a module for tests.
+/// Returns the paths that the test program may print for a file and a function: with and without a module `tests`.
 fn paths(test: &str) -> Option<[String; 2]> {
     let (file, function) = test.split_once(' ')?;
     let file = file.strip_suffix(".rs")?;
     let module = match file.split_once("/src/") {
         Some((_, module)) => module,
-        // The first folder, or the only file, is a program of its own.
+        // The first folder, or a single file, is a test program.
         None => {
             let (_, program) = file.split_once("/tests/")?;
             program.split_once('/').map_or("", |(_, module)| module)
@@ -92,7 +89,7 @@ fn paths(test: &str) -> Option<[String; 2]> {
     Some([path(&[]), path(&["tests"])])
 }
 
-/// What follows the name of a test that is to panic.
+/// The suffix of a test with `#[should_panic]`.
 const SHOULD_PANIC: &str = " - should panic";
 const FILE: &str = "scenarios/sentences.txt";
 
@@ -104,11 +101,11 @@ mod tests {
 # Ids
 
 An id is free again.
-- crates/bowline/tests/letting_go/ids.rs an_id_is_free_again
-- crates/bowline-core/src/mux/pinned.rs entries_are_removed
+- crates/bowline/tests/cancellation/ids.rs an_id_is_free_again
+- crates/bowline-core/src/mux/pending.rs entries_are_removed
 Whatever left is cancelled.
 - scenarios/tests/matrix/immediate.rs whatever_left_is_cancelled
-- crates/bowline/tests/letting_go/ids.rs an_id_is_free_again
+- crates/bowline/tests/cancellation/ids.rs an_id_is_free_again
 ";
 
     const OUTPUT: &str = "\
@@ -116,13 +113,13 @@ running 2 tests
 test ids::an_id_is_free_again::at_2024_11_05 ... ok
 test ids::an_id_is_free_again::at_2026_07_28 ... ok
 test ids::an_id_is_free_again_too ... FAILED
-test mux::pinned::tests::entries_are_removed - should panic ... ok
+test mux::pending::tests::entries_are_removed - should panic ... ok
 test immediate::whatever_left_is_cancelled (10 calls, stdio at 2025-06-18) ... ok
 test immediate::whatever_left_is_cancelled (10 calls, HTTP/2 at 2025-06-18) ... ok
 test result: FAILED. 5 passed
 ";
 
-    fn complaints(output: &str) -> Vec<String> {
+    fn problems(output: &str) -> Vec<String> {
         compare(SENTENCES, output).unwrap_err()
     }
 
@@ -134,39 +131,39 @@ test result: FAILED. 5 passed
     }
 
     #[test]
-    fn a_test_that_did_not_run_shows_nothing() {
+    fn a_test_that_did_not_run_is_a_problem() {
         let without = OUTPUT.replace("an_id_is_free_again::", "another::");
         let elsewhere = OUTPUT.replace("ids::an_id", "others::an_id");
-        let said = "`crates/bowline/tests/letting_go/ids.rs an_id_is_free_again` did not run";
+        let expected = "`crates/bowline/tests/cancellation/ids.rs an_id_is_free_again` did not run";
 
-        assert_eq!(complaints(&without), [said]);
-        assert_eq!(complaints(&elsewhere), [said]);
-        assert_eq!(complaints("").len(), 3);
+        assert_eq!(problems(&without), [expected]);
+        assert_eq!(problems(&elsewhere), [expected]);
+        assert_eq!(problems("").len(), 3);
     }
 
     #[test]
-    fn a_test_that_was_ignored_or_failed_shows_nothing() {
-        for verdict in ["ignored", "ignored, it is slow", "FAILED"] {
-            let output = OUTPUT.replace("2026_07_28 ... ok", &format!("2026_07_28 ... {verdict}"));
+    fn a_test_that_was_ignored_or_failed_is_a_problem() {
+        for result in ["ignored", "ignored, it is slow", "FAILED"] {
+            let output = OUTPUT.replace("2026_07_28 ... ok", &format!("2026_07_28 ... {result}"));
 
-            let [complaint] = complaints(&output).try_into().unwrap();
+            let [problem] = problems(&output).try_into().unwrap();
 
-            assert!(complaint.contains("did not pass"), "{complaint}");
-            assert!(complaint.ends_with(verdict), "{complaint}");
+            assert!(problem.contains("did not pass"), "{problem}");
+            assert!(problem.ends_with(result), "{problem}");
         }
         let one_of_two = OUTPUT.replace("HTTP/2 at 2025-06-18) ... ok", "HTTP/2) ... FAILED");
-        assert!(complaints(&one_of_two)[0].contains("immediate.rs"));
+        assert!(problems(&one_of_two)[0].contains("immediate.rs"));
     }
 
     #[test]
-    fn a_name_that_two_tests_have_shows_nothing() {
+    fn a_duplicate_test_name_is_a_problem() {
         let twice = format!("{OUTPUT}test ids::an_id_is_free_again::at_2024_11_05 ... ok\n");
 
-        assert!(complaints(&twice)[0].contains("has the name of another test"));
+        assert!(problems(&twice)[0].contains("has the name of another test"));
     }
 
     #[test]
-    fn files_and_functions_are_the_paths_that_test_programs_print() {
+    fn files_and_functions_map_to_printed_paths() {
         for (test, path) in [
             ("crates/a/tests/tools.rs f", "f"),
             ("crates/a/tests/http/main.rs f", "f"),
@@ -182,8 +179,8 @@ test result: FAILED. 5 passed
         }
         for wrong in ["crates/a/tests/tools.rs", "README.md f", "build.rs f"] {
             assert_eq!(paths(wrong), None);
-            let said = compare(&format!("A sentence.\n- {wrong}\n"), OUTPUT);
-            assert!(said.unwrap_err()[0].contains("is not the file of a test"));
+            let result = compare(&format!("A sentence.\n- {wrong}\n"), OUTPUT);
+            assert!(result.unwrap_err()[0].contains("is not a test file"));
         }
         assert!(compare("", OUTPUT).is_err());
     }

@@ -1,16 +1,16 @@
-//! The project's files, read into memory: what tidy judges and what mutants copies.
+//! `Tree`: the files of the project in memory, which `tidy` checks and `mutants` copies.
 
 use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Every file of the project, sorted by path.
+/// All files of the project, sorted by path.
 #[derive(Debug, Default)]
 pub(crate) struct Tree {
     files: Vec<File>,
 }
 
-/// One file and its place.
+/// The path and content of one file.
 #[derive(Debug)]
 pub(crate) struct File {
     /// Relative to the root, with `/` between folders.
@@ -31,14 +31,14 @@ impl Tree {
         &self.files
     }
 
-    /// The text of the file at `path`, if it is there and is text.
+    /// Returns the content of the file at `path`, if it exists and is text.
     pub(crate) fn text(&self, path: &str) -> Option<&str> {
         self.files.iter().find(|file| file.path == path)?.text()
     }
 }
 
 impl File {
-    /// The content, unless it is binary.
+    /// Returns the content, unless it is binary.
     pub(crate) fn text(&self) -> Option<&str> {
         std::str::from_utf8(&self.bytes).ok()
     }
@@ -48,7 +48,7 @@ fn collect(folder: &Path, prefix: &str, files: &mut Vec<File>) -> io::Result<()>
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
-        if NOT_OURS.contains(&name.as_str()) {
+        if SKIPPED.contains(&name.as_str()) {
             continue;
         }
         let path = format!("{prefix}{name}");
@@ -63,14 +63,14 @@ fn collect(folder: &Path, prefix: &str, files: &mut Vec<File>) -> io::Result<()>
     Ok(())
 }
 
-/// Names of files and folders that no check looks at, wherever they are. A worktree's `.git` is a file.
-const NOT_OURS: [&str; 5] = [".git", "target", "node_modules", ".venv", "__pycache__"];
+/// Names of files and folders that are skipped in every folder. In a worktree, `.git` is a file.
+const SKIPPED: [&str; 5] = [".git", "target", "node_modules", ".venv", "__pycache__"];
 
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
 
-    /// A tree that exists only in memory.
+    /// Builds a tree from paths and texts.
     pub(crate) fn tree(files: &[(&str, &str)]) -> Tree {
         let files = files
             .iter()

@@ -1,4 +1,4 @@
-//! What the protocol core really links, through every dependency of a dependency.
+//! The packages that `bowline-core` links, including transitive dependencies.
 
 use std::process::Command;
 
@@ -18,16 +18,16 @@ fn the_core_links_no_runtime_no_sockets_and_no_randomness() {
     }
 }
 
-/// The names of all packages in the normal dependency tree of `package`.
+/// Returns the names of all packages in the normal dependency tree of `package`.
 fn linked_by(package: &str) -> Vec<String> {
     let output = Command::new(env!("CARGO"))
         .args(["tree", "--package", package, "--edges", "normal"])
         .args(["--all-features", "--prefix", "none", "--format", "{p}"])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
-        .expect("cargo runs this very test");
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "cargo tree failed: {complaint}");
+        .expect("cargo is installed");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "cargo tree failed: {stderr}");
     String::from_utf8_lossy(&output.stdout)
         .lines()
         .filter_map(|line| line.split(' ').next())

@@ -1,4 +1,4 @@
-//! `cargo xtask mutants` on a tiny project of its own: each way a mutant can end, through real cargo and git.
+//! `cargo xtask mutants` on a generated project: each verdict, with real cargo and git.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,10 @@ fn a_mutant_is_caught_only_by_the_failure_of_the_test_it_names() {
         verdict(&trials, "no-fit"),
         Verdict::DoesNotApply(_)
     ));
-    assert!(matches!(verdict(&trials, "no-test"), Verdict::NotSound(_)));
+    assert!(matches!(
+        verdict(&trials, "no-test"),
+        Verdict::InvalidTest(_)
+    ));
     assert_eq!(
         fs::read_to_string(project.root.join("src/lib.rs")).unwrap(),
         LIB
@@ -58,7 +61,7 @@ impl Project {
             root: folder.join("project"),
             scratch: folder.join("scratch"),
         };
-        // What an earlier run left behind must not decide this one.
+        // Files of an earlier run must not affect this one.
         let _ = fs::remove_dir_all(&folder);
         project.write("Cargo.toml", MANIFEST);
         project.write("src/lib.rs", LIB);
@@ -82,8 +85,8 @@ impl Project {
     fn write(&self, path: &str, text: &str) {
         let path = self.root.join(path);
         let folder = path.parent().expect("every file is in a folder");
-        fs::create_dir_all(folder).expect("the test's folder is ours");
-        fs::write(path, text).expect("the test's folder is ours");
+        fs::create_dir_all(folder).expect("the test folder is writable");
+        fs::write(path, text).expect("the test folder is writable");
     }
 }
 

@@ -1,4 +1,4 @@
-//! The house rules hold: `cargo xtask tidy` as an ordinary test, so that it runs wherever tests run.
+//! `cargo xtask tidy` as a test, so that `cargo test` runs it.
 
 use std::path::Path;
 

@@ -1,7 +1,6 @@
-//! `bench-client`: a Bowline client as its users write one, over HTTP, to a child, or in one process with
-//! its server.
+//! `bench-client`: a typical Bowline client, over HTTP, to a child, or in one process with its server.
 
-use bench_fixture::{ClientOptions, TIMEOUT, Target, drive, drop_one_by_one, time_out};
+use bench_fixture::{ClientOptions, TIMEOUT, Target, measure_drops, measure_timeouts, run_load};
 use bowline::prelude::*;
 use bowline::wire::Command;
 use serde_json::json;
@@ -21,9 +20,9 @@ async fn run(options: ClientOptions) -> bowline::Result<()> {
         Target::Memory => {
             let (near, far) = bowline::wire::memory();
             tokio::spawn(bench_bowline::server(0).serve(far));
-            Client::over(near).await?
+            Client::from_wire(near).await?
         }
-        Target::InProcess => Client::to(&bench_bowline::server(0)).await?,
+        Target::InProcess => Client::in_process(&bench_bowline::server(0)).await?,
     };
     if options.drops > 0 {
         let slow = || {
@@ -33,23 +32,23 @@ async fn run(options: ClientOptions) -> bowline::Result<()> {
         };
         let stats = async || {
             let reply = client.call_tool("stats", json!({})).await;
-            reply.expect("`stats` answers").text()
+            reply.expect("a reply of `stats`").text()
         };
-        drop_one_by_one(options.drops, slow, stats).await;
+        measure_drops(options.drops, slow, stats).await;
     } else if options.stalled {
         let long = "x".repeat(1 << 20);
         let call = || {
             let call = client.call_tool("echo", json!({"text": long}));
             call.timeout(TIMEOUT).into_future()
         };
-        time_out(call).await;
+        measure_timeouts(call).await;
     } else {
         let caller = client.clone();
         let call = move || {
             let call = caller.call_tool("echo", json!({"text": "hello"}));
             async move { call.await.is_ok_and(|reply| reply.text() == "hello") }
         };
-        drive(options.in_flight, options.window, call).await;
+        run_load(options.in_flight, options.window, call).await;
     }
     client.close().await
 }

@@ -1,14 +1,14 @@
-//! The server under test, as users of Bowline write one.
+//! The server under test: a typical Bowline server.
 
 use std::time::Duration;
 
 use bench_fixture::Counters;
 use bowline::prelude::*;
 use bowline::schemars::{self, JsonSchema};
-use bowline::server::{Bus as _, Change, LocalBus};
+use bowline::server::{ChangeBus as _, LocalBus, ServerChange};
 use serde::Deserialize;
 
-/// Offers everything that is measured, and that many tools besides.
+/// Builds a server with all measured tools and this many additional ones.
 pub fn server(tools: usize) -> Server {
     let bus = LocalBus::default();
     let mut server = Server::new("bench-server", "0.0.0")
@@ -25,22 +25,22 @@ pub fn server(tools: usize) -> Server {
         .tool(stats)
         .tool(notify);
     for index in 0..tools {
-        let tool = Tool::new(format!("tool_{index}"), say);
-        server = server.tool(tool.description("Says what it is told."));
+        let tool = Tool::new(format!("tool_{index}"), echo_arguments);
+        server = server.tool(tool.description("Returns the argument."));
     }
     server
 }
 
 #[derive(Deserialize, JsonSchema)]
-struct Said {
+struct EchoArguments {
     text: String,
 }
 
-async fn say(Args(said): Args<Said>) -> String {
-    said.text
+async fn echo_arguments(Args(arguments): Args<EchoArguments>) -> String {
+    arguments.text
 }
 
-/// Says what it is told.
+/// Returns the argument.
 #[tool]
 async fn echo(text: String) -> String {
     text
@@ -52,13 +52,13 @@ async fn add(a: i64, b: i64) -> i64 {
     a + b
 }
 
-/// Tells how long a text is.
+/// Returns the length of a text.
 #[tool]
 async fn length(text: String) -> String {
     text.len().to_string()
 }
 
-/// Says that many KiB of text.
+/// Returns this many KiB of text.
 #[tool]
 async fn text(kib: usize) -> String {
     bench_fixture::text_of(kib)
@@ -67,7 +67,7 @@ async fn text(kib: usize) -> String {
 /// Reports its progress three times.
 #[tool]
 async fn progress(cx: Context) -> &'static str {
-    for at in bench_fixture::STEPS {
+    for at in bench_fixture::PROGRESS_STEPS {
         cx.progress(at);
     }
     "done"
@@ -76,23 +76,23 @@ async fn progress(cx: Context) -> &'static str {
 /// Sleeps.
 #[tool]
 async fn slow(ms: u64, State(counters): State<Counters>) -> &'static str {
-    let working = counters.begin();
+    let running = counters.begin();
     tokio::time::sleep(Duration::from_millis(ms)).await;
-    working.finish();
+    running.finish();
     "slept"
 }
 
-/// Says that it has begun, then sleeps.
+/// Reports progress, then sleeps.
 #[tool]
 async fn slow_progress(ms: u64, cx: Context, State(counters): State<Counters>) -> &'static str {
     cx.progress(1.0);
-    let working = counters.begin();
+    let running = counters.begin();
     tokio::time::sleep(Duration::from_millis(ms)).await;
-    working.finish();
+    running.finish();
     "slept"
 }
 
-/// Tells what became of the slow calls.
+/// Returns the counters of slow calls.
 #[tool]
 async fn stats(State(counters): State<Counters>) -> String {
     counters.text()
@@ -101,6 +101,6 @@ async fn stats(State(counters): State<Counters>) -> String {
 /// Announces that the tools changed.
 #[tool]
 async fn notify(State(bus): State<LocalBus>) -> &'static str {
-    bus.announce(Change::Tools);
+    bus.publish(ServerChange::Tools);
     "ok"
 }

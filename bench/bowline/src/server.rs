@@ -1,4 +1,4 @@
-//! `bench-server`: a Bowline server over HTTP or standard input and output.
+//! `bench-server`: a Bowline server over HTTP or stdio.
 
 use bench_fixture::ServerOptions;
 use bowline::Limits;
@@ -9,7 +9,7 @@ fn main() -> bowline::Result<()> {
 }
 
 async fn serve(options: ServerOptions) -> bowline::Result<()> {
-    // More than by default: how cost grows is measured with ten thousand idle sessions besides those in use.
+    // Above the defaults: the leg `growth` opens ten thousand idle sessions.
     let server = bench_bowline::server(options.tools).limits(Limits {
         sessions: 20_000,
         subscriptions: 20_000,
@@ -21,6 +21,6 @@ async fn serve(options: ServerOptions) -> bowline::Result<()> {
         return server.serve_stdio().await;
     }
     let bound = server.http().bind(("127.0.0.1", options.port)).await?;
-    bench_fixture::announce(bound.addr());
+    bench_fixture::print_address(bound.addr());
     bound.serve().await
 }

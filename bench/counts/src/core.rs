@@ -1,42 +1,44 @@
-//! Messages through the protocol without I/O: bytes in, bytes out.
+//! Messages through `bowline-core`, without I/O.
 
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
-use bowline_core::era::{Caller, Callers, Dialect, Dialects, Request, modern, seal, stamp, unseal};
-use bowline_core::http::admission::{Catalog, admit, admit_head};
+use bowline_core::era::{
+    Caller, CallerCache, Dialect, Dialects, Request, modern, seal, stamp, unseal,
+};
+use bowline_core::http::admission::{MethodCatalog, admit, admit_head};
 use bowline_core::http::headers::ParamHeaders;
-use bowline_core::http::paths::Paths;
-use bowline_core::http::source::SourcePolicy;
-use bowline_core::mux::{CallOptions, Event, Mux, Reason};
+use bowline_core::http::paths::EndpointPaths;
+use bowline_core::http::source_policy::SourcePolicy;
+use bowline_core::mux::{AbandonReason, CallOptions, Mux, MuxEvent};
 use bowline_core::{Message, RawRequest, sse};
 use bowline_types::{Json, ProgressToken};
 use bytes::Bytes;
 
-/// A request comes in, is admitted and answered.
+/// Receives, admits and answers a request.
 pub(crate) fn request(times: u64) {
     let frame = Bytes::from_static(REQUEST.as_bytes());
     let (served, server, result) = (Dialects::all(), json(SERVER), json(RESULT));
     let (now, mut mux) = (Instant::now(), Mux::default());
     for _ in 0..times {
         mux.handle_message(now, decode(&frame));
-        let Some(Event::Request { id, method, params }) = mux.poll_event() else {
-            panic!("a request arrived");
+        let Some(MuxEvent::Request { id, method, params }) = mux.poll_event() else {
+            panic!("expected a request");
         };
         let raw = RawRequest {
             id: id.request_id().clone(),
             method,
             params,
         };
-        let (request, mark) = modern::admit(raw, &served).expect("it is well-formed");
+        let (request, mark) = modern::admit(raw, &served).expect("a well-formed request");
         black_box(request);
         mux.respond(&id, seal(&mark, &server, Ok(result.clone())));
-        black_box(mux.poll_transmit().expect("an answer").to_frame());
+        black_box(mux.poll_transmit().expect("a response").to_frame());
     }
 }
 
-/// A call of ours goes out, and its answer comes in.
+/// Sends a call and receives its response.
 pub(crate) fn call(times: u64) {
     let (caller, params) = (Arc::new(Caller::new(Dialect::LATEST)), json(PARAMS));
     let (now, mut mux) = (Instant::now(), Mux::default());
@@ -45,23 +47,23 @@ pub(crate) fn call(times: u64) {
         let stamped = stamp(&request);
         let options = CallOptions::default();
         let call = mux.call(now, stamped.method, stamped.params, options);
-        let call = call.expect("there is room");
+        let call = call.expect("the queue has room");
         black_box(mux.poll_transmit().expect("a request").to_frame());
-        let id = mux.request_id(call).expect("it was sent");
+        let id = mux.request_id(call).expect("the call was sent");
         let answer = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{ANSWER}}}"#);
         mux.handle_message(now, decode(&Bytes::from(answer)));
-        let Some(Event::Settled {
+        let Some(MuxEvent::Settled {
             outcome: Ok(result),
             ..
         }) = mux.poll_event()
         else {
-            panic!("the call is settled");
+            panic!("expected the outcome of the call");
         };
         let _ = black_box(unseal("tools/call", Dialect::LATEST, &[], Ok(result)));
     }
 }
 
-/// A call of ours goes out and is let go of.
+/// Sends a call and abandons it.
 pub(crate) fn abandoned(times: u64) {
     let (caller, params) = (Arc::new(Caller::new(Dialect::LATEST)), json(PARAMS));
     let (now, mut mux) = (Instant::now(), Mux::default());
@@ -70,12 +72,12 @@ pub(crate) fn abandoned(times: u64) {
         let stamped = stamp(&request);
         let call = mux.call(now, stamped.method, stamped.params, CallOptions::default());
         black_box(mux.poll_transmit().expect("a request").to_frame());
-        mux.abandon(call.expect("there is room"), &Reason::Dropped);
+        mux.abandon(call.expect("the queue has room"), &AbandonReason::Dropped);
         black_box(mux.poll_transmit().expect("a cancel").to_frame());
     }
 }
 
-/// A request comes in, and the peer lets go of it.
+/// Receives a request and its cancellation.
 pub(crate) fn cancelled(times: u64) {
     let frame = Bytes::from_static(REQUEST.as_bytes());
     let cancel = Bytes::from_static(CANCEL.as_bytes());
@@ -84,13 +86,13 @@ pub(crate) fn cancelled(times: u64) {
         mux.handle_message(now, decode(&frame));
         black_box(mux.poll_event().expect("a request"));
         mux.handle_message(now, decode(&cancel));
-        let Some(Event::Cancelled { .. }) = black_box(mux.poll_event()) else {
-            panic!("the request is cancelled");
+        let Some(MuxEvent::Cancelled { .. }) = black_box(mux.poll_event()) else {
+            panic!("expected a cancellation");
         };
     }
 }
 
-/// Progress of a call comes in.
+/// Receives progress of a call.
 pub(crate) fn progress(times: u64) {
     let (now, mut mux) = (Instant::now(), Mux::default());
     let params = Some(json(r#"{"_meta":{"progressToken":7}}"#));
@@ -99,46 +101,46 @@ pub(crate) fn progress(times: u64) {
         ..CallOptions::default()
     };
     let called = mux.call(now, "tools/call", params, options);
-    called.expect("there is room");
+    called.expect("the queue has room");
     black_box(mux.poll_transmit());
     let frame = Bytes::from_static(PROGRESS.as_bytes());
     for _ in 0..times {
         mux.handle_message(now, decode(&frame));
-        let Some(Event::Notified { .. }) = black_box(mux.poll_event()) else {
-            panic!("it is about the call");
+        let Some(MuxEvent::CallNotification { .. }) = black_box(mux.poll_event()) else {
+            panic!("expected a notification of the call");
         };
     }
 }
 
-/// A notification that belongs to nothing comes in.
+/// Receives a notification without a request.
 pub(crate) fn notification(times: u64) {
     let frame = Bytes::from_static(CHANGED.as_bytes());
     let (now, mut mux) = (Instant::now(), Mux::default());
     for _ in 0..times {
         mux.handle_message(now, decode(&frame));
-        let Some(Event::Notification(_)) = black_box(mux.poll_event()) else {
-            panic!("it is a notification");
+        let Some(MuxEvent::Notification(_)) = black_box(mux.poll_event()) else {
+            panic!("expected a notification");
         };
     }
 }
 
-/// A frame that is no message comes in, and is answered.
+/// Receives a malformed frame and answers it with an error.
 pub(crate) fn malformed(times: u64) {
     let frame = Bytes::from_static(br#"{"jsonrpc":"2.0","id":7,"method":7}"#);
     let mut mux = Mux::default();
     for _ in 0..times {
-        let malformed = Message::decode(&frame).expect_err("its method is a number");
+        let malformed = Message::decode(&frame).expect_err("a method that is a number");
         mux.handle_malformed(malformed);
         while black_box(mux.poll_event()).is_some() {}
-        black_box(mux.poll_transmit().expect("an answer").to_frame());
+        black_box(mux.poll_transmit().expect("a response").to_frame());
     }
 }
 
-/// The ladder of admission, head and body.
+/// Admits the head and the body of an HTTP request.
 pub(crate) fn admission(times: u64) {
     struct Everything;
-    impl Catalog for Everything {
-        fn answers(&self, _: &str) -> bool {
+    impl MethodCatalog for Everything {
+        fn has_method(&self, _: &str) -> bool {
             true
         }
         fn param_headers(&self, _: &str) -> Option<Arc<ParamHeaders>> {
@@ -149,19 +151,19 @@ pub(crate) fn admission(times: u64) {
     let (head, ()) = crate::server::post("tools/call", Some("echo"), ()).into_parts();
     let body = Bytes::from_static(REQUEST.as_bytes());
     let (source, served) = (SourcePolicy::loopback(), Dialects::all());
-    let paths = Paths::only(["/", "/mcp"]);
-    let callers = Callers::default();
+    let paths = EndpointPaths::only(["/", "/mcp"]);
+    let caller_cache = CallerCache::default();
     for _ in 0..times {
-        black_box(admit_head(&head, &source, &paths, &served).expect("the head is well-formed"));
-        let admitted = admit(&head.headers, &body, &served, &callers, &Everything);
-        black_box(admitted.expect("the body is well-formed"));
+        black_box(admit_head(&head, &source, &paths, &served).expect("a well-formed head"));
+        let admitted = admit(&head.headers, &body, &served, &caller_cache, &Everything);
+        black_box(admitted.expect("a well-formed body"));
     }
 }
 
-/// One event of a stream is written, and read.
+/// Encodes and decodes one event of a stream.
 pub(crate) fn event(times: u64) {
     let message = Bytes::from_static(PROGRESS.as_bytes());
-    let mut decoder = sse::Decoder::new(sse::Limits::default());
+    let mut decoder = sse::Decoder::new(sse::DecoderLimits::default());
     for _ in 0..times {
         let mut out = Vec::new();
         sse::encode_frame(&message, &mut out);
@@ -173,11 +175,11 @@ pub(crate) fn event(times: u64) {
 }
 
 fn decode(frame: &Bytes) -> Message {
-    Message::decode(frame).expect("it is a message")
+    Message::decode(frame).expect("a message")
 }
 
 fn json(text: &str) -> Json {
-    Json::parse(text.to_owned()).expect("it is JSON")
+    Json::parse(text.to_owned()).expect("JSON")
 }
 
 const REQUEST: &str = r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"echo","arguments":{"text":"hello"},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"count","version":"0"},"io.modelcontextprotocol/clientCapabilities":{}}}}"#;

@@ -1,14 +1,14 @@
-//! One message of each kind, as often as asked: `bench-counts CASE TIMES`. Run under valgrind by `bench-run`,
-//! which subtracts a short run from a long one. Without words it lists the cases.
+//! Runs one kind of message: `bench-counts CASE TIMES`. `bench-run` runs it under valgrind and subtracts a short run
+//! from a long one. Without arguments it lists the cases.
 //!
-//! Everything here is on one thread and in memory, so that two runs count alike.
+//! Everything runs on one thread and in memory, so that the counts are deterministic.
 
 mod core;
 mod server;
 
 use std::process::ExitCode;
 
-/// One kind of message: does it that many times.
+/// Runs one kind of message this many times.
 type Case = fn(u64);
 
 const CASES: &[(&str, Case)] = &[
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
         [name, times] => {
             let case = CASES.iter().find(|(known, _)| known == name);
             let (Some((_, case)), Ok(times)) = (case, times.parse()) else {
-                eprintln!("there is no case `{name}`, or `{times}` is no number");
+                eprintln!("unknown case `{name}`, or `{times}` is not a number");
                 return ExitCode::FAILURE;
             };
             case(times);

@@ -1,5 +1,5 @@
-//! Messages through a server in process: as HTTP requests without sockets, over a wire in memory, and with
-//! nothing in between.
+//! Messages through a server in one process: as HTTP requests without sockets, over an in-memory wire, and without a
+//! wire.
 
 use bowline::http::HttpService;
 use bowline::prelude::*;
@@ -51,19 +51,19 @@ pub(crate) fn discover(times: u64) {
     modern(times, "server/discover", None, "");
 }
 
-/// A method that nobody answers.
+/// An unknown method.
 pub(crate) fn refused(times: u64) {
     let body = modern_body("tools/undo", "");
     block_on(async move {
         let mut service = server().http();
         for _ in 0..times {
             let request = post("tools/undo", None, Full::new(body.clone()));
-            assert_eq!(answer(&mut service, request).await.0, StatusCode::NOT_FOUND);
+            assert_eq!(send(&mut service, request).await.0, StatusCode::NOT_FOUND);
         }
     });
 }
 
-/// A call in a conversation of the legacy era.
+/// A call in a legacy session.
 pub(crate) fn legacy_call(times: u64) {
     block_on(async move {
         let mut service = server().http();
@@ -72,37 +72,39 @@ pub(crate) fn legacy_call(times: u64) {
         let opened = opened.unwrap_or_else(|never| match never {});
         let session = opened.headers().get("mcp-session-id").cloned();
         let session = session.and_then(|id| id.to_str().ok().map(str::to_owned));
-        let session = session.expect("a conversation has a name");
-        opened.into_body().collect().await.expect("an answer");
+        let session = session.expect("a session id");
+        opened.into_body().collect().await.expect("a response");
         let ready = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
-        answer(&mut service, legacy_post(Some(&session), ready)).await;
+        send(&mut service, legacy_post(Some(&session), ready)).await;
         for id in 0..times {
             let body = format!(
                 r#"{{"jsonrpc":"2.0","id":{},"method":"tools/call","params":{{"name":"echo","arguments":{{"text":"hello"}}}}}}"#,
                 1_000_000 + id
             );
             let request = legacy_post(Some(&session), &body);
-            assert_eq!(answer(&mut service, request).await.0, StatusCode::OK);
+            assert_eq!(send(&mut service, request).await.0, StatusCode::OK);
         }
     });
 }
 
-/// Both ends of a wire in memory.
+/// Client and server over an in-memory wire.
 pub(crate) fn over_memory(times: u64) {
     block_on(async move {
         let (near, far) = bowline::wire::memory();
         let serving = tokio::spawn(server().serve(far));
-        let client = Client::over(near).await.expect("the server answers");
+        let client = Client::from_wire(near).await.expect("failed to connect");
         calls(&client, times).await;
         drop(client);
         let _ = serving.await;
     });
 }
 
-/// The handler inside the caller's future.
+/// Client and server without a wire.
 pub(crate) fn in_process(times: u64) {
     block_on(async move {
-        let client = Client::to(&server()).await.expect("the server answers");
+        let client = Client::in_process(&server())
+            .await
+            .expect("failed to connect");
         calls(&client, times).await;
     });
 }
@@ -110,7 +112,7 @@ pub(crate) fn in_process(times: u64) {
 async fn calls(client: &Client, times: u64) {
     for _ in 0..times {
         let reply = client.call_tool("echo", json!({"text": "hello"})).await;
-        assert_eq!(reply.expect("it is answered").text(), "hello");
+        assert_eq!(reply.expect("a reply").text(), "hello");
     }
 }
 
@@ -124,8 +126,8 @@ fn post_times(times: u64, method: &'static str, name: Option<&'static str>, body
         let mut service = server().http();
         for _ in 0..times {
             let request = post(method, name, Full::new(body.clone()));
-            let (status, said) = answer(&mut service, request).await;
-            assert_eq!(status, StatusCode::OK, "{said:?}");
+            let (status, body) = send(&mut service, request).await;
+            assert_eq!(status, StatusCode::OK, "{body:?}");
         }
     });
 }
@@ -138,7 +140,7 @@ fn modern_body(method: &str, params: &str) -> Bytes {
     text.into()
 }
 
-/// A POST as a modern client makes it.
+/// A POST with the headers of a modern client.
 pub(crate) fn post<B>(method: &str, name: Option<&str>, body: B) -> Request<B> {
     let mut request = Request::post("/mcp")
         .header("host", "127.0.0.1")
@@ -149,7 +151,7 @@ pub(crate) fn post<B>(method: &str, name: Option<&str>, body: B) -> Request<B> {
     if let Some(name) = name {
         request = request.header("mcp-name", name);
     }
-    request.body(body).expect("the request is well-formed")
+    request.body(body).expect("a well-formed request")
 }
 
 fn legacy_post(session: Option<&str>, body: &str) -> Request<Full<Bytes>> {
@@ -162,10 +164,10 @@ fn legacy_post(session: Option<&str>, body: &str) -> Request<Full<Bytes>> {
         request = request.header("mcp-session-id", session);
     }
     let body = Full::new(Bytes::from(body.to_owned()));
-    request.body(body).expect("the request is well-formed")
+    request.body(body).expect("a well-formed request")
 }
 
-async fn answer(service: &mut HttpService, request: Request<Full<Bytes>>) -> (StatusCode, Bytes) {
+async fn send(service: &mut HttpService, request: Request<Full<Bytes>>) -> (StatusCode, Bytes) {
     let response = service.call(request).await;
     let response = response.unwrap_or_else(|never| match never {});
     let status = response.status();
@@ -181,7 +183,7 @@ fn server() -> Server {
         .resource(count)
 }
 
-/// Says what it is told.
+/// Returns the argument.
 #[tool]
 async fn echo(text: String) -> String {
     text
@@ -196,7 +198,7 @@ async fn progress(cx: Context) -> &'static str {
     "done"
 }
 
-/// Says hello.
+/// Greets you.
 #[prompt]
 async fn greet(name: String) -> String {
     format!("Hello, {name}!")
@@ -211,7 +213,9 @@ async fn count() -> &'static str {
 fn block_on<F: Future>(future: F) -> F::Output {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_all().build();
-    runtime.expect("a runtime can be made").block_on(future)
+    runtime
+        .expect("failed to build the runtime")
+        .block_on(future)
 }
 
 const ENVELOPE: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"count","version":"0"},"io.modelcontextprotocol/clientCapabilities":{}"#;

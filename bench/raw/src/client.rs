@@ -1,12 +1,12 @@
-//! `raw-client`: the ceiling for clients. Over HTTP, hyper's connections in a stack of idle ones; over pipes,
-//! a line out and a line in; replies parsed into a small struct.
+//! `raw-client`: the ceiling for clients. Over HTTP, a stack of idle hyper connections; over stdio, one line per
+//! message; replies are parsed into a small struct.
 
 use std::collections::HashMap;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use bench_fixture::{ClientOptions, Target, drive};
+use bench_fixture::{ClientOptions, Target, run_load};
 use bytes::Bytes;
 use http::{Request, header};
 use http_body_util::{BodyExt as _, Full};
@@ -28,7 +28,7 @@ async fn run(options: ClientOptions) {
         Target::Url(url) => {
             let client = Arc::new(HttpClient::new(url));
             let call = move || client.clone().call();
-            drive(options.in_flight, options.window, call).await;
+            run_load(options.in_flight, options.window, call).await;
         }
         Target::Child(program) => {
             let mut child = Command::new(program)
@@ -37,15 +37,15 @@ async fn run(options: ClientOptions) {
                 .stdout(Stdio::piped())
                 .kill_on_drop(true)
                 .spawn()
-                .expect("the child can be started");
+                .expect("failed to start the child");
             let (input, output) = (child.stdin.take(), child.stdout.take());
-            let lines = Arc::new(Lines::default());
-            tokio::spawn(lines.clone().write(input.expect("piped")));
-            tokio::spawn(lines.clone().read(output.expect("piped")));
-            let call = move || lines.clone().call();
-            drive(options.in_flight, options.window, call).await;
+            let client = Arc::new(StdioClient::default());
+            tokio::spawn(client.clone().write(input.expect("piped")));
+            tokio::spawn(client.clone().read(output.expect("piped")));
+            let call = move || client.clone().call();
+            run_load(options.in_flight, options.window, call).await;
         }
-        Target::Memory | Target::InProcess => panic!("there is nothing raw about one process"),
+        Target::Memory | Target::InProcess => panic!("the raw client has no in-process target"),
     }
 }
 
@@ -67,7 +67,7 @@ struct Content<'a> {
     text: &'a str,
 }
 
-fn is_right(reply: &Reply<'_>) -> bool {
+fn is_expected(reply: &Reply<'_>) -> bool {
     reply
         .result
         .content
@@ -122,12 +122,12 @@ impl HttpClient {
         lock(&self.idle).push(connection);
         let bytes = body.to_bytes();
         let reply: Reply<'_> = serde_json::from_slice(&bytes).expect("a reply");
-        reply.id == id && is_right(&reply)
+        reply.id == id && is_expected(&reply)
     }
 
     async fn connect(&self) -> SendRequest<Full<Bytes>> {
         let stream = TcpStream::connect(&self.authority).await;
-        let stream = stream.expect("the server listens");
+        let stream = stream.expect("failed to connect");
         let _ = stream.set_nodelay(true);
         let (sender, connection) = handshake(TokioIo::new(stream)).await.expect("HTTP/1.1");
         tokio::spawn(connection);
@@ -136,14 +136,14 @@ impl HttpClient {
 }
 
 #[derive(Default)]
-struct Lines {
+struct StdioClient {
     waiting: Mutex<HashMap<u64, oneshot::Sender<bool>>>,
     out: Mutex<Vec<u8>>,
     more: Notify,
     next: AtomicU64,
 }
 
-impl Lines {
+impl StdioClient {
     async fn call(self: Arc<Self>) -> bool {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (sender, receiver) = oneshot::channel();
@@ -174,7 +174,7 @@ impl Lines {
             let reply: Reply<'_> = serde_json::from_slice(&line).expect("a reply");
             let waiting = lock(&self.waiting).remove(&reply.id);
             if let Some(waiting) = waiting {
-                let _ = waiting.send(is_right(&reply));
+                let _ = waiting.send(is_expected(&reply));
             }
             line.clear();
         }
@@ -182,5 +182,7 @@ impl Lines {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().expect("nobody panics under a lock")
+    mutex
+        .lock()
+        .expect("no thread panics while it holds the lock")
 }

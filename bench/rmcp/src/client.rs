@@ -1,8 +1,8 @@
-//! `rmcp-client`: the same client with rmcp, speaking the latest version; by `--default` as `serve` does it,
-//! which opens a conversation of the version before.
+//! `rmcp-client`: the same client with rmcp, with the latest protocol version. With `--default` it connects as `serve`
+//! does, which opens a legacy session.
 
-use bench_fixture::{ClientOptions, TIMEOUT, Target, drive, drop_one_by_one, time_out};
-use bench_rmcp::ByHand;
+use bench_fixture::{ClientOptions, TIMEOUT, Target, measure_drops, measure_timeouts, run_load};
+use bench_rmcp::ManualHandler;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, ClientConfig, ClientRequest, JsonObject,
     ProtocolVersion, ServerResult,
@@ -19,7 +19,7 @@ fn main() {
 }
 
 async fn run(options: ClientOptions) {
-    let lifecycle = if options.default_way {
+    let lifecycle = if options.documented_style {
         ClientLifecycleMode::Initialize
     } else {
         let preferred_versions = vec![ProtocolVersion::V_2026_07_28];
@@ -34,42 +34,45 @@ async fn run(options: ClientOptions) {
         Target::Child(program) => {
             let mut command = tokio::process::Command::new(program);
             command.args(options.child_arguments());
-            let transport = TokioChildProcess::new(command).expect("the child can be started");
+            let transport = TokioChildProcess::new(command).expect("failed to start the child");
             handler.serve_with_lifecycle(transport, lifecycle).await
         }
         Target::Memory => {
             let (near, far) = tokio::io::duplex(1 << 16);
             tokio::spawn(async move {
-                let running = ByHand::new(0).serve(far).await;
-                let _ = running.expect("the client opens").waiting().await;
+                let running = ManualHandler::new(0).serve(far).await;
+                let _ = running
+                    .expect("failed to accept the client")
+                    .waiting()
+                    .await;
             });
             handler.serve_with_lifecycle(near, lifecycle).await
         }
-        Target::InProcess => panic!("rmcp has no way to do without a wire"),
+        Target::InProcess => panic!("rmcp has no in-process transport"),
     };
-    let client = Arc::new(client.expect("the server answers"));
+    let client = Arc::new(client.expect("failed to connect"));
     if options.drops > 0 {
         let slow = || call(client.clone(), "slow", json!({"ms": 60_000, "watch": true}));
         let stats = async || {
             let text = call(client.clone(), "stats", json!({})).await;
-            text.expect("`stats` answers")
+            text.expect("a reply of `stats`")
         };
-        drop_one_by_one(options.drops, slow, stats).await;
+        measure_drops(options.drops, slow, stats).await;
     } else if options.stalled {
         let long = "x".repeat(1 << 20);
-        time_out(|| limited(client.clone(), json!({"text": long}))).await;
+        measure_timeouts(|| call_with_timeout(client.clone(), json!({"text": long}))).await;
     } else {
         let caller = client.clone();
         let call = move || {
             let reply = call(caller.clone(), "echo", json!({"text": "hello"}));
             async move { reply.await.is_ok_and(|text| text == "hello") }
         };
-        drive(options.in_flight, options.window, call).await;
+        run_load(options.in_flight, options.window, call).await;
     }
 }
 
-/// `echo` with a timeout.
-async fn limited(
+/// Calls `echo` with a timeout.
+async fn call_with_timeout(
     client: Arc<RunningService<RoleClient, ClientConfig>>,
     arguments: serde_json::Value,
 ) -> Result<ServerResult, ServiceError> {

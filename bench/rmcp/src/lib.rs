@@ -1,7 +1,7 @@
-//! The server under test, as users of rmcp write one.
+//! The server under test, in two styles of rmcp.
 
-mod by_hand;
-pub use by_hand::ByHand;
+mod macro_handler;
+pub use macro_handler::MacroHandler;
 
-mod by_macros;
-pub use by_macros::ByMacros;
+mod manual_handler;
+pub use manual_handler::ManualHandler;

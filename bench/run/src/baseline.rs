@@ -1,4 +1,4 @@
-//! What one message of each kind costs in instructions, compared to what it cost when it was last agreed upon.
+//! Compares the instructions and allocations of one message of each kind with the committed baseline.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,33 +8,33 @@ use std::sync::Mutex;
 use crate::callgrind::{self, Count, Totals};
 use crate::machine;
 
-/// Counts every case, and says which of them cost more than `baseline` allows; true if none does.
+/// Counts every case and prints those that exceed `baseline`; returns whether none does.
 pub(crate) fn check(baseline: &Path) -> bool {
-    if !callgrind::is_there() {
-        println!("Instructions were NOT counted: there is no valgrind on this machine.");
+    if !callgrind::is_installed() {
+        println!("Instructions were NOT counted: valgrind is not installed.");
         return true;
     }
-    let agreed = match std::fs::read_to_string(baseline) {
+    let expected = match std::fs::read_to_string(baseline) {
         Ok(text) => parse(&text),
         Err(error) => {
-            println!("{} could not be read: {error}", baseline.display());
+            println!("failed to read {}: {error}", baseline.display());
             return false;
         }
     };
     let counted = count();
-    let complaints = compare(&agreed, &counted);
+    let problems = compare(&expected, &counted);
     print!("{}", write(&counted));
-    for complaint in &complaints {
-        println!("{complaint}");
+    for problem in &problems {
+        println!("{problem}");
     }
     println!("{} kinds of message were counted", counted.len());
-    complaints.is_empty()
+    problems.is_empty()
 }
 
-/// Counts every case, and agrees upon what it finds.
+/// Counts every case and writes the baseline.
 pub(crate) fn bless(baseline: &Path) -> bool {
-    if !callgrind::is_there() {
-        println!("Instructions were NOT counted: there is no valgrind on this machine.");
+    if !callgrind::is_installed() {
+        println!("Instructions were NOT counted: valgrind is not installed.");
         return false;
     }
     let text = write(&count());
@@ -44,12 +44,12 @@ pub(crate) fn bless(baseline: &Path) -> bool {
 
 type Counts = BTreeMap<String, Count>;
 
-/// Each case in a short and in a long run, as many at once as there are cores.
+/// Counts each case in a short and a long run, on all cores in parallel.
 fn count() -> Counts {
-    let program = machine::programs().join("bench-counts");
+    let program = machine::program_folder().join("bench-counts");
     let output = Command::new(&program)
         .output()
-        .expect("`bench-counts` was built");
+        .expect("failed to run `bench-counts`");
     let names = String::from_utf8_lossy(&output.stdout).into_owned();
     let waiting = Mutex::new(names.lines().collect::<Vec<&str>>());
     let counted = Mutex::new(Counts::new());
@@ -75,40 +75,40 @@ fn total(program: &Path, name: &str, times: u64, worker: usize) -> Totals {
     let out = std::env::temp_dir().join(format!("counts-{}-{worker}", std::process::id()));
     let mut command = Command::new(program);
     command.args([name, &times.to_string()]);
-    let status = callgrind::under(&command, &out)
+    let status = callgrind::command(&command, &out)
         .stdout(Stdio::null())
         .status();
-    let ended_well = status.is_ok_and(|status| status.success());
-    assert!(ended_well, "`{name}` failed");
+    let succeeded = status.is_ok_and(|status| status.success());
+    assert!(succeeded, "`{name}` failed");
     callgrind::read(&out)
 }
 
-fn compare(agreed: &Counts, counted: &Counts) -> Vec<String> {
-    let mut complaints = Vec::new();
+fn compare(expected: &Counts, counted: &Counts) -> Vec<String> {
+    let mut problems = Vec::new();
     for (name, now) in counted {
-        let Some(then) = agreed.get(name) else {
-            complaints.push(format!(
+        let Some(then) = expected.get(name) else {
+            problems.push(format!(
                 "`{name}` has no baseline: `cargo xtask counts --bless`"
             ));
             continue;
         };
         let grown = (now.instructions / then.instructions - 1.0) * 100.0;
-        if grown > TOLERATED {
-            complaints.push(format!(
-                "`{name}` costs {grown:.0} % more: {:.0} instructions, and {:.0} in the baseline",
+        if grown > TOLERANCE_PERCENT {
+            problems.push(format!(
+                "`{name}` costs {grown:.0} % more: {:.0} instructions, {:.0} in the baseline",
                 now.instructions, then.instructions
             ));
         }
-        if now.allocations > then.allocations * (1.0 + TOLERATED / 100.0) + 0.5 {
-            complaints.push(format!(
-                "`{name}` allocates more: {:.1} times, and {:.1} in the baseline",
+        if now.allocations > then.allocations * (1.0 + TOLERANCE_PERCENT / 100.0) + 0.5 {
+            problems.push(format!(
+                "`{name}` allocates more: {:.1} times, {:.1} in the baseline",
                 now.allocations, then.allocations
             ));
         }
     }
-    let gone = agreed.keys().filter(|name| !counted.contains_key(*name));
-    complaints.extend(gone.map(|name| format!("`{name}` is in the baseline and nowhere else")));
-    complaints
+    let removed = expected.keys().filter(|name| !counted.contains_key(*name));
+    problems.extend(removed.map(|name| format!("`{name}` is in the baseline, but not a case")));
+    problems
 }
 
 fn parse(text: &str) -> Counts {
@@ -142,8 +142,7 @@ fn write(counts: &Counts) -> String {
     text
 }
 
-/// In percent.
-const TOLERATED: f64 = 10.0;
+const TOLERANCE_PERCENT: f64 = 10.0;
 const SHORT: u64 = 50;
 const LONG: u64 = 250;
 
@@ -162,27 +161,27 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn a_written_baseline_can_be_parsed() {
         let counts = counts(12_345.0, 6.5);
 
         assert_eq!(parse(&write(&counts)), counts);
     }
 
     #[test]
-    fn a_tenth_more_is_tolerated_and_no_more_than_that() {
-        let agreed = counts(1_000.0, 10.0);
+    fn growth_above_ten_percent_is_a_problem() {
+        let expected = counts(1_000.0, 10.0);
 
-        assert!(compare(&agreed, &counts(1_099.0, 11.0)).is_empty());
-        assert_eq!(compare(&agreed, &counts(1_101.0, 10.0)).len(), 1);
-        assert_eq!(compare(&agreed, &counts(1_000.0, 12.0)).len(), 1);
+        assert!(compare(&expected, &counts(1_099.0, 11.0)).is_empty());
+        assert_eq!(compare(&expected, &counts(1_101.0, 10.0)).len(), 1);
+        assert_eq!(compare(&expected, &counts(1_000.0, 12.0)).len(), 1);
     }
 
     #[test]
-    fn a_case_without_a_baseline_is_a_complaint_and_so_is_a_baseline_without_a_case() {
-        let nothing = Counts::new();
-        let something = counts(1.0, 1.0);
+    fn a_case_without_a_baseline_and_a_baseline_without_a_case_are_problems() {
+        let empty = Counts::new();
+        let one_case = counts(1.0, 1.0);
 
-        assert_eq!(compare(&nothing, &something).len(), 1);
-        assert_eq!(compare(&something, &nothing).len(), 1);
+        assert_eq!(compare(&empty, &one_case).len(), 1);
+        assert_eq!(compare(&one_case, &empty).len(), 1);
     }
 }

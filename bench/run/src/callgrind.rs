@@ -1,12 +1,12 @@
-//! Instructions and allocations, counted by valgrind: two runs of different length subtracted, so that what
-//! happens once is not in the figure.
+//! Counts instructions and allocations with valgrind. The difference of two runs of different length excludes the start
+//! of the program.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Command;
 
-/// What one unit of work costs, without noise.
+/// The cost of one unit of work.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub(crate) struct Count {
     pub(crate) instructions: f64,
@@ -14,7 +14,7 @@ pub(crate) struct Count {
 }
 
 impl Count {
-    /// The difference of two totals that are `units` of work apart, per unit.
+    /// Divides the difference of two totals by the `units` of work between them.
     pub(crate) fn per_unit(short: Totals, long: Totals, units: u64) -> Self {
         let per = |short: u64, long: u64| long.saturating_sub(short) as f64 / units as f64;
         Self {
@@ -24,20 +24,20 @@ impl Count {
     }
 }
 
-/// What a whole run came to.
+/// The totals of one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Totals {
     instructions: u64,
     allocations: u64,
 }
 
-pub(crate) fn is_there() -> bool {
+pub(crate) fn is_installed() -> bool {
     let version = Command::new("valgrind").arg("--version").output();
     version.is_ok_and(|output| output.status.success())
 }
 
-/// `program` under valgrind, which writes what it counts to `out`.
-pub(crate) fn under(program: &Command, out: &Path) -> Command {
+/// Returns a command that runs `program` under valgrind, which writes the counts to `out`.
+pub(crate) fn command(program: &Command, out: &Path) -> Command {
     let mut command = Command::new("valgrind");
     command.args(["--quiet", "--tool=callgrind"]);
     command.arg(format!("--callgrind-out-file={}", out.display()));
@@ -46,14 +46,14 @@ pub(crate) fn under(program: &Command, out: &Path) -> Command {
     command
 }
 
-/// Reads what valgrind wrote, and removes it.
+/// Reads and removes the file that valgrind wrote.
 ///
 /// # Panics
 ///
-/// If it wrote nothing: a figure would be missing.
+/// If there is no file, because a result would be missing.
 pub(crate) fn read(out: &Path) -> Totals {
     let text = std::fs::read(out);
-    let text = text.unwrap_or_else(|error| panic!("valgrind left no {}: {error}", out.display()));
+    let text = text.unwrap_or_else(|error| panic!("failed to read {}: {error}", out.display()));
     let _ = std::fs::remove_file(out);
     Totals::parse(&String::from_utf8_lossy(&text))
 }
@@ -61,7 +61,7 @@ pub(crate) fn read(out: &Path) -> Totals {
 impl Totals {
     fn parse(text: &str) -> Self {
         let mut totals = Self::default();
-        // A name stands beside its number once; later there is only the number.
+        // A function has its name at the first occurrence only, and its number at all others.
         let mut allocates: HashMap<&str, bool> = HashMap::new();
         let mut callee_allocates = false;
         for line in text.lines() {
@@ -73,28 +73,28 @@ impl Totals {
                     totals.allocations += count.unwrap_or(0u64);
                 }
             } else if let Some(rest) = line.strip_prefix("cfn=") {
-                callee_allocates = learn(&mut allocates, rest);
+                callee_allocates = record_function(&mut allocates, rest);
             } else if let Some(rest) = line.strip_prefix("fn=") {
-                learn(&mut allocates, rest);
+                record_function(&mut allocates, rest);
             }
         }
         totals
     }
 }
 
-/// Whether the function `(number) name` allocates, now that it is known.
-fn learn<'a>(allocates: &mut HashMap<&'a str, bool>, text: &'a str) -> bool {
+/// Records a function `(number) name` or looks up `(number)`; returns whether it allocates.
+fn record_function<'a>(allocates: &mut HashMap<&'a str, bool>, text: &'a str) -> bool {
     match text.split_once(' ') {
         Some((number, name)) => {
-            let yes = ALLOCATORS.contains(&name);
-            allocates.insert(number, yes);
-            yes
+            let is_allocator = ALLOCATORS.contains(&name);
+            allocates.insert(number, is_allocator);
+            is_allocator
         }
         None => allocates.get(text).copied().unwrap_or(false),
     }
 }
 
-/// What Rust's allocator calls.
+/// The functions that Rust's allocator calls.
 const ALLOCATORS: [&str; 5] = [
     "malloc",
     "calloc",
@@ -136,7 +136,7 @@ totals: 12345
     }
 
     #[test]
-    fn what_happens_once_is_not_in_the_figure() {
+    fn the_start_of_the_program_is_not_counted() {
         let short = Totals {
             instructions: 1_100,
             allocations: 60,

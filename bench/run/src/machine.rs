@@ -1,4 +1,4 @@
-//! What the operating system knows: cores, clocks, memory, descriptors.
+//! Queries of the operating system: cores, clocks, memory, file descriptors.
 
 use std::path::Path;
 
@@ -7,18 +7,18 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
 
-/// The cores that something may run on.
+/// The cores that a process is pinned to.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Core {
     /// The core of the load.
     Load,
     /// The core of the program under test.
     Test,
-    /// Both of them. A program under test shares the first with the load.
+    /// Both. The program under test shares the first with the load.
     Both,
 }
 
-/// Moves this thread, and what it starts from now on, to a core. On a machine with one core nothing happens.
+/// Pins this thread, and the processes that it starts from now on. Does nothing on a machine with one core.
 pub(crate) fn pin(core: Core) {
     let mut set = CpuSet::new();
     let indices: &[usize] = match core {
@@ -36,29 +36,29 @@ pub(crate) fn cores() -> usize {
     text.matches("processor\t").count().max(1)
 }
 
-/// The CPU time that the process `pid` has used, in nanoseconds, its threads included.
+/// Returns the CPU time of the process `pid` with all threads, in nanoseconds.
 ///
 /// # Panics
 ///
 /// If there is no such process.
 pub(crate) fn cpu_ns(pid: u32) -> u64 {
-    let pid = Pid::from_raw(i32::try_from(pid).expect("a process id is small"));
-    let clock = clock_getcpuclockid(pid).expect("the process is there");
+    let pid = Pid::from_raw(i32::try_from(pid).expect("a valid process id"));
+    let clock = clock_getcpuclockid(pid).expect("the process exists");
     read(clock)
 }
 
-/// The clock that all processes share, in nanoseconds.
+/// Reads the monotonic clock, which all processes share, in nanoseconds.
 pub(crate) fn monotonic_ns() -> u64 {
     read(ClockId::CLOCK_MONOTONIC)
 }
 
 fn read(clock: ClockId) -> u64 {
-    let now = clock_gettime(clock).expect("the clock can be read");
+    let now = clock_gettime(clock).expect("failed to read the clock");
     u64::try_from(now.tv_sec()).unwrap_or(0) * 1_000_000_000
         + u64::try_from(now.tv_nsec()).unwrap_or(0)
 }
 
-/// The memory that is held by the process `pid`, in KiB.
+/// Returns the resident memory of the process `pid`, in KiB.
 pub(crate) fn resident_kib(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -68,25 +68,25 @@ pub(crate) fn resident_kib(pid: u32) -> u64 {
         .unwrap_or(0)
 }
 
-/// How many descriptors the process `pid` has open.
+/// Returns how many file descriptors the process `pid` has open.
 pub(crate) fn descriptors(pid: u32) -> usize {
     std::fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
 }
 
-/// Thousands of connections need thousands of descriptors, here and in what is started.
-pub(crate) fn allow_many_files() {
-    if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
+/// Raises the limit of file descriptors for this process and its children, for thousands of connections.
+pub(crate) fn raise_file_limit() {
+    if let Ok((_, max)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, max, max);
     }
 }
 
-/// How many descriptors this process may have open.
-pub(crate) fn most_files() -> usize {
+/// Returns how many file descriptors this process may open.
+pub(crate) fn file_limit() -> usize {
     getrlimit(Resource::RLIMIT_NOFILE)
         .map_or(0, |(now, _)| usize::try_from(now).unwrap_or(usize::MAX))
 }
 
-/// The processor and how many cores of it there are.
+/// Describes the processor, its cores and the kernel.
 pub(crate) fn describe() -> String {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = text
@@ -94,15 +94,15 @@ pub(crate) fn describe() -> String {
         .find_map(|line| line.strip_prefix("model name"));
     let model = model.map_or("unknown", |rest| rest.trim_start_matches([' ', '\t', ':']));
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    // What follows its version is a name that nobody else can make anything of.
+    // Without the suffix, which is specific to the distribution.
     let version: Vec<_> = kernel.split('.').take(2).collect();
     format!("{model}, {} cores, Linux {}", cores(), version.join("."))
 }
 
-/// Where the programs under test are: beside this one.
-pub(crate) fn programs() -> std::path::PathBuf {
-    let this = std::env::current_exe().expect("this program has a path");
+/// Returns the folder of the programs under test, which is that of this program.
+pub(crate) fn program_folder() -> std::path::PathBuf {
+    let this = std::env::current_exe().expect("the path of this program");
     this.parent()
         .map(Path::to_owned)
-        .expect("it is in a folder")
+        .expect("the folder of this program")
 }

@@ -1,5 +1,5 @@
-//! Runs the programs under test against each other, interleaved in one run, and reports what a message costs
-//! in each. `cargo xtask bench` builds everything and starts this.
+//! Runs the programs under test interleaved in one run, and reports the cost of a message in each. Built and started by
+//! `cargo xtask bench`.
 
 mod options;
 use options::Options;
@@ -34,29 +34,29 @@ fn main() -> ExitCode {
 fn measure_all(words: &[String]) -> ExitCode {
     let options = match Options::parse(words) {
         Ok(options) => options,
-        Err(complaint) => {
-            eprintln!("{complaint}\n\n{}", legs::usage());
+        Err(error) => {
+            eprintln!("{error}\n\n{}", legs::usage());
             return ExitCode::FAILURE;
         }
     };
-    machine::allow_many_files();
+    machine::raise_file_limit();
     let mut rows = Vec::new();
     for (name, leg) in legs::LEGS {
         if !options.wants(name) {
             continue;
         }
         eprintln!("… {name}");
-        let found = leg(&options);
+        let leg_rows = leg(&options);
         if !options.json {
-            println!("{}", report::text(&found));
+            println!("{}", report::text(&leg_rows));
         }
-        rows.extend(found);
-        // After each leg: a run takes long, and what was found is worth keeping if it does not come to its end.
+        rows.extend(leg_rows);
+        // After each leg, so that an interrupted run keeps its results.
         if let Some(folder) = &options.write
             && let Err(error) = write(folder, &rows, &options)
         {
             let folder = folder.display();
-            eprintln!("the report could not be written to {folder}: {error}");
+            eprintln!("failed to write the report to {folder}: {error}");
             return ExitCode::FAILURE;
         }
     }

@@ -1,11 +1,11 @@
-//! Samples, and what several of them say together.
+//! Samples, and the rows of the report that are computed from them.
 
 use std::time::Duration;
 
 use crate::machine::monotonic_ns;
 use crate::program::Subject;
 
-/// What one turn of one program came to.
+/// The measurements of one turn of one program.
 #[derive(Clone, Copy, Debug, serde::Deserialize)]
 pub(crate) struct Sample {
     pub(crate) replies: u64,
@@ -13,16 +13,16 @@ pub(crate) struct Sample {
     pub(crate) wall_ns: u64,
     pub(crate) p50_ns: u64,
     pub(crate) p99_ns: u64,
-    /// How long one notice took to reach the last subscriber, if there are any.
+    /// The time until the last subscriber received a notification; 0 without subscribers.
     #[serde(default)]
     pub(crate) last_ns: u64,
-    /// When it ended.
+    /// The end of the turn.
     #[serde(default)]
     pub(crate) at_ns: u64,
 }
 
 impl Sample {
-    /// What replies of these latencies cost.
+    /// Builds a sample of replies with these latencies.
     pub(crate) fn of(mut latencies: Vec<u64>, cpu_ns: u64, wall: Duration) -> Self {
         latencies.sort_unstable();
         let at = |share: usize| latencies.get(latencies.len() * share / 100).copied();
@@ -37,13 +37,13 @@ impl Sample {
         }
     }
 
-    /// CPU time per reply, in µs.
+    /// Returns the CPU time per reply, in µs.
     pub(crate) fn cost(&self) -> f64 {
         self.cpu_ns as f64 / self.replies.max(1) as f64 / 1_000.0
     }
 }
 
-/// All turns of one program.
+/// The samples of all turns of one program.
 #[derive(Clone, Debug)]
 pub(crate) struct Series {
     pub(crate) subject: Subject,
@@ -51,7 +51,7 @@ pub(crate) struct Series {
 }
 
 impl Series {
-    /// Each sample's figure as a ratio to that of the ceiling's sample nearest in time.
+    /// Returns the ratio of each sample to the raw sample nearest in time.
     fn ratios(&self, raw: &Self, of: fn(&Sample) -> f64) -> Vec<f64> {
         let nearest = |sample: &Sample| {
             let raw = raw.samples.iter();
@@ -64,7 +64,7 @@ impl Series {
     }
 }
 
-/// Gives each subject its turn, round after round.
+/// Runs one turn of each subject, round after round.
 pub(crate) fn interleave<P>(
     rounds: usize,
     programs: &mut [(Subject, P)],
@@ -87,7 +87,7 @@ pub(crate) fn interleave<P>(
     series
 }
 
-/// The middle of several figures, and how far they spread.
+/// The median, minimum and maximum of several figures.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
 pub(crate) struct Spread {
     pub(crate) median: f64,
@@ -115,38 +115,38 @@ impl Spread {
     }
 }
 
-/// One line of the report: one piece of work, done by each.
+/// One row of the report: one measurement of all subjects.
 #[derive(Clone, Debug, serde::Serialize)]
 pub(crate) struct Row {
     pub(crate) work: String,
     pub(crate) unit: &'static str,
     pub(crate) goal: Option<Goal>,
     pub(crate) cells: Vec<Cell>,
-    /// Where it is on a curve, if it is on one.
+    /// Its position on a growth curve, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) point: Option<Point>,
 }
 
-/// A place on a curve of how cost grows.
+/// A position on a growth curve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub(crate) struct Point {
-    /// What there is more and more of.
+    /// The quantity on the horizontal axis.
     pub(crate) of: &'static str,
     pub(crate) count: u64,
 }
 
-/// What is wanted of Bowline.
+/// The goal for Bowline.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
 pub(crate) enum Goal {
-    /// At most this many times what the ceiling costs.
+    /// At most this multiple of raw.
     Ratio(f64),
-    /// At most this much.
+    /// At most this value.
     Value(f64),
-    /// At most what rmcp takes in its fastest way.
+    /// At most the value of rmcp in its fastest configuration.
     RmcpBest,
 }
 
-/// What one subject came to.
+/// The result of one subject.
 #[derive(Clone, Debug, serde::Serialize)]
 pub(crate) struct Cell {
     pub(crate) subject: &'static str,
@@ -156,7 +156,7 @@ pub(crate) struct Cell {
     pub(crate) pace: Option<Pace>,
 }
 
-/// What CPU time does not say; it depends on the machine and on what else runs there.
+/// Throughput and latencies, which depend on the machine and its load.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
 pub(crate) struct Pace {
     pub(crate) per_second: f64,
@@ -165,7 +165,7 @@ pub(crate) struct Pace {
 }
 
 impl Row {
-    /// CPU time per reply.
+    /// Builds a row of the CPU time per reply.
     pub(crate) fn cpu(work: impl Into<String>, goal: Option<Goal>, series: &[Series]) -> Self {
         let raw = series.iter().find(|one| one.subject == Subject::Raw);
         let middle = |one: &Series, of: fn(&Sample) -> f64| {
@@ -192,8 +192,8 @@ impl Row {
         }
     }
 
-    /// How long one notice took to reach the last subscriber.
-    pub(crate) fn last_told(work: impl Into<String>, series: &[Series]) -> Self {
+    /// Builds a row of the time until the last subscriber received a notification.
+    pub(crate) fn delivery_latency(work: impl Into<String>, series: &[Series]) -> Self {
         let in_ms: fn(&Sample) -> f64 = |sample| sample.last_ns as f64 / 1e6;
         let raw = series.iter().find(|one| one.subject == Subject::Raw);
         let cells = series.iter().map(|one| Cell {
@@ -211,13 +211,13 @@ impl Row {
         }
     }
 
-    /// Puts it on a curve.
+    /// Places the row on a growth curve.
     pub(crate) fn at(mut self, of: &'static str, count: u64) -> Self {
         self.point = Some(Point { of, count });
         self
     }
 
-    /// Figures that were taken once.
+    /// Builds a row of figures that were measured once.
     pub(crate) fn plain(
         work: impl Into<String>,
         unit: &'static str,
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_is_compared_to_the_ceiling_nearest_in_time() {
+    fn a_sample_is_compared_with_the_raw_sample_nearest_in_time() {
         let raw = Series {
             subject: Subject::Raw,
             samples: vec![sample(10, 0), sample(20, 100)],
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spread_has_its_middle_and_its_ends() {
+    fn a_spread_has_median_minimum_and_maximum() {
         let spread = Spread::of(vec![3.0, 1.0, 2.0]);
 
         assert_eq!((spread.least, spread.median, spread.most), (1.0, 2.0, 3.0));

@@ -1,4 +1,4 @@
-//! What to run, for how long, and where the report goes.
+//! The command-line options of `bench-run`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::legs;
 
 pub(crate) struct Options {
-    /// The legs to run; all of them if none is named.
+    /// The legs to run; all if empty.
     legs: Vec<String>,
     pub(crate) quick: bool,
     pub(crate) json: bool,
@@ -34,7 +34,7 @@ impl Options {
                 leg if legs::LEGS.iter().any(|(name, _)| *name == leg) => {
                     options.legs.push(word.clone());
                 }
-                other => return Err(format!("there is no leg `{other}`")),
+                other => return Err(format!("unknown leg `{other}`")),
             }
         }
         Ok(options)
@@ -44,12 +44,12 @@ impl Options {
         self.legs.is_empty() || self.legs.iter().any(|name| name == leg)
     }
 
-    /// How often each program has its turn.
+    /// Returns how many turns each program has.
     pub(crate) fn rounds(&self) -> usize {
         if self.quick { 3 } else { 5 }
     }
 
-    /// How long one turn lasts.
+    /// Returns the duration of one turn.
     pub(crate) fn window(&self) -> Duration {
         Duration::from_millis(if self.quick { 200 } else { 500 })
     }

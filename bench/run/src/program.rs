@@ -1,4 +1,4 @@
-//! A program under test: started on its core, asked for its cost, ended when dropped.
+//! `Program`: a program under test as a child process pinned to a core, killed on drop.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use nix::unistd::Pid;
 
 use crate::machine::{self, Core};
 
-/// What is compared, in the order of the report.
+/// The compared programs, in the order of the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Subject {
     Raw,
@@ -20,7 +20,7 @@ pub(crate) enum Subject {
 
 impl Subject {
     pub(crate) const ALL: [Self; 4] = [Self::Raw, Self::Bowline, Self::RmcpBest, Self::RmcpDefault];
-    /// Those that offer everything that is measured.
+    /// The subjects that implement all tools.
     pub(crate) const FULL: [Self; 3] = [Self::Raw, Self::Bowline, Self::RmcpBest];
 
     pub(crate) fn name(self) -> &'static str {
@@ -32,7 +32,7 @@ impl Subject {
         }
     }
 
-    /// The server, with nothing said but which way to go.
+    /// Returns the command of the server.
     pub(crate) fn server(self) -> Command {
         self.command(["raw-server", "bench-server", "rmcp-server"])
     }
@@ -47,7 +47,7 @@ impl Subject {
             Self::Bowline => bowline,
             Self::RmcpBest | Self::RmcpDefault => rmcp,
         };
-        let mut command = Command::new(machine::programs().join(name));
+        let mut command = Command::new(machine::program_folder().join(name));
         if self == Self::RmcpDefault {
             command.arg("--default");
         }
@@ -55,20 +55,20 @@ impl Subject {
     }
 }
 
-/// How a program under test is run, apart from what it is measured with.
+/// The cores and additional arguments of a program under test.
 #[derive(Clone, Copy)]
-pub(crate) struct Setting<'a> {
+pub(crate) struct ProcessSetting<'a> {
     pub(crate) core: Core,
     pub(crate) arguments: &'a [&'a str],
 }
 
-impl Setting<'_> {
-    /// A runtime of one thread, on a core of its own.
+impl ProcessSetting<'_> {
+    /// A current-thread runtime on its own core.
     pub(crate) const USUAL: Self = Self {
         core: Core::Test,
         arguments: &[],
     };
-    /// The other end of what is measured: a runtime of one thread, on the core of the load.
+    /// The other end of a measured client: a current-thread runtime on the core of the load.
     pub(crate) const LOAD: Self = Self {
         core: Core::Load,
         arguments: &[],
@@ -81,11 +81,11 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Starts `command` on `core`, with pipes to talk to it.
+    /// Starts `command` on `core`, with piped input and output.
     ///
     /// # Panics
     ///
-    /// If it cannot be started.
+    /// If the program cannot be started.
     pub(crate) fn start(command: &mut Command, core: Core) -> Self {
         machine::pin(core);
         let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
@@ -94,44 +94,44 @@ impl Program {
         Self { child }
     }
 
-    /// Starts the server of `subject`, and returns where it listens.
-    pub(crate) fn serve(subject: Subject, setting: Setting<'_>) -> (Self, SocketAddr) {
+    /// Starts the server of `subject`, and returns its address.
+    pub(crate) fn serve(subject: Subject, setting: ProcessSetting<'_>) -> (Self, SocketAddr) {
         let mut command = subject.server();
         let mut program = Self::start(command.args(setting.arguments), setting.core);
         let server = program.address();
         (program, server)
     }
 
-    /// Waits until the server says where it listens.
+    /// Waits until the server prints its address.
     ///
     /// # Panics
     ///
-    /// If it ends first.
+    /// If it exits first.
     pub(crate) fn address(&mut self) -> SocketAddr {
         let line = self.line();
         let addr = line.strip_prefix("listening ");
         let addr = addr.and_then(|addr| addr.trim().parse().ok());
-        addr.unwrap_or_else(|| panic!("a server said {line:?} in the place of its address"))
+        addr.unwrap_or_else(|| panic!("expected `listening <address>` from a server, got {line:?}"))
     }
 
-    /// The next line that it says.
+    /// Reads the next line of its output.
     pub(crate) fn line(&mut self) -> String {
         let mut line = String::new();
-        let stdout = self.child.stdout.as_mut().expect("it is piped");
-        // A program says one line at a time and waits, so that nothing is lost in the buffer.
+        let stdout = self.child.stdout.as_mut().expect("a pipe");
+        // A program prints one line and waits, so the dropped buffer has no more data.
         let _ = BufReader::new(stdout).read_line(&mut line);
         line
     }
 
-    /// Its pipes, to be talked to otherwise.
+    /// Takes its pipes.
     pub(crate) fn pipes(&mut self) -> (ChildStdin, ChildStdout) {
         let (input, output) = (self.child.stdin.take(), self.child.stdout.take());
-        (input.expect("it is piped"), output.expect("it is piped"))
+        (input.expect("a pipe"), output.expect("a pipe"))
     }
 
-    /// Asks it to end, and waits until it has.
+    /// Sends SIGTERM and waits for the exit.
     pub(crate) fn terminate(mut self) {
-        let id = i32::try_from(self.id()).expect("a process id is small");
+        let id = i32::try_from(self.id()).expect("a valid process id");
         let _ = kill(Pid::from_raw(id), Signal::SIGTERM);
         let _ = self.child.wait();
     }

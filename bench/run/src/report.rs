@@ -1,4 +1,4 @@
-//! What was found, for people, for programs and for the repository.
+//! Renders the results as text for a terminal, as JSON, and as `RESULTS.md`.
 
 use std::fmt::Write as _;
 
@@ -7,12 +7,12 @@ use crate::measure::{Cell, Goal, Row, Spread};
 use crate::options::Options;
 use crate::program::Subject;
 
-/// As data.
+/// Renders the rows as JSON.
 pub(crate) fn json(rows: &[Row]) -> String {
     serde_json::to_string_pretty(rows).unwrap_or_default()
 }
 
-/// For a terminal.
+/// Renders the rows for a terminal.
 pub(crate) fn text(rows: &[Row]) -> String {
     let mut text = String::new();
     for row in rows {
@@ -32,7 +32,7 @@ pub(crate) fn text(rows: &[Row]) -> String {
     text
 }
 
-/// For the repository.
+/// Renders `RESULTS.md`.
 pub(crate) fn markdown(rows: &[Row], options: &Options) -> String {
     let mut text = String::from("# Results\n\nWritten by `cargo xtask bench`; do not edit.\n\n");
     let _ = writeln!(text, "* {}", date());
@@ -71,8 +71,8 @@ fn table<'a>(text: &mut String, rows: impl Iterator<Item = &'a Row>) {
         let _ = write!(text, "| {}, {} ", row.work, row.unit);
         for subject in Subject::ALL {
             let cell = row.cells.iter().find(|cell| cell.subject == subject.name());
-            let said = cell.map_or("–".to_owned(), |cell| in_table(cell, subject));
-            let _ = write!(text, "| {said} ");
+            let entry = cell.map_or("–".to_owned(), |cell| in_table(cell, subject));
+            let _ = write!(text, "| {entry} ");
         }
         let goal = row
             .goal
@@ -113,18 +113,18 @@ fn goal_text(row: &Row) -> String {
     })
 }
 
-/// Whether Bowline is where it should be.
+/// Returns whether Bowline reached the goal.
 fn verdict(row: &Row) -> &'static str {
     let of = |subject: Subject| {
         let mut cells = row.cells.iter();
         cells.find(|cell| cell.subject == subject.name())
     };
-    let ours = of(Subject::Bowline);
-    let reached = match (row.goal, ours) {
+    let bowline = of(Subject::Bowline);
+    let reached = match (row.goal, bowline) {
         (Some(Goal::Ratio(most)), Some(cell)) => cell.ratio.map(|ratio| ratio.median <= most),
         (Some(Goal::Value(most)), Some(cell)) => Some(cell.value.median <= most),
         (Some(Goal::RmcpBest), Some(cell)) => {
-            of(Subject::RmcpBest).map(|theirs| cell.value.median <= theirs.value.median)
+            of(Subject::RmcpBest).map(|rmcp| cell.value.median <= rmcp.value.median)
         }
         _ => None,
     };
@@ -185,11 +185,10 @@ fn versions() -> String {
 }
 
 const ABOUT: &str = "\
-CPU time is that of the process under test, user and system, per reply. A ratio is that of a sample to the raw \
-sample nearest in time; behind it stand its spread and the median itself. *raw* is hyper and serde_json by hand with no \
-rule of the protocol checked: a ceiling. *rmcp best* is a handler by hand without sessions and with JSON answers, *rmcp \
-default* what its documentation shows first. How to run it again: `cargo xtask bench`, or `cargo xtask bench LEG…` for some \
-of it.
+CPU time is the user and system time of the process under test, per reply. A ratio compares a sample with the raw \
+sample nearest in time; its spread and the median value follow it. *raw* is hyper and serde_json without an SDK and \
+without any protocol check: the ceiling. *rmcp best* is a manual handler without sessions and with JSON responses, \
+*rmcp default* the style of its documentation. To repeat: `cargo xtask bench`, or `cargo xtask bench LEG…` for some legs.
 ";
 
 const COLUMNS: &str = "
@@ -200,13 +199,13 @@ const COLUMNS: &str = "
 const GROWTH: &str = "
 ## How cost grows
 
-![CPU time per message by what else there is](growth.svg)
+![CPU time per message by number of tools, requests in flight and sessions](growth.svg)
 ";
 
 const PACE: &str = "
 ## Pace
 
-Replies per second and latencies depend on the machine and on what else runs there.
+Replies per second and latencies depend on the machine and its load.
 
 | work | program | per second | p50 µs | p99 µs |
 |---|---|---|---|---|

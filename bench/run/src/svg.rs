@@ -1,11 +1,11 @@
-//! Curves of how cost grows, as a picture: a panel for each, both axes logarithmic.
+//! Draws the growth curves as SVG: one panel per curve, with logarithmic axes.
 
 use std::fmt::Write as _;
 
 use crate::measure::Row;
 use crate::program::Subject;
 
-/// Draws every row that is on a curve; nothing if there is none.
+/// Draws all rows that are on a curve; `None` if there are none.
 pub(crate) fn draw(rows: &[Row]) -> Option<String> {
     let mut curves: Vec<&'static str> = Vec::new();
     for point in rows.iter().filter_map(|row| row.point) {
@@ -94,7 +94,7 @@ fn panel(svg: &mut String, left: f64, of: &str, rows: &[&Row]) {
     }
 }
 
-/// From one power of ten to another.
+/// A logarithmic axis from one power of ten to another.
 struct Scale {
     least: f64,
     most: f64,
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scale_reaches_from_power_to_power() {
+    fn a_scale_is_rounded_to_powers_of_ten() {
         let scale = Scale::of([12.0, 3_400.0].into_iter());
 
         assert_eq!((scale.least, scale.most), (10.0, 10_000.0));
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_are_on_no_curve_are_not_drawn() {
+    fn only_rows_on_a_curve_are_drawn() {
         let row = Row::plain("work", "µs CPU", None, &[(Subject::Bowline, 1.0)]);
         assert!(draw(&[row]).is_none());
 

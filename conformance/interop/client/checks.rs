@@ -1,7 +1,6 @@
-//! What is checked of a server, one function to a check.
+//! The checks of a server with the fixture, one function each.
 //!
-//! Nothing here looks at the clock to decide: what takes time is asked for again until it is there, and a
-//! server that never gets there runs into the patience of the caller.
+//! No check measures time: it polls until the expected state is reached, and the caller's time limit ends it otherwise.
 
 use std::error::Error as StdError;
 use std::pin::Pin;
@@ -15,7 +14,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-/// How a check ended, unless it failed.
+/// The result of a check that did not fail.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Outcome {
     Ok,
@@ -24,9 +23,9 @@ pub(crate) enum Outcome {
 
 pub(crate) type Result<T, E = Box<dyn StdError>> = std::result::Result<T, E>;
 
-type Check = fn(Client, User) -> Pin<Box<dyn Future<Output = Result<Outcome>>>>;
+type Check = fn(Client, ScriptedUser) -> Pin<Box<dyn Future<Output = Result<Outcome>>>>;
 
-/// Every check, by the name that it is reported under.
+/// Every check, with its name in the report.
 pub(crate) const CHECKS: [(&str, Check); 10] = [
     ("list", |client, _| Box::pin(list(client))),
     ("call", |client, _| Box::pin(call(client))),
@@ -40,11 +39,11 @@ pub(crate) const CHECKS: [(&str, Check); 10] = [
     ("abandon", |client, _| Box::pin(abandon(client))),
 ];
 
-/// Whoever answers the server's questions: with a name, or not at all.
+/// A user who answers elicitations with the configured result.
 #[derive(Clone, Default)]
-pub(crate) struct User(Arc<Mutex<Option<ElicitResult>>>);
+pub(crate) struct ScriptedUser(Arc<Mutex<Option<ElicitResult>>>);
 
-impl User {
+impl ScriptedUser {
     pub(crate) fn host(&self) -> Host {
         let user = self.clone();
         Host::new().elicitation(move |_| {
@@ -53,7 +52,7 @@ impl User {
         })
     }
 
-    fn will(&self, answer: ElicitResult) {
+    fn set_answer(&self, answer: ElicitResult) {
         *self.0.lock().unwrap_or_else(|poison| poison.into_inner()) = Some(answer);
     }
 
@@ -79,14 +78,14 @@ async fn list(client: Client) -> Result<Outcome> {
 
 async fn call(client: Client) -> Result<Outcome> {
     let long = "x".repeat(100_000);
-    for said in ["plain", "", "zwei\nZeilen", "日本語 🪢 \u{0}\u{7f}", &long] {
-        let heard = text(&client, "echo", json!({"text": said})).await?;
-        ensure(heard == said, || {
-            format!("`{said:.40}` came back as `{heard:.40}`")
+    for text_sent in ["plain", "", "zwei\nZeilen", "日本語 🪢 \u{0}\u{7f}", &long] {
+        let received = text(&client, "echo", json!({"text": text_sent})).await?;
+        ensure(received == text_sent, || {
+            format!("expected `{text_sent:.40}`, got `{received:.40}`")
         })?;
     }
     let sum = text(&client, "add", json!({"a": -2, "b": 44})).await?;
-    ensure(sum == "42", || format!("-2 + 44 = {sum}"))?;
+    ensure(sum == "42", || format!("expected -2 + 44 = 42, got {sum}"))?;
     Ok(Outcome::Ok)
 }
 
@@ -96,17 +95,20 @@ async fn errors(client: Client) -> Result<Outcome> {
         .await?;
     ensure(
         failed.is_error() && failed.text().contains("as asked"),
-        || format!("`fail` gives {}", failed.json()),
+        || format!("unexpected result of `fail`: {}", failed.json()),
     )?;
 
-    let boom = refusal(client.call_tool("boom", ()).await)?;
+    let boom = peer_error(client.call_tool("boom", ()).await)?;
     let why = boom.data.map(|data| data.decode::<Value>()).transpose()?;
     ensure(
         boom.code == ErrorCode(-32000) && boom.message.contains("boom"),
-        || format!("`boom` gives {} {}", boom.code.0, boom.message),
+        || {
+            let (code, message) = (boom.code.0, &boom.message);
+            format!("unexpected error of `boom`: {code} {message}")
+        },
     )?;
     ensure(why == Some(json!({"why": "fixture"})), || {
-        format!("`boom` says {why:?}")
+        format!("unexpected error data of `boom`: {why:?}")
     })?;
 
     let refused = match client
@@ -117,12 +119,12 @@ async fn errors(client: Client) -> Result<Outcome> {
         Ok(reply) => reply.is_error(),
         Err(error) => code(error)? == ErrorCode::INVALID_PARAMS,
     };
-    ensure(refused, || "`add` takes text for a number".to_owned())?;
+    ensure(refused, || "`add` accepts text for a number".to_owned())?;
 
     Ok(Outcome::Ok)
 }
 
-/// What a server does not have, it must say that it has not.
+/// Unknown tools, methods and resources must be rejected.
 async fn unknown(client: Client) -> Result<Outcome> {
     let tool = match client.call_tool("no-such-tool", ()).unchecked().await {
         Ok(reply) => reply.is_error(),
@@ -131,19 +133,19 @@ async fn unknown(client: Client) -> Result<Outcome> {
             ErrorCode::INVALID_PARAMS | ErrorCode::METHOD_NOT_FOUND
         ),
     };
-    ensure(tool, || "a tool that does not exist was called".to_owned())?;
+    ensure(tool, || "an unknown tool was called".to_owned())?;
 
-    let method = refusal(client.raw("fixture/no-such-method", json!({})).await)?;
+    let method = peer_error(client.raw("fixture/no-such-method", json!({})).await)?;
     ensure(method.code == ErrorCode::METHOD_NOT_FOUND, || {
-        format!("an unknown method gives {}", method.code.0)
+        format!("unexpected code of an unknown method: {}", method.code.0)
     })?;
     let missing = client.read_resource("fixture://no-such-resource").await;
     let Err(missing) = missing else {
-        return Err("a resource that does not exist was read".into());
+        return Err("an unknown resource was read".into());
     };
     let missing = code(missing)?;
     ensure([-32602, -32002].contains(&missing.0), || {
-        format!("an unknown resource gives {}", missing.0)
+        format!("unexpected code of an unknown resource: {}", missing.0)
     })?;
 
     Ok(Outcome::Ok)
@@ -157,33 +159,35 @@ async fn read(client: Client) -> Result<Outcome> {
         .contents;
     let is_static = matches!(&content[..], [ResourceContents::Text(it)] if it.text == "static");
     ensure(is_static, || {
-        format!("`fixture://static` holds {content:?}")
+        format!("unexpected contents of `fixture://static`: {content:?}")
     })?;
 
     let greeting = client.get_prompt("greet", json!({"name": "Ada"})).await?;
     let first = greeting.messages.first().map(|message| &message.content);
     let greets = matches!(first, Some(ContentBlock::Text(it)) if it.text == "Hello, Ada!");
-    ensure(greets, || format!("`greet` says {first:?}"))?;
+    ensure(greets, || {
+        format!("unexpected message of `greet`: {first:?}")
+    })?;
     Ok(Outcome::Ok)
 }
 
 async fn progress(client: Client) -> Result<Outcome> {
-    let heard = Arc::new(Mutex::new(Vec::new()));
-    let hearing = heard.clone();
+    let received = Arc::new(Mutex::new(Vec::new()));
+    let recorder = received.clone();
 
     let reply = client
         .call_tool("progress", json!({"n": 5}))
         .on_progress(move |step| {
             let step = (step.progress, step.total, step.message);
-            hearing
+            recorder
                 .lock()
                 .unwrap_or_else(|poison| poison.into_inner())
                 .push(step);
         })
         .await?;
 
-    // Whatever was said before the result has been heard by now.
-    let heard = heard
+    // All notifications sent before the result have been received by now.
+    let received = received
         .lock()
         .unwrap_or_else(|poison| poison.into_inner())
         .clone();
@@ -193,18 +197,22 @@ async fn progress(client: Client) -> Result<Outcome> {
         steps.collect::<Vec<_>>()
     };
     // 2024-11-05 has no messages; some servers send them nevertheless.
-    let is_plain =
-        client.dialect().absent.of_progress.contains(&"message") && heard == steps(false);
-    ensure(is_plain || heard == steps(true), || {
-        format!("heard {heard:?}")
+    let is_plain = client
+        .dialect()
+        .undefined
+        .progress_params
+        .contains(&"message")
+        && received == steps(false);
+    ensure(is_plain || received == steps(true), || {
+        format!("unexpected progress: {received:?}")
     })?;
     ensure(reply.text().contains('5'), || {
-        format!("`progress` gives {}", reply.text())
+        format!("unexpected result of `progress`: {}", reply.text())
     })?;
     Ok(Outcome::Ok)
 }
 
-/// 200 calls at once; each must get its own answer.
+/// Makes 200 concurrent calls; each must get its own result.
 async fn many(client: Client) -> Result<Outcome> {
     let mut calls = JoinSet::new();
     for number in 0..200 {
@@ -230,19 +238,19 @@ async fn many(client: Client) -> Result<Outcome> {
     while let Some(call) = calls.join_next().await {
         let (expected, got) = call??;
         ensure(expected == got, || {
-            format!("`{got}` instead of `{expected}`")
+            format!("expected `{expected}`, got `{got}`")
         })?;
     }
     Ok(Outcome::Ok)
 }
 
-async fn ask(client: Client, user: User) -> Result<Outcome> {
+async fn ask(client: Client, user: ScriptedUser) -> Result<Outcome> {
     if !client.dialect().is_modern() && !client.dialect().knows_server_request("elicitation/create")
     {
         let asked = client.call_tool("ask", json!({})).await;
         let failed = asked.as_ref().map_or(true, Reply::is_error);
         ensure(failed, || {
-            "it asked a client that cannot be asked".to_owned()
+            "the server elicited from a client without elicitation".to_owned()
         })?;
         return Ok(Outcome::Skipped("this version has no elicitation"));
     }
@@ -252,20 +260,25 @@ async fn ask(client: Client, user: User) -> Result<Outcome> {
         (ElicitResult::new(ElicitAction::Cancel), "cancelled"),
     ];
     for (answer, expected) in answers {
-        user.will(answer);
-        let said = text(&client, "ask", json!({"prompt": "Who is there?"})).await?;
-        ensure(said == expected, || {
-            format!("`{said}` instead of `{expected}`")
+        user.set_answer(answer);
+        let got = text(&client, "ask", json!({"prompt": "Who is there?"})).await?;
+        ensure(got == expected, || {
+            format!("expected `{expected}`, got `{got}`")
         })?;
     }
     Ok(Outcome::Ok)
 }
 
-/// Of two resources that change, only the one that was asked for is heard of.
+/// Of two resources that change, only updates of the subscribed one are received.
 async fn subscribe(client: Client) -> Result<Outcome> {
     let mut changes = client.subscribe(Changes::new().resource(COUNTER)).await?;
-    let honoured = changes.honoured().resource_subscriptions.is_some();
-    ensure(honoured, || "the server tells of no resource".to_owned())?;
+    let honoured = changes
+        .acknowledged_filter()
+        .resource_subscriptions
+        .is_some();
+    ensure(honoured, || {
+        "the subscription was not acknowledged".to_owned()
+    })?;
     let before: u64 = text(&client, "touch", json!({"uri": "fixture://static"}))
         .await?
         .parse()?;
@@ -273,15 +286,17 @@ async fn subscribe(client: Client) -> Result<Outcome> {
     let after: u64 = text(&client, "touch", json!({})).await?.parse()?;
     let change = changes.next().await?;
 
-    ensure(after == before + 1, || format!("{after} after {before}"))?;
+    ensure(after == before + 1, || {
+        format!("expected {before} + 1, got {after}")
+    })?;
     ensure(change == Some(Change::Resource(COUNTER.to_owned())), || {
-        format!("heard {change:?}")
+        format!("unexpected change: {change:?}")
     })?;
     drop(changes);
     Ok(Outcome::Ok)
 }
 
-/// 20 calls are let go of while their handlers are at work; all of these must come to their end early.
+/// Drops 20 calls while their handlers are running; all handlers must be cancelled.
 async fn abandon(client: Client) -> Result<Outcome> {
     let before = stats(&client).await?;
     let mut calls = JoinSet::new();
@@ -293,7 +308,7 @@ async fn abandon(client: Client) -> Result<Outcome> {
         );
     }
     while stats(&client).await?.started < before.started + ABANDONED {
-        tokio::time::sleep(A_MOMENT).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 
     drop(calls);
@@ -301,21 +316,21 @@ async fn abandon(client: Client) -> Result<Outcome> {
     loop {
         let now = stats(&client).await?;
         ensure(now.finished == before.finished, || {
-            format!("a handler ran to its end: {now:?}")
+            format!("a handler was not cancelled: {now:?}")
         })?;
         if now.cancelled == before.cancelled + ABANDONED {
             break;
         }
-        tokio::time::sleep(A_MOMENT).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     let alive = text(&client, "echo", json!({"text": "still here"})).await?;
     ensure(alive == "still here", || {
-        format!("after that, `echo` gives `{alive}`")
+        format!("unexpected result of `echo` after the cancels: `{alive}`")
     })?;
     Ok(Outcome::Ok)
 }
 
-/// What became of the calls of `slow`.
+/// The counters of `slow`.
 #[derive(Debug, Deserialize)]
 struct Stats {
     started: u64,
@@ -329,7 +344,7 @@ async fn stats(client: &Client) -> Result<Stats> {
     )?)
 }
 
-/// What a tool says that must not fail.
+/// Calls a tool that must not fail, and returns its text.
 pub(crate) async fn text(client: &Client, tool: &str, arguments: Value) -> Result<String> {
     let reply = client.call_tool(tool, arguments).await?;
     ensure(!reply.is_error(), || {
@@ -338,17 +353,17 @@ pub(crate) async fn text(client: &Client, tool: &str, arguments: Value) -> Resul
     Ok(reply.text())
 }
 
-/// What the server said no with.
-fn refusal(answer: bowline::Result<Reply>) -> Result<bowline::RpcError> {
+/// The JSON-RPC error with which the server rejected a request.
+fn peer_error(answer: bowline::Result<Reply>) -> Result<bowline::RpcError> {
     match answer {
         Err(Error::Peer(error)) => Ok(error),
         Err(error) => Err(error.into()),
-        Ok(reply) => Err(format!("this should have been refused: {}", reply.json()).into()),
+        Ok(reply) => Err(format!("expected an error, got {}", reply.json()).into()),
     }
 }
 
 fn code(error: Error) -> Result<ErrorCode> {
-    refusal(Err(error)).map(|error| error.code)
+    peer_error(Err(error)).map(|error| error.code)
 }
 
 pub(crate) fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Result<()> {
@@ -361,4 +376,4 @@ pub(crate) fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Result<
 
 const COUNTER: &str = "fixture://counter";
 const ABANDONED: u64 = 20;
-const A_MOMENT: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);

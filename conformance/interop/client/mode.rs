@@ -1,13 +1,13 @@
-//! Which protocol version to speak, as the command line says it.
+//! The mode argument, which selects the protocol version.
 
 use bowline::exchange::Dialect;
 
-/// How to speak to the server.
+/// The protocol versions that the client offers.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Mode {
-    /// As it likes best.
+    /// Version negotiation.
     Auto,
-    /// This version and no other.
+    /// Only this version.
     Only(String),
 }
 
@@ -17,11 +17,11 @@ impl Mode {
         match word {
             "auto" => Ok(Self::Auto),
             "legacy" => Ok(Self::Only(Dialect::LATEST_LEGACY.version.to_owned())),
-            // Its year will do.
+            // A prefix, such as the year, is enough.
             _ if !word.is_empty() && modern.starts_with(word) => Ok(Self::Only(modern.to_owned())),
             _ => match word.strip_prefix("legacy:").and_then(Dialect::of) {
                 Some(dialect) => Ok(Self::Only(dialect.version.to_owned())),
-                None => Err(format!("there is no mode `{word}`")),
+                None => Err(format!("unknown mode `{word}`")),
             },
         }
     }
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mode_names_an_era_or_a_version_of_the_older_one() {
+    fn a_mode_selects_an_era_or_a_legacy_version() {
         let only = |version: &str| Ok(Mode::Only(version.to_owned()));
 
         assert_eq!(Mode::parse("auto"), Ok(Mode::Auto));
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_that_does_not_exist_is_no_mode() {
+    fn an_unknown_version_is_rejected() {
         assert!(Mode::parse("legacy:2023-01-01").is_err());
         assert!(Mode::parse("").is_err());
     }

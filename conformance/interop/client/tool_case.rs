@@ -1,4 +1,4 @@
-//! What is checked of a server that has tools of its own instead of the fixture: one of them is called.
+//! The checks of a server without the fixture, which call one of its tools.
 
 use std::task::Poll;
 
@@ -7,11 +7,11 @@ use serde_json::Value;
 
 use crate::checks::{Outcome, Result, ensure, text};
 
-/// A call whose result is known, and perhaps one that takes long.
+/// A call with a known result, and an optional slow call.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ToolCase {
     call: ToolCall,
-    /// A part of the text that the call answers with.
+    /// A part of the text that the call returns.
     expected: String,
     slow: Option<ToolCall>,
 }
@@ -24,8 +24,8 @@ pub(crate) struct ToolCall {
 }
 
 impl ToolCase {
-    /// Reads `--tool NAME ARGUMENTS EXPECTED` and `--slow NAME ARGUMENTS` at the beginning of `words`, and
-    /// returns the words after them. Without `--tool` there is no case.
+    /// Parses `--tool NAME ARGUMENTS EXPECTED` and `--slow NAME ARGUMENTS` at the beginning of `words`, and returns the
+    /// remaining words. Without `--tool` the case is `None`.
     pub(crate) fn parse(words: &[String]) -> Result<(Option<Self>, &[String]), String> {
         let [option, tool, arguments, expected, rest @ ..] = words else {
             return Ok((None, words));
@@ -47,7 +47,7 @@ impl ToolCase {
         }
     }
 
-    /// Lists the tools, all pages of them.
+    /// Lists all pages of tools.
     pub(crate) async fn list(&self, client: &Client) -> Result<Outcome> {
         let tools = client.list_tools().await?;
 
@@ -61,13 +61,13 @@ impl ToolCase {
         Ok(Outcome::Ok)
     }
 
-    /// Calls the tool and compares what it answers.
+    /// Calls the tool and checks its result.
     pub(crate) async fn call(&self, client: &Client) -> Result<Outcome> {
         let ToolCall { tool, arguments } = &self.call;
         let answer = text(client, tool, arguments.clone()).await?;
         ensure(answer.contains(&self.expected), || {
             format!(
-                "`{tool}` answers `{answer:.80}` instead of `{}`",
+                "expected `{}` from `{tool}`, got `{answer:.80}`",
                 self.expected
             )
         })?;
@@ -79,18 +79,18 @@ impl ToolCase {
         let dropped = self.slow.as_ref().unwrap_or(&self.call);
         let call = client.call_tool(&dropped.tool, dropped.arguments.clone());
         let mut call = Box::pin(call.into_future());
-        // Hands the request over. A fast server may answer at once, which does not matter.
+        // The first poll queues the request. A fast server may already answer, which does not matter.
         let _ = std::future::poll_fn(|cx| Poll::Ready(call.as_mut().poll(cx))).await;
         match &self.slow {
-            // When a later call is answered, the server has the earlier one too, and is at work on it.
+            // Once a later call is answered, the server has received the earlier one and is running its handler.
             Some(_) => {
                 self.call(client).await?;
             }
-            // The connection's task has its turn, in which it writes the request.
+            // Lets the task of the connection write the request.
             None => tokio::task::yield_now().await,
         }
         drop(call);
-        // A server may answer once more before it ends from being cancelled.
+        // A server that wrongly exits on a cancel may still answer one call.
         for _ in 0..CALLS_AFTER {
             self.call(client).await?;
         }
@@ -101,7 +101,7 @@ impl ToolCase {
 impl ToolCall {
     fn parse(tool: &str, arguments: &str) -> Result<Self, String> {
         let arguments = serde_json::from_str(arguments)
-            .map_err(|error| format!("the arguments of `{tool}` are not JSON: {error}"))?;
+            .map_err(|error| format!("invalid JSON arguments of `{tool}`: {error}"))?;
         Ok(Self {
             tool: tool.to_owned(),
             arguments,
@@ -109,21 +109,21 @@ impl ToolCall {
     }
 }
 
-/// Fails if a child of this process is still there, were it only as a zombie. Where there is no `/proc`, none is seen.
+/// Fails if this process has a child, even as a zombie. Without `/proc` it always succeeds.
 pub(crate) fn ensure_no_children() -> Result<()> {
     let own_id = std::process::id().to_string();
     let Ok(processes) = std::fs::read_dir("/proc") else {
         return Ok(());
     };
     for process in processes.flatten() {
-        // A process that ends meanwhile has no file any more.
+        // The file of a process that exits meanwhile is gone.
         let stat = std::fs::read_to_string(process.path().join("stat")).unwrap_or_default();
-        // The name is in parentheses and may hold anything; after it come the state and the parent.
+        // The name is in parentheses and may contain any character; the state and the parent follow.
         let parent = stat
             .rsplit_once(") ")
             .and_then(|(_, rest)| rest.split(' ').nth(1));
         ensure(parent != Some(own_id.as_str()), || {
-            format!("the server has not ended: {stat:.60}")
+            format!("the server has not exited: {stat:.60}")
         })?;
     }
     Ok(())
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_case_is_a_call_and_perhaps_a_slow_one() {
+    fn a_case_has_a_call_and_an_optional_slow_call() {
         let line = words(&["--tool", "add", "[1]", "2", "--slow", "nap", "{}", "server"]);
         let (case, target) = ToolCase::parse(&line).unwrap();
         let case = case.unwrap();
@@ -154,21 +154,21 @@ mod tests {
     }
 
     #[test]
-    fn without_a_tool_everything_is_the_target() {
+    fn without_tool_all_words_are_the_target() {
         let line = words(&["server", "--tool", "add", "{}", "2"]);
 
         assert_eq!(ToolCase::parse(&line).unwrap(), (None, &line[..]));
     }
 
     #[test]
-    fn arguments_are_json() {
+    fn arguments_must_be_json() {
         let line = words(&["--tool", "add", "a=1", "2", "server"]);
 
         assert!(ToolCase::parse(&line).unwrap_err().contains("`add`"));
     }
 
     #[test]
-    fn a_child_that_was_not_waited_for_is_seen() {
+    fn a_child_that_was_not_reaped_is_detected() {
         let mut child = std::process::Command::new("true").spawn().unwrap();
 
         let seen = ensure_no_children();

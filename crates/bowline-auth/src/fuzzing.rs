@@ -1,33 +1,34 @@
-//! What must hold for every input from servers, issuers and browsers, as functions that panic when it does not.
+//! Properties that hold for every input from servers, issuers and browsers; each function panics on a violation.
 //!
-//! The fuzz targets call them with whatever a fuzzer finds; the tests below call them with the seeds in
-//! `fuzz/corpus` and with random mutations of these.
+//! The fuzz targets call them with generated inputs; the tests below call them with the seeds in `fuzz/corpus` and
+//! with random mutations of those seeds.
 
 use bowline::http::client::Challenge;
 
 use crate::{client, server};
 
-/// Reads the input as the challenges of a server: a client asks nobody whom it must not ask.
+/// Parses the input as `WWW-Authenticate` challenges: the client only sends requests to URLs that the address policy
+/// admits.
 pub fn challenge(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let challenges = Challenge::parse_all([&*text]);
-    client::fuzzing::follow(&challenges);
+    client::fuzzing::follow_challenges(&challenges);
 }
 
-/// Reads the input as a token and as a DPoP proof: whoever has not signed it comes in by neither.
+/// Parses the input as an access token and as a DPoP proof: neither is accepted without a valid signature.
 pub fn jws(input: &[u8]) {
     server::fuzzing::verify(&String::from_utf8_lossy(input));
 }
 
-/// Reads the input as an issuer's set of keys: those that are read can be used, and there are not too many.
+/// Parses the input as a JWK set: parsed keys are usable, and their number is bounded.
 pub fn jwks(input: &[u8]) {
     server::fuzzing::read_keys(input);
 }
 
-/// Reads the input as the head of a request to the loopback listener, and as the address that a person came back to:
-/// a code counts only with the state and the issuer that were written down.
+/// Parses the input as a request head to the loopback listener and as a redirect URL: an authorization code is only
+/// accepted with the expected `state` and `iss`.
 pub fn callback(input: &[u8]) {
-    client::fuzzing::come_back(input);
+    client::fuzzing::handle_redirect(input);
 }
 
 #[cfg(test)]

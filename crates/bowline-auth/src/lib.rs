@@ -1,7 +1,7 @@
-//! Authorization for the Model Context Protocol: OAuth for clients and for resource servers.
+//! OAuth 2.1 authorization for the Model Context Protocol: tokens for clients, token checks for resource servers.
 //!
-//! The flow of a client is a state machine without I/O: it is handed responses and answers with what to do
-//! next. The adapters that perform requests, listen for redirects and keep tokens are thin.
+//! [`client`] obtains access tokens; its protocol logic is a state machine without I/O, and thin adapters send
+//! requests, listen for redirects and store tokens. [`server`] verifies access tokens in a tower layer.
 
 pub mod client;
 
@@ -9,9 +9,11 @@ pub mod client;
 pub mod fuzzing;
 pub mod server;
 
-mod text;
+mod sanitize;
 
-/// The code of the guide is tested like any other.
+mod sync;
+
+/// Compiles the code blocks of the guide as doctests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/authorization.md")]
 struct Guide;

@@ -1,8 +1,8 @@
-//! A clock that two processes read alike, to measure from one into the other.
+//! A clock that is comparable between processes, to measure latency across them.
 
 use std::time::Duration;
 
-/// The time since some moment that is the same for every process of this machine.
+/// Returns the time since an epoch that all processes of this machine share.
 #[cfg(unix)]
 #[must_use]
 pub fn now() -> Duration {
@@ -12,7 +12,7 @@ pub fn now() -> Duration {
     Duration::new(seconds, nanoseconds)
 }
 
-/// The time since some moment that is the same for every process of this machine.
+/// Returns the time since an epoch that all processes of this machine share.
 #[cfg(not(unix))]
 #[must_use]
 pub fn now() -> Duration {

@@ -1,4 +1,4 @@
-//! What became of the calls of the fixture's tool `slow`.
+//! Counts how the calls of the fixture's tool `slow` ended.
 
 use std::time::Duration;
 
@@ -8,102 +8,102 @@ use tokio::sync::watch;
 
 use crate::clock;
 
-/// Counts the handlers of `slow`. Clones count together.
+/// The counters of the handlers of `slow`. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct Counters(watch::Sender<Tally>);
+pub struct Counters(watch::Sender<SlowCallCounts>);
 
-/// How many handlers of `slow` came how far.
+/// The number of handlers of `slow` in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
-pub struct Tally {
-    /// How many began.
+pub struct SlowCallCounts {
+    /// How many have started.
     pub started: u64,
-    /// How many came to their end.
+    /// How many have returned.
     pub finished: u64,
-    /// How many were dropped before it.
+    /// How many were dropped before they returned.
     pub cancelled: u64,
-    /// How many are at work.
+    /// How many are running.
     pub active: u64,
-    /// When the latest was dropped, in nanoseconds of a clock that the processes of a machine share.
+    /// When the latest was dropped, in nanoseconds of a clock that all processes of the machine share.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancelled_at: Option<u64>,
 }
 
 impl Counters {
-    /// What was counted so far.
+    /// Returns the current counts.
     #[must_use]
-    pub fn tally(&self) -> Tally {
+    pub fn counts(&self) -> SlowCallCounts {
         *self.0.borrow()
     }
 
-    /// Hears of every change.
+    /// Returns a receiver that is notified of every change.
     #[must_use]
-    pub fn watch(&self) -> watch::Receiver<Tally> {
+    pub fn watch(&self) -> watch::Receiver<SlowCallCounts> {
         self.0.subscribe()
     }
 
-    /// Takes over what another process counted.
-    pub fn set(&self, tally: Tally) {
-        self.0.send_replace(tally);
+    /// Replaces the counts by those of another process.
+    pub fn set(&self, counts: SlowCallCounts) {
+        self.0.send_replace(counts);
     }
 
-    /// Forgets what ended.
+    /// Resets the counts, except for running handlers.
     pub fn reset(&self) {
-        self.0.send_modify(|tally| {
-            let active = tally.active;
-            *tally = Tally {
+        self.0.send_modify(|counts| {
+            let active = counts.active;
+            *counts = SlowCallCounts {
                 started: active,
                 active,
-                ..Tally::default()
+                ..SlowCallCounts::default()
             };
         });
     }
 
-    /// Counts a handler that begins; until [`Working::finish`], dropping what this returns is the cancel.
-    pub(crate) fn begin(&self) -> Working {
-        self.0.send_modify(|tally| {
-            tally.started += 1;
-            tally.active += 1;
+    /// Counts a started handler. It counts as cancelled if the guard is dropped before [`SlowCallGuard::finish`].
+    pub(crate) fn begin(&self) -> SlowCallGuard {
+        self.0.send_modify(|counts| {
+            counts.started += 1;
+            counts.active += 1;
         });
-        Working(Some(self.clone()))
+        SlowCallGuard(Some(self.clone()))
     }
 }
 
-impl Tally {
-    /// When the latest was dropped, by [`clock::now`].
+impl SlowCallCounts {
+    /// Returns when the latest handler was dropped, by [`clock::now`].
     #[must_use]
     pub fn dropped_at(&self) -> Option<Duration> {
         self.cancelled_at.map(Duration::from_nanos)
     }
 }
 
-/// A handler at work.
+/// A guard for a running handler.
 #[derive(Debug)]
-pub(crate) struct Working(Option<Counters>);
+pub(crate) struct SlowCallGuard(Option<Counters>);
 
-impl Working {
+impl SlowCallGuard {
     pub(crate) fn finish(mut self) {
         if let Some(counters) = self.0.take() {
-            counters.0.send_modify(|tally| {
-                tally.finished += 1;
-                tally.active -= 1;
+            counters.0.send_modify(|counts| {
+                counts.finished += 1;
+                counts.active -= 1;
             });
         }
     }
 }
 
-impl Drop for Working {
+impl Drop for SlowCallGuard {
     fn drop(&mut self) {
         let Some(counters) = self.0.take() else {
             return;
         };
-        // First of all: everything below takes time.
+        // Read first: the code below would add to the measured latency.
         let now = clock::now();
-        counters.0.send_modify(|tally| {
-            tally.cancelled += 1;
-            tally.active -= 1;
-            tally.cancelled_at = u64::try_from(now.as_nanos()).ok();
+        counters.0.send_modify(|counts| {
+            counts.cancelled += 1;
+            counts.active -= 1;
+            counts.cancelled_at = u64::try_from(now.as_nanos()).ok();
         });
     }
 }

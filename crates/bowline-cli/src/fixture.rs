@@ -1,23 +1,23 @@
-//! The interop fixture: a server with one tool for each thing that a client may want to check.
+//! The interop fixture: a server with one tool for each feature that a client can check.
 //!
-//! Its names and what they do are a contract with clients that others wrote, so they change only together
-//! with them. Counters belong to the fixture and are shared by all its connections.
+//! Its names and their behaviour are a contract with clients written with other SDKs, and change only together with
+//! them. All connections of a fixture share its counters.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use bowline::exchange::Elicited;
+use bowline::exchange::ElicitationOutcome;
 use bowline::prelude::*;
 use bowline::schemars::{self, JsonSchema};
-use bowline::server::{Bus, Change, LocalBus};
+use bowline::server::{ChangeBus, LocalBus, ServerChange};
 use bowline::{CallToolResult, ErrorCode, Json, Progress, RpcError};
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::counters::{Counters, Tally};
+use crate::counters::{Counters, SlowCallCounts};
 
-/// A server to check clients with, and what it counts.
+/// A server to check clients with, and its counters.
 ///
 /// # Examples
 ///
@@ -29,7 +29,7 @@ use crate::counters::{Counters, Tally};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> bowline::Result<()> {
 /// let fixture = Fixture::new();
-/// let client = Client::to(&fixture.server()).await?;
+/// let client = Client::in_process(&fixture.server()).await?;
 ///
 /// let reply = client.call_tool("add", json!({"a": 1, "b": 2})).await?;
 ///
@@ -44,16 +44,16 @@ pub struct Fixture {
 }
 
 impl Fixture {
-    /// A fixture that has counted nothing yet.
+    /// Creates a fixture with all counters at zero.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The server. All servers of one fixture count together and hear each other's changes.
+    /// Creates a server. All servers of one fixture share its counters and its change notifications.
     pub fn server(&self) -> Server {
         Server::new("bowline-fixture", env!("CARGO_PKG_VERSION"))
-            .description("One tool for each thing that a client may want to check.")
+            .description("One tool for each feature that a client can check.")
             .state(self.clone())
             .bus(self.bus.clone())
             .resource_updates()
@@ -73,20 +73,20 @@ impl Fixture {
             .prompt(greet)
     }
 
-    /// What became of the calls of `slow`.
+    /// Returns the counters of `slow`.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.slow
     }
 }
 
-/// Says what it is told.
+/// Returns its argument.
 #[tool(read_only)]
 async fn echo(text: String) -> String {
     text
 }
 
-/// An object in every version, although a number would do in the latest.
+/// Returns an object schema for every version, although the latest would allow a plain number.
 fn sum_schema() -> serde_json::Value {
     json!({"type": "object", "properties": {"result": {"type": "integer"}}, "required": ["result"]})
 }
@@ -104,110 +104,110 @@ async fn add(a: i64, b: i64) -> Result<CallToolResult, ToolError> {
 /// Sleeps.
 #[tool(read_only)]
 async fn slow(
-    /// for how long
+    /// how long to sleep
     seconds: f64,
     State(fixture): State<Fixture>,
 ) -> Result<&'static str, RpcError> {
     let duration = Duration::try_from_secs_f64(seconds)
         .map_err(|error| RpcError::new(ErrorCode::INVALID_PARAMS, error.to_string()))?;
-    let working = fixture.slow.begin();
+    let guard = fixture.slow.begin();
     tokio::time::sleep(duration).await;
-    working.finish();
+    guard.finish();
     Ok("slept")
 }
 
-/// Tells how many calls of `slow` came how far.
+/// Returns the counters of `slow`.
 #[tool(read_only)]
-async fn stats(State(fixture): State<Fixture>) -> Structured<Tally> {
-    Structured(fixture.slow.tally())
+async fn stats(State(fixture): State<Fixture>) -> Structured<SlowCallCounts> {
+    Structured(fixture.slow.counts())
 }
 
-/// Reports its progress.
+/// Reports progress.
 #[tool(read_only)]
 async fn progress(
-    /// in how many steps
+    /// the number of steps
     n: u32,
     cx: Context,
 ) -> String {
     for step in 1..=n {
         let at = Progress::at(step.into()).of(n.into());
         cx.progress(at.message(format!("step {step}")));
-        // Slow enough to be watched.
+        // Slow enough for the progress to be visible.
         tokio::time::sleep(STEP).await;
     }
     format!("{n} steps")
 }
 
-/// What the user is asked by `ask`.
+/// The form of `ask`.
 #[derive(Deserialize, JsonSchema)]
 struct Name {
     name: String,
 }
 
 /// Asks the user for a name.
-#[tool(asks(elicitation))]
+#[tool(requires(elicitation))]
 async fn ask(prompt: Option<String>, cx: Context) -> Result<String, ToolError> {
     let prompt = prompt.unwrap_or_else(|| "What is your name?".to_owned());
     Ok(match cx.elicit("name", prompt).outcome().await? {
-        Elicited::Accept(Name { name }) => format!("accepted:{name}"),
-        Elicited::Decline => "declined".to_owned(),
-        Elicited::Cancel => "cancelled".to_owned(),
+        ElicitationOutcome::Accept(Name { name }) => format!("accepted:{name}"),
+        ElicitationOutcome::Decline => "declined".to_owned(),
+        ElicitationOutcome::Cancel => "cancelled".to_owned(),
     })
 }
 
-/// Counts on, and says that a resource was updated.
+/// Increments the counter, and announces that a resource was updated.
 #[tool]
 async fn touch(
     #[tool(default = COUNTER.to_owned())] uri: String,
     State(fixture): State<Fixture>,
 ) -> String {
     let count = fixture.touched.fetch_add(1, Ordering::Relaxed) + 1;
-    fixture.bus.announce(Change::Resource(uri));
+    fixture.bus.publish(ServerChange::Resource(uri));
     count.to_string()
 }
 
-/// Fails, as tools do.
+/// Fails with a tool error (`isError`).
 #[tool(read_only)]
 async fn fail(message: String) -> Result<String, ToolError> {
     Err(ToolError::new(message))
 }
 
-/// Fails, as protocols do.
+/// Fails with a JSON-RPC error.
 #[tool(read_only)]
 async fn boom() -> Result<String, RpcError> {
     let error = RpcError::new(BOOM, "boom, as asked");
     Err(error.with_data(encode(&json!({"why": "fixture"}))))
 }
 
-/// Forgets the calls of `slow`.
+/// Resets the counters of `slow`.
 #[tool]
 async fn reset(State(fixture): State<Fixture>) -> &'static str {
     fixture.slow.reset();
     "ok"
 }
 
-/// How often `touch` was called.
+/// The number of calls of `touch`.
 #[resource(uri = "fixture://counter", mime_type = "text/plain")]
 async fn counter(State(fixture): State<Fixture>) -> String {
     fixture.touched.load(Ordering::Relaxed).to_string()
 }
 
-/// Always the same.
+/// A constant text.
 #[resource(name = "static", uri = "fixture://static", mime_type = "text/plain")]
 async fn unchanging() -> &'static str {
     "static"
 }
 
-/// One of many.
+/// One item of a template.
 #[resource(uri = "fixture://item/{id}", mime_type = "text/plain")]
 async fn item(id: String) -> String {
     format!("item {id}")
 }
 
-/// Says hello.
+/// Greets a person.
 #[prompt]
 async fn greet(
-    /// to whom
+    /// the name of the person
     name: String,
 ) -> String {
     format!("Hello, {name}!")
@@ -219,5 +219,5 @@ fn encode(value: &serde_json::Value) -> Json {
 
 const COUNTER: &str = "fixture://counter";
 const STEP: Duration = Duration::from_millis(5);
-/// The fixture's own code: the library never says it.
+/// The fixture's own error code, which the library never sends.
 const BOOM: ErrorCode = ErrorCode(-32000);

@@ -1,36 +1,35 @@
-//! What the command `bowline` is made of: a fixture to check clients with, and a demonstration of what
-//! becomes of calls that are let go of.
+//! The command `bowline`: a fixture to check clients with, and a demonstration of cancellation.
 
 #![allow(
     clippy::print_stdout,
-    reason = "this crate is a program that talks to people; on stdio its wire is moved away first"
+    reason = "this is a command-line program; `wire::stdio` redirects stdout before using it"
 )]
 
 pub mod clock;
 
 mod counters;
-pub use counters::{Counters, Tally};
+pub use counters::{Counters, SlowCallCounts};
 
 mod demo;
 
 pub mod fixture;
 
-mod heard;
-
 mod options;
+
+mod recorder;
 
 mod serve;
 
 use std::process::ExitCode;
 
-use options::{Command, HELP};
+use options::{CliCommand, HELP};
 
-/// Runs the command with these arguments, without the program's own name.
+/// Runs the command with these arguments, without the program name.
 ///
-/// The exit code is 0 if all is well, 1 if it is not, and 2 if the arguments make no sense.
+/// The exit code is 0 on success, 1 on failure, and 2 for invalid arguments.
 #[must_use]
 pub fn run(arguments: impl IntoIterator<Item = String>) -> ExitCode {
-    let command = match Command::parse(arguments) {
+    let command = match CliCommand::parse(arguments) {
         Ok(command) => command,
         Err(why) => {
             eprintln!("bowline: {why}\n\n{HELP}");
@@ -42,15 +41,15 @@ pub fn run(arguments: impl IntoIterator<Item = String>) -> ExitCode {
         Err(error) => return failed(&error),
     };
     match command {
-        Command::Help => {
+        CliCommand::Help => {
             println!("{HELP}");
             ExitCode::SUCCESS
         }
-        Command::Demo(show) => match runtime.block_on(demo::run(show)) {
+        CliCommand::Demo(format) => match runtime.block_on(demo::run(format)) {
             true => ExitCode::SUCCESS,
             false => ExitCode::FAILURE,
         },
-        Command::ServeDemo(how) => match runtime.block_on(serve::serve(how)) {
+        CliCommand::ServeDemo(transport) => match runtime.block_on(serve::serve(transport)) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => failed(&error),
         },

@@ -1,29 +1,29 @@
-//! `bowline serve-demo`: the fixture, for whoever wants to call it.
+//! `bowline serve-demo`: serves the fixture over stdio or HTTP.
 
 use bowline::{Result, wire};
 use tokio::sync::watch;
 
-use crate::counters::{Counters, Tally};
+use crate::counters::{Counters, SlowCallCounts};
 use crate::fixture::Fixture;
-use crate::heard::{Event, Heard, Tap};
-use crate::options::Serve;
+use crate::options::ServeTransport;
+use crate::recorder::{EventRecorder, ObservedWire, RecordedEvent};
 
-pub(crate) async fn serve(how: Serve) -> Result<()> {
+pub(crate) async fn serve(transport: ServeTransport) -> Result<()> {
     let fixture = Fixture::new();
     let server = fixture.server();
-    match how {
-        Serve::Stdio { tell: false } => server.serve_stdio().await,
-        Serve::Stdio { tell: true } => {
-            let heard = Heard::default();
-            // Before the first request can be answered.
+    match transport {
+        ServeTransport::Stdio { report: false } => server.serve_stdio().await,
+        ServeTransport::Stdio { report: true } => {
+            let recorder = EventRecorder::default();
+            // Subscribed before serving, so that no change of the counters is missed.
             let changes = fixture.counters().watch();
-            let wire = Tap::new(wire::stdio()?, &heard);
+            let wire = ObservedWire::new(wire::stdio()?, &recorder);
             tokio::select! {
                 served = server.serve(wire) => served,
-                () = tell(changes, &heard) => Ok(()),
+                () = report_changes(changes, &recorder) => Ok(()),
             }
         }
-        Serve::Http { port } => {
+        ServeTransport::Http { port } => {
             let bound = server.http().bind(("127.0.0.1", port)).await?;
             println!("READY http://{}/mcp", bound.addr());
             bound.serve().await
@@ -31,27 +31,30 @@ pub(crate) async fn serve(how: Serve) -> Result<()> {
     }
 }
 
-/// Writes every change of the counters to stderr, and before it what was heard until then.
-async fn tell(mut changes: watch::Receiver<Tally>, heard: &Heard) {
+/// Writes every change of the counters to stderr, after the events that were recorded before it.
+async fn report_changes(mut changes: watch::Receiver<SlowCallCounts>, recorder: &EventRecorder) {
     while changes.changed().await.is_ok() {
-        let tally = *changes.borrow_and_update();
-        for words in heard.take() {
-            eprintln!("{HEARD}{words}");
+        let counts = *changes.borrow_and_update();
+        for event in recorder.take() {
+            eprintln!("{EVENT_PREFIX}{event}");
         }
-        if let Ok(tally) = serde_json::to_string(&tally) {
-            eprintln!("{TALLY}{tally}");
+        if let Ok(counts) = serde_json::to_string(&counts) {
+            eprintln!("{COUNTS_PREFIX}{counts}");
         }
     }
 }
 
-/// Takes in a line that another process [told](tell).
-pub(crate) fn listen(line: &str, counters: &Counters, heard: &Heard) {
-    if let Some(words) = line.strip_prefix(HEARD) {
-        heard.push(Event::Told(words.to_owned()));
-    } else if let Some(Ok(tally)) = line.strip_prefix(TALLY).map(serde_json::from_str::<Tally>) {
-        counters.set(tally);
+/// Parses a line that another process wrote in [`report_changes`].
+pub(crate) fn parse_report(line: &str, counters: &Counters, recorder: &EventRecorder) {
+    if let Some(event) = line.strip_prefix(EVENT_PREFIX) {
+        recorder.push(RecordedEvent::Reported(event.to_owned()));
+    } else if let Some(Ok(counts)) = line
+        .strip_prefix(COUNTS_PREFIX)
+        .map(serde_json::from_str::<SlowCallCounts>)
+    {
+        counters.set(counts);
     }
 }
 
-const HEARD: &str = "heard ";
-const TALLY: &str = "tally ";
+const EVENT_PREFIX: &str = "event ";
+const COUNTS_PREFIX: &str = "counts ";

@@ -1,6 +1,6 @@
-//! The command, as people and programs run it.
+//! Runs the command `bowline` as a child process.
 
-#![allow(clippy::unwrap_used, reason = "what tests share is part of the tests")]
+#![allow(clippy::unwrap_used, reason = "test helpers may panic")]
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Output, Stdio};
@@ -13,7 +13,7 @@ fn bowline(arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn every_call_that_is_let_go_of_stops_its_handler_and_leaves_nothing() {
+fn every_dropped_call_stops_its_handler_and_leaks_nothing() {
     let output = bowline(&["demo", "--json"]);
 
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -21,11 +21,11 @@ fn every_call_that_is_let_go_of_stops_its_handler_and_leaves_nothing() {
     let cells: Vec<(&str, &str, Option<&str>)> = (rows.iter())
         .map(|row| {
             let (transport, version) = (&row["transport"], &row["version"]);
-            let heard = row["wire"][0]["what"].as_str();
+            let received = row["wire"][0]["what"].as_str();
             (
                 transport.as_str().unwrap(),
                 version.as_str().unwrap(),
-                heard,
+                received,
             )
         })
         .collect();
@@ -48,9 +48,12 @@ fn every_call_that_is_let_go_of_stops_its_handler_and_leaves_nothing() {
         let calls = row["calls"].as_u64().unwrap();
         assert!(calls > 0, "{row}");
         assert_eq!(row["stopped"], calls, "{row}");
-        let heard = row["wire"].as_array().unwrap();
-        assert!(heard.len() <= 1, "{row}");
-        assert!(heard.iter().all(|said| said["times"] == calls), "{row}");
+        let received = row["wire"].as_array().unwrap();
+        assert!(received.len() <= 1, "{row}");
+        assert!(
+            received.iter().all(|signal| signal["times"] == calls),
+            "{row}"
+        );
         let left = row["left"].as_object().unwrap();
         assert_eq!(left.len(), 5, "{row}");
         assert!(left.values().all(|count| count == 0), "{row}");
@@ -65,7 +68,7 @@ fn every_call_that_is_let_go_of_stops_its_handler_and_leaves_nothing() {
 }
 
 #[test]
-fn text_that_goes_to_no_terminal_has_no_escape_codes_and_ends_with_the_verdict() {
+fn output_without_a_terminal_has_no_escape_codes_and_ends_with_the_verdict() {
     for arguments in [&["demo"][..], &["demo", "--plain"]] {
         let output = bowline(arguments);
 
@@ -75,13 +78,13 @@ fn text_that_goes_to_no_terminal_has_no_escape_codes_and_ends_with_the_verdict()
         let verdict = text.lines().last().unwrap();
         assert_eq!(
             verdict,
-            "200 calls were let go of, 200 handlers stopped, and nothing was left behind."
+            "200 calls were dropped, 200 handlers stopped, and no resources leaked."
         );
     }
 }
 
 #[test]
-fn a_server_over_http_says_where_it_is() {
+fn an_http_server_prints_its_url() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_bowline"))
         .args(["serve-demo", "--transport", "http", "--port", "0"])
         .stdout(Stdio::piped())
@@ -99,7 +102,7 @@ fn a_server_over_http_says_where_it_is() {
 }
 
 #[test]
-fn arguments_without_a_meaning_are_refused_with_a_hint() {
+fn unknown_arguments_are_rejected_with_the_usage() {
     let output = bowline(&["dance"]);
 
     assert_eq!(output.status.code(), Some(2));

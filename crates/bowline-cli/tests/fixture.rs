@@ -3,7 +3,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
-    reason = "what tests share is part of the tests"
+    reason = "helpers of tests may panic, too"
 )]
 
 use std::sync::{Arc, Mutex};
@@ -17,22 +17,25 @@ use serde_json::{Value, json};
 const MODERN: &str = "2026-07-28";
 const LEGACY: &str = "2025-11-25";
 
-/// What a user does when asked.
-type Answer = fn() -> ElicitResult;
+/// Returns the user's answer to an elicitation.
+type UserAnswer = fn() -> ElicitResult;
 
-/// A client of `fixture` for every way of reaching it, whose user is called Ada.
+/// Connects a client in each era, in process and over a wire; its user is called Ada.
 async fn clients(fixture: &Fixture) -> Vec<Client> {
-    clients_whose_user(fixture, || ElicitResult::accept(json!({"name": "Ada"}))).await
+    clients_with_user(fixture, || ElicitResult::accept(json!({"name": "Ada"}))).await
 }
 
-async fn clients_whose_user(fixture: &Fixture, answers: Answer) -> Vec<Client> {
+async fn clients_with_user(fixture: &Fixture, answers: UserAnswer) -> Vec<Client> {
     let mut clients = Vec::new();
     for version in [MODERN, LEGACY] {
         let (near, far) = wire::memory();
         tokio::spawn(fixture.server().serve(far));
-        for connect in [Client::to(&fixture.server()), Client::over(near)] {
+        for connect in [
+            Client::in_process(&fixture.server()),
+            Client::from_wire(near),
+        ] {
             let host = Host::new().elicitation(move |_| async move { answers() });
-            clients.push(connect.speaking(version).host(host).await.unwrap());
+            clients.push(connect.protocol_version(version).host(host).await.unwrap());
         }
     }
     clients
@@ -64,10 +67,10 @@ async fn everything_that_the_contract_names_is_listed() {
 }
 
 #[tokio::test]
-async fn text_comes_back_as_it_was() {
+async fn echo_returns_its_argument_unchanged() {
     for client in clients(&Fixture::new()).await {
-        for said in ["", "two\nlines", "héllo 👋", &"x".repeat(100_000)] {
-            assert_eq!(text(&client, "echo", json!({"text": said})).await, said);
+        for sent in ["", "two\nlines", "héllo 👋", &"x".repeat(100_000)] {
+            assert_eq!(text(&client, "echo", json!({"text": sent})).await, sent);
         }
     }
 }
@@ -90,16 +93,16 @@ async fn numbers_are_added_and_only_numbers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn slow_calls_are_counted_once_each_and_forgotten_on_demand() {
+async fn slow_calls_are_counted_once_each_and_reset_on_demand() {
     for version in [MODERN, LEGACY] {
         let fixture = Fixture::new();
-        let client = Client::to(&fixture.server()).speaking(version);
+        let client = Client::in_process(&fixture.server()).protocol_version(version);
         let client = client.await.unwrap();
         let mut call = client.call_tool("slow", json!({"seconds": 5})).start();
-        let mut tally = fixture.counters().watch();
+        let mut counts = fixture.counters().watch();
         tokio::select! {
             reply = &mut call => panic!("{reply:?}"),
-            started = tally.wait_for(|tally| tally.started == 1) => drop(started),
+            started = counts.wait_for(|counts| counts.started == 1) => drop(started),
         }
 
         drop(call);
@@ -117,15 +120,15 @@ async fn slow_calls_are_counted_once_each_and_forgotten_on_demand() {
         assert_eq!(counted["cancelled"], 1);
         assert_eq!(counted["active"], 0);
         assert_eq!(text(&client, "reset", json!({})).await, "ok");
-        assert_eq!(fixture.counters().tally().started, 0);
+        assert_eq!(fixture.counters().counts().started, 0);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn progress_comes_before_the_result_and_only_if_wanted() {
+async fn progress_arrives_before_the_result_and_only_if_requested() {
     for client in clients(&Fixture::new()).await {
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let sink = heard.clone();
+        let received = Arc::new(Mutex::new(Vec::new()));
+        let sink = received.clone();
 
         let wanted = client
             .call_tool("progress", json!({"n": 3}))
@@ -135,19 +138,19 @@ async fn progress_comes_before_the_result_and_only_if_wanted() {
             })
             .await
             .unwrap();
-        let heard = std::mem::take(&mut *heard.lock().unwrap());
+        let received = std::mem::take(&mut *received.lock().unwrap());
         let unwanted = text(&client, "progress", json!({"n": 3})).await;
 
         let step = |at: f64| (at, Some(3.0), Some(format!("step {at}")));
-        assert_eq!(heard, [step(1.0), step(2.0), step(3.0)]);
+        assert_eq!(received, [step(1.0), step(2.0), step(3.0)]);
         assert!(wanted.text().contains('3'));
         assert_eq!(unwanted, wanted.text());
     }
 }
 
 #[tokio::test]
-async fn the_user_is_asked_and_may_say_no_or_nothing() {
-    let answers: [(Answer, &str); 3] = [
+async fn the_user_may_accept_decline_or_cancel() {
+    let answers: [(UserAnswer, &str); 3] = [
         (
             || ElicitResult::accept(json!({"name": "Ada"})),
             "accepted:Ada",
@@ -156,17 +159,17 @@ async fn the_user_is_asked_and_may_say_no_or_nothing() {
         (|| ElicitResult::new(ElicitAction::Cancel), "cancelled"),
     ];
     for (answer, expected) in answers {
-        for client in clients_whose_user(&Fixture::new(), answer).await {
+        for client in clients_with_user(&Fixture::new(), answer).await {
             assert_eq!(text(&client, "ask", json!({})).await, expected);
         }
     }
 }
 
 #[tokio::test]
-async fn asking_fails_promptly_where_nobody_can_be_asked() {
+async fn ask_fails_promptly_without_the_elicitation_capability() {
     let fixture = Fixture::new();
     for version in [MODERN, LEGACY, "2025-03-26", "2024-11-05"] {
-        let client = Client::to(&fixture.server()).speaking(version);
+        let client = Client::in_process(&fixture.server()).protocol_version(version);
         let client = client.await.unwrap();
 
         match client.call_tool("ask", json!({"prompt": "Who?"})).await {
@@ -177,7 +180,7 @@ async fn asking_fails_promptly_where_nobody_can_be_asked() {
 }
 
 #[tokio::test]
-async fn touching_tells_those_who_subscribed_to_that_very_resource() {
+async fn touch_notifies_the_subscribers_of_that_resource_only() {
     for client in clients(&Fixture::new()).await {
         let mut changes = client
             .subscribe(Changes::new().resource("fixture://counter"))
@@ -198,7 +201,7 @@ async fn touching_tells_those_who_subscribed_to_that_very_resource() {
 }
 
 #[tokio::test]
-async fn failures_are_of_the_kind_that_was_asked_for() {
+async fn fail_returns_a_tool_error_and_boom_a_json_rpc_error() {
     for client in clients(&Fixture::new()).await {
         let failed = client.call_tool("fail", json!({"message": "why not"}));
         let failed = failed.await.unwrap();
@@ -221,22 +224,22 @@ async fn failures_are_of_the_kind_that_was_asked_for() {
 }
 
 #[tokio::test]
-async fn resources_and_prompts_say_what_they_should() {
+async fn resources_and_prompts_have_the_contents_of_the_contract() {
     for client in clients(&Fixture::new()).await {
         assert_eq!(read(&client, "fixture://static").await, "static");
         assert_eq!(read(&client, "fixture://item/7").await, "item 7");
         assert!(client.read_resource("fixture://none").await.is_err());
         let prompt = client.get_prompt("greet", json!({"name": "Ada"}));
         let prompt = prompt.await.unwrap();
-        let ContentBlock::Text(said) = &prompt.messages[0].content else {
+        let ContentBlock::Text(greeting) = &prompt.messages[0].content else {
             panic!("{prompt:?}")
         };
-        assert_eq!(said.text, "Hello, Ada!");
+        assert_eq!(greeting.text, "Hello, Ada!");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_at_once_run_at_once_and_get_their_own_answers() {
+async fn concurrent_calls_run_concurrently_and_get_their_own_results() {
     for client in clients(&Fixture::new()).await {
         let begun = tokio::time::Instant::now();
         let slow: Vec<_> = (0..8)

@@ -1,12 +1,12 @@
-//! What must hold for every input, as functions that panic when it does not.
+//! Properties that hold for every input, as functions that panic on a violation.
 //!
-//! The fuzz targets call them with whatever a fuzzer finds; the tests below call them with the seeds in
-//! `fuzz/corpus` and with random mutations of these.
+//! The fuzz targets call them with the fuzzer's input; the tests below call them with the seeds in `fuzz/corpus` and
+//! with random mutations of these.
 
 mod json;
 pub use json::json;
 
-mod script;
+mod json_generator;
 
 use ::http::header::{HeaderMap, HeaderName, HeaderValue};
 use ::http::request::Parts;
@@ -15,16 +15,16 @@ use bowline_types::{Json, RequestId};
 use bytes::Bytes;
 use std::sync::Arc;
 
-use crate::era::{Callers, Dialect, Dialects};
-use crate::http::admission::{Admitted, Catalog, Rejection, admit, admit_head};
+use crate::era::{CallerCache, Dialect, Dialects};
+use crate::http::admission::{AdmittedPost, HttpRejection, MethodCatalog, admit, admit_head};
 use crate::http::challenge::Challenge;
-use crate::http::headers::{self, Mirrored, ParamHeaders};
-use crate::http::paths::Paths;
-use crate::http::source::SourcePolicy;
-use crate::sse::{self, Decoder, Event, Limits, TooLarge};
+use crate::http::headers::{self, MirroredMessage, ParamHeaders};
+use crate::http::paths::EndpointPaths;
+use crate::http::source_policy::SourcePolicy;
+use crate::sse::{self, Decoder, DecoderLimits, SseEvent, SseLimitExceeded};
 use crate::{Message, decode_batch, is_batch};
 
-/// Reads the input as a frame: what decodes can be written and read again without loss.
+/// Decodes the input as a frame, and checks that the message survives encoding and decoding.
 pub fn message(input: &[u8]) {
     let frame = Bytes::copy_from_slice(input);
     if is_batch(&frame) {
@@ -32,8 +32,8 @@ pub fn message(input: &[u8]) {
     }
     let message = match Message::decode(&frame) {
         Ok(message) => message,
-        Err(malformed) => match malformed.answer() {
-            Some(answer) => answer.into(),
+        Err(malformed) => match malformed.error_response() {
+            Some(response) => response.into(),
             None => return,
         },
     };
@@ -41,25 +41,25 @@ pub fn message(input: &[u8]) {
     let written = message.to_frame();
 
     assert!(!written.contains(&b'\n') && !written.contains(&b'\r'));
-    let again = Message::decode(&written).expect("what was written can be read");
+    let again = Message::decode(&written).expect("an encoded message decodes");
     assert_eq!(again.to_frame(), written);
     if !input.contains(&b'\n') && !input.contains(&b'\r') {
         assert_eq!(again, message);
     }
 }
 
-/// Reads the input as an event stream: how it is cut does not matter, limits hold, and what was read can be
-/// written and read again.
+/// Decodes the input as an event stream, and checks that chunk boundaries do not matter, that limits hold and that
+/// the events survive encoding and decoding.
 pub fn sse(input: &[u8]) {
-    let small = Limits {
+    let small = DecoderLimits {
         line: 24,
         event: 40,
     };
-    for limits in [small, Limits::default()] {
-        let whole = Stream::read(input, usize::MAX, limits);
+    for limits in [small, DecoderLimits::default()] {
+        let whole = DecodedStream::read(input, usize::MAX, limits);
         for size in [1, 2, 3, 7, 64] {
             assert_eq!(
-                Stream::read(input, size, limits),
+                DecodedStream::read(input, size, limits),
                 whole,
                 "in chunks of {size}"
             );
@@ -72,16 +72,16 @@ pub fn sse(input: &[u8]) {
             sse::encode_comment("between", &mut written);
             sse::encode(event, &mut written);
         }
-        let again = Stream::read(&written, 5, Limits::default());
+        let again = DecodedStream::read(&written, 5, DecoderLimits::default());
         assert_eq!(again.events, whole.events);
     }
     let mut written = Vec::new();
     sse::encode_frame(input, &mut written);
-    let events = Stream::read(&written, usize::MAX, Limits::default()).events;
-    assert_eq!(events.len(), 1, "whatever is in a frame, it is one event");
+    let events = DecodedStream::read(&written, usize::MAX, DecoderLimits::default()).events;
+    assert_eq!(events.len(), 1, "a frame is encoded as one event");
 }
 
-/// Reads the input as a header value, and its first two lines as a tool's schema and its arguments.
+/// Decodes the input as a header value, and its first two lines as a tool's schema and arguments.
 pub fn headers(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let encoded = headers::encode_value(&text);
@@ -114,17 +114,18 @@ pub fn headers(input: &[u8]) {
     }
 }
 
-/// Reads the input as method and path, headers, an empty line and a body, sent to a server of all eras, to a
-/// modern one and to a legacy one.
+/// Parses the input as method and path, headers, an empty line and a body, and sends this request to servers of both
+/// eras, of the modern one and of the legacy one.
 pub fn admission(input: &[u8]) {
-    let (head, body) = sent(input);
+    let (head, body) = parse_request(input);
     let headers = head.headers.clone();
-    let shop = Shop::new();
-    // Known again or not, a caller is the same.
-    let callers = Callers::default();
-    let admitted =
-        |headers: &HeaderMap, served: Dialects| admit(headers, &body, &served, &callers, &shop);
-    let (source, paths) = (SourcePolicy::loopback(), Paths::only(["/mcp"]));
+    let catalog = SqlCatalog::new();
+    // Shared by all requests: a cached caller must equal a decoded one.
+    let caller_cache = CallerCache::default();
+    let admitted = |headers: &HeaderMap, served: Dialects| {
+        admit(headers, &body, &served, &caller_cache, &catalog)
+    };
+    let (source, paths) = (SourcePolicy::loopback(), EndpointPaths::only(["/mcp"]));
     if let Err(rejection) = admit_head(&head, &source, &paths, &Dialects::all()) {
         assert!(rejection.status().is_client_error());
     }
@@ -133,8 +134,8 @@ pub fn admission(input: &[u8]) {
     let by_legacy = admitted(&headers, Dialects::legacy());
 
     assert!(
-        !matches!(by_legacy, Ok(Admitted::Modern { .. })),
-        "a server without a modern era admits none of its requests"
+        !matches!(by_legacy, Ok(AdmittedPost::Modern { .. })),
+        "a legacy-only server admitted a modern request"
     );
     for rejection in [&by_all, &by_modern, &by_legacy]
         .into_iter()
@@ -142,30 +143,30 @@ pub fn admission(input: &[u8]) {
     {
         check_rejection(rejection, &body);
     }
-    if matches!(by_all, Ok(Admitted::Legacy(_))) {
+    if matches!(by_all, Ok(AdmittedPost::Legacy(_))) {
         assert!(
             by_modern.is_err(),
-            "a server without a legacy era admits none of it"
+            "a modern-only server admitted a legacy request"
         );
         return;
     }
     assert_eq!(
         by_all.is_ok(),
         by_modern.is_ok(),
-        "modern is the same everywhere"
+        "serving legacy versions changed the admission of a modern request"
     );
-    if let Ok(Admitted::Modern { request, .. }) = &by_all {
+    if let Ok(AdmittedPost::Modern { request, .. }) = &by_all {
         let mut mirrored = HeaderMap::new();
-        let message = Mirrored {
+        let message = MirroredMessage {
             version: request.caller.dialect.version,
             method: &request.method,
             params: Some(&request.params),
             name_member: headers::name_member(&request.method),
         };
-        let plan = message.name().and_then(|name| shop.param_headers(&name));
+        let plan = message.name().and_then(|name| catalog.param_headers(&name));
         let plan = plan.filter(|_| request.method == "tools/call");
         headers::mirror(message, plan.as_deref(), &mut mirrored)
-            .expect("what was admitted has headers");
+            .expect("an admitted request can be mirrored in headers");
         assert_eq!(admitted(&mirrored, Dialects::all()), by_all);
         for name in mirrored.keys() {
             let mut without = mirrored.clone();
@@ -178,22 +179,22 @@ pub fn admission(input: &[u8]) {
     }
 }
 
-/// Reads the input as a schedule of two muxes back to back, and checks their laws.
+/// Runs the input as a schedule of two connected muxes, and checks their invariants.
 pub fn mux(input: &[u8]) {
-    crate::mux::model::play(input);
+    crate::mux::model::run_schedule(input);
 }
 
-/// All that a decoder says about a stream.
+/// The complete output of a decoder for a stream.
 #[derive(Debug, PartialEq)]
-struct Stream {
-    events: Vec<Event>,
-    error: Option<TooLarge>,
+struct DecodedStream {
+    events: Vec<SseEvent>,
+    error: Option<SseLimitExceeded>,
     last_event_id: Option<String>,
     retry: Option<u64>,
 }
 
-impl Stream {
-    fn read(stream: &[u8], chunk_size: usize, limits: Limits) -> Self {
+impl DecodedStream {
+    fn read(stream: &[u8], chunk_size: usize, limits: DecoderLimits) -> Self {
         let mut decoder = Decoder::new(limits);
         let mut events = Vec::new();
         let mut error = None;
@@ -216,25 +217,25 @@ impl Stream {
     }
 }
 
-/// A server whose tool `sql` mirrors two arguments.
-struct Shop {
+/// A catalog with a tool `sql` that mirrors two arguments in headers.
+struct SqlCatalog {
     sql: Arc<ParamHeaders>,
 }
 
-impl Shop {
+impl SqlCatalog {
     fn new() -> Self {
         let schema = Json::from_valid(Bytes::from_static(
             br#"{"properties":{"region":{"type":"string","x-mcp-header":"Region"},
                 "page":{"properties":{"size":{"type":"integer","x-mcp-header":"Size"}}}}}"#,
         ));
         Self {
-            sql: Arc::new(ParamHeaders::read(&schema).expect("its annotations are good")),
+            sql: Arc::new(ParamHeaders::read(&schema).expect("the annotations are valid")),
         }
     }
 }
 
-impl Catalog for Shop {
-    fn answers(&self, method: &str) -> bool {
+impl MethodCatalog for SqlCatalog {
+    fn has_method(&self, method: &str) -> bool {
         Dialect::LATEST.knows_request(method)
     }
 
@@ -243,7 +244,7 @@ impl Catalog for Shop {
     }
 }
 
-fn sent(input: &[u8]) -> (Parts, Bytes) {
+fn parse_request(input: &[u8]) -> (Parts, Bytes) {
     let end = input.windows(2).position(|pair| pair == b"\n\n");
     let (head, body) = match end {
         Some(end) => (&input[..end], &input[end + 2..]),
@@ -270,7 +271,7 @@ fn sent(input: &[u8]) -> (Parts, Bytes) {
     (parts, Bytes::copy_from_slice(body))
 }
 
-fn check_rejection(rejection: &Rejection, body: &Bytes) {
+fn check_rejection(rejection: &HttpRejection, body: &Bytes) {
     assert!(rejection.status().is_client_error());
     let id: Option<RequestId> = match Message::decode(body) {
         Ok(Message::Request(request)) => Some(request.id),
@@ -279,7 +280,7 @@ fn check_rejection(rejection: &Rejection, body: &Bytes) {
     assert_eq!(
         rejection.id(),
         id.as_ref(),
-        "an error names the request it is about"
+        "a rejection has the id of its request"
     );
 }
 

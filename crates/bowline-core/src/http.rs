@@ -1,4 +1,4 @@
-//! The rules of the Streamable HTTP binding that need no socket.
+//! The parts of the Streamable HTTP transport that need no I/O: admission, header rules, status codes.
 
 pub mod admission;
 
@@ -6,13 +6,13 @@ pub mod challenge;
 
 pub mod headers;
 
-#[cfg_attr(bowline_no_legacy, path = "http/legacy_stub.rs")]
+#[cfg_attr(not(feature = "legacy"), path = "http/legacy_disabled.rs")]
 pub mod legacy;
 
 pub mod media;
 
 pub mod paths;
 
-pub mod source;
+pub mod source_policy;
 
 pub mod status;

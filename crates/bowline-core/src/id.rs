@@ -1,16 +1,16 @@
-//! How ids are compared: verbatim on the wire, coerced when we look for a call of our own.
+//! Comparison and generation of JSON-RPC request ids, used by the mux.
 //!
-//! Some peers echo `7` back as `"7"`. Our own calls therefore live in one coerced domain, in which both
-//! are the same [`CorrelationKey`]; what travels is always the [`RequestId`] as it was written.
+//! Some peers echo the id `7` as `"7"`. Outgoing calls are therefore looked up by [`CorrelationKey`], in which both
+//! are equal. The [`RequestId`] is always sent as the caller wrote it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bowline_types::{ProgressToken, RequestId};
 
-/// The form of an id or progress token under which calls of ours are found.
+/// The key under which an outgoing call is found by its id or progress token.
 ///
-/// Text that is a canonical decimal in the range of `i64` is the number it spells; all other text is
+/// A string that is a canonical decimal in the range of `i64` equals that number; any other string equals only
 /// itself.
 ///
 /// # Examples
@@ -24,24 +24,27 @@ use bowline_types::{ProgressToken, RequestId};
 /// assert_ne!(key("007".into()), key(7.into()));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct CorrelationKey(Coerced);
+pub struct CorrelationKey(NormalizedId);
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Coerced {
+enum NormalizedId {
     Number(i64),
     Text(Arc<str>),
 }
 
 impl CorrelationKey {
     fn of_text(text: &Arc<str>) -> Self {
-        Self(canonical_decimal(text).map_or_else(|| Coerced::Text(text.clone()), Coerced::Number))
+        Self(
+            canonical_decimal(text)
+                .map_or_else(|| NormalizedId::Text(text.clone()), NormalizedId::Number),
+        )
     }
 }
 
 impl From<&RequestId> for CorrelationKey {
     fn from(id: &RequestId) -> Self {
         match id {
-            RequestId::Number(number) => Self(Coerced::Number(*number)),
+            RequestId::Number(number) => Self(NormalizedId::Number(*number)),
             RequestId::Text(text) => Self::of_text(text),
         }
     }
@@ -50,56 +53,56 @@ impl From<&RequestId> for CorrelationKey {
 impl From<&ProgressToken> for CorrelationKey {
     fn from(token: &ProgressToken) -> Self {
         match token {
-            ProgressToken::Number(number) => Self(Coerced::Number(*number)),
+            ProgressToken::Number(number) => Self(NormalizedId::Number(*number)),
             ProgressToken::Text(text) => Self::of_text(text),
         }
     }
 }
 
-/// The other id with the same [`CorrelationKey`], if there is one: `"7"` for `7` and the reverse.
+/// Returns the other id with the same [`CorrelationKey`], if there is one: `"7"` for `7` and vice versa.
 #[must_use]
-pub fn other_spelling(id: &RequestId) -> Option<RequestId> {
+pub fn alternate_id(id: &RequestId) -> Option<RequestId> {
     match id {
         RequestId::Number(number) => Some(RequestId::Text(number.to_string().into())),
         RequestId::Text(text) => canonical_decimal(text).map(RequestId::Number),
     }
 }
 
-/// Makes ids for calls whose caller did not choose one: 1, 2, 3, …, skipping what is taken.
+/// A generator of request ids, for calls whose caller did not supply one: 1, 2, 3, …, skipping ids in use.
 #[derive(Debug, Default)]
-pub struct Minter {
+pub struct RequestIdGenerator {
     last: i64,
-    /// Numbers still ahead that a late answer may name.
+    /// Numbers above `last` that a late response may still carry.
     avoided: BTreeSet<i64>,
 }
 
-impl Minter {
-    /// The next number that `is_taken` does not claim.
-    pub fn mint(&mut self, is_taken: impl Fn(&CorrelationKey) -> bool) -> RequestId {
+impl RequestIdGenerator {
+    /// Returns the next number for which `is_taken` returns `false`.
+    pub fn next_id(&mut self, is_taken: impl Fn(&CorrelationKey) -> bool) -> RequestId {
         loop {
             self.last += 1;
             let avoided = self.avoided.remove(&self.last);
-            if !avoided && !is_taken(&CorrelationKey(Coerced::Number(self.last))) {
+            if !avoided && !is_taken(&CorrelationKey(NormalizedId::Number(self.last))) {
                 return RequestId::Number(self.last);
             }
         }
     }
 
-    /// Keeps the number of a call that was given up from being minted: its answer may be under way, and
-    /// would be taken for the answer to the new call.
+    /// Excludes the number of an abandoned call: its response may still arrive, and would settle a new call with the
+    /// same id.
     pub fn avoid(&mut self, key: &CorrelationKey) {
-        if let Coerced::Number(number) = key.0
+        if let NormalizedId::Number(number) = key.0
             && number > self.last
         {
             self.avoided.insert(number);
-            if self.avoided.len() > MOST_AVOIDED {
-                self.avoided.pop_last(); // minting comes to the others first
+            if self.avoided.len() > MAX_AVOIDED {
+                self.avoided.pop_last(); // the largest number would be generated last
             }
         }
     }
 }
 
-/// Reads `-?(0|[1-9][0-9]*)` in the range of `i64`, and nothing else.
+/// Parses `-?(0|[1-9][0-9]*)` in the range of `i64`; returns `None` for any other text, such as `007` or `+7`.
 fn canonical_decimal(text: &str) -> Option<i64> {
     let digits = text.strip_prefix('-').unwrap_or(text).as_bytes();
     match digits {
@@ -109,7 +112,7 @@ fn canonical_decimal(text: &str) -> Option<i64> {
     }
 }
 
-const MOST_AVOIDED: usize = 1024;
+const MAX_AVOIDED: usize = 1024;
 
 #[cfg(test)]
 mod tests {
@@ -120,18 +123,18 @@ mod tests {
     }
 
     #[test]
-    fn canonical_decimals_are_the_numbers_they_spell() {
+    fn canonical_decimals_equal_their_numbers() {
         for number in [0, 7, -7, i64::MAX, i64::MIN] {
             assert_eq!(key(number), key(number.to_string()));
             assert_eq!(
-                other_spelling(&number.into()),
+                alternate_id(&number.into()),
                 Some(number.to_string().into())
             );
         }
     }
 
     #[test]
-    fn everything_else_is_opaque_text() {
+    fn any_other_text_is_opaque() {
         for text in [
             "007",
             "+7",
@@ -145,42 +148,42 @@ mod tests {
             "9223372036854775808",
             "٧",
         ] {
-            assert_eq!(key(text), CorrelationKey(Coerced::Text(text.into())));
-            assert_eq!(other_spelling(&text.into()), None);
+            assert_eq!(key(text), CorrelationKey(NormalizedId::Text(text.into())));
+            assert_eq!(alternate_id(&text.into()), None);
         }
     }
 
     #[test]
-    fn minting_skips_what_is_taken() {
-        let mut minter = Minter::default();
+    fn the_generator_skips_ids_in_use() {
+        let mut id_generator = RequestIdGenerator::default();
         let taken = key("3");
 
-        let minted = [(); 3].map(|()| minter.mint(|key| *key == taken));
+        let generated = [(); 3].map(|()| id_generator.next_id(|key| *key == taken));
 
-        assert_eq!(minted, [1, 2, 4].map(RequestId::from));
+        assert_eq!(generated, [1, 2, 4].map(RequestId::from));
     }
 
     #[test]
-    fn minting_skips_what_a_late_answer_may_name_once() {
-        let mut minter = Minter::default();
-        minter.mint(|_| false);
+    fn the_generator_skips_an_avoided_id_once() {
+        let mut id_generator = RequestIdGenerator::default();
+        id_generator.next_id(|_| false);
         for avoided in ["2", "x", "1"] {
-            minter.avoid(&key(avoided));
+            id_generator.avoid(&key(avoided));
         }
 
-        assert_eq!(minter.mint(|_| false), 3.into());
-        assert!(minter.avoided.is_empty());
+        assert_eq!(id_generator.next_id(|_| false), 3.into());
+        assert!(id_generator.avoided.is_empty());
     }
 
     #[test]
-    fn what_is_avoided_is_bounded() {
-        let mut minter = Minter::default();
+    fn avoided_ids_are_bounded() {
+        let mut id_generator = RequestIdGenerator::default();
 
         (1..5000)
             .rev()
-            .for_each(|number| minter.avoid(&key(number)));
+            .for_each(|number| id_generator.avoid(&key(number)));
 
-        assert_eq!(minter.avoided.len(), MOST_AVOIDED);
-        assert!(minter.avoided.contains(&1));
+        assert_eq!(id_generator.avoided.len(), MAX_AVOIDED);
+        assert!(id_generator.avoided.contains(&1));
     }
 }

@@ -1,28 +1,28 @@
-//! A request that needs input: the server asks, the client's host answers, the request is sent again.
+//! Multi round-trip requests: the server returns `input_required`, the client's host answers, the client retries.
 //!
 //! ```text
 //! client                                             server
-//! ├─ tools/call {params} ──────────────────────────▶ Round 1: the handler asks, the round is over
+//! ├─ tools/call {params} ──────────────────────────▶ Round 1: the handler needs input, the round ends
 //! │◀─ input_required {inputRequests, requestState} ─┤
 //! │  the host answers
-//! ├─ tools/call {params, inputResponses, state} ───▶ Round 2: the handler runs again, finds its answer
+//! ├─ tools/call {params, inputResponses, state} ───▶ Round 2: the handler runs again, with the input
 //! │◀─ the result ───────────────────────────────────┤
 //! ```
 //!
-//! The server forgets everything between two rounds, and another replica may get the next one, so it
-//! sees one [`Round`] at a time and what it must know travels in the state. The client lives through all
-//! of them and holds the [`Rounds`]. Legacy peers send the same [`Question`]s as requests of their own.
+//! The server keeps nothing between two rounds, and another replica may receive the retry: it handles one
+//! [`ServerRound`] at a time, and `requestState` carries what the next one needs. The client keeps the [`ClientRounds`]
+//! of a request. Legacy servers send each [`RawInputRequest`] as a request.
 
 use bowline_types::{CallToolRequest, GetPromptRequest, Method, ReadResourceRequest};
 
-mod question;
-pub use question::{Kind, MissingCapability, Question};
+mod input_request;
+pub use input_request::{InputKind, MissingCapability, RawInputRequest};
 
 mod form;
-pub use form::{UnfitForm, check_form};
+pub use form::{InvalidFormContent, check_form};
 
 mod url;
-pub use url::{UnfitUrl, check_url};
+pub use url::{InvalidElicitationUrl, check_url};
 
 mod tool_uses;
 pub use tool_uses::{ToolUseViolation, check_tool_uses};
@@ -30,20 +30,22 @@ pub use tool_uses::{ToolUseViolation, check_tool_uses};
 mod digest;
 pub use digest::{Digest, request_digest};
 
-mod state;
-pub use state::{StateTooLarge, StateUnreadable};
+mod request_state;
+pub use request_state::{InvalidRequestState, RequestStateTooLarge};
 
-mod asking;
-pub use asking::{
-    Asked, DEFAULT_STATE_LIMIT, InputRequired, KeyReused, Rejection, Round, request_state,
+mod server_round;
+pub use server_round::{
+    DEFAULT_MAX_STATE_BYTES, InputRequired, InputStatus, KeyReused, RetryRejection, ServerRound,
+    sealed_request_state,
 };
 
-mod answering;
-pub use answering::{
-    DEFAULT_ROUND_CAP, MAX_QUESTIONS_PER_ROUND, Misuse, Rounds, Step, Violation, is_input_required,
+mod client_rounds;
+pub use client_rounds::{
+    ClientRounds, DEFAULT_MAX_ROUNDS, InputStep, InputViolation, MAX_INPUT_REQUESTS, RoundsMisuse,
+    is_input_required,
 };
 
-/// Whether the specification lets a request of this method be answered by `input_required`.
+/// Returns whether the specification allows `input_required` as a result of this method.
 ///
 /// # Examples
 ///
@@ -61,7 +63,7 @@ pub fn may_need_input(method: &str) -> bool {
     )
 }
 
-/// The members of params and results by which the rounds hang together.
+/// The members of params and results that multi round-trip requests use.
 mod member {
     pub(super) const INPUT_REQUESTS: &str = "inputRequests";
     pub(super) const INPUT_RESPONSES: &str = "inputResponses";

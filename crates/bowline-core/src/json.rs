@@ -1,14 +1,13 @@
-//! Reading and editing a JSON object without decoding what is in it.
+//! Reading and editing members of a JSON object without decoding their values.
 //!
-//! Most of what happens to a message on its way concerns a member or two of an object whose other members
-//! nobody here needs to understand. [`pick`] finds some by their names; [`Params`] remembers where those are
-//! that many ask for; [`Object`] has them all, to add to and take away from. All split the text at its top
-//! level only.
+//! Routing and admission need only a few members of each message. [`pick`] finds members by name, [`Params`] caches
+//! the positions of the common ones, and [`Object`] splits off all members for editing. All of them split the text at
+//! its top level only.
 
 pub(crate) mod check;
 
 pub(crate) mod params;
-pub(crate) use params::Known;
+pub(crate) use params::MemberIndex;
 pub use params::Params;
 
 mod outline;
@@ -25,8 +24,7 @@ use bowline_types::Json;
 ///
 /// # Errors
 ///
-/// If `json` is not an object, or one of the names stands in it twice: nobody can say which of the two
-/// counts.
+/// If `json` is not an object, or one of the names is duplicated in it, which JSON parsers resolve differently.
 ///
 /// # Examples
 ///
@@ -40,7 +38,7 @@ use bowline_types::Json;
 /// assert_eq!(c, None);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn pick<const N: usize>(json: &Json, names: [&str; N]) -> Result<[Option<Json>; N], Unpicked> {
+pub fn pick<const N: usize>(json: &Json, names: [&str; N]) -> Result<[Option<Json>; N], PickError> {
     let mut picked = [const { None }; N];
     let mut members = Members::of(json.as_bytes())?;
     while let Some((name, value)) = members.next()? {
@@ -48,46 +46,46 @@ pub fn pick<const N: usize>(json: &Json, names: [&str; N]) -> Result<[Option<Jso
             continue;
         };
         if picked[at].replace(json.slice(value)).is_some() {
-            return Err(Unpicked::Twice(names[at].to_owned()));
+            return Err(PickError::Duplicate(names[at].to_owned()));
         }
     }
     Ok(picked)
 }
 
-/// Why members of an object could not be picked.
+/// An error of [`pick`] or [`Params::member`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Unpicked {
-    /// There is no object to pick from.
+pub enum PickError {
+    /// The JSON is not an object.
     #[error(transparent)]
     NotAnObject(#[from] NotAnObject),
-    /// A member stands twice.
-    #[error("`{0}` stands twice")]
-    Twice(String),
+    /// A member is duplicated.
+    #[error("duplicate member `{0}`")]
+    Duplicate(String),
 }
 
-/// Why an object could not be split into its members.
+/// An error of [`Object::read_at_most`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Unsplit {
+pub enum SplitError {
     /// The JSON is not an object.
     #[error(transparent)]
     NotAnObject(#[from] NotAnObject),
     /// The object has too many members.
-    #[error("the object exceeds the limit of {max} members")]
+    #[error("object exceeds the limit of {max} members")]
     TooManyMembers {
         /// The limit.
         max: usize,
     },
 }
 
-/// The JSON is something other than an object.
+/// An error: the JSON is not an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("it is not a JSON object")]
+#[error("expected a JSON object")]
 #[non_exhaustive]
 pub struct NotAnObject;
 
-/// The members of a JSON object, in their order, each still text.
+/// The members of a JSON object in their order, with values that are not decoded.
 ///
 /// # Examples
 ///
@@ -122,27 +120,26 @@ impl<'a> Object<'a> {
         Ok(Self { members })
     }
 
-    /// Splits `json` into its members unless there are more than `max_members`.
+    /// Splits `json` into at most `max_members` members.
     ///
-    /// For an object whose size a peer decides: a member takes more memory than its text, so the split stops at
-    /// the limit instead of counting afterwards.
+    /// For objects from a peer: a split member takes more memory than its text, so the split stops at the limit.
     ///
     /// # Errors
     ///
-    /// If `json` is not an object, or has more members than that.
-    pub fn read_at_most(json: &'a Json, max_members: usize) -> Result<Self, Unsplit> {
+    /// If `json` is not an object, or has more than `max_members` members.
+    pub fn read_at_most(json: &'a Json, max_members: usize) -> Result<Self, SplitError> {
         let mut text = Members::of(json.as_bytes())?;
         let mut members = Vec::new();
         while let Some((name, value)) = text.next()? {
             if members.len() == max_members {
-                return Err(Unsplit::TooManyMembers { max: max_members });
+                return Err(SplitError::TooManyMembers { max: max_members });
             }
             members.push((name.read()?, json.slice(value)));
         }
         Ok(Self { members })
     }
 
-    /// The value of a member.
+    /// Returns the value of a member.
     #[must_use]
     pub fn member(&self, name: &str) -> Option<&Json> {
         self.members
@@ -150,10 +147,9 @@ impl<'a> Object<'a> {
             .find_map(|(own, value)| (own == name).then_some(value))
     }
 
-    /// Adds a member, or replaces it where it stands.
+    /// Adds a member at the end, or replaces the value of an existing one in place.
     ///
-    /// This looks through the members that are there. To join many, use [`Json::object`]: adding them one by one
-    /// takes quadratic time.
+    /// Takes time linear in the number of members. To build a large object, use [`Json::object`].
     pub fn set(&mut self, name: impl Into<Cow<'a, str>>, value: Json) {
         let name = name.into();
         match self.members.iter_mut().find(|(own, _)| *own == name) {
@@ -168,18 +164,18 @@ impl<'a> Object<'a> {
         Some(self.members.remove(at).1)
     }
 
-    /// Whether there is no member.
+    /// Returns whether the object has no members.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()
     }
 
-    /// The members in their order.
+    /// Iterates over the members in their order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Json)> + Clone {
         self.members.iter().map(|(name, value)| (&**name, value))
     }
 
-    /// Joins the members again.
+    /// Joins the members into JSON text.
     #[must_use]
     pub fn to_json(&self) -> Json {
         Json::object(self.iter())
@@ -222,10 +218,13 @@ mod tests {
     }
 
     #[test]
-    fn a_picked_member_stands_once() {
+    fn picking_a_duplicate_member_is_an_error() {
         let json = Json::parse(r#"{"a": 1, "b": 2, "\u0062": 3}"#).unwrap();
 
-        assert_eq!(pick(&json, ["b"]), Err(Unpicked::Twice("b".to_owned())));
+        assert_eq!(
+            pick(&json, ["b"]),
+            Err(PickError::Duplicate("b".to_owned()))
+        );
         assert!(pick(&json, ["a"]).is_ok());
     }
 
@@ -237,11 +236,11 @@ mod tests {
         assert_eq!(Object::read_at_most(&json, 2).unwrap().iter().count(), 2);
         assert_eq!(
             Object::read_at_most(&json, max).unwrap_err(),
-            Unsplit::TooManyMembers { max }
+            SplitError::TooManyMembers { max }
         );
         assert_eq!(
             Object::read_at_most(&Json::null(), 1).unwrap_err(),
-            Unsplit::NotAnObject(NotAnObject)
+            SplitError::NotAnObject(NotAnObject)
         );
     }
 

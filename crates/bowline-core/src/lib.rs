@@ -1,7 +1,7 @@
 //! The Model Context Protocol without I/O.
 //!
-//! No runtime, socket, clock, environment or randomness enters here: time is an argument, and bytes are
-//! values. What moves them is the business of the `bowline` crate.
+//! This crate uses no runtime, socket, clock, environment variable or source of randomness: the current time is an
+//! argument, and input and output are byte buffers. The `bowline` crate does the I/O.
 
 pub mod json;
 
@@ -12,7 +12,7 @@ pub use message::{
 };
 
 mod id;
-pub use id::{CorrelationKey, Minter, other_spelling};
+pub use id::{CorrelationKey, RequestIdGenerator, alternate_id};
 
 mod shortened;
 pub use shortened::{Shortened, shortened};

@@ -1,11 +1,11 @@
-//! One JSON-RPC message: its parts, and its way from and to text.
+//! JSON-RPC messages, and their encoding and decoding.
 //!
 //! ```text
-//! frame ── decode ──▶ Ok(Request | Response | Notification)     params and result stay unread
-//!               └───▶ Err(Malformed)                            which error, and for which id
+//! frame ── decode ──▶ Ok(Request | Response | Notification)     params and result are not decoded
+//!               └───▶ Err(Malformed)                            the error, and the id it belongs to
 //! ```
 //!
-//! The envelope is read in one flat pass. Params and results are slices of the frame.
+//! The envelope is read in one pass that does not recurse. Params and results are slices of the frame.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -16,115 +16,118 @@ use memchr::memchr2;
 use serde::Deserialize;
 
 use crate::json::check::{self, NotJson};
-use crate::json::{Known, Params};
+use crate::json::{MemberIndex, Params};
 
-/// What an exchange ends with.
+/// The result or error that ends an exchange.
 pub type Outcome = Result<Json, RpcError>;
 
 /// One JSON-RPC message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(
     clippy::exhaustive_enums,
-    reason = "JSON-RPC has these three and no other"
+    reason = "JSON-RPC defines exactly these three"
 )]
 pub enum Message {
-    /// Asks for an answer.
+    /// A message that expects a response.
     Request(RawRequest),
-    /// Answers a request.
+    /// The response to a request.
     Response(Response),
-    /// Expects no answer.
+    /// A message that expects no response.
     Notification(Notification),
 }
 
-/// A request as it travels, before it was admitted or after it was stamped.
+/// A request in its wire form: received but not yet admitted, or stamped and ready to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(
     clippy::exhaustive_structs,
     reason = "these are the members of a JSON-RPC request"
 )]
 pub struct RawRequest {
-    /// Names the request in its answer.
+    /// The id that the response repeats.
     pub id: RequestId,
-    /// What is asked for.
+    /// The method name.
     pub method: Cow<'static, str>,
     /// An object, if present.
     pub params: Option<Params>,
 }
 
-/// An answer.
+/// A response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(
     clippy::exhaustive_structs,
     reason = "these are the members of a JSON-RPC response"
 )]
 pub struct Response {
-    /// The id of the request it answers; absent on an error whose request could not be read.
+    /// The id of the request; absent on an error if the peer could not read that id.
     pub id: Option<RequestId>,
     /// The result or the error.
     pub outcome: Outcome,
 }
 
-/// A message that nobody answers.
+/// A message without a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(
     clippy::exhaustive_structs,
     reason = "these are the members of a JSON-RPC notification"
 )]
 pub struct Notification {
-    /// What happened.
+    /// The method name.
     pub method: Cow<'static, str>,
     /// An object, if present.
     pub params: Option<Json>,
 }
 
-/// A frame that is no message, told apart by whom it concerns.
+/// Why a frame is not a valid message: it was meant as a request or notification, or as a response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(
     clippy::exhaustive_enums,
-    reason = "a frame is meant as a question or as an answer"
+    reason = "a malformed frame is either answered or settles a call"
 )]
 pub enum Malformed {
-    /// Meant as a request or notification, or unreadable: the sender is owed `error`.
+    /// A malformed request or notification, or a frame that is not JSON. It is answered with `error`.
     #[error("malformed request: {error}")]
     Request {
-        /// The request's id, if that much could be read.
+        /// The request's id, if it could be read.
         id: Option<RequestId>,
-        /// What the sender is told.
+        /// The error to send to the peer.
         error: RpcError,
     },
-    /// Meant as a response. It is never answered, for that could go on for ever.
+    /// A malformed response. It is never answered: two peers could otherwise answer each other's errors for ever.
     #[error("malformed response: {why}")]
     Response {
-        /// The call it settles, if that much could be read.
+        /// The id of the call that it settles, if it could be read.
         id: Option<RequestId>,
-        /// What is wrong with it.
+        /// The reason.
         why: &'static str,
     },
 }
 
 impl Message {
-    /// Reads one message.
+    /// Decodes one message.
     ///
     /// # Errors
     ///
-    /// If `frame` is not exactly one JSON-RPC message. A batch is not: see [`decode_batch`].
+    /// If `frame` is not exactly one JSON-RPC message. For a batch, use [`decode_batch`].
     pub fn decode(frame: &Bytes) -> Result<Self, Malformed> {
         let text = std::str::from_utf8(frame)
-            .map_err(|_| Malformed::unreadable(ErrorCode::PARSE_ERROR, "the frame is not UTF-8"))?;
-        let envelope = Envelope::read(text).map_err(|NotJson| {
+            .map_err(|_| Malformed::unreadable(ErrorCode::PARSE_ERROR, "message is not UTF-8"))?;
+        let object = RpcObject::read(text).map_err(|NotJson| {
             if check::is_json(text) {
-                Malformed::unreadable(ErrorCode::INVALID_REQUEST, "a message is one JSON object")
+                Malformed::unreadable(
+                    ErrorCode::INVALID_REQUEST,
+                    "expected one JSON-RPC object, not a batch",
+                )
             } else {
-                Malformed::unreadable(ErrorCode::PARSE_ERROR, "the frame is not JSON")
+                Malformed::unreadable(ErrorCode::PARSE_ERROR, "message is not JSON")
             }
         })?;
-        envelope.classify(frame)
+        object.classify(frame)
     }
 
-    /// Appends the message to `out` as one line without its end.
+    /// Appends the message to `out` as one line, without a line terminator.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        out.reserve(self.room());
-        out.extend_from_slice(OPENING);
+        out.reserve(self.encoded_len());
+        out.extend_from_slice(ENVELOPE_START);
         match self {
             Self::Request(request) => {
                 push_id(out, Some(&request.id));
@@ -144,7 +147,7 @@ impl Message {
         out.push(b'}');
     }
 
-    /// The message as one line without its end.
+    /// Returns the message as one line, without a line terminator.
     #[must_use]
     pub fn to_frame(&self) -> Bytes {
         let mut out = Vec::new();
@@ -152,27 +155,28 @@ impl Message {
         out.into()
     }
 
-    /// How many bytes it takes, unless something in it has to be escaped.
+    /// Returns the encoded length in bytes; a lower bound if strings need escapes.
     ///
-    /// It is worth being exact: a `Vec` that is full becomes `Bytes` without another allocation.
-    pub(crate) fn room(&self) -> usize {
+    /// It is exact because a `Vec` whose length equals its capacity becomes `Bytes` without another allocation.
+    pub(crate) fn encoded_len(&self) -> usize {
         let members = match self {
             Self::Request(request) => {
-                id_room(&request.id) + method_room(&request.method, request.params.as_deref())
+                encoded_id_len(&request.id)
+                    + encoded_method_len(&request.method, request.params.as_deref())
             }
-            Self::Notification(notification) => return notification.size(),
+            Self::Notification(notification) => return notification.encoded_len(),
             Self::Response(response) => {
-                let id = response.id.as_ref().map_or(0, id_room);
+                let id = response.id.as_ref().map_or(0, encoded_id_len);
                 id + match &response.outcome {
                     Ok(result) => RESULT.len() + result.as_bytes().len(),
-                    Err(error) => error_room(error),
+                    Err(error) => encoded_error_len(error),
                 }
             }
         };
-        OPENING.len() + members + b"}".len()
+        ENVELOPE_START.len() + members + b"}".len()
     }
 
-    /// How many bytes of it are not the same in every message.
+    /// Returns the number of bytes whose count the sender decides: text ids, method, params, result and error.
     pub(crate) fn variable_len(&self) -> usize {
         let id_len = |id: &RequestId| match id {
             RequestId::Number(_) => 0,
@@ -184,7 +188,9 @@ impl Message {
                 let params = params_len(request.params.as_deref());
                 id_len(&request.id) + request.method.len() + params
             }
-            Self::Notification(told) => told.method.len() + params_len(told.params.as_ref()),
+            Self::Notification(notification) => {
+                notification.method.len() + params_len(notification.params.as_ref())
+            }
             Self::Response(response) => {
                 let id = response.id.as_ref().map_or(0, id_len);
                 id + match &response.outcome {
@@ -197,27 +203,28 @@ impl Message {
 }
 
 impl Response {
-    /// The response with this result in pieces, for a wire that takes several at once and cares for no line
-    /// breaks: a long result is then not copied.
+    /// Encodes a response with this result as three buffers, so that a long result is not copied.
+    ///
+    /// For transports with vectored writes. Line breaks in the result are kept, so the response may span lines.
     #[must_use]
-    pub fn in_pieces(id: &RequestId, result: Json) -> [Bytes; 3] {
-        let mut head = Vec::with_capacity(OPENING.len() + id_room(id) + RESULT.len());
-        head.extend_from_slice(OPENING);
+    pub fn encode_vectored(id: &RequestId, result: Json) -> [Bytes; 3] {
+        let mut head = Vec::with_capacity(ENVELOPE_START.len() + encoded_id_len(id) + RESULT.len());
+        head.extend_from_slice(ENVELOPE_START);
         push_id(&mut head, Some(id));
         head.extend_from_slice(RESULT.as_bytes());
         [head.into(), result.into_bytes(), Bytes::from_static(b"}")]
     }
 }
 
-/// Whether `frame` is a batch, which only revision 2025-03-26 knows.
+/// Returns whether `frame` is a batch, which only protocol version 2025-03-26 allows.
 #[must_use]
 pub fn is_batch(frame: &[u8]) -> bool {
     frame.trim_ascii_start().first() == Some(&b'[')
 }
 
-/// Decodes a batch of at most `max` messages. A malformed message costs only itself.
+/// Decodes a batch of at most `max` messages. A malformed message does not affect the others.
 ///
-/// The elements are counted while they are told apart, before any of them is decoded.
+/// The elements are counted before any of them is decoded.
 ///
 /// # Errors
 ///
@@ -226,20 +233,20 @@ pub fn decode_batch(
     frame: &Bytes,
     max: usize,
 ) -> Result<Vec<Result<Message, Malformed>>, BatchError> {
-    let not_json = "the frame is not JSON";
+    let not_json = "message is not JSON";
     let unreadable = |code, why| BatchError::Malformed(Malformed::unreadable(code, why));
     let text = std::str::from_utf8(frame)
-        .map_err(|_| unreadable(ErrorCode::PARSE_ERROR, "the frame is not UTF-8"))?;
+        .map_err(|_| unreadable(ErrorCode::PARSE_ERROR, "message is not UTF-8"))?;
     let elements = check::elements(text, max)
         .map_err(|NotJson| unreadable(ErrorCode::PARSE_ERROR, not_json))?
         .ok_or(BatchError::TooLong { max })?;
     if elements.is_empty() {
         return Err(unreadable(
             ErrorCode::INVALID_REQUEST,
-            "a batch must not be empty",
+            "batch must not be empty",
         ));
     }
-    // Each message stands for itself: a short one must not keep the whole batch alive.
+    // A slice keeps the whole batch in memory. A message that is short compared to its batch is copied instead.
     let message = |element: Range<usize>| match frame.len() > 2 * element.len() + SMALL_FRAME {
         true => Message::decode(&Bytes::copy_from_slice(&frame[element])),
         false => Message::decode(&frame.slice(element)),
@@ -254,10 +261,10 @@ pub fn decode_batch(
     reason = "a batch is malformed or has too many messages"
 )]
 pub enum BatchError {
-    /// It is not a batch.
+    /// The frame is not a JSON array, or an empty one.
     #[error(transparent)]
     Malformed(#[from] Malformed),
-    /// It has more messages than the limit allows.
+    /// The batch has more messages than the limit.
     #[error("batch exceeds the limit of {max} messages (`batch_messages`)")]
     TooLong {
         /// The limit.
@@ -265,7 +272,7 @@ pub enum BatchError {
     },
 }
 
-/// What the sender of a batch is told.
+/// Converts to the error that is sent to the peer.
 impl From<BatchError> for Malformed {
     fn from(error: BatchError) -> Self {
         match error {
@@ -278,9 +285,9 @@ impl From<BatchError> for Malformed {
 }
 
 impl Malformed {
-    /// What the sender should be told, if anything.
+    /// Returns the error response to send, if there is one.
     #[must_use]
-    pub fn answer(self) -> Option<Response> {
+    pub fn error_response(self) -> Option<Response> {
         match self {
             Self::Request { id, error } => Some(Response {
                 id,
@@ -317,14 +324,14 @@ impl From<Notification> for Message {
 }
 
 impl Notification {
-    /// How many bytes it takes on the wire, unless something in it has to be escaped.
+    /// Returns the encoded length in bytes; a lower bound if strings need escapes.
     #[must_use]
-    pub fn size(&self) -> usize {
-        let members = method_room(&self.method, self.params.as_ref());
-        OPENING.len() + members + b"}".len()
+    pub fn encoded_len(&self) -> usize {
+        let members = encoded_method_len(&self.method, self.params.as_ref());
+        ENVELOPE_START.len() + members + b"}".len()
     }
 
-    /// A notification with params that are already JSON.
+    /// Creates a notification from encoded params.
     #[must_use]
     pub fn new(method: impl Into<Cow<'static, str>>, params: Option<Json>) -> Self {
         Self {
@@ -334,96 +341,96 @@ impl Notification {
     }
 }
 
-/// The members of a JSON-RPC object, not yet judged. `None` is absent; the text `null` is present.
+/// The members of a JSON-RPC object, not yet validated. `None` is an absent member; `null` is present.
 #[derive(Default)]
-struct Envelope<'a> {
+struct RpcObject<'a> {
     jsonrpc: Option<&'a str>,
     id: Option<&'a str>,
     method: Option<&'a str>,
     params: Option<&'a str>,
     result: Option<&'a str>,
     error: Option<&'a str>,
-    /// What was found in the params.
-    known: Known,
-    /// A member that stands twice; which of the two counts, nobody can say.
-    repeated: Option<Member>,
+    /// The positions of indexed members in the params.
+    index: MemberIndex,
+    /// A duplicate member, which JSON parsers resolve differently. A duplicate `id` takes precedence over others.
+    duplicate: Option<RpcMember>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Member {
+enum RpcMember {
     Id,
     Params,
     Other,
 }
 
-impl<'a> Envelope<'a> {
+impl<'a> RpcObject<'a> {
     fn read(text: &'a str) -> Result<Self, NotJson> {
-        let mut envelope = Self::default();
+        let mut object = Self::default();
         let bytes = text.as_bytes();
         check::object(text, |name, at| {
-            let known = &mut envelope.known;
+            let index = &mut object.index;
             let (member, which) = if name.is("jsonrpc") {
-                (&mut envelope.jsonrpc, Member::Other)
+                (&mut object.jsonrpc, RpcMember::Other)
             } else if name.is("id") {
-                (&mut envelope.id, Member::Id)
+                (&mut object.id, RpcMember::Id)
             } else if name.is("method") {
-                (&mut envelope.method, Member::Other)
+                (&mut object.method, RpcMember::Other)
             } else if name.is("params") {
-                (&mut envelope.params, Member::Params)
+                (&mut object.params, RpcMember::Params)
             } else if name.is("result") {
-                (&mut envelope.result, Member::Other)
+                (&mut object.result, RpcMember::Other)
             } else if name.is("error") {
-                (&mut envelope.error, Member::Other)
+                (&mut object.error, RpcMember::Other)
             } else {
                 return check::value_end(bytes, at);
             };
-            let end = if which == Member::Params && bytes.get(at) == Some(&b'{') {
-                params_end(bytes, at, known)?
+            let end = if which == RpcMember::Params && bytes.get(at) == Some(&b'{') {
+                params_end(bytes, at, index)?
             } else {
                 check::value_end(bytes, at)?
             };
-            if member.replace(&text[at..end]).is_some() && envelope.repeated != Some(Member::Id) {
-                envelope.repeated = Some(which);
+            if member.replace(&text[at..end]).is_some() && object.duplicate != Some(RpcMember::Id) {
+                object.duplicate = Some(which);
             }
             Some(end)
         })?;
-        Ok(envelope)
+        Ok(object)
     }
 
     fn classify(self, frame: &Bytes) -> Result<Message, Malformed> {
-        let is_answer = self.method.is_none() && (self.result.is_some() || self.error.is_some());
-        if is_answer {
+        let is_response = self.method.is_none() && (self.result.is_some() || self.error.is_some());
+        if is_response {
             self.response(frame)
         } else {
-            self.question(frame)
+            self.request_or_notification(frame)
         }
     }
 
-    /// Reads a request or a notification.
-    fn question(self, frame: &Bytes) -> Result<Message, Malformed> {
+    /// Validates a request or a notification.
+    fn request_or_notification(self, frame: &Bytes) -> Result<Message, Malformed> {
         let id = self.readable_id();
-        let refuse = |message| Malformed::Request {
+        let malformed = |message| Malformed::Request {
             id: id.clone(),
             error: RpcError::new(ErrorCode::INVALID_REQUEST, message),
         };
-        if self.repeated.is_some() {
-            return Err(refuse("a member stands twice"));
+        if self.duplicate.is_some() {
+            return Err(malformed("duplicate member"));
         }
-        if !self.speaks_2_0() {
-            return Err(refuse("`jsonrpc` must be \"2.0\""));
+        if !self.is_version_2_0() {
+            return Err(malformed("`jsonrpc` must be \"2.0\""));
         }
         if self.id.is_some() && id.is_none() {
-            return Err(refuse("`id` must be a string or a whole number"));
+            return Err(malformed("`id` must be a string or an integer"));
         }
         let method: Cow<'_, str> = match self.method.map(serde_json::from_str) {
-            Some(Ok(Name(name))) => name,
-            _ => return Err(refuse("`method` must be a string")),
+            Some(Ok(MethodName(name))) => name,
+            _ => return Err(malformed("`method` must be a string")),
         };
-        let params = self.params.map(|raw| part(frame, raw));
+        let params = self.params.map(|raw| slice_or_copy(frame, raw));
         if params.as_ref().is_some_and(|params| !params.is_object()) {
-            return Err(refuse("`params` must be an object"));
+            return Err(malformed("`params` must be an object"));
         }
-        let frequent = FREQUENT.iter().find(|name| **name == method);
+        let frequent = FREQUENT_METHODS.iter().find(|name| **name == method);
         let method = match frequent {
             Some(name) => Cow::Borrowed(*name),
             None => Cow::Owned(method.into_owned()),
@@ -432,7 +439,7 @@ impl<'a> Envelope<'a> {
             Some(id) => RawRequest {
                 id,
                 method,
-                params: params.map(|params| Params::split(params, self.known)),
+                params: params.map(|params| Params::with_index(params, self.index)),
             }
             .into(),
             None => Notification { method, params }.into(),
@@ -441,47 +448,48 @@ impl<'a> Envelope<'a> {
 
     fn response(&self, frame: &Bytes) -> Result<Message, Malformed> {
         let id = self.readable_id();
-        let refuse = |why| Malformed::Response {
+        let malformed = |why| Malformed::Response {
             id: id.clone(),
             why,
         };
-        if self.repeated.is_some() {
-            return Err(refuse("a member stands twice"));
+        if self.duplicate.is_some() {
+            return Err(malformed("duplicate member"));
         }
-        if !self.speaks_2_0() {
-            return Err(refuse("`jsonrpc` is not \"2.0\""));
+        if !self.is_version_2_0() {
+            return Err(malformed("`jsonrpc` is not \"2.0\""));
         }
-        let outcome =
-            match (self.result, self.error) {
-                (Some(result), None) => Ok(part(frame, result)),
-                (None, Some(error)) => Err(serde_json::from_str(error)
-                    .map_err(|_| refuse("`error` has the wrong shape"))?),
-                _ => return Err(refuse("it has both a result and an error")),
-            };
+        let outcome = match (self.result, self.error) {
+            (Some(result), None) => Ok(slice_or_copy(frame, result)),
+            (None, Some(error)) => {
+                Err(serde_json::from_str(error).map_err(|_| malformed("`error` is malformed"))?)
+            }
+            _ => return Err(malformed("both `result` and `error` are present")),
+        };
         match (&id, self.id, &outcome) {
             (Some(_), ..) => {}
-            // An error about a request whose id the peer could not read has none, or (older peers) null.
+            // A peer that could not read the request's id sends an error without an id, or (older peers) with null.
             (None, None, Err(_)) => {}
             (None, Some("null"), Err(_)) => {}
-            _ => return Err(refuse("`id` is not a string or a whole number")),
+            _ => return Err(malformed("`id` is not a string or an integer")),
         }
         Ok(Response { id, outcome }.into())
     }
 
     fn readable_id(&self) -> Option<RequestId> {
-        if self.repeated == Some(Member::Id) {
+        // With two ids, an answer to either could settle the wrong call.
+        if self.duplicate == Some(RpcMember::Id) {
             return None;
         }
         self.id.and_then(|raw| serde_json::from_str(raw).ok())
     }
 
-    fn speaks_2_0(&self) -> bool {
+    fn is_version_2_0(&self) -> bool {
         self.jsonrpc.is_some_and(|raw| raw == r#""2.0""#)
     }
 }
 
-/// A part of a frame, which keeps the frame alive; copied if that would keep far more than the part.
-fn part(frame: &Bytes, raw: &str) -> Json {
+/// Returns a slice of the frame, or a copy if the slice would keep a much larger frame in memory.
+fn slice_or_copy(frame: &Bytes, raw: &str) -> Json {
     let part = Json::from_checked(frame, raw);
     if frame.len() > 2 * raw.len() + SMALL_FRAME {
         part.to_unshared()
@@ -490,68 +498,69 @@ fn part(frame: &Bytes, raw: &str) -> Json {
     }
 }
 
-/// Where the params end that begin at `at`. Whoever checks them finds their members on the way.
-fn params_end(text: &[u8], start: usize, known: &mut Known) -> Option<usize> {
+/// Returns the end of the params object at `start`, and records the positions of its indexed members.
+fn params_end(text: &[u8], start: usize, index: &mut MemberIndex) -> Option<usize> {
     check::object_end(text, start, |name, at| {
         let end = check::value_end(text, at)?;
-        known.note(&name, at - start..end - start);
+        index.record(&name, at - start..end - start);
         Some(end)
     })
 }
 
-/// The text of a method, borrowed unless it is written with escapes.
+/// A method name, borrowed unless it contains escapes.
 #[derive(Deserialize)]
-struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+struct MethodName<'a>(#[serde(borrow)] Cow<'a, str>);
 
 fn push_id(out: &mut Vec<u8>, id: Option<&RequestId>) {
     let Some(id) = id else { return };
     out.extend_from_slice(ID.as_bytes());
     match id {
         RequestId::Number(number) => push_number(out, *number),
-        RequestId::Text(text) => Json::push_text(out, text),
+        RequestId::Text(text) => Json::push_string(out, text),
     }
 }
 
-fn id_room(id: &RequestId) -> usize {
+fn encoded_id_len(id: &RequestId) -> usize {
     let value = match id {
-        RequestId::Number(number) => number_room(*number),
-        RequestId::Text(text) => text_room(text),
+        RequestId::Number(number) => encoded_number_len(*number),
+        RequestId::Text(text) => encoded_text_len(text),
     };
     ID.len() + value
 }
 
 fn push_method(out: &mut Vec<u8>, method: &str, params: Option<&Json>) {
     out.extend_from_slice(METHOD.as_bytes());
-    Json::push_text(out, method);
+    Json::push_string(out, method);
     if let Some(params) = params {
         push_json(out, PARAMS, params);
     }
 }
 
-fn method_room(method: &str, params: Option<&Json>) -> usize {
+fn encoded_method_len(method: &str, params: Option<&Json>) -> usize {
     let params = params.map_or(0, |params| PARAMS.len() + params.as_bytes().len());
-    METHOD.len() + text_room(method) + params
+    METHOD.len() + encoded_text_len(method) + params
 }
 
 fn push_error(out: &mut Vec<u8>, error: &RpcError) {
     out.extend_from_slice(ERROR.as_bytes());
     push_number(out, error.code.0);
     out.extend_from_slice(MESSAGE.as_bytes());
-    Json::push_text(out, &error.message);
+    Json::push_string(out, &error.message);
     if let Some(data) = &error.data {
         push_json(out, DATA, data);
     }
     out.push(b'}');
 }
 
-fn error_room(error: &RpcError) -> usize {
+fn encoded_error_len(error: &RpcError) -> usize {
     let data = error.data.as_ref();
     let data = data.map_or(0, |data| DATA.len() + data.as_bytes().len());
-    let code = ERROR.len() + number_room(error.code.0);
-    code + MESSAGE.len() + text_room(&error.message) + data + b"}".len()
+    let code = ERROR.len() + encoded_number_len(error.code.0);
+    code + MESSAGE.len() + encoded_text_len(&error.message) + data + b"}".len()
 }
 
-/// Line breaks in JSON text stand only between tokens, where a blank says the same; a frame is one line.
+/// Appends JSON with its line breaks replaced by spaces, because a frame is one line. In valid JSON, line breaks occur
+/// only between tokens.
 fn push_json(out: &mut Vec<u8>, before: &str, json: &Json) {
     out.extend_from_slice(before.as_bytes());
     let mut start = out.len();
@@ -563,22 +572,22 @@ fn push_json(out: &mut Vec<u8>, before: &str, json: &Json) {
 }
 
 fn push_number(out: &mut Vec<u8>, number: i64) {
-    serde_json::to_writer(out, &number).expect("numbers have a JSON form, and a `Vec` takes it");
+    serde_json::to_writer(out, &number).expect("writing an integer to a `Vec` does not fail");
 }
 
-fn number_room(number: i64) -> usize {
+fn encoded_number_len(number: i64) -> usize {
     let digits = number.unsigned_abs().checked_ilog10().unwrap_or(0) + 1;
     usize::from(number < 0) + digits as usize
 }
 
-fn text_room(text: &str) -> usize {
+fn encoded_text_len(text: &str) -> usize {
     text.len() + "\"\"".len()
 }
 
-/// A frame that is not worth copying a part out of.
+/// Parts of frames up to about this size are not copied.
 const SMALL_FRAME: usize = 4096;
 
-const OPENING: &[u8] = br#"{"jsonrpc":"2.0""#;
+const ENVELOPE_START: &[u8] = br#"{"jsonrpc":"2.0""#;
 const ID: &str = r#","id":"#;
 const METHOD: &str = r#","method":"#;
 const PARAMS: &str = r#","params":"#;
@@ -587,8 +596,8 @@ const ERROR: &str = r#","error":{"code":"#;
 const MESSAGE: &str = r#","message":"#;
 const DATA: &str = r#","data":"#;
 
-/// Methods that are worth knowing by name, which spares them an allocation.
-const FREQUENT: [&str; 6] = [
+/// Frequent methods, whose names are decoded without an allocation.
+const FREQUENT_METHODS: [&str; 6] = [
     "tools/call",
     "tools/list",
     "resources/read",

@@ -1,14 +1,14 @@
-//! Text of a peer, cut to a length that a log or an error can carry.
+//! [`shortened`]: text from a peer, truncated for logs and errors.
 
 use std::fmt::{self, Write};
 
-/// The beginning of a value's text, for a log or an error. Made by [`shortened`].
+/// A value whose `Display` and `Debug` output is truncated. Returned by [`shortened`].
 #[derive(Clone, Copy)]
 pub struct Shortened<T>(T);
 
-/// Cuts the text of `value` to 256 bytes.
+/// Truncates the text of `value` to 256 bytes.
 ///
-/// A peer decides how long its ids, methods and names are. A log line or an error that repeats one must not be as long.
+/// Use it for ids, methods and names from a peer, whose length the peer decides, in log lines and errors.
 ///
 /// # Examples
 ///
@@ -25,53 +25,53 @@ pub fn shortened<T>(value: T) -> Shortened<T> {
 
 impl<T: fmt::Display> fmt::Display for Shortened<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        cut(f, format_args!("{}", self.0))
+        write_truncated(f, format_args!("{}", self.0))
     }
 }
 
 impl<T: fmt::Debug> fmt::Debug for Shortened<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        cut(f, format_args!("{:?}", self.0))
+        write_truncated(f, format_args!("{:?}", self.0))
     }
 }
 
-fn cut(f: &mut fmt::Formatter<'_>, text: fmt::Arguments<'_>) -> fmt::Result {
-    let mut beginning = Beginning {
+fn write_truncated(f: &mut fmt::Formatter<'_>, text: fmt::Arguments<'_>) -> fmt::Result {
+    let mut writer = TruncatingWriter {
         out: f,
-        room: MAX,
-        is_cut: false,
+        remaining: MAX_LEN,
+        is_truncated: false,
     };
-    match beginning.write_fmt(text) {
-        // It ends the formatting of what would not be written anyway.
-        Err(fmt::Error) if beginning.is_cut => f.write_str("…"),
+    match writer.write_fmt(text) {
+        // `TruncatingWriter` returned the error to end the formatting early.
+        Err(fmt::Error) if writer.is_truncated => f.write_str("…"),
         written => written,
     }
 }
 
-/// Passes text on while there is room for it, and then fails.
-struct Beginning<'a, 'b> {
+/// Passes text on until `remaining` is used up, then returns an error.
+struct TruncatingWriter<'a, 'b> {
     out: &'a mut fmt::Formatter<'b>,
-    room: usize,
-    is_cut: bool,
+    remaining: usize,
+    is_truncated: bool,
 }
 
-impl Write for Beginning<'_, '_> {
+impl Write for TruncatingWriter<'_, '_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        if text.len() <= self.room {
-            self.room -= text.len();
+        if text.len() <= self.remaining {
+            self.remaining -= text.len();
             return self.out.write_str(text);
         }
-        let mut end = self.room;
+        let mut end = self.remaining;
         while !text.is_char_boundary(end) {
             end -= 1;
         }
-        self.is_cut = true;
+        self.is_truncated = true;
         self.out.write_str(&text[..end])?;
         Err(fmt::Error)
     }
 }
 
-const MAX: usize = 256;
+const MAX_LEN: usize = 256;
 
 #[cfg(test)]
 mod tests {
@@ -79,20 +79,20 @@ mod tests {
 
     #[test]
     fn text_that_fits_is_not_changed() {
-        for text in ["", "tools/call", &"é".repeat(MAX / 2)] {
+        for text in ["", "tools/call", &"é".repeat(MAX_LEN / 2)] {
             assert_eq!(shortened(text).to_string(), text);
         }
     }
 
     #[test]
     fn longer_text_is_cut_between_two_characters() {
-        for length in MAX - 3..MAX + 3 {
+        for length in MAX_LEN - 3..MAX_LEN + 3 {
             let text = format!("{}{}", "x".repeat(length), "é€😀".repeat(10));
 
             let cut = shortened(&text).to_string();
 
             let kept = cut.strip_suffix('…').unwrap();
-            assert!(text.starts_with(kept) && kept.len() <= MAX && kept.len() > MAX - 4);
+            assert!(text.starts_with(kept) && kept.len() <= MAX_LEN && kept.len() > MAX_LEN - 4);
         }
     }
 
@@ -101,6 +101,6 @@ mod tests {
         let cut = format!("{:?}", shortened(vec!["quoted"; 1000]));
 
         assert!(cut.starts_with(r#"["quoted", "quoted""#) && cut.ends_with('…'));
-        assert_eq!(cut.len(), MAX + '…'.len_utf8());
+        assert_eq!(cut.len(), MAX_LEN + '…'.len_utf8());
     }
 }

@@ -1,15 +1,15 @@
-//! Server-Sent Events: bytes to events, and events to bytes.
+//! Server-sent events (SSE): an incremental decoder, and an encoder.
 //!
 //! ```text
 //! push(chunk) ──▶ lines ──▶ fields of one event ──blank line──▶ next() = Some(Ok(event))
 //!                   │                 │
-//!                   └── too long ─────┴── too large ──────────▶ next() = Some(Err(…)), then None for ever
+//!                   └── too long ─────┴── too large ──────────▶ next() = Some(Err(…)), then always None
 //! ```
 //!
-//! How the bytes are cut into chunks never shows in the events.
+//! The events do not depend on how the bytes are split into chunks.
 
 mod decode;
-pub use decode::{Decoder, Limits, TooLarge};
+pub use decode::{Decoder, DecoderLimits, SseLimitExceeded};
 
 mod encode;
 pub use encode::{KEEP_ALIVE, encode, encode_comment, encode_frame, encode_message};
@@ -22,19 +22,19 @@ use bytes::Bytes;
     clippy::exhaustive_structs,
     reason = "these are the fields that the format defines"
 )]
-pub struct Event {
-    /// The event's type; absent means `message`.
+pub struct SseEvent {
+    /// The type: the field `event`. Absent means `message`.
     pub name: Option<String>,
-    /// The lines of data, joined by `\n`. Not checked to be UTF-8: that is for whoever decodes it.
+    /// The lines of the field `data`, joined by `\n`. Not checked to be UTF-8.
     pub data: Bytes,
-    /// The id this event sets for the stream. An empty one takes back the ids before it.
+    /// The field `id`, which sets the last event id of the stream. An empty one clears it.
     pub id: Option<String>,
-    /// How long to wait before connecting again, in milliseconds.
+    /// The field `retry`: the delay before reconnecting, in milliseconds.
     pub retry: Option<u64>,
 }
 
-impl Event {
-    /// An event that carries `data` and nothing else.
+impl SseEvent {
+    /// Creates an event with `data` only.
     #[must_use]
     pub fn new(data: impl Into<Bytes>) -> Self {
         Self {
@@ -43,7 +43,7 @@ impl Event {
         }
     }
 
-    /// Whether it is of the type that carries messages. Events of other types are for others, and ignored.
+    /// Returns whether the type is `message`, the type of JSON-RPC messages.
     #[must_use]
     pub fn is_message(&self) -> bool {
         matches!(self.name.as_deref(), None | Some("message"))

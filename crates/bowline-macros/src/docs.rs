@@ -1,8 +1,8 @@
-//! Doc comments, as text.
+//! Reads doc comments as text.
 
 use syn::{Attribute, Expr, ExprLit, Lit, Meta};
 
-/// What the doc comments say, or nothing.
+/// Returns the text of the doc comments; `None` without text.
 pub(crate) fn text(attributes: &[Attribute]) -> Option<String> {
     let lines: Vec<String> = attributes.iter().filter_map(line).collect();
     let text = lines.join("\n");
@@ -15,7 +15,7 @@ pub(crate) fn text(attributes: &[Attribute]) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-/// Whether the attribute is a doc comment.
+/// Returns whether the attribute is a doc comment.
 pub(crate) fn is_doc(attribute: &Attribute) -> bool {
     attribute.path().is_ident("doc")
 }

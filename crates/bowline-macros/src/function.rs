@@ -1,4 +1,4 @@
-//! A function that becomes a handler, whatever it is a handler of.
+//! `Function`, a parsed function that becomes the handler of a tool, prompt or resource.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
@@ -8,7 +8,7 @@ use syn::{Attribute, Error, Ident, ItemFn, Path, Result, ReturnType, Signature};
 use crate::parameter::{self, Parameter};
 use crate::{docs, options};
 
-/// A function, its doc comments and what its parameters are.
+/// A function with its parsed parameters.
 pub(crate) struct Function {
     item: ItemFn,
     parameters: Vec<Parameter>,
@@ -17,14 +17,14 @@ pub(crate) struct Function {
 
 impl Function {
     pub(crate) fn read(mut item: ItemFn) -> Result<Self> {
-        refuse_generics(&item.sig)?;
+        reject_generics(&item.sig)?;
         item.modifiers.require_empty()?;
         if let Some(receiver) = item.sig.receiver() {
-            let why = "a method becomes a tool by `#[tools]` on its `impl` block";
+            let why = "methods need `#[tools]` on their `impl` block";
             return Err(Error::new_spanned(receiver, why));
         }
         let parameters = parameter::read(item.sig.inputs.iter_mut())?;
-        let arguments = arguments_name(&item.sig.ident);
+        let arguments = arguments_type_name(&item.sig.ident);
         Ok(Self {
             item,
             parameters,
@@ -33,7 +33,7 @@ impl Function {
     }
 
     pub(crate) fn name(&self) -> String {
-        options::plain(&self.item.sig.ident)
+        options::ident_name(&self.item.sig.ident)
     }
 
     pub(crate) fn docs(&self) -> Option<String> {
@@ -44,44 +44,44 @@ impl Function {
         self.item.sig.asyncness.is_some()
     }
 
-    /// The names by which arguments are passed, and where they stand.
+    /// Returns the names of the arguments in requests, and their spans.
     pub(crate) fn arguments(&self) -> impl Iterator<Item = (String, Span)> {
         parameter::names(&self.parameters)
     }
 
-    /// Where to point if the function cannot be a handler: at what it returns.
+    /// Returns the span for errors about an unsuitable function: its return type.
     pub(crate) fn span(&self) -> Span {
-        returned_at(&self.item.sig)
+        return_span(&self.item.sig)
     }
 
-    /// The function, or a closure that calls it with what the handler is given.
+    /// Returns the function, or a closure that calls it with the parameters of a handler.
     pub(crate) fn handler(&self, bowline: &Path) -> TokenStream {
         if self.parameters.is_empty() {
             let function = &self.item.sig.ident;
             return quote_spanned!(self.span()=> #function);
         }
         let closure = parameter::closure(&self.arguments, &self.parameters, bowline);
-        let passed = passed(&self.parameters);
+        let call_arguments = call_arguments(&self.parameters);
         let function = &self.item.sig.ident;
-        quote_spanned!(self.span()=> |#closure| #function(#passed))
+        quote_spanned!(self.span()=> |#closure| #function(#call_arguments))
     }
 
-    /// The same for handlers that are always asynchronous: what is not `async` is ready at once.
+    /// Like [`Self::handler`], for handlers that must be asynchronous: wraps a synchronous function in `ready`.
     pub(crate) fn async_handler(&self, bowline: &Path) -> TokenStream {
         if self.is_async() {
             return self.handler(bowline);
         }
         let closure = parameter::closure(&self.arguments, &self.parameters, bowline);
-        let passed = passed(&self.parameters);
+        let call_arguments = call_arguments(&self.parameters);
         let function = &self.item.sig.ident;
-        quote_spanned!(self.span()=> |#closure| ::std::future::ready(#function(#passed)))
+        quote_spanned!(self.span()=> |#closure| ::std::future::ready(#function(#call_arguments)))
     }
 
-    /// A function of the same name that makes `made`; the function itself moves into it.
-    pub(crate) fn wrapped(
+    /// Returns a function of the same name that returns `body`, with the original function inside it.
+    pub(crate) fn constructor(
         &self,
         output: &TokenStream,
-        made: &TokenStream,
+        body: &TokenStream,
         bowline: &Path,
     ) -> TokenStream {
         let arguments = parameter::arguments_type(&self.arguments, &self.parameters, bowline);
@@ -102,22 +102,22 @@ impl Function {
                 #arguments
                 #(#inner)*
                 #sig #block
-                #made
+                #body
             }
         }
     }
 }
 
-/// What is passed to a function whose parameters were taken apart by [`parameter::closure`].
-pub(crate) fn passed(parameters: &[Parameter]) -> TokenStream {
-    let passed = parameters.iter().enumerate();
-    let passed = passed.map(|(position, parameter)| parameter.passed(position));
-    quote!(#(#passed),*)
+/// Returns the arguments for calling the function inside the closure of [`parameter::closure`].
+pub(crate) fn call_arguments(parameters: &[Parameter]) -> TokenStream {
+    let arguments = parameters.iter().enumerate();
+    let arguments = arguments.map(|(position, parameter)| parameter.call_argument(position));
+    quote!(#(#arguments),*)
 }
 
-/// `AddArguments` for `add`.
-pub(crate) fn arguments_name(function: &Ident) -> Ident {
-    let words = options::plain(function);
+/// Returns `AddArguments` for `add`.
+pub(crate) fn arguments_type_name(function: &Ident) -> Ident {
+    let words = options::ident_name(function);
     let capitalised = words.split('_').map(|word| {
         let mut letters = word.chars();
         let first = letters.next().into_iter().flat_map(char::to_uppercase);
@@ -126,18 +126,17 @@ pub(crate) fn arguments_name(function: &Ident) -> Ident {
     format_ident!("{}Arguments", capitalised.collect::<String>())
 }
 
-pub(crate) fn returned_at(signature: &Signature) -> Span {
+pub(crate) fn return_span(signature: &Signature) -> Span {
     match &signature.output {
         ReturnType::Type(_, ty) => ty.span(),
         ReturnType::Default => signature.ident.span(),
     }
 }
 
-pub(crate) fn refuse_generics(signature: &Signature) -> Result<()> {
+pub(crate) fn reject_generics(signature: &Signature) -> Result<()> {
     if signature.generics.params.is_empty() {
         return Ok(());
     }
-    let why =
-        "a handler has no generics: what is passed to it has one shape, which the model is told";
+    let why = "a handler cannot be generic, because its arguments have one JSON Schema";
     Err(Error::new_spanned(&signature.generics, why))
 }

@@ -1,7 +1,7 @@
 //! The attribute macros of [`bowline`](https://docs.rs/bowline), which re-exports them.
 //!
-//! They are sugar: a function becomes a function that makes a tool, with nothing in it that could not
-//! have been typed by hand against the public API.
+//! They are syntactic sugar: a function becomes a function that returns a tool, and the expansion uses only the public
+//! API.
 //!
 //! ```text
 //! /// Adds two numbers.                       /// Adds two numbers.
@@ -31,37 +31,37 @@ mod tools;
 use proc_macro::TokenStream;
 use syn::Error;
 
-/// Makes a tool of a function: `server.tool(add)`.
+/// Turns a function into a tool: `server.tool(add)`.
 ///
-/// Parameters are arguments, which the model passes, unless their type is one that handlers are given:
-/// `Context`, `State<_>`, `Extension<_>`, `Args<_>`, `Principal`, `Arc<Caller>`, `Meta`, `Json`. Doc comments become
-/// descriptions. An `Option` may be left out. A function that is not `async` runs on a thread of its own.
+/// Parameters are arguments of the tool, unless their type is an extractor: `Context`, `State<_>`, `Extension<_>`,
+/// `Args<_>`, `Principal`, `Arc<Caller>`, `Meta`, `Json`. Doc comments become descriptions. An `Option` is an optional
+/// argument. A function that is not `async` runs on tokio's blocking pool.
 ///
 /// Options: `name`, `title`, `description`, `icon` (text); `read_only`, `destructive`, `idempotent`,
-/// `open_world` (alone or `= false`); `cancel = "signal"`; `at_once = 8`; `scopes("files:read", …)`;
-/// `asks(elicitation, sampling, …)`.
+/// `open_world` (alone or `= false`); `cancel = "signal"`; `max_concurrency = 8`; `scopes("files:read", …)`;
+/// `requires(elicitation, sampling, …)`.
 ///
 /// On a parameter: `#[tool(default)]`, `#[tool(default = 10)]`, `#[tool(name = "type")]`,
-/// `#[header("Region")]` to mirror it in an HTTP header, `#[tool(given)]` for an extractor of one's own,
-/// `#[tool(argument)]` for an argument whose type is called like an extractor, and whatever `serde` and
-/// `schemars` know for a field.
+/// `#[header("Region")]` to mirror it in an HTTP header, `#[tool(extractor)]` for a custom extractor,
+/// `#[tool(argument)]` for an argument whose type has the name of an extractor, and the field attributes of `serde`
+/// and `schemars`.
 #[proc_macro_attribute]
 pub fn tool(attribute: TokenStream, item: TokenStream) -> TokenStream {
     finish(tool::expand(attribute.into(), item.into()))
 }
 
-/// Makes tools of the methods of an `impl` block that are marked `#[tool]`: `server.toolbox(service)`.
+/// Turns the methods of an `impl` block that are marked `#[tool]` into tools: `server.toolbox(service)`.
 ///
-/// The methods stay what they are. They take `&self`, which all calls share.
+/// The methods remain callable. They take `&self`, which all calls share, or no receiver.
 #[proc_macro_attribute]
 pub fn tools(attribute: TokenStream, item: TokenStream) -> TokenStream {
     finish(tools::expand(&attribute.into(), item.into()))
 }
 
-/// Makes a prompt of a function: `server.prompt(review)`.
+/// Turns a function into a prompt: `server.prompt(review)`.
 ///
-/// Parameters are the arguments of the prompt, as with [`macro@tool`]. They arrive as text; what is a
-/// number or a `bool` is read from it.
+/// Parameters are the arguments of the prompt, as with [`macro@tool`]. They arrive as strings; numbers and `bool`s are
+/// parsed.
 ///
 /// Options: `name`, `title`, `description`, `icon`.
 #[proc_macro_attribute]
@@ -69,10 +69,10 @@ pub fn prompt(attribute: TokenStream, item: TokenStream) -> TokenStream {
     finish(prompt::expand(attribute.into(), item.into()))
 }
 
-/// Makes a resource of a function: `server.resource(readme)`. If its URI is a template, the parameters
-/// are the variables, and it is offered by `server.resource_template(forecast)`.
+/// Turns a function into a resource: `server.resource(readme)`. If its URI is a template, it is a resource template,
+/// whose parameters are the variables: `server.resource_template(forecast)`.
 ///
-/// Options: `uri`, without which there is none; `name`, `title`, `description`, `icon`, `mime_type`.
+/// Options: `uri`, which is required; `name`, `title`, `description`, `icon`, `mime_type`.
 #[proc_macro_attribute]
 pub fn resource(attribute: TokenStream, item: TokenStream) -> TokenStream {
     finish(resource::expand(attribute.into(), item.into()))

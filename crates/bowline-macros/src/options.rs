@@ -1,4 +1,4 @@
-//! What stands in the brackets of the attributes.
+//! Parses the options of `#[tool(…)]`, `#[prompt(…)]` and `#[resource(…)]`.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -7,8 +7,8 @@ use syn::parse::Parser;
 use syn::punctuated::Punctuated;
 use syn::{Error, Expr, Ident, LitBool, LitStr, Path, Result, Token, parse_quote};
 
-/// The setters that an attribute asks for, and the few options that are no setters.
-pub(crate) struct Options {
+/// The options of an attribute; most become calls of setters.
+pub(crate) struct AttributeOptions {
     pub(crate) bowline: Path,
     pub(crate) name: Option<LitStr>,
     pub(crate) uri: Option<LitStr>,
@@ -16,16 +16,16 @@ pub(crate) struct Options {
     setters: TokenStream,
 }
 
-/// What an attribute is for, and so which options it has.
+/// The attribute, which decides the valid options.
 #[derive(Clone, Copy)]
-pub(crate) enum Kind {
+pub(crate) enum AttributeKind {
     Tool,
     Prompt,
     Resource,
 }
 
-impl Options {
-    pub(crate) fn read(kind: Kind, tokens: TokenStream) -> Result<Self> {
+impl AttributeOptions {
+    pub(crate) fn read(kind: AttributeKind, tokens: TokenStream) -> Result<Self> {
         let mut options = Self {
             bowline: parse_quote!(::bowline),
             name: None,
@@ -38,7 +38,7 @@ impl Options {
         Ok(options)
     }
 
-    /// The calls that set everything, the description included, which by default is what the docs say.
+    /// Returns the calls of all setters. The description defaults to `docs`.
     pub(crate) fn setters(&self, docs: Option<String>) -> TokenStream {
         let setters = &self.setters;
         let description = self.description.as_ref().map(LitStr::value).or(docs);
@@ -46,7 +46,7 @@ impl Options {
         quote!(#(.description(#description))* #setters)
     }
 
-    fn read_one(&mut self, kind: Kind, meta: &ParseNestedMeta<'_>) -> Result<()> {
+    fn read_one(&mut self, kind: AttributeKind, meta: &ParseNestedMeta<'_>) -> Result<()> {
         let Some(option) = meta.path.get_ident() else {
             return Err(unknown(kind, meta));
         };
@@ -56,22 +56,24 @@ impl Options {
             (_, "description") => self.description = Some(meta.value()?.parse()?),
             (_, "title") => self.set_text(option, meta)?,
             (_, "icon") => self.add_icon(kind, meta)?,
-            (Kind::Tool, "read_only" | "destructive" | "idempotent" | "open_world") => {
+            (AttributeKind::Tool, "read_only" | "destructive" | "idempotent" | "open_world") => {
                 let yes = match meta.value() {
                     Ok(value) => value.parse::<LitBool>()?.value,
                     Err(_) => true,
                 };
                 self.setters.extend(quote!(.#option(#yes)));
             }
-            (Kind::Tool, "cancel") => self.set_cancel_mode(&meta.value()?.parse()?)?,
-            (Kind::Tool, "at_once") => {
-                let most: Expr = meta.value()?.parse()?;
-                self.setters.extend(quote!(.at_once(#most)));
+            (AttributeKind::Tool, "cancel") => self.set_cancel_mode(&meta.value()?.parse()?)?,
+            (AttributeKind::Tool, "max_concurrency") => {
+                let limit: Expr = meta.value()?.parse()?;
+                self.setters.extend(quote!(.max_concurrency(#limit)));
             }
-            (Kind::Tool, "scopes") => self.add_scopes(meta)?,
-            (Kind::Tool, "asks") => meta.parse_nested_meta(|asked| self.add_ask(&asked))?,
-            (Kind::Resource, "uri") => self.uri = Some(meta.value()?.parse()?),
-            (Kind::Resource, "mime_type") => self.set_text(option, meta)?,
+            (AttributeKind::Tool, "scopes") => self.add_scopes(meta)?,
+            (AttributeKind::Tool, "requires") => {
+                meta.parse_nested_meta(|required| self.add_required_capability(&required))?;
+            }
+            (AttributeKind::Resource, "uri") => self.uri = Some(meta.value()?.parse()?),
+            (AttributeKind::Resource, "mime_type") => self.set_text(option, meta)?,
             _ => return Err(unknown(kind, meta)),
         }
         Ok(())
@@ -83,13 +85,13 @@ impl Options {
         Ok(())
     }
 
-    fn add_icon(&mut self, kind: Kind, meta: &ParseNestedMeta<'_>) -> Result<()> {
+    fn add_icon(&mut self, kind: AttributeKind, meta: &ParseNestedMeta<'_>) -> Result<()> {
         let bowline = &self.bowline;
         let source: LitStr = meta.value()?.parse()?;
         let icon = quote!(#bowline::types::Icon::new(#source));
         self.setters.extend(match kind {
-            Kind::Tool => quote!(.icon(#icon)),
-            Kind::Prompt | Kind::Resource => quote!(.icons([#icon])),
+            AttributeKind::Tool => quote!(.icon(#icon)),
+            AttributeKind::Prompt | AttributeKind::Resource => quote!(.icons([#icon])),
         });
         Ok(())
     }
@@ -100,8 +102,7 @@ impl Options {
             "drop" => quote!(Drop),
             "signal" => quote!(Signal),
             _ => {
-                let why =
-                    "a handler whose caller gave up is stopped (\"drop\") or told (\"signal\")";
+                let why = "expected `cancel = \"drop\"` or `cancel = \"signal\"`";
                 return Err(Error::new_spanned(mode, why));
             }
         };
@@ -119,14 +120,14 @@ impl Options {
         Ok(())
     }
 
-    fn add_ask(&mut self, meta: &ParseNestedMeta<'_>) -> Result<()> {
+    fn add_required_capability(&mut self, meta: &ParseNestedMeta<'_>) -> Result<()> {
         let bowline = &self.bowline;
-        let asked = meta
+        let name = meta
             .path
             .get_ident()
             .map(ToString::to_string)
             .unwrap_or_default();
-        let ask = match asked.as_str() {
+        let capability = match name.as_str() {
             "elicitation" => quote!(Elicitation),
             "elicitation_by_url" => quote!(ElicitationByUrl),
             "sampling" => quote!(Sampling),
@@ -134,29 +135,29 @@ impl Options {
             "roots" => quote!(Roots),
             _ => {
                 return Err(meta.error(
-                    "a tool asks for: elicitation, elicitation_by_url, sampling, sampling_with_tools, roots",
+                    "expected one of: elicitation, elicitation_by_url, sampling, sampling_with_tools, roots",
                 ));
             }
         };
         self.setters
-            .extend(quote!(.asks(#bowline::server::Askable::#ask)));
+            .extend(quote!(.requires(#bowline::server::RequiredCapability::#capability)));
         Ok(())
     }
 }
 
-/// The name of something, without the `r#` that Rust alone needs.
-pub(crate) fn plain(ident: &Ident) -> String {
+/// Returns the name of an identifier, without `r#`.
+pub(crate) fn ident_name(ident: &Ident) -> String {
     let name = ident.to_string();
     name.strip_prefix("r#").map(str::to_owned).unwrap_or(name)
 }
 
-fn unknown(kind: Kind, meta: &ParseNestedMeta<'_>) -> Error {
+fn unknown(kind: AttributeKind, meta: &ParseNestedMeta<'_>) -> Error {
     meta.error(match kind {
-        Kind::Tool => {
-            "a tool's options are: name, title, description, icon, read_only, destructive, idempotent, open_world, \
-             cancel, at_once, scopes(…), asks(…)"
+        AttributeKind::Tool => {
+            "expected one of: name, title, description, icon, read_only, destructive, idempotent, open_world, \
+             cancel, max_concurrency, scopes(…), requires(…)"
         }
-        Kind::Prompt => "a prompt's options are: name, title, description, icon",
-        Kind::Resource => "a resource's options are: uri, name, title, description, icon, mime_type",
+        AttributeKind::Prompt => "expected one of: name, title, description, icon",
+        AttributeKind::Resource => "expected one of: uri, name, title, description, icon, mime_type",
     })
 }

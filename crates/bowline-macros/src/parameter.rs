@@ -1,4 +1,4 @@
-//! The parameters of a function: what the model passes, and what the handler is given.
+//! Parses the parameters of a function: arguments of the request, and extractors.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, format_ident, quote};
@@ -6,35 +6,35 @@ use syn::spanned::Spanned;
 use syn::{Attribute, Error, Expr, FnArg, Ident, LitStr, Pat, PatType, Path, Result, Type};
 
 use crate::docs;
-use crate::options::plain;
+use crate::options::ident_name;
 
 /// One parameter of a function.
 pub(crate) enum Parameter {
-    /// Part of the arguments that are passed.
+    /// An argument of the request.
     Argument(Box<Argument>),
-    /// Something of the request or the server, found by its type.
-    Given(Box<Type>),
+    /// An extractor, such as `Context` or `State<_>`.
+    Extractor(Box<Type>),
 }
 
-/// A parameter that is passed.
+/// An argument, which becomes a field of the arguments type.
 pub(crate) struct Argument {
     name: Ident,
     ty: Type,
-    /// What goes onto the field: doc comments, `serde` and `schemars`.
+    /// The attributes of the field: doc comments, `serde` and `schemars`.
     attributes: Vec<Attribute>,
-    default: Default,
+    default: ArgumentDefault,
     renamed: Option<LitStr>,
     header: Option<LitStr>,
 }
 
-/// What stands in for an argument that is left out.
-enum Default {
+/// The default of an argument that is missing from the request.
+enum ArgumentDefault {
     None,
     OfType,
     Value(Box<Expr>),
 }
 
-/// The parameters, in order. Takes off them what only the macro understands.
+/// Parses the parameters, in order, and removes their attributes, which only the macro understands.
 pub(crate) fn read<'a>(inputs: impl Iterator<Item = &'a mut FnArg>) -> Result<Vec<Parameter>> {
     let mut parameters = Vec::new();
     let mut errors: Option<Error> = None;
@@ -52,54 +52,53 @@ pub(crate) fn read<'a>(inputs: impl Iterator<Item = &'a mut FnArg>) -> Result<Ve
     }
     match errors {
         Some(errors) => Err(errors),
-        None => one_kind_of_arguments(parameters),
+        None => reject_mixed_arguments(parameters),
     }
 }
 
 impl Parameter {
     fn read(input: &mut PatType) -> Result<Self> {
         let attributes = std::mem::take(&mut input.attrs);
-        let options = Options::read(attributes)?;
-        let is_given = match options.kind {
-            Some(kind) => kind == Kind::Given,
-            None => is_given_by_its_name(&input.ty),
+        let options = ParameterOptions::read(attributes)?;
+        let is_extractor = match options.kind {
+            Some(kind) => kind == ParameterKind::Extractor,
+            None => has_extractor_name(&input.ty),
         };
-        if is_given {
-            return Ok(Self::Given(input.ty.clone()));
+        if is_extractor {
+            return Ok(Self::Extractor(input.ty.clone()));
         }
         Argument::read(input, options).map(|argument| Self::Argument(Box::new(argument)))
     }
 
-    /// The parameter in the call of the function; what is given is numbered.
-    pub(crate) fn passed(&self, position: usize) -> TokenStream {
+    /// Returns the expression that passes the parameter to the function; extractors are numbered.
+    pub(crate) fn call_argument(&self, position: usize) -> TokenStream {
         match self {
             Self::Argument(argument) => argument.name.to_token_stream(),
-            Self::Given(_) => given(position).to_token_stream(),
+            Self::Extractor(_) => extractor_name(position).to_token_stream(),
         }
     }
 }
 
 impl Argument {
-    fn read(input: &PatType, options: Options) -> Result<Self> {
+    fn read(input: &PatType, options: ParameterOptions) -> Result<Self> {
         let Pat::Ident(name) = &*input.pat else {
-            let why = "an argument needs a name, for the model to pass it by";
+            let why = "expected an identifier, which becomes the name of the argument";
             return Err(Error::new_spanned(&input.pat, why));
         };
         if let Type::Reference(reference) = &*input.ty {
-            let why =
-                "an argument is owned by its call: take it by value, such as `String` for `&str`";
+            let why = "arguments must be owned: use `String` instead of `&str`, for example";
             return Err(Error::new_spanned(reference, why));
         }
         if last_segment(&input.ty).is_some_and(|name| name == "Caller") {
             return Err(Error::new(
                 input.ty.span(),
-                "the caller is given as `Arc<Caller>`",
+                "use `Arc<Caller>` instead of `Caller`",
             ));
         }
         Ok(Self {
             name: name.ident.clone(),
             ty: (*input.ty).clone(),
-            attributes: options.passed_on,
+            attributes: options.field_attributes,
             default: options.default,
             renamed: options.renamed,
             header: options.header,
@@ -115,9 +114,9 @@ impl Argument {
             ..
         } = self;
         let default = match &self.default {
-            Default::None => None,
-            Default::OfType => Some(quote!(#[serde(default)])),
-            Default::Value(_) => {
+            ArgumentDefault::None => None,
+            ArgumentDefault::OfType => Some(quote!(#[serde(default)])),
+            ArgumentDefault::Value(_) => {
                 let function = self.default_name().to_string();
                 Some(quote!(#[serde(default = #function)]))
             }
@@ -134,19 +133,19 @@ impl Argument {
         }
     }
 
-    /// The name by which it is passed, if that is another: a parameter that is not used yet has an
-    /// underscore that is nobody else's business.
+    /// Returns the name in requests if it differs from the identifier: the leading underscore of an unused parameter is
+    /// removed.
     fn renamed(&self) -> Option<String> {
         if let Some(renamed) = &self.renamed {
             return Some(renamed.value());
         }
-        let name = plain(&self.name);
+        let name = ident_name(&self.name);
         let used = name.trim_start_matches('_');
         (used != name && !used.is_empty()).then(|| used.to_owned())
     }
 
     fn default_function(&self) -> Option<TokenStream> {
-        let Default::Value(value) = &self.default else {
+        let ArgumentDefault::Value(value) = &self.default else {
             return None;
         };
         let (function, ty) = (self.default_name(), &self.ty);
@@ -162,7 +161,7 @@ impl Argument {
     }
 }
 
-/// The arguments as a type called `name`, and what it needs beside it. Nothing, if there are no arguments.
+/// Returns the definition of the arguments type `name` and the functions for its defaults; empty without arguments.
 pub(crate) fn arguments_type(
     name: &Ident,
     parameters: &[Parameter],
@@ -189,31 +188,31 @@ pub(crate) fn arguments_type(
     }
 }
 
-/// The parameters of the closure that stands for the function: first the arguments, taken apart.
+/// Returns the parameters of the closure that calls the function: first the arguments, destructured.
 pub(crate) fn closure(name: &Ident, parameters: &[Parameter], bowline: &Path) -> TokenStream {
     let arguments: Vec<_> = arguments(parameters)
         .map(|argument| &argument.name)
         .collect();
     let arguments = (!arguments.is_empty())
         .then(|| quote!(#bowline::Args(#name { #(#arguments),* }): #bowline::Args<#name>,));
-    let given = parameters
+    let extractors = parameters
         .iter()
         .enumerate()
         .filter_map(|(position, parameter)| {
-            let Parameter::Given(ty) = parameter else {
+            let Parameter::Extractor(ty) = parameter else {
                 return None;
             };
-            let name = given(position);
+            let name = extractor_name(position);
             Some(quote!(#name: #ty,))
         });
-    quote!(#arguments #(#given)*)
+    quote!(#arguments #(#extractors)*)
 }
 
-/// The names by which arguments are passed, and where they stand.
+/// Returns the names of the arguments in requests, and their spans.
 pub(crate) fn names(parameters: &[Parameter]) -> impl Iterator<Item = (String, Span)> {
     arguments(parameters).map(|argument| {
         let renamed = argument.renamed();
-        let name = renamed.unwrap_or_else(|| plain(&argument.name));
+        let name = renamed.unwrap_or_else(|| ident_name(&argument.name));
         (name, argument.name.span())
     })
 }
@@ -225,30 +224,30 @@ fn has_arguments(parameters: &[Parameter]) -> bool {
 fn arguments(parameters: &[Parameter]) -> impl Iterator<Item = &Argument> {
     parameters.iter().filter_map(|parameter| match parameter {
         Parameter::Argument(argument) => Some(&**argument),
-        Parameter::Given(_) => None,
+        Parameter::Extractor(_) => None,
     })
 }
 
-fn given(position: usize) -> Ident {
-    format_ident!("given_{position}")
+fn extractor_name(position: usize) -> Ident {
+    format_ident!("extractor_{position}")
 }
 
-fn one_kind_of_arguments(parameters: Vec<Parameter>) -> Result<Vec<Parameter>> {
+fn reject_mixed_arguments(parameters: Vec<Parameter>) -> Result<Vec<Parameter>> {
     let args = parameters.iter().find_map(|parameter| match parameter {
-        Parameter::Given(ty) if last_segment(ty).is_some_and(|name| name == "Args") => Some(ty),
+        Parameter::Extractor(ty) if last_segment(ty).is_some_and(|name| name == "Args") => Some(ty),
         _ => None,
     });
     match args {
         Some(args) if has_arguments(&parameters) => {
-            let why = "the arguments are either plain parameters or one `Args<_>`, not both";
+            let why = "use either plain parameters or one `Args<_>`, not both";
             Err(Error::new_spanned(args, why))
         }
         _ => Ok(parameters),
     }
 }
 
-/// Whether a type is one that handlers are given, as far as its name tells.
-fn is_given_by_its_name(ty: &Type) -> bool {
+/// Returns whether a type has the name of an extractor.
+fn has_extractor_name(ty: &Type) -> bool {
     let Type::Path(path) = ty else {
         return false;
     };
@@ -256,19 +255,19 @@ fn is_given_by_its_name(ty: &Type) -> bool {
         return false;
     };
     match last.ident.to_string().as_str() {
-        "AskedUri" | "Context" | "Json" | "Meta" | "Principal" => last.arguments.is_none(),
+        "Context" | "Json" | "Meta" | "Principal" | "RequestedUri" => last.arguments.is_none(),
         "Args" | "State" | "Extension" => !last.arguments.is_none(),
-        "Arc" => holds(&last.arguments, |inner| {
+        "Arc" => has_type_argument(&last.arguments, |inner| {
             last_segment(inner).is_some_and(|name| name == "Caller")
         }),
-        "Option" => holds(&last.arguments, |inner| {
+        "Option" => has_type_argument(&last.arguments, |inner| {
             last_segment(inner).is_some_and(|name| name == "Extension")
         }),
         _ => false,
     }
 }
 
-fn holds(arguments: &syn::PathArguments, is: impl Fn(&Type) -> bool) -> bool {
+fn has_type_argument(arguments: &syn::PathArguments, is: impl Fn(&Type) -> bool) -> bool {
     let syn::PathArguments::AngleBracketed(arguments) = arguments else {
         return false;
     };
@@ -285,27 +284,27 @@ fn last_segment(ty: &Type) -> Option<&Ident> {
     }
 }
 
-/// What the attributes of one parameter say.
-struct Options {
-    kind: Option<Kind>,
-    passed_on: Vec<Attribute>,
-    default: Default,
+/// The attributes of one parameter.
+struct ParameterOptions {
+    kind: Option<ParameterKind>,
+    field_attributes: Vec<Attribute>,
+    default: ArgumentDefault,
     renamed: Option<LitStr>,
     header: Option<LitStr>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum ParameterKind {
     Argument,
-    Given,
+    Extractor,
 }
 
-impl Options {
+impl ParameterOptions {
     fn read(attributes: Vec<Attribute>) -> Result<Self> {
         let mut options = Self {
             kind: None,
-            passed_on: Vec::new(),
-            default: Default::None,
+            field_attributes: Vec::new(),
+            default: ArgumentDefault::None,
             renamed: None,
             header: None,
         };
@@ -314,14 +313,14 @@ impl Options {
             if path.is_ident("header") {
                 options.header = Some(attribute.parse_args()?);
             } else if MACROS.iter().any(|name| path.is_ident(name)) {
-                options.read_own(&attribute)?;
+                options.read_tool_options(&attribute)?;
             } else if docs::is_doc(&attribute)
                 || path.is_ident("serde")
                 || path.is_ident("schemars")
             {
-                options.passed_on.push(attribute);
+                options.field_attributes.push(attribute);
             } else {
-                let why = "an argument has doc comments, `#[tool(…)]`, `#[header(\"…\")]`, `#[serde(…)]` and \
+                let why = "expected a doc comment, `#[tool(…)]`, `#[header(\"…\")]`, `#[serde(…)]` or \
                            `#[schemars(…)]`";
                 return Err(Error::new_spanned(&attribute, why));
             }
@@ -329,21 +328,21 @@ impl Options {
         Ok(options)
     }
 
-    fn read_own(&mut self, attribute: &Attribute) -> Result<()> {
+    fn read_tool_options(&mut self, attribute: &Attribute) -> Result<()> {
         attribute.parse_nested_meta(|meta| {
             if meta.path.is_ident("default") {
                 self.default = match meta.value() {
-                    Ok(value) => Default::Value(value.parse()?),
-                    Err(_) => Default::OfType,
+                    Ok(value) => ArgumentDefault::Value(value.parse()?),
+                    Err(_) => ArgumentDefault::OfType,
                 };
             } else if meta.path.is_ident("name") {
                 self.renamed = Some(meta.value()?.parse()?);
-            } else if meta.path.is_ident("given") {
-                self.kind = Some(Kind::Given);
+            } else if meta.path.is_ident("extractor") {
+                self.kind = Some(ParameterKind::Extractor);
             } else if meta.path.is_ident("argument") {
-                self.kind = Some(Kind::Argument);
+                self.kind = Some(ParameterKind::Argument);
             } else {
-                return Err(meta.error("a parameter's options are: default, name, argument, given"));
+                return Err(meta.error("expected one of: default, name, argument, extractor"));
             }
             Ok(())
         })

@@ -5,10 +5,10 @@ use quote::{quote, quote_spanned};
 use syn::{ItemFn, Result};
 
 use crate::function::Function;
-use crate::options::{Kind, Options};
+use crate::options::{AttributeKind, AttributeOptions};
 
 pub(crate) fn expand(attribute: TokenStream, item: TokenStream) -> Result<TokenStream> {
-    let options = Options::read(Kind::Prompt, attribute)?;
+    let options = AttributeOptions::read(AttributeKind::Prompt, attribute)?;
     let item: ItemFn = syn::parse2(item)?;
     let bowline = &options.bowline;
     let function = Function::read(item)?;
@@ -20,5 +20,5 @@ pub(crate) fn expand(attribute: TokenStream, item: TokenStream) -> Result<TokenS
     let handler = function.async_handler(bowline);
     let setters = options.setters(function.docs());
     let prompt = quote_spanned!(function.span()=> #bowline::Prompt::new(#name, #handler) #setters);
-    Ok(function.wrapped(&quote!(#bowline::Prompt), &prompt, bowline))
+    Ok(function.constructor(&quote!(#bowline::Prompt), &prompt, bowline))
 }

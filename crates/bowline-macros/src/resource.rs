@@ -1,19 +1,19 @@
-//! `#[resource]` on a function: one resource, or all those whose URIs fit a template.
+//! `#[resource]` on a function: a resource, or a resource template if the URI has variables.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::{Error, ItemFn, LitStr, Result};
 
 use crate::function::Function;
-use crate::options::{Kind, Options};
+use crate::options::{AttributeKind, AttributeOptions};
 
 pub(crate) fn expand(attribute: TokenStream, item: TokenStream) -> Result<TokenStream> {
-    let options = Options::read(Kind::Resource, attribute)?;
+    let options = AttributeOptions::read(AttributeKind::Resource, attribute)?;
     let item: ItemFn = syn::parse2(item)?;
     let bowline = &options.bowline;
     let function = Function::read(item)?;
     let Some(uri) = &options.uri else {
-        let why = "a resource is somewhere: `#[resource(uri = \"docs://readme\")]`";
+        let why = "missing option `uri`: `#[resource(uri = \"docs://readme\")]`";
         return Err(Error::new(Span::call_site(), why));
     };
     check_arguments(uri, &function)?;
@@ -28,16 +28,16 @@ pub(crate) fn expand(attribute: TokenStream, item: TokenStream) -> Result<TokenS
     if !uri.value().contains('{') {
         let resource =
             quote_spanned!(span=> #bowline::Resource::new(#uri, #name, #handler) #setters);
-        return Ok(function.wrapped(&quote!(#bowline::Resource), &resource, bowline));
+        return Ok(function.constructor(&quote!(#bowline::Resource), &resource, bowline));
     }
     let template = quote_spanned! {span=>
         #bowline::ResourceTemplate::new(#uri, #name, #handler).map(|template| template #setters)
     };
     let output = quote!(#bowline::Result<#bowline::ResourceTemplate>);
-    Ok(function.wrapped(&output, &template, bowline))
+    Ok(function.constructor(&output, &template, bowline))
 }
 
-/// Every argument must be a variable of the template, or it would never be there.
+/// Checks that every argument is a variable of the template; others would always be missing.
 fn check_arguments(uri: &LitStr, function: &Function) -> Result<()> {
     let template = uri.value();
     let variables = variables(&template);
@@ -50,7 +50,7 @@ fn check_arguments(uri: &LitStr, function: &Function) -> Result<()> {
     Ok(())
 }
 
-/// The names in the brackets of a URI template.
+/// Returns the names of the variables of a URI template.
 fn variables(template: &str) -> Vec<&str> {
     let expressions = template.split('{').skip(1);
     expressions

@@ -5,10 +5,10 @@ use quote::{quote, quote_spanned};
 use syn::{ItemFn, Result};
 
 use crate::function::Function;
-use crate::options::{Kind, Options};
+use crate::options::{AttributeKind, AttributeOptions};
 
 pub(crate) fn expand(attribute: TokenStream, item: TokenStream) -> Result<TokenStream> {
-    let options = Options::read(Kind::Tool, attribute)?;
+    let options = AttributeOptions::read(AttributeKind::Tool, attribute)?;
     let item: ItemFn = syn::parse2(item)?;
     let bowline = &options.bowline;
     let function = Function::read(item)?;
@@ -26,5 +26,5 @@ pub(crate) fn expand(attribute: TokenStream, item: TokenStream) -> Result<TokenS
     let setters = options.setters(function.docs());
     let tool =
         quote_spanned!(function.span()=> #bowline::Tool::#constructor(#name, #handler) #setters);
-    Ok(function.wrapped(&quote!(#bowline::Tool), &tool, bowline))
+    Ok(function.constructor(&quote!(#bowline::Tool), &tool, bowline))
 }

@@ -5,15 +5,15 @@ use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{Error, ImplItem, ImplItemFn, ItemImpl, Meta, Path, ReceiverKind, Result, parse_quote};
 
-use crate::function::{arguments_name, passed, refuse_generics, returned_at};
-use crate::options::{Kind, Options, plain};
+use crate::function::{arguments_type_name, call_arguments, reject_generics, return_span};
+use crate::options::{AttributeKind, AttributeOptions, ident_name};
 use crate::{docs, parameter};
 
 pub(crate) fn expand(attribute: &TokenStream, item: TokenStream) -> Result<TokenStream> {
     if !attribute.is_empty() {
         return Err(Error::new(
             attribute.span(),
-            "`#[tools]` has no options; those of a tool stand in its `#[tool(…)]`",
+            "`#[tools]` has no options; write those of a tool in its `#[tool(…)]`",
         ));
     }
     let mut block: ItemImpl = syn::parse2(item)?;
@@ -45,8 +45,8 @@ pub(crate) fn expand(attribute: &TokenStream, item: TokenStream) -> Result<Token
     })
 }
 
-/// The options of a method that is a tool; the attribute goes, for nobody else understands it.
-fn take_options(method: &mut ImplItemFn) -> Result<Option<Options>> {
+/// Removes `#[tool]` from a method and returns its options. Left in place, it would be expanded again.
+fn take_options(method: &mut ImplItemFn) -> Result<Option<AttributeOptions>> {
     let Some(position) = method
         .attrs
         .iter()
@@ -58,33 +58,33 @@ fn take_options(method: &mut ImplItemFn) -> Result<Option<Options>> {
         Meta::List(list) => list.tokens,
         Meta::Path(_) | Meta::NameValue(_) => TokenStream::new(),
     };
-    Options::read(Kind::Tool, tokens).map(Some)
+    AttributeOptions::read(AttributeKind::Tool, tokens).map(Some)
 }
 
-fn tool(method: &mut ImplItemFn, options: &Options) -> Result<TokenStream> {
+fn tool(method: &mut ImplItemFn, options: &AttributeOptions) -> Result<TokenStream> {
     let bowline = &options.bowline;
-    refuse_generics(&method.sig)?;
+    reject_generics(&method.sig)?;
     let receiver = method.sig.receiver();
     if let Some(receiver) = receiver
         && !matches!(receiver.kind, ReceiverKind::Reference(_, _, None))
     {
-        let why = "a tool takes `&self`: its calls run side by side";
+        let why = "a tool must take `&self`, because calls run concurrently";
         return Err(Error::new_spanned(receiver, why));
     }
     let has_receiver = receiver.is_some();
     let parameters = parameter::read(method.sig.inputs.iter_mut())?;
     let function = &method.sig.ident;
-    let arguments = arguments_name(function);
+    let arguments = arguments_type_name(function);
     let arguments_type = parameter::arguments_type(&arguments, &parameters, bowline);
     let closure = parameter::closure(&arguments, &parameters, bowline);
-    let passed = passed(&parameters);
+    let call_arguments = call_arguments(&parameters);
     let name = options
         .name
         .as_ref()
-        .map_or_else(|| plain(function), syn::LitStr::value);
+        .map_or_else(|| ident_name(function), syn::LitStr::value);
     let setters = options.setters(docs::text(&method.attrs));
     let is_async = method.sig.asyncness.is_some();
-    let span = returned_at(&method.sig);
+    let span = return_span(&method.sig);
     let constructor = if is_async {
         quote!(new)
     } else {
@@ -94,18 +94,18 @@ fn tool(method: &mut ImplItemFn, options: &Options) -> Result<TokenStream> {
         (true, true) => quote_spanned! {span=>
             move |#closure| {
                 let this = ::std::sync::Arc::clone(&this);
-                async move { this.#function(#passed).await }
+                async move { this.#function(#call_arguments).await }
             }
         },
-        (true, false) => quote_spanned!(span=> move |#closure| this.#function(#passed)),
+        (true, false) => quote_spanned!(span=> move |#closure| this.#function(#call_arguments)),
         (false, _) if parameters.is_empty() => quote_spanned!(span=> Self::#function),
-        (false, _) => quote_spanned!(span=> |#closure| Self::#function(#passed)),
+        (false, _) => quote_spanned!(span=> |#closure| Self::#function(#call_arguments)),
     };
-    let made = quote_spanned!(span=> #bowline::Tool::#constructor(#name, #handler));
+    let tool = quote_spanned!(span=> #bowline::Tool::#constructor(#name, #handler));
     let this = has_receiver.then(|| quote!(let this = ::std::sync::Arc::clone(&this);));
     Ok(quote!({
         #arguments_type
         #this
-        #made #setters
+        #tool #setters
     }))
 }

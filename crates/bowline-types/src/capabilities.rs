@@ -1,7 +1,7 @@
-//! What a client and a server can do.
+//! The capabilities of clients and servers.
 //!
-//! Capabilities are open sets: a member that is not known here is kept in `other` and written back. A
-//! capability that is present says yes, even if it is `{}`.
+//! Capabilities are open sets: unknown members are kept in `other` and serialized again. A capability that
+//! is present is declared, even if it is `{}`.
 
 use std::collections::BTreeMap;
 
@@ -11,16 +11,16 @@ use serde_json::Value;
 use crate::Json;
 use crate::legacy_tasks::{ClientTasksCapability, ServerTasksCapability};
 
-/// What a client can do for a server.
+/// The capabilities of a client.
 ///
 /// # Examples
 ///
 /// ```
-/// use bowline_types::{ClientCapabilities, ElicitationCapability, Settings};
+/// use bowline_types::{ClientCapabilities, ElicitationCapability, CapabilitySettings};
 ///
 /// let mut capabilities = ClientCapabilities::default();
 /// let mut elicitation = ElicitationCapability::default();
-/// elicitation.url = Some(Settings::default());
+/// elicitation.url = Some(CapabilitySettings::default());
 /// capabilities.elicitation = Some(elicitation);
 ///
 /// assert_eq!(serde_json::to_string(&capabilities)?, r#"{"elicitation":{"url":{}}}"#);
@@ -29,155 +29,155 @@ use crate::legacy_tasks::{ClientTasksCapability, ServerTasksCapability};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ClientCapabilities {
-    /// It can ask the user.
+    /// Requests input from the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub elicitation: Option<ElicitationCapability>,
-    /// It can have a model write something.
+    /// Samples from a model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampling: Option<SamplingCapability>,
-    /// It can tell which folders it works on.
+    /// Lists roots.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub roots: Option<RootsCapability>,
-    /// It can run requests as tasks (2025-11-25 only).
+    /// Runs requests as tasks (2025-11-25 only).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tasks: Option<ClientTasksCapability>,
-    /// The extensions it knows, by identifier (from 2026-07-28).
+    /// The supported extensions, by identifier (from 2026-07-28).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub extensions: Option<BTreeMap<String, Settings>>,
-    /// What it tries out beyond the specification.
+    pub extensions: Option<BTreeMap<String, CapabilitySettings>>,
+    /// Experimental capabilities that are not in the specification.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub experimental: Option<BTreeMap<String, Settings>>,
-    /// Members that are not known here.
+    pub experimental: Option<BTreeMap<String, CapabilitySettings>>,
+    /// Unknown members.
     #[serde(flatten)]
     pub other: BTreeMap<String, Value>,
 }
 
-/// What a server can do for a client.
+/// The capabilities of a server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ServerCapabilities {
-    /// It has tools.
+    /// Offers tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<ToolsCapability>,
-    /// It has resources.
+    /// Offers resources.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourcesCapability>,
-    /// It has prompts.
+    /// Offers prompts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompts: Option<PromptsCapability>,
-    /// It completes arguments (from 2025-03-26).
+    /// Completes arguments (from 2025-03-26).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub completions: Option<Settings>,
-    /// It sends log messages.
+    pub completions: Option<CapabilitySettings>,
+    /// Sends log messages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub logging: Option<Settings>,
-    /// It can run requests as tasks (2025-11-25 only).
+    pub logging: Option<CapabilitySettings>,
+    /// Runs requests as tasks (2025-11-25 only).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tasks: Option<ServerTasksCapability>,
-    /// The extensions it knows, by identifier (from 2026-07-28).
+    /// The supported extensions, by identifier (from 2026-07-28).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub extensions: Option<BTreeMap<String, Settings>>,
-    /// What it tries out beyond the specification.
+    pub extensions: Option<BTreeMap<String, CapabilitySettings>>,
+    /// Experimental capabilities that are not in the specification.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub experimental: Option<BTreeMap<String, Settings>>,
-    /// Members that are not known here.
+    pub experimental: Option<BTreeMap<String, CapabilitySettings>>,
+    /// Unknown members.
     #[serde(flatten)]
     pub other: BTreeMap<String, Value>,
 }
 
-/// How a client can ask the user. With neither mode named, it shows forms.
+/// The elicitation modes of a client. Without any mode, it supports forms.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ElicitationCapability {
-    /// It shows forms.
+    /// Supports form mode.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub form: Option<Settings>,
-    /// It sends the user to a URL.
+    pub form: Option<CapabilitySettings>,
+    /// Supports URL mode.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub url: Option<Settings>,
-    /// Members that are not known here.
+    pub url: Option<CapabilitySettings>,
+    /// Unknown members.
     #[serde(flatten)]
     pub other: BTreeMap<String, Value>,
 }
 
-/// What a client can do when it samples.
+/// The sampling capability of a client.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SamplingCapability {
-    /// It can include context from servers.
+    /// Supports `includeContext`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub context: Option<Settings>,
-    /// Its model may use tools.
+    pub context: Option<CapabilitySettings>,
+    /// Supports tools in sampling requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tools: Option<Settings>,
-    /// Members that are not known here.
+    pub tools: Option<CapabilitySettings>,
+    /// Unknown members.
     #[serde(flatten)]
     pub other: BTreeMap<String, Value>,
 }
 
-/// What a client can do about its roots.
+/// The roots capability of a client.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct RootsCapability {
-    /// It tells when they change (until 2025-11-25).
+    /// Notifies the server when the roots change (until 2025-11-25).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub list_changed: Option<bool>,
-    /// Members that are not known here.
+    /// Unknown members.
     #[serde(flatten)]
     pub other: BTreeMap<String, Value>,
 }
 
-/// What a server can do about its tools.
+/// The tools capability of a server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ToolsCapability {
-    /// It tells when the list changes.
+    /// Notifies clients when the list changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub list_changed: Option<bool>,
-    /// Members that are not known here.
+    /// Unknown members.
     #[serde(flatten)]
     pub other: BTreeMap<String, Value>,
 }
 
-/// What a server can do about its prompts.
+/// The prompts capability of a server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct PromptsCapability {
-    /// It tells when the list changes.
+    /// Notifies clients when the list changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub list_changed: Option<bool>,
-    /// Members that are not known here.
+    /// Unknown members.
     #[serde(flatten)]
     pub other: BTreeMap<String, Value>,
 }
 
-/// What a server can do about its resources.
+/// The resources capability of a server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ResourcesCapability {
-    /// It tells when a resource that the client asked about changes.
+    /// Supports subscriptions to updates of a resource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subscribe: Option<bool>,
-    /// It tells when the list changes.
+    /// Notifies clients when the list changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub list_changed: Option<bool>,
-    /// Members that are not known here.
+    /// Unknown members.
     #[serde(flatten)]
     pub other: BTreeMap<String, Value>,
 }
 
-/// The settings of a capability or an extension: an open object, `{}` if there is nothing to set.
+/// The settings of a capability or an extension: an open object, `{}` without settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 #[allow(
     clippy::exhaustive_structs,
-    reason = "it is an object and nothing else"
+    reason = "a newtype of a map of JSON values"
 )]
-pub struct Settings(pub BTreeMap<String, Json>);
+pub struct CapabilitySettings(pub BTreeMap<String, Json>);
 
 #[cfg(test)]
 mod tests {

@@ -6,28 +6,28 @@ use serde::de::{Deserializer, Error as _, MapAccess};
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::number::optional_count;
-use crate::union::{self, Union};
+use crate::union::{self, TaggedUnion};
 use crate::{Meta, ResultType};
 
 /// The params of `completion/complete`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CompleteRequestParams {
-    /// Whose argument it is.
+    /// The prompt or resource template that has the argument.
     #[serde(rename = "ref")]
     pub reference: CompleteReference,
-    /// The argument, as far as it is typed.
+    /// The argument to complete.
     pub argument: CompleteArgument,
-    /// What is already decided (from 2025-06-18).
+    /// The context of the completion (from 2025-06-18).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<CompleteContext>,
-    /// What accompanies the request.
+    /// The `_meta` of the request.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
 
 impl CompleteRequestParams {
-    /// A request to complete one argument.
+    /// Creates params for one argument.
     #[must_use]
     pub fn new(reference: impl Into<CompleteReference>, argument: CompleteArgument) -> Self {
         Self {
@@ -39,13 +39,13 @@ impl CompleteRequestParams {
     }
 }
 
-/// Whose argument is to be completed.
+/// The prompt or resource template whose argument is completed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CompleteReference {
-    /// A prompt's.
+    /// A prompt.
     Prompt(PromptReference),
-    /// A resource template's.
+    /// A resource template.
     Resource(ResourceTemplateReference),
 }
 
@@ -76,9 +76,9 @@ impl<'de> Deserialize<'de> for CompleteReference {
     }
 }
 
-impl Union for CompleteReference {
+impl TaggedUnion for CompleteReference {
     const TAG: &'static str = "type";
-    const WHAT: &'static str = "a reference to a prompt or a resource template";
+    const EXPECTED: &'static str = "a reference to a prompt or a resource template";
 
     fn read<'de, A: MapAccess<'de>>(tag: &str, rest: A) -> Result<Self, A::Error> {
         match tag {
@@ -92,20 +92,20 @@ impl Union for CompleteReference {
     }
 }
 
-/// A prompt, by name.
+/// A reference to a prompt by name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename = "ref/prompt")]
 #[non_exhaustive]
 pub struct PromptReference {
-    /// The name of the prompt, for programs.
+    /// The programmatic name.
     pub name: String,
-    /// Its name, for people (from 2025-06-18).
+    /// The display name (from 2025-06-18).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
 }
 
 impl PromptReference {
-    /// The prompt with this name.
+    /// Creates a reference.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
         Self {
@@ -115,7 +115,7 @@ impl PromptReference {
     }
 }
 
-/// A resource or a resource template, by URI. Until 2025-03-26 it was called `ResourceReference`.
+/// A reference to a resource or resource template by URI. Until 2025-03-26 it was called `ResourceReference`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename = "ref/resource")]
 #[non_exhaustive]
@@ -125,25 +125,25 @@ pub struct ResourceTemplateReference {
 }
 
 impl ResourceTemplateReference {
-    /// The template with this URI template.
+    /// Creates a reference.
     #[must_use]
     pub fn new(uri: impl Into<String>) -> Self {
         Self { uri: uri.into() }
     }
 }
 
-/// An argument, as far as it is typed.
+/// The argument to complete.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CompleteArgument {
-    /// Its name.
+    /// The name of the argument.
     pub name: String,
-    /// What is typed so far.
+    /// The value typed so far.
     pub value: String,
 }
 
 impl CompleteArgument {
-    /// An argument, as far as it is typed.
+    /// Creates an argument.
     #[must_use]
     pub fn new(name: impl Into<String>, value: impl Into<String>) -> Self {
         Self {
@@ -153,11 +153,11 @@ impl CompleteArgument {
     }
 }
 
-/// What is already decided.
+/// The context of a completion.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CompleteContext {
-    /// The other arguments.
+    /// The arguments that already have a value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<BTreeMap<String, String>>,
 }
@@ -167,18 +167,18 @@ pub struct CompleteContext {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct CompleteResult {
-    /// How to read the result (from 2026-07-28).
+    /// The type of the result (from 2026-07-28).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result_type: Option<ResultType>,
-    /// The proposals.
+    /// The completion values.
     pub completion: Completion,
-    /// What accompanies the result.
+    /// The `_meta` of the result.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
 
 impl CompleteResult {
-    /// A result with these proposals.
+    /// Creates a result.
     #[must_use]
     pub fn new(completion: Completion) -> Self {
         Self {
@@ -188,30 +188,30 @@ impl CompleteResult {
     }
 }
 
-/// Proposals for an argument.
+/// Completion values for an argument.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Completion {
-    /// The proposals, best first; at most [`MOST`](Self::MOST).
+    /// The values, best first; at most [`MAX_VALUES`](Self::MAX_VALUES).
     pub values: Vec<String>,
-    /// How many there are in all.
+    /// The total number of values.
     #[serde(
         default,
         deserialize_with = "optional_count",
         skip_serializing_if = "Option::is_none"
     )]
     pub total: Option<u64>,
-    /// Whether there are more than these.
+    /// Whether there are more values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub has_more: Option<bool>,
 }
 
 impl Completion {
-    /// How many proposals a result may hold.
-    pub const MOST: usize = 100;
+    /// The maximum number of values in a result.
+    pub const MAX_VALUES: usize = 100;
 
-    /// These proposals and no others.
+    /// Creates a list of values.
     #[must_use]
     pub fn new(values: Vec<String>) -> Self {
         Self {

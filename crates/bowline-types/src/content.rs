@@ -1,7 +1,7 @@
-//! Content: what tools return, prompts say and models write.
+//! The content blocks of tool results, prompts and sampling messages.
 //!
-//! A block is told by its `type`. A type that is not known here is kept as [`UnknownContent`], so that
-//! one new kind of block does not spoil the result it stands in.
+//! The member `type` selects the variant. A block of unknown type is kept as [`UnknownContent`], so that it
+//! does not invalidate the result that contains it.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ use serde::de::{Deserializer, MapAccess};
 use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
 
-use crate::json::push_text;
-use crate::union::{self, Union};
+use crate::json::push_string;
+use crate::union::{self, TaggedUnion};
 use crate::{Json, Meta, Resource, ResourceContents};
 
 /// One block of content in a prompt or a tool's result.
@@ -29,26 +29,26 @@ use crate::{Json, Meta, Resource, ResourceContents};
 pub enum ContentBlock {
     /// Text.
     Text(TextContent),
-    /// A picture.
+    /// An image.
     Image(ImageContent),
-    /// A sound (from 2025-03-26).
+    /// Audio (from 2025-03-26).
     Audio(AudioContent),
-    /// Where a resource can be read (from 2025-06-18).
+    /// A link to a resource (from 2025-06-18).
     ResourceLink(Box<ResourceLink>),
-    /// A resource, contents included.
+    /// A resource with its contents.
     Resource(Box<EmbeddedResource>),
-    /// A kind of block that is not known here.
+    /// A block of unknown type.
     Unknown(UnknownContent),
 }
 
 impl ContentBlock {
-    /// A block of text.
+    /// Creates a block of text.
     #[must_use]
     pub fn text(text: impl Into<String>) -> Self {
         TextContent::new(text).into()
     }
 
-    /// The text, if it is a block of text.
+    /// Returns the text, if it is a block of text.
     #[must_use]
     pub fn as_text(&self) -> Option<&str> {
         match self {
@@ -57,7 +57,7 @@ impl ContentBlock {
         }
     }
 
-    /// Appends the block as JSON, as serde does.
+    /// Appends the block as JSON, like serde.
     pub(crate) fn push(&self, out: &mut Vec<u8>) -> Result<(), serde_json::Error> {
         if let Self::Text(content) = self
             && let TextContent {
@@ -67,15 +67,15 @@ impl ContentBlock {
             } = content
         {
             out.extend_from_slice(br#"{"type":"text","text":"#);
-            push_text(out, text);
+            push_string(out, text);
             out.push(b'}');
             return Ok(());
         }
         serde_json::to_writer(out, self)
     }
 
-    /// The length of what is likely to be long in the block.
-    pub(crate) fn long_len(&self) -> usize {
+    /// Returns the length of the member that may be long.
+    pub(crate) fn payload_len(&self) -> usize {
         match self {
             Self::Text(content) => content.text.len(),
             Self::Image(content) => content.data.len(),
@@ -134,9 +134,9 @@ impl<'de> Deserialize<'de> for ContentBlock {
     }
 }
 
-impl Union for ContentBlock {
+impl TaggedUnion for ContentBlock {
     const TAG: &'static str = "type";
-    const WHAT: &'static str = "a content block";
+    const EXPECTED: &'static str = "a content block";
 
     fn read<'de, A: MapAccess<'de>>(tag: &str, rest: A) -> Result<Self, A::Error> {
         Ok(match tag {
@@ -157,16 +157,16 @@ impl Union for ContentBlock {
 pub struct TextContent {
     /// The text.
     pub text: String,
-    /// For whom it is, and how much it matters.
+    /// Hints about audience, priority and age.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotations: Option<Annotations>,
-    /// What accompanies the block (from 2025-06-18).
+    /// The `_meta` of the block (from 2025-06-18).
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
 
 impl TextContent {
-    /// A block of text.
+    /// Creates a block of text.
     #[must_use]
     pub fn new(text: impl Into<String>) -> Self {
         Self {
@@ -177,25 +177,25 @@ impl TextContent {
     }
 }
 
-/// A picture.
+/// An image.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename = "image", rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ImageContent {
-    /// The picture in base64.
+    /// The image in base64.
     pub data: String,
-    /// Its media type.
+    /// The media type.
     pub mime_type: String,
-    /// For whom it is, and how much it matters.
+    /// Hints about audience, priority and age.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotations: Option<Annotations>,
-    /// What accompanies the block (from 2025-06-18).
+    /// The `_meta` of the block (from 2025-06-18).
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
 
 impl ImageContent {
-    /// A picture, already in base64.
+    /// Creates an image from base64 data.
     #[must_use]
     pub fn new(data: impl Into<String>, mime_type: impl Into<String>) -> Self {
         Self {
@@ -207,25 +207,25 @@ impl ImageContent {
     }
 }
 
-/// A sound.
+/// Audio.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename = "audio", rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct AudioContent {
-    /// The sound in base64.
+    /// The audio data in base64.
     pub data: String,
-    /// Its media type.
+    /// The media type.
     pub mime_type: String,
-    /// For whom it is, and how much it matters.
+    /// Hints about audience, priority and age.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotations: Option<Annotations>,
-    /// What accompanies the block (from 2025-06-18).
+    /// The `_meta` of the block (from 2025-06-18).
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
 
 impl AudioContent {
-    /// A sound, already in base64.
+    /// Creates audio from base64 data.
     #[must_use]
     pub fn new(data: impl Into<String>, mime_type: impl Into<String>) -> Self {
         Self {
@@ -237,11 +237,11 @@ impl AudioContent {
     }
 }
 
-/// Where a resource can be read: a [`Resource`] as a block of content.
+/// A link to a resource: a [`Resource`] as a content block.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(
     clippy::exhaustive_structs,
-    reason = "it is a resource with a `type`, by definition"
+    reason = "a resource with a `type`, by definition"
 )]
 pub struct ResourceLink(pub Resource);
 
@@ -264,23 +264,23 @@ impl<'de> Deserialize<'de> for ResourceLink {
     }
 }
 
-/// A resource, contents included.
+/// A resource with its contents.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename = "resource")]
 #[non_exhaustive]
 pub struct EmbeddedResource {
     /// The contents.
     pub resource: ResourceContents,
-    /// For whom it is, and how much it matters.
+    /// Hints about audience, priority and age.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotations: Option<Annotations>,
-    /// What accompanies the block (from 2025-06-18).
+    /// The `_meta` of the block (from 2025-06-18).
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
 
 impl EmbeddedResource {
-    /// A block with these contents.
+    /// Creates a block with these contents.
     #[must_use]
     pub fn new(resource: impl Into<ResourceContents>) -> Self {
         Self {
@@ -291,18 +291,18 @@ impl EmbeddedResource {
     }
 }
 
-/// A block of a kind that is not known here, kept as it came.
+/// A content block of unknown type, kept as received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnknownContent {
     /// The `type` of the block.
     pub kind: String,
-    /// Its other members.
+    /// The other members.
     pub members: BTreeMap<String, Json>,
 }
 
 impl UnknownContent {
-    /// A block of a kind of one's own.
+    /// Creates a block of a custom type.
     #[must_use]
     pub fn new(kind: impl Into<String>, members: BTreeMap<String, Json>) -> Self {
         Self {
@@ -313,7 +313,7 @@ impl UnknownContent {
 
     pub(crate) fn read<'de, A: MapAccess<'de>>(tag: &str, rest: A) -> Result<Self, A::Error> {
         let mut members: BTreeMap<String, Json> = union::variant(rest)?;
-        // A second `type` would be written beside the first, and readers disagree on which one counts.
+        // A second `type` would be written after the first, and parsers disagree on which one counts.
         members.remove(ContentBlock::TAG);
         Ok(Self::new(tag, members))
     }
@@ -330,35 +330,35 @@ impl Serialize for UnknownContent {
     }
 }
 
-/// For whom a thing is, and how much it matters.
+/// Hints about the audience, priority and age of content or a resource.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Annotations {
-    /// For whom it is.
+    /// The intended audience.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub audience: Option<Vec<Role>>,
-    /// How much it matters: from 0, optional, to 1, required.
+    /// The importance: from 0, optional, to 1, required.
     #[serde(
         default,
         with = "crate::number::optional_measure",
         skip_serializing_if = "Option::is_none"
     )]
     pub priority: Option<f64>,
-    /// When it last changed, in ISO 8601 (from 2025-06-18).
+    /// The time of the last modification in ISO 8601 (from 2025-06-18).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_modified: Option<String>,
 }
 
-/// Who speaks, or is spoken to.
+/// The sender or recipient of content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[allow(
     clippy::exhaustive_enums,
-    reason = "every revision has these two and no other"
+    reason = "every revision has exactly these two"
 )]
 pub enum Role {
-    /// The person.
+    /// The user.
     User,
     /// The model.
     Assistant,

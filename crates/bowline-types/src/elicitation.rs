@@ -1,4 +1,4 @@
-//! Elicitation: a server asks the user, with a form or by sending them to a URL.
+//! Elicitation: a server requests input from the user, in form mode or URL mode.
 
 use serde::de::{Deserializer, Error as _};
 use serde::{Deserialize, Serialize, Serializer};
@@ -10,14 +10,14 @@ use crate::{ElicitSchema, Json, Meta};
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ElicitRequestParams {
-    /// Shows a form.
+    /// Form mode.
     Form(ElicitRequestFormParams),
-    /// Sends the user to a URL (from 2025-11-25).
+    /// URL mode (from 2025-11-25).
     Url(ElicitRequestUrlParams),
 }
 
 impl ElicitRequestParams {
-    /// What the user is told.
+    /// Returns the message for the user.
     #[must_use]
     pub fn message(&self) -> &str {
         match self {
@@ -51,12 +51,16 @@ impl Serialize for ElicitRequestParams {
 impl<'de> Deserialize<'de> for ElicitRequestParams {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
-        struct Mode {
+        struct ModeMember {
             mode: Option<ElicitMode>,
         }
 
         let params = Json::deserialize(deserializer)?;
-        match params.decode::<Mode>().map_err(D::Error::custom)?.mode {
+        match params
+            .decode::<ModeMember>()
+            .map_err(D::Error::custom)?
+            .mode
+        {
             None | Some(ElicitMode::Form) => params.decode().map(Self::Form),
             Some(ElicitMode::Url) => params.decode().map(Self::Url),
         }
@@ -64,39 +68,39 @@ impl<'de> Deserialize<'de> for ElicitRequestParams {
     }
 }
 
-/// How the user is asked.
+/// The mode of an elicitation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum ElicitMode {
-    /// With a form.
+    /// The client shows a form.
     Form,
-    /// At a URL.
+    /// The user visits a URL.
     Url,
 }
 
-/// The params of `elicitation/create` that show a form.
+/// The params of `elicitation/create` in form mode.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ElicitRequestFormParams {
-    /// [`ElicitMode::Form`], or nothing, which means the same and is all that older clients know.
+    /// [`ElicitMode::Form`], or `None`, which means the same and is the only value that older clients accept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<ElicitMode>,
-    /// What the user is told.
+    /// The message for the user.
     pub message: String,
-    /// The fields of the form.
+    /// The schema of the form.
     pub requested_schema: ElicitSchema,
-    /// Asks for the request to run as a task (2025-11-25 only).
+    /// Requests execution as a task (2025-11-25 only).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<TaskMetadata>,
-    /// What accompanies the request (until 2025-11-25).
+    /// The `_meta` of the request (until 2025-11-25).
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
 
 impl ElicitRequestFormParams {
-    /// A form.
+    /// Creates params with a message and a form.
     #[must_use]
     pub fn new(message: impl Into<String>, requested_schema: ElicitSchema) -> Self {
         Self {
@@ -109,28 +113,28 @@ impl ElicitRequestFormParams {
     }
 }
 
-/// The params of `elicitation/create` that send the user to a URL (`ElicitRequestURLParams`).
+/// The params of `elicitation/create` in URL mode (`ElicitRequestURLParams`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "mode", rename = "url", rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ElicitRequestUrlParams {
-    /// What the user is told.
+    /// The message for the user.
     pub message: String,
-    /// Where to go.
+    /// The URL to visit.
     pub url: String,
-    /// What `notifications/elicitation/complete` will refer to (2025-11-25 only, and there required).
+    /// The id that `notifications/elicitation/complete` refers to (2025-11-25 only, and there required).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub elicitation_id: Option<String>,
-    /// Asks for the request to run as a task (2025-11-25 only).
+    /// Requests execution as a task (2025-11-25 only).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<TaskMetadata>,
-    /// What accompanies the request (until 2025-11-25).
+    /// The `_meta` of the request (until 2025-11-25).
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
 
 impl ElicitRequestUrlParams {
-    /// A way to a URL.
+    /// Creates params with a message and a URL.
     #[must_use]
     pub fn new(message: impl Into<String>, url: impl Into<String>) -> Self {
         Self {
@@ -143,22 +147,22 @@ impl ElicitRequestUrlParams {
     }
 }
 
-/// The result of `elicitation/create`: what the user did.
+/// The result of `elicitation/create`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ElicitResult {
-    /// What the user did.
+    /// The action of the user.
     pub action: ElicitAction,
-    /// What the user filled in: an object with a member for each field. Only for an accepted form.
+    /// The submitted form: an object with a member for each field. Only in form mode, with `accept`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<Json>,
-    /// What accompanies the result (until 2025-11-25).
+    /// The `_meta` of the result (until 2025-11-25).
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
 
 impl ElicitResult {
-    /// The user did this and filled in nothing.
+    /// Creates a result without content.
     #[must_use]
     pub fn new(action: ElicitAction) -> Self {
         Self {
@@ -168,7 +172,7 @@ impl ElicitResult {
         }
     }
 
-    /// The user filled in a form.
+    /// Creates an `accept` result with the submitted form.
     #[must_use]
     pub fn accept(content: impl Into<Json>) -> Self {
         Self {
@@ -178,36 +182,36 @@ impl ElicitResult {
     }
 }
 
-/// What a user did when asked.
+/// The action of the user on an elicitation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[allow(
     clippy::exhaustive_enums,
-    reason = "every revision has these three and no other"
+    reason = "every revision has exactly these three"
 )]
 pub enum ElicitAction {
-    /// Agreed.
+    /// The user submitted the form or consented to visit the URL.
     Accept,
-    /// Refused.
+    /// The user declined.
     Decline,
-    /// Did neither, such as closing the window.
+    /// The user dismissed the request without a choice, such as by closing the window.
     Cancel,
 }
 
-/// The params of `notifications/elicitation/complete`: what was asked at a URL is done (2025-11-25 only).
+/// The params of `notifications/elicitation/complete` (2025-11-25 only).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ElicitationCompleteNotificationParams {
-    /// The id that came with the request.
+    /// The elicitation id of the request.
     pub elicitation_id: String,
-    /// What accompanies the notification.
+    /// The `_meta` of the notification.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
 
 impl ElicitationCompleteNotificationParams {
-    /// What the request with this elicitation id asked for is done.
+    /// Creates params with an elicitation id.
     #[must_use]
     pub fn new(elicitation_id: impl Into<String>) -> Self {
         Self {

@@ -1,8 +1,7 @@
-//! The fields of an elicitation form: a small part of JSON Schema.
+//! The fields of an elicitation form: a subset of JSON Schema.
 //!
-//! A field is told by its `type` and by the keywords it has. One that is not known here is kept, so that
-//! a form can be refused with a reason rather than not be read. Fields stay in the order they were
-//! written in, for that is the order to show them in.
+//! The `type` and the keywords of a field select its variant. An unknown field is kept, so that a form can be
+//! rejected with a reason instead of a decoding error. Fields keep their order, which is the display order.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,11 +10,11 @@ use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Number;
 
-use crate::elicitation_choice::Keywords;
-use crate::text::open_text;
+use crate::elicitation_enum::FieldKeywords;
+use crate::open_string_enum::open_string_enum;
 use crate::{EnumSchema, Json};
 
-/// The fields of a form: the schema of an object without nested objects.
+/// The schema of a form: an object without nested objects.
 ///
 /// # Examples
 ///
@@ -32,24 +31,24 @@ use crate::{EnumSchema, Json};
 #[serde(tag = "type", rename = "object")]
 #[non_exhaustive]
 pub struct ElicitSchema {
-    /// The dialect of JSON Schema.
+    /// The JSON Schema dialect.
     #[serde(rename = "$schema", default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<String>,
     /// The fields.
-    pub properties: Fields,
-    /// The names of the fields that have to be filled in.
+    pub properties: FormFields,
+    /// The names of the required fields.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub required: Option<Vec<String>>,
 }
 
 impl ElicitSchema {
-    /// A form without fields.
+    /// Creates a form without fields.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a field that has to be filled in.
+    /// Adds a required field.
     #[must_use]
     pub fn with_required(
         self,
@@ -62,7 +61,7 @@ impl ElicitSchema {
         schema
     }
 
-    /// Adds a field that may be left empty.
+    /// Adds an optional field.
     #[must_use]
     pub fn with_optional(
         mut self,
@@ -74,38 +73,38 @@ impl ElicitSchema {
     }
 }
 
-/// Named fields, in the order to show them in.
+/// Named fields, in display order.
 #[derive(Clone, Debug, Default, PartialEq)]
-#[allow(clippy::exhaustive_structs, reason = "it is a list and nothing else")]
-pub struct Fields(pub Vec<(String, PrimitiveSchemaDefinition)>);
+#[allow(clippy::exhaustive_structs, reason = "a newtype of a list")]
+pub struct FormFields(pub Vec<(String, PrimitiveSchemaDefinition)>);
 
-impl Serialize for Fields {
+impl Serialize for FormFields {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.0.iter().map(|(name, field)| (name, field)))
     }
 }
 
-impl<'de> Deserialize<'de> for Fields {
+impl<'de> Deserialize<'de> for FormFields {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct InOrder;
+        struct FieldsVisitor;
 
-        impl<'de> Visitor<'de> for InOrder {
-            type Value = Fields;
+        impl<'de> Visitor<'de> for FieldsVisitor {
+            type Value = FormFields;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("the fields of a form")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<FormFields, A::Error> {
                 let mut fields = Vec::new();
                 while let Some(field) = map.next_entry()? {
                     fields.push(field);
                 }
-                Ok(Fields(fields))
+                Ok(FormFields(fields))
             }
         }
 
-        deserializer.deserialize_map(InOrder)
+        deserializer.deserialize_map(FieldsVisitor)
     }
 }
 
@@ -113,15 +112,15 @@ impl<'de> Deserialize<'de> for Fields {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum PrimitiveSchemaDefinition {
-    /// A text.
+    /// A string.
     String(StringSchema),
     /// A number.
     Number(NumberSchema),
-    /// Yes or no.
+    /// A boolean.
     Boolean(BooleanSchema),
-    /// A choice.
+    /// A choice of values.
     Enum(EnumSchema),
-    /// A field that is not known here.
+    /// An unknown field.
     Unknown(Json),
 }
 
@@ -140,7 +139,7 @@ impl Serialize for PrimitiveSchemaDefinition {
 impl<'de> Deserialize<'de> for PrimitiveSchemaDefinition {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let json = Json::deserialize(deserializer)?;
-        let Ok(keywords) = json.decode::<Keywords>() else {
+        let Ok(keywords) = json.decode::<FieldKeywords>() else {
             return Ok(Self::Unknown(json));
         };
         if let Some(choice) = EnumSchema::read(&keywords, &json) {
@@ -180,32 +179,32 @@ impl<T: Into<EnumSchema>> From<T> for PrimitiveSchemaDefinition {
     }
 }
 
-/// A field for a text.
+/// A string field.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename = "string", rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct StringSchema {
-    /// The name of the field, for people.
+    /// The display name of the field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What to fill in.
+    /// The description of the field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// The least number of characters.
+    /// The minimum length in characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_length: Option<u64>,
-    /// The greatest number of characters.
+    /// The maximum length in characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_length: Option<u64>,
-    /// What the text is.
+    /// The format of the string.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<StringFormat>,
-    /// What the field starts with (from 2025-11-25).
+    /// The default value (from 2025-11-25).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<String>,
 }
 
-/// What a text is. The set is open: a new format must not spoil a form.
+/// The format of a string. The set is open, so that a new format does not invalidate a form.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StringFormat(Cow<'static, str>);
 
@@ -219,45 +218,45 @@ impl StringFormat {
     /// A date and a time.
     pub const DATE_TIME: Self = Self(Cow::Borrowed("date-time"));
 
-    /// The text.
+    /// Returns the text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-open_text!(
+open_string_enum!(
     StringFormat,
     "a string format",
     [EMAIL, URI, DATE, DATE_TIME]
 );
 
-/// A field for a number. Bounds keep their spelling, and whole ones all of their digits.
+/// A number field. Bounds keep their spelling, and integers all of their digits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct NumberSchema {
-    /// Whether fractions are allowed.
+    /// `number` or `integer`.
     #[serde(rename = "type")]
     pub kind: NumberKind,
-    /// The name of the field, for people.
+    /// The display name of the field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What to fill in.
+    /// The description of the field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// The least number.
+    /// The minimum.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub minimum: Option<Number>,
-    /// The greatest number.
+    /// The maximum.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub maximum: Option<Number>,
-    /// What the field starts with (from 2025-11-25).
+    /// The default value (from 2025-11-25).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<Number>,
 }
 
 impl NumberSchema {
-    /// Any number of a kind.
+    /// Creates a field without bounds.
     #[must_use]
     pub fn new(kind: NumberKind) -> Self {
         Self {
@@ -271,29 +270,29 @@ impl NumberSchema {
     }
 }
 
-/// Whether a number may have a fraction.
+/// Whether a number may have a fraction: the `type` of a [`NumberSchema`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[allow(clippy::exhaustive_enums, reason = "JSON Schema has these two")]
 pub enum NumberKind {
-    /// It may.
+    /// Any number.
     Number,
-    /// It may not.
+    /// An integer.
     Integer,
 }
 
-/// A field for yes or no.
+/// A boolean field.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename = "boolean")]
 #[non_exhaustive]
 pub struct BooleanSchema {
-    /// The name of the field, for people.
+    /// The display name of the field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What to fill in.
+    /// The description of the field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// What the field starts with.
+    /// The default value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<bool>,
 }

@@ -4,80 +4,80 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::json::present;
+use crate::json::deserialize_present;
 use crate::{ClientCapabilities, ElicitRequestUrlParams, Json, ProtocolVersion};
 
-/// Why a request failed, as the peer tells it: a code, a sentence, and whatever else it adds.
+/// A JSON-RPC error object: a code, a message, and optional data.
 ///
 /// # Examples
 ///
 /// ```
 /// use bowline_types::{ErrorCode, RpcError};
 ///
-/// let error = RpcError::new(ErrorCode::INVALID_PARAMS, "no tool is called `ad`");
-/// assert_eq!(error.to_string(), "no tool is called `ad` (-32602)");
+/// let error = RpcError::new(ErrorCode::INVALID_PARAMS, "unknown tool `ad`");
+/// assert_eq!(error.to_string(), "unknown tool `ad` (-32602)");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message} ({code})")]
 #[non_exhaustive]
 pub struct RpcError {
-    /// What kind of failure it is.
+    /// The error code.
     pub code: ErrorCode,
-    /// One sentence for people.
+    /// A short description for people.
     pub message: String,
-    /// Anything more, in a form that the code decides.
+    /// Additional data, whose type depends on the code.
     #[serde(
         default,
-        deserialize_with = "present",
+        deserialize_with = "deserialize_present",
         skip_serializing_if = "Option::is_none"
     )]
     pub data: Option<Json>,
-    /// What only this process knows about it.
+    /// Whether this process created the error; see [`mark_local`](Self::mark_local).
     #[serde(skip)]
-    local: LocalMark,
+    local: LocalFlag,
 }
 
-/// A mark that is neither sent nor read, nor compared.
+/// A flag that is neither serialized, deserialized nor compared.
 #[derive(Clone, Copy, Debug, Default)]
-struct LocalMark(bool);
+struct LocalFlag(bool);
 
-impl PartialEq for LocalMark {
+impl PartialEq for LocalFlag {
     fn eq(&self, _: &Self) -> bool {
         true
     }
 }
 
-impl Eq for LocalMark {}
+impl Eq for LocalFlag {}
 
 impl RpcError {
-    /// An error without data.
+    /// Creates an error without data.
     #[must_use]
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self {
             code,
             message: message.into(),
             data: None,
-            local: LocalMark::default(),
+            local: LocalFlag::default(),
         }
     }
 
-    /// Marks an error about scopes as one that was made in this process: what a peer sends has no mark, whatever it
-    /// says.
+    /// Marks an error about scopes as created in this process. An error that a peer sent is never marked, whatever it
+    /// contains.
     #[doc(hidden)]
     #[must_use]
-    pub fn marked_as_own(mut self) -> Self {
-        self.local = LocalMark(true);
+    pub fn mark_local(mut self) -> Self {
+        self.local = LocalFlag(true);
         self
     }
 
-    /// Whether the error was marked in this process.
+    /// Returns whether the error was created in this process.
     #[doc(hidden)]
     #[must_use]
-    pub fn is_marked_as_own(&self) -> bool {
+    pub fn is_local(&self) -> bool {
         self.local.0
     }
 
-    /// Adds data.
+    /// Sets the data.
     #[must_use]
     pub fn with_data(mut self, data: impl Into<Json>) -> Self {
         self.data = Some(data.into());
@@ -85,36 +85,36 @@ impl RpcError {
     }
 }
 
-/// A JSON-RPC error code. Codes are an open set: any number may arrive.
+/// A JSON-RPC error code. The set is open: a peer may send any number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-#[allow(clippy::exhaustive_structs, reason = "it is a number with names")]
+#[allow(clippy::exhaustive_structs, reason = "a newtype of a number")]
 pub struct ErrorCode(pub i64);
 
 impl ErrorCode {
-    /// The frame was not JSON.
+    /// The message is not JSON.
     pub const PARSE_ERROR: Self = Self(-32700);
-    /// The JSON was not a JSON-RPC message.
+    /// The JSON is not a JSON-RPC message.
     pub const INVALID_REQUEST: Self = Self(-32600);
-    /// Nobody answers this method, or its capability was not advertised.
+    /// The method does not exist, or its capability was not advertised.
     pub const METHOD_NOT_FOUND: Self = Self(-32601);
-    /// The params have the wrong shape, or name something that does not exist.
+    /// The params are invalid, or refer to a tool, prompt or resource that does not exist.
     pub const INVALID_PARAMS: Self = Self(-32602);
-    /// The answering side failed.
+    /// The receiver of the request failed.
     pub const INTERNAL_ERROR: Self = Self(-32603);
-    /// An HTTP header is missing, unreadable, or contradicts the body (from 2026-07-28).
+    /// An HTTP header is missing, malformed, or contradicts the body (from 2026-07-28).
     pub const HEADER_MISMATCH: Self = Self(-32020);
     /// The request needs a client capability that was not declared (from 2026-07-28).
     pub const MISSING_CLIENT_CAPABILITY: Self = Self(-32021);
-    /// The server does not speak the requested protocol version (from 2026-07-28).
+    /// The server does not support the requested protocol version (from 2026-07-28).
     pub const UNSUPPORTED_PROTOCOL_VERSION: Self = Self(-32022);
     /// The resource does not exist (until 2025-11-25; later `INVALID_PARAMS`).
     pub const RESOURCE_NOT_FOUND: Self = Self(-32002);
-    /// The user must first visit a URL (2025-11-25 only).
+    /// The request requires a URL elicitation first (2025-11-25 only).
     pub const URL_ELICITATION_REQUIRED: Self = Self(-32042);
-    /// The user declined a sampling request (until 2025-11-25).
+    /// The user rejected a sampling request (until 2025-11-25).
     pub const USER_REJECTED: Self = Self(-1);
-    /// The request was cancelled: the last word on a legacy HTTP response that nobody waits for.
+    /// The request was cancelled; ends the HTTP response to a cancelled legacy request.
     pub const REQUEST_CANCELLED: Self = Self(-32800);
 }
 
@@ -140,14 +140,14 @@ impl fmt::Display for ErrorCode {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct UnsupportedProtocolVersion {
-    /// The revisions that the server speaks.
+    /// The versions that the server supports.
     pub supported: Vec<ProtocolVersion>,
-    /// The revision that the request asked for.
+    /// The version that the request contains.
     pub requested: ProtocolVersion,
 }
 
 impl UnsupportedProtocolVersion {
-    /// One revision was asked for, and only others are spoken.
+    /// Creates the data.
     #[must_use]
     pub fn new(requested: ProtocolVersion, supported: Vec<ProtocolVersion>) -> Self {
         Self {
@@ -169,12 +169,12 @@ impl From<UnsupportedProtocolVersion> for RpcError {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct MissingRequiredClientCapability {
-    /// What the client would have to declare.
+    /// The capabilities that the client has to declare.
     pub required_capabilities: ClientCapabilities,
 }
 
 impl MissingRequiredClientCapability {
-    /// The client would have to declare these.
+    /// Creates the data.
     #[must_use]
     pub fn new(required_capabilities: ClientCapabilities) -> Self {
         Self {
@@ -185,7 +185,7 @@ impl MissingRequiredClientCapability {
 
 impl From<MissingRequiredClientCapability> for RpcError {
     fn from(data: MissingRequiredClientCapability) -> Self {
-        let message = "the request needs a client capability that was not declared";
+        let message = "the request requires a client capability that was not declared";
         Self::new(ErrorCode::MISSING_CLIENT_CAPABILITY, message).with_data(encode(&data))
     }
 }
@@ -194,12 +194,12 @@ impl From<MissingRequiredClientCapability> for RpcError {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct UrlElicitationRequired {
-    /// Where the user must go first.
+    /// The URL elicitations to complete first.
     pub elicitations: Vec<ElicitRequestUrlParams>,
 }
 
 impl UrlElicitationRequired {
-    /// The user must go to these URLs first.
+    /// Creates the data.
     #[must_use]
     pub fn new(elicitations: Vec<ElicitRequestUrlParams>) -> Self {
         Self { elicitations }
@@ -208,11 +208,11 @@ impl UrlElicitationRequired {
 
 impl From<UrlElicitationRequired> for RpcError {
     fn from(data: UrlElicitationRequired) -> Self {
-        let message = "the user must visit a URL first";
+        let message = "URL elicitation required: the user must visit a URL first";
         Self::new(ErrorCode::URL_ELICITATION_REQUIRED, message).with_data(encode(&data))
     }
 }
 
 fn encode<T: Serialize>(data: &T) -> Json {
-    Json::encode(data).expect("the data of known errors has a JSON form")
+    Json::encode(data).expect("error data serializes to JSON")
 }

@@ -1,4 +1,4 @@
-//! Request ids and progress tokens: text or a whole number, kept exactly as written.
+//! Request ids and progress tokens: a string or an integer, kept exactly as received.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,35 +6,35 @@ use std::sync::Arc;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde::ser::{Serialize, Serializer};
 
-/// The id of a request, as it travels: `7` and `"7"` are different ids.
+/// The id of a request, as on the wire: `7` and `"7"` are different ids.
 ///
 /// `null`, booleans and fractions are never ids.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[allow(
     clippy::exhaustive_enums,
-    reason = "JSON-RPC allows these two and no other"
+    reason = "JSON-RPC allows exactly these two types"
 )]
 pub enum RequestId {
-    /// A whole number.
+    /// An integer.
     Number(i64),
-    /// Any text.
+    /// A string.
     Text(Arc<str>),
 }
 
-/// What the sender of a request wants its progress notifications to be marked with.
+/// The token that associates `notifications/progress` with a request.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[allow(
     clippy::exhaustive_enums,
-    reason = "the specification allows these two and no other"
+    reason = "the specification allows exactly these two"
 )]
 pub enum ProgressToken {
-    /// A whole number.
+    /// An integer.
     Number(i64),
-    /// Any text.
+    /// A string.
     Text(Arc<str>),
 }
 
-/// Both types are a number or a text, with the same spelling in Rust and on the wire.
+/// Implements conversions, formatting and serde for an enum of `Number` and `Text`.
 macro_rules! number_or_text {
     ($name:ident, $what:literal) => {
         impl From<i64> for $name {
@@ -64,7 +64,7 @@ macro_rules! number_or_text {
             }
         }
 
-        /// As on the wire: a text id is quoted.
+        /// Formats as on the wire: a string is quoted.
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 fmt::Debug::fmt(self, f)
@@ -82,13 +82,13 @@ macro_rules! number_or_text {
 
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                struct NumberOrText;
+                struct NumberOrTextVisitor;
 
-                impl Visitor<'_> for NumberOrText {
+                impl Visitor<'_> for NumberOrTextVisitor {
                     type Value = $name;
 
                     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                        f.write_str(concat!($what, ": a string or a whole number"))
+                        f.write_str(concat!($what, " (a string or an integer)"))
                     }
 
                     fn visit_i64<E: de::Error>(self, number: i64) -> Result<$name, E> {
@@ -106,7 +106,7 @@ macro_rules! number_or_text {
                     }
                 }
 
-                deserializer.deserialize_any(NumberOrText)
+                deserializer.deserialize_any(NumberOrTextVisitor)
             }
         }
     };
@@ -143,7 +143,7 @@ mod tests {
         ] {
             assert!(
                 serde_json::from_str::<RequestId>(text).is_err(),
-                "{text} was taken for an id"
+                "{text} was accepted as an id"
             );
         }
     }

@@ -1,4 +1,4 @@
-//! A server that needs something first: `input_required` and the answers (from 2026-07-28).
+//! Multi round-trip requests: `input_required` results and the responses to them (from 2026-07-28).
 
 use std::collections::BTreeMap;
 
@@ -11,26 +11,26 @@ use crate::{
     ListRootsRequest, Meta, Method, RequestParams, ResultType,
 };
 
-/// A result that is not one yet: the client is to answer some questions and send the request again.
+/// An `input_required` result: the client answers the input requests and sends the request again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct InputRequiredResult {
-    /// How to read the result: always [`ResultType::INPUT_REQUIRED`].
+    /// The type of the result: always [`ResultType::INPUT_REQUIRED`].
     pub result_type: ResultType,
-    /// The questions.
+    /// The input requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_requests: Option<InputRequests>,
-    /// What the client is to send back, unread.
+    /// Opaque state that the client sends back unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_state: Option<String>,
-    /// What accompanies the result.
+    /// The `_meta` of the result.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
 
 impl InputRequiredResult {
-    /// A result that asks these questions.
+    /// Creates a result with these input requests.
     #[must_use]
     pub fn new(input_requests: InputRequests) -> Self {
         Self {
@@ -42,34 +42,34 @@ impl InputRequiredResult {
     }
 }
 
-/// Questions, each under a key that its answer will have.
+/// Input requests by key; the response has the same key.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
-#[allow(clippy::exhaustive_structs, reason = "it is a map and nothing else")]
+#[allow(clippy::exhaustive_structs, reason = "a newtype of a map")]
 pub struct InputRequests(pub BTreeMap<String, InputRequest>);
 
-/// Answers, each under the key of its question. Only who asked knows their types.
+/// Responses by the key of the input request, which determines their type.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-#[allow(clippy::exhaustive_structs, reason = "it is a map and nothing else")]
+#[allow(clippy::exhaustive_structs, reason = "a newtype of a map")]
 pub struct InputResponses(pub BTreeMap<String, Json>);
 
-/// One question: a request without an id, since its answer travels in the retried request.
+/// An input request: it has no id, since the response is sent in the retried request.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum InputRequest {
-    /// Asks the user.
+    /// `elicitation/create`.
     Elicit(Box<ElicitRequestParams>),
-    /// Has a model write something.
+    /// `sampling/createMessage`.
     CreateMessage(Box<CreateMessageRequestParams>),
-    /// Asks which folders the client works on.
+    /// `roots/list`.
     ListRoots(Option<RequestParams>),
-    /// A question that is not known here.
+    /// An input request with an unknown method.
     Unknown(UnknownInputRequest),
 }
 
 impl InputRequest {
-    /// The method that the question uses.
+    /// Returns the method.
     #[must_use]
     pub fn method(&self) -> &str {
         match self {
@@ -81,18 +81,18 @@ impl InputRequest {
     }
 }
 
-/// A question that is not known here, kept as it came.
+/// An input request with an unknown method, kept as received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnknownInputRequest {
-    /// Its method.
+    /// The method.
     pub method: String,
-    /// Its params.
+    /// The params.
     pub params: Option<Json>,
 }
 
 impl UnknownInputRequest {
-    /// A question of one's own.
+    /// Creates an input request with a custom method.
     #[must_use]
     pub fn new(method: impl Into<String>, params: Option<Json>) -> Self {
         Self {
@@ -123,12 +123,12 @@ impl Serialize for InputRequest {
 impl<'de> Deserialize<'de> for InputRequest {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
-        struct Unread {
+        struct MethodAndParams {
             method: String,
             params: Option<Json>,
         }
 
-        let Unread { method, params } = Unread::deserialize(deserializer)?;
+        let MethodAndParams { method, params } = MethodAndParams::deserialize(deserializer)?;
         let required = || {
             params
                 .as_ref()
@@ -154,7 +154,7 @@ mod tests {
     use serde_json::{Value, json};
 
     #[test]
-    fn a_question_that_is_not_known_survives_beside_one_that_is() {
+    fn an_unknown_input_request_survives_beside_a_known_one() {
         let value = json!({
             "a": {"method": "dream/interpret", "params": {"dream": [1.5]}},
             "b": {"method": "roots/list"},
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_without_its_params_is_refused() {
+    fn an_input_request_without_params_is_rejected() {
         let request: Result<InputRequest, _> =
             serde_json::from_value::<InputRequest>(json!({"method": "elicitation/create"}));
 
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_not_looked_into() {
+    fn input_responses_are_not_decoded() {
         let text = r#"{"a":{"action":"accept","content":{"n": 1.0}},"b":7}"#;
 
         let responses: InputResponses = serde_json::from_str(text).unwrap();

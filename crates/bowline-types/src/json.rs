@@ -1,10 +1,10 @@
-//! JSON text that nobody has looked into yet.
+//! JSON text that is not decoded yet.
 //!
-//! Params and results travel as [`Json`] and are decoded once, straight into the type that the method
-//! names. A [`Json`] is a slice of the frame it arrived in: cloning it copies no text.
+//! Params and results are passed as [`Json`] and decoded once, directly into the type of the method. A
+//! [`Json`] is a slice of the message it was received in: cloning it copies no text.
 
 mod escape;
-pub(crate) use escape::push_text;
+pub(crate) use escape::push_string;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -31,7 +31,7 @@ use serde_json::value::RawValue;
 pub struct Json(Bytes);
 
 impl Json {
-    /// Checks that `text` is exactly one JSON value in UTF-8 and keeps it as it is.
+    /// Checks that `text` is exactly one JSON value in UTF-8, and keeps its spelling.
     ///
     /// # Errors
     ///
@@ -43,18 +43,18 @@ impl Json {
         Ok(Self(value))
     }
 
-    /// Takes text that is already known to be exactly one JSON value, such as a [`RawValue`]'s.
+    /// Wraps text that is known to be exactly one JSON value, such as that of a [`RawValue`].
     ///
     /// # Panics
     ///
-    /// If `text` is not UTF-8. Text that is not JSON is not noticed here, but by whoever decodes it.
+    /// If `text` is not UTF-8. Text that is not JSON is not detected until it is decoded.
     #[must_use]
     pub fn from_valid(text: Bytes) -> Self {
         assert!(std::str::from_utf8(&text).is_ok(), "JSON text is UTF-8");
         Self(text)
     }
 
-    /// Takes text of the program's own that is exactly one JSON value.
+    /// Wraps static text that is exactly one JSON value.
     #[must_use]
     pub const fn from_static(text: &'static str) -> Self {
         Self(Bytes::from_static(text.as_bytes()))
@@ -64,9 +64,9 @@ impl Json {
     ///
     /// # Errors
     ///
-    /// If `value` has no JSON form, such as a map whose keys are not strings.
+    /// If `value` cannot be serialized to JSON, such as a map whose keys are not strings.
     pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Self, serde_json::Error> {
-        let mut text = Vec::with_capacity(USUAL);
+        let mut text = Vec::with_capacity(INITIAL_CAPACITY);
         serde_json::to_writer(&mut text, value)?;
         Ok(Self(text.into()))
     }
@@ -75,9 +75,9 @@ impl Json {
     ///
     /// # Errors
     ///
-    /// If the text does not have the shape of `T`.
+    /// If the text is not a valid `T`.
     pub fn decode<'de, T: Deserialize<'de>>(&'de self) -> Result<T, serde_json::Error> {
-        // Checked as a whole it costs less than string by string.
+        // Checking UTF-8 once is cheaper than `from_slice`, which checks it string by string.
         serde_json::from_str(self.as_str())
     }
 
@@ -87,18 +87,18 @@ impl Json {
     ///
     /// ```
     /// let mut out = Vec::new();
-    /// bowline_types::Json::push_text(&mut out, "a\nb");
+    /// bowline_types::Json::push_string(&mut out, "a\nb");
     /// assert_eq!(out, br#""a\nb""#);
     /// ```
-    pub fn push_text(out: &mut Vec<u8>, text: &str) {
-        push_text(out, text);
+    pub fn push_string(out: &mut Vec<u8>, text: &str) {
+        push_string(out, text);
     }
 
-    /// Decodes a string, which is borrowed unless it is written with escapes.
+    /// Decodes a string, which is borrowed unless it contains escapes.
     ///
     /// # Errors
     ///
-    /// If the value is no string.
+    /// If the value is not a string.
     ///
     /// # Examples
     ///
@@ -120,7 +120,7 @@ impl Json {
         }
     }
 
-    /// Takes a part of this text, found by decoding it to a borrowed [`RawValue`], without copying.
+    /// Returns a part of this text, found by decoding it to a borrowed [`RawValue`], without copying.
     ///
     /// # Panics
     ///
@@ -130,7 +130,7 @@ impl Json {
         Self::from_raw(&self.0, part)
     }
 
-    /// Takes a part of `text`, found by decoding it to a borrowed [`RawValue`], without copying.
+    /// Returns a part of `text`, found by decoding it to a borrowed [`RawValue`], without copying.
     ///
     /// # Panics
     ///
@@ -140,18 +140,17 @@ impl Json {
         Self(text.slice_ref(part.get().as_bytes()))
     }
 
-    /// Takes a part of `text` that is already known to be exactly one JSON value, without copying.
+    /// Returns a part of `text` that is known to be exactly one JSON value, without copying.
     ///
     /// # Panics
     ///
-    /// If `part` does not borrow from `text`. Text that is not JSON is not noticed here, but by whoever
-    /// decodes it.
+    /// If `part` does not borrow from `text`. Text that is not JSON is not detected until it is decoded.
     #[must_use]
     pub fn from_checked(text: &Bytes, part: &str) -> Self {
         Self(text.slice_ref(part.as_bytes()))
     }
 
-    /// Takes a part of this text that is a value too, without copying.
+    /// Returns a part of this text that is a JSON value too, without copying.
     ///
     /// # Panics
     ///
@@ -161,7 +160,7 @@ impl Json {
         let slice = self.0.slice_ref(part);
         let before = slice.as_ptr().addr() - self.0.as_ptr().addr();
         let begins_a_character = |at: usize| {
-            // Of the bytes of a character only those after the first begin with the bits 10.
+            // In UTF-8 only continuation bytes begin with the bits 10.
             self.0.get(at).is_none_or(|byte| byte & 0xC0 != 0x80)
         };
         assert!(
@@ -171,13 +170,13 @@ impl Json {
         Self(slice)
     }
 
-    /// A copy that holds on to nothing else: the frame that this was taken from may go.
+    /// Returns a copy that does not keep the message alive that this is a slice of.
     #[must_use]
     pub fn to_unshared(&self) -> Self {
         Self(Bytes::copy_from_slice(&self.0))
     }
 
-    /// Joins members to an object, in their order.
+    /// Creates an object from members, in their order.
     ///
     /// # Examples
     ///
@@ -197,14 +196,14 @@ impl Json {
         let lengths = members
             .clone()
             .map(|(name, value)| name.len() + value.0.len() + 4);
-        // Made of text that is UTF-8 already, so nothing is looked at twice.
+        // All parts are UTF-8 already, so the result is not checked again.
         let mut text = Vec::with_capacity(lengths.sum::<usize>() + 2);
         text.push(b'{');
         for (name, value) in members {
             if text.len() > 1 {
                 text.push(b',');
             }
-            push_text(&mut text, name);
+            push_string(&mut text, name);
             text.push(b':');
             text.extend_from_slice(&value.0);
         }
@@ -212,9 +211,9 @@ impl Json {
         Self(text.into())
     }
 
-    /// Opens an object at its end, for members to be added to it; `None` if it is no object.
+    /// Removes the end of an object, so that members can be appended; `None` if it is not an object.
     ///
-    /// Where nobody else holds the text, it is not copied.
+    /// The text is not copied unless it is shared.
     ///
     /// # Examples
     ///
@@ -222,16 +221,16 @@ impl Json {
     /// use bowline_types::Json;
     ///
     /// let one = Json::encode(&1)?;
-    /// let mut open = Json::parse(r#"{"a": 1}"#)?.into_open().unwrap();
-    /// open.add("b", &one);
-    /// open.begin("c");
-    /// open.add("d", &one);
-    /// open.end();
-    /// assert_eq!(open.close().as_str(), r#"{"a": 1,"b":1,"c":{"d":1}}"#);
+    /// let mut writer = Json::parse(r#"{"a": 1}"#)?.into_writer().unwrap();
+    /// writer.add("b", &one);
+    /// writer.begin("c");
+    /// writer.add("d", &one);
+    /// writer.end();
+    /// assert_eq!(writer.close().as_str(), r#"{"a": 1,"b":1,"c":{"d":1}}"#);
     /// # Ok::<(), serde_json::Error>(())
     /// ```
     #[must_use]
-    pub fn into_open(self) -> Option<OpenObject> {
+    pub fn into_writer(self) -> Option<JsonObjectWriter> {
         if !self.is_object() {
             return None;
         }
@@ -239,71 +238,71 @@ impl Json {
         let end = text.iter().rposition(|byte| *byte == b'}')?;
         text.truncate(end);
         text.truncate(text.trim_ascii_end().len());
-        Some(OpenObject { text })
+        Some(JsonObjectWriter { text })
     }
 
-    /// The empty object, `{}`.
+    /// Returns the empty object, `{}`.
     #[must_use]
     pub fn empty_object() -> Self {
         Self::from_static("{}")
     }
 
-    /// The literal `null`.
+    /// Returns the literal `null`.
     #[must_use]
     pub fn null() -> Self {
         Self::from_static("null")
     }
 
-    /// Whether the value is the literal `null`.
+    /// Returns whether the value is the literal `null`.
     #[must_use]
     pub fn is_null(&self) -> bool {
         &*self.0 == b"null"
     }
 
-    /// Whether the value is an object.
+    /// Returns whether the value is an object.
     #[must_use]
     pub fn is_object(&self) -> bool {
         self.0.first() == Some(&b'{')
     }
 
-    /// The text.
+    /// Returns the text.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        std::str::from_utf8(&self.0).expect("a `Json` is made from valid UTF-8 only")
+        std::str::from_utf8(&self.0).expect("a `Json` contains valid UTF-8 only")
     }
 
-    /// The text as bytes.
+    /// Returns the text as bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// The text as a shared buffer.
+    /// Returns the text as a shared buffer.
     #[must_use]
     pub fn into_bytes(self) -> Bytes {
         self.0
     }
 }
 
-/// An object whose end is still to be written.
+/// Appends members to a JSON object; created by [`Json::into_writer`].
 #[derive(Debug)]
-#[must_use = "an object is complete when it is closed"]
-pub struct OpenObject {
-    /// UTF-8, for nothing but JSON text was ever put into it.
+#[must_use = "the object is incomplete until `close` is called"]
+pub struct JsonObjectWriter {
+    /// UTF-8, because only JSON text is appended.
     text: Vec<u8>,
 }
 
-impl OpenObject {
-    /// An object with room for members of about so many bytes.
-    pub(crate) fn with_room_for(length: usize) -> Self {
-        // Some of it may have to be escaped, and something may be added on the way.
-        let mut text = Vec::with_capacity(length + length / 16 + USUAL);
+impl JsonObjectWriter {
+    /// Creates an object with capacity for members of about `length` bytes.
+    pub(crate) fn with_capacity(length: usize) -> Self {
+        // Leaves room for escapes, and for members that are added later.
+        let mut text = Vec::with_capacity(length + length / 16 + INITIAL_CAPACITY);
         text.push(b'{');
         Self { text }
     }
 
-    /// Adds a member, encoded by serde.
-    pub(crate) fn encode(
+    /// Adds a member, serialized by serde.
+    pub(crate) fn add_encoded(
         &mut self,
         name: &str,
         value: &impl Serialize,
@@ -312,8 +311,8 @@ impl OpenObject {
         serde_json::to_writer(&mut self.text, value)
     }
 
-    /// Adds a member that is a list, whose items append themselves.
-    pub(crate) fn list<T>(
+    /// Adds a member that is an array, whose items `push` appends.
+    pub(crate) fn add_list<T>(
         &mut self,
         name: &str,
         items: &[T],
@@ -331,14 +330,14 @@ impl OpenObject {
         Ok(())
     }
 
-    /// Makes room for members of about so many bytes.
+    /// Reserves capacity for members of about `length` bytes.
     pub fn reserve(&mut self, length: usize) {
         self.text.reserve(length);
     }
 
     /// Adds a member to the object that was begun last.
     pub fn add(&mut self, name: &str, value: &Json) {
-        // With what stands around the two, and the end, so that the text moves once.
+        // Includes the punctuation and the end, so that the text is reallocated at most once.
         self.text.reserve(name.len() + value.0.len() + 8);
         self.push_name(name);
         self.text.extend_from_slice(&value.0);
@@ -355,7 +354,7 @@ impl OpenObject {
         self.text.push(b'}');
     }
 
-    /// Ends the object itself.
+    /// Ends the object and returns it.
     #[must_use]
     pub fn close(mut self) -> Json {
         self.text.push(b'}');
@@ -366,7 +365,7 @@ impl OpenObject {
         if self.text.last() != Some(&b'{') {
             self.text.push(b',');
         }
-        push_text(&mut self.text, name);
+        push_string(&mut self.text, name);
         self.text.push(b':');
     }
 }
@@ -397,8 +396,8 @@ impl fmt::Display for Json {
 
 impl Serialize for Json {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        // Borrowing as a `RawValue` scans the text once more; it is the price of writing it unescaped
-        // through serde without `unsafe`. The message path writes the bytes directly instead.
+        // Borrowing as a `RawValue` scans the text again, but only a `RawValue` passes through serde
+        // verbatim without `unsafe`. Encoding a message writes the bytes directly instead.
         let raw: &RawValue =
             serde_json::from_slice(&self.0).map_err(|_| serde::ser::Error::custom("not JSON"))?;
         raw.serialize(serializer)
@@ -411,15 +410,15 @@ impl<'de> Deserialize<'de> for Json {
     }
 }
 
-/// Reads a member that is there, even if it is `null`, for which [`Option`] alone reads nothing.
-pub(crate) fn present<'de, D: Deserializer<'de>>(
+/// Deserializes a present member to `Some`, even if it is `null`, which [`Option`] alone reads as `None`.
+pub(crate) fn deserialize_present<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Json>, D::Error> {
     Json::deserialize(deserializer).map(Some)
 }
 
-/// Room for most values, and for what may be added to them on their way.
-const USUAL: usize = 256;
+/// The initial capacity: enough for most values and for members that are added later.
+const INITIAL_CAPACITY: usize = 256;
 
 #[cfg(test)]
 mod tests {
@@ -438,9 +437,9 @@ mod tests {
     }
 
     #[test]
-    fn anything_but_one_value_is_refused() {
+    fn anything_but_one_json_value_is_rejected() {
         for text in ["", "{", "1 2", "nul", "\u{0}", "{\"a\":}"] {
-            assert!(Json::parse(text).is_err(), "{text:?} was taken for JSON");
+            assert!(Json::parse(text).is_err(), "{text:?} was accepted as JSON");
         }
     }
 
@@ -457,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn members_are_added_behind_those_that_stand() {
+    fn members_are_appended_to_existing_ones() {
         let value = Json::from(json!([1]));
         for (before, after) in [
             ("{}", r#"{"\"":[1]}"#),
@@ -465,38 +464,38 @@ mod tests {
             (r#"{"a": {} }"#, r#"{"a": {},"\"":[1]}"#),
         ] {
             let json = Json::parse(before).unwrap();
-            let held_by_another = json.clone();
+            let shared = json.clone();
 
-            let mut open = json.into_open().unwrap();
-            open.add("\"", &value);
+            let mut writer = json.into_writer().unwrap();
+            writer.add("\"", &value);
 
-            assert_eq!(open.close().as_str(), after);
-            assert_eq!(held_by_another.as_str(), before);
+            assert_eq!(writer.close().as_str(), after);
+            assert_eq!(shared.as_str(), before);
         }
     }
 
     #[test]
-    fn what_nobody_else_holds_is_not_copied_to_be_added_to() {
+    fn unshared_text_is_not_copied() {
         let mut text = Vec::with_capacity(100);
         text.extend_from_slice(b"{}");
         let at = text.as_ptr();
         let json = Json::parse(text).unwrap();
 
-        let mut open = json.into_open().unwrap();
-        open.add("a", &Json::null());
+        let mut writer = json.into_writer().unwrap();
+        writer.add("a", &Json::null());
 
-        assert_eq!(open.close().as_bytes().as_ptr(), at);
+        assert_eq!(writer.close().as_bytes().as_ptr(), at);
     }
 
     #[test]
-    fn nothing_but_an_object_can_be_added_to() {
+    fn only_an_object_can_be_extended() {
         for text in ["[]", "1", "null", r#""{}""#] {
-            assert!(Json::parse(text).unwrap().into_open().is_none(), "{text}");
+            assert!(Json::parse(text).unwrap().into_writer().is_none(), "{text}");
         }
     }
 
     #[test]
-    fn a_part_shares_the_whole() {
+    fn a_part_is_a_slice_of_the_whole() {
         let whole = Json::from(json!({"a": [1, 2]}));
 
         let object: std::collections::BTreeMap<&str, &RawValue> = whole.decode().unwrap();

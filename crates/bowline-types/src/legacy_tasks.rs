@@ -1,8 +1,7 @@
-//! Tasks as revision 2025-11-25 tried them out, and only that one.
+//! The experimental tasks of revision 2025-11-25.
 //!
 //! A request that may take long is answered with a [`Task`], and its result is fetched later. The tasks
-//! extension of later revisions is another thing with the same name, so these types have a module of
-//! their own.
+//! extension of later revisions is incompatible, so these types have their own module.
 
 use std::collections::BTreeMap;
 
@@ -10,28 +9,28 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::number::optional_count;
-use crate::{Cursor, Json, Meta, Settings};
+use crate::{CapabilitySettings, Cursor, Json, Meta};
 
-/// A request that goes on after it was answered.
+/// A request that continues after it was answered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Task {
-    /// Its id.
+    /// The task id.
     pub task_id: String,
-    /// How it stands.
+    /// The status.
     pub status: TaskStatus,
-    /// How it stands, for people.
+    /// The status, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status_message: Option<String>,
-    /// When it was made, in ISO 8601.
+    /// The time of creation in ISO 8601.
     pub created_at: String,
-    /// When its status last changed, in ISO 8601.
+    /// The time of the last status change in ISO 8601.
     pub last_updated_at: String,
-    /// For how many milliseconds since its making it is kept; `null`, which is written, is for ever.
+    /// How long it is retained from its creation, in milliseconds; `None` (serialized as `null`) means forever.
     #[serde(deserialize_with = "optional_count")]
     pub ttl: Option<u64>,
-    /// How many milliseconds to wait between two looks.
+    /// The recommended polling interval in milliseconds.
     #[serde(
         default,
         deserialize_with = "optional_count",
@@ -41,7 +40,7 @@ pub struct Task {
 }
 
 impl Task {
-    /// A task that is being worked on, made at a time given in ISO 8601 and kept for ever.
+    /// Creates a working task with a time of creation in ISO 8601, retained forever.
     #[must_use]
     pub fn new(task_id: impl Into<String>, created_at: impl Into<String>) -> Self {
         let created_at = created_at.into();
@@ -57,31 +56,31 @@ impl Task {
     }
 }
 
-/// How a task stands.
+/// The status of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(
     clippy::exhaustive_enums,
-    reason = "the one revision that has it is closed"
+    reason = "the only revision with tasks is final"
 )]
 pub enum TaskStatus {
-    /// It is being worked on.
+    /// The task is running.
     Working,
-    /// It waits for the other side.
+    /// The task waits for input from the requestor.
     InputRequired,
-    /// It has its result.
+    /// The task has a result.
     Completed,
-    /// It has failed.
+    /// The task failed.
     Failed,
-    /// Nobody wants it any more.
+    /// The task was cancelled.
     Cancelled,
 }
 
-/// Asks for a request to run as a task: the member `task` of its params.
+/// Requests execution as a task: the member `task` of the params.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct TaskMetadata {
-    /// For how many milliseconds the task should be kept.
+    /// How long the task should be retained, in milliseconds.
     #[serde(
         default,
         deserialize_with = "optional_count",
@@ -90,14 +89,14 @@ pub struct TaskMetadata {
     pub ttl: Option<u64>,
 }
 
-/// The params that every request has which can run as a task.
+/// The common params of requests that can run as a task.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct TaskAugmentedRequestParams {
-    /// Asks for the request to run as a task.
+    /// Requests execution as a task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<TaskMetadata>,
-    /// What accompanies the request.
+    /// The `_meta` of the request.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
@@ -113,7 +112,7 @@ pub struct RelatedTaskMetadata {
 }
 
 impl RelatedTaskMetadata {
-    /// The task with this id.
+    /// Creates metadata with a task id.
     #[must_use]
     pub fn new(task_id: impl Into<String>) -> Self {
         Self {
@@ -128,13 +127,13 @@ impl RelatedTaskMetadata {
 pub struct CreateTaskResult {
     /// The task.
     pub task: Task,
-    /// What accompanies the result.
+    /// The `_meta` of the result.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
 
 impl CreateTaskResult {
-    /// The request runs as this task.
+    /// Creates a result with this task.
     #[must_use]
     pub fn new(task: Task) -> Self {
         Self { task, meta: None }
@@ -148,13 +147,13 @@ impl CreateTaskResult {
 pub struct TaskRequestParams {
     /// The id of the task.
     pub task_id: String,
-    /// What accompanies the request.
+    /// The `_meta` of the request.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
 
 impl TaskRequestParams {
-    /// A request about the task with this id.
+    /// Creates params with a task id.
     #[must_use]
     pub fn new(task_id: impl Into<String>) -> Self {
         Self {
@@ -164,52 +163,52 @@ impl TaskRequestParams {
     }
 }
 
-/// The result of `tasks/get`: how the task stands.
+/// The result of `tasks/get`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct GetTaskResult {
-    /// The task, whose members are those of the result.
+    /// The task, whose members are members of the result.
     #[serde(flatten)]
     pub task: Task,
-    /// What accompanies the result.
+    /// The `_meta` of the result.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
 
 impl GetTaskResult {
-    /// How this task stands.
+    /// Creates a result with this task.
     #[must_use]
     pub fn new(task: Task) -> Self {
         Self { task, meta: None }
     }
 }
 
-/// The result of `tasks/cancel`: how the task stands now.
+/// The result of `tasks/cancel`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CancelTaskResult {
-    /// The task, whose members are those of the result.
+    /// The task, whose members are members of the result.
     #[serde(flatten)]
     pub task: Task,
-    /// What accompanies the result.
+    /// The `_meta` of the result.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
 
 impl CancelTaskResult {
-    /// How this task stands now.
+    /// Creates a result with this task.
     #[must_use]
     pub fn new(task: Task) -> Self {
         Self { task, meta: None }
     }
 }
 
-/// The result of `tasks/result`: the result of the request that became the task, whatever that is.
+/// The result of `tasks/result`: the result of the original request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 #[allow(
     clippy::exhaustive_structs,
-    reason = "only who made the request knows its type"
+    reason = "a newtype of the result of any request"
 )]
 pub struct GetTaskPayloadResult(pub Json);
 
@@ -220,16 +219,16 @@ pub struct GetTaskPayloadResult(pub Json);
 pub struct ListTasksResult {
     /// The tasks.
     pub tasks: Vec<Task>,
-    /// Where the next page starts, if there is one.
+    /// The cursor of the next page; `None` on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<Cursor>,
-    /// What accompanies the result.
+    /// The `_meta` of the result.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
 
 impl ListTasksResult {
-    /// A page of tasks.
+    /// Creates a page of tasks.
     #[must_use]
     pub fn new(tasks: Vec<Task>) -> Self {
         Self {
@@ -239,111 +238,111 @@ impl ListTasksResult {
     }
 }
 
-/// The params of `notifications/tasks/status`: how a task stands now.
+/// The params of `notifications/tasks/status`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct TaskStatusNotificationParams {
-    /// The task, whose members are those of the params.
+    /// The task, whose members are members of the params.
     #[serde(flatten)]
     pub task: Task,
-    /// What accompanies the notification.
+    /// The `_meta` of the notification.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
 
 impl TaskStatusNotificationParams {
-    /// How this task stands now.
+    /// Creates params with this task.
     #[must_use]
     pub fn new(task: Task) -> Self {
         Self { task, meta: None }
     }
 }
 
-/// Whether a tool runs as a task: the member `execution` of a [`Tool`](crate::Tool).
+/// Whether a tool can run as a task: the member `execution` of a [`Tool`](crate::Tool).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ToolExecution {
-    /// Whether it does. Absent means [`TaskSupport::Forbidden`].
+    /// The task support. Absent means [`TaskSupport::Forbidden`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_support: Option<TaskSupport>,
 }
 
-/// Whether a tool runs as a task.
+/// Whether a tool can run as a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[allow(
     clippy::exhaustive_enums,
-    reason = "the one revision that has it is closed"
+    reason = "the only revision with tasks is final"
 )]
 pub enum TaskSupport {
-    /// It does not.
+    /// Never runs as a task.
     Forbidden,
-    /// It does if it is asked to.
+    /// Runs as a task if requested.
     Optional,
-    /// It always does.
+    /// Always runs as a task.
     Required,
 }
 
-/// What a client can run as a task. An open set, like all capabilities.
+/// The tasks capability of a client. An open set, like all capabilities.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ClientTasksCapability {
-    /// It lists its tasks.
+    /// Supports `tasks/list`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub list: Option<Settings>,
-    /// It cancels tasks.
+    pub list: Option<CapabilitySettings>,
+    /// Supports `tasks/cancel`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cancel: Option<Settings>,
-    /// The requests that it runs as tasks.
+    pub cancel: Option<CapabilitySettings>,
+    /// The requests that can run as tasks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests: Option<ClientTaskRequests>,
-    /// Members that are not known here.
+    /// Unknown members.
     #[serde(flatten)]
     pub other: BTreeMap<String, Value>,
 }
 
-/// The requests that a client runs as tasks.
+/// The requests that a client can run as tasks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ClientTaskRequests {
-    /// `elicitation/create`, under the name `create`.
+    /// `elicitation/create`, as the member `create`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub elicitation: Option<Settings>,
-    /// `sampling/createMessage`, under the name `createMessage`.
+    pub elicitation: Option<CapabilitySettings>,
+    /// `sampling/createMessage`, as the member `createMessage`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sampling: Option<Settings>,
-    /// Members that are not known here.
+    pub sampling: Option<CapabilitySettings>,
+    /// Unknown members.
     #[serde(flatten)]
     pub other: BTreeMap<String, Value>,
 }
 
-/// What a server can run as a task. An open set, like all capabilities.
+/// The tasks capability of a server. An open set, like all capabilities.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ServerTasksCapability {
-    /// It lists its tasks.
+    /// Supports `tasks/list`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub list: Option<Settings>,
-    /// It cancels tasks.
+    pub list: Option<CapabilitySettings>,
+    /// Supports `tasks/cancel`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cancel: Option<Settings>,
-    /// The requests that it runs as tasks.
+    pub cancel: Option<CapabilitySettings>,
+    /// The requests that can run as tasks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests: Option<ServerTaskRequests>,
-    /// Members that are not known here.
+    /// Unknown members.
     #[serde(flatten)]
     pub other: BTreeMap<String, Value>,
 }
 
-/// The requests that a server runs as tasks.
+/// The requests that a server can run as tasks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ServerTaskRequests {
-    /// `tools/call`, under the name `call`.
+    /// `tools/call`, as the member `call`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tools: Option<Settings>,
-    /// Members that are not known here.
+    pub tools: Option<CapabilitySettings>,
+    /// Unknown members.
     #[serde(flatten)]
     pub other: BTreeMap<String, Value>,
 }

@@ -1,24 +1,23 @@
-//! The vocabulary of the Model Context Protocol: every message of every revision as a plain type.
+//! The types of the Model Context Protocol: params, results and notifications of every revision.
 //!
-//! No behaviour lives here beyond encoding and decoding. Four rules hold throughout:
+//! This crate only encodes and decodes. Four rules hold throughout:
 //!
-//! * **One type serves every revision of a shape.** It has the members of all of them; those that a
-//!   revision lacks are `Option`s, and what is `None` is not written.
+//! * **One type serves every revision of a definition.** It has the members of all of them; those that a
+//!   revision lacks are `Option`s, and `None` is not serialized.
 //! * **Open sets stay open.** `_meta`, capabilities, extension settings, subscription filters, result
-//!   types, stop reasons, versions and kinds of content keep what they do not know and write it back.
-//!   Other objects read past members they do not know.
-//! * **Foreign JSON stays text.** Tool schemas, arguments and structured output are [`Json`], so key order
-//!   and number spelling survive, and `null` differs from absent where the specification tells them apart.
-//! * **A method names its types.** [`Method`] and [`Notice`] tie each name on the wire to its params and
-//!   its result.
+//!   types, stop reasons, versions and types of content keep unknown values and serialize them again.
+//!   Other objects ignore unknown members.
+//! * **Application JSON stays text.** Tool schemas, arguments and structured output are [`Json`], so key
+//!   order and number spelling survive, and `null` differs from absent where the specification requires it.
+//! * **A method has types.** [`Method`] and [`NotificationMethod`] connect each method name to its params and result.
 //!
-//! JSON-RPC frames themselves are no vocabulary; `bowline-core` reads and writes them.
+//! JSON-RPC messages themselves are encoded and decoded by `bowline-core`.
 
 mod json;
-pub use json::{Json, OpenObject};
+pub use json::{Json, JsonObjectWriter};
 
 mod number;
-mod text;
+mod open_string_enum;
 mod union;
 
 mod id;
@@ -31,7 +30,7 @@ mod meta;
 pub use meta::{Meta, meta_key};
 
 mod meta_grammar;
-pub use meta_grammar::{KeyError, check_extension_id, check_meta_key};
+pub use meta_grammar::{MetaKeyError, check_extension_id, check_meta_key};
 
 mod error;
 pub use error::{
@@ -46,7 +45,7 @@ pub use method::{
     GetPromptRequest, GetTaskPayloadRequest, GetTaskRequest, InitializeRequest,
     InitializedNotification, ListPromptsRequest, ListResourceTemplatesRequest,
     ListResourcesRequest, ListRootsRequest, ListTasksRequest, ListToolsRequest,
-    LoggingMessageNotification, Method, Notice, PingRequest, ProgressNotification,
+    LoggingMessageNotification, Method, NotificationMethod, PingRequest, ProgressNotification,
     PromptListChangedNotification, ReadResourceRequest, ResourceListChangedNotification,
     ResourceUpdatedNotification, RootsListChangedNotification, SetLevelRequest, SubscribeRequest,
     SubscriptionsAcknowledgedNotification, SubscriptionsListenRequest, TaskStatusNotification,
@@ -70,8 +69,8 @@ pub use lifecycle::{
 
 mod capabilities;
 pub use capabilities::{
-    ClientCapabilities, ElicitationCapability, PromptsCapability, ResourcesCapability,
-    RootsCapability, SamplingCapability, ServerCapabilities, Settings, ToolsCapability,
+    CapabilitySettings, ClientCapabilities, ElicitationCapability, PromptsCapability,
+    ResourcesCapability, RootsCapability, SamplingCapability, ServerCapabilities, ToolsCapability,
 };
 
 mod content;
@@ -125,12 +124,12 @@ pub use elicitation::{
 
 mod elicitation_schema;
 pub use elicitation_schema::{
-    BooleanSchema, ElicitSchema, Fields, NumberKind, NumberSchema, PrimitiveSchemaDefinition,
+    BooleanSchema, ElicitSchema, FormFields, NumberKind, NumberSchema, PrimitiveSchemaDefinition,
     StringFormat, StringSchema,
 };
 
-mod elicitation_choice;
-pub use elicitation_choice::{
+mod elicitation_enum;
+pub use elicitation_enum::{
     EnumSchema, LegacyTitledEnumSchema, TitledItems, TitledMultiSelectEnumSchema,
     TitledSingleSelectEnumSchema, TitledValue, UntitledItems, UntitledMultiSelectEnumSchema,
     UntitledSingleSelectEnumSchema,

@@ -1,40 +1,40 @@
-//! Getting to know each other: `server/discover`, `initialize`, `ping`, and who is who.
+//! `server/discover`, `initialize`, and the `Implementation` of clients and servers.
 
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-use crate::number::optional_lifetime;
-use crate::text::open_text;
+use crate::number::optional_ttl;
+use crate::open_string_enum::open_string_enum;
 use crate::{
     CacheScope, ClientCapabilities, Meta, ProtocolVersion, ResultType, ServerCapabilities,
 };
 
-/// What a program is: the name and version of a client or a server.
+/// The name and version of a client or a server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Implementation {
-    /// Its name, for programs.
+    /// The programmatic name.
     pub name: String,
-    /// Its name, for people (from 2025-06-18).
+    /// The display name (from 2025-06-18).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// Its version.
+    /// The version.
     pub version: String,
-    /// What it does (from 2025-11-25).
+    /// A description (from 2025-11-25).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Where to read more (from 2025-11-25).
+    /// The URL of its website (from 2025-11-25).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub website_url: Option<String>,
-    /// How it may be shown (from 2025-11-25).
+    /// The icons to display (from 2025-11-25).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub icons: Option<Vec<Icon>>,
 }
 
 impl Implementation {
-    /// A program with a name and a version.
+    /// Creates an implementation with a name and a version.
     #[must_use]
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
         Self {
@@ -48,26 +48,26 @@ impl Implementation {
     }
 }
 
-/// A picture that stands for something.
+/// An icon of an implementation, a tool, a prompt or a resource.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Icon {
-    /// Where it is: an `https:` or `data:` URI.
+    /// An `https:` or `data:` URI.
     pub src: String,
-    /// Its media type, if the one that its source claims is not to be relied on.
+    /// The media type, which overrides the one that the source claims.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mime_type: Option<String>,
-    /// The sizes it is good for, such as `48x48` or `any`.
+    /// The sizes it can be used at, such as `48x48` or `any`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sizes: Option<Vec<String>>,
-    /// The theme it is drawn for.
+    /// The theme it is designed for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub theme: Option<IconTheme>,
 }
 
 impl Icon {
-    /// An icon at a URI.
+    /// Creates an icon from its URI.
     #[must_use]
     pub fn new(src: impl Into<String>) -> Self {
         Self {
@@ -79,7 +79,7 @@ impl Icon {
     }
 }
 
-/// The background that an icon is drawn for. The set is open: a new theme must not spoil a list of tools.
+/// The theme that an icon is designed for. The set is open, so that a new theme does not invalidate a list of tools.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IconTheme(Cow<'static, str>);
 
@@ -89,49 +89,47 @@ impl IconTheme {
     /// A dark background.
     pub const DARK: Self = Self(Cow::Borrowed("dark"));
 
-    /// The text.
+    /// Returns the text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-open_text!(IconTheme, "an icon theme", [LIGHT, DARK]);
+open_string_enum!(IconTheme, "an icon theme", [LIGHT, DARK]);
 
-/// The result of `server/discover`: what a server is, without any handshake (from 2026-07-28).
-///
-/// Who the server is stands in [`Meta::server_info`].
+/// The result of `server/discover` (from 2026-07-28). [`Meta::server_info`] contains the server's implementation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct DiscoverResult {
-    /// How to read the result.
+    /// The type of the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result_type: Option<ResultType>,
-    /// The revisions that the server speaks.
+    /// The protocol versions that the server supports.
     pub supported_versions: Vec<ProtocolVersion>,
-    /// What the server can do.
+    /// The capabilities of the server.
     pub capabilities: ServerCapabilities,
-    /// How to use the server, for a model.
+    /// Instructions for a model on how to use the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instructions: Option<String>,
-    /// For how many milliseconds the result stays fresh.
+    /// How long the result stays fresh, in milliseconds.
     #[serde(
         default,
-        deserialize_with = "optional_lifetime",
+        deserialize_with = "optional_ttl",
         skip_serializing_if = "Option::is_none"
     )]
     pub ttl_ms: Option<u64>,
-    /// Who may share the result.
+    /// Whether caches may share the result between users.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_scope: Option<CacheScope>,
-    /// What accompanies the result.
+    /// The `_meta` of the result.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
 
 impl DiscoverResult {
-    /// A server that speaks these revisions and can do these things.
+    /// Creates a result with versions and capabilities.
     #[must_use]
     pub fn new(supported_versions: Vec<ProtocolVersion>, capabilities: ServerCapabilities) -> Self {
         Self {
@@ -146,24 +144,24 @@ impl DiscoverResult {
     }
 }
 
-/// The params of `initialize`: a client introduces itself (until 2025-11-25).
+/// The params of `initialize` (until 2025-11-25).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct InitializeRequestParams {
-    /// The newest revision that the client speaks.
+    /// The latest protocol version that the client supports.
     pub protocol_version: ProtocolVersion,
-    /// What the client can do.
+    /// The capabilities of the client.
     pub capabilities: ClientCapabilities,
-    /// What the client is.
+    /// The implementation of the client.
     pub client_info: Implementation,
-    /// What accompanies the request.
+    /// The `_meta` of the request.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
 
 impl InitializeRequestParams {
-    /// An introduction.
+    /// Creates params.
     #[must_use]
     pub fn new(
         protocol_version: ProtocolVersion,
@@ -179,27 +177,27 @@ impl InitializeRequestParams {
     }
 }
 
-/// The result of `initialize`: the server introduces itself (until 2025-11-25).
+/// The result of `initialize` (until 2025-11-25).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct InitializeResult {
-    /// The revision that both will speak, if the client can.
+    /// The protocol version that both sides use, if the client supports it.
     pub protocol_version: ProtocolVersion,
-    /// What the server can do.
+    /// The capabilities of the server.
     pub capabilities: ServerCapabilities,
-    /// What the server is.
+    /// The implementation of the server.
     pub server_info: Implementation,
-    /// How to use the server, for a model.
+    /// Instructions for a model on how to use the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instructions: Option<String>,
-    /// What accompanies the result.
+    /// The `_meta` of the result.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
 
 impl InitializeResult {
-    /// An introduction.
+    /// Creates a result.
     #[must_use]
     pub fn new(
         protocol_version: ProtocolVersion,

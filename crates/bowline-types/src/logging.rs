@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Json, Meta};
 
-/// How severe a log message is, least severe first.
+/// The severity of a log message, least severe first (RFC 5424).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[allow(
@@ -12,21 +12,21 @@ use crate::{Json, Meta};
     reason = "the severities of RFC 5424 are these eight"
 )]
 pub enum LoggingLevel {
-    /// For whoever is looking for a fault.
+    /// Debugging information.
     Debug,
-    /// Something happened.
+    /// General information.
     Info,
-    /// Something happened that is worth knowing.
+    /// A normal but significant event.
     Notice,
-    /// Something may go wrong.
+    /// A warning condition.
     Warning,
-    /// Something went wrong.
+    /// An error condition.
     Error,
-    /// A part has failed.
+    /// A critical condition, such as a failed component.
     Critical,
-    /// Somebody must act at once.
+    /// Immediate action is required.
     Alert,
-    /// Nothing works.
+    /// The system is unusable.
     Emergency,
 }
 
@@ -34,15 +34,15 @@ pub enum LoggingLevel {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SetLevelRequestParams {
-    /// The least severe message that the client wants.
+    /// The minimum level of the messages to send.
     pub level: LoggingLevel,
-    /// What accompanies the request.
+    /// The `_meta` of the request.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
 
 impl SetLevelRequestParams {
-    /// A wish for messages that are at least this severe.
+    /// Creates params with a minimum level.
     #[must_use]
     pub fn new(level: LoggingLevel) -> Self {
         Self { level, meta: None }
@@ -53,20 +53,20 @@ impl SetLevelRequestParams {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct LoggingMessageNotificationParams {
-    /// How severe it is.
+    /// The severity.
     pub level: LoggingLevel,
-    /// Who logs.
+    /// The name of the logger.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logger: Option<String>,
-    /// What is logged: any value.
+    /// The logged data: any JSON value.
     pub data: Json,
-    /// What accompanies the notification.
+    /// The `_meta` of the notification.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
 
 impl LoggingMessageNotificationParams {
-    /// A log message.
+    /// Creates a log message.
     #[must_use]
     pub fn new(level: LoggingLevel, data: impl Into<Json>) -> Self {
         Self {

@@ -1,6 +1,6 @@
 //! The `_meta` object: an open map, its reserved keys, and the grammar of keys.
 //!
-//! Unknown keys survive a round trip, whatever their value is.
+//! Unknown keys survive a round trip, with any value.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::{
     RequestId,
 };
 
-/// What accompanies a request, a result, a notification or a thing, without being part of it.
+/// The `_meta` object: metadata of a request, a result, a notification or an object such as a tool.
 ///
 /// # Examples
 ///
@@ -32,35 +32,35 @@ use crate::{
 pub struct Meta(BTreeMap<String, Json>);
 
 impl Meta {
-    /// The value of a key.
+    /// Returns the value of a key.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Json> {
         self.0.get(key)
     }
 
-    /// Sets the value of a key, and returns the one it replaces.
+    /// Sets the value of a key, and returns the previous one.
     pub fn insert(&mut self, key: impl Into<String>, value: impl Into<Json>) -> Option<Json> {
         self.0.insert(key.into(), value.into())
     }
 
-    /// Removes a key, and returns the value it had.
+    /// Removes a key, and returns its value.
     pub fn remove(&mut self, key: &str) -> Option<Json> {
         self.0.remove(key)
     }
 
-    /// Whether there is no key at all.
+    /// Returns whether there are no keys.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many keys there are.
+    /// Returns the number of keys.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// The entries, in the order of their keys.
+    /// Returns the entries, in the order of their keys.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Json)> {
         self.0.iter().map(|(key, value)| (key.as_str(), value))
     }
@@ -69,16 +69,16 @@ impl Meta {
     ///
     /// # Errors
     ///
-    /// If the key is there and its value does not have the shape of `T`.
+    /// If the key is present and its value is not a valid `T`.
     pub fn decode<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, serde_json::Error> {
         self.get(key).map(Json::decode).transpose()
     }
 
-    /// The protocol version of a request.
+    /// Returns the protocol version of a request.
     ///
     /// # Errors
     ///
-    /// If the value has another shape; likewise for the other typed keys.
+    /// If the value is invalid; likewise for the other typed keys.
     pub fn protocol_version(&self) -> Result<Option<ProtocolVersion>, serde_json::Error> {
         self.decode(meta_key::PROTOCOL_VERSION)
     }
@@ -88,123 +88,123 @@ impl Meta {
         self.encode(meta_key::PROTOCOL_VERSION, version);
     }
 
-    /// What the client that sends a request is.
+    /// Returns the implementation of the client that sends a request.
     ///
     /// # Errors
     ///
-    /// If the value has another shape.
+    /// If the value is invalid.
     pub fn client_info(&self) -> Result<Option<Implementation>, serde_json::Error> {
         self.decode(meta_key::CLIENT_INFO)
     }
 
-    /// Sets what the client that sends a request is.
+    /// Sets the implementation of the client that sends a request.
     pub fn set_client_info(&mut self, client: &Implementation) {
         self.encode(meta_key::CLIENT_INFO, client);
     }
 
-    /// What the client that sends a request can do.
+    /// Returns the capabilities of the client that sends a request.
     ///
     /// # Errors
     ///
-    /// If the value has another shape.
+    /// If the value is invalid.
     pub fn client_capabilities(&self) -> Result<Option<ClientCapabilities>, serde_json::Error> {
         self.decode(meta_key::CLIENT_CAPABILITIES)
     }
 
-    /// Sets what the client that sends a request can do.
+    /// Sets the capabilities of the client that sends a request.
     pub fn set_client_capabilities(&mut self, capabilities: &ClientCapabilities) {
         self.encode(meta_key::CLIENT_CAPABILITIES, capabilities);
     }
 
-    /// The least severe log message that the sender of a request wants.
+    /// Returns the minimum level of the log messages for a request.
     ///
     /// # Errors
     ///
-    /// If the value has another shape.
+    /// If the value is invalid.
     pub fn log_level(&self) -> Result<Option<LoggingLevel>, serde_json::Error> {
         self.decode(meta_key::LOG_LEVEL)
     }
 
-    /// Sets the least severe log message that the sender of a request wants.
+    /// Sets the minimum level of the log messages for a request.
     pub fn set_log_level(&mut self, level: LoggingLevel) {
         self.encode(meta_key::LOG_LEVEL, &level);
     }
 
-    /// What progress notifications of a request are to be marked with.
+    /// Returns the token for progress notifications of a request.
     ///
     /// # Errors
     ///
-    /// If the value has another shape.
+    /// If the value is invalid.
     pub fn progress_token(&self) -> Result<Option<ProgressToken>, serde_json::Error> {
         self.decode(meta_key::PROGRESS_TOKEN)
     }
 
-    /// Sets what progress notifications of a request are to be marked with.
+    /// Sets the token for progress notifications of a request.
     pub fn set_progress_token(&mut self, token: &ProgressToken) {
         self.encode(meta_key::PROGRESS_TOKEN, token);
     }
 
-    /// What the server that sends a result is.
+    /// Returns the implementation of the server that sends a result.
     ///
     /// # Errors
     ///
-    /// If the value has another shape.
+    /// If the value is invalid.
     pub fn server_info(&self) -> Result<Option<Implementation>, serde_json::Error> {
         self.decode(meta_key::SERVER_INFO)
     }
 
-    /// Sets what the server that sends a result is.
+    /// Sets the implementation of the server that sends a result.
     pub fn set_server_info(&mut self, server: &Implementation) {
         self.encode(meta_key::SERVER_INFO, server);
     }
 
-    /// The `subscriptions/listen` request that a notification or result belongs to.
+    /// Returns the id of the `subscriptions/listen` request that a notification or result belongs to.
     ///
     /// # Errors
     ///
-    /// If the value has another shape.
+    /// If the value is invalid.
     pub fn subscription_id(&self) -> Result<Option<RequestId>, serde_json::Error> {
         self.decode(meta_key::SUBSCRIPTION_ID)
     }
 
-    /// Sets the `subscriptions/listen` request that a notification or result belongs to.
+    /// Sets the id of the `subscriptions/listen` request that a notification or result belongs to.
     pub fn set_subscription_id(&mut self, id: &RequestId) {
         self.encode(meta_key::SUBSCRIPTION_ID, id);
     }
 
-    /// The W3C trace context that a message belongs to.
+    /// Returns the W3C `traceparent` of a message.
     ///
     /// # Errors
     ///
-    /// If the value has another shape.
+    /// If the value is invalid.
     pub fn traceparent(&self) -> Result<Option<String>, serde_json::Error> {
         self.decode(meta_key::TRACEPARENT)
     }
 
-    /// Sets the W3C trace context that a message belongs to.
+    /// Sets the W3C `traceparent` of a message.
     pub fn set_traceparent(&mut self, traceparent: &str) {
         self.encode(meta_key::TRACEPARENT, traceparent);
     }
 
-    /// What tracing systems add to the trace context.
+    /// Returns the W3C `tracestate` of a message.
     ///
     /// # Errors
     ///
-    /// If the value has another shape.
+    /// If the value is invalid.
     pub fn tracestate(&self) -> Result<Option<String>, serde_json::Error> {
         self.decode(meta_key::TRACESTATE)
     }
 
-    /// Sets what tracing systems add to the trace context.
+    /// Sets the W3C `tracestate` of a message.
     pub fn set_tracestate(&mut self, tracestate: &str) {
         self.encode(meta_key::TRACESTATE, tracestate);
     }
 
-    /// The W3C baggage of a message.
+    /// Returns the W3C baggage of a message.
     ///
     /// # Errors
     ///
-    /// If the value has another shape.
+    /// If the value is invalid.
     pub fn baggage(&self) -> Result<Option<String>, serde_json::Error> {
         self.decode(meta_key::BAGGAGE)
     }
@@ -215,7 +215,7 @@ impl Meta {
     }
 
     fn encode<T: Serialize + ?Sized>(&mut self, key: &str, value: &T) {
-        let value = Json::encode(value).expect("the types of reserved keys have a JSON form");
+        let value = Json::encode(value).expect("values of reserved keys serialize to JSON");
         self.insert(key, value);
     }
 }
@@ -235,35 +235,35 @@ impl IntoIterator for Meta {
     }
 }
 
-/// The keys of `_meta` that the specification gives a meaning.
+/// The keys of `_meta` that the specification defines.
 pub mod meta_key {
     /// Of a request: its protocol version.
     pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
-    /// Of a request: what its sender is.
+    /// Of a request: the implementation of the client.
     pub const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
-    /// Of a request: what its sender can do.
+    /// Of a request: the capabilities of the client.
     pub const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
-    /// Of a request: the least severe log message its sender wants.
+    /// Of a request: the minimum level of its log messages.
     pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
-    /// Of a request: what its progress notifications are to be marked with.
+    /// Of a request: the token of its progress notifications.
     pub const PROGRESS_TOKEN: &str = "progressToken";
-    /// Of a result: what its sender is.
+    /// Of a result: the implementation of the server.
     pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
     /// Of a notification or a result: the `subscriptions/listen` request it belongs to.
     pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
-    /// Of anything, in 2025-11-25 only: the task it belongs to.
+    /// Of any message (2025-11-25 only): the task it belongs to.
     pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
-    /// Of the result that creates a task, in 2025-11-25 only: what to tell the model meanwhile.
+    /// Of the result that creates a task (2025-11-25 only): a preliminary response for the model.
     pub const MODEL_IMMEDIATE_RESPONSE: &str = "io.modelcontextprotocol/model-immediate-response";
-    /// Of anything: the W3C trace context it belongs to.
+    /// Of any message: the W3C `traceparent`.
     pub const TRACEPARENT: &str = "traceparent";
-    /// Of anything: what tracing systems add to the trace context.
+    /// Of any message: the W3C `tracestate`.
     pub const TRACESTATE: &str = "tracestate";
-    /// Of anything: W3C baggage.
+    /// Of any message: the W3C baggage.
     pub const BAGGAGE: &str = "baggage";
 
-    /// Whether `key` follows the grammar: an optional prefix of dot-separated labels and a slash, then a
-    /// name.
+    /// Returns whether `key` follows the grammar: an optional prefix of dot-separated labels and a slash,
+    /// then a name.
     ///
     /// A label starts with a letter, ends with a letter or digit, and may have hyphens in between. A name
     /// is empty, or starts and ends with a letter or digit, and may have `-`, `_` and `.` in between.
@@ -284,8 +284,8 @@ pub mod meta_key {
         }
     }
 
-    /// Whether `key` belongs to the specification: its prefix has `modelcontextprotocol` or `mcp` for its
-    /// second label, or it is one of the few reserved keys without a prefix.
+    /// Returns whether `key` is reserved: the second label of its prefix is `modelcontextprotocol` or `mcp`,
+    /// or it is a reserved key without a prefix.
     #[must_use]
     pub fn is_reserved(key: &str) -> bool {
         match key.split_once('/') {
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_label_decides_who_owns_a_prefix() {
+    fn the_second_label_decides_whether_a_prefix_is_reserved() {
         for key in [
             "io.modelcontextprotocol/x",
             "dev.mcp/x",
@@ -380,7 +380,7 @@ mod tests {
             "progressToken",
             "traceparent",
         ] {
-            assert!(meta_key::is_reserved(key), "{key:?} is the specification's");
+            assert!(meta_key::is_reserved(key), "{key:?} is reserved");
         }
         for key in [
             "com.example.mcp/x",
@@ -388,7 +388,7 @@ mod tests {
             "x",
             "com.example/progressToken",
         ] {
-            assert!(!meta_key::is_reserved(key), "{key:?} is free");
+            assert!(!meta_key::is_reserved(key), "{key:?} is not reserved");
         }
     }
 }

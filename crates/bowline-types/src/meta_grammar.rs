@@ -10,7 +10,7 @@
 /// An invalid `_meta` key or extension identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum KeyError {
+pub enum MetaKeyError {
     /// A label of the prefix is invalid.
     #[error(
         "a label of the prefix must start with a letter, end with a letter or digit, and contain only letters, digits and `-`"
@@ -29,8 +29,8 @@ pub enum KeyError {
     Reserved,
 }
 
-/// Validates a `_meta` key against the grammar and the reserved prefixes. Keys with the prefix `io.modelcontextprotocol/`, which the
-/// specification and its extensions define, are valid.
+/// Validates a `_meta` key against the grammar and the reserved prefixes. The prefix `io.modelcontextprotocol/`, which
+/// the specification and its extensions use, is valid.
 ///
 /// # Errors
 ///
@@ -39,31 +39,31 @@ pub enum KeyError {
 /// # Examples
 ///
 /// ```
-/// use bowline_types::{KeyError, check_meta_key};
+/// use bowline_types::{MetaKeyError, check_meta_key};
 ///
 /// assert!(check_meta_key("com.example/attempt").is_ok());
 /// assert!(check_meta_key("traceparent").is_ok());
-/// assert_eq!(check_meta_key("com.mcp/attempt"), Err(KeyError::Reserved));
-/// assert_eq!(check_meta_key("com.example/an attempt"), Err(KeyError::Name));
+/// assert_eq!(check_meta_key("com.mcp/attempt"), Err(MetaKeyError::Reserved));
+/// assert_eq!(check_meta_key("com.example/an attempt"), Err(MetaKeyError::Name));
 /// ```
-pub fn check_meta_key(key: &str) -> Result<(), KeyError> {
+pub fn check_meta_key(key: &str) -> Result<(), MetaKeyError> {
     let (prefix, name) = match key.rsplit_once('/') {
         Some((prefix, name)) => (Some(prefix), name),
         None => (None, key),
     };
     if let Some(prefix) = prefix {
         if !prefix.split('.').all(is_label) {
-            return Err(KeyError::Label);
+            return Err(MetaKeyError::Label);
         }
         let second = prefix.split('.').nth(1).unwrap_or_default();
         let is_reserved = ["modelcontextprotocol", "mcp"].contains(&second);
-        if is_reserved && prefix != OFFICIAL {
-            return Err(KeyError::Reserved);
+        if is_reserved && prefix != SPECIFICATION_PREFIX {
+            return Err(MetaKeyError::Reserved);
         }
     }
     match name.is_empty() || is_name(name) {
         true => Ok(()),
-        false => Err(KeyError::Name),
+        false => Err(MetaKeyError::Name),
     }
 }
 
@@ -76,16 +76,16 @@ pub fn check_meta_key(key: &str) -> Result<(), KeyError> {
 /// # Examples
 ///
 /// ```
-/// use bowline_types::{KeyError, check_extension_id};
+/// use bowline_types::{MetaKeyError, check_extension_id};
 ///
 /// assert!(check_extension_id("io.modelcontextprotocol/ui").is_ok());
-/// assert_eq!(check_extension_id("ui"), Err(KeyError::NoPrefix));
+/// assert_eq!(check_extension_id("ui"), Err(MetaKeyError::NoPrefix));
 /// ```
-pub fn check_extension_id(id: &str) -> Result<(), KeyError> {
+pub fn check_extension_id(id: &str) -> Result<(), MetaKeyError> {
     check_meta_key(id)?;
     match id.rsplit_once('/') {
-        None => Err(KeyError::NoPrefix),
-        Some((_, "")) => Err(KeyError::Name),
+        None => Err(MetaKeyError::NoPrefix),
+        Some((_, "")) => Err(MetaKeyError::Name),
         Some(_) => Ok(()),
     }
 }
@@ -103,16 +103,16 @@ fn is_name(name: &str) -> bool {
     name.starts_with(is_end) && name.ends_with(is_end) && name.bytes().all(is_inner)
 }
 
-/// The prefix of what the specification defines.
-const OFFICIAL: &str = "io.modelcontextprotocol";
+/// The prefix that the specification uses.
+const SPECIFICATION_PREFIX: &str = "io.modelcontextprotocol";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_judged_by_the_grammar() {
-        for (key, judged) in [
+    fn keys_are_validated_by_the_grammar() {
+        for (key, expected) in [
             ("a", Ok(())),
             ("progressToken", Ok(())),
             ("a-b_c.d", Ok(())),
@@ -121,28 +121,28 @@ mod tests {
             ("com.example.mcp/a", Ok(())),
             ("c-3.x/a", Ok(())),
             ("io.modelcontextprotocol/related-task", Ok(())),
-            ("-a", Err(KeyError::Name)),
-            ("a.", Err(KeyError::Name)),
-            ("a b", Err(KeyError::Name)),
-            ("ä", Err(KeyError::Name)),
-            ("/a", Err(KeyError::Label)),
-            ("com..example/a", Err(KeyError::Label)),
-            ("3com/a", Err(KeyError::Label)),
-            ("com-/a", Err(KeyError::Label)),
-            ("com_example/a", Err(KeyError::Label)),
-            ("a/b/c", Err(KeyError::Label)),
-            ("dev.mcp/a", Err(KeyError::Reserved)),
-            ("com.mcp.tools/a", Err(KeyError::Reserved)),
-            ("com.modelcontextprotocol/a", Err(KeyError::Reserved)),
+            ("-a", Err(MetaKeyError::Name)),
+            ("a.", Err(MetaKeyError::Name)),
+            ("a b", Err(MetaKeyError::Name)),
+            ("ä", Err(MetaKeyError::Name)),
+            ("/a", Err(MetaKeyError::Label)),
+            ("com..example/a", Err(MetaKeyError::Label)),
+            ("3com/a", Err(MetaKeyError::Label)),
+            ("com-/a", Err(MetaKeyError::Label)),
+            ("com_example/a", Err(MetaKeyError::Label)),
+            ("a/b/c", Err(MetaKeyError::Label)),
+            ("dev.mcp/a", Err(MetaKeyError::Reserved)),
+            ("com.mcp.tools/a", Err(MetaKeyError::Reserved)),
+            ("com.modelcontextprotocol/a", Err(MetaKeyError::Reserved)),
         ] {
-            assert_eq!(check_meta_key(key), judged, "{key}");
+            assert_eq!(check_meta_key(key), expected, "{key}");
         }
-        for (id, judged) in [
+        for (id, expected) in [
             ("com.example/x", Ok(())),
-            ("x", Err(KeyError::NoPrefix)),
-            ("com.example/", Err(KeyError::Name)),
+            ("x", Err(MetaKeyError::NoPrefix)),
+            ("com.example/", Err(MetaKeyError::Name)),
         ] {
-            assert_eq!(check_extension_id(id), judged, "{id}");
+            assert_eq!(check_extension_id(id), expected, "{id}");
         }
     }
 }

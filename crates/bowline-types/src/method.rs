@@ -1,6 +1,4 @@
-//! The typed methods: each name, with the params it takes and the result it gives.
-//!
-//! The tables below are the whole protocol on one page. Which revision has which method is not said here.
+//! The methods and notifications of the protocol: name, params type and result type.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -22,11 +20,11 @@ use crate::{
     SubscriptionsListenResult, UnsubscribeRequestParams,
 };
 
-/// A kind of request: its name on the wire, its params, its result.
+/// A request method: its name, its params and its result.
 ///
-/// A method of one's own is a type that implements this. Where a request may be answered with
-/// [`InputRequiredResult`](crate::InputRequiredResult) or a task instead, [`Result`](Self::Result) is the
-/// complete shape, and the member `resultType` tells.
+/// Implement it for custom methods. Where the response may be an
+/// [`InputRequiredResult`](crate::InputRequiredResult) or a task instead, [`Result`](Self::Result) is the type
+/// of the complete result, and the member `resultType` distinguishes them.
 ///
 /// # Examples
 ///
@@ -36,23 +34,23 @@ use crate::{
 /// assert_eq!(CallToolRequest::NAME, "tools/call");
 /// ```
 pub trait Method {
-    /// The name on the wire.
+    /// The method name.
     const NAME: &'static str;
-    /// What it takes. Absent params are read as `{}`.
+    /// The params. Absent params are read as `{}`.
     type Params: Serialize + DeserializeOwned + Send + Sync + 'static;
-    /// What it gives.
+    /// The result.
     type Result: Serialize + DeserializeOwned + Send + Sync + 'static;
 }
 
-/// A kind of notification: its name on the wire and its params.
-pub trait Notice {
-    /// The name on the wire.
+/// A notification method: its name and its params.
+pub trait NotificationMethod {
+    /// The method name.
     const NAME: &'static str;
-    /// What it says. Absent params are read as `{}`.
+    /// The params. Absent params are read as `{}`.
     type Params: Serialize + DeserializeOwned + Send + Sync + 'static;
 }
 
-/// Declares marker types that name methods.
+/// Declares marker types for request methods.
 macro_rules! methods {
     ($($(#[$docs:meta])* $marker:ident = $name:literal: $params:ty => $result:ty;)*) => {$(
         $(#[$docs])*
@@ -68,15 +66,15 @@ macro_rules! methods {
     )*};
 }
 
-/// Declares marker types that name notifications.
-macro_rules! notices {
+/// Declares marker types for notifications.
+macro_rules! notification_methods {
     ($($(#[$docs:meta])* $marker:ident = $name:literal: $params:ty;)*) => {$(
         $(#[$docs])*
         #[derive(Clone, Copy, Debug)]
         #[non_exhaustive]
         pub struct $marker;
 
-        impl Notice for $marker {
+        impl NotificationMethod for $marker {
             const NAME: &'static str = $name;
             type Params = $params;
         }
@@ -84,11 +82,11 @@ macro_rules! notices {
 }
 
 methods! {
-    /// Asks a server what it is (from 2026-07-28).
+    /// Requests the versions and capabilities of a server (from 2026-07-28).
     DiscoverRequest = "server/discover": RequestParams => DiscoverResult;
-    /// Opens a conversation (until 2025-11-25).
+    /// Negotiates version and capabilities (until 2025-11-25).
     InitializeRequest = "initialize": InitializeRequestParams => InitializeResult;
-    /// Asks whether the other side is there (until 2025-11-25).
+    /// Checks that the peer responds (until 2025-11-25).
     PingRequest = "ping": RequestParams => EmptyResult;
 
     /// Lists tools.
@@ -102,9 +100,9 @@ methods! {
     ListResourceTemplatesRequest = "resources/templates/list": PaginatedRequestParams => ListResourceTemplatesResult;
     /// Reads a resource.
     ReadResourceRequest = "resources/read": ReadResourceRequestParams => ReadResourceResult;
-    /// Asks to hear about a resource (until 2025-11-25).
+    /// Subscribes to updates of a resource (until 2025-11-25).
     SubscribeRequest = "resources/subscribe": SubscribeRequestParams => EmptyResult;
-    /// Asks to hear no more about a resource (until 2025-11-25).
+    /// Unsubscribes from updates of a resource (until 2025-11-25).
     UnsubscribeRequest = "resources/unsubscribe": UnsubscribeRequestParams => EmptyResult;
 
     /// Lists prompts.
@@ -112,21 +110,21 @@ methods! {
     /// Gets a prompt.
     GetPromptRequest = "prompts/get": GetPromptRequestParams => GetPromptResult;
 
-    /// Completes an argument.
+    /// Requests completions for an argument.
     CompleteRequest = "completion/complete": CompleteRequestParams => CompleteResult;
-    /// Asks for log messages from a level on (until 2025-11-25).
+    /// Sets the minimum level of log messages (until 2025-11-25).
     SetLevelRequest = "logging/setLevel": SetLevelRequestParams => EmptyResult;
-    /// Asks to hear about changes (from 2026-07-28).
+    /// Subscribes to change notifications (from 2026-07-28).
     SubscriptionsListenRequest = "subscriptions/listen": SubscriptionsListenRequestParams => SubscriptionsListenResult;
 
-    /// Has the client's model write something.
+    /// Requests a message from the client's model.
     CreateMessageRequest = "sampling/createMessage": CreateMessageRequestParams => CreateMessageResult;
-    /// Asks the client's user.
+    /// Requests input from the client's user.
     ElicitRequest = "elicitation/create": ElicitRequestParams => ElicitResult;
-    /// Asks which folders the client works on.
+    /// Lists the client's roots.
     ListRootsRequest = "roots/list": RequestParams => ListRootsResult;
 
-    /// Asks how a task stands (2025-11-25 only).
+    /// Gets the status of a task (2025-11-25 only).
     GetTaskRequest = "tasks/get": TaskRequestParams => GetTaskResult;
     /// Waits for the result of a task (2025-11-25 only).
     GetTaskPayloadRequest = "tasks/result": TaskRequestParams => GetTaskPayloadResult;
@@ -136,17 +134,17 @@ methods! {
     CancelTaskRequest = "tasks/cancel": TaskRequestParams => CancelTaskResult;
 }
 
-notices! {
-    /// A request is no longer wanted.
+notification_methods! {
+    /// Cancels a request.
     CancelledNotification = "notifications/cancelled": CancelledNotificationParams;
-    /// A request has got further.
+    /// Reports the progress of a request.
     ProgressNotification = "notifications/progress": ProgressNotificationParams;
-    /// The client is ready (until 2025-11-25).
+    /// The client has completed the handshake (until 2025-11-25).
     InitializedNotification = "notifications/initialized": NotificationParams;
     /// A log message.
     LoggingMessageNotification = "notifications/message": LoggingMessageNotificationParams;
 
-    /// The server will tell these changes (from 2026-07-28).
+    /// The server accepted a subscription (from 2026-07-28).
     SubscriptionsAcknowledgedNotification = "notifications/subscriptions/acknowledged": SubscriptionsAcknowledgedNotificationParams;
     /// The list of tools changed.
     ToolListChangedNotification = "notifications/tools/list_changed": NotificationParams;
@@ -159,8 +157,8 @@ notices! {
     /// The client's roots changed (until 2025-11-25).
     RootsListChangedNotification = "notifications/roots/list_changed": NotificationParams;
 
-    /// What was asked at a URL is done (2025-11-25 only).
+    /// A URL elicitation is complete (2025-11-25 only).
     ElicitationCompleteNotification = "notifications/elicitation/complete": ElicitationCompleteNotificationParams;
-    /// A task stands differently now (2025-11-25 only).
+    /// The status of a task changed (2025-11-25 only).
     TaskStatusNotification = "notifications/tasks/status": TaskStatusNotificationParams;
 }

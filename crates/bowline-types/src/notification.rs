@@ -1,45 +1,45 @@
-//! Notifications that belong to requests, and the bare params of those that say nothing more.
+//! The params of `notifications/progress`, `notifications/cancelled`, and notifications without params.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Meta, ProgressToken, RequestId};
 
-/// The params of a notification that needs none, such as `notifications/tools/list_changed`.
+/// The params of a notification without members, such as `notifications/tools/list_changed`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct NotificationParams {
-    /// What accompanies the notification.
+    /// The `_meta` of the notification.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
 
-/// The params of `notifications/progress`: how far a request has got.
+/// The params of `notifications/progress`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ProgressNotificationParams {
-    /// The token that came with the request.
+    /// The progress token of the request.
     pub progress_token: ProgressToken,
-    /// How much is done. It only grows, even if the total is not known.
+    /// The progress so far. It only increases, even if the total is unknown.
     #[serde(with = "crate::number::measure")]
     pub progress: f64,
-    /// How much there is to do.
+    /// The total, if known.
     #[serde(
         default,
         with = "crate::number::optional_measure",
         skip_serializing_if = "Option::is_none"
     )]
     pub total: Option<f64>,
-    /// What is going on, for people (from 2025-03-26).
+    /// A description for people (from 2025-03-26).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// What accompanies the notification.
+    /// The `_meta` of the notification.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
 
 impl ProgressNotificationParams {
-    /// So much of the request with this token is done.
+    /// Creates params for the request with this token.
     #[must_use]
     pub fn new(progress_token: impl Into<ProgressToken>, progress: f64) -> Self {
         Self {
@@ -52,24 +52,24 @@ impl ProgressNotificationParams {
     }
 }
 
-/// The params of `notifications/cancelled`: the sender no longer wants a request to be worked on.
+/// The params of `notifications/cancelled`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct CancelledNotificationParams {
-    /// The request. It may be absent in 2025-11-25 only, where it then concerns a task.
+    /// The id of the request. It may be absent in 2025-11-25 only, if the request is a task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<RequestId>,
-    /// Why, for people.
+    /// The reason, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What accompanies the notification.
+    /// The `_meta` of the notification.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
 
 impl CancelledNotificationParams {
-    /// The request with this id is no longer wanted.
+    /// Creates params that cancel the request with this id.
     #[must_use]
     pub fn new(request_id: impl Into<RequestId>) -> Self {
         Self {
@@ -78,7 +78,7 @@ impl CancelledNotificationParams {
         }
     }
 
-    /// Says why.
+    /// Sets the reason.
     #[must_use]
     pub fn with_reason(mut self, reason: impl Into<String>) -> Self {
         self.reason = Some(reason.into());

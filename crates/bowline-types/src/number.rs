@@ -1,14 +1,13 @@
-//! How numbers are read and written.
+//! Serde helpers for numbers.
 //!
-//! JSON does not tell `1` from `1.0`, other implementations write either, and few of them can read a
-//! `1.0` where the schema says integer. So: whole numbers are accepted in both spellings and written
-//! without a fraction.
+//! JSON does not distinguish `1` from `1.0`. Implementations write either, and few of them accept `1.0` where
+//! the schema requires an integer. So integers are read in both spellings and written without a fraction.
 
 use serde::de::{Deserialize, Deserializer, Error as _, Unexpected};
 use serde::ser::{self, Serialize, Serializer};
 use serde_json::Number;
 
-/// A measure such as progress or a priority: any finite number, `f64` in Rust.
+/// A measure such as progress or a priority: any finite number, as `f64`.
 pub(crate) mod measure {
     use super::{Deserialize, Deserializer, Measure, Serialize, Serializer};
 
@@ -21,7 +20,7 @@ pub(crate) mod measure {
     }
 }
 
-/// A measure that may be absent.
+/// An optional measure.
 pub(crate) mod optional_measure {
     use super::{Deserialize, Deserializer, Measure, Serialize, Serializer};
 
@@ -39,20 +38,20 @@ pub(crate) mod optional_measure {
     }
 }
 
-/// Reads a count: a whole number, not negative, with or without a fraction of zero.
+/// Deserializes a count: a non-negative integer, also if written with a zero fraction.
 pub(crate) fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     Count::deserialize(deserializer).map(|count| count.0)
 }
 
-/// Reads a count that may be absent.
+/// Deserializes an optional count.
 pub(crate) fn optional_count<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<u64>, D::Error> {
     Ok(Option::<Count>::deserialize(deserializer)?.map(|count| count.0))
 }
 
-/// Reads how long something stays fresh, where a negative number means not at all.
-pub(crate) fn optional_lifetime<'de, D: Deserializer<'de>>(
+/// Deserializes an optional `ttlMs`, where a negative number means 0.
+pub(crate) fn optional_ttl<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<u64>, D::Error> {
     let Some(number) = Option::<Number>::deserialize(deserializer)? else {
@@ -70,9 +69,9 @@ impl Serialize for Measure {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self(value) = *self;
         if !value.is_finite() {
-            return Err(ser::Error::custom("JSON has no infinity and no NaN"));
+            return Err(ser::Error::custom("JSON cannot encode infinity or NaN"));
         }
-        if value.fract() == 0.0 && value.abs() <= LARGEST_EXACT {
+        if value.fract() == 0.0 && value.abs() <= MAX_SAFE_INTEGER {
             return serializer.serialize_i64(value as i64);
         }
         serializer.serialize_f64(value)
@@ -88,19 +87,19 @@ impl<'de> Deserialize<'de> for Count {
             return Ok(Self(count));
         }
         match number.as_f64() {
-            Some(value) if value.fract() == 0.0 && (0.0..=LARGEST_EXACT).contains(&value) => {
+            Some(value) if value.fract() == 0.0 && (0.0..=MAX_SAFE_INTEGER).contains(&value) => {
                 Ok(Self(value as u64))
             }
             value => Err(D::Error::invalid_value(
                 Unexpected::Float(value.unwrap_or(f64::NAN)),
-                &"a whole number that is not negative",
+                &"a non-negative integer",
             )),
         }
     }
 }
 
-/// The largest whole number up to which an `f64` holds every whole number: 2^53 - 1.
-const LARGEST_EXACT: f64 = 9_007_199_254_740_991.0;
+/// The largest integer up to which `f64` represents every integer: 2^53 - 1.
+const MAX_SAFE_INTEGER: f64 = 9_007_199_254_740_991.0;
 
 #[cfg(test)]
 mod tests {
@@ -114,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_not_written() {
+    fn infinity_and_nan_are_not_encoded() {
         assert!(serde_json::to_string(&Measure(f64::NAN)).is_err());
         assert!(serde_json::to_string(&Measure(f64::INFINITY)).is_err());
     }

@@ -4,34 +4,34 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::number::optional_lifetime;
+use crate::number::optional_ttl;
 use crate::{CacheScope, ContentBlock, Cursor, Icon, InputResponses, Meta, ResultType, Role};
 
-/// A prepared message, or a template for one.
+/// The definition of a prompt or prompt template.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Prompt {
-    /// Its name, for programs.
+    /// The programmatic name.
     pub name: String,
-    /// Its name, for people (from 2025-06-18).
+    /// The display name (from 2025-06-18).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What it gives.
+    /// A description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// What the template takes.
+    /// The arguments of the template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Vec<PromptArgument>>,
-    /// How it may be shown (from 2025-11-25).
+    /// The icons to display (from 2025-11-25).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub icons: Option<Vec<Icon>>,
-    /// What accompanies the prompt (from 2025-06-18).
+    /// The `_meta` of the prompt (from 2025-06-18).
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
 
 impl Prompt {
-    /// A prompt with a name.
+    /// Creates a prompt with a name.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
         Self {
@@ -45,25 +45,25 @@ impl Prompt {
     }
 }
 
-/// What a prompt takes.
+/// An argument of a prompt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct PromptArgument {
-    /// Its name, for programs.
+    /// The programmatic name.
     pub name: String,
-    /// Its name, for people (from 2025-06-18).
+    /// The display name (from 2025-06-18).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What it is.
+    /// A description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Whether it has to be given.
+    /// Whether it is required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub required: Option<bool>,
 }
 
 impl PromptArgument {
-    /// An argument with a name.
+    /// Creates an argument with a name.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
         Self {
@@ -80,31 +80,31 @@ impl PromptArgument {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ListPromptsResult {
-    /// How to read the result (from 2026-07-28).
+    /// The type of the result (from 2026-07-28).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result_type: Option<ResultType>,
     /// The prompts.
     pub prompts: Vec<Prompt>,
-    /// Where the next page starts, if there is one.
+    /// The cursor of the next page; `None` on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<Cursor>,
-    /// For how many milliseconds the result stays fresh (from 2026-07-28).
+    /// How long the result stays fresh, in milliseconds (from 2026-07-28).
     #[serde(
         default,
-        deserialize_with = "optional_lifetime",
+        deserialize_with = "optional_ttl",
         skip_serializing_if = "Option::is_none"
     )]
     pub ttl_ms: Option<u64>,
-    /// Who may share the result (from 2026-07-28).
+    /// Whether caches may share the result between users (from 2026-07-28).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_scope: Option<CacheScope>,
-    /// What accompanies the result.
+    /// The `_meta` of the result.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
 
 impl ListPromptsResult {
-    /// A page of prompts.
+    /// Creates a page of prompts.
     #[must_use]
     pub fn new(prompts: Vec<Prompt>) -> Self {
         Self {
@@ -121,22 +121,22 @@ impl ListPromptsResult {
 pub struct GetPromptRequestParams {
     /// The name of the prompt.
     pub name: String,
-    /// Its arguments.
+    /// The arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<BTreeMap<String, String>>,
-    /// Answers to what the server asked for in an earlier round (from 2026-07-28).
+    /// The responses to the input requests of the previous round (multi round-trip, from 2026-07-28).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_responses: Option<InputResponses>,
-    /// What the server wanted back from an earlier round (from 2026-07-28).
+    /// The `requestState` of the previous round, unchanged (from 2026-07-28).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_state: Option<String>,
-    /// What accompanies the request.
+    /// The `_meta` of the request.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
 
 impl GetPromptRequestParams {
-    /// A request for a prompt without arguments.
+    /// Creates params without arguments.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
         Self {
@@ -154,21 +154,21 @@ impl GetPromptRequestParams {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct GetPromptResult {
-    /// How to read the result (from 2026-07-28).
+    /// The type of the result (from 2026-07-28).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result_type: Option<ResultType>,
-    /// What the prompt gives.
+    /// A description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// The messages.
     pub messages: Vec<PromptMessage>,
-    /// What accompanies the result.
+    /// The `_meta` of the result.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
 
 impl GetPromptResult {
-    /// A result with these messages.
+    /// Creates a result with these messages.
     #[must_use]
     pub fn new(messages: Vec<PromptMessage>) -> Self {
         Self {
@@ -182,14 +182,14 @@ impl GetPromptResult {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct PromptMessage {
-    /// Who speaks.
+    /// The role of the sender.
     pub role: Role,
-    /// What is said.
+    /// The content.
     pub content: ContentBlock,
 }
 
 impl PromptMessage {
-    /// A message.
+    /// Creates a message.
     #[must_use]
     pub fn new(role: Role, content: impl Into<ContentBlock>) -> Self {
         Self {

@@ -1,8 +1,7 @@
-//! What requests and results have in common: bare params, pages, result types and cache hints.
+//! Common parts of requests and results: params without members, pages, result types and cache hints.
 //!
-//! A result type names the members of its revisions; members beyond those are not kept, since whoever
-//! needs them has the result as [`Json`](crate::Json). Only [`EmptyResult`], which the specification
-//! defines as open, keeps everything.
+//! Result structs drop unknown members, which remain available in the undecoded [`Json`](crate::Json). Only
+//! [`EmptyResult`], which the specification defines as open, keeps them.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -11,13 +10,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::Meta;
-use crate::text::open_text;
+use crate::open_string_enum::open_string_enum;
 
-/// The params of a request that needs none: `server/discover`, `ping`, `roots/list`.
+/// The params of a request without members: `server/discover`, `ping`, `roots/list`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RequestParams {
-    /// What accompanies the request.
+    /// The `_meta` of the request.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
@@ -26,18 +25,18 @@ pub struct RequestParams {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct PaginatedRequestParams {
-    /// Where the page starts: the `next_cursor` of the page before, or nothing for the first.
+    /// The `next_cursor` of the previous page; `None` for the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<Cursor>,
-    /// What accompanies the request.
+    /// The `_meta` of the request.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
 
-/// A place in a list, in a form that only the server understands.
+/// An opaque pagination cursor.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-#[allow(clippy::exhaustive_structs, reason = "it is a text and nothing else")]
+#[allow(clippy::exhaustive_structs, reason = "a newtype of a text")]
 pub struct Cursor(pub String);
 
 impl From<&str> for Cursor {
@@ -52,62 +51,62 @@ impl From<String> for Cursor {
     }
 }
 
-/// A result without content, or with content that only an extension knows.
+/// A result without members, or with members of an extension.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct EmptyResult {
-    /// How to read the result.
+    /// The type of the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result_type: Option<ResultType>,
-    /// What accompanies the result.
+    /// The `_meta` of the result.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
-    /// Members that are not known here.
+    /// Unknown members.
     #[serde(flatten)]
     pub other: BTreeMap<String, Value>,
 }
 
-/// How to read a result (from 2026-07-28). The set is open; absent means [`COMPLETE`](Self::COMPLETE).
+/// The type of a result (from 2026-07-28). The set is open; absent means [`COMPLETE`](Self::COMPLETE).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ResultType(Cow<'static, str>);
 
 impl ResultType {
-    /// The request is answered: the result is the one that the method names.
+    /// The result is complete: it has the result type of the method.
     pub const COMPLETE: Self = Self(Cow::Borrowed("complete"));
-    /// The server needs something first: the result is an [`InputRequiredResult`](crate::InputRequiredResult).
+    /// The server requires input: the result is an [`InputRequiredResult`](crate::InputRequiredResult).
     pub const INPUT_REQUIRED: Self = Self(Cow::Borrowed("input_required"));
-    /// The request goes on as a task of the tasks extension.
+    /// The request continues as a task of the tasks extension.
     pub const TASK: Self = Self(Cow::Borrowed("task"));
 
-    /// The text.
+    /// Returns the text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-open_text!(
+open_string_enum!(
     ResultType,
     "a result type",
     [COMPLETE, INPUT_REQUIRED, TASK]
 );
 
-/// Who may share a cached result (from 2026-07-28). What is not [`PUBLIC`](Self::PUBLIC) is private.
+/// Whether caches may share a result between users (from 2026-07-28). Unknown values mean [`PRIVATE`](Self::PRIVATE).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CacheScope(Cow<'static, str>);
 
 impl CacheScope {
-    /// Anybody gets the same result.
+    /// The result is the same for all users.
     pub const PUBLIC: Self = Self(Cow::Borrowed("public"));
-    /// The result is for whoever asked.
+    /// The result is specific to the user.
     pub const PRIVATE: Self = Self(Cow::Borrowed("private"));
 
-    /// The text.
+    /// Returns the text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-open_text!(CacheScope, "a cache scope", [PUBLIC, PRIVATE]);
+open_string_enum!(CacheScope, "a cache scope", [PUBLIC, PRIVATE]);

@@ -1,49 +1,49 @@
-//! Resources: listing, reading, templates, and the subscriptions of older revisions.
+//! Resources: listing, reading, templates, and the legacy subscriptions.
 
 use serde::de::{Deserializer, Error as _};
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::number::{optional_count, optional_lifetime};
+use crate::number::{optional_count, optional_ttl};
 use crate::{Annotations, CacheScope, Cursor, Icon, InputResponses, Meta, ResultType};
 
-/// Something a server lets be read.
+/// The definition of a resource.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Resource {
-    /// Where it is.
+    /// The URI.
     pub uri: String,
-    /// Its name, for programs.
+    /// The programmatic name.
     pub name: String,
-    /// Its name, for people (from 2025-06-18).
+    /// The display name (from 2025-06-18).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What it is, for a model.
+    /// A description for the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Its media type.
+    /// The media type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mime_type: Option<String>,
-    /// Its size in bytes, before any encoding.
+    /// The size in bytes, before base64 encoding.
     #[serde(
         default,
         deserialize_with = "optional_count",
         skip_serializing_if = "Option::is_none"
     )]
     pub size: Option<u64>,
-    /// For whom it is, and how much it matters.
+    /// Hints about audience, priority and age.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotations: Option<Annotations>,
-    /// How it may be shown (from 2025-11-25).
+    /// The icons to display (from 2025-11-25).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub icons: Option<Vec<Icon>>,
-    /// What accompanies the resource (from 2025-06-18).
+    /// The `_meta` of the resource (from 2025-06-18).
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
 
 impl Resource {
-    /// A resource with a URI and a name.
+    /// Creates a resource with a URI and a name.
     #[must_use]
     pub fn new(uri: impl Into<String>, name: impl Into<String>) -> Self {
         Self {
@@ -60,37 +60,37 @@ impl Resource {
     }
 }
 
-/// A family of resources whose URIs follow a pattern.
+/// A template for resources whose URIs match a pattern.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ResourceTemplate {
-    /// The pattern, an RFC 6570 URI template.
+    /// The URI template (RFC 6570).
     pub uri_template: String,
-    /// Its name, for programs.
+    /// The programmatic name.
     pub name: String,
-    /// Its name, for people (from 2025-06-18).
+    /// The display name (from 2025-06-18).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What it is for, for a model.
+    /// A description for the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// The media type, if all of the family have the same.
+    /// The media type, if all matching resources have the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mime_type: Option<String>,
-    /// For whom it is, and how much it matters.
+    /// Hints about audience, priority and age.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotations: Option<Annotations>,
-    /// How it may be shown (from 2025-11-25).
+    /// The icons to display (from 2025-11-25).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub icons: Option<Vec<Icon>>,
-    /// What accompanies the template (from 2025-06-18).
+    /// The `_meta` of the template (from 2025-06-18).
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
 
 impl ResourceTemplate {
-    /// A template with a pattern and a name.
+    /// Creates a template with a URI template and a name.
     #[must_use]
     pub fn new(uri_template: impl Into<String>, name: impl Into<String>) -> Self {
         Self {
@@ -106,11 +106,11 @@ impl ResourceTemplate {
     }
 }
 
-/// What a resource contains: text or bytes.
+/// The contents of a resource: text or bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(
     clippy::exhaustive_enums,
-    reason = "every revision has these two and no other"
+    reason = "every revision has exactly these two"
 )]
 pub enum ResourceContents {
     /// Text.
@@ -120,7 +120,7 @@ pub enum ResourceContents {
 }
 
 impl ResourceContents {
-    /// Where the resource is.
+    /// Returns the URI of the resource.
     #[must_use]
     pub fn uri(&self) -> &str {
         match self {
@@ -155,7 +155,7 @@ impl<'de> Deserialize<'de> for ResourceContents {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
-        struct Either {
+        struct TextOrBlob {
             uri: String,
             mime_type: Option<String>,
             text: Option<String>,
@@ -164,21 +164,21 @@ impl<'de> Deserialize<'de> for ResourceContents {
             meta: Option<Meta>,
         }
 
-        let either = Either::deserialize(deserializer)?;
-        match (either.text, either.blob) {
+        let contents = TextOrBlob::deserialize(deserializer)?;
+        match (contents.text, contents.blob) {
             (Some(text), _) => Ok(Self::Text(TextResourceContents {
-                uri: either.uri,
-                mime_type: either.mime_type,
+                uri: contents.uri,
+                mime_type: contents.mime_type,
                 text,
-                meta: either.meta,
+                meta: contents.meta,
             })),
             (None, Some(blob)) => Ok(Self::Blob(BlobResourceContents {
-                uri: either.uri,
-                mime_type: either.mime_type,
+                uri: contents.uri,
+                mime_type: contents.mime_type,
                 blob,
-                meta: either.meta,
+                meta: contents.meta,
             })),
-            (None, None) => Err(D::Error::custom("resource contents have `text` or `blob`")),
+            (None, None) => Err(D::Error::custom("resource contents need `text` or `blob`")),
         }
     }
 }
@@ -188,20 +188,20 @@ impl<'de> Deserialize<'de> for ResourceContents {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct TextResourceContents {
-    /// Where the resource is.
+    /// The URI of the resource.
     pub uri: String,
-    /// Its media type.
+    /// The media type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mime_type: Option<String>,
     /// The text.
     pub text: String,
-    /// What accompanies the contents (from 2025-06-18).
+    /// The `_meta` of the contents (from 2025-06-18).
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
 
 impl TextResourceContents {
-    /// The text of the resource at a URI.
+    /// Creates contents from a URI and text.
     #[must_use]
     pub fn new(uri: impl Into<String>, text: impl Into<String>) -> Self {
         Self {
@@ -218,20 +218,20 @@ impl TextResourceContents {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct BlobResourceContents {
-    /// Where the resource is.
+    /// The URI of the resource.
     pub uri: String,
-    /// Its media type.
+    /// The media type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mime_type: Option<String>,
     /// The bytes in base64.
     pub blob: String,
-    /// What accompanies the contents (from 2025-06-18).
+    /// The `_meta` of the contents (from 2025-06-18).
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
 
 impl BlobResourceContents {
-    /// The bytes of the resource at a URI, already in base64.
+    /// Creates contents from a URI and base64 data.
     #[must_use]
     pub fn new(uri: impl Into<String>, blob: impl Into<String>) -> Self {
         Self {
@@ -248,31 +248,31 @@ impl BlobResourceContents {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ListResourcesResult {
-    /// How to read the result (from 2026-07-28).
+    /// The type of the result (from 2026-07-28).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result_type: Option<ResultType>,
     /// The resources.
     pub resources: Vec<Resource>,
-    /// Where the next page starts, if there is one.
+    /// The cursor of the next page; `None` on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<Cursor>,
-    /// For how many milliseconds the result stays fresh (from 2026-07-28).
+    /// How long the result stays fresh, in milliseconds (from 2026-07-28).
     #[serde(
         default,
-        deserialize_with = "optional_lifetime",
+        deserialize_with = "optional_ttl",
         skip_serializing_if = "Option::is_none"
     )]
     pub ttl_ms: Option<u64>,
-    /// Who may share the result (from 2026-07-28).
+    /// Whether caches may share the result between users (from 2026-07-28).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_scope: Option<CacheScope>,
-    /// What accompanies the result.
+    /// The `_meta` of the result.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
 
 impl ListResourcesResult {
-    /// A page of resources.
+    /// Creates a page of resources.
     #[must_use]
     pub fn new(resources: Vec<Resource>) -> Self {
         Self {
@@ -287,31 +287,31 @@ impl ListResourcesResult {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ListResourceTemplatesResult {
-    /// How to read the result (from 2026-07-28).
+    /// The type of the result (from 2026-07-28).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result_type: Option<ResultType>,
     /// The templates.
     pub resource_templates: Vec<ResourceTemplate>,
-    /// Where the next page starts, if there is one.
+    /// The cursor of the next page; `None` on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<Cursor>,
-    /// For how many milliseconds the result stays fresh (from 2026-07-28).
+    /// How long the result stays fresh, in milliseconds (from 2026-07-28).
     #[serde(
         default,
-        deserialize_with = "optional_lifetime",
+        deserialize_with = "optional_ttl",
         skip_serializing_if = "Option::is_none"
     )]
     pub ttl_ms: Option<u64>,
-    /// Who may share the result (from 2026-07-28).
+    /// Whether caches may share the result between users (from 2026-07-28).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_scope: Option<CacheScope>,
-    /// What accompanies the result.
+    /// The `_meta` of the result.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
 
 impl ListResourceTemplatesResult {
-    /// A page of templates.
+    /// Creates a page of templates.
     #[must_use]
     pub fn new(resource_templates: Vec<ResourceTemplate>) -> Self {
         Self {
@@ -326,21 +326,21 @@ impl ListResourceTemplatesResult {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ReadResourceRequestParams {
-    /// Where the resource is.
+    /// The URI of the resource.
     pub uri: String,
-    /// Answers to what the server asked for in an earlier round (from 2026-07-28).
+    /// The responses to the input requests of the previous round (multi round-trip, from 2026-07-28).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_responses: Option<InputResponses>,
-    /// What the server wanted back from an earlier round (from 2026-07-28).
+    /// The `requestState` of the previous round, unchanged (from 2026-07-28).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_state: Option<String>,
-    /// What accompanies the request.
+    /// The `_meta` of the request.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
 
 impl ReadResourceRequestParams {
-    /// A request to read the resource at a URI.
+    /// Creates params with a URI.
     #[must_use]
     pub fn new(uri: impl Into<String>) -> Self {
         Self {
@@ -357,28 +357,28 @@ impl ReadResourceRequestParams {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ReadResourceResult {
-    /// How to read the result (from 2026-07-28).
+    /// The type of the result (from 2026-07-28).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result_type: Option<ResultType>,
-    /// The contents; more than one if the resource stands for many.
+    /// The contents; more than one if the resource contains several, like a directory.
     pub contents: Vec<ResourceContents>,
-    /// For how many milliseconds the result stays fresh (from 2026-07-28).
+    /// How long the result stays fresh, in milliseconds (from 2026-07-28).
     #[serde(
         default,
-        deserialize_with = "optional_lifetime",
+        deserialize_with = "optional_ttl",
         skip_serializing_if = "Option::is_none"
     )]
     pub ttl_ms: Option<u64>,
-    /// Who may share the result (from 2026-07-28).
+    /// Whether caches may share the result between users (from 2026-07-28).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_scope: Option<CacheScope>,
-    /// What accompanies the result.
+    /// The `_meta` of the result.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
 
 impl ReadResourceResult {
-    /// A result with these contents.
+    /// Creates a result with these contents.
     #[must_use]
     pub fn new(contents: Vec<ResourceContents>) -> Self {
         Self {
@@ -392,15 +392,15 @@ impl ReadResourceResult {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SubscribeRequestParams {
-    /// Where the resource is.
+    /// The URI of the resource.
     pub uri: String,
-    /// What accompanies the request.
+    /// The `_meta` of the request.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
 
 impl SubscribeRequestParams {
-    /// A wish to hear about the resource at a URI.
+    /// Creates params with a URI.
     #[must_use]
     pub fn new(uri: impl Into<String>) -> Self {
         Self {
@@ -414,15 +414,15 @@ impl SubscribeRequestParams {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct UnsubscribeRequestParams {
-    /// Where the resource is.
+    /// The URI of the resource.
     pub uri: String,
-    /// What accompanies the request.
+    /// The `_meta` of the request.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
 
 impl UnsubscribeRequestParams {
-    /// A wish to hear no more about the resource at a URI.
+    /// Creates params with a URI.
     #[must_use]
     pub fn new(uri: impl Into<String>) -> Self {
         Self {
@@ -432,19 +432,19 @@ impl UnsubscribeRequestParams {
     }
 }
 
-/// The params of `notifications/resources/updated`: a resource changed.
+/// The params of `notifications/resources/updated`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ResourceUpdatedNotificationParams {
-    /// Where the resource is.
+    /// The URI of the resource.
     pub uri: String,
-    /// What accompanies the notification.
+    /// The `_meta` of the notification.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
 
 impl ResourceUpdatedNotificationParams {
-    /// The resource at a URI changed.
+    /// Creates params with a URI.
     #[must_use]
     pub fn new(uri: impl Into<String>) -> Self {
         Self {

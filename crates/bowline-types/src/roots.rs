@@ -1,25 +1,25 @@
-//! Roots: the folders a client works on.
+//! Roots: the directories and files that a client exposes to servers.
 
 use serde::{Deserialize, Serialize};
 
 use crate::Meta;
 
-/// A folder or file that a server may look at.
+/// A directory or file that a server may access.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Root {
-    /// Where it is: a `file:` URI.
+    /// The `file:` URI.
     pub uri: String,
-    /// Its name, for people.
+    /// The display name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// What accompanies the root (from 2025-06-18).
+    /// The `_meta` of the root (from 2025-06-18).
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
 
 impl Root {
-    /// A root at a URI.
+    /// Creates a root.
     #[must_use]
     pub fn new(uri: impl Into<String>) -> Self {
         Self {
@@ -52,13 +52,13 @@ impl Root {
 pub struct ListRootsResult {
     /// The roots.
     pub roots: Vec<Root>,
-    /// What accompanies the result.
+    /// The `_meta` of the result.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
 
 impl ListRootsResult {
-    /// These roots.
+    /// Creates a result.
     #[must_use]
     pub fn new(roots: Vec<Root>) -> Self {
         Self { roots, meta: None }

@@ -1,7 +1,6 @@
-//! Sampling: a server has the client's model write something, with tools if it likes.
+//! Sampling: a server requests a message from the client's model (`sampling/createMessage`).
 //!
-//! Message content is one block or a list of them; which of the two was written survives. A kind of
-//! block that is not known here is kept.
+//! Message content is one block or a list; serializing preserves which. Blocks of unknown type are kept.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,11 +10,11 @@ use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::json::present;
+use crate::json::deserialize_present;
 use crate::legacy_tasks::TaskMetadata;
 use crate::number::count;
-use crate::text::open_text;
-use crate::union::{self, Union};
+use crate::open_string_enum::open_string_enum;
+use crate::union::{self, TaggedUnion};
 use crate::{
     AudioContent, ContentBlock, ImageContent, Json, Meta, Role, TextContent, Tool, UnknownContent,
 };
@@ -27,47 +26,47 @@ use crate::{
 pub struct CreateMessageRequestParams {
     /// The conversation so far.
     pub messages: Vec<SamplingMessage>,
-    /// Which model the server would like.
+    /// The model preferences of the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_preferences: Option<ModelPreferences>,
-    /// What the model is told before the conversation.
+    /// The system prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system_prompt: Option<String>,
-    /// What the client should add to the conversation.
+    /// The context that the client should include.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub include_context: Option<IncludeContext>,
-    /// How freely the model writes.
+    /// The sampling temperature.
     #[serde(
         default,
         with = "crate::number::optional_measure",
         skip_serializing_if = "Option::is_none"
     )]
     pub temperature: Option<f64>,
-    /// How many tokens the model may write at most.
+    /// The maximum number of tokens to generate.
     #[serde(deserialize_with = "count")]
     pub max_tokens: u64,
-    /// What the model stops at.
+    /// The stop sequences.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_sequences: Option<Vec<String>>,
-    /// What is passed to the model's provider: an object in the provider's own form.
+    /// Metadata for the model provider: an object in a provider-specific format.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Json>,
-    /// The tools that the model may ask for (from 2025-11-25).
+    /// The tools that the model may use (from 2025-11-25).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<Tool>>,
-    /// Whether the model must ask for a tool (from 2025-11-25).
+    /// Whether the model must use a tool (from 2025-11-25).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_choice: Option<ToolChoice>,
-    /// Asks for the request to run as a task (2025-11-25 only).
+    /// Requests execution as a task (2025-11-25 only).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<TaskMetadata>,
-    /// What accompanies the request (until 2025-11-25).
+    /// The `_meta` of the request (until 2025-11-25).
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
 
 impl CreateMessageRequestParams {
-    /// A request to continue a conversation by at most so many tokens.
+    /// Creates params with messages and a maximum number of tokens.
     #[must_use]
     pub fn new(messages: Vec<SamplingMessage>, max_tokens: u64) -> Self {
         Self {
@@ -87,27 +86,27 @@ impl CreateMessageRequestParams {
     }
 }
 
-/// The result of `sampling/createMessage`: what the model wrote.
+/// The result of `sampling/createMessage`: the message of the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct CreateMessageResult {
-    /// Who speaks.
+    /// The role of the sender.
     pub role: Role,
-    /// What is said.
+    /// The content.
     pub content: SamplingContent,
-    /// The model that wrote it.
+    /// The name of the model.
     pub model: String,
-    /// Why it stopped, if that is known.
+    /// Why the model stopped, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<StopReason>,
-    /// What accompanies the result.
+    /// The `_meta` of the result.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
 
 impl CreateMessageResult {
-    /// What this model wrote, as the assistant.
+    /// Creates a result with the role `assistant`.
     #[must_use]
     pub fn new(model: impl Into<String>, content: impl Into<SamplingContent>) -> Self {
         Self {
@@ -124,17 +123,17 @@ impl CreateMessageResult {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SamplingMessage {
-    /// Who speaks.
+    /// The role of the sender.
     pub role: Role,
-    /// What is said.
+    /// The content.
     pub content: SamplingContent,
-    /// What accompanies the message (from 2025-11-25).
+    /// The `_meta` of the message (from 2025-11-25).
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
 
 impl SamplingMessage {
-    /// A message.
+    /// Creates a message.
     #[must_use]
     pub fn new(role: Role, content: impl Into<SamplingContent>) -> Self {
         Self {
@@ -145,11 +144,11 @@ impl SamplingMessage {
     }
 }
 
-/// What is said: one block, or from 2025-11-25 a list of them.
+/// The content of a message: one block, or from 2025-11-25 a list of them.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(
     clippy::exhaustive_enums,
-    reason = "the specification allows these two and no other"
+    reason = "the specification allows exactly these two"
 )]
 pub enum SamplingContent {
     /// One block.
@@ -159,7 +158,7 @@ pub enum SamplingContent {
 }
 
 impl SamplingContent {
-    /// The blocks, however they were written.
+    /// Returns the blocks.
     #[must_use]
     pub fn blocks(&self) -> &[SamplingMessageContentBlock] {
         match self {
@@ -192,9 +191,9 @@ impl Serialize for SamplingContent {
 
 impl<'de> Deserialize<'de> for SamplingContent {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct OneOrMany;
+        struct OneOrManyVisitor;
 
-        impl<'de> Visitor<'de> for OneOrMany {
+        impl<'de> Visitor<'de> for OneOrManyVisitor {
             type Value = SamplingContent;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -210,7 +209,7 @@ impl<'de> Deserialize<'de> for SamplingContent {
             }
         }
 
-        deserializer.deserialize_any(OneOrMany)
+        deserializer.deserialize_any(OneOrManyVisitor)
     }
 }
 
@@ -220,15 +219,15 @@ impl<'de> Deserialize<'de> for SamplingContent {
 pub enum SamplingMessageContentBlock {
     /// Text.
     Text(TextContent),
-    /// A picture.
+    /// An image.
     Image(ImageContent),
-    /// A sound (from 2025-03-26).
+    /// Audio (from 2025-03-26).
     Audio(AudioContent),
-    /// The model asks for a tool (from 2025-11-25).
+    /// The model uses a tool (from 2025-11-25).
     ToolUse(ToolUseContent),
-    /// What the tool said (from 2025-11-25).
+    /// The result of a tool use (from 2025-11-25).
     ToolResult(ToolResultContent),
-    /// A kind of block that is not known here.
+    /// A block of unknown type.
     Unknown(UnknownContent),
 }
 
@@ -281,9 +280,9 @@ impl<'de> Deserialize<'de> for SamplingMessageContentBlock {
     }
 }
 
-impl Union for SamplingMessageContentBlock {
+impl TaggedUnion for SamplingMessageContentBlock {
     const TAG: &'static str = "type";
-    const WHAT: &'static str = "a content block";
+    const EXPECTED: &'static str = "a content block";
 
     fn read<'de, A: MapAccess<'de>>(tag: &str, rest: A) -> Result<Self, A::Error> {
         Ok(match tag {
@@ -297,24 +296,24 @@ impl Union for SamplingMessageContentBlock {
     }
 }
 
-/// The model asks for a tool.
+/// The use of a tool by the model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename = "tool_use")]
 #[non_exhaustive]
 pub struct ToolUseContent {
-    /// What the tool's result will refer to.
+    /// The id that the tool result refers to.
     pub id: String,
     /// The name of the tool.
     pub name: String,
-    /// Its arguments: an object.
+    /// The arguments: an object.
     pub input: Json,
-    /// What accompanies the block.
+    /// The `_meta` of the block.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
 
 impl ToolUseContent {
-    /// A use of a tool.
+    /// Creates a tool use.
     #[must_use]
     pub fn new(id: impl Into<String>, name: impl Into<String>, input: impl Into<Json>) -> Self {
         Self {
@@ -326,32 +325,32 @@ impl ToolUseContent {
     }
 }
 
-/// What a tool said that the model asked for.
+/// The result of a tool use.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename = "tool_result", rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ToolResultContent {
-    /// The `id` of the use of the tool.
+    /// The `id` of the tool use.
     pub tool_use_id: String,
-    /// What the tool says, for the model.
+    /// The output for the model.
     pub content: Vec<ContentBlock>,
-    /// What the tool says, for a program. `null` is a value.
+    /// The structured output; `Some(null)` differs from `None`.
     #[serde(
         default,
-        deserialize_with = "present",
+        deserialize_with = "deserialize_present",
         skip_serializing_if = "Option::is_none"
     )]
     pub structured_content: Option<Json>,
-    /// The tool failed, and the content says why.
+    /// The tool failed, and the content describes the error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub is_error: Option<bool>,
-    /// What accompanies the block.
+    /// The `_meta` of the block.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
 
 impl ToolResultContent {
-    /// What the tool said.
+    /// Creates a tool result.
     #[must_use]
     pub fn new(tool_use_id: impl Into<String>, content: Vec<ContentBlock>) -> Self {
         Self {
@@ -364,56 +363,56 @@ impl ToolResultContent {
     }
 }
 
-/// Why a model stopped. The set is open: providers have reasons of their own.
+/// Why a model stopped. The set is open: providers define further reasons.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StopReason(Cow<'static, str>);
 
 impl StopReason {
-    /// It has said what it had to say.
+    /// The model ended its turn.
     pub const END_TURN: Self = Self(Cow::Borrowed("endTurn"));
-    /// It came to one of the stop sequences.
+    /// The model generated a stop sequence.
     pub const STOP_SEQUENCE: Self = Self(Cow::Borrowed("stopSequence"));
-    /// It was not allowed any more tokens.
+    /// The token limit was reached.
     pub const MAX_TOKENS: Self = Self(Cow::Borrowed("maxTokens"));
-    /// It asks for a tool (from 2025-11-25).
+    /// The model uses a tool (from 2025-11-25).
     pub const TOOL_USE: Self = Self(Cow::Borrowed("toolUse"));
 
-    /// The text.
+    /// Returns the text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-open_text!(
+open_string_enum!(
     StopReason,
     "a stop reason",
     [END_TURN, STOP_SEQUENCE, MAX_TOKENS, TOOL_USE]
 );
 
-/// Which model a server would like. The client decides.
+/// The model preferences of a server; the client makes the choice.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ModelPreferences {
-    /// Models that would suit, best first.
+    /// Hints for the model, best first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hints: Option<Vec<ModelHint>>,
-    /// How much the price matters, from 0 to 1.
+    /// The importance of low cost, from 0 to 1.
     #[serde(
         default,
         with = "crate::number::optional_measure",
         skip_serializing_if = "Option::is_none"
     )]
     pub cost_priority: Option<f64>,
-    /// How much speed matters, from 0 to 1.
+    /// The importance of speed, from 0 to 1.
     #[serde(
         default,
         with = "crate::number::optional_measure",
         skip_serializing_if = "Option::is_none"
     )]
     pub speed_priority: Option<f64>,
-    /// How much ability matters, from 0 to 1.
+    /// The importance of intelligence, from 0 to 1.
     #[serde(
         default,
         with = "crate::number::optional_measure",
@@ -422,17 +421,17 @@ pub struct ModelPreferences {
     pub intelligence_priority: Option<f64>,
 }
 
-/// A model that would suit.
+/// A hint for the choice of a model.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ModelHint {
-    /// Its name or a part of it.
+    /// The name of a model or a part of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
 
 impl ModelHint {
-    /// A model whose name contains this.
+    /// Creates a hint for models whose name contains `name`.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
         Self {
@@ -441,46 +440,46 @@ impl ModelHint {
     }
 }
 
-/// What a client should add to a conversation.
+/// The context that a client should include in a sampling request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum IncludeContext {
-    /// Nothing.
+    /// No context.
     None,
-    /// What it knows from the server that asks.
+    /// Context from the requesting server.
     ThisServer,
-    /// What it knows from all servers.
+    /// Context from all servers.
     AllServers,
 }
 
-/// Whether a model must ask for a tool.
+/// Whether a model must use a tool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ToolChoice {
-    /// Whether it must. Absent means [`ToolChoiceMode::Auto`].
+    /// The mode. Absent means [`ToolChoiceMode::Auto`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<ToolChoiceMode>,
 }
 
 impl ToolChoice {
-    /// A choice.
+    /// Creates a choice.
     #[must_use]
     pub fn new(mode: ToolChoiceMode) -> Self {
         Self { mode: Some(mode) }
     }
 }
 
-/// Whether a model must ask for a tool.
+/// Whether a model must use a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum ToolChoiceMode {
-    /// It may.
+    /// The model decides.
     Auto,
-    /// It must.
+    /// The model must use a tool.
     Required,
-    /// It must not.
+    /// The model must not use a tool.
     None,
 }
 
@@ -489,7 +488,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_block_and_a_list_of_one_are_told_apart() {
+    fn one_block_and_a_list_of_one_are_distinguished() {
         for text in [
             r#"{"role":"user","content":{"type":"text","text":"hi"}}"#,
             r#"{"role":"user","content":[{"type":"text","text":"hi"}]}"#,

@@ -1,4 +1,4 @@
-//! Hearing about changes: `subscriptions/listen` (from 2026-07-28).
+//! Subscriptions to change notifications: `subscriptions/listen` (from 2026-07-28).
 
 use std::collections::BTreeMap;
 
@@ -7,26 +7,26 @@ use serde_json::Value;
 
 use crate::{Meta, RequestId, ResultType};
 
-/// Which changes a client wants to hear about.
+/// The change notifications that a client subscribes to.
 ///
-/// The set is open: extensions add kinds of changes, which are kept in `other`.
+/// The set is open: members of extensions are kept in `other`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct SubscriptionFilter {
-    /// Of the list of tools.
+    /// Changes of the list of tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools_list_changed: Option<bool>,
-    /// Of the list of prompts.
+    /// Changes of the list of prompts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompts_list_changed: Option<bool>,
-    /// Of the list of resources.
+    /// Changes of the list of resources.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources_list_changed: Option<bool>,
-    /// Of the resources at these URIs.
+    /// Updates of the resources with these URIs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_subscriptions: Option<Vec<String>>,
-    /// Members that are not known here.
+    /// Unknown members.
     #[serde(flatten)]
     pub other: BTreeMap<String, Value>,
 }
@@ -35,15 +35,15 @@ pub struct SubscriptionFilter {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SubscriptionsListenRequestParams {
-    /// Which changes the client wants to hear about.
+    /// The requested notifications.
     pub notifications: SubscriptionFilter,
-    /// What accompanies the request.
+    /// The `_meta` of the request.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
 
 impl SubscriptionsListenRequestParams {
-    /// A wish to hear about these changes.
+    /// Creates params.
     #[must_use]
     pub fn new(notifications: SubscriptionFilter) -> Self {
         Self {
@@ -53,21 +53,21 @@ impl SubscriptionsListenRequestParams {
     }
 }
 
-/// The result of `subscriptions/listen`, which ends the subscription in order.
+/// The result of `subscriptions/listen`, which ends the subscription gracefully.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct SubscriptionsListenResult {
-    /// How to read the result.
+    /// The type of the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result_type: Option<ResultType>,
-    /// What accompanies the result: always the id of the subscription.
+    /// The `_meta` of the result, which always contains the subscription id.
     #[serde(rename = "_meta")]
     pub meta: Meta,
 }
 
 impl SubscriptionsListenResult {
-    /// The end of the subscription that the request with this id started.
+    /// Creates the result that ends the subscription of the request with this id.
     #[must_use]
     pub fn new(subscription: &RequestId) -> Self {
         let mut meta = Meta::default();
@@ -79,19 +79,19 @@ impl SubscriptionsListenResult {
     }
 }
 
-/// The params of `notifications/subscriptions/acknowledged`: the changes that the server will tell.
+/// The params of `notifications/subscriptions/acknowledged`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SubscriptionsAcknowledgedNotificationParams {
-    /// Which of the changes the server will tell.
+    /// The notifications that the server will send.
     pub notifications: SubscriptionFilter,
-    /// What accompanies the notification.
+    /// The `_meta` of the notification.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
 
 impl SubscriptionsAcknowledgedNotificationParams {
-    /// A promise to tell these changes.
+    /// Creates params.
     #[must_use]
     pub fn new(notifications: SubscriptionFilter) -> Self {
         Self {

@@ -1,51 +1,52 @@
 //! Tools: `tools/list` and `tools/call`.
 //!
-//! Schemas, arguments and structured output stay raw text: every keyword, the order of keys and the
-//! spelling of numbers survive.
+//! Schemas, arguments and structured output stay raw text, which preserves unknown keywords, the order of
+//! keys and the spelling of numbers.
 
 use serde::{Deserialize, Serialize};
 
-use crate::json::present;
+use crate::json::deserialize_present;
 use crate::legacy_tasks::{TaskMetadata, ToolExecution};
-use crate::number::optional_lifetime;
+use crate::number::optional_ttl;
 use crate::{
-    CacheScope, ContentBlock, Cursor, Icon, InputResponses, Json, Meta, OpenObject, ResultType,
+    CacheScope, ContentBlock, Cursor, Icon, InputResponses, Json, JsonObjectWriter, Meta,
+    ResultType,
 };
 
-/// Something a model can have done.
+/// The definition of a tool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Tool {
-    /// Its name, for programs.
+    /// The programmatic name.
     pub name: String,
-    /// Its name, for people (from 2025-06-18).
+    /// The display name (from 2025-06-18).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What it does, for a model.
+    /// A description for the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// The JSON Schema of its arguments, whose `type` is `object`.
+    /// The JSON Schema of the arguments, whose `type` is `object`.
     pub input_schema: Json,
-    /// The JSON Schema of its structured output (from 2025-06-18).
+    /// The JSON Schema of the structured output (from 2025-06-18).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Json>,
-    /// What to expect of it (from 2025-03-26).
+    /// Hints about its behavior (from 2025-03-26).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotations: Option<ToolAnnotations>,
-    /// Whether it runs as a task (2025-11-25 only).
+    /// Whether it can run as a task (2025-11-25 only).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution: Option<ToolExecution>,
-    /// How it may be shown (from 2025-11-25).
+    /// The icons to display (from 2025-11-25).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub icons: Option<Vec<Icon>>,
-    /// What accompanies the tool (from 2025-06-18).
+    /// The `_meta` of the tool (from 2025-06-18).
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
 
 impl Tool {
-    /// A tool with a name and a schema of its arguments.
+    /// Creates a tool with a name and an input schema.
     #[must_use]
     pub fn new(name: impl Into<String>, input_schema: impl Into<Json>) -> Self {
         Self {
@@ -61,7 +62,7 @@ impl Tool {
         }
     }
 
-    /// Says what the tool does.
+    /// Sets the description.
     #[must_use]
     pub fn with_description(mut self, description: impl Into<String>) -> Self {
         self.description = Some(description.into());
@@ -69,24 +70,24 @@ impl Tool {
     }
 }
 
-/// What to expect of a tool. Hints: a client must not rely on them unless it trusts the server.
+/// Hints about the behavior of a tool. A client must not rely on them unless it trusts the server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ToolAnnotations {
-    /// The tool's name, for people.
+    /// The display name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// It changes nothing. Absent means no.
+    /// The tool does not modify its environment. Default: `false`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_only_hint: Option<bool>,
-    /// It may destroy something. Absent means yes.
+    /// The tool may perform destructive updates. Default: `true`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub destructive_hint: Option<bool>,
-    /// Doing it twice is like doing it once. Absent means no.
+    /// Repeated calls with the same arguments have no further effect. Default: `false`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotent_hint: Option<bool>,
-    /// It reaches beyond its own domain. Absent means yes.
+    /// The tool interacts with external entities, such as the web. Default: `true`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_world_hint: Option<bool>,
 }
@@ -96,31 +97,31 @@ pub struct ToolAnnotations {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ListToolsResult {
-    /// How to read the result (from 2026-07-28).
+    /// The type of the result (from 2026-07-28).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result_type: Option<ResultType>,
     /// The tools.
     pub tools: Vec<Tool>,
-    /// Where the next page starts, if there is one.
+    /// The cursor of the next page; `None` on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<Cursor>,
-    /// For how many milliseconds the result stays fresh (from 2026-07-28).
+    /// How long the result stays fresh, in milliseconds (from 2026-07-28).
     #[serde(
         default,
-        deserialize_with = "optional_lifetime",
+        deserialize_with = "optional_ttl",
         skip_serializing_if = "Option::is_none"
     )]
     pub ttl_ms: Option<u64>,
-    /// Who may share the result (from 2026-07-28).
+    /// Whether caches may share the result between users (from 2026-07-28).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_scope: Option<CacheScope>,
-    /// What accompanies the result.
+    /// The `_meta` of the result.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
 
 impl ListToolsResult {
-    /// A page of tools.
+    /// Creates a page of tools.
     #[must_use]
     pub fn new(tools: Vec<Tool>) -> Self {
         Self {
@@ -137,25 +138,25 @@ impl ListToolsResult {
 pub struct CallToolRequestParams {
     /// The name of the tool.
     pub name: String,
-    /// Its arguments: an object.
+    /// The arguments: an object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Json>,
-    /// Answers to what the server asked for in an earlier round (from 2026-07-28).
+    /// The responses to the input requests of the previous round (multi round-trip, from 2026-07-28).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_responses: Option<InputResponses>,
-    /// What the server wanted back from an earlier round (from 2026-07-28).
+    /// The `requestState` of the previous round, unchanged (from 2026-07-28).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_state: Option<String>,
-    /// Asks for the call to run as a task (2025-11-25 only).
+    /// Requests execution as a task (2025-11-25 only).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<TaskMetadata>,
-    /// What accompanies the request.
+    /// The `_meta` of the request.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
 
 impl CallToolRequestParams {
-    /// A call of a tool without arguments.
+    /// Creates params without arguments.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
         Self {
@@ -181,29 +182,29 @@ impl CallToolRequestParams {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct CallToolResult {
-    /// How to read the result (from 2026-07-28).
+    /// The type of the result (from 2026-07-28).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result_type: Option<ResultType>,
-    /// What the tool says, for a model.
+    /// The output for the model.
     pub content: Vec<ContentBlock>,
-    /// What the tool says, for a program (from 2025-06-18). Until 2025-11-25 it is an object; later any
-    /// value, and `null` is a value.
+    /// The structured output (from 2025-06-18): until 2025-11-25 an object, later any value, and
+    /// `Some(null)` differs from `None`.
     #[serde(
         default,
-        deserialize_with = "present",
+        deserialize_with = "deserialize_present",
         skip_serializing_if = "Option::is_none"
     )]
     pub structured_content: Option<Json>,
-    /// The tool failed, and the content says why.
+    /// The tool failed, and the content describes the error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub is_error: Option<bool>,
-    /// What accompanies the result.
+    /// The `_meta` of the result.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }
 
 impl CallToolResult {
-    /// A result with this content.
+    /// Creates a result with this content.
     #[must_use]
     pub fn new(content: Vec<ContentBlock>) -> Self {
         Self {
@@ -212,13 +213,13 @@ impl CallToolResult {
         }
     }
 
-    /// A result that is one block of text.
+    /// Creates a result with one block of text.
     #[must_use]
     pub fn text(text: impl Into<String>) -> Self {
         Self::new(vec![ContentBlock::text(text)])
     }
 
-    /// A failure that the model is told about.
+    /// Creates an error result (`isError`) with one block of text.
     #[must_use]
     pub fn error(text: impl Into<String>) -> Self {
         Self {
@@ -227,12 +228,12 @@ impl CallToolResult {
         }
     }
 
-    /// Encodes the result as serde does, but faster: what is JSON already is not looked at once more, and
-    /// long texts are copied rather than read.
+    /// Encodes the result like serde, but faster: structured content is not validated again, and long texts
+    /// are copied in runs.
     ///
     /// # Errors
     ///
-    /// If something in it has no JSON form.
+    /// If a part of it cannot be serialized to JSON.
     ///
     /// # Examples
     ///
@@ -251,24 +252,24 @@ impl CallToolResult {
             is_error,
             meta,
         } = self;
-        let blocks = content.iter().map(ContentBlock::long_len);
+        let blocks = content.iter().map(ContentBlock::payload_len);
         let structured = structured_content
             .as_ref()
             .map(|json| json.as_bytes().len());
         let mut object =
-            OpenObject::with_room_for(blocks.sum::<usize>() + structured.unwrap_or_default());
+            JsonObjectWriter::with_capacity(blocks.sum::<usize>() + structured.unwrap_or_default());
         if let Some(result_type) = result_type {
-            object.encode("resultType", result_type)?;
+            object.add_encoded("resultType", result_type)?;
         }
-        object.list("content", content, ContentBlock::push)?;
+        object.add_list("content", content, ContentBlock::push)?;
         if let Some(structured) = structured_content {
             object.add("structuredContent", structured);
         }
         if let Some(is_error) = is_error {
-            object.encode("isError", is_error)?;
+            object.add_encoded("isError", is_error)?;
         }
         if let Some(meta) = meta {
-            object.encode("_meta", meta)?;
+            object.add_encoded("_meta", meta)?;
         }
         Ok(object.close())
     }

@@ -1,8 +1,8 @@
-//! Reading a union by the member that names its variant.
+//! Deserializes unions by the member that names the variant.
 //!
-//! serde's own tagged enums read the whole object into a buffer that cannot hold [`Json`]. Here the
-//! object streams straight into the variant when the tag comes first, as everybody writes it, and is
-//! kept as raw text until the tag turns up otherwise.
+//! serde's own tagged enums buffer the whole object in a form that cannot hold [`Json`]. Here, if the tag
+//! comes first, as is usual, the object is deserialized directly into the variant; otherwise the members
+//! before the tag are kept as raw text.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,66 +16,68 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, IntoDeserializer, Map
 use crate::Json;
 
 /// A type whose variant is named by the member [`TAG`](Self::TAG).
-pub(crate) trait Union: Sized {
-    /// The name of the member that tells.
+pub(crate) trait TaggedUnion: Sized {
+    /// The name of the tag member.
     const TAG: &'static str;
-    /// What an error says was expected.
-    const WHAT: &'static str;
+    /// The expected value, for error messages.
+    const EXPECTED: &'static str;
 
-    /// Reads the variant called `tag` from the other members.
+    /// Deserializes the variant with this tag from the other members.
     fn read<'de, A: MapAccess<'de>>(tag: &str, rest: A) -> Result<Self, A::Error>;
 }
 
-/// Reads a union.
-pub(crate) fn read<'de, T: Union, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
-    deserializer.deserialize_map(ByTag(PhantomData))
+/// Deserializes a union.
+pub(crate) fn read<'de, T: TaggedUnion, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    deserializer.deserialize_map(TagVisitor(PhantomData))
 }
 
-/// Reads a variant from the members that are not the tag.
+/// Deserializes a variant from the members other than the tag.
 pub(crate) fn variant<'de, T: Deserialize<'de>, A: MapAccess<'de>>(rest: A) -> Result<T, A::Error> {
     T::deserialize(MapAccessDeserializer::new(rest))
 }
 
-struct ByTag<T>(PhantomData<T>);
+struct TagVisitor<T>(PhantomData<T>);
 
-impl<'de, T: Union> Visitor<'de> for ByTag<T> {
+impl<'de, T: TaggedUnion> Visitor<'de> for TagVisitor<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(T::WHAT)
+        f.write_str(T::EXPECTED)
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<T, A::Error> {
         let mut before = Vec::new();
-        while let Some(Name(key)) = map.next_key()? {
+        while let Some(BorrowedString(key)) = map.next_key()? {
             if key != T::TAG {
                 before.push((key.into_owned(), map.next_value::<Json>()?));
                 continue;
             }
-            let Name(tag) = map.next_value()?;
+            let BorrowedString(tag) = map.next_value()?;
             if before.is_empty() {
                 return T::read(&tag, map);
             }
             while let Some(member) = map.next_entry()? {
                 before.push(member);
             }
-            return T::read(&tag, Members::new(before)).map_err(A::Error::custom);
+            return T::read(&tag, BufferedMembers::new(before)).map_err(A::Error::custom);
         }
         Err(A::Error::missing_field(T::TAG))
     }
 }
 
-/// A text that is borrowed where the input allows.
+/// A string that is borrowed where the input allows.
 #[derive(Deserialize)]
-struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+struct BorrowedString<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// Members that had to wait for the tag.
-struct Members {
+/// Members that came before the tag, and all others after them.
+struct BufferedMembers {
     left: vec::IntoIter<(String, Json)>,
     value: Option<Json>,
 }
 
-impl Members {
+impl BufferedMembers {
     fn new(members: Vec<(String, Json)>) -> Self {
         Self {
             left: members.into_iter(),
@@ -84,7 +86,7 @@ impl Members {
     }
 }
 
-impl<'de> MapAccess<'de> for Members {
+impl<'de> MapAccess<'de> for BufferedMembers {
     type Error = serde_json::Error;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(
@@ -104,9 +106,9 @@ impl<'de> MapAccess<'de> for Members {
         seed: V,
     ) -> Result<V::Value, Self::Error> {
         let Some(value) = self.value.take() else {
-            return Err(Self::Error::custom("a value was read before its key"));
+            return Err(Self::Error::custom("value requested before its key"));
         };
-        // Read as an owned reader: what is borrowed from `value` would not live for `'de`.
+        // From a reader, so that no data is borrowed: `value` does not live for `'de`.
         seed.deserialize(&mut serde_json::Deserializer::from_reader(value.as_bytes()))
     }
 }

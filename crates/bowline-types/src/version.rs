@@ -1,13 +1,12 @@
-//! Protocol revisions.
+//! The protocol version.
 
 use std::borrow::Cow;
 
-use crate::text::open_text;
+use crate::open_string_enum::open_string_enum;
 
-/// The name of a protocol revision: a date, or anything else that a peer may say.
+/// A protocol version: the date of a revision, or any other text that a peer sends.
 ///
-/// The order is that of the text, which for dates is that of time. What a revision *does* is not known
-/// here.
+/// Ordered as text, which for dates is chronological.
 ///
 /// # Examples
 ///
@@ -25,19 +24,19 @@ pub struct ProtocolVersion(Cow<'static, str>);
 impl ProtocolVersion {
     /// The first public revision.
     pub const V2024_11_05: Self = Self(Cow::Borrowed("2024-11-05"));
-    /// The revision that brought Streamable HTTP, and the only one with batches.
+    /// The revision that introduced Streamable HTTP, and the only one with batches.
     pub const V2025_03_26: Self = Self(Cow::Borrowed("2025-03-26"));
-    /// The revision that brought elicitation and structured tool output.
+    /// The revision that introduced elicitation and structured tool output.
     pub const V2025_06_18: Self = Self(Cow::Borrowed("2025-06-18"));
-    /// The last revision that opens with `initialize`.
+    /// The last revision with `initialize`.
     pub const V2025_11_25: Self = Self(Cow::Borrowed("2025-11-25"));
-    /// The first revision in which every request is complete in itself.
+    /// The first stateless revision: every request contains its version and capabilities.
     pub const V2026_07_28: Self = Self(Cow::Borrowed("2026-07-28"));
 
-    /// The newest revision that is known here.
+    /// The latest known revision.
     pub const LATEST: Self = Self::V2026_07_28;
 
-    /// Every revision that is known here, oldest first.
+    /// All known revisions, oldest first.
     pub const ALL: [Self; 5] = [
         Self::V2024_11_05,
         Self::V2025_03_26,
@@ -46,20 +45,20 @@ impl ProtocolVersion {
         Self::V2026_07_28,
     ];
 
-    /// Whether this revision is one of [`ALL`](Self::ALL).
+    /// Returns whether this is one of [`ALL`](Self::ALL).
     #[must_use]
     pub fn is_known(&self) -> bool {
         Self::ALL.contains(self)
     }
 
-    /// The text.
+    /// Returns the text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-open_text!(
+open_string_enum!(
     ProtocolVersion,
     "a protocol version",
     [
@@ -76,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_order_of_revisions_is_that_of_time() {
+    fn revisions_are_in_chronological_order() {
         assert!(ProtocolVersion::ALL.is_sorted());
     }
 

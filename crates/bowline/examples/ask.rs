@@ -22,7 +22,7 @@ struct Booking {
 }
 
 /// Books a table.
-#[tool(asks(elicitation))]
+#[tool(requires(elicitation))]
 async fn book(cx: Context) -> Result<String, ToolError> {
     let table = cx.once("table", async { 7 }).await?;
     let booking: Booking = cx
@@ -44,7 +44,10 @@ async fn main() -> bowline::Result<()> {
             println!("  the user is asked: {}", form.message);
             ElicitResult::accept(json!({"guests": 2, "window": true}))
         });
-        let client = Client::to(&server).speaking(version).host(host).await?;
+        let client = Client::in_process(&server)
+            .protocol_version(version)
+            .host(host)
+            .await?;
 
         let reply = client.call_tool("book", ()).await?;
 

@@ -35,7 +35,9 @@ async fn main() -> bowline::Result<()> {
     });
 
     let calls = VERSIONS.map(|version| {
-        let connect = Client::connect(&url).speaking(version).into_future();
+        let connect = Client::connect(&url)
+            .protocol_version(version)
+            .into_future();
         tokio::spawn(async move { connect.await?.call_tool("slow", ()).await })
     });
     for (call, version) in calls.into_iter().zip(VERSIONS) {

@@ -36,7 +36,7 @@ async fn main() -> bowline::Result<()> {
     for version in ["2026-07-28", "2025-11-25"] {
         let (near, far) = wire::memory();
         let serving = tokio::spawn(server.clone().serve(far));
-        let client = Client::over(near).speaking(version).await?;
+        let client = Client::from_wire(near).protocol_version(version).await?;
 
         let (started, mut has_started) = mpsc::unbounded_channel();
         let call = client

@@ -1,14 +1,15 @@
 //! Warnings about deprecated protocol features, once per process.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
 
 use bowline_core::era::Dialect;
 
+use crate::sync::Mutex;
+
 /// Logs a warning the first time that a deprecated method is used in this process.
-pub(crate) fn warn_of(method: &'static str, dialect: &Dialect) {
-    static TOLD: Told = Told::new();
-    if dialect.deprecates(method) && TOLD.is_new(method) {
+pub(crate) fn warn_deprecated(method: &'static str, dialect: &Dialect) {
+    static WARNED: WarnedMethods = WarnedMethods::new();
+    if dialect.is_deprecated(method) && WARNED.is_new(method) {
         let version = dialect.version;
         tracing::warn!(
             "`{method}` is deprecated since {version} and may be removed in a later revision"
@@ -16,17 +17,17 @@ pub(crate) fn warn_of(method: &'static str, dialect: &Dialect) {
     }
 }
 
-/// The methods that were warned about.
-struct Told(Mutex<BTreeSet<&'static str>>);
+/// The methods that have been warned about.
+struct WarnedMethods(Mutex<BTreeSet<&'static str>>);
 
-impl Told {
+impl WarnedMethods {
     const fn new() -> Self {
         Self(Mutex::new(BTreeSet::new()))
     }
 
     fn is_new(&self, method: &'static str) -> bool {
-        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        told.insert(method)
+        let mut warned = self.0.lock();
+        warned.insert(method)
     }
 }
 
@@ -36,9 +37,10 @@ mod tests {
 
     #[test]
     fn each_method_is_warned_about_once() {
-        let told = Told::new();
+        let warned = WarnedMethods::new();
 
-        let new = ["roots/list", "sampling/createMessage", "roots/list"].map(|it| told.is_new(it));
+        let new =
+            ["roots/list", "sampling/createMessage", "roots/list"].map(|it| warned.is_new(it));
 
         assert_eq!(new, [true, true, false]);
     }

@@ -1,4 +1,4 @@
-//! What can go wrong, sorted by whose doing it is.
+//! [`Error`], the error type of clients and servers.
 
 use std::error::Error as StdError;
 use std::time::Duration;
@@ -9,73 +9,72 @@ use bowline_types::RpcError;
 /// A result whose error is [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a call, a connection or a server failed.
+/// The error of a call, a connection or a server.
 ///
-/// The variants answer one question, whose doing it was, because that decides what to do next: ask
-/// differently, report a bug, try again, wait longer, or fix the program. `Display` tells this level only;
-/// what is underneath is in `source()`.
+/// The variants say which side is at fault, because that decides whether to change the request, report a bug, retry,
+/// wait longer or fix the program. `Display` prints this level only; the cause is in `source()`.
 ///
 /// # Examples
 ///
 /// ```
 /// use bowline::{Error, ErrorCode, RpcError};
 ///
-/// let error = Error::from(RpcError::new(ErrorCode::INVALID_PARAMS, "no tool is called `ad`"));
-/// assert!(matches!(&error, Error::Peer(said) if said.code == ErrorCode::INVALID_PARAMS));
-/// assert_eq!(error.to_string(), "no tool is called `ad` (-32602)");
+/// let error = Error::from(RpcError::new(ErrorCode::INVALID_PARAMS, "unknown tool `ad`"));
+/// assert!(matches!(&error, Error::Peer(error) if error.code == ErrorCode::INVALID_PARAMS));
+/// assert_eq!(error.to_string(), "unknown tool `ad` (-32602)");
 /// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The peer said no.
+    /// The peer returned a JSON-RPC error.
     #[error(transparent)]
     Peer(#[from] RpcError),
-    /// The peer broke the protocol.
-    #[error("the peer broke the protocol: {what}")]
+    /// The peer violated the protocol.
+    #[error("peer violated the protocol: {what}")]
     Protocol {
-        /// What it did.
+        /// The violation.
         what: String,
-        /// What we stumbled over.
+        /// The cause, such as a decoding error.
         source: Option<Box<dyn StdError + Send + Sync>>,
     },
-    /// The wire failed.
-    #[error("the wire failed: {what}")]
+    /// The transport failed.
+    #[error("transport failed: {what}")]
     Transport {
-        /// What failed.
+        /// The operation that failed.
         what: String,
-        /// Why.
+        /// The cause.
         source: Option<Box<dyn StdError + Send + Sync>>,
     },
-    /// It took too long. The peer was told to stop.
+    /// The timeout of the call elapsed. Its request was cancelled, unless the call opted out.
     #[error("timed out after {after:?}")]
     Timeout {
-        /// How long it was allowed to take.
+        /// The timeout.
         after: Duration,
     },
-    /// The call was cancelled before it ended.
-    #[error("the call was cancelled: {reason}")]
+    /// The call was cancelled before it completed.
+    #[error("call cancelled: {reason}")]
     Cancelled {
-        /// By whom, or why.
+        /// The reason.
         reason: String,
     },
-    /// A subscription said more than was taken in, and was given up: changes were missed.
-    #[error("changes came faster than they were taken in")]
+    /// The notification queue of a subscription overflowed. The subscription was cancelled.
+    #[error("subscription lagged; notifications were lost")]
     Lagged,
     /// The connection is closed.
-    #[error("the connection is closed")]
+    #[error("connection closed")]
     Closed,
-    /// The server wants to know who is asking.
-    #[error("the server asks for authorization")]
+    /// The server requires authorization.
+    #[error("the server requires authorization")]
     Unauthorized {
-        /// What it asks for.
+        /// The challenges of the `WWW-Authenticate` header.
         challenges: Vec<Challenge>,
-        /// Why it did not get that, if that was tried.
+        /// Why authorization failed, if it was attempted.
         source: Option<Box<dyn StdError + Send + Sync>>,
     },
-    /// The program asked for something that cannot be.
+    /// The API was misused.
     #[error("{what}")]
     Misuse {
-        /// What cannot be, and what to do instead.
+        /// The mistake, and what to do instead.
         what: String,
     },
 }

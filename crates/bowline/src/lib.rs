@@ -1,7 +1,13 @@
-//! An SDK for the Model Context Protocol in which **dropping a call cancels the work**: on every
-//! transport, in every protocol era, at both ends, with nothing leaked.
+//! Bowline is a Rust SDK for the [Model Context Protocol](https://modelcontextprotocol.io), for servers and clients.
 //!
-//! # A server and a client
+//! - Servers are built from functions: `#[tool]` derives the schema of a tool from the parameters of its function.
+//! - Transports: [Streamable HTTP](crate::http), stdio, any other byte stream ([`wire`]), and in process.
+//! - All protocol revisions from 2024-11-05 to 2026-07-28, negotiated per connection. A handler works with all of them.
+//! - **Dropping a call cancels it**, on every transport: the handler's future at the other end is dropped too.
+//! - [Layers](layer) around requests, including `tower` layers, and [`Limits`] on the memory that peers can use.
+//! - OAuth for clients and servers, in the crate `bowline-auth`.
+//!
+//! # Example
 //!
 //! ```
 //! use bowline::prelude::*;
@@ -22,15 +28,18 @@
 //! async fn main() -> bowline::Result<()> {
 //!     let server = Server::new("calculator", "1.0.0").tool(add);
 //!
-//!     let client = Client::to(&server).await?;
+//!     let client = Client::in_process(&server).await?;
 //!     let reply = client.call_tool("add", json!({"a": 1, "b": 2})).await?;
 //!     assert_eq!(reply.text(), "3");
 //!     Ok(())
 //! }
 //! ```
 //!
-//! The attribute is sugar over [handlers](server::Handler): any `async fn` whose parameters are
-//! [extractors](server::Extract) and whose result is [something for a model](IntoToolResult).
+//! # Handlers
+//!
+//! `#[tool]` expands to a [handler](server::Handler): an `async fn` whose parameters are
+//! [extractors](server::Extract) and whose return type implements [`IntoToolResult`]. Handlers can also be written
+//! without the macro:
 //!
 //! ```
 //! use bowline::prelude::*;
@@ -50,32 +59,58 @@
 //!
 //! async fn weather(Args(query): Args<Query>, cx: Context) -> Result<Structured<Weather>, ToolError> {
 //!     if query.city.is_empty() {
-//!         return Err(ToolError::new("the city has no name; ask for one"));
+//!         return Err(ToolError::new("`city` must not be empty"));
 //!     }
 //!     cx.progress(0.5);
 //!     Ok(Structured(Weather { celsius: 21.5 }))
 //! }
 //!
-//! let tool = Tool::new("weather", weather).description("Tells the weather.").read_only(true);
+//! let tool = Tool::new("weather", weather).description("Returns the weather.").read_only(true);
 //! let server = Server::new("weather", "1.0.0").tool(tool);
 //! # assert!(server.check().is_ok());
 //! ```
 //!
-//! # Features
+//! # Transports
 //!
-//! All on by default: `http-client` ([`Client::connect`]), `http-server` ([`Server::http`]), `macros` (`#[tool]` and its
-//! like), `tls` (clients reach `https` servers), `validate` (arguments and output are checked against their schemas).
-//! Off: `reqwest` (a client of that kind sends the requests), `testing` (scripted peers, and every way to reach a
-//! server). A server over HTTP alone needs `http-server` and `macros`, and is then made of fewer crates.
+//! | transport | server | client |
+//! |---|---|---|
+//! | stdio | [`Server::serve_stdio`] | [`Client::spawn`] |
+//! | Streamable HTTP | [`Server::serve_http`], or [`Server::http`] as a `tower` service | [`Client::connect`] |
+//! | any [`Wire`](wire::Wire) | [`Server::serve`] | [`Client::from_wire`] |
+//! | in process | | [`Client::in_process`] |
 //!
-//! # Cancel safety
+//! # Cancellation
 //!
-//! All futures of this crate may be dropped at any time. What that means is always the same, and how the
-//! other side learns of it depends on the wire: a `notifications/cancelled` message on a duplex wire, the
-//! end of the response on HTTP since 2026-07-28 and a POST of that message before, nothing at all in
-//! process, where the handler is part of the caller's future. At the other end the handler's future is
-//! dropped at its next `.await`. A process that exits right after dropping a call may not get to send the
-//! notice.
+//! Dropping the future of a call cancels its request. The server then drops the handler's future at its next `.await`.
+//!
+//! ```
+//! # use bowline::prelude::*;
+//! # async fn user_pressed_stop() {}
+//! # async fn example(client: Client) -> bowline::Result<()> {
+//! tokio::select! {
+//!     reply = client.call_tool("slow", ()) => println!("{}", reply?.text()),
+//!     () = user_pressed_stop() => {} // the request is cancelled
+//! }
+//! # Ok(()) }
+//! ```
+//!
+//! On a duplex wire, a cancelled request is followed by `notifications/cancelled`. On HTTP, the client closes the
+//! response (since 2026-07-28) or POSTs that notification (earlier revisions). In process, the handler is part of the
+//! caller's future. All futures of this crate may be dropped at any time; a process that exits immediately afterwards
+//! may not send the notification.
+//!
+//! # Feature flags
+//!
+//! - `http-client` (default): [`Client::connect`].
+//! - `http-server` (default): [`Server::http`] and [`Server::serve_http`].
+//! - `legacy` (default): protocol revisions before 2026-07-28, and the HTTP+SSE transport.
+//! - `macros` (default): `#[tool]`, `#[tools]`, `#[prompt]` and `#[resource]`.
+//! - `tls` (default): `https` URLs for clients.
+//! - `validate` (default): arguments and structured output are validated against the tool's schemas.
+//! - `reqwest`: a `reqwest::Client` can send the HTTP requests.
+//! - `testing`: scripted peers and every transport, for tests.
+//!
+//! An HTTP server for modern clients needs only `http-server` and `macros`.
 
 mod callback;
 
@@ -87,31 +122,33 @@ pub use error::{Error, Result};
 pub mod exchange;
 pub use exchange::{CancelMode, Context, Progress};
 
-mod far_future;
+mod instant_after;
 
 pub mod http;
 
 pub mod layer;
 
 #[cfg_attr(
-    any(bowline_no_legacy, not(feature = "http-server")),
+    any(not(feature = "legacy"), not(feature = "http-server")),
     allow(
         dead_code,
         unused_imports,
-        reason = "principals, connections and what is kept for resumption are known over HTTP only"
+        reason = "principals, connections and resumable events exist on HTTP only"
     )
 )]
 mod limits;
 pub use limits::{Limit, LimitReached, Limits, Usage};
 
-mod marks;
-pub use marks::{Marked, Marks, MarksError, MemoryMarks};
+mod mark_store;
+pub use mark_store::{MarkOutcome, MarkStore, MarkStoreError, MemoryMarkStore};
 
 mod random;
 
 mod shutdown;
 
 mod signal;
+
+mod sync;
 
 pub mod wire;
 
@@ -130,7 +167,7 @@ pub use server::{
 pub mod testing;
 
 pub use bowline_core::era::Caller;
-/// The vocabulary of the protocol.
+/// The types of the protocol's schema.
 #[doc(inline)]
 pub use bowline_types as types;
 pub use bowline_types::{CallToolResult, ErrorCode, Json, RequestId, RpcError};
@@ -138,14 +175,14 @@ pub use bowline_types::{CallToolResult, ErrorCode, Json, RequestId, RpcError};
 #[cfg(feature = "macros")]
 pub use bowline_macros::{prompt, resource, tool, tools};
 
-/// What derives the schema of arguments and output; `#[derive(JsonSchema)]` comes from here.
+/// Re-export of `schemars`, for `#[derive(JsonSchema)]` on arguments and output.
 pub use schemars;
-/// What reads arguments and writes output; `#[derive(Deserialize, Serialize)]` comes from here.
+/// Re-export of `serde`, for `#[derive(Deserialize, Serialize)]` on arguments and output.
 pub use serde;
 
 pub mod prelude;
 
-/// The README's code is tested like any other, and so is that of the guide.
+/// Runs the code blocks of the README and the guide as doctests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 #[doc = include_str!("../../../docs/limits.md")]

@@ -1,11 +1,11 @@
-//! What most servers and clients use: `use bowline::prelude::*;`.
+//! Re-exports of the most common items: `use bowline::prelude::*;`.
 
 pub use crate::{
     Args, Client, Context, Extension, Prompt, Resource, ResourceTemplate, Server, State,
     Structured, Tool, ToolError, Toolbox,
 };
 
-/// Arguments, and JSON of any other kind, in JSON's own words.
+/// Re-export of `serde_json::json!`.
 pub use serde_json::json;
 
 #[cfg(feature = "macros")]

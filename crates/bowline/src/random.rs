@@ -1,12 +1,13 @@
 //! Randomness from the operating system.
 
-/// Bytes that nobody can guess.
+/// Returns cryptographically secure random bytes.
 ///
 /// # Errors
 ///
-/// If the operating system has none, in words.
+/// The error message, if the operating system provides none.
 pub(crate) fn bytes<const N: usize>() -> Result<[u8; N], &'static str> {
     let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).map_err(|_| "the operating system gives no randomness")?;
+    getrandom::fill(&mut bytes)
+        .map_err(|_| "failed to read randomness from the operating system")?;
     Ok(bytes)
 }

@@ -1,43 +1,43 @@
-//! Asking for a shutdown, and waiting until somebody does.
+//! [`Shutdown`], the shutdown signal of a server and its connections.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::signal::Signal;
+use crate::sync::{Mutex, MutexGuard};
 
-/// Whether a shutdown was asked for. Clones are the same.
+/// A shutdown signal with a grace period. Clones share one state.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Shutdown(Arc<State>);
+pub(crate) struct Shutdown(Arc<ShutdownState>);
 
 #[derive(Debug, Default)]
-struct State {
-    asked: Signal,
+struct ShutdownState {
+    requested: Signal,
     grace: Mutex<Duration>,
 }
 
 impl Shutdown {
-    /// Asks for it; handlers may still run for `grace`.
-    pub(crate) fn ask(&self, grace: Duration) {
+    /// Requests the shutdown; handlers may run for another `grace`.
+    pub(crate) fn request(&self, grace: Duration) {
         *self.grace() = grace;
-        self.0.asked.raise();
+        self.0.requested.raise();
     }
 
-    pub(crate) fn is_asked(&self) -> bool {
-        self.0.asked.is_raised()
+    pub(crate) fn is_requested(&self) -> bool {
+        self.0.requested.is_raised()
     }
 
-    /// Waits until it is asked for, and tells how long handlers may still run.
+    /// Waits until the shutdown is requested, and returns its grace period.
     ///
     /// # Cancel safety
     ///
-    /// Safe: nothing is lost by dropping it.
-    pub(crate) async fn asked(&self) -> Duration {
-        self.0.asked.wait().await;
+    /// Safe: the request is not consumed.
+    pub(crate) async fn requested(&self) -> Duration {
+        self.0.requested.wait().await;
         *self.grace()
     }
 
     fn grace(&self) -> MutexGuard<'_, Duration> {
-        // No code that could panic runs under this lock.
-        self.0.grace.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.grace.lock()
     }
 }

@@ -1,4 +1,4 @@
-//! Something that happens once, and those who wait for it.
+//! [`Signal`], a flag that is raised once and awaited by many tasks.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,10 +8,10 @@ use std::task::{Context, Poll, Waker};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-/// Something that happens once, and stays so.
+/// A flag that is raised once and stays raised.
 ///
-/// Those who wait hear of it in the order in which they began to, so that what follows can be repeated; a
-/// `watch` would wake them in any.
+/// Wakes its waiters in the order in which they began to wait, so that a seeded schedule is reproducible; a
+/// `tokio::sync::watch` wakes in no defined order.
 #[derive(Debug, Default)]
 pub(crate) struct Signal {
     is_raised: AtomicBool,
@@ -28,49 +28,49 @@ impl Signal {
         self.is_raised.load(Ordering::SeqCst)
     }
 
-    /// Waits until it is raised.
+    /// Waits until the flag is raised.
     ///
     /// # Cancel safety
     ///
-    /// Safe: nothing is lost by dropping it.
-    pub(crate) fn wait(&self) -> Waiting<'_> {
-        Waiting {
+    /// Safe: dropping it has no effect on the flag.
+    pub(crate) fn wait(&self) -> SignalRaised<'_> {
+        SignalRaised {
             signal: self,
-            woken: None,
-            place: None,
+            waker: None,
+            notified: None,
         }
     }
 }
 
-/// Waits until a [`Signal`] is raised.
+/// The future that [`Signal::wait`] returns.
 ///
-/// Most who wait do so beside something that happens often, and are polled each time. They keep their place, which
-/// is not looked at again: of thousands who wait, hardly any would find it in a cache.
-#[must_use = "nobody waits until it is polled"]
-pub(crate) struct Waiting<'a> {
+/// It is usually polled in a `select!` whose other branch is woken often. So the `Notified` is not polled again while
+/// the waker is the same: with thousands of waiters its list node would be a cache miss each time.
+#[must_use = "futures do nothing unless polled"]
+pub(crate) struct SignalRaised<'a> {
     signal: &'a Signal,
-    /// Who is woken in that place.
-    woken: Option<Waker>,
-    place: Option<Pin<Box<Notified<'a>>>>,
+    /// The waker that `notified` was last polled with.
+    waker: Option<Waker>,
+    notified: Option<Pin<Box<Notified<'a>>>>,
 }
 
-impl Future for Waiting<'_> {
+impl Future for SignalRaised<'_> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let Self {
             signal,
-            woken,
-            place,
+            waker,
+            notified,
         } = &mut *self;
-        let is_woken = |woken: &Waker| woken.will_wake(cx.waker());
-        if !signal.is_raised() && !woken.as_ref().is_some_and(is_woken) {
-            let place = place.get_or_insert_with(|| Box::pin(signal.waiters.notified()));
-            if place.as_mut().poll(cx).is_pending() {
-                *woken = Some(cx.waker().clone());
+        let is_current = |waker: &Waker| waker.will_wake(cx.waker());
+        if !signal.is_raised() && !waker.as_ref().is_some_and(is_current) {
+            let notified = notified.get_or_insert_with(|| Box::pin(signal.waiters.notified()));
+            if notified.as_mut().poll(cx).is_pending() {
+                *waker = Some(cx.waker().clone());
             }
         }
-        // Looked at once the place is taken, so that nothing is missed in between.
+        // Checked after registering: a `raise` between the check above and the registration wakes no waiter.
         if signal.is_raised() {
             Poll::Ready(())
         } else {
@@ -89,29 +89,29 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct Woken(AtomicUsize);
+    struct WakeCounter(AtomicUsize);
 
-    impl Woken {
+    impl WakeCounter {
         fn times(&self) -> usize {
             self.0.load(Ordering::Relaxed)
         }
     }
 
-    impl Wake for Woken {
+    impl Wake for WakeCounter {
         fn wake(self: Arc<Self>) {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    fn poll(waiting: Pin<&mut impl Future<Output = ()>>, waker: &Arc<Woken>) -> bool {
+    fn poll(waiting: Pin<&mut impl Future<Output = ()>>, waker: &Arc<WakeCounter>) -> bool {
         let waker = waker.clone().into();
         waiting.poll(&mut Context::from_waker(&waker)).is_ready()
     }
 
     #[test]
-    fn whoever_has_polled_last_is_woken() {
+    fn the_last_waker_that_polled_is_woken() {
         let signal = Signal::default();
-        let [first, second] = [(); 2].map(|()| Arc::new(Woken::default()));
+        let [first, second] = [(); 2].map(|()| Arc::new(WakeCounter::default()));
         let mut waiting = pin!(signal.wait());
 
         let before = [&first, &first, &second].map(|waker| poll(waiting.as_mut(), waker));
@@ -123,9 +123,9 @@ mod tests {
     }
 
     #[test]
-    fn whoever_begins_to_wait_when_it_is_raised_does_not_wait() {
+    fn a_wait_on_a_raised_signal_is_ready_immediately() {
         let signal = Signal::default();
-        let woken = Arc::new(Woken::default());
+        let woken = Arc::new(WakeCounter::default());
         let mut early = pin!(signal.wait());
         signal.raise();
 

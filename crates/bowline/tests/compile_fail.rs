@@ -1,6 +1,6 @@
-//! What the compiler says to someone who writes a handler wrongly.
+//! Compile errors of invalid handlers.
 
 #[test]
-fn mistakes_are_explained() {
+fn invalid_handlers_fail_to_compile_with_an_explanation() {
     trybuild::TestCases::new().compile_fail("tests/compile_fail/*.rs");
 }

@@ -1,10 +1,6 @@
-//! The examples that the README shows: they stand there as they are, and work against each other.
+//! The examples in the README: their sources match, and they work with each other.
 
-#![allow(
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test says by panicking what it saw"
-)]
+#![allow(clippy::panic, clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -12,7 +8,7 @@ use std::process::Command;
 /// A program that cargo built from `examples/` beside this test.
 fn example(name: &str) -> PathBuf {
     let mut path = std::env::current_exe().unwrap();
-    path.pop(); // the file
+    path.pop(); // the file name
     path.pop(); // `deps`
     let path = path
         .join("examples")
@@ -26,7 +22,7 @@ fn example(name: &str) -> PathBuf {
 }
 
 #[test]
-fn the_smallest_client_and_the_smallest_server_work_over_stdio() {
+fn the_example_client_and_server_work_over_stdio() {
     let output = Command::new(example("sum"))
         .arg(example("calculator"))
         .output()
@@ -37,7 +33,7 @@ fn the_smallest_client_and_the_smallest_server_work_over_stdio() {
 }
 
 #[test]
-fn the_readme_shows_the_examples_as_they_are() {
+fn the_readme_contains_the_sources_of_the_examples() {
     let readme = include_str!("../../../README.md");
     for source in [
         include_str!("../examples/calculator.rs"),

@@ -1,13 +1,9 @@
-//! Many at once over real sockets: nothing is crossed, nothing is lost, and what was taken is given back.
+//! Many concurrent streams over real sockets: no mix-ups, no losses, no leaks.
 //!
-//! `cargo test -p bowline --test http_load -- --nocapture` also tells what it cost.
+//! `cargo test -p bowline --test http_load -- --nocapture` also prints the memory use.
 
 #![cfg(unix)]
-#![allow(
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test says by panicking what it saw"
-)]
+#![allow(clippy::panic, clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,68 +25,67 @@ enum Http {
 }
 
 #[test]
-fn a_thousand_streams_with_progress_are_not_crossed_and_leave_nothing_behind_over_http1() {
-    alone(a_thousand_streams(Http::One));
+fn a_thousand_concurrent_streams_over_http1_get_their_own_progress_and_leak_nothing() {
+    run_alone(a_thousand_streams(Http::One));
 }
 
 #[test]
-fn a_thousand_streams_with_progress_are_not_crossed_and_leave_nothing_behind_over_http2() {
-    alone(a_thousand_streams(Http::Two));
+fn a_thousand_concurrent_streams_over_http2_get_their_own_progress_and_leak_nothing() {
+    run_alone(a_thousand_streams(Http::Two));
 }
 
 #[test]
-fn an_announcement_reaches_five_thousand_idle_subscriptions_over_http1() {
-    alone(five_thousand_sockets());
+fn a_notification_reaches_five_thousand_idle_subscriptions_over_http1() {
+    run_alone(five_thousand_sockets());
 }
 
 #[test]
-fn an_announcement_reaches_five_thousand_idle_subscriptions_over_http2() {
-    alone(five_thousand_subscriptions());
+fn a_notification_reaches_five_thousand_idle_subscriptions_over_http2() {
+    run_alone(five_thousand_subscriptions());
 }
 
 async fn a_thousand_streams(http: Http) {
-    let many = as_many_as(1000);
-    let service = Server::new("load", "1.0.0").tool(meeting(many)).http();
+    let many = limit_by_open_files(1000);
+    let service = Server::new("load", "1.0.0").tool(barrier_tool(many)).http();
     let url = serve(&service).await;
     let mut tasks_after = Vec::new();
     let mut memory_after = Vec::new();
 
     for _ in 0..ROUNDS {
         let clients = clients(&url, http, many).await;
-        meet(&clients, many).await;
+        call_barrier_tool(&clients, many).await;
         close(clients).await;
-        until("all is given back", || service.in_flight() == 0).await;
-        until_quiet().await;
+        until("no request is in flight", || service.in_flight() == 0).await;
+        until_tasks_are_stable().await;
         tasks_after.push(tasks());
         memory_after.push(memory());
     }
 
     eprintln!("{many} streams with progress over {http:?}: {memory_after:?} KiB after each round");
     assert_eq!(tasks_after[0], tasks_after[ROUNDS - 1], "{tasks_after:?}");
-    // The allocator keeps some of what the first rounds needed; what is leaked would come on top in each.
+    // The allocator keeps some memory of the first rounds; a leak would add to it in every round.
     let (settled, last) = (memory_after[ROUNDS - 3], memory_after[ROUNDS - 1]);
     assert!(
         last < settled + settled / 4 + 8 * 1024,
-        "memory grows: {memory_after:?}"
+        "memory use grows: {memory_after:?}"
     );
 }
 
-/// A tool whose handlers wait for each other, so that as many as this are at work at once. Each tells its own
-/// number in everything it says.
-fn meeting(many: usize) -> Tool {
-    let (here, all_here) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
+/// A tool whose handlers wait until `many` of them run. Progress and result contain the number of the call.
+fn barrier_tool(many: usize) -> Tool {
+    let (running, all_running_notify) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
     let object = json!({"type": "object"});
-    Tool::raw("meet", object, move |arguments: Json, cx: Context| {
-        let (here, all_here) = (here.clone(), all_here.clone());
+    Tool::raw("barrier", object, move |arguments: Json, cx: Context| {
+        let (running, all_running_notify) = (running.clone(), all_running_notify.clone());
         async move {
             let arguments: Value = arguments.decode().unwrap();
             let nth = arguments["nth"].as_f64().unwrap();
-            let gathered = all_here.notified();
+            let all_running = all_running_notify.notified();
             cx.progress(nth);
-            if (here.fetch_add(1, Ordering::SeqCst) + 1).is_multiple_of(many) {
-                all_here.notify_waiters();
+            if (running.fetch_add(1, Ordering::SeqCst) + 1).is_multiple_of(many) {
+                all_running_notify.notify_waiters();
             } else {
-                gathered.await;
+                all_running.await;
             }
             for step in 1..=STEPS {
                 cx.progress(nth + f64::from(step) / 8.0);
@@ -101,39 +96,39 @@ fn meeting(many: usize) -> Tool {
     })
 }
 
-async fn meet(clients: &[Client], many: usize) {
+async fn call_barrier_tool(clients: &[Client], many: usize) {
     let calls = (0..many).map(|nth| {
         let client = &clients[nth % clients.len()];
         let (report, mut reports) = mpsc::unbounded_channel();
         let call = client
-            .call_tool("meet", json!({"nth": nth}))
-            .on_progress(move |told| report.send(told.progress).unwrap())
+            .call_tool("barrier", json!({"nth": nth}))
+            .on_progress(move |progress| report.send(progress.progress).unwrap())
             .timeout(LONG);
         let call = call.into_future();
         tokio::spawn(async move {
             let reply = call.await.unwrap();
-            let mut heard = Vec::new();
+            let mut received = Vec::new();
             while let Ok(report) = reports.try_recv() {
-                heard.push(report);
+                received.push(report);
             }
-            (reply.text(), heard)
+            (reply.text(), received)
         })
     });
     let calls: Vec<_> = calls.collect();
     for (nth, call) in (0_u32..).zip(calls) {
-        let (text, heard) = call.await.unwrap();
+        let (text, received) = call.await.unwrap();
         let expected: Vec<f64> = (0..=STEPS)
             .map(|step| f64::from(nth) + f64::from(step) / 8.0)
             .collect();
         assert_eq!(text, nth.to_string());
-        assert_eq!(heard, expected);
+        assert_eq!(received, expected);
     }
 }
 
-/// Our own clients, a few connections each with many streams.
+/// Bowline clients: a few connections with many streams each.
 async fn five_thousand_subscriptions() {
     let many = 5000;
-    let server = Server::new("load", "1.0.0").tool(meeting(1));
+    let server = Server::new("load", "1.0.0").tool(barrier_tool(1));
     let service = server.http();
     let url = serve(&service).await;
     let clients = clients(&url, Http::Two, many).await;
@@ -158,18 +153,20 @@ async fn five_thousand_subscriptions() {
     }
     eprintln!("{many} subscriptions over HTTP/2: {per_stream:.1} KiB each, at both ends together");
     drop(subscriptions);
-    until("all is given back", || service.in_flight() == 0).await;
+    until("no request is in flight", || service.in_flight() == 0).await;
     close(clients).await;
 }
 
-/// Bare sockets, so that what is counted is the server's.
+/// Raw sockets, so that the tasks and the memory counted are those of the server.
 async fn five_thousand_sockets() {
-    let many = as_many_as(5000);
+    let many = limit_by_open_files(5000);
     let limits = Limits {
         connections: many,
         ..Limits::default()
     };
-    let server = Server::new("load", "1.0.0").tool(meeting(1)).limits(limits);
+    let server = Server::new("load", "1.0.0")
+        .tool(barrier_tool(1))
+        .limits(limits);
     let service = server.http();
     let url = serve(&service).await;
     let listen = listen_request();
@@ -193,16 +190,16 @@ async fn five_thousand_sockets() {
     }
     eprintln!("{many} subscriptions over HTTP/1.1: {per_stream:.1} KiB each, at the server");
     drop(sockets);
-    until("all is given back", || service.in_flight() == 0).await;
-    until("no task is left", || tasks() <= before.0).await;
+    until("no request is in flight", || service.in_flight() == 0).await;
+    until("every task has ended", || tasks() <= before.0).await;
 }
 
-async fn read_until(socket: &mut TcpStream, word: &str) {
+async fn read_until(socket: &mut TcpStream, text: &str) {
     let mut seen = Vec::new();
-    while !String::from_utf8_lossy(&seen).contains(word) {
+    while !String::from_utf8_lossy(&seen).contains(text) {
         let mut chunk = [0; 1024];
         let read = tokio::time::timeout(LONG, socket.read(&mut chunk)).await;
-        let read = read.unwrap_or_else(|_| panic!("no {word} in {seen:?}"));
+        let read = read.unwrap_or_else(|_| panic!("no {text} in {seen:?}"));
         match read.unwrap() {
             0 => panic!("the stream ended"),
             read => seen.extend_from_slice(&chunk[..read]),
@@ -228,10 +225,10 @@ fn listen_request() -> String {
     )
 }
 
-/// Runs one test at a time, on two threads: each counts the tasks and the memory of the whole process.
-fn alone(test: impl Future<Output = ()>) {
-    static ALONE: Mutex<()> = Mutex::new(());
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+/// Runs one test at a time on two threads, because tasks and memory are counted per process.
+fn run_alone(test: impl Future<Output = ()>) {
+    static LOCK: Mutex<()> = Mutex::new(());
+    let _guard = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -240,8 +237,8 @@ fn alone(test: impl Future<Output = ()>) {
     runtime.block_on(test);
 }
 
-/// So many connections, or as many as this process may have: each has two ends here.
-fn as_many_as(wish: usize) -> usize {
+/// Limits a number of connections to the open files of this process, which has both ends of each.
+fn limit_by_open_files(wanted: usize) -> usize {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
         current: limit.maximum,
@@ -252,7 +249,7 @@ fn as_many_as(wish: usize) -> usize {
         Err(_) => limit.current,
     };
     let most = most.map_or(usize::MAX, |most| usize::try_from(most).unwrap());
-    wish.min(most.saturating_sub(100) / 2)
+    wanted.min(most.saturating_sub(100) / 2)
 }
 
 async fn serve(service: &HttpService) -> String {
@@ -266,7 +263,7 @@ fn authority(url: &str) -> &str {
     url.trim_start_matches("http://").trim_end_matches("/mcp")
 }
 
-/// As many clients as it takes: over HTTP/2 a connection has a bound on its streams.
+/// Enough clients for this number of streams: an HTTP/2 connection has a stream limit.
 async fn clients(url: &str, http: Http, streams: usize) -> Vec<Client> {
     let many = match http {
         Http::One => 1,
@@ -275,7 +272,7 @@ async fn clients(url: &str, http: Http, streams: usize) -> Vec<Client> {
     let version = bowline_core::era::Dialect::LATEST.version;
     let mut clients = Vec::new();
     for _ in 0..many {
-        let connect = Client::connect(url).speaking(version);
+        let connect = Client::connect(url).protocol_version(version);
         let connect = match http {
             Http::One => connect,
             Http::Two => connect.http2(),
@@ -291,19 +288,19 @@ async fn close(clients: Vec<Client>) {
     }
 }
 
-async fn until(what: &str, is_so: impl Fn() -> bool) {
+async fn until(what: &str, condition: impl Fn() -> bool) {
     let mut again = tokio::time::interval(Duration::from_millis(5));
-    let so = async {
-        while !is_so() {
+    let waiting = async {
+        while !condition() {
             again.tick().await;
         }
     };
-    let so = tokio::time::timeout(LONG, so).await;
-    so.unwrap_or_else(|_| panic!("not so after {LONG:?}: {what}"));
+    let waited = tokio::time::timeout(LONG, waiting).await;
+    waited.unwrap_or_else(|_| panic!("not true after {LONG:?}: {what}"));
 }
 
-/// Waits until connections that were let go of are gone at both ends.
-async fn until_quiet() {
+/// Waits until dropped connections are closed at both ends.
+async fn until_tasks_are_stable() {
     let mut again = tokio::time::interval(Duration::from_millis(50));
     let mut last = 0;
     while tasks() != last {
@@ -319,7 +316,7 @@ fn tasks() -> usize {
         .num_alive_tasks()
 }
 
-/// What the process has in memory, in KiB.
+/// The resident memory of the process in KiB.
 fn memory() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -329,6 +326,6 @@ fn memory() -> usize {
 
 const ROUNDS: usize = 4;
 const STEPS: u32 = 4;
-/// Somewhat less than what a server of ours allows for one connection.
+/// Somewhat below the stream limit of Bowline's server.
 const STREAMS_EACH: usize = 250;
 const LONG: Duration = Duration::from_secs(60);

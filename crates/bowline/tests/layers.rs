@@ -1,17 +1,13 @@
-//! Layers stand around every request, in their order, on every transport.
+//! Layers wrap every request, in order, on every transport.
 
-#![allow(
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test says by panicking what it saw"
-)]
+#![allow(clippy::panic, clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bowline::exchange::{Outcome, Request, TraceContext};
-use bowline::layer::{FromTower, Layered, Limit, Next, Timeout, Trace};
+use bowline::layer::{ConcurrencyLimit, FromTower, Layered, Next, Timeout, Trace};
 use bowline::types::Meta;
 use bowline::{
     CallToolResult, Client, Context, Error, ErrorCode, RpcError, Server, State, Tool, wire,
@@ -31,7 +27,7 @@ fn server() -> Server {
 fn code(error: &Error) -> ErrorCode {
     match error {
         Error::Peer(error) => error.code,
-        other => panic!("expected the peer's no, saw {other:?}"),
+        other => panic!("expected an error of the peer, got {other:?}"),
     }
 }
 
@@ -51,7 +47,10 @@ async fn the_first_layer_is_the_outermost() {
     let layered = Layered::new(server())
         .layer(note("outer"))
         .layer(note("inner"));
-    let client = Client::to(&layered).speaking("2026-07-28").await.unwrap();
+    let client = Client::in_process(&layered)
+        .protocol_version("2026-07-28")
+        .await
+        .unwrap();
 
     client.call_tool("quick", ()).await.unwrap();
 
@@ -59,12 +58,12 @@ async fn the_first_layer_is_the_outermost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_layer_may_answer_by_itself() {
+async fn a_layer_can_answer_without_calling_the_handler() {
     async fn no(_: Request, _: Next) -> Outcome {
         Err(RpcError::new(ErrorCode(-7), "closed today"))
     }
-    let client = Client::to(&Layered::new(server()).layer(no))
-        .speaking("2026-07-28")
+    let client = Client::in_process(&Layered::new(server()).layer(no))
+        .protocol_version("2026-07-28")
         .await
         .unwrap();
 
@@ -74,11 +73,14 @@ async fn a_layer_may_answer_by_itself() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_that_takes_too_long_is_dropped_and_others_are_not_disturbed() {
+async fn the_timeout_layer_drops_only_slow_handlers() {
     let layered = Layered::new(server())
         .layer(Trace::new())
         .layer(Timeout::new(Duration::from_secs(1)));
-    let client = Client::to(&layered).speaking("2026-07-28").await.unwrap();
+    let client = Client::in_process(&layered)
+        .protocol_version("2026-07-28")
+        .await
+        .unwrap();
 
     let (stuck, quick) = tokio::join!(
         client.call_tool("stuck", ()).into_future(),
@@ -90,9 +92,9 @@ async fn a_handler_that_takes_too_long_is_dropped_and_others_are_not_disturbed()
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_beyond_the_limit_are_shed_and_an_abandoned_one_frees_its_place() {
-    let client = Client::to(&Layered::new(server()).layer(Limit::new(1)))
-        .speaking("2026-07-28")
+async fn requests_above_the_limit_are_rejected_and_an_abandoned_one_frees_its_slot() {
+    let client = Client::in_process(&Layered::new(server()).layer(ConcurrencyLimit::new(1)))
+        .protocol_version("2026-07-28")
         .await
         .unwrap();
     let mut first = client.call_tool("stuck", ()).start();
@@ -111,7 +113,7 @@ async fn requests_beyond_the_limit_are_shed_and_an_abandoned_one_frees_its_place
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tower_layer_is_a_layer() {
+async fn a_tower_layer_can_be_used_as_a_layer() {
     #[derive(Clone)]
     struct Count(Arc<AtomicUsize>);
     impl<S> tower_layer::Layer<S> for Count {
@@ -123,7 +125,10 @@ async fn a_tower_layer_is_a_layer() {
     }
     let count = Count(Arc::default());
     let layered = Layered::new(server()).layer(FromTower::new(count.clone()));
-    let client = Client::to(&layered).speaking("2026-07-28").await.unwrap();
+    let client = Client::in_process(&layered)
+        .protocol_version("2026-07-28")
+        .await
+        .unwrap();
 
     client.call_tool("quick", ()).await.unwrap();
 
@@ -145,7 +150,10 @@ async fn a_server_and_a_tool_have_layers_of_their_own() {
     })
     .layer(counting(tool_count.clone()));
     let server = server().tool(watched).layer(counting(count.clone()));
-    let client = Client::to(&server).speaking("2026-07-28").await.unwrap();
+    let client = Client::in_process(&server)
+        .protocol_version("2026-07-28")
+        .await
+        .unwrap();
 
     client.call_tool("quick", ()).await.unwrap();
     client.call_tool("watched", ()).await.unwrap();
@@ -154,7 +162,7 @@ async fn a_server_and_a_tool_have_layers_of_their_own() {
     assert_eq!(tool_count.load(Ordering::Relaxed), 1);
 }
 
-/// A server with a tool that says which trace it is called in.
+/// A server with a tool that returns its trace context.
 fn tracing_server() -> Server {
     let traced = Tool::new("traced", async |cx: Context| {
         let trace = cx.trace();
@@ -173,43 +181,56 @@ fn trace() -> TraceContext {
 }
 
 #[tokio::test]
-async fn what_a_handler_asks_of_another_server_belongs_to_the_trace_of_its_caller() {
+async fn a_handler_propagates_the_trace_of_its_caller() {
     for version in ["2026-07-28", "2025-11-25"] {
         let (near, far) = wire::memory();
         tokio::spawn(tracing_server().serve(far));
-        let other = Client::over(near).speaking(version).await.unwrap();
-        let asks = Tool::new("asks", async |State(other): State<Client>, cx: Context| {
-            let reply = other.call_tool("traced", ()).trace(cx.trace()).await;
-            reply.unwrap().text()
-        });
-        let server = Server::new("asks", "1")
+        let other = Client::from_wire(near)
+            .protocol_version(version)
+            .await
+            .unwrap();
+        let forwards = Tool::new(
+            "forwards",
+            async |State(other): State<Client>, cx: Context| {
+                let reply = other.call_tool("traced", ()).trace(cx.trace()).await;
+                reply.unwrap().text()
+            },
+        );
+        let server = Server::new("forwards", "1")
             .state(other)
-            .tool(asks)
+            .tool(forwards)
             .layer(Trace::new());
-        let client = Client::to(&server).speaking(version).await.unwrap();
+        let client = Client::in_process(&server)
+            .protocol_version(version)
+            .await
+            .unwrap();
 
-        let told = client.call_tool("asks", ()).trace(trace()).await.unwrap();
-        let untold = client.call_tool("asks", ()).await.unwrap();
+        let traced = client
+            .call_tool("forwards", ())
+            .trace(trace())
+            .await
+            .unwrap();
+        let untraced = client.call_tool("forwards", ()).await.unwrap();
 
-        let whole = format!("{} congo=t61", trace().traceparent());
-        assert_eq!((told.text(), untold.text()), (whole, String::new()));
+        let expected = format!("{} congo=t61", trace().traceparent());
+        assert_eq!((traced.text(), untraced.text()), (expected, String::new()));
     }
 }
 
 #[tokio::test]
-async fn a_client_that_knows_its_trace_says_so_with_every_request_that_does_not_itself() {
-    let client = Client::to(&tracing_server())
+async fn the_trace_of_a_client_applies_to_requests_without_their_own() {
+    let client = Client::in_process(&tracing_server())
         .trace(|| Some(trace()))
         .await
         .unwrap();
-    let mut by_hand = Meta::default();
-    by_hand.set_traceparent(&trace().traceparent().replace("0af", "bbb"));
+    let mut own_meta = Meta::default();
+    own_meta.set_traceparent(&trace().traceparent().replace("0af", "bbb"));
     let own = TraceContext::new(trace().traceparent().replace("0af", "aaa")).unwrap();
 
     let replies = [
         client.call_tool("traced", ()).await,
         client.call_tool("traced", ()).trace(own).await,
-        client.call_tool("traced", ()).meta(by_hand).await,
+        client.call_tool("traced", ()).meta(own_meta).await,
     ]
     .map(|reply| reply.unwrap().text());
 
@@ -225,8 +246,8 @@ async fn a_client_that_knows_its_trace_says_so_with_every_request_that_does_not_
 }
 
 #[tokio::test]
-async fn a_malformed_trace_is_none() {
-    let client = Client::to(&tracing_server()).await.unwrap();
+async fn a_malformed_traceparent_is_ignored() {
+    let client = Client::in_process(&tracing_server()).await.unwrap();
     let mut meta = Meta::default();
     meta.set_traceparent("00-a-b-01");
 
@@ -236,18 +257,18 @@ async fn a_malformed_trace_is_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn changed_roots_reach_a_server_inside_its_layers() {
-    let heard = Arc::new(AtomicUsize::new(0));
-    let count = heard.clone();
+async fn roots_changed_reaches_a_layered_server() {
+    let notifications = Arc::new(AtomicUsize::new(0));
+    let count = notifications.clone();
     let server = server().on_roots_changed(move |_| {
         count.fetch_add(1, Ordering::Relaxed);
     });
     let layered = Layered::new(server).layer(Trace::new());
     let host = bowline::client::Host::new().roots(async || vec![]);
-    let connect = Client::to(&layered).speaking("2025-11-25");
-    let client = connect.host(host.roots_change()).await.unwrap();
+    let connect = Client::in_process(&layered).protocol_version("2025-11-25");
+    let client = connect.host(host.roots_list_changed()).await.unwrap();
 
     client.roots_changed().unwrap();
 
-    assert_eq!(heard.load(Ordering::Relaxed), 1);
+    assert_eq!(notifications.load(Ordering::Relaxed), 1);
 }

@@ -1,9 +1,9 @@
-//! Tools, prompts and resources made by attributes.
+//! Tools, prompts and resources defined by attributes.
 
 #![allow(
     clippy::unwrap_used,
     clippy::needless_pass_by_value,
-    reason = "what fails here fails a test, and handlers own their parameters"
+    reason = "a panic fails the test, and handlers own their parameters"
 )]
 
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use bowline::client::Host;
 use bowline::prelude::*;
-use bowline::server::AskedUri;
+use bowline::server::RequestedUri;
 use bowline::{Caller, ErrorCode, RpcError, types};
 use serde_json::{Value, json};
 
@@ -38,7 +38,7 @@ async fn add(
     open_world = false,
     icon = "https://example.com/a.png",
     cancel = "signal",
-    at_once = 2
+    max_concurrency = 2
 )]
 async fn look_up(
     cx: Context,
@@ -65,7 +65,7 @@ fn slowly(word: String) -> String {
     word
 }
 
-#[tool(asks(elicitation, roots))]
+#[tool(requires(elicitation, roots))]
 async fn ask(_whom: Option<String>) {}
 
 struct Counter {
@@ -119,8 +119,8 @@ fn greet() -> &'static str {
 
 /// Read me first.
 #[resource(uri = "docs://readme", mime_type = "text/plain")]
-async fn readme(asked: AskedUri) -> String {
-    asked.uri
+async fn readme(requested: RequestedUri) -> String {
+    requested.uri
 }
 
 #[resource(uri = "weather://{city}/{day}", title = "Forecast")]
@@ -137,7 +137,7 @@ async fn definition(tool: impl Into<Tool>) -> Value {
 
 #[tokio::test]
 async fn parameters_are_arguments_and_doc_comments_describe_them() {
-    let client = Client::to(&Server::new("calculator", "1.0.0").tool(add))
+    let client = Client::in_process(&Server::new("calculator", "1.0.0").tool(add))
         .await
         .unwrap();
 
@@ -166,7 +166,7 @@ async fn parameters_are_arguments_and_doc_comments_describe_them() {
 }
 
 #[tokio::test]
-async fn what_is_given_is_no_argument_and_options_are_the_setters() {
+async fn extractors_are_not_arguments_and_options_are_setters() {
     assert_eq!(
         definition(look_up).await,
         json!({
@@ -195,11 +195,11 @@ async fn what_is_given_is_no_argument_and_options_are_the_setters() {
 }
 
 #[tokio::test]
-async fn what_is_left_out_has_its_default() {
+async fn omitted_arguments_have_their_defaults() {
     let server = Server::new("library", "1.0.0")
         .state(Arc::new(vec!["one", "two"]))
         .tool(look_up);
-    let client = Client::to(&server).await.unwrap();
+    let client = Client::in_process(&server).await.unwrap();
 
     let first = client
         .call_tool("look-up", json!({"type": "book"}))
@@ -220,7 +220,7 @@ async fn what_is_left_out_has_its_default() {
 
 #[tokio::test]
 async fn a_function_that_is_not_async_is_a_tool_too() {
-    let client = Client::to(&Server::new("parrot", "1.0.0").tool(slowly))
+    let client = Client::in_process(&Server::new("parrot", "1.0.0").tool(slowly))
         .await
         .unwrap();
 
@@ -233,24 +233,24 @@ async fn a_function_that_is_not_async_is_a_tool_too() {
 }
 
 #[tokio::test]
-async fn whoever_lacks_the_scopes_of_a_tool_is_refused_on_every_wire() {
+async fn a_call_without_the_scopes_of_a_tool_is_refused() {
     #[tool(scopes("files:read", "files:write"))]
     async fn wipe() {}
     let server = Server::new("shelf", "1.0.0").tool(wipe);
-    let client = Client::to(&server).await.unwrap();
+    let client = Client::in_process(&server).await.unwrap();
 
     let refused = client.call_tool("wipe", ()).await;
 
     let Err(bowline::Error::Peer(error)) = refused else {
-        panic!("it was not refused: {refused:?}");
+        panic!("expected an error response, got {refused:?}");
     };
     let data = error.data.unwrap().to_string();
     assert_eq!(data, r#"{"requiredScopes":["files:read","files:write"]}"#);
 }
 
 #[tokio::test]
-async fn what_a_tool_asks_for_is_checked_before_it_runs() {
-    let client = Client::to(&Server::new("asking", "1.0.0").tool(ask))
+async fn the_capabilities_a_tool_requires_are_checked_before_it_runs() {
+    let client = Client::in_process(&Server::new("asking", "1.0.0").tool(ask))
         .await
         .unwrap();
 
@@ -266,7 +266,7 @@ async fn what_a_tool_asks_for_is_checked_before_it_runs() {
 }
 
 #[tokio::test]
-async fn a_tool_asks_in_every_era_with_the_same_lines() {
+async fn a_tool_elicits_in_every_era_with_the_same_code() {
     #[derive(bowline::serde::Deserialize, bowline::schemars::JsonSchema)]
     #[serde(crate = "bowline::serde")]
     #[schemars(crate = "bowline::schemars")]
@@ -274,7 +274,7 @@ async fn a_tool_asks_in_every_era_with_the_same_lines() {
         count: u32,
     }
 
-    #[tool(asks(elicitation))]
+    #[tool(requires(elicitation))]
     async fn book(cx: Context, table: u32) -> Result<String, ToolError> {
         let guests: Guests = cx.elicit("guests", "How many?").await?;
         Ok(format!("table {table} for {}", guests.count))
@@ -284,8 +284,8 @@ async fn a_tool_asks_in_every_era_with_the_same_lines() {
     for version in ["2026-07-28", "2025-11-25"] {
         let host =
             Host::new().elicitation(async |_| types::ElicitResult::accept(json!({"count": 2})));
-        let client = Client::to(&server)
-            .speaking(version)
+        let client = Client::in_process(&server)
+            .protocol_version(version)
             .host(host)
             .await
             .unwrap();
@@ -297,9 +297,9 @@ async fn a_tool_asks_in_every_era_with_the_same_lines() {
 }
 
 #[tokio::test]
-async fn the_tools_of_a_box_share_what_is_in_it() {
+async fn the_tools_of_a_toolbox_share_its_fields() {
     let server = Server::new("counter", "1.0.0").toolbox(Counter { count: 40.into() });
-    let client = Client::to(&server).await.unwrap();
+    let client = Client::in_process(&server).await.unwrap();
 
     let first = client.call_tool("count", ()).await.unwrap();
     let second = client.call_tool("count", json!({"by": 1})).await.unwrap();
@@ -321,8 +321,8 @@ fn bookshop() -> Server {
 }
 
 #[tokio::test]
-async fn a_prompt_takes_its_arguments_from_text() {
-    let client = Client::to(&bookshop()).await.unwrap();
+async fn prompt_arguments_are_parsed_from_strings() {
+    let client = Client::in_process(&bookshop()).await.unwrap();
     let params = json!({"name": "review", "arguments": {"code": "x", "lines": "3"}});
 
     let listed = client.raw("prompts/list", ()).await.unwrap();
@@ -347,13 +347,16 @@ async fn a_prompt_takes_its_arguments_from_text() {
             },
         ])
     );
-    assert_eq!(said(&reviewed), "Review Some(3) lines of x in terse style.");
-    assert_eq!(said(&greeted), "Hello!");
+    assert_eq!(
+        first_text(&reviewed),
+        "Review Some(3) lines of x in terse style."
+    );
+    assert_eq!(first_text(&greeted), "Hello!");
 }
 
 #[tokio::test]
-async fn a_prompt_refuses_text_that_does_not_fit() {
-    let client = Client::to(&bookshop()).await.unwrap();
+async fn a_prompt_argument_that_does_not_parse_is_refused() {
+    let client = Client::in_process(&bookshop()).await.unwrap();
     let params = json!({"name": "review", "arguments": {"code": "x", "lines": "many"}});
 
     let error = client.raw("prompts/get", params).await.unwrap_err();
@@ -364,8 +367,8 @@ async fn a_prompt_refuses_text_that_does_not_fit() {
 }
 
 #[tokio::test]
-async fn a_resource_is_read_by_a_function() {
-    let client = Client::to(&bookshop()).await.unwrap();
+async fn a_resource_attribute_serves_the_result_of_its_function() {
+    let client = Client::in_process(&bookshop()).await.unwrap();
 
     let read = client
         .raw("resources/read", json!({"uri": "docs://readme"}))
@@ -379,8 +382,8 @@ async fn a_resource_is_read_by_a_function() {
 }
 
 #[tokio::test]
-async fn the_variables_of_a_template_are_arguments() {
-    let client = Client::to(&bookshop()).await.unwrap();
+async fn the_variables_of_a_template_become_arguments() {
+    let client = Client::in_process(&bookshop()).await.unwrap();
     let read = async |uri: &str| client.raw("resources/read", json!({"uri": uri})).await;
 
     let tuesday = read("weather://paris/2").await.unwrap();
@@ -400,13 +403,13 @@ async fn the_variables_of_a_template_are_arguments() {
 }
 
 #[tokio::test]
-async fn a_template_that_is_none_is_refused_when_the_server_is_put_to_use() {
+async fn an_invalid_template_is_refused_when_the_server_starts() {
     #[resource(uri = "weather://{city")]
     async fn broken() -> String {
         String::new()
     }
 
-    let error = Client::to(&Server::new("weather", "1.0.0").resource_template(broken))
+    let error = Client::in_process(&Server::new("weather", "1.0.0").resource_template(broken))
         .await
         .unwrap_err();
 
@@ -422,11 +425,11 @@ async fn prompts_and_resources_need_their_state_too() {
 
     assert_eq!(
         error.to_string(),
-        "the prompt `review` needs `State<&str>`, which `Server::state` was not given"
+        "prompt `review` requires `State<&str>`; add it with `Server::state`"
     );
 }
 
-fn said(prompt: &bowline::Reply) -> String {
+fn first_text(prompt: &bowline::Reply) -> String {
     let prompt: Value = prompt.decode().unwrap();
     prompt["messages"][0]["content"]["text"]
         .as_str()

@@ -1,4 +1,4 @@
-//! Lines over sockets.
+//! Line-delimited messages over sockets.
 
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
@@ -17,7 +17,7 @@ fn server() -> Server {
 
 async fn assert_a_call_is_answered(near: Lines, far: Lines) {
     let serving = tokio::spawn(server().serve(far));
-    let client = Client::over(near).await.unwrap();
+    let client = Client::from_wire(near).await.unwrap();
 
     let reply = client.call_tool("echo", json!({"a": 1})).await.unwrap();
 
@@ -26,9 +26,9 @@ async fn assert_a_call_is_answered(near: Lines, far: Lines) {
     serving.await.unwrap().unwrap();
 }
 
-/// What is in the buffer of a wire is neither queued nor in flight, and was lost once.
+/// Regression test: bytes in the buffer of a wire are neither queued nor in flight, and were lost.
 #[tokio::test]
-async fn an_answer_that_is_being_written_when_the_input_ends_is_written_to_its_end() {
+async fn a_response_being_written_when_the_input_ends_is_completed() {
     let (mut near, far) = duplex(64);
     let (read, write) = split(far);
     let serving = tokio::spawn(server().serve(Lines::new(read, write)));
@@ -52,7 +52,7 @@ async fn an_answer_that_is_being_written_when_the_input_ends_is_written_to_its_e
         .write_all(format!("{call}\n").as_bytes())
         .await
         .unwrap();
-    lines.fill_buf().await.unwrap(); // the answer has begun, and most of it is in the wire
+    lines.fill_buf().await.unwrap(); // the response has begun, and most of it is in the buffer of the wire
 
     lines.shutdown().await.unwrap();
 

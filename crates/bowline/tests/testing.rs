@@ -1,12 +1,8 @@
-//! What the crate offers to other people's tests.
+//! `bowline::testing`.
 
-#![allow(
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test says by panicking what it saw"
-)]
+#![allow(clippy::panic, clippy::unwrap_used, reason = "tests fail by panicking")]
 
-use bowline::testing::{self, Direction, Tap, Transport, matrix};
+use bowline::testing::{self, Direction, RecordingWire, TestTransport, matrix};
 use bowline::{CallToolResult, Client, Error, Server, Tool, wire};
 use bowline_core::era::Dialect;
 use serde_json::json;
@@ -19,91 +15,100 @@ fn server() -> Server {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_matrix_reaches_a_server_over_everything_in_every_version() {
-    let mut columns = Vec::new();
-    for column in matrix() {
-        let reach = column.reach(&server());
-        let client = reach.connect.await.unwrap();
+async fn the_matrix_covers_every_transport_in_every_version() {
+    let mut cases = Vec::new();
+    for case in matrix() {
+        let served = case.serve(&server());
+        let client = served.connect.await.unwrap();
 
         let reply = client.call_tool("echo", json!({"a": 1})).await.unwrap();
 
-        assert_eq!(client.dialect(), column.dialect);
-        assert_eq!(reply.text(), r#"{"a":1}"#, "{column}");
+        assert_eq!(client.dialect(), case.dialect);
+        assert_eq!(reply.text(), r#"{"a":1}"#, "{case}");
         assert_eq!(
-            reach.tapped.is_some(),
-            column.transport == Transport::Memory
+            served.record.is_some(),
+            case.transport == TestTransport::Memory
         );
-        columns.push(column.to_string());
+        cases.push(case.to_string());
     }
-    assert_eq!(columns.len(), 4 * Dialect::ALL.len() + 1);
-    assert_eq!(columns[0], "in process at 2026-07-28");
-    assert_eq!(columns[9], "memory at 2024-11-05");
-    assert_eq!(columns[10], "HTTP/1.1 at 2026-07-28");
-    assert_eq!(columns[20], "HTTP+SSE at 2024-11-05");
+    assert_eq!(cases.len(), 4 * Dialect::ALL.len() + 1);
+    assert_eq!(cases[0], "in process at 2026-07-28");
+    assert_eq!(cases[9], "memory at 2024-11-05");
+    assert_eq!(cases[10], "HTTP/1.1 at 2026-07-28");
+    assert_eq!(cases[20], "HTTP+SSE at 2024-11-05");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tap_writes_down_both_directions_in_order() {
+async fn a_tap_records_both_directions_in_order() {
     let (near, far) = wire::memory();
-    let (tap, tapped) = Tap::new(near);
+    let (recording, record) = RecordingWire::new(near);
     tokio::spawn(server().serve(far));
-    let client = Client::over(tap).speaking("2026-07-28").await.unwrap();
+    let client = Client::from_wire(recording)
+        .protocol_version("2026-07-28")
+        .await
+        .unwrap();
 
     client.call_tool("echo", ()).await.unwrap();
-    let frames = tapped.frames();
-    tapped.clear();
+    let frames = record.frames();
+    record.clear();
 
     let directions: Vec<Direction> = frames.iter().map(|frame| frame.direction).collect();
     assert_eq!(directions, [Direction::Sent, Direction::Received]);
     assert_eq!(frames[0].json()["method"], "tools/call");
     assert!(frames[0].to_string().starts_with(r#"→ {"jsonrpc""#));
     assert!(frames[1].to_string().starts_with(r#"← {"jsonrpc""#));
-    assert_eq!(tapped.frames(), []);
+    assert_eq!(record.frames(), []);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tap_cuts_the_wire_under_whoever_waits() {
+async fn cutting_a_tap_fails_pending_calls() {
     let (near, _far) = wire::memory();
-    let (tap, tapped) = Tap::new(near);
-    let client = Client::over(tap).speaking("2026-07-28").await.unwrap();
+    let (recording, record) = RecordingWire::new(near);
+    let client = Client::from_wire(recording)
+        .protocol_version("2026-07-28")
+        .await
+        .unwrap();
     let waiting = tokio::spawn(client.call_tool("echo", ()).into_future());
     tokio::task::yield_now().await;
 
-    tapped.cut();
+    record.cut();
 
     let error = waiting.await.unwrap().unwrap_err();
     assert!(matches!(error, Error::Transport { .. }), "{error:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_script_panics_with_what_it_saw() {
-    let (wire, mut script) = testing::scripted();
-    let client = Client::over(wire).speaking("2026-07-28").await.unwrap();
+async fn an_unexpected_request_panics_with_its_method() {
+    let (wire, mut script) = testing::scripted_peer();
+    let client = Client::from_wire(wire)
+        .protocol_version("2026-07-28")
+        .await
+        .unwrap();
     let _call = client.call_tool("echo", ()).start();
 
     let panicked = tokio::spawn(async move { script.expect("tools/list").await.id() });
 
     let panic = panicked.await.unwrap_err().into_panic();
-    let words = panic.downcast_ref::<String>().unwrap();
+    let text = panic.downcast_ref::<String>().unwrap();
     assert!(
-        words.starts_with("expected the request `tools/list`, and saw"),
-        "{words}"
+        text.starts_with("expected the request `tools/list`, got"),
+        "{text}"
     );
-    assert!(words.contains("tools/call"), "{words}");
+    assert!(text.contains("tools/call"), "{text}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_scripted_client_says_anything_and_hears_the_answer() {
+async fn a_scripted_client_sends_raw_text_and_receives_responses() {
     for dialect in Dialect::ALL {
         let mut client = testing::scripted_client(&server());
-        client.open(dialect, json!({})).await;
+        client.perform_handshake(dialect, json!({})).await;
 
-        client.say_text("this is no JSON");
-        let complaint = client.hear().await;
+        client.send_text("not JSON");
+        let error = client.next_message().await;
         client.request(dialect, 7, "tools/call", json!({"name": "echo"}));
-        let answer = client.hear().await;
+        let answer = client.next_message().await;
 
-        assert_eq!(complaint["error"]["code"], -32700, "{}", dialect.version);
+        assert_eq!(error["error"]["code"], -32700, "{}", dialect.version);
         assert_eq!(answer["id"], 7);
         assert_eq!(answer["result"]["content"][0]["text"], "{}");
     }

@@ -1,11 +1,6 @@
-//! Clients of `https` servers, with real certificates: what is spoken, over how many connections, and what letting go
-//! of a call does there.
+//! Clients of `https` servers with real certificates: the HTTP version, the number of connections, and dropped calls.
 
-#![allow(
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test says by panicking what it saw"
-)]
+#![allow(clippy::panic, clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
@@ -26,64 +21,64 @@ use tokio::sync::{mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 
 #[tokio::test]
-async fn calls_share_one_connection_where_the_server_offers_http2() {
-    if let Some(url) = url_of_the_parent() {
-        return call_and_let_go(&url).await;
+async fn calls_share_one_connection_if_the_server_negotiates_http2() {
+    if let Some(url) = url_from_parent() {
+        return call_and_drop(&url).await;
     }
-    let (mut stage, server) = Stage::new();
-    let site = Site::open(server, &[b"h2", b"http/1.1"]).await;
+    let (mut observer, server) = CallObserver::new();
+    let tls_server = TlsServer::start(server, &[b"h2", b"http/1.1"]).await;
 
-    let output = site
-        .visit("calls_share_one_connection_where_the_server_offers_http2")
+    let output = tls_server
+        .run_client("calls_share_one_connection_if_the_server_negotiates_http2")
         .await;
 
     assert!(output.status.success(), "{output:?}");
-    stage.dropped().await;
-    stage.all_are(Version::HTTP_2);
-    assert_eq!(site.connections(), 1);
+    observer.wait_for_drop().await;
+    observer.assert_version(Version::HTTP_2);
+    assert_eq!(tls_server.connections(), 1);
 }
 
 #[tokio::test]
-async fn each_call_at_once_has_a_connection_where_the_server_offers_http1_only() {
-    if let Some(url) = url_of_the_parent() {
-        return call_and_let_go(&url).await;
+async fn concurrent_calls_use_one_connection_each_if_the_server_offers_only_http1() {
+    if let Some(url) = url_from_parent() {
+        return call_and_drop(&url).await;
     }
-    let (mut stage, server) = Stage::new();
-    let site = Site::open(server, &[b"http/1.1"]).await;
+    let (mut observer, server) = CallObserver::new();
+    let tls_server = TlsServer::start(server, &[b"http/1.1"]).await;
 
-    let output = site
-        .visit("each_call_at_once_has_a_connection_where_the_server_offers_http1_only")
+    let output = tls_server
+        .run_client("concurrent_calls_use_one_connection_each_if_the_server_offers_only_http1")
         .await;
 
     assert!(output.status.success(), "{output:?}");
-    stage.dropped().await;
-    stage.all_are(Version::HTTP_11);
-    assert_eq!(site.connections(), 3);
+    observer.wait_for_drop().await;
+    observer.assert_version(Version::HTTP_11);
+    assert_eq!(tls_server.connections(), 3);
 }
 
 #[tokio::test]
-async fn a_server_that_nobody_vouches_for_is_told_by_its_certificate() {
-    let (_, server) = Stage::new();
-    let site = Site::open(server, &[b"h2"]).await;
+async fn an_untrusted_certificate_is_named_in_the_connect_error() {
+    let (_, server) = CallObserver::new();
+    let tls_server = TlsServer::start(server, &[b"h2"]).await;
 
-    let refused = Client::connect(&site.url).await.unwrap_err();
+    let refused = Client::connect(&tls_server.url).await.unwrap_err();
 
-    let told = format!("{:?}", bowline_chain(&refused));
+    let chain = format!("{:?}", error_chain(&refused));
     assert!(
-        told.contains("no connection to https://localhost"),
-        "{told}"
+        chain.contains("failed to connect to https://localhost"),
+        "{chain}"
     );
-    assert!(told.contains("certificate"), "{told}");
+    assert!(chain.contains("certificate"), "{chain}");
 }
 
-fn bowline_chain(error: &dyn std::error::Error) -> Vec<String> {
+fn error_chain(error: &dyn std::error::Error) -> Vec<String> {
     std::iter::successors(Some(error), |error| error.source())
         .map(ToString::to_string)
         .collect()
 }
 
-/// What the client does, in a process of its own: which certificates are trusted is said by its environment.
-async fn call_and_let_go(url: &str) {
+/// The client, in its own process: environment variables select the trusted certificates.
+async fn call_and_drop(url: &str) {
     let client = Client::connect(url).await.unwrap();
     let echo = || client.call_tool("echo", ());
 
@@ -101,40 +96,39 @@ async fn call_and_let_go(url: &str) {
     }
     drop(wait);
     assert_eq!(echo().await.unwrap().text(), "echo");
-    // The server has to see that the call was let go of, and not that its client is gone.
+    // The server must observe the dropped call, not the exit of the client.
     client.call_tool("dropped", ()).await.unwrap();
 }
 
-fn url_of_the_parent() -> Option<String> {
+fn url_from_parent() -> Option<String> {
     std::env::var("BOWLINE_TEST_URL").ok()
 }
 
-/// What is seen of calls on the server's side.
-struct Stage {
+/// What the server observes of calls.
+struct CallObserver {
     dropped: watch::Receiver<bool>,
     versions: Arc<Mutex<Vec<Version>>>,
 }
 
-/// Tells that it was dropped.
-struct Told(watch::Sender<bool>);
+struct SetOnDrop(watch::Sender<bool>);
 
-impl Drop for Told {
+impl Drop for SetOnDrop {
     fn drop(&mut self) {
         self.0.send_replace(true);
     }
 }
 
-impl Stage {
+impl CallObserver {
     fn new() -> (Self, Server) {
         let schema = json!({"type": "object"});
-        let (tell, dropped) = watch::channel(false);
+        let (sender, dropped) = watch::channel(false);
         let echo = Tool::raw("echo", schema.clone(), async |_, _| {
             Ok(CallToolResult::text("echo"))
         });
         let wait = Tool::raw("wait", schema.clone(), move |_, cx: bowline::Context| {
-            let told = Told(tell.clone());
+            let flag = SetOnDrop(sender.clone());
             async move {
-                let _told = told;
+                let _flag = flag;
                 cx.progress(1.0);
                 std::future::pending().await
             }
@@ -144,41 +138,44 @@ impl Stage {
             let mut seen = seen.clone();
             async move {
                 seen.wait_for(|dropped| *dropped).await.unwrap();
-                Ok(CallToolResult::text("it was"))
+                Ok(CallToolResult::text("yes"))
             }
         });
         let versions = Arc::new(Mutex::new(Vec::new()));
-        let noted = versions.clone();
-        let note = move |request, next: Next| {
-            let head = next.context().extensions().find::<http::request::Parts>();
-            noted.lock().unwrap().extend(head.map(|head| head.version));
+        let recorded = versions.clone();
+        let record = move |request, next: Next| {
+            let head = next.context().extensions().get::<http::request::Parts>();
+            recorded
+                .lock()
+                .unwrap()
+                .extend(head.map(|head| head.version));
             next.run(request)
         };
-        let server = Server::new("tls", "1.0.0").layer(note);
+        let server = Server::new("tls", "1.0.0").layer(record);
         let server = server.tool(echo).tool(wait).tool(has_dropped);
         (Self { dropped, versions }, server)
     }
 
-    async fn dropped(&mut self) {
+    async fn wait_for_drop(&mut self) {
         self.dropped.wait_for(|dropped| *dropped).await.unwrap();
     }
 
-    fn all_are(&self, version: Version) {
+    fn assert_version(&self, version: Version) {
         let versions = self.versions.lock().unwrap();
         assert!(versions.len() >= 6, "{versions:?}");
         assert!(versions.iter().all(|seen| *seen == version), "{versions:?}");
     }
 }
 
-/// A server behind TLS, with a certificate of its own making.
-struct Site {
+/// A TLS server with a self-signed certificate.
+struct TlsServer {
     url: String,
     certificate: PathBuf,
     connections: Arc<Mutex<usize>>,
 }
 
-impl Site {
-    async fn open(server: Server, offers: &[&[u8]]) -> Self {
+impl TlsServer {
+    async fn start(server: Server, offers: &[&[u8]]) -> Self {
         let CertifiedKey { cert, signing_key } =
             generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         let key = PrivateKeyDer::try_from(signing_key.serialize_der()).unwrap();
@@ -205,8 +202,8 @@ impl Site {
         }
     }
 
-    /// Runs the test of this name as the client.
-    async fn visit(&self, test: &str) -> Output {
+    /// Runs the test of this name as the client, in a child process.
+    async fn run_client(&self, test: &str) -> Output {
         let mut child = Command::new(std::env::current_exe().unwrap());
         child
             .args(["--exact", test, "--nocapture"])
@@ -224,7 +221,7 @@ impl Site {
     }
 }
 
-impl Drop for Site {
+impl Drop for TlsServer {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.certificate);
     }

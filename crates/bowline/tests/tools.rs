@@ -1,10 +1,10 @@
-//! Tools made of functions: what they take, what they give, and what is refused.
+//! Tools made of functions: parameters, results, and the errors of invalid ones.
 
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
     clippy::needless_pass_by_value,
-    reason = "what fails here fails a test, and handlers own their parameters"
+    reason = "a panic fails the test, and handlers own their parameters"
 )]
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use std::time::Duration;
 use bowline::Limits;
 use bowline::layer::Trace;
 use bowline::schemars::{self, JsonSchema};
-use bowline::server::Askable;
+use bowline::server::RequiredCapability;
 use bowline::types::{ContentBlock, ImageContent, Meta};
 use bowline::{
     Args, CallToolResult, Caller, Client, Context, Error, ErrorCode, Json, Reply, RpcError, Server,
@@ -40,7 +40,7 @@ async fn add(Args(sum): Args<Sum>) -> i64 {
 
 async fn client_of(tool: Tool) -> Client {
     let server = Server::new("tools", "1.0.0").tool(tool);
-    Client::to(&server).await.unwrap()
+    Client::in_process(&server).await.unwrap()
 }
 
 async fn call(tool: Tool, arguments: Value) -> Result<Reply, Error> {
@@ -55,12 +55,12 @@ fn content(reply: &Reply) -> Value {
 fn code(reply: Result<Reply, Error>) -> ErrorCode {
     match reply {
         Err(Error::Peer(error)) => error.code,
-        other => panic!("the peer did not say no, but {other:?}"),
+        other => panic!("expected an error response, got {other:?}"),
     }
 }
 
 #[test]
-fn a_scope_that_would_not_fit_a_challenge_is_refused() {
+fn an_invalid_scope_is_refused() {
     for scope in ["", "two words", "quo\"te", "back\\slash", "schön"] {
         let tool = Tool::new("add", add).scopes([scope]);
 
@@ -80,7 +80,7 @@ async fn a_function_is_called_with_its_decoded_arguments() {
 }
 
 #[tokio::test]
-async fn its_types_describe_it() {
+async fn a_tool_definition_follows_from_the_types_of_its_function() {
     let client = client_of(Tool::new("add", add).description("Adds.").read_only(true)).await;
 
     let tool = client.list_tools().await.unwrap().remove(0);
@@ -106,7 +106,7 @@ async fn its_types_describe_it() {
 }
 
 #[tokio::test]
-async fn arguments_that_do_not_fit_are_told_to_the_model_by_their_path() {
+async fn invalid_arguments_are_a_tool_error_that_names_their_paths() {
     let reply = call(Tool::new("add", add), json!({"a": "one"}))
         .await
         .unwrap();
@@ -121,7 +121,7 @@ async fn arguments_that_do_not_fit_are_told_to_the_model_by_their_path() {
 }
 
 #[tokio::test]
-async fn a_handler_may_take_everything_that_is_known_of_a_request() {
+async fn a_handler_can_take_every_extractor() {
     async fn all(
         State(greeting): State<&'static str>,
         Args(sum): Args<Sum>,
@@ -141,7 +141,7 @@ async fn a_handler_may_take_everything_that_is_known_of_a_request() {
     let server = Server::new("tools", "1.0.0")
         .state("hello")
         .tool(Tool::new("all", all));
-    let client = Client::to(&server).await.unwrap();
+    let client = Client::in_process(&server).await.unwrap();
     let mut meta = Meta::default();
     meta.insert("note", Json::from(json!("hi")));
 
@@ -159,14 +159,14 @@ async fn a_handler_may_take_everything_that_is_known_of_a_request() {
 }
 
 #[tokio::test]
-async fn a_server_without_the_state_of_its_handlers_is_refused_before_it_serves() {
+async fn a_server_that_lacks_a_required_state_is_refused_when_it_starts() {
     async fn greet(State(greeting): State<&'static str>) -> &'static str {
         greeting
     }
     let server = Server::new("tools", "1.0.0").tool(Tool::new("greet", greet));
     let (_near, far) = wire::memory();
 
-    let connected = Client::to(&server).await.map(drop);
+    let connected = Client::in_process(&server).await.map(drop);
     let served = server.serve(far).await;
 
     for result in [connected, served] {
@@ -174,13 +174,13 @@ async fn a_server_without_the_state_of_its_handlers_is_refused_before_it_serves(
         assert!(matches!(error, Error::Misuse { .. }));
         assert_eq!(
             error.to_string(),
-            "the tool `greet` needs `State<&str>`, which `Server::state` was not given"
+            "tool `greet` requires `State<&str>`; add it with `Server::state`"
         );
     }
 }
 
 #[tokio::test]
-async fn output_may_have_any_form() {
+async fn structured_output_may_be_any_json_value() {
     #[derive(Serialize, JsonSchema)]
     struct Place {
         name: String,
@@ -209,7 +209,7 @@ async fn output_may_have_any_form() {
 }
 
 #[tokio::test]
-async fn output_that_may_be_no_object_is_wrapped_for_clients_that_expect_one() {
+async fn output_that_may_not_be_an_object_is_wrapped_for_versions_that_require_one() {
     #[derive(Serialize, JsonSchema)]
     struct Place {
         name: String,
@@ -238,13 +238,19 @@ async fn output_that_may_be_no_object_is_wrapped_for_clients_that_expect_one() {
         let (near, far) = wire::memory();
         let server = Server::new("s", "1").tool(tool);
         tokio::spawn(server.clone().serve(far));
-        // An older client that lists first has no part in what others see.
+        // The list for an older client must not affect the lists for others.
         let (oldest, far) = wire::memory();
         tokio::spawn(server.serve(far));
-        let oldest = Client::over(oldest).speaking("2024-11-05").await.unwrap();
+        let oldest = Client::from_wire(oldest)
+            .protocol_version("2024-11-05")
+            .await
+            .unwrap();
         assert_eq!(oldest.list_tools().await.unwrap()[0].output_schema, None);
-        let client = Client::over(near).speaking(version).await.unwrap();
-        client.list_tools().await.unwrap(); // so that the client checks it
+        let client = Client::from_wire(near)
+            .protocol_version(version)
+            .await
+            .unwrap();
+        client.list_tools().await.unwrap(); // the client validates output by the listed schema
 
         let reply = client.call_tool(name, ()).await.unwrap();
 
@@ -257,7 +263,7 @@ async fn output_that_may_be_no_object_is_wrapped_for_clients_that_expect_one() {
 }
 
 #[tokio::test]
-async fn blocks_of_content_are_returned_as_they_are() {
+async fn content_blocks_are_returned_unchanged() {
     let blocks = async || {
         vec![
             ContentBlock::text("look"),
@@ -277,7 +283,7 @@ async fn blocks_of_content_are_returned_as_they_are() {
 }
 
 #[tokio::test]
-async fn the_model_is_told_of_a_tool_error_and_not_of_an_rpc_error() {
+async fn a_tool_error_is_a_result_and_an_rpc_error_is_a_response_error() {
     let failing = async || -> Result<i64, ToolError> { Ok("x".parse::<i64>()?) };
     let refusing = async || -> Result<i64, RpcError> { Err(RpcError::new(ErrorCode(7), "no")) };
 
@@ -292,7 +298,7 @@ async fn the_model_is_told_of_a_tool_error_and_not_of_an_rpc_error() {
 }
 
 #[tokio::test]
-async fn output_that_does_not_fit_its_schema_is_not_sent() {
+async fn output_that_violates_its_schema_is_not_sent() {
     let promised = json!({"type": "object", "required": ["total"]});
     for (broken, structured) in [
         (true, Some(json!({"sum": 1}))),
@@ -317,7 +323,7 @@ async fn output_that_does_not_fit_its_schema_is_not_sent() {
 }
 
 #[tokio::test]
-async fn a_tool_that_cannot_be_offered_is_refused_when_the_server_is_put_to_use() {
+async fn an_invalid_tool_is_refused_when_the_server_starts() {
     let raw =
         |schema: Value| Tool::raw("broken", schema, async |_, _| Ok(CallToolResult::text("")));
     let header =
@@ -325,12 +331,15 @@ async fn a_tool_that_cannot_be_offered_is_refused_when_the_server_is_put_to_use(
     for (tool, why) in [
         (
             raw(json!({"type": "string"})),
-            "its `type` must be `object`",
+            "the `type` of the input schema must be `object`",
         ),
-        (raw(json!(7)), "its `type` must be `object`"),
+        (
+            raw(json!(7)),
+            "the `type` of the input schema must be `object`",
+        ),
         (
             raw(json!({"type": "object", "required": "a"})),
-            "its input schema is not valid",
+            "invalid input schema",
         ),
         (
             raw(json!({"type": "object", "$ref": "https://example.com/a.json"})),
@@ -343,28 +352,28 @@ async fn a_tool_that_cannot_be_offered_is_refused_when_the_server_is_put_to_use(
         (raw(header), "x-mcp-header of property `a`"),
         (
             raw(json!({"type": "object"})).output_schema(json!({"type": 1})),
-            "its output schema",
+            "invalid output schema",
         ),
         (
             Tool::new("broken", async |_: Args<Vec<i64>>| ()),
-            "its input schema is not that of an object",
+            "the `type` of the input schema must be `object`",
         ),
         (
             Tool::new("broken", async |_: Args<Sum>, _: Args<Sum>| ()),
             "takes `Args` twice",
         ),
-        (Tool::new("", async || ()), "it has no name"),
+        (Tool::new("", async || ()), "the name is empty"),
     ] {
         let checked = tool.check().unwrap_err();
 
-        let error = Client::to(&Server::new("tools", "1").tool(tool))
+        let error = Client::in_process(&Server::new("tools", "1").tool(tool))
             .await
             .unwrap_err();
 
         let text = error.to_string();
         assert!(matches!(error, Error::Misuse { .. }), "{error:?}");
         assert!(
-            text.contains("cannot be offered") && text.contains(why),
+            text.contains("invalid tool") && text.contains(why),
             "{text}, not {why}"
         );
         assert_eq!(checked.to_string(), text);
@@ -372,7 +381,7 @@ async fn a_tool_that_cannot_be_offered_is_refused_when_the_server_is_put_to_use(
 }
 
 #[tokio::test]
-async fn a_tool_that_a_caller_may_not_see_does_not_exist_for_it() {
+async fn a_tool_that_is_not_visible_to_a_caller_is_unknown_to_it() {
     let secret = Tool::new("secret", async || "here").visible_to(|cx| {
         let who = cx.caller().implementation.as_ref();
         who.is_some_and(|who| who.name == "friend")
@@ -380,8 +389,14 @@ async fn a_tool_that_a_caller_may_not_see_does_not_exist_for_it() {
     let server = Server::new("tools", "1.0.0")
         .tool(secret)
         .tool(Tool::new("open", async || "all"));
-    let friend = Client::to(&server).named("friend", "1").await.unwrap();
-    let stranger = Client::to(&server).named("stranger", "1").await.unwrap();
+    let friend = Client::in_process(&server)
+        .client_info("friend", "1")
+        .await
+        .unwrap();
+    let stranger = Client::in_process(&server)
+        .client_info("stranger", "1")
+        .await
+        .unwrap();
 
     let known = friend.call_tool("secret", ()).await.unwrap();
     let unknown = stranger.call_tool("secret", ()).await;
@@ -397,90 +412,93 @@ async fn a_tool_that_a_caller_may_not_see_does_not_exist_for_it() {
 }
 
 #[tokio::test]
-async fn of_a_list_that_depends_on_its_reader_only_the_page_is_made_that_is_asked_for() {
-    let asked = Arc::new(AtomicUsize::new(0));
+async fn visibility_is_evaluated_only_for_the_requested_page() {
+    let evaluated = Arc::new(AtomicUsize::new(0));
     let mut server = Server::new("tools", "1.0.0").page_size(2);
     for number in 0..9 {
-        let asked = asked.clone();
+        let evaluated = evaluated.clone();
         let tool = Tool::new(format!("t{number}"), async || "here").visible_to(move |_| {
-            asked.fetch_add(1, Ordering::Relaxed);
+            evaluated.fetch_add(1, Ordering::Relaxed);
             number % 3 != 0
         });
         server = server.tool(tool);
     }
-    let client = Client::to(&server).await.unwrap();
+    let client = Client::in_process(&server).await.unwrap();
 
     let first = client.list_tools().first_page().await.unwrap();
-    let asked_for_first = asked.load(Ordering::Relaxed);
+    let evaluated_for_first = evaluated.load(Ordering::Relaxed);
     let all = client.list_tools().await.unwrap();
 
     let names = |tools: &[bowline::types::Tool]| -> Vec<String> {
         tools.iter().map(|tool| tool.name.clone()).collect()
     };
     assert_eq!(names(&first.tools), ["t1", "t2"]);
-    assert_eq!(asked_for_first, 5, "up to the next that is visible");
+    assert_eq!(evaluated_for_first, 5, "up to the next that is visible");
     assert_eq!(names(&all), ["t1", "t2", "t4", "t5", "t7", "t8"]);
 }
 
 #[tokio::test]
-async fn a_caller_who_cannot_be_asked_is_refused_before_the_handler_runs() {
+async fn a_caller_without_a_required_capability_is_refused_before_the_handler_runs() {
     let asking = async || -> String { panic!("the handler runs") };
-    let tool = Tool::new("asking", asking).asks(Askable::Elicitation);
+    let tool = Tool::new("asking", asking).requires(RequiredCapability::Elicitation);
 
     let reply = call(tool, json!({})).await;
 
     assert_eq!(code(reply), ErrorCode::MISSING_CLIENT_CAPABILITY);
 }
 
-/// A synchronous handler that says when it starts and ends when it is told to.
-struct Stuck {
+/// The state of `wait`, a synchronous handler that reports its start and waits to be released.
+struct WaitState {
     started: SyncSender<Context>,
-    go_on: std::sync::Mutex<Receiver<()>>,
+    released: std::sync::Mutex<Receiver<()>>,
 }
 
-fn stuck() -> (Arc<Stuck>, Receiver<Context>, SyncSender<()>) {
+fn wait_state() -> (Arc<WaitState>, Receiver<Context>, SyncSender<()>) {
     let (started, has_started) = sync_channel(8);
-    let (go, go_on) = sync_channel(8);
-    let stuck = Stuck {
+    let (release, released) = sync_channel(8);
+    let wait_state = WaitState {
         started,
-        go_on: go_on.into(),
+        released: released.into(),
     };
-    (Arc::new(stuck), has_started, go)
+    (Arc::new(wait_state), has_started, release)
 }
 
-fn wait(State(stuck): State<Arc<Stuck>>, cx: Context) -> bool {
-    // Not every test wants to know.
-    let _ = stuck.started.send(cx.clone());
-    stuck.go_on.lock().unwrap().recv().unwrap();
+fn wait(State(wait_state): State<Arc<WaitState>>, cx: Context) -> bool {
+    // A test may have dropped the receiver.
+    let _ = wait_state.started.send(cx.clone());
+    wait_state.released.lock().unwrap().recv().unwrap();
     cx.is_cancelled()
 }
 
 #[tokio::test]
-async fn a_synchronous_handler_holds_up_nobody() {
-    let (stuck, _, go) = stuck();
+async fn a_synchronous_handler_does_not_block_other_calls() {
+    let (wait_state, _, release) = wait_state();
     let server = Server::new("tools", "1.0.0")
-        .state(stuck)
+        .state(wait_state)
         .tool(Tool::blocking("wait", wait))
-        .tool(Tool::new("go", move || {
-            let sent = go.send(());
+        .tool(Tool::new("release", move || {
+            let sent = release.send(());
             async move { sent.is_ok() }
         }));
-    let client = Client::to(&server).await.unwrap();
+    let client = Client::in_process(&server).await.unwrap();
 
-    let (waited, went) = tokio::join!(client.call_tool("wait", ()), client.call_tool("go", ()));
+    let (waited, released) = tokio::join!(
+        client.call_tool("wait", ()),
+        client.call_tool("release", ())
+    );
 
     assert_eq!(
-        (waited.unwrap().text(), went.unwrap().text()),
+        (waited.unwrap().text(), released.unwrap().text()),
         ("false".into(), "true".into())
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_synchronous_handler_whose_caller_gave_up_is_told_runs_on_and_counts_until_it_ends() {
-    let (stuck, started, go) = stuck();
-    let tool = Tool::blocking("wait", wait).at_once(1);
-    let server = Server::new("tools", "1.0.0").state(stuck).tool(tool);
-    let client = Client::to(&server).await.unwrap();
+async fn a_synchronous_handler_of_a_cancelled_call_is_signalled_and_counts_until_it_ends() {
+    let (wait_state, started, release) = wait_state();
+    let tool = Tool::blocking("wait", wait).max_concurrency(1);
+    let server = Server::new("tools", "1.0.0").state(wait_state).tool(tool);
+    let client = Client::in_process(&server).await.unwrap();
 
     let waiting = tokio::spawn(client.call_tool("wait", ()).into_future());
     let cx = tokio::task::spawn_blocking(move || started.recv().unwrap())
@@ -492,10 +510,10 @@ async fn a_synchronous_handler_whose_caller_gave_up_is_told_runs_on_and_counts_u
         .call_tool("wait", ())
         .timeout(Duration::from_secs(5))
         .await;
-    go.send(()).unwrap();
-    go.send(()).unwrap();
+    release.send(()).unwrap();
+    release.send(()).unwrap();
     let after_it_ended = loop {
-        // It ends on a thread that tells nobody.
+        // The handler ends on another thread, which nothing awaits.
         match client.call_tool("wait", ()).await {
             Ok(reply) => break reply,
             Err(error) => assert!(error.to_string().contains("overloaded"), "{error}"),
@@ -507,10 +525,10 @@ async fn a_synchronous_handler_whose_caller_gave_up_is_told_runs_on_and_counts_u
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_synchronous_handlers_of_a_server_share_their_places() {
-    let (stuck, started, go) = stuck();
+async fn all_synchronous_handlers_of_a_server_share_one_limit() {
+    let (wait_state, started, release) = wait_state();
     let server = Server::new("tools", "1.0.0")
-        .state(stuck)
+        .state(wait_state)
         .limits(Limits {
             blocking: 1,
             ..Limits::default()
@@ -518,7 +536,7 @@ async fn all_synchronous_handlers_of_a_server_share_their_places() {
         .tool(Tool::blocking("wait", wait))
         .tool(Tool::blocking("other", || "done").layer(Trace::new()))
         .tool(Tool::new("add", add));
-    let client = Client::to(&server).await.unwrap();
+    let client = Client::in_process(&server).await.unwrap();
     let waiting = tokio::spawn(client.call_tool("wait", ()).into_future());
     tokio::task::spawn_blocking(move || started.recv().unwrap())
         .await
@@ -526,10 +544,10 @@ async fn all_synchronous_handlers_of_a_server_share_their_places() {
 
     let refused = client.call_tool("other", ()).await;
     let asynchronous = client.call_tool("add", json!({"a": 1, "b": 2})).await;
-    go.send(()).unwrap();
+    release.send(()).unwrap();
     waiting.await.unwrap().unwrap();
     let after = loop {
-        // The place is given back on a thread that tells nobody.
+        // The permit is returned on another thread, which nothing awaits.
         match client.call_tool("other", ()).await {
             Ok(reply) => break reply,
             Err(error) => assert!(error.to_string().contains("overloaded"), "{error}"),
@@ -546,7 +564,7 @@ async fn a_synchronous_handler_that_panics_fails_its_own_call_only() {
     let server = Server::new("tools", "1.0.0")
         .tool(Tool::blocking("panics", || -> i64 { panic!("on purpose") }))
         .tool(Tool::new("add", add));
-    let client = Client::to(&server).await.unwrap();
+    let client = Client::in_process(&server).await.unwrap();
 
     let panicked = client.call_tool("panics", ()).await;
     let next = client.call_tool("add", json!({"a": 1, "b": 2})).await;

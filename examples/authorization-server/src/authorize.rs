@@ -1,4 +1,4 @@
-//! The user is asked, and sent back to the client with a code.
+//! The authorization endpoint: asks the user for consent, and redirects to the client with a code.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,141 +8,143 @@ use axum::extract::{Query, State};
 use axum::response::{Html, IntoResponse, Response};
 use http::StatusCode;
 
-use crate::answer::{Refusal, redirect};
-use crate::register::Client;
-use crate::shared::{Code, Grant, Shared, Ticket, random};
+use crate::register::ClientRecord;
+use crate::response::{OAuthError, redirect};
+use crate::state::{AccessGrant, AuthorizationCode, PendingConsent, ServerState, random};
 
-/// Shows a page on which the user may allow what a client asks for.
-pub(crate) async fn ask(
-    State(shared): State<Arc<Shared>>,
-    Query(asked): Query<BTreeMap<String, String>>,
+/// Returns the consent page for an authorization request.
+pub(crate) async fn consent_page(
+    State(server): State<Arc<ServerState>>,
+    Query(params): Query<BTreeMap<String, String>>,
 ) -> Response {
-    let text = |name: &str| asked.get(name).map_or("", String::as_str);
+    let text = |name: &str| params.get(name).map_or("", String::as_str);
     let (client_id, redirect_uri) = (text("client_id"), text("redirect_uri"));
-    let now = shared.now();
-    let client = shared.memory().clients.find(client_id, now).cloned();
-    // Nobody is sent anywhere before it is certain that this is where the client is.
+    let now = server.now();
+    let client = server.issued().clients.find(client_id, now).cloned();
+    // Checked first: redirecting to an unregistered URI would be an open redirect.
     let Some(client) = client.filter(|client| client.may_redirect_to(redirect_uri)) else {
         return page(
             StatusCode::BAD_REQUEST,
-            "<p>The client is unknown, or not where it says.</p>",
+            "<p>Unknown client, or unregistered redirect URI.</p>",
         );
     };
-    let state = asked.get("state").cloned();
-    let ticket = match requested(&shared, &asked) {
-        Ok((resource, scopes)) => Ticket {
+    let state = params.get("state").cloned();
+    let pending = match validate_request(&server, &params) {
+        Ok((resource, scopes)) => PendingConsent {
             client_id: client_id.to_owned(),
             redirect_uri: redirect_uri.to_owned(),
             state,
             challenge: text("code_challenge").to_owned(),
             resource,
             scopes,
-            key: asked.get("dpop_jkt").cloned(),
+            key: params.get("dpop_jkt").cloned(),
         },
-        Err(refusal) => return send_back(&shared, redirect_uri, state.as_deref(), &refusal),
+        Err(error) => return redirect_with_error(&server, redirect_uri, state.as_deref(), &error),
     };
     let name = random();
-    let question = question(&client, &ticket, &name);
-    let end = now + TEN_MINUTES;
-    if !shared.memory().tickets.add(name, ticket, now, end) {
-        return Refusal::overloaded().into_response();
+    let form = consent_form(&client, &pending, &name);
+    let end = now + CONSENT_TIMEOUT;
+    if !server.issued().consents.add(name, pending, now, end) {
+        return OAuthError::overloaded().into_response();
     }
-    page(StatusCode::OK, &question)
+    page(StatusCode::OK, &form)
 }
 
-/// Hears what the user says, and sends them back to the client.
+/// Processes the user's decision, and redirects to the client.
 pub(crate) async fn consent(
-    State(shared): State<Arc<Shared>>,
-    Form(said): Form<BTreeMap<String, String>>,
+    State(server): State<Arc<ServerState>>,
+    Form(form): Form<BTreeMap<String, String>>,
 ) -> Response {
-    let text = |name: &str| said.get(name).map_or("", String::as_str);
-    let now = shared.now();
-    let ticket = shared.memory().tickets.take(text("ticket"), now);
-    let Some(ticket) = ticket else {
+    let text = |name: &str| form.get(name).map_or("", String::as_str);
+    let now = server.now();
+    let pending = server.issued().consents.take(text("ticket"), now);
+    let Some(pending) = pending else {
         return page(
             StatusCode::BAD_REQUEST,
-            "<p>That was answered already, or too late.</p>",
+            "<p>This request was already answered, or has expired.</p>",
         );
     };
-    let state = ticket.state.clone();
+    let state = pending.state.clone();
     if text("decision") != "allow" || text("user").is_empty() {
-        let refusal = Refusal::new("access_denied", "the user said no");
-        return send_back(&shared, &ticket.redirect_uri, state.as_deref(), &refusal);
+        let error = OAuthError::new("access_denied", "the user denied the request");
+        return redirect_with_error(&server, &pending.redirect_uri, state.as_deref(), &error);
     }
-    let (name, redirect_uri) = (random(), ticket.redirect_uri.clone());
-    let code = Code {
-        grant: Grant {
-            client_id: ticket.client_id,
+    let (name, redirect_uri) = (random(), pending.redirect_uri.clone());
+    let code = AuthorizationCode {
+        grant: AccessGrant {
+            client_id: pending.client_id,
             user: text("user").to_owned(),
-            resource: ticket.resource,
-            scopes: ticket.scopes,
-            key: ticket.key,
+            resource: pending.resource,
+            scopes: pending.scopes,
+            key: pending.key,
             family: random(),
         },
-        redirect_uri: ticket.redirect_uri,
-        challenge: ticket.challenge,
+        redirect_uri: pending.redirect_uri,
+        challenge: pending.challenge,
         is_used: false,
     };
-    if !shared
-        .memory()
+    if !server
+        .issued()
         .codes
-        .add(name.clone(), code, now, now + ONE_MINUTE)
+        .add(name.clone(), code, now, now + CODE_LIFETIME)
     {
-        return Refusal::overloaded().into_response();
+        return OAuthError::overloaded().into_response();
     }
-    let mut query = vec![("code", &*name), ("iss", &*shared.issuer)];
+    let mut query = vec![("code", &*name), ("iss", &*server.issuer)];
     query.extend(state.as_deref().map(|state| ("state", state)));
     redirect(&redirect_uri, &query)
 }
 
-/// The resource and the scopes that are asked for, if they can be had.
-fn requested(
-    shared: &Shared,
-    asked: &BTreeMap<String, String>,
-) -> Result<(String, BTreeSet<String>), Refusal> {
-    let text = |name: &str| asked.get(name).map_or("", String::as_str);
+/// Returns the resource and scopes of an authorization request, after validating it.
+fn validate_request(
+    server: &ServerState,
+    params: &BTreeMap<String, String>,
+) -> Result<(String, BTreeSet<String>), OAuthError> {
+    let text = |name: &str| params.get(name).map_or("", String::as_str);
     if text("response_type") != "code" {
-        return Err(Refusal::new(
+        return Err(OAuthError::new(
             "unsupported_response_type",
-            "there are only codes",
+            "only `code` is supported",
         ));
     }
     if text("code_challenge_method") != "S256" || text("code_challenge").len() != 43 {
-        return Err(Refusal::new(
+        return Err(OAuthError::new(
             "invalid_request",
-            "a challenge by S256 is needed",
+            "PKCE with S256 is required",
         ));
     }
     let resource = text("resource");
-    let Some(known) = shared.resources.get(resource) else {
-        return Err(Refusal::new(
-            "invalid_target",
-            "the resource is not one of ours",
-        ));
+    let Some(known) = server.resources.get(resource) else {
+        return Err(OAuthError::new("invalid_target", "unknown resource"));
     };
     let scopes = text("scope").split_ascii_whitespace();
     let scopes: BTreeSet<_> = scopes.map(str::to_owned).collect();
     if !scopes.is_subset(known) {
-        return Err(Refusal::new(
+        return Err(OAuthError::new(
             "invalid_scope",
-            "the resource knows no such scope",
+            "unknown scope of this resource",
         ));
     }
     Ok((resource.to_owned(), scopes))
 }
 
-fn send_back(shared: &Shared, to: &str, state: Option<&str>, refusal: &Refusal) -> Response {
+fn redirect_with_error(
+    server: &ServerState,
+    to: &str,
+    state: Option<&str>,
+    error: &OAuthError,
+) -> Response {
     let mut query = vec![
-        ("error", refusal.error()),
-        ("error_description", refusal.why()),
-        ("iss", &*shared.issuer),
+        ("error", error.error()),
+        ("error_description", error.why()),
+        ("iss", &*server.issuer),
     ];
     query.extend(state.map(|state| ("state", state)));
     redirect(to, &query)
 }
 
-fn question(client: &Client, ticket: &Ticket, name: &str) -> String {
-    let scopes: Vec<_> = ticket.scopes.iter().map(|scope| escaped(scope)).collect();
+fn consent_form(client: &ClientRecord, pending: &PendingConsent, name: &str) -> String {
+    let scopes: Vec<_> = pending.scopes.iter().map(|scope| escaped(scope)).collect();
     format!(
         "<p><b>{}</b>, at {}, wants to use <b>{}</b> ({}) on your behalf.</p>\
          <form method=\"post\" action=\"/consent\">\
@@ -151,15 +153,15 @@ fn question(client: &Client, ticket: &Ticket, name: &str) -> String {
          <button name=\"decision\" value=\"allow\">Allow</button>\
          <button name=\"decision\" value=\"deny\">Deny</button></form>",
         escaped(&client.name),
-        escaped(&ticket.redirect_uri),
-        escaped(&ticket.resource),
+        escaped(&pending.redirect_uri),
+        escaped(&pending.resource),
         scopes.join(", "),
     )
 }
 
 fn page(status: StatusCode, body: &str) -> Response {
     let page = format!("<!doctype html><title>Authorization</title>{body}");
-    // Nobody may lay another page over this one.
+    // Prevents clickjacking and scripts.
     let headers = [
         (
             "content-security-policy",
@@ -177,5 +179,5 @@ fn escaped(text: &str) -> String {
         .replace('"', "&quot;")
 }
 
-const TEN_MINUTES: u64 = 10 * 60;
-const ONE_MINUTE: u64 = 60;
+const CONSENT_TIMEOUT: u64 = 10 * 60;
+const CODE_LIFETIME: u64 = 60;

@@ -1,20 +1,19 @@
-//! An authorization server in miniature: what a client and a guarded server talk to when there is no real one.
+//! A minimal OAuth 2.1 authorization server, for trying out and testing clients and protected MCP servers.
 //!
 //! ```text
-//! POST /register ──▶ a client
-//! GET /authorize ──▶ a page ── POST /consent ──▶ back to the client, with a code
-//! POST /token ──▶ code or refresh token, for an access token and the next refresh token
+//! POST /register ──▶ client id
+//! GET /authorize ──▶ consent page ── POST /consent ──▶ redirect to the client with a code
+//! POST /token ──▶ access token and refresh token, for a code or a refresh token
 //! POST /revoke · POST /introspect · GET /keys · GET /.well-known/oauth-authorization-server
 //! ```
 //!
-//! It does what the specification asks of one: PKCE with S256, redirects compared exactly, codes that work once,
-//! refresh tokens that rotate and end their whole family when one is used twice, `iss` in the response, tokens
-//! for one audience, bound to a key if the client proves that it has one. What makes it an example: it forgets everything when it ends, and believes everybody who
-//! says who they are.
-
-mod answer;
+//! It follows the specification: PKCE with S256, exact redirect URI comparison, single-use codes, refresh token
+//! rotation that revokes the whole family on reuse, the `iss` parameter, audience-restricted tokens, and DPoP. It is an
+//! example because it keeps its state in memory and does not authenticate users.
 
 mod authorize;
+
+mod expiring_map;
 
 mod keys;
 
@@ -24,98 +23,99 @@ mod proof;
 
 mod register;
 
-mod shared;
+mod response;
 
-mod table;
+mod state;
 
 mod token;
 
 mod user;
-pub use user::User;
+pub use user::SimulatedUser;
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use axum::Router;
 use axum::routing::{get, post};
-use shared::Shared;
+use state::ServerState;
 
-/// An authorization server. Cheap to clone; clones are the same server.
+/// An authorization server. Cheap to clone; clones share state.
 #[derive(Clone)]
-#[must_use = "it answers when its router is served"]
+#[must_use = "serve its router"]
 pub struct AuthorizationServer {
-    shared: Arc<Shared>,
+    state: Arc<ServerState>,
 }
 
 impl AuthorizationServer {
-    /// A server that calls itself `issuer`, which is the URL at which it is served, without a path.
+    /// Creates a server with this issuer: its own URL, without a path.
     pub fn new(issuer: impl Into<String>) -> Self {
         Self {
-            shared: Arc::new(Shared::new(issuer.into())),
+            state: Arc::new(ServerState::new(issuer.into())),
         }
     }
 
-    /// Gives tokens for this resource, with these scopes.
+    /// Adds a resource that tokens can be issued for, and its scopes.
     ///
     /// # Panics
     ///
     /// If the server has clones already.
-    pub fn protects(mut self, resource: &str, scopes: &[&str]) -> Self {
+    pub fn resource(mut self, resource: &str, scopes: &[&str]) -> Self {
         let scopes = scopes.iter().map(|&scope| scope.to_owned()).collect();
-        self.building()
+        self.state_mut()
             .resources
             .insert(resource.to_owned(), scopes);
         self
     }
 
-    /// Lets a resource server ask about tokens that it was brought.
+    /// Allows a resource server to introspect tokens, with these credentials.
     ///
     /// # Panics
     ///
     /// If the server has clones already.
-    pub fn introspected_by(mut self, client_id: &str, secret: &str) -> Self {
-        self.building().introspector = Some((client_id.to_owned(), secret.to_owned()));
+    pub fn introspection_client(mut self, client_id: &str, secret: &str) -> Self {
+        self.state_mut().introspection_credentials =
+            Some((client_id.to_owned(), secret.to_owned()));
         self
     }
 
-    /// How long an access token is good; 5 min unless told otherwise.
+    /// Sets the lifetime of access tokens; defaults to 5 min.
     ///
     /// # Panics
     ///
     /// If the server has clones already.
     pub fn token_lifetime(mut self, lifetime: Duration) -> Self {
-        self.building().token_lifetime = lifetime;
+        self.state_mut().token_lifetime = lifetime;
         self
     }
 
-    /// Reads the time from `clock` rather than from the system.
+    /// Reads the time from `clock` instead of the system.
     ///
     /// # Panics
     ///
     /// If the server has clones already.
     pub fn clock(mut self, clock: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
-        self.building().clock = Box::new(clock);
+        self.state_mut().clock = Box::new(clock);
         self
     }
 
-    /// Signs with a new key from now on. Tokens of the old one stay good.
+    /// Signs with a new key from now on. Tokens signed with the old key stay valid.
     pub fn rotate_key(&self) {
-        self.shared.keys().rotate();
+        self.state.keys().rotate();
     }
 
-    /// Publishes no keys but the one that signs.
+    /// Removes all keys but the current one from the JWK set.
     pub fn retire_old_keys(&self) {
-        self.shared.keys().retire();
+        self.state.keys().remove_old();
     }
 
-    /// Takes back every token, as if all users had changed their minds.
+    /// Revokes all tokens.
     pub fn revoke_everything(&self) {
-        let mut memory = self.shared.memory();
-        memory.access.retain(|_| false);
-        memory.refresh.retain(|_| false);
+        let mut issued = self.state.issued();
+        issued.access.retain(|_| false);
+        issued.refresh.retain(|_| false);
     }
 
-    /// All that the server answers.
+    /// Returns the router with all endpoints.
     pub fn router(&self) -> Router {
         Router::new()
             .route(
@@ -124,23 +124,23 @@ impl AuthorizationServer {
             )
             .route("/keys", get(metadata::keys))
             .route("/register", post(register::register))
-            .route("/authorize", get(authorize::ask))
+            .route("/authorize", get(authorize::consent_page))
             .route("/consent", post(authorize::consent))
             .route("/token", post(token::issue))
             .route("/revoke", post(token::revoke))
             .route("/introspect", post(token::introspect))
-            .with_state(self.shared.clone())
+            .with_state(self.state.clone())
     }
 
-    fn building(&mut self) -> &mut Shared {
-        Arc::get_mut(&mut self.shared).expect("a server is set up before it is cloned")
+    fn state_mut(&mut self) -> &mut ServerState {
+        Arc::get_mut(&mut self.state).expect("the server is configured before it is cloned")
     }
 }
 
 impl std::fmt::Debug for AuthorizationServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("AuthorizationServer")
-            .field("issuer", &self.shared.issuer)
+            .field("issuer", &self.state.issuer)
             .finish_non_exhaustive()
     }
 }

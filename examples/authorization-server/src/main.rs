@@ -1,4 +1,4 @@
-//! A guarded server, and an authorization server that gives tokens for it.
+//! A protected MCP server, and an authorization server that issues tokens for it.
 //!
 //! `cargo run -p bowline-example-authorization-server`, then point a client at `http://127.0.0.1:8000/mcp`.
 
@@ -7,18 +7,18 @@ use bowline_auth::server::{JwtVerifier, ResourceServer};
 use bowline_example_authorization_server::AuthorizationServer;
 use tower_layer::Layer;
 
-/// Says on whose behalf it was called, and what the token allows.
+/// Returns the principal of the call and the scopes of its token.
 #[tool]
 async fn whoami(principal: bowline::exchange::Principal) -> String {
     let scopes: Vec<_> = principal.scopes().collect();
     format!(
         "{} ({})",
-        principal.name().unwrap_or("nobody"),
+        principal.name().unwrap_or("anonymous"),
         scopes.join(", ")
     )
 }
 
-/// Forgets everything. The token must allow that, and a client that has another is told to get it.
+/// Deletes all notes. Requires the scope `notes:write`; a client without it gets a scope challenge.
 #[tool(scopes("notes:write"), destructive)]
 async fn forget() -> &'static str {
     "forgotten"
@@ -28,17 +28,17 @@ async fn forget() -> &'static str {
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:9000").await?;
     let authorization =
-        AuthorizationServer::new(ISSUER).protects(RESOURCE, &["notes:read", "notes:write"]);
+        AuthorizationServer::new(ISSUER).resource(RESOURCE, &["notes:read", "notes:write"]);
     let issuing = axum::serve(listener, authorization.router());
 
     let keys = JwtVerifier::discover(ISSUER)?;
     let guard = ResourceServer::new(RESOURCE, ISSUER, keys)?
         .name("Notes")
         .scopes(["notes:read"])
-        .offered_scopes(["notes:write"]);
+        .optional_scopes(["notes:write"]);
     let server = Server::new("notes", "1.0.0").tool(whoami).tool(forget);
     let bound = server.http().bind("127.0.0.1:8000").await?;
-    eprintln!("{RESOURCE} takes tokens of {ISSUER}");
+    eprintln!("{RESOURCE} accepts tokens issued by {ISSUER}");
     let guarded = guard.layer(bound.service());
     // Both run until one of them fails.
     tokio::select! {

@@ -1,4 +1,4 @@
-//! What the server says of itself.
+//! The authorization server metadata (RFC 8414) and the JWK set.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,12 +7,12 @@ use axum::Json;
 use axum::extract::State;
 use serde_json::{Value, json};
 
-use crate::shared::Shared;
+use crate::state::ServerState;
 
-pub(crate) async fn describe(State(shared): State<Arc<Shared>>) -> Json<Value> {
-    let issuer = &shared.issuer;
+pub(crate) async fn describe(State(server): State<Arc<ServerState>>) -> Json<Value> {
+    let issuer = &server.issuer;
     let at = |path: &str| format!("{issuer}{path}");
-    let scopes: BTreeSet<_> = shared.resources.values().flatten().collect();
+    let scopes: BTreeSet<_> = server.resources.values().flatten().collect();
     Json(json!({
         "issuer": issuer,
         "authorization_endpoint": at("/authorize"),
@@ -33,6 +33,6 @@ pub(crate) async fn describe(State(shared): State<Arc<Shared>>) -> Json<Value> {
     }))
 }
 
-pub(crate) async fn keys(State(shared): State<Arc<Shared>>) -> Json<Value> {
-    Json(shared.keys().published())
+pub(crate) async fn keys(State(server): State<Arc<ServerState>>) -> Json<Value> {
+    Json(server.keys().jwk_set())
 }

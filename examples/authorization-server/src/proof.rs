@@ -1,4 +1,4 @@
-//! Proofs that a client has a key, to which its tokens are then bound: RFC 9449.
+//! Verification of DPoP proofs at the token endpoint (RFC 9449).
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -8,19 +8,19 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 
-use crate::answer::Refusal;
-use crate::shared::Shared;
+use crate::response::OAuthError;
+use crate::state::ServerState;
 
 #[derive(Deserialize)]
-struct Header {
+struct DpopHeader {
     alg: String,
     typ: Option<String>,
-    jwk: Option<Jwk>,
+    jwk: Option<DpopJwk>,
 }
 
-/// A public key.
+/// A public key in JWK format.
 #[derive(Deserialize)]
-struct Jwk {
+struct DpopJwk {
     kty: String,
     crv: Option<String>,
     x: Option<String>,
@@ -28,57 +28,63 @@ struct Jwk {
 }
 
 #[derive(Deserialize)]
-struct Claims {
+struct DpopClaims {
     jti: String,
     htm: String,
     htu: String,
     iat: u64,
 }
 
-/// The thumbprint of the key that a request to the token endpoint proves to have, if it tries to.
-pub(crate) fn key(shared: &Shared, headers: &HeaderMap) -> Result<Option<String>, Refusal> {
+/// Returns the thumbprint of the key in the `DPoP` header, after verifying the proof; `None` without the header.
+pub(crate) fn verify_proof(
+    server: &ServerState,
+    headers: &HeaderMap,
+) -> Result<Option<String>, OAuthError> {
     let mut proofs = headers.get_all("dpop").iter();
     let Some(proof) = proofs.next() else {
         return Ok(None);
     };
-    let invalid = |why: &str| Refusal::new("invalid_dpop_proof", why);
+    let invalid = |why: &str| OAuthError::new("invalid_dpop_proof", why);
     let proof = proof
         .to_str()
-        .map_err(|_| invalid("the proof is no text"))?;
+        .map_err(|_| invalid("the proof is not ASCII"))?;
     let parts: Vec<&str> = proof.split('.').collect();
     let [head, claims, signature] = parts[..] else {
-        return Err(invalid("it is no JWT"));
+        return Err(invalid("the proof is not a JWT"));
     };
-    let header: Header = read(head).ok_or_else(|| invalid("it is no JWT"))?;
+    let header: DpopHeader = read(head).ok_or_else(|| invalid("the proof is not a JWT"))?;
     let jwk = header.jwk.as_ref();
     let (Some(point), Some(thumbprint)) = (jwk.and_then(point), jwk.and_then(thumbprint)) else {
-        return Err(invalid("its key is not on the curve P-256"));
+        return Err(invalid("the `jwk` of the proof is not a P-256 key"));
     };
     let is_proof = header.alg == "ES256" && header.typ.as_deref() == Some("dpop+jwt");
     if !is_proof || proofs.next().is_some() {
-        return Err(invalid("it is not one proof"));
+        return Err(invalid("expected one ES256 proof of type `dpop+jwt`"));
     }
     let signed = &proof[..head.len() + 1 + claims.len()];
     let key = UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point);
     let signature = decode(signature).unwrap_or_default();
     if key.verify(signed.as_bytes(), &signature).is_err() {
-        return Err(invalid("it is not signed with its key"));
+        return Err(invalid("the signature of the proof is invalid"));
     }
-    let claims: Claims = read(claims).ok_or_else(|| invalid("its claims cannot be read"))?;
-    let now = shared.now();
-    if claims.htm != "POST" || claims.htu != format!("{}/token", shared.issuer) {
-        return Err(invalid("it is for another request"));
+    let claims: DpopClaims = read(claims).ok_or_else(|| invalid("failed to parse the proof"))?;
+    let now = server.now();
+    if claims.htm != "POST" || claims.htu != format!("{}/token", server.issuer) {
+        return Err(invalid("the proof is for another request"));
     }
-    if claims.iat.abs_diff(now) > ONE_MINUTE {
-        return Err(invalid("it is too old, or from the future"));
+    if claims.iat.abs_diff(now) > MAX_PROOF_AGE {
+        return Err(invalid("the `iat` of the proof is out of range"));
     }
     let id = format!("{thumbprint} {}", claims.jti);
-    let mut memory = shared.memory();
-    if memory.proofs.find(&id, now).is_some() {
-        return Err(invalid("it was used before"));
+    let mut issued = server.issued();
+    if issued.proofs.find(&id, now).is_some() {
+        return Err(invalid("the proof was already used"));
     }
-    if !memory.proofs.add(id, (), now, claims.iat + 2 * ONE_MINUTE) {
-        return Err(Refusal::overloaded());
+    if !issued
+        .proofs
+        .add(id, (), now, claims.iat + 2 * MAX_PROOF_AGE)
+    {
+        return Err(OAuthError::overloaded());
     }
     Ok(Some(thumbprint))
 }
@@ -91,17 +97,17 @@ fn read<T: DeserializeOwned>(part: &str) -> Option<T> {
     serde_json::from_slice(&decode(part)?).ok()
 }
 
-/// The key as ring reads it: a byte that says that both coordinates follow.
-fn point(jwk: &Jwk) -> Option<Vec<u8>> {
+/// Returns the key as an uncompressed point, which starts with the byte 4.
+fn point(jwk: &DpopJwk) -> Option<Vec<u8>> {
     let (x, y) = (decode(jwk.x.as_ref()?)?, decode(jwk.y.as_ref()?)?);
-    let is_fine = jwk.kty == "EC" && jwk.crv.as_deref() == Some("P-256");
-    is_fine.then(|| [&[4], &x[..], &y[..]].concat())
+    let is_p256 = jwk.kty == "EC" && jwk.crv.as_deref() == Some("P-256");
+    is_p256.then(|| [&[4], &x[..], &y[..]].concat())
 }
 
-fn thumbprint(jwk: &Jwk) -> Option<String> {
+fn thumbprint(jwk: &DpopJwk) -> Option<String> {
     let (x, y) = (jwk.x.as_ref()?, jwk.y.as_ref()?);
     let canonical = format!(r#"{{"crv":"P-256","kty":"EC","x":"{x}","y":"{y}"}}"#);
     Some(BASE64_URL_SAFE_NO_PAD.encode(Sha256::digest(canonical)))
 }
 
-const ONE_MINUTE: u64 = 60;
+const MAX_PROOF_AGE: u64 = 60;

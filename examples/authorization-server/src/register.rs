@@ -1,4 +1,4 @@
-//! Clients, who introduce themselves: RFC 7591.
+//! Dynamic client registration (RFC 7591).
 
 use std::sync::Arc;
 
@@ -9,18 +9,18 @@ use axum::response::{IntoResponse, Response};
 use http::{StatusCode, Uri};
 use serde_json::{Map, Value};
 
-use crate::answer::{Refusal, unstored};
-use crate::shared::{Shared, random};
+use crate::response::{OAuthError, no_store_json};
+use crate::state::{ServerState, random};
 
-/// A client, as it introduced itself.
+/// A registered client.
 #[derive(Clone, Debug)]
-pub(crate) struct Client {
+pub(crate) struct ClientRecord {
     pub(crate) name: String,
     redirect_uris: Vec<String>,
 }
 
-impl Client {
-    /// Whether users may be sent there. A client on the user's machine listens on whatever port is free.
+impl ClientRecord {
+    /// Returns whether a redirect URI is registered. The port of a loopback URI is ignored (RFC 8252, section 7.3).
     pub(crate) fn may_redirect_to(&self, uri: &str) -> bool {
         let is_the_same = |registered: &String| {
             registered == uri
@@ -32,29 +32,29 @@ impl Client {
 }
 
 pub(crate) async fn register(
-    State(shared): State<Arc<Shared>>,
+    State(server): State<Arc<ServerState>>,
     body: Result<Json<Map<String, Value>>, JsonRejection>,
-) -> Result<Response, Refusal> {
+) -> Result<Response, OAuthError> {
     let Ok(Json(mut metadata)) = body else {
-        return Err(Refusal::new(
+        return Err(OAuthError::new(
             "invalid_client_metadata",
-            "the body is no JSON object",
+            "expected a JSON object",
         ));
     };
     let client = read(&metadata)?;
-    let (id, now) = (random(), shared.now());
-    let end = now + FOR_A_DAY;
-    if !shared.memory().clients.add(id.clone(), client, now, end) {
-        return Err(Refusal::overloaded());
+    let (id, now) = (random(), server.now());
+    let end = now + CLIENT_LIFETIME;
+    if !server.issued().clients.add(id.clone(), client, now, end) {
+        return Err(OAuthError::overloaded());
     }
-    // Everything comes back as it was said, but for what is decided here.
+    // The response repeats the client metadata, with the members that the server sets.
     metadata.insert("client_id".to_owned(), id.into());
     metadata.insert("client_id_issued_at".to_owned(), now.into());
     metadata.insert("token_endpoint_auth_method".to_owned(), "none".into());
-    Ok((StatusCode::CREATED, unstored(Value::Object(metadata))).into_response())
+    Ok((StatusCode::CREATED, no_store_json(Value::Object(metadata))).into_response())
 }
 
-fn read(metadata: &Map<String, Value>) -> Result<Client, Refusal> {
+fn read(metadata: &Map<String, Value>) -> Result<ClientRecord, OAuthError> {
     let uris = metadata.get("redirect_uris").and_then(Value::as_array);
     let uris: Vec<String> = uris
         .into_iter()
@@ -62,18 +62,18 @@ fn read(metadata: &Map<String, Value>) -> Result<Client, Refusal> {
         .filter_map(|uri| uri.as_str().map(str::to_owned))
         .collect();
     if uris.is_empty() || uris.len() > 10 {
-        return Err(Refusal::new(
+        return Err(OAuthError::new(
             "invalid_redirect_uri",
-            "one to ten redirects are needed",
+            "expected one to ten `redirect_uris`",
         ));
     }
     if let Some(bad) = uris.iter().find(|uri| !is_safe(uri)) {
-        let why = format!("`{bad}` is neither https:// nor on this machine");
-        return Err(Refusal::new("invalid_redirect_uri", why));
+        let why = format!("the redirect URI `{bad}` is neither https:// nor a loopback address");
+        return Err(OAuthError::new("invalid_redirect_uri", why));
     }
     let name = metadata.get("client_name").and_then(Value::as_str);
-    Ok(Client {
-        name: name.unwrap_or("a client without a name").to_owned(),
+    Ok(ClientRecord {
+        name: name.unwrap_or("an unnamed client").to_owned(),
         redirect_uris: uris,
     })
 }
@@ -86,7 +86,7 @@ fn is_safe(uri: &str) -> bool {
     !uri.contains('#') && (is_https || without_port_of_loopback(uri).is_some())
 }
 
-/// Host and path of an `http` URL on this machine.
+/// Returns host and path of an `http` loopback URI.
 fn without_port_of_loopback(uri: &str) -> Option<(String, String)> {
     let uri: Uri = uri.parse().ok()?;
     let host = uri.host()?;
@@ -95,4 +95,4 @@ fn without_port_of_loopback(uri: &str) -> Option<(String, String)> {
     (uri.scheme_str() == Some("http") && is_loopback).then(|| (host.to_owned(), path))
 }
 
-const FOR_A_DAY: u64 = 24 * 60 * 60;
+const CLIENT_LIFETIME: u64 = 24 * 60 * 60;

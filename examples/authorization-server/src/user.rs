@@ -1,54 +1,53 @@
-//! A person without a browser.
+//! [`SimulatedUser`]: answers consent pages in place of a user with a browser.
 
 use bowline::http::client::{HttpSend, HyperSend, RequestBody};
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, LOCATION};
 use http::{HeaderValue, Method, Request, Response, Uri};
 
-/// A person without a browser, who does what they are told.
+/// A simulated user, who answers consent pages without a browser.
 ///
 /// # Examples
 ///
 /// ```no_run
 /// # async fn example(url: &str) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-/// let callback = bowline_example_authorization_server::User::named("ada").visit(url).await?;
+/// let callback = bowline_example_authorization_server::SimulatedUser::new("ada").allow(url).await?;
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
-pub struct User {
+pub struct SimulatedUser {
     name: String,
 }
 
-impl User {
-    /// Somebody of this name.
-    pub fn named(name: impl Into<String>) -> Self {
+impl SimulatedUser {
+    /// Creates a user with this name.
+    pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into() }
     }
 
-    /// Visits the page where a client wants to be allowed something, allows it, and returns where the
-    /// page sends them then.
+    /// Opens an authorization URL, allows the request, and returns the URL of the redirect.
     ///
     /// # Errors
     ///
-    /// If the page cannot be had, or has no question on it.
+    /// If the page cannot be fetched, or contains no consent form.
     ///
     /// # Cancel safety
     ///
-    /// The page may have been answered or not.
-    pub async fn visit(&self, url: &str) -> Result<String, BoxError> {
+    /// The form may or may not have been submitted.
+    pub async fn allow(&self, url: &str) -> Result<String, BoxError> {
         self.decide(url, "allow").await
     }
 
-    /// The same, but does not allow it.
+    /// Opens an authorization URL, denies the request, and returns the URL of the redirect.
     ///
     /// # Errors
     ///
-    /// If the page cannot be had, or has no question on it.
+    /// If the page cannot be fetched, or contains no consent form.
     ///
     /// # Cancel safety
     ///
-    /// The page may have been answered or not.
-    pub async fn refuse(&self, url: &str) -> Result<String, BoxError> {
+    /// The form may or may not have been submitted.
+    pub async fn deny(&self, url: &str) -> Result<String, BoxError> {
         self.decide(url, "deny").await
     }
 
@@ -57,22 +56,22 @@ impl User {
         let mut request = Request::new(RequestBody::from(Bytes::new()));
         *request.uri_mut() = url.clone();
         let response = HyperSend::plain().send(request).await?;
-        if let Some(elsewhere) = location(&response) {
-            return Ok(elsewhere);
+        if let Some(redirect_url) = location(&response) {
+            return Ok(redirect_url);
         }
         let page = response.into_body().collect(64 * 1024).await?;
         let page = std::str::from_utf8(&page)?;
         let ticket = page.split("name=\"ticket\" value=\"").nth(1);
         let ticket = ticket.and_then(|rest| rest.split('"').next());
-        let ticket = ticket.ok_or_else(|| format!("there is no question on the page: {page}"))?;
+        let ticket = ticket.ok_or_else(|| format!("no consent form on the page: {page}"))?;
 
-        let said = [
+        let form = [
             ("ticket", ticket),
             ("user", &self.name),
             ("decision", decision),
         ];
-        let said = serde_urlencoded::to_string(said)?;
-        let mut request = Request::new(RequestBody::from(Bytes::from(said)));
+        let form = serde_urlencoded::to_string(form)?;
+        let mut request = Request::new(RequestBody::from(Bytes::from(form)));
         *request.method_mut() = Method::POST;
         let mut parts = url.into_parts();
         parts.path_and_query = Some("/consent".parse()?);
@@ -80,7 +79,7 @@ impl User {
         let form = HeaderValue::from_static("application/x-www-form-urlencoded");
         request.headers_mut().insert(CONTENT_TYPE, form);
         let response = HyperSend::plain().send(request).await?;
-        location(&response).ok_or_else(|| "the page sends nobody anywhere".into())
+        location(&response).ok_or_else(|| "the response is not a redirect".into())
     }
 }
 

@@ -1,7 +1,9 @@
-//! Both ends of plain HTTP, for scenarios about one of our own: what it says is looked at byte by byte, or made up.
+//! A raw HTTP client and a scripted HTTP server, for scenarios that test one end of HTTP only.
 
-mod plain;
-pub use plain::{Heard, Plain, Posting};
+mod raw_client;
+pub use raw_client::{RawHttpClient, RawHttpRequest, RawHttpResponse};
 
-mod script;
-pub use script::{Arrived, Say, Script, greeting, manners};
+mod scripted_server;
+pub use scripted_server::{
+    ReceivedRequest, ScriptedHttpServer, ScriptedResponse, default_response, initialize_result,
+};

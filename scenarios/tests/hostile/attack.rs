@@ -1,39 +1,39 @@
-//! What an attack is, and the list of all of them.
+//! The type of an attack, and the list of all attacks.
 
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
 
-use crate::process::Attacked;
-use crate::server::Setting;
+use crate::attacked_process::AttackedProcess;
+use crate::attacked_server::ServerSetup;
 
 /// One attack.
 #[derive(Clone, Copy)]
 pub(crate) struct Attack {
-    /// The number of the finding that it comes from: A1 to A7; B for those beyond them.
+    /// The finding that it reproduces, A1 to A7; B for attacks without one.
     pub(crate) item: &'static str,
     pub(crate) name: &'static str,
-    pub(crate) on: On,
+    pub(crate) on: AttackedSide,
 }
 
-/// Which side is attacked.
+/// The side that is attacked, and the function that attacks it.
 #[derive(Clone, Copy)]
-pub(crate) enum On {
-    /// A server, by a peer that is this function.
-    Server(Setting, fn(Target) -> Running),
-    /// A client that performs this task, by a server that is this function.
-    Client(&'static str, fn(std::net::TcpListener) -> Running),
+pub(crate) enum AttackedSide {
+    /// A server with this setup, attacked by a peer.
+    Server(ServerSetup, fn(Target) -> AttackFuture),
+    /// A client that performs this task, attacked by a server.
+    Client(&'static str, fn(std::net::TcpListener) -> AttackFuture),
 }
 
-/// An attack under way. Ends with a note for the table, or with what went wrong.
-pub(crate) type Running = Pin<Box<dyn Future<Output = Result<String, String>> + Send>>;
+/// A running attack. Returns a note for the table, or a failure.
+pub(crate) type AttackFuture = Pin<Box<dyn Future<Output = Result<String, String>> + Send>>;
 
-/// A server that is attacked.
+/// The addresses and the process of an attacked server.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub(crate) http: SocketAddr,
     pub(crate) lines: SocketAddr,
-    pub(crate) process: std::sync::Arc<Attacked>,
+    pub(crate) process: std::sync::Arc<AttackedProcess>,
 }
 
 impl Attack {
@@ -41,50 +41,50 @@ impl Attack {
         let all = [
             crate::batches::attacks(),
             crate::bodies::attacks(),
-            crate::unread::attacks(),
-            crate::events::attacks(),
+            crate::unread_responses::attacks(),
+            crate::stored_events::attacks(),
             crate::queues::attacks(),
             crate::slow_work::attacks(),
             crate::shutdown::attacks(),
-            crate::crowds::attacks(),
+            crate::many_connections::attacks(),
             crate::floods::attacks(),
-            crate::nonsense::attacks(),
+            crate::extreme_json::attacks(),
         ];
         all.concat()
     }
 
-    /// The line under which it is reported.
+    /// The name in the report.
     pub(crate) fn line(&self) -> String {
         let on = match self.on {
-            On::Server(Setting::Default, _) => String::new(),
-            On::Server(setting, _) => format!(" ({} server)", setting.key()),
-            On::Client(..) => " (client)".to_owned(),
+            AttackedSide::Server(ServerSetup::Default, _) => String::new(),
+            AttackedSide::Server(setup, _) => format!(" ({} server)", setup.key()),
+            AttackedSide::Client(..) => " (client)".to_owned(),
         };
         format!("{} {}{on}", self.item, self.name.replace('_', " "))
     }
 }
 
-/// Attacks on servers: the number of the finding, the setting, the function, whose name is the sentence.
+/// Attacks on servers: the finding, the setup, and the function whose name describes the attack.
 macro_rules! on_server {
-    ($($item:literal $setting:ident $function:ident),* $(,)?) => {
+    ($($item:literal $setup:ident $function:ident),* $(,)?) => {
         [$($crate::attack::Attack {
             item: $item,
             name: stringify!($function),
-            on: $crate::attack::On::Server(
-                $crate::server::Setting::$setting,
+            on: $crate::attack::AttackedSide::Server(
+                $crate::attacked_server::ServerSetup::$setup,
                 |target| Box::pin($function(target)),
             ),
         }),*]
     };
 }
 
-/// Attacks on clients: the number of the finding, the client's task, the function.
+/// Attacks on clients: the finding, the client's task, and the function.
 macro_rules! on_client {
     ($($item:literal $task:literal $function:ident),* $(,)?) => {
         [$($crate::attack::Attack {
             item: $item,
             name: stringify!($function),
-            on: $crate::attack::On::Client($task, |listener| Box::pin($function(listener))),
+            on: $crate::attack::AttackedSide::Client($task, |listener| Box::pin($function(listener))),
         }),*]
     };
 }

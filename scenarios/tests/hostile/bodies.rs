@@ -1,4 +1,4 @@
-//! A2: request bodies that never end. They cost memory before a request exists that a limit could count.
+//! A2: request bodies that never end, which use memory before a request is admitted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,8 +7,8 @@ use bytes::Bytes;
 use tokio::task::JoinSet;
 
 use crate::attack::{Attack, Target, on_server};
-use crate::http1::{self, Http1};
-use crate::http2::{self, End};
+use crate::http1::{self, RawHttp1};
+use crate::http2::{self, BodyEnd};
 use crate::{rpc, runner};
 
 pub(crate) fn attacks() -> Vec<Attack> {
@@ -18,7 +18,7 @@ pub(crate) fn attacks() -> Vec<Attack> {
         "A2" Default bodies_on_thousands_of_connections_never_end,
         "A2" Default small_bodies_on_thousands_of_connections_never_end,
         "A2" Default bodies_on_hundreds_of_http2_connections_never_end,
-        "A2" Default a_body_comes_in_chunks_of_one_byte,
+        "A2" Default a_body_in_chunks_of_one_byte,
     ]
     .to_vec()
 }
@@ -34,18 +34,18 @@ async fn two_hundred_bodies_on_one_http2_connection_never_end(
         let (sender, body, sent) = (sender.clone(), body.clone(), sent.clone());
         bodies.spawn(async move {
             let (response, stream) = http2::begin(sender, http2::call("echo")).await.ok()?;
-            let stream = http2::send(stream, body, End::Never, sent).await;
-            // Held open: neither side of the stream is done.
+            let stream = http2::send(stream, body, BodyEnd::Never, sent).await;
+            // Keeps both directions of the stream open.
             let _held = (response, stream);
             std::future::pending::<Option<()>>().await
         });
     }
-    let sent = http2::settled(&sent, 200 * (rpc::MAX_BODY as u64 - 1)).await;
+    let sent = http2::wait_until_settled(&sent, 200 * (rpc::MAX_BODY as u64 - 1)).await;
     let open = bodies.len();
     Ok(format!("{} MiB sent, {open} bodies open", sent >> 20))
 }
 
-/// What a connection has received is held before any of its requests is charged for it.
+/// Bytes received by a connection use memory before they are charged to a request.
 async fn bodies_on_hundreds_of_http2_connections_never_end(
     target: Target,
 ) -> Result<String, String> {
@@ -57,13 +57,13 @@ async fn bodies_on_hundreds_of_http2_connections_never_end(
         let (body, sent) = (body.clone(), sent.clone());
         bodies.spawn(async move {
             let (response, stream) = http2::begin(sender, http2::call("echo")).await.ok()?;
-            let stream = http2::send(stream, body, End::Never, sent).await;
+            let stream = http2::send(stream, body, BodyEnd::Never, sent).await;
             let _held = (response, stream);
             std::future::pending::<Option<()>>().await
         });
     }
-    let sent = http2::settled(&sent, 600 * ((2 << 20) - 1)).await;
-    http2::came_to(sent >> 20, 100, "MiB sent")?;
+    let sent = http2::wait_until_settled(&sent, 600 * ((2 << 20) - 1)).await;
+    http2::expect_at_least(sent >> 20, 100, "MiB sent")?;
     Ok(format!(
         "{} MiB sent, {} bodies open",
         sent >> 20,
@@ -75,7 +75,7 @@ async fn bodies_on_thousands_of_connections_never_end(target: Target) -> Result<
     never_end(target, 2000, rpc::MAX_BODY).await
 }
 
-/// Small requests have room of their own, which a crowd of them takes.
+/// Small requests have a separate reserve, which many of them can exhaust.
 async fn small_bodies_on_thousands_of_connections_never_end(
     target: Target,
 ) -> Result<String, String> {
@@ -91,7 +91,7 @@ async fn never_end(target: Target, connections: usize, length: usize) -> Result<
         let (head, body, sent) = (head.clone(), body.clone(), sent.clone());
         let to = target.http;
         bodies.spawn(async move {
-            let mut http = Http1::connect(to).await.ok()?;
+            let mut http = RawHttp1::connect(to).await.ok()?;
             http.write(head).await.ok()?;
             for piece in body.chunks(64 << 10) {
                 http.write(piece).await.ok()?;
@@ -101,8 +101,8 @@ async fn never_end(target: Target, connections: usize, length: usize) -> Result<
             std::future::pending::<Option<()>>().await
         });
     }
-    let sent = http2::settled(&sent, bodies.len() as u64 * (length as u64 - 1)).await;
-    http2::came_to(sent >> 20, 100, "MiB sent")?;
+    let sent = http2::wait_until_settled(&sent, bodies.len() as u64 * (length as u64 - 1)).await;
+    http2::expect_at_least(sent >> 20, 100, "MiB sent")?;
     Ok(format!(
         "{} connections, {} MiB sent",
         bodies.len(),
@@ -110,7 +110,7 @@ async fn never_end(target: Target, connections: usize, length: usize) -> Result<
     ))
 }
 
-async fn a_body_comes_in_chunks_of_one_byte(target: Target) -> Result<String, String> {
+async fn a_body_in_chunks_of_one_byte(target: Target) -> Result<String, String> {
     let sent = Arc::new(AtomicU64::new(0));
     let mut headers = http1::call_headers("echo");
     headers.push(("transfer-encoding", "chunked"));
@@ -121,7 +121,7 @@ async fn a_body_comes_in_chunks_of_one_byte(target: Target) -> Result<String, St
         let (head, chunks, sent) = (head.clone(), chunks.clone(), sent.clone());
         let to = target.http;
         bodies.spawn(async move {
-            let mut http = Http1::connect(to).await.ok()?;
+            let mut http = RawHttp1::connect(to).await.ok()?;
             http.write(head).await.ok()?;
             for _ in 0..30 {
                 http.write(&chunks).await.ok()?;
@@ -131,7 +131,7 @@ async fn a_body_comes_in_chunks_of_one_byte(target: Target) -> Result<String, St
             std::future::pending::<Option<()>>().await
         });
     }
-    let sent = http2::settled(&sent, 8 * 30 * 10_000).await;
+    let sent = http2::wait_until_settled(&sent, 8 * 30 * 10_000).await;
     Ok(format!(
         "{sent} chunks sent over {} connections",
         bodies.len()

@@ -1,18 +1,18 @@
-//! A memory cgroup for one process: below the runner's own, version 2 or 1, where one can be made.
+//! A memory cgroup for one process, below the cgroup of the runner: version 2 or 1, where the system allows it.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A memory cgroup with a limit; removed when dropped, once its processes have ended.
+/// A memory cgroup with a limit; removed on drop if its processes have exited.
 #[derive(Debug)]
 pub(crate) struct Cgroup {
     folder: PathBuf,
 }
 
 impl Cgroup {
-    /// Makes a cgroup called `name` that may hold `limit` bytes.
-    pub(crate) fn make(name: &str, limit: u64) -> io::Result<Self> {
+    /// Creates a cgroup with this name and a limit in bytes.
+    pub(crate) fn create(name: &str, limit: u64) -> io::Result<Self> {
         let (parent, file) = parent()?;
         let cgroup = Self {
             folder: parent.join(name),
@@ -30,12 +30,12 @@ impl Cgroup {
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
-        // Fails while a process of it is still on its way out; an empty cgroup left behind costs little.
+        // Fails while a process of it is still exiting; a leftover empty cgroup is harmless.
         let _ = fs::remove_dir(&self.folder);
     }
 }
 
-/// The folder of this process's own memory cgroup, and the file that limits one below it.
+/// The directory of this process's memory cgroup, and the name of the limit file of a child cgroup.
 fn parent() -> io::Result<(PathBuf, &'static str)> {
     let own = fs::read_to_string("/proc/self/cgroup")?;
     let path = |controllers: &str| {
@@ -52,9 +52,9 @@ fn parent() -> io::Result<(PathBuf, &'static str)> {
     }
     let missing = || io::Error::new(io::ErrorKind::NotFound, "no memory controller");
     let folder = Path::new("/sys/fs/cgroup").join(path("").ok_or_else(missing)?);
-    // A cgroup of version 2 that has processes cannot hand the memory controller down, unless it is the root.
-    let handed_down = fs::read_to_string(folder.join("cgroup.subtree_control"))?;
-    match handed_down.split_whitespace().any(|name| name == "memory") {
+    // A version 2 cgroup with processes cannot delegate the memory controller, unless it is the root.
+    let delegated = fs::read_to_string(folder.join("cgroup.subtree_control"))?;
+    match delegated.split_whitespace().any(|name| name == "memory") {
         true => Ok((folder, "memory.max")),
         false => Err(missing()),
     }

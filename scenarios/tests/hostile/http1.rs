@@ -1,4 +1,4 @@
-//! HTTP/1.1 by hand: an attacker decides every byte, and when it is sent.
+//! A raw HTTP/1.1 client with control of every byte and its timing.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,27 +9,27 @@ use tokio::sync::Semaphore;
 
 use crate::rpc;
 
-/// A connection.
+/// A raw HTTP/1.1 connection.
 #[derive(Debug)]
-pub(crate) struct Http1 {
+pub(crate) struct RawHttp1 {
     stream: TcpStream,
     read: Vec<u8>,
 }
 
-/// A response, read as a whole.
+/// A complete response.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct RawResponse {
     pub(crate) status: u16,
     pub(crate) head: String,
     pub(crate) body: Vec<u8>,
 }
 
-impl Http1 {
+impl RawHttp1 {
     pub(crate) async fn connect(to: SocketAddr) -> io::Result<Self> {
-        // No more at once than a listener keeps: what the kernel drops before it is accepted shows nothing.
+        // Stays below the listen backlog: connections that the kernel drops before `accept` do not attack the server.
         let _connecting = CONNECTING.acquire().await;
         let socket = TcpSocket::new_v4()?;
-        // Of what is not read the kernel should keep little; the rest is the server's to keep.
+        // A small receive buffer, so that the server has to buffer unread responses.
         socket.set_recv_buffer_size(16 << 10)?;
         let stream = socket.connect(to).await?;
         stream.set_nodelay(true)?;
@@ -37,7 +37,7 @@ impl Http1 {
         Ok(Self { stream, read })
     }
 
-    /// Writes these bytes, whatever they are.
+    /// Writes arbitrary bytes.
     pub(crate) async fn write(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
         self.stream.write_all(bytes.as_ref()).await
     }
@@ -47,13 +47,13 @@ impl Http1 {
         &mut self,
         headers: &[(&str, &str)],
         body: &str,
-    ) -> io::Result<Answer> {
+    ) -> io::Result<RawResponse> {
         self.write(post(headers, body)).await?;
         self.answer().await
     }
 
-    /// Reads one response to its end. A stream of events is read until its chunks end.
-    pub(crate) async fn answer(&mut self) -> io::Result<Answer> {
+    /// Reads one complete response. An event stream is read until its last chunk.
+    pub(crate) async fn answer(&mut self) -> io::Result<RawResponse> {
         let head = self.head().await?;
         let status = head.get(9..12).and_then(|text| text.parse().ok());
         let status = status.ok_or(io::ErrorKind::InvalidData)?;
@@ -65,7 +65,7 @@ impl Http1 {
             None if header(&head, "transfer-encoding").is_some() => self.chunks().await?,
             None => Vec::new(),
         };
-        Ok(Answer { status, head, body })
+        Ok(RawResponse { status, head, body })
     }
 
     /// Reads the head of one response.
@@ -118,13 +118,13 @@ impl Http1 {
     }
 }
 
-/// The value of a header in a head whose letters are small.
+/// The value of a header in a lower-case head.
 pub(crate) fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     let mut lines = head.lines().filter_map(|line| line.split_once(':'));
     lines.find_map(|(own, value)| (own == name).then(|| value.trim()))
 }
 
-/// A POST of a body.
+/// A POST request with this body.
 pub(crate) fn post(headers: &[(&str, &str)], body: &str) -> String {
     format!("{}{body}", post_head(headers, body.len()))
 }
@@ -137,7 +137,7 @@ pub(crate) fn post_head(headers: &[(&str, &str)], length: usize) -> String {
     head("POST", &headers)
 }
 
-/// The head of a request whose body, if it has one, is JSON.
+/// The head of a request; a POST has the JSON content type.
 pub(crate) fn head(method: &str, headers: &[(&str, &str)]) -> String {
     let mut head = format!("{method} /mcp HTTP/1.1\r\nhost: localhost\r\n");
     head.push_str("accept: application/json, text/event-stream\r\n");
@@ -151,7 +151,7 @@ pub(crate) fn head(method: &str, headers: &[(&str, &str)]) -> String {
     head
 }
 
-/// The headers of a modern call of a tool.
+/// The headers of a modern `tools/call`.
 pub(crate) fn call_headers(tool: &str) -> Vec<(&'static str, &str)> {
     vec![
         ("mcp-protocol-version", rpc::MODERN),
@@ -160,18 +160,18 @@ pub(crate) fn call_headers(tool: &str) -> Vec<(&'static str, &str)> {
     ]
 }
 
-/// A legacy session that was opened over a connection.
+/// A legacy session and its connection.
 #[derive(Debug)]
-pub(crate) struct Session {
-    pub(crate) http: Http1,
+pub(crate) struct RawSession {
+    pub(crate) http: RawHttp1,
     pub(crate) id: String,
     pub(crate) version: &'static str,
 }
 
-impl Session {
+impl RawSession {
     /// Opens a session at this version.
     pub(crate) async fn open(to: SocketAddr, version: &'static str) -> io::Result<Self> {
-        let mut http = Http1::connect(to).await?;
+        let mut http = RawHttp1::connect(to).await?;
         let answer = http.post(&[], &rpc::initialize(version)).await?;
         let id = header(&answer.head, "mcp-session-id").map(str::to_owned);
         let refused = || io::Error::other(format!("no session: {}", answer.head));
@@ -181,7 +181,7 @@ impl Session {
         Ok(session)
     }
 
-    /// The headers of its requests.
+    /// The session headers of a request.
     pub(crate) fn headers(&self) -> [(&'static str, &str); 2] {
         [
             ("mcp-session-id", &self.id),
@@ -190,13 +190,13 @@ impl Session {
     }
 
     /// Posts a message and reads the response.
-    pub(crate) async fn post(&mut self, body: &str) -> io::Result<Answer> {
+    pub(crate) async fn post(&mut self, body: &str) -> io::Result<RawResponse> {
         let request = post(&self.headers(), body);
         self.http.write(request).await?;
         self.http.answer().await
     }
 
-    /// Posts a message and reads nothing.
+    /// Posts a message without reading the response.
     pub(crate) async fn post_unread(&mut self, body: &str) -> io::Result<()> {
         let request = post(&self.headers(), body);
         self.http.write(request).await

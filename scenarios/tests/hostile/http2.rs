@@ -1,4 +1,4 @@
-//! HTTP/2 stream by stream, with windows and ends in the attacker's hands.
+//! An HTTP/2 client with control of the flow-control windows and the ends of streams.
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use crate::rpc;
 
-/// Connects; the responses of each stream may be `window` bytes ahead of their reader.
+/// Connects with this initial window size for responses.
 pub(crate) async fn connect(to: SocketAddr, window: u32) -> Result<SendRequest<Bytes>, String> {
     let stream = TcpStream::connect(to).await.map_err(text)?;
     let mut builder = Builder::new();
@@ -24,7 +24,7 @@ pub(crate) async fn connect(to: SocketAddr, window: u32) -> Result<SendRequest<B
         .initial_connection_window_size(1 << 20)
         .max_send_buffer_size(16 << 20);
     let (sender, connection) = builder.handshake(stream).await.map_err(text)?;
-    // Ends with the connection, which ends when the attacker drops its streams or the server does.
+    // Ends when the attacker drops its streams, or the server closes the connection.
     tokio::spawn(connection);
     sender.ready().await.map_err(text)
 }
@@ -40,13 +40,13 @@ pub(crate) fn post(headers: &[(&str, &str)]) -> Request<()> {
     request.body(()).unwrap()
 }
 
-/// The head of a modern call of a tool.
+/// The head of a modern `tools/call`.
 pub(crate) fn call(tool: &str) -> Request<()> {
     post(&crate::http1::call_headers(tool))
 }
 
-/// The head of a legacy POST with as many headers as fit into 64 KiB, each as short as can be; HTTP/2 counts each with
-/// 32 bytes more than its text.
+/// The head of a legacy POST with as many minimal headers as fit into 64 KiB; HTTP/2 counts 32 bytes of overhead for
+/// each.
 pub(crate) fn post_with_many_headers(id: &str) -> Request<()> {
     let mut request = post(&[
         ("mcp-session-id", id),
@@ -61,7 +61,7 @@ pub(crate) fn post_with_many_headers(id: &str) -> Request<()> {
     request
 }
 
-/// Sends a request with a body and reads the response, or says that there was none in time.
+/// Sends a request with a body and reads the response; fails if there is none in time.
 pub(crate) async fn exchange(
     sender: SendRequest<Bytes>,
     request: Request<()>,
@@ -70,10 +70,10 @@ pub(crate) async fn exchange(
 ) -> Result<(u16, usize), String> {
     let (response, stream) = begin(sender, request).await?;
     let sent = Arc::new(AtomicU64::new(0));
-    let sending = tokio::spawn(send(stream, body, End::Whole, sent));
+    let sending = tokio::spawn(send(stream, body, BodyEnd::Complete, sent));
     let answered = tokio::time::timeout(within, read(response)).await;
     sending.abort();
-    answered.map_err(|_| format!("no answer within {within:?}"))?
+    answered.map_err(|_| format!("no response within {within:?}"))?
 }
 
 async fn read(response: ResponseFuture) -> Result<(u16, usize), String> {
@@ -90,7 +90,7 @@ async fn read(response: ResponseFuture) -> Result<(u16, usize), String> {
     Ok((head.status.as_u16(), length))
 }
 
-/// Begins a request, as soon as the server's limit of streams lets it.
+/// Starts a request as soon as the server's limit of streams allows it.
 pub(crate) async fn begin(
     sender: SendRequest<Bytes>,
     request: Request<()>,
@@ -99,22 +99,22 @@ pub(crate) async fn begin(
     sender.send_request(request, false).map_err(text)
 }
 
-/// Whether a body is ended.
+/// Whether a body is completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
-    Whole,
+pub(crate) enum BodyEnd {
+    Complete,
     /// The last byte is never sent.
     Never,
 }
 
-/// Sends a body as the windows let it, and counts what was sent. A stream that is left open is returned.
+/// Sends a body as the windows allow, and counts the bytes sent. Returns the stream.
 pub(crate) async fn send(
     mut stream: SendStream<Bytes>,
     mut body: Bytes,
-    end: End,
+    end: BodyEnd,
     sent: Arc<AtomicU64>,
 ) -> Option<SendStream<Bytes>> {
-    if end == End::Never {
+    if end == BodyEnd::Never {
         body.truncate(body.len().saturating_sub(1));
     }
     while !body.is_empty() {
@@ -122,36 +122,35 @@ pub(crate) async fn send(
         let capacity = poll_fn(|cx| stream.poll_capacity(cx)).await?.ok()?;
         let piece = body.split_to(capacity.min(body.len()));
         sent.fetch_add(piece.len() as u64, Ordering::Relaxed);
-        let is_last = body.is_empty() && end == End::Whole;
+        let is_last = body.is_empty() && end == BodyEnd::Complete;
         stream.send_data(piece, is_last).ok()?;
     }
     Some(stream)
 }
 
-/// Waits until a counter has come to `all`, has stood still for a while, or it has taken too long; what it counts.
-pub(crate) async fn settled(counter: &AtomicU64, all: u64) -> u64 {
-    let deadline = Instant::now() + LONGEST;
+/// Waits until a counter has reached `all`, has not changed for [`QUIET_PERIOD`], or [`MAX_WAIT`] has passed; returns
+/// its value.
+pub(crate) async fn wait_until_settled(counter: &AtomicU64, all: u64) -> u64 {
+    let deadline = Instant::now() + MAX_WAIT;
     let mut seen = counter.load(Ordering::Relaxed);
     let mut since = Instant::now();
-    while seen < all && Instant::now() < deadline && since.elapsed() < QUIET {
+    while seen < all && Instant::now() < deadline && since.elapsed() < QUIET_PERIOD {
         crate::pause::pause(Duration::from_millis(20)).await;
         let now = counter.load(Ordering::Relaxed);
         if now != seen {
             (seen, since) = (now, Instant::now());
         }
     }
-    // What was sent has still to be read, and answers to be made.
+    // The server still has to read the last bytes and create responses.
     crate::pause::pause(AFTERWARDS).await;
     seen
 }
 
-/// Fails unless an attack came as far as it has to for what it shows.
-pub(crate) fn came_to(seen: u64, least: u64, what: &str) -> Result<(), String> {
+/// Fails if an attack did not reach the scale that makes its result meaningful.
+pub(crate) fn expect_at_least(seen: u64, least: u64, what: &str) -> Result<(), String> {
     match seen >= least {
         true => Ok(()),
-        false => Err(format!(
-            "the attack came to {seen} {what} instead of {least}"
-        )),
+        false => Err(format!("expected at least {least} {what}, got {seen}")),
     }
 }
 
@@ -159,7 +158,7 @@ fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// After this much time without a byte an attacker takes the server for one that does not read on.
-const QUIET: Duration = Duration::from_secs(2);
+/// Without progress for this long, the server counts as no longer reading.
+const QUIET_PERIOD: Duration = Duration::from_secs(2);
 const AFTERWARDS: Duration = Duration::from_millis(500);
-const LONGEST: Duration = Duration::from_secs(30);
+const MAX_WAIT: Duration = Duration::from_secs(30);

@@ -1,4 +1,4 @@
-//! A5: queues that count messages and not their bytes.
+//! A5: queues that bound the number of messages but not their bytes.
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use crate::attack::{Attack, Target, on_client, on_server};
-use crate::evil_server::{self, Answer};
-use crate::http1::{self, Http1, Session};
-use crate::http2::{self, End};
-use crate::lines::LineWire;
+use crate::hostile_server::{self, HostileResponse};
+use crate::http1::{self, RawHttp1, RawSession};
+use crate::http2::{self, BodyEnd};
+use crate::line_wire::LineWire;
 use crate::rpc;
 
 pub(crate) fn attacks() -> Vec<Attack> {
@@ -22,14 +22,14 @@ pub(crate) fn attacks() -> Vec<Attack> {
         "A5" Default twenty_four_calls_as_large_as_a_line_may_be_are_in_flight,
         "A5" Default large_calls_are_in_flight_over_http2,
         "A5" Default large_calls_are_in_flight_in_many_sessions,
-        "A5" Default large_notices_go_to_many_sessions_that_do_not_read,
-        "A5" Default large_questions_are_parked_over_lines,
+        "A5" Default large_notifications_to_many_sessions_that_do_not_read,
+        "A5" Default large_server_requests_are_pending_over_lines,
     ];
     let clients = on_client![
-        "A5" "lines-subscribe" a_subscriber_over_lines_is_told_more_than_it_reads,
-        "A5" "http-subscribe" a_subscriber_over_http_is_told_more_than_it_reads,
-        "A5" "lines-call" a_call_over_lines_is_told_more_progress_than_it_reads,
-        "A5" "lines-legacy" a_client_is_told_large_notices_that_belong_to_nothing,
+        "A5" "lines-subscribe" a_subscriber_over_lines_receives_more_than_it_reads,
+        "A5" "http-subscribe" a_subscriber_over_http_receives_more_than_it_reads,
+        "A5" "lines-call" a_call_over_lines_receives_more_progress_than_it_reads,
+        "A5" "lines-legacy" a_client_receives_large_unrelated_notifications,
     ];
     [servers.to_vec(), clients.to_vec()].concat()
 }
@@ -66,12 +66,12 @@ async fn large_calls_are_in_flight_over_http2(target: Target) -> Result<String, 
         let (sender, body, sent) = (sender.clone(), body.clone(), sent.clone());
         streams.spawn(async move {
             let (response, stream) = http2::begin(sender, http2::call("slow")).await.ok()?;
-            let stream = http2::send(stream, body, End::Whole, sent).await;
+            let stream = http2::send(stream, body, BodyEnd::Complete, sent).await;
             let _held = (response, stream);
             std::future::pending::<Option<()>>().await
         });
     }
-    let sent = http2::settled(&sent, (streams.len() * length) as u64).await;
+    let sent = http2::wait_until_settled(&sent, (streams.len() * length) as u64).await;
     Ok(format!(
         "{} MiB sent over {} streams",
         sent >> 20,
@@ -86,7 +86,7 @@ async fn large_calls_are_in_flight_in_many_sessions(target: Target) -> Result<St
     let posted = Arc::new(AtomicU64::new(0));
     let mut sessions = JoinSet::new();
     for _ in 0..90 {
-        let opened = Session::open(target.http, rpc::LEGACY).await;
+        let opened = RawSession::open(target.http, rpc::LEGACY).await;
         let mut session = opened.map_err(text)?;
         let (body, posted) = (body.clone(), posted.clone());
         sessions.spawn(async move {
@@ -96,21 +96,21 @@ async fn large_calls_are_in_flight_in_many_sessions(target: Target) -> Result<St
             std::future::pending::<Option<()>>().await
         });
     }
-    let posted = http2::settled(&posted, 90).await;
-    http2::came_to(posted, 10, "bodies posted")?;
+    let posted = http2::wait_until_settled(&posted, 90).await;
+    http2::expect_at_least(posted, 10, "bodies posted")?;
     Ok(format!(
         "{} sessions, {posted} bodies posted",
         sessions.len()
     ))
 }
 
-async fn large_notices_go_to_many_sessions_that_do_not_read(
+async fn large_notifications_to_many_sessions_that_do_not_read(
     target: Target,
 ) -> Result<String, String> {
     let uri = format!("note://{}", "u".repeat(60_000));
     let mut held = Vec::new();
     for _ in 0..60 {
-        let mut session = Session::open(target.http, rpc::LEGACY)
+        let mut session = RawSession::open(target.http, rpc::LEGACY)
             .await
             .map_err(text)?;
         let subscribe = rpc::legacy(1, "resources/subscribe", json!({"uri": uri}));
@@ -119,7 +119,7 @@ async fn large_notices_go_to_many_sessions_that_do_not_read(
         session.http.write(get).await.map_err(text)?;
         held.push(session);
     }
-    let mut http = Http1::connect(target.http).await.map_err(text)?;
+    let mut http = RawHttp1::connect(target.http).await.map_err(text)?;
     let body = rpc::call(1, "touch", json!({"uri": uri, "times": 80}));
     let answer = http
         .post(&http1::call_headers("touch"), &body)
@@ -133,7 +133,7 @@ async fn large_notices_go_to_many_sessions_that_do_not_read(
     ))
 }
 
-async fn large_questions_are_parked_over_lines(target: Target) -> Result<String, String> {
+async fn large_server_requests_are_pending_over_lines(target: Target) -> Result<String, String> {
     let mut wire = LineWire::legacy(target.lines).await.map_err(text)?;
     let arguments = format!(r#"{{"prompt":"{}"}}"#, "q".repeat(80_000));
     let calls = (0..4000).map(|id| rpc::quick_call(id, "ask", &arguments));
@@ -141,58 +141,58 @@ async fn large_questions_are_parked_over_lines(target: Target) -> Result<String,
     Ok(flood.to_string())
 }
 
-async fn a_subscriber_over_lines_is_told_more_than_it_reads(
+async fn a_subscriber_over_lines_receives_more_than_it_reads(
     listener: TcpListener,
 ) -> Result<String, String> {
-    let (mut wire, id, _) = evil_server::accept_modern_line(listener).await?;
-    wire.write(&evil_server::acknowledged(&id))
+    let (mut wire, id, _) = hostile_server::accept_modern_line(listener).await?;
+    wire.write(&hostile_server::acknowledged(&id))
         .await
         .map_err(text)?;
-    wire.flood((0..MANY).map(|_| evil_server::updated(&id, LARGE)))
+    wire.flood((0..MANY).map(|_| hostile_server::updated(&id, LARGE)))
         .await;
     Ok(String::new())
 }
 
-async fn a_subscriber_over_http_is_told_more_than_it_reads(
+async fn a_subscriber_over_http_receives_more_than_it_reads(
     listener: TcpListener,
 ) -> Result<String, String> {
     let reply = |id: &serde_json::Value, method: &str, _: &serde_json::Value| match method {
         "subscriptions/listen" => {
             let id = id.clone();
-            let first = evil_server::acknowledged(&id);
-            let told = (0..MANY * 4).map(move |_| evil_server::updated(&id, LARGE / 4));
-            Answer::Events(Box::new([first].into_iter().chain(told)))
+            let first = hostile_server::acknowledged(&id);
+            let updates = (0..MANY * 4).map(move |_| hostile_server::updated(&id, LARGE / 4));
+            HostileResponse::Events(Box::new([first].into_iter().chain(updates)))
         }
-        // Answered when the client has stopped reading, so that it stays until then.
-        _ => Answer::WhenStuck,
+        // Answered once the client has stopped reading, so that it does not exit before.
+        _ => HostileResponse::WhenBlocked,
     };
-    evil_server::serve_http(listener, reply).await
+    hostile_server::serve_http(listener, reply).await
 }
 
-async fn a_call_over_lines_is_told_more_progress_than_it_reads(
+async fn a_call_over_lines_receives_more_progress_than_it_reads(
     listener: TcpListener,
 ) -> Result<String, String> {
-    let (mut wire, id, _) = evil_server::accept_modern_line(listener).await?;
+    let (mut wire, id, _) = hostile_server::accept_modern_line(listener).await?;
     let message = "x".repeat(LARGE);
-    let notices = (0..MANY).map(|step| {
+    let notifications = (0..MANY).map(|step| {
         let params = format!(r#"{{"progressToken":{id},"progress":{step},"message":"{message}"}}"#);
-        notice("notifications/progress", &params)
+        notification("notifications/progress", &params)
     });
-    wire.flood(notices).await;
+    wire.flood(notifications).await;
     Ok(String::new())
 }
 
-async fn a_client_is_told_large_notices_that_belong_to_nothing(
+async fn a_client_receives_large_unrelated_notifications(
     listener: TcpListener,
 ) -> Result<String, String> {
-    let mut wire = evil_server::accept_legacy_line(listener).await?;
+    let mut wire = hostile_server::accept_legacy_line(listener).await?;
     let params = format!(r#"{{"level":"info","data":"{}"}}"#, "x".repeat(LARGE));
-    let notices = (0..MANY).map(|_| notice("notifications/message", &params));
-    wire.flood(notices).await;
+    let notifications = (0..MANY).map(|_| notification("notifications/message", &params));
+    wire.flood(notifications).await;
     Ok(String::new())
 }
 
-fn notice(method: &str, params: &str) -> String {
+fn notification(method: &str, params: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{params}}}"#)
 }
 
@@ -200,7 +200,7 @@ fn text(error: std::io::Error) -> String {
     error.to_string()
 }
 
-/// Of each 1,024 that a mailbox may hold; so many are enough to be too many.
+/// Far below the 1,024 messages that a mailbox may hold, but too many bytes.
 const MANY: usize = 20;
-/// Just below the longest line.
+/// Just below the limit of a line.
 const LARGE: usize = (16 << 20) - 1000;

@@ -1,21 +1,21 @@
-//! JSON-RPC messages as text: what attackers write.
+//! JSON-RPC messages as text, for the attackers.
 
 use serde_json::{Value, json};
 
-/// A request of the modern era.
+/// A modern request.
 pub(crate) fn modern(id: impl Into<Value>, method: &str, mut params: Value) -> String {
     params["_meta"]["io.modelcontextprotocol/protocolVersion"] = json!(MODERN);
     params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
     legacy(id, method, params)
 }
 
-/// A request of the legacy era.
+/// A legacy request.
 pub(crate) fn legacy(id: impl Into<Value>, method: &str, params: Value) -> String {
     let id: Value = id.into();
     json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string()
 }
 
-/// A call of a tool, in the modern era.
+/// A modern `tools/call`.
 pub(crate) fn call(id: impl Into<Value>, tool: &str, arguments: Value) -> String {
     modern(
         id,
@@ -24,7 +24,7 @@ pub(crate) fn call(id: impl Into<Value>, tool: &str, arguments: Value) -> String
     )
 }
 
-/// A call of a tool, in the legacy era.
+/// A legacy `tools/call`.
 pub(crate) fn legacy_call(id: impl Into<Value>, tool: &str, arguments: Value) -> String {
     legacy(
         id,
@@ -33,18 +33,18 @@ pub(crate) fn legacy_call(id: impl Into<Value>, tool: &str, arguments: Value) ->
     )
 }
 
-/// A request of the legacy era whose parts are JSON text already: attackers must be quicker than who they attack.
+/// A legacy request from preformatted JSON: building it must be faster than handling it.
 pub(crate) fn quick(id: impl std::fmt::Display, method: &str, params: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#)
 }
 
-/// A call of a tool in the legacy era whose arguments are JSON text already.
+/// A legacy `tools/call` from preformatted arguments.
 pub(crate) fn quick_call(id: usize, tool: &str, arguments: &str) -> String {
     let params = format!(r#"{{"name":"{tool}","arguments":{arguments}}}"#);
     quick(id, "tools/call", &params)
 }
 
-/// The handshake of the legacy era.
+/// The `initialize` request.
 pub(crate) fn initialize(version: &str) -> String {
     let info = json!({"name": "attacker", "version": "1"});
     let capabilities = json!({"elicitation": {}, "roots": {}});
@@ -53,12 +53,12 @@ pub(crate) fn initialize(version: &str) -> String {
     legacy("hello", "initialize", params)
 }
 
-/// The end of the handshake.
+/// The `notifications/initialized` that ends the handshake.
 pub(crate) fn initialized() -> String {
     json!({"jsonrpc": "2.0", "method": "notifications/initialized"}).to_string()
 }
 
-/// A batch of that many requests of the legacy era, each as short as can be.
+/// A legacy batch of this many minimal requests.
 pub(crate) fn batch_of_pings(count: usize) -> String {
     let mut text = String::from("[");
     for id in 1..=count {
@@ -74,7 +74,7 @@ pub(crate) fn batch_of_pings(count: usize) -> String {
 pub(crate) const MODERN: &str = "2026-07-28";
 /// The latest version with sessions.
 pub(crate) const LEGACY: &str = "2025-11-25";
-/// The one version with batches over Streamable HTTP.
+/// The only version with batches over Streamable HTTP.
 pub(crate) const BATCHES: &str = "2025-03-26";
-/// As long as a body may be by default.
+/// The default limit of a body.
 pub(crate) const MAX_BODY: usize = 4 << 20;

@@ -1,4 +1,4 @@
-//! Carries out every attack, one after the other, and prints what each did to whom.
+//! Runs the attacks one after the other, and prints their results.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::attack::{Attack, On, Running, Target};
+use crate::attack::{Attack, AttackFuture, AttackedSide, Target};
+use crate::attacked_process::AttackedProcess;
+use crate::attacked_server::ServerSetup;
 use crate::cgroup::Cgroup;
-use crate::honest::{self, Figures};
-use crate::process::Attacked;
-use crate::server::Setting;
+use crate::honest_client::{self, Measurements};
 
 pub(crate) fn main(arguments: &[String]) -> ExitCode {
     let words: Vec<&String> = arguments
@@ -42,13 +42,13 @@ pub(crate) fn main(arguments: &[String]) -> ExitCode {
     let mut outcomes = Vec::new();
     for (number, attack) in attacks.into_iter().enumerate() {
         let name = format!("bowline-hostile-{}-{number}", std::process::id());
-        let cgroup = || uses_cgroups.then(|| Cgroup::make(&name, CONTAINER).unwrap());
+        let cgroup = || uses_cgroups.then(|| Cgroup::create(&name, CGROUP_LIMIT).unwrap());
         let outcome = runtime.block_on(async {
             match attack.on {
-                On::Server(setting, attack) => on_server(setting, attack, cgroup()).await,
-                On::Client(task, evil) => {
-                    let mut outcome = on_client(task, evil, cgroup()).await;
-                    if attack.item == ABOUT_TIME && outcome.blocked > MOST_BLOCKED {
+                AttackedSide::Server(setup, attack) => on_server(setup, attack, cgroup()).await,
+                AttackedSide::Client(task, serve) => {
+                    let mut outcome = on_client(task, serve, cgroup()).await;
+                    if attack.item == CPU_FINDING && outcome.blocked > MAX_BLOCKED_MS {
                         let blocked = outcome.blocked;
                         let failure = format!("the client's thread was blocked for {blocked} ms");
                         outcome.failures.push(failure);
@@ -57,7 +57,7 @@ pub(crate) fn main(arguments: &[String]) -> ExitCode {
                 }
             }
         });
-        println!("test {} ... {}", attack.line(), outcome.verdict());
+        println!("test {} ... {}", attack.line(), outcome.status());
         println!("     {}", outcome.text());
         outcomes.push((attack, outcome));
     }
@@ -65,13 +65,13 @@ pub(crate) fn main(arguments: &[String]) -> ExitCode {
     report(&outcomes)
 }
 
-/// What an attack did.
+/// The result of an attack.
 #[derive(Debug, Default)]
 struct Outcome {
     peak: u64,
     /// Seconds of processor time of the attacked process.
     cpu: f64,
-    /// For how many milliseconds the only thread of an attacked client did one thing.
+    /// The longest time for which one task blocked the only thread of an attacked client, in milliseconds.
     blocked: u64,
     honest: String,
     note: String,
@@ -80,7 +80,7 @@ struct Outcome {
 }
 
 impl Outcome {
-    fn verdict(&self) -> &'static str {
+    fn status(&self) -> &'static str {
         match self.failures.is_empty() {
             true => "ok",
             false => "FAILED",
@@ -90,9 +90,9 @@ impl Outcome {
     fn text(&self) -> String {
         let (peak, seconds, cpu) = (self.peak >> 20, self.seconds, self.cpu);
         let honest = &self.honest;
-        // Of a process that has ended nobody tells.
+        // 0 means that the process has exited, so that the kernel no longer reports it.
         let cpu = if cpu > 0.0 {
-            format!(", {cpu:.1} s of its processor")
+            format!(", {cpu:.1} s of processor time")
         } else {
             String::new()
         };
@@ -102,29 +102,34 @@ impl Outcome {
         )
     }
 
-    fn judge(&mut self, process: &Attacked) {
+    fn check_process(&mut self, process: &AttackedProcess) {
         self.peak = self.peak.max(process.peak());
         self.cpu = process.cpu();
-        if self.peak >= MOST {
+        if self.peak >= MAX_PEAK {
             let peak = self.peak >> 20;
             self.failures.push(format!(
-                "a peak of {peak} MiB, the limit is {} MiB",
-                MOST >> 20
+                "a peak of {peak} MiB exceeds the limit of {} MiB",
+                MAX_PEAK >> 20
             ));
         }
-        self.failures.extend(process.complaints());
+        self.failures.extend(process.errors());
     }
 }
 
 async fn on_server(
-    setting: Setting,
-    attack: fn(Target) -> Running,
+    setup: ServerSetup,
+    attack: fn(Target) -> AttackFuture,
     cgroup: Option<Cgroup>,
 ) -> Outcome {
-    let process = Arc::new(Attacked::start(&["--serve", setting.key()], cgroup));
-    let address = async |word| process.told(word).await.and_then(|text| text.parse().ok());
+    let process = Arc::new(AttackedProcess::start(&["--serve", setup.key()], cgroup));
+    let address = async |word| {
+        process
+            .wait_for_line(word)
+            .await
+            .and_then(|text| text.parse().ok())
+    };
     let (Some(http), Some(lines)) = (address("http ").await, address("lines ").await) else {
-        panic!("the server did not start: {:?}", process.complaints());
+        panic!("the server did not start: {:?}", process.errors());
     };
     let target = Target {
         http,
@@ -132,18 +137,18 @@ async fn on_server(
         process: process.clone(),
     };
     let mut outcome = Outcome::default();
-    let mut before = Figures::default();
+    let mut before = Measurements::default();
     for _ in 0..3 {
-        before.add(honest::once(&target, setting).await);
+        before.add(honest_client::once(&target, setup).await);
     }
     let begun = Instant::now();
 
     let stop = Arc::new(AtomicBool::new(false));
-    let watching = honest::watch(target.clone(), setting, stop.clone());
+    let watching = honest_client::watch(target.clone(), setup, stop.clone());
     let (ended, _) = tokio::join!(run(attack(target.clone()), &stop), sample(&process, &stop));
     let during = tokio::task::spawn_blocking(|| watching.join().unwrap());
     let during = during.await.unwrap();
-    let after = honest::once(&target, setting).await;
+    let after = honest_client::once(&target, setup).await;
 
     outcome.seconds = begun.elapsed().as_secs_f64();
     match ended {
@@ -151,31 +156,31 @@ async fn on_server(
         Err(failure) => outcome.failures.push(failure),
     }
     outcome.honest = format!(
-        "honest {:.0} ms before, {:.0} ms worst of {} during ({} refused), {:.0} ms after",
+        "honest {:.0} ms before, {:.0} ms worst of {} during ({} rejected), {:.0} ms after",
         millis(before.median()),
         millis(during.worst()),
         during.times.len(),
         during.refused + after.refused,
         millis(after.worst()),
     );
-    for (when, figures) in [("before", before), ("during", during), ("after", after)] {
-        let failure = figures
+    for (when, measurements) in [("before", before), ("during", during), ("after", after)] {
+        let failure = measurements
             .failure
             .map(|why| format!("{when} the attack: {why}"));
         outcome.failures.extend(failure);
     }
     if let Some(status) = process.exit()
-        && (setting != Setting::Leaving || !status.success())
+        && (setup != ServerSetup::ShuttingDown || !status.success())
     {
         outcome.failures.push(format!("the server died: {status}"));
     }
-    outcome.judge(&process);
+    outcome.check_process(&process);
     outcome
 }
 
 async fn on_client(
     task: &str,
-    attack: fn(std::net::TcpListener) -> Running,
+    attack: fn(std::net::TcpListener) -> AttackFuture,
     cgroup: Option<Cgroup>,
 ) -> Outcome {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -183,12 +188,12 @@ async fn on_client(
     listener.set_nonblocking(true).unwrap();
     let mut outcome = Outcome::default();
     let begun = Instant::now();
-    let process = Attacked::start(&["--client", task, &address], cgroup);
+    let process = AttackedProcess::start(&["--client", task, &address], cgroup);
 
     let stop = Arc::new(AtomicBool::new(false));
     let serving = tokio::spawn(attack(listener));
     let ending = async {
-        let ended = tokio::time::timeout(AT_MOST, process.ended()).await;
+        let ended = tokio::time::timeout(TIME_LIMIT, process.ended()).await;
         stop.store(true, Ordering::Relaxed);
         ended
     };
@@ -202,7 +207,7 @@ async fn on_client(
     match ended {
         Err(_) => outcome
             .failures
-            .push(format!("the client still runs after {AT_MOST:?}")),
+            .push(format!("the client still runs after {TIME_LIMIT:?}")),
         Ok(status) if !status.success() => {
             outcome
                 .failures
@@ -219,19 +224,19 @@ async fn on_client(
     );
     outcome.note = process.find("note ").unwrap_or_default();
     outcome.failures.extend(process.find("failure "));
-    outcome.judge(&process);
+    outcome.check_process(&process);
     outcome
 }
 
-/// Runs an attack, in time, and says to all others when it is over.
-async fn run(attack: Running, stop: &AtomicBool) -> Result<String, String> {
-    let ended = tokio::time::timeout(AT_MOST, attack).await;
+/// Runs an attack with a time limit, and sets `stop` when it has ended.
+async fn run(attack: AttackFuture, stop: &AtomicBool) -> Result<String, String> {
+    let ended = tokio::time::timeout(TIME_LIMIT, attack).await;
     stop.store(true, Ordering::Relaxed);
-    ended.unwrap_or_else(|_| Err(format!("the attack still runs after {AT_MOST:?}")))
+    ended.unwrap_or_else(|_| Err(format!("the attack still runs after {TIME_LIMIT:?}")))
 }
 
-/// Reads the peak again and again: a process that dies takes its own with it.
-async fn sample(process: &Attacked, stop: &AtomicBool) {
+/// Polls the peak memory, which cannot be read after the process has died.
+async fn sample(process: &AttackedProcess, stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
         process.peak();
         crate::pause::pause(Duration::from_millis(10)).await;
@@ -244,7 +249,7 @@ fn report(outcomes: &[(Attack, Outcome)]) -> ExitCode {
         println!(
             "{:>10}  {:<6}  {}",
             outcome.peak >> 20,
-            outcome.verdict(),
+            outcome.status(),
             attack.line()
         );
     }
@@ -271,25 +276,25 @@ fn report(outcomes: &[(Attack, Outcome)]) -> ExitCode {
     }
 }
 
-/// Whether a memory cgroup can be made; prints which.
+/// Whether memory cgroups can be created; prints the result.
 fn can_use_cgroups() -> bool {
     let name = format!("bowline-hostile-{}-probe", std::process::id());
-    match Cgroup::make(&name, CONTAINER) {
+    match Cgroup::create(&name, CGROUP_LIMIT) {
         Ok(_) => {
             println!(
                 "each attacked process has a memory cgroup of {} MiB",
-                CONTAINER >> 20
+                CGROUP_LIMIT >> 20
             );
             true
         }
         Err(error) => {
-            println!("WITHOUT memory cgroups, only VmHWM is measured: {error}");
+            println!("NO memory cgroups, only VmHWM is checked: {error}");
             false
         }
     }
 }
 
-/// Lets this process and its children have as many descriptors as the system allows.
+/// Raises the file descriptor limit of this process and its children to the maximum.
 fn raise_descriptor_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
@@ -300,8 +305,7 @@ fn raise_descriptor_limit() {
     let _ = setrlimit(Resource::Nofile, raised);
 }
 
-/// How many connections an attacker may open out of those that it wants: it and the server need a
-/// descriptor each.
+/// Limits a number of connections by the file descriptor limit, of which attacker and server need one each.
 pub(crate) fn connections(wanted: usize) -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     let limit = limit.map_or(usize::MAX, |limit| {
@@ -314,12 +318,12 @@ fn millis(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1000.0
 }
 
-/// The most that an attacked process may ever have had in use.
-const MOST: u64 = 256 << 20;
-/// The container that the defaults are made for.
-const CONTAINER: u64 = 512 << 20;
-/// The finding about work that blocks a thread. Elsewhere a block is a message of 16 MiB that is read at once.
-const ABOUT_TIME: &str = "A6";
-/// How long a client's only thread may be blocked, in milliseconds; generous, for busy machines.
-const MOST_BLOCKED: u64 = 2000;
-const AT_MOST: Duration = Duration::from_secs(60);
+/// The limit of the peak memory of an attacked process.
+const MAX_PEAK: u64 = 256 << 20;
+/// The memory of the container for which the default limits are chosen.
+const CGROUP_LIMIT: u64 = 512 << 20;
+/// The finding about work that blocks a thread. Other attacks block it while a message of 16 MiB is decoded.
+const CPU_FINDING: &str = "A6";
+/// The limit for blocking a client's only thread, in milliseconds; generous, for busy machines.
+const MAX_BLOCKED_MS: u64 = 2000;
+const TIME_LIMIT: Duration = Duration::from_secs(60);

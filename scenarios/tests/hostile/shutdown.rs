@@ -1,30 +1,30 @@
-//! A7: what made servers panic, and `Duration::MAX`, which means never and not now.
+//! A7: inputs that caused panics: guessed event ids, and timeouts of `Duration::MAX`.
 
 use std::time::Duration;
 
 use serde_json::json;
 
 use crate::attack::{Attack, Target, on_server};
-use crate::http1::{self, Http1, Session};
-use crate::lines::LineWire;
+use crate::http1::{self, RawHttp1, RawSession};
+use crate::line_wire::LineWire;
 use crate::{http2, rpc};
 
 pub(crate) fn attacks() -> Vec<Attack> {
     on_server![
-        "A7" Default a_stream_is_resumed_after_guessed_events,
-        "A7" Forever a_server_waits_forever_where_it_is_told_to,
-        "A7" Leaving a_shutdown_with_all_the_grace_there_is_drops_nothing,
+        "A7" Default a_stream_is_resumed_from_guessed_event_ids,
+        "A7" InfiniteTimeouts a_server_with_infinite_timeouts_answers,
+        "A7" ShuttingDown a_shutdown_with_an_infinite_grace_period_drops_no_request,
     ]
     .to_vec()
 }
 
-async fn a_stream_is_resumed_after_guessed_events(target: Target) -> Result<String, String> {
-    let mut session = Session::open(target.http, rpc::LEGACY)
+async fn a_stream_is_resumed_from_guessed_event_ids(target: Target) -> Result<String, String> {
+    let mut session = RawSession::open(target.http, rpc::LEGACY)
         .await
         .map_err(text)?;
     let mut statuses = Vec::new();
     for (at, id) in guesses().iter().enumerate() {
-        // Something for the streams to hold.
+        // Stores events in the streams.
         let call = rpc::legacy_call(at, "burst", json!({"count": 3, "bytes": 10}));
         session
             .post(&call)
@@ -32,7 +32,7 @@ async fn a_stream_is_resumed_after_guessed_events(target: Target) -> Result<Stri
             .map_err(|error| format!("after {id:?}: {error}"))?;
         let mut headers = session.headers().to_vec();
         headers.push(("last-event-id", id));
-        let mut http = Http1::connect(target.http).await.map_err(text)?;
+        let mut http = RawHttp1::connect(target.http).await.map_err(text)?;
         http.write(http1::head("GET", &headers))
             .await
             .map_err(text)?;
@@ -41,24 +41,24 @@ async fn a_stream_is_resumed_after_guessed_events(target: Target) -> Result<Stri
             .await
             .map_err(|error| format!("{id:?}: {error}"))?;
         let status = head.get(9..12).unwrap_or("?").to_owned();
-        // A hundred streams at most, of five events each: what is beyond is made up, and so is what is no pair of numbers.
-        let is_made_up = !matches!(id.split_once('-'), Some((stream, place))
+        // There are at most a hundred streams of five events each: an id beyond them, or of another form, is invalid.
+        let is_invalid = !matches!(id.split_once('-'), Some((stream, place))
             if stream.parse().is_ok_and(|stream: u64| stream < 1000)
                 && place.parse().is_ok_and(|place: u64| place < 10));
-        if is_made_up && status == "200" {
+        if is_invalid && status == "200" {
             return Err(format!("the event {id:?} does not exist and was resumed"));
         }
         statuses.push(status);
     }
     let resumed = statuses.iter().filter(|status| *status == "200").count();
-    http2::came_to(resumed as u64, 10, "streams resumed")?;
+    http2::expect_at_least(resumed as u64, 10, "streams resumed")?;
     let mut kinds = statuses.clone();
     kinds.sort();
     kinds.dedup();
     Ok(format!("{} guesses, statuses {kinds:?}", statuses.len()))
 }
 
-/// Event ids as a client might make them up: a stream, a hyphen, a place.
+/// Event ids that a client might guess: a stream, a hyphen, a position.
 fn guesses() -> Vec<String> {
     let numbers = [
         "0",
@@ -98,11 +98,11 @@ fn guesses() -> Vec<String> {
     guesses
 }
 
-async fn a_server_waits_forever_where_it_is_told_to(target: Target) -> Result<String, String> {
-    let mut session = Session::open(target.http, rpc::LEGACY)
+async fn a_server_with_infinite_timeouts_answers(target: Target) -> Result<String, String> {
+    let mut session = RawSession::open(target.http, rpc::LEGACY)
         .await
         .map_err(text)?;
-    let mut stream = Http1::connect(target.http).await.map_err(text)?;
+    let mut stream = RawHttp1::connect(target.http).await.map_err(text)?;
     let get = http1::head("GET", &session.headers());
     stream.write(get).await.map_err(text)?;
     stream.head().await.map_err(text)?;
@@ -114,7 +114,7 @@ async fn a_server_waits_forever_where_it_is_told_to(target: Target) -> Result<St
             answer.status
         ));
     }
-    let mut http = Http1::connect(target.http).await.map_err(text)?;
+    let mut http = RawHttp1::connect(target.http).await.map_err(text)?;
     let call = rpc::call(1, "slow", json!({"seconds": 0.5}));
     let answer = http
         .post(&http1::call_headers("slow"), &call)
@@ -126,30 +126,30 @@ async fn a_server_waits_forever_where_it_is_told_to(target: Target) -> Result<St
     Ok("all answered".to_owned())
 }
 
-async fn a_shutdown_with_all_the_grace_there_is_drops_nothing(
+async fn a_shutdown_with_an_infinite_grace_period_drops_no_request(
     target: Target,
 ) -> Result<String, String> {
-    let mut modern = Http1::connect(target.http).await.map_err(text)?;
-    let call = rpc::call(1, "told", json!({"way": "modern"}));
+    let mut modern = RawHttp1::connect(target.http).await.map_err(text)?;
+    let call = rpc::call(1, "report_start", json!({"way": "modern"}));
     modern
-        .write(http1::post(&http1::call_headers("told"), &call))
+        .write(http1::post(&http1::call_headers("report_start"), &call))
         .await
         .map_err(text)?;
-    let mut session = Session::open(target.http, rpc::LEGACY)
+    let mut session = RawSession::open(target.http, rpc::LEGACY)
         .await
         .map_err(text)?;
-    let call = rpc::legacy_call(1, "told", json!({"way": "legacy"}));
+    let call = rpc::legacy_call(1, "report_start", json!({"way": "legacy"}));
     session.post_unread(&call).await.map_err(text)?;
     let mut line = LineWire::legacy(target.lines).await.map_err(text)?;
-    let call = rpc::legacy_call(1, "told", json!({"way": "lines"}));
+    let call = rpc::legacy_call(1, "report_start", json!({"way": "lines"}));
     line.write(&call).await.map_err(text)?;
-    // What has not begun is refused: tasks do not start in the order of their requests.
+    // A request whose handler has not started is rejected, and tasks do not start in the order of their requests.
     for way in ["modern", "legacy", "lines"] {
-        let begun = target.process.told(&format!("begun {way}")).await;
-        begun.ok_or("the server ended before it was told to")?;
+        let begun = target.process.wait_for_line(&format!("begun {way}")).await;
+        begun.ok_or("the server exited before the shutdown")?;
     }
 
-    target.process.tell("shut down");
+    target.process.write_line("shut down");
 
     let within = Duration::from_secs(20);
     let answers = async {
@@ -169,7 +169,8 @@ async fn a_shutdown_with_all_the_grace_there_is_drops_nothing(
         Ok::<_, String>((modern, legacy, line))
     };
     let answers = tokio::time::timeout(within, answers).await;
-    let (modern, legacy, line) = answers.map_err(|_| format!("no answers within {within:?}"))??;
+    let (modern, legacy, line) =
+        answers.map_err(|_| format!("no responses within {within:?}"))??;
     for (way, text) in [
         ("modern", String::from_utf8_lossy(&modern.body).into_owned()),
         ("legacy", String::from_utf8_lossy(&legacy.body).into_owned()),

@@ -1,8 +1,8 @@
-//! The columns of the matrix: over what a call goes, in which protocol version.
+//! The columns of the matrix: a transport in a protocol version.
 
 use std::fmt;
 
-use bowline_core::era::{Dialect, HttpTransport};
+use bowline_core::era::{Dialect, HttpTransportKind};
 
 /// A transport in a protocol version.
 #[derive(Clone, Copy, Debug)]
@@ -16,29 +16,29 @@ pub(crate) enum Transport {
     InProcess,
     Memory,
     Stdio,
-    /// Streamable HTTP, with a server that remembers its legacy clients.
-    Http(Protocol, Answers),
+    /// Streamable HTTP, with sessions for legacy clients.
+    Http(HttpVersion, ResponseMode),
     /// HTTP+SSE.
-    TwoEndpoints(Protocol),
-    /// Streamable HTTP, with a server that remembers nobody.
-    Forgetful,
+    HttpSse(HttpVersion),
+    /// Streamable HTTP, without sessions for legacy clients.
+    Stateless,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Protocol {
+pub(crate) enum HttpVersion {
     Http1,
     Http2,
 }
 
-/// In what form a server answers, if it has the choice.
+/// The content type of responses where the server can choose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Answers {
+pub(crate) enum ResponseMode {
     Stream,
     Json,
 }
 
 impl Column {
-    /// Every transport in every version that has it, the newest version first.
+    /// Every transport in every version that defines it, the newest version first.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
         Dialect::ALL
             .iter()
@@ -55,12 +55,12 @@ impl Column {
             .map(|(transport, dialect)| Self { transport, dialect })
     }
 
-    /// Finds what [`Column::key`] names.
+    /// Parses a [`Column::key`].
     pub(crate) fn find(key: &str) -> Option<Self> {
         Self::all().find(|column| column.key() == key)
     }
 
-    /// How a command line names it.
+    /// The command-line form of the column, parsed by [`Column::find`].
     pub(crate) fn key(self) -> String {
         format!("{}@{}", self.transport.key(), self.dialect.version)
     }
@@ -69,34 +69,34 @@ impl Column {
         self.dialect.is_modern()
     }
 
-    /// Whether the client keeps a stream open for what the server says unasked.
-    pub(crate) fn listens(self) -> bool {
+    /// Whether the client opens the standalone GET stream.
+    pub(crate) fn opens_get_stream(self) -> bool {
         matches!(self.transport, Transport::Http(..)) && !self.is_modern()
     }
 
-    /// How a client says that it let go of a call, once the request is on its way.
-    pub(crate) fn signal(self) -> Signal {
+    /// How a client signals that it abandoned a call whose request was sent.
+    pub(crate) fn signal(self) -> AbandonSignal {
         match self.transport {
-            Transport::InProcess => Signal::None,
-            Transport::Memory | Transport::Stdio | Transport::TwoEndpoints(_) => Signal::Cancel,
-            Transport::Http(..) | Transport::Forgetful => match self.is_modern() {
-                true => Signal::Close,
-                false => Signal::CancelAndEnd,
+            Transport::InProcess => AbandonSignal::None,
+            Transport::Memory | Transport::Stdio | Transport::HttpSse(_) => AbandonSignal::Cancel,
+            Transport::Http(..) | Transport::Stateless => match self.is_modern() {
+                true => AbandonSignal::Close,
+                false => AbandonSignal::CancelAndEnd,
             },
         }
     }
 }
 
-/// How a call that was let go of shows on the wire.
+/// The trace of an abandoned call on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Signal {
+pub(crate) enum AbandonSignal {
     /// There is no wire.
     None,
     /// One `notifications/cancelled`.
     Cancel,
-    /// The request's own response is closed.
+    /// The client closes the response of the request.
     Close,
-    /// One `notifications/cancelled`, and the response comes to its end by an error.
+    /// One `notifications/cancelled`, and the response ends with an error.
     CancelAndEnd,
 }
 
@@ -105,22 +105,22 @@ impl Transport {
         Self::InProcess,
         Self::Memory,
         Self::Stdio,
-        Self::Http(Protocol::Http1, Answers::Stream),
-        Self::Http(Protocol::Http1, Answers::Json),
-        Self::Http(Protocol::Http2, Answers::Stream),
-        Self::Http(Protocol::Http2, Answers::Json),
-        Self::TwoEndpoints(Protocol::Http1),
-        Self::TwoEndpoints(Protocol::Http2),
-        Self::Forgetful,
+        Self::Http(HttpVersion::Http1, ResponseMode::Stream),
+        Self::Http(HttpVersion::Http1, ResponseMode::Json),
+        Self::Http(HttpVersion::Http2, ResponseMode::Stream),
+        Self::Http(HttpVersion::Http2, ResponseMode::Json),
+        Self::HttpSse(HttpVersion::Http1),
+        Self::HttpSse(HttpVersion::Http2),
+        Self::Stateless,
     ];
 
     fn exists_in(self, dialect: &Dialect) -> bool {
         let http = dialect.http;
         match self {
             Self::InProcess | Self::Memory | Self::Stdio => true,
-            Self::Http(..) => http.transport == HttpTransport::Streamable,
-            Self::TwoEndpoints(_) => http.transport == HttpTransport::TwoEndpoints,
-            Self::Forgetful => http.remembers_clients,
+            Self::Http(..) => http.transport == HttpTransportKind::Streamable,
+            Self::HttpSse(_) => http.transport == HttpTransportKind::HttpSse,
+            Self::Stateless => http.assigns_client_ids,
         }
     }
 
@@ -129,13 +129,13 @@ impl Transport {
             Self::InProcess => "in-process",
             Self::Memory => "memory",
             Self::Stdio => "stdio",
-            Self::Http(Protocol::Http1, Answers::Stream) => "http1-stream",
-            Self::Http(Protocol::Http1, Answers::Json) => "http1-json",
-            Self::Http(Protocol::Http2, Answers::Stream) => "http2-stream",
-            Self::Http(Protocol::Http2, Answers::Json) => "http2-json",
-            Self::TwoEndpoints(Protocol::Http1) => "http1-sse",
-            Self::TwoEndpoints(Protocol::Http2) => "http2-sse",
-            Self::Forgetful => "http1-forgetful",
+            Self::Http(HttpVersion::Http1, ResponseMode::Stream) => "http1-stream",
+            Self::Http(HttpVersion::Http1, ResponseMode::Json) => "http1-json",
+            Self::Http(HttpVersion::Http2, ResponseMode::Stream) => "http2-stream",
+            Self::Http(HttpVersion::Http2, ResponseMode::Json) => "http2-json",
+            Self::HttpSse(HttpVersion::Http1) => "http1-sse",
+            Self::HttpSse(HttpVersion::Http2) => "http2-sse",
+            Self::Stateless => "http1-stateless",
         }
     }
 }
@@ -152,13 +152,13 @@ impl fmt::Display for Transport {
             Self::InProcess => "in process",
             Self::Memory => "memory",
             Self::Stdio => "stdio",
-            Self::Http(Protocol::Http1, Answers::Stream) => "HTTP/1.1, stream",
-            Self::Http(Protocol::Http1, Answers::Json) => "HTTP/1.1, JSON",
-            Self::Http(Protocol::Http2, Answers::Stream) => "HTTP/2, stream",
-            Self::Http(Protocol::Http2, Answers::Json) => "HTTP/2, JSON",
-            Self::TwoEndpoints(Protocol::Http1) => "HTTP+SSE over HTTP/1.1",
-            Self::TwoEndpoints(Protocol::Http2) => "HTTP+SSE over HTTP/2",
-            Self::Forgetful => "HTTP without memory",
+            Self::Http(HttpVersion::Http1, ResponseMode::Stream) => "HTTP/1.1, stream",
+            Self::Http(HttpVersion::Http1, ResponseMode::Json) => "HTTP/1.1, JSON",
+            Self::Http(HttpVersion::Http2, ResponseMode::Stream) => "HTTP/2, stream",
+            Self::Http(HttpVersion::Http2, ResponseMode::Json) => "HTTP/2, JSON",
+            Self::HttpSse(HttpVersion::Http1) => "HTTP+SSE over HTTP/1.1",
+            Self::HttpSse(HttpVersion::Http2) => "HTTP+SSE over HTTP/2",
+            Self::Stateless => "HTTP, stateless",
         })
     }
 }

@@ -1,26 +1,26 @@
-//! Calls that are let go of as soon as they are started: whatever left is cancelled, and nothing else.
+//! Calls abandoned right after they were started: every request that was sent is cancelled exactly once, and no other.
 
 use std::collections::BTreeSet;
 
-use crate::column::{Column, Signal, Transport};
-use crate::holdings::eventually;
+use crate::cell_env::CellEnv;
+use crate::column::{AbandonSignal, Column, Transport};
+use crate::resource_counts::eventually;
 use crate::tools::Host;
-use crate::world::World;
 
 /// Every wire, in every version.
 pub(crate) fn columns() -> impl Iterator<Item = Column> {
     Column::all().filter(|column| {
         let transport = column.transport;
-        !matches!(transport, Transport::InProcess | Transport::Forgetful)
+        !matches!(transport, Transport::InProcess | Transport::Stateless)
     })
 }
 
-/// Starts calls and lets go of each a little later than of the one before, several times over.
-pub(crate) async fn whatever_left_is_cancelled_and_nothing_else(calls: usize, column: Column) {
-    let world = World::open(column, Host::that_never_answers()).await;
+/// Starts calls and drops each after a growing number of polls, repeatedly.
+pub(crate) async fn every_sent_request_is_cancelled_exactly_once(calls: usize, column: Column) {
+    let env = CellEnv::open(column, Host::never_answering()).await;
     for nth in 0..calls {
-        let mut call = world.start("slow");
-        for _ in 0..nth % MOST_STEPS {
+        let mut call = env.start("slow");
+        for _ in 0..nth % MAX_POLLS {
             tokio::select! {
                 biased;
                 reply = &mut call => panic!("the call ended: {reply:?}"),
@@ -30,52 +30,52 @@ pub(crate) async fn whatever_left_is_cancelled_and_nothing_else(calls: usize, co
         drop(call);
     }
 
-    let seen = world.seen.clone();
-    let ended = eventually(|| Told::of(column, &seen.frames()).is_even()).await;
-    let told = Told::of(column, &seen.frames());
-    assert!(ended, "not all that left was let go of, or more: {told:?}");
-    assert!(told.overtaken.is_empty(), "{:?}", told.overtaken);
-    let all_dropped = || seen.tally().started == seen.tally().dropped;
-    assert!(eventually(all_dropped).await, "{:?}", seen.tally());
-    world.end_whatever_passed().await;
+    let observer = env.observer.clone();
+    let ended = eventually(|| RequestLog::of(column, &observer.frames()).is_balanced()).await;
+    let log = RequestLog::of(column, &observer.frames());
+    assert!(ended, "sent and cancelled requests differ: {log:?}");
+    assert!(log.overtaken.is_empty(), "{:?}", log.overtaken);
+    let all_dropped = || observer.counts().started == observer.counts().dropped;
+    assert!(eventually(all_dropped).await, "{:?}", observer.counts());
+    env.end_ignoring_frames().await;
 }
 
-/// What a server was told, by the ids of requests.
+/// The requests and cancels that the server received, by request id.
 #[derive(Debug, Default)]
-struct Told {
+struct RequestLog {
     requests: BTreeSet<String>,
-    let_go: BTreeSet<String>,
-    /// Let go of before they came, or twice.
+    abandoned: BTreeSet<String>,
+    /// Requests cancelled before they arrived, or twice.
     overtaken: Vec<String>,
 }
 
-impl Told {
+impl RequestLog {
     fn of(column: Column, frames: &[String]) -> Self {
-        let mut told = Self::default();
+        let mut log = Self::default();
         for frame in frames {
-            let Some(came) = frame.strip_prefix("→ ") else {
+            let Some(received) = frame.strip_prefix("→ ") else {
                 continue;
             };
-            if let Some(id) = came.strip_suffix(" tools/call slow") {
-                told.requests.insert(id.to_owned());
-            } else if let Some(id) = let_go_of(column, came)
-                && !(told.requests.contains(&id) && told.let_go.insert(id.clone()))
+            if let Some(id) = received.strip_suffix(" tools/call slow") {
+                log.requests.insert(id.to_owned());
+            } else if let Some(id) = abandoned_request(column, received)
+                && !(log.requests.contains(&id) && log.abandoned.insert(id.clone()))
             {
-                told.overtaken.push(id);
+                log.overtaken.push(id);
             }
         }
-        told
+        log
     }
 
-    fn is_even(&self) -> bool {
-        self.requests == self.let_go
+    fn is_balanced(&self) -> bool {
+        self.requests == self.abandoned
     }
 }
 
-/// The request that a frame lets go of.
-fn let_go_of(column: Column, frame: &str) -> Option<String> {
+/// The id of the request that a frame cancels or closes.
+fn abandoned_request(column: Column, frame: &str) -> Option<String> {
     match column.signal() {
-        Signal::Close => frame.strip_prefix("closes ").map(str::to_owned),
+        AbandonSignal::Close => frame.strip_prefix("closes ").map(str::to_owned),
         _ => {
             let frame: serde_json::Value = serde_json::from_str(frame).ok()?;
             Some(frame["params"].get("requestId")?.to_string())
@@ -83,5 +83,5 @@ fn let_go_of(column: Column, frame: &str) -> Option<String> {
     }
 }
 
-/// How many steps a call may take before it is let go of.
-const MOST_STEPS: usize = 12;
+/// The maximum number of polls before a call is dropped.
+const MAX_POLLS: usize = 12;

@@ -1,40 +1,40 @@
-//! The cancellation matrix: each way of letting go, over each transport, in each protocol version.
+//! The cancellation matrix: each way to abandon a call, over each transport, in each protocol version.
 //!
-//! A cell runs alone in a process of its own, so that whatever the process holds at the end is what the cell
-//! left behind. This program is therefore three: the runner, a cell, and the server that a cell starts.
+//! Each cell runs in a separate process, so that every resource the process holds at the end was leaked by that cell.
+//! This program therefore has three modes: the runner, a cell, and the server that a cell starts.
 //!
 //! ```text
 //! cargo test -p scenarios --test matrix                       # all
-//! cargo test -p scenarios --test matrix -- stdio              # those whose line contains a word
+//! cargo test -p scenarios --test matrix -- stdio              # tests whose line contains the word
 //! cargo test -p scenarios --test matrix -- abandoned --calls 20000
-//! BLESS=1 cargo test -p scenarios --test matrix               # all, and write CANCELLATION.md
+//! BLESS=1 cargo test -p scenarios --test matrix               # all; rewrites CANCELLATION.md
 //! ```
-#![cfg_attr(not(unix), allow(unused, reason = "the other processes are Unix"))]
+#![cfg_attr(not(unix), allow(unused, reason = "the matrix runs on Unix only"))]
 #![allow(
     clippy::panic,
     clippy::unwrap_used,
     clippy::print_stdout,
-    reason = "a cell says by panicking what it saw, and the runner prints"
+    reason = "a cell reports its failure by panicking, and the runner prints"
 )]
 
+mod abandonment;
+mod cell_env;
 mod column;
-mod frames;
-mod holdings;
+mod expected_frames;
 mod immediate;
-mod seen;
+mod observer;
+mod resource_counts;
 mod sentences;
 mod soak;
 mod table;
 mod tap;
 mod test;
 mod tools;
-mod ways;
-mod world;
 
 #[cfg(unix)]
-mod far_end;
-#[cfg(unix)]
 mod runner;
+#[cfg(unix)]
+mod server_end;
 
 use std::process::ExitCode;
 
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["--serve", column] => match column::Column::find(column) {
-            Some(column) => runner::block_on(1, far_end::serve(column)),
+            Some(column) => runner::block_on(1, server_end::serve(column)),
             None => return ExitCode::from(2),
         },
         ["--run", test] => match test::Test::find(test) {

@@ -1,7 +1,7 @@
-//! Runs every test in a process of its own, and then checks what only a whole run can tell.
+//! Runs every test in a separate process, and then checks the results of the whole run.
 //!
-//! The output is that of Rust's own test harness, a line a test. A word on the command line selects the tests
-//! whose line contains it.
+//! The output has the format of libtest, one line per test. A word on the command line selects the tests whose line
+//! contains it.
 
 use std::collections::VecDeque;
 use std::process::{Command, ExitCode};
@@ -11,12 +11,12 @@ use crate::test::Test;
 use crate::{sentences, table};
 
 pub(crate) fn main(arguments: Vec<String>) -> ExitCode {
-    let asked = Asked::parse(arguments.into_iter());
-    let tests: Vec<Test> = Test::all(asked.calls.unwrap_or(CALLS))
+    let command_line = CommandLine::parse(arguments.into_iter());
+    let tests: Vec<Test> = Test::all(command_line.calls.unwrap_or(CALLS))
         .into_iter()
-        .filter(|test| asked.wants(&test.to_string()))
+        .filter(|test| command_line.selects(&test.to_string()))
         .collect();
-    if asked.list {
+    if command_line.list {
         tests.iter().for_each(|test| println!("{test}: test"));
         return ExitCode::SUCCESS;
     }
@@ -26,7 +26,7 @@ pub(crate) fn main(arguments: Vec<String>) -> ExitCode {
         .iter()
         .filter_map(|(test, failure)| Some((test.to_string(), failure.clone()?)))
         .collect();
-    if asked.words.is_empty() {
+    if command_line.words.is_empty() {
         let passed = ran.iter().filter(|(_, failure)| failure.is_none());
         let passed: Vec<Test> = passed.map(|(test, _)| *test).collect();
         for (name, failure) in checks(&passed) {
@@ -50,7 +50,7 @@ pub(crate) fn main(arguments: Vec<String>) -> ExitCode {
     }
 }
 
-/// Runs what this process is for.
+/// Runs the future of a cell or a server.
 pub(crate) fn block_on(threads: usize, running: impl Future<Output = ()>) {
     let mut builder = match threads {
         1 => tokio::runtime::Builder::new_current_thread(),
@@ -64,22 +64,22 @@ pub(crate) fn block_on(threads: usize, running: impl Future<Output = ()>) {
     runtime.block_on(running);
 }
 
-/// What only a whole run can tell.
+/// Checks that need the results of the whole run.
 fn checks(passed: &[Test]) -> [(&'static str, Option<String>); 3] {
     [
-        ("no cell is empty", table::check_cells(passed).err()),
+        ("every cell passed", table::check_cells(passed).err()),
         (
-            "every sentence names tests that exist",
+            "every requirement names tests that exist",
             sentences::check().err(),
         ),
         (
-            "CANCELLATION.md is that of this run",
+            "CANCELLATION.md matches this run",
             table::check(passed).err(),
         ),
     ]
 }
 
-/// Runs the tests, as many at once as there are processors, and returns what was seen of those that failed.
+/// Runs as many tests concurrently as there are processors; returns each with its failure, if any.
 fn run_all(tests: Vec<Test>) -> Vec<(Test, Option<String>)> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let (queue, ran) = (Mutex::new(VecDeque::from(tests)), Mutex::new(Vec::new()));
@@ -97,15 +97,15 @@ fn run_all(tests: Vec<Test>) -> Vec<(Test, Option<String>)> {
     ran.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs one test in a process of its own; what was seen, if it failed.
+/// Runs one test in a separate process; returns its stderr if it failed.
 fn run(test: Test) -> Option<String> {
     let mut command = Command::new(std::env::current_exe().unwrap());
     let command = command
         .args(["--run", &test.key()])
         .env("RUST_BACKTRACE", "0");
     let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    (!output.status.success()).then(|| format!("{}\n{said}", output.status))
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    (!output.status.success()).then(|| format!("{}\n{stderr}", output.status))
 }
 
 fn report(name: &str, passed: bool) {
@@ -117,36 +117,38 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the command line asks for.
+/// The parsed command line.
 #[derive(Debug, Default)]
-struct Asked {
+struct CommandLine {
     words: Vec<String>,
     list: bool,
     calls: Option<usize>,
 }
 
-impl Asked {
+impl CommandLine {
     fn parse(mut arguments: impl Iterator<Item = String>) -> Self {
-        let mut asked = Self::default();
+        let mut command_line = Self::default();
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
-                "--list" => asked.list = true,
-                "--calls" => asked.calls = arguments.next().and_then(|calls| calls.parse().ok()),
-                // The other options of Rust's own harness change nothing here.
+                "--list" => command_line.list = true,
+                "--calls" => {
+                    command_line.calls = arguments.next().and_then(|calls| calls.parse().ok())
+                }
+                // Other options of libtest are ignored.
                 option if option.starts_with('-') => {}
-                _ => asked.words.push(argument),
+                _ => command_line.words.push(argument),
             }
         }
-        asked
+        command_line
     }
 
-    fn wants(&self, line: &str) -> bool {
+    fn selects(&self, line: &str) -> bool {
         self.words.is_empty() || self.words.iter().any(|word| line.contains(word.as_str()))
     }
 }
 
 const NOT_CHECKED: &str = "\
-not checked here: whether the tests that sentences.txt names have run. `cargo xtask ci` compares them with those that ran.";
+not checked here: whether the tests listed in sentences.txt ran and passed; `cargo xtask ci` checks that.";
 
-/// How many calls are abandoned unless the command line says otherwise.
+/// The number of abandoned calls without `--calls`.
 const CALLS: usize = 2000;

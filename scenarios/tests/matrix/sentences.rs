@@ -1,28 +1,28 @@
-//! `sentences.txt`: what must hold when calls are let go of, each with the tests that show it.
+//! Reads `sentences.txt`: the requirements for abandoned calls, each with the tests that verify it.
 
 use std::fmt::Write;
 use std::fs;
 use std::path::PathBuf;
 
-/// Checks that every sentence has a test, and that every test that is named exists. Whether they ran is known to a run
-/// of all tests only: `cargo xtask ci` checks it.
+/// Checks that every requirement lists a test, and that every listed test exists. Whether they passed is checked by
+/// `cargo xtask ci`, which runs all tests.
 pub(crate) fn check() -> Result<(), String> {
     let sentences = read()?;
-    let mut complaints = Vec::new();
+    let mut problems = Vec::new();
     for sentence in &sentences {
         if sentence.tests.is_empty() {
-            complaints.push(format!("no test shows that: {}", sentence.text));
+            problems.push(format!("no test listed for: {}", sentence.text));
         }
         let missing = sentence.tests.iter().filter(|test| !test.exists());
-        complaints.extend(missing.map(|test| format!("there is no test {}", test.path())));
+        problems.extend(missing.map(|test| format!("test not found: {}", test.path())));
     }
-    match complaints.is_empty() {
+    match problems.is_empty() {
         true => Ok(()),
-        false => Err(complaints.join("\n")),
+        false => Err(problems.join("\n")),
     }
 }
 
-/// The list for `CANCELLATION.md`.
+/// Renders the list for `CANCELLATION.md`.
 pub(crate) fn render() -> Result<String, String> {
     let mut text = String::new();
     let mut section = String::new();
@@ -43,17 +43,17 @@ pub(crate) fn render() -> Result<String, String> {
 struct Sentence {
     section: String,
     text: String,
-    tests: Vec<Named>,
+    tests: Vec<TestPath>,
 }
 
 /// A test function, by its file and its name.
 #[derive(Debug)]
-struct Named {
+struct TestPath {
     file: String,
     function: String,
 }
 
-impl Named {
+impl TestPath {
     fn path(&self) -> String {
         format!("{}: {}", self.file, self.function)
     }
@@ -69,7 +69,7 @@ impl Named {
     }
 }
 
-/// Reads the file: `#` begins a section, `-` names a test of the sentence above it.
+/// Parses the file: `#` starts a section, `-` names a test of the sentence above it.
 fn read() -> Result<Vec<Sentence>, String> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("sentences.txt");
     let text = fs::read_to_string(&path).map_err(|error| format!("sentences.txt: {error}"))?;
@@ -80,11 +80,11 @@ fn read() -> Result<Vec<Sentence>, String> {
         } else if let Some(test) = line.strip_prefix("- ") {
             let sentence: &mut Sentence = sentences
                 .last_mut()
-                .ok_or_else(|| format!("sentences.txt: `{line}` belongs to no sentence"))?;
-            let (file, function) = test
-                .split_once(' ')
-                .ok_or_else(|| format!("sentences.txt: `{line}` names no test"))?;
-            sentence.tests.push(Named {
+                .ok_or_else(|| format!("sentences.txt: no sentence before `{line}`"))?;
+            let (file, function) = test.split_once(' ').ok_or_else(|| {
+                format!("sentences.txt: expected a file and a function, got `{line}`")
+            })?;
+            sentence.tests.push(TestPath {
                 file: file.to_owned(),
                 function: function.to_owned(),
             });

@@ -1,22 +1,22 @@
-//! Many calls that are started and let go of: afterwards a process holds what it held before.
+//! Soak test: after many abandoned calls the process holds as many resources as before.
 
 use serde_json::json;
 
-use crate::column::{Answers, Column, Protocol, Transport};
-use crate::frames::Frames;
-use crate::holdings::memory;
+use crate::cell_env::CellEnv;
+use crate::column::{Column, HttpVersion, ResponseMode, Transport};
+use crate::expected_frames::ExpectedFrames;
+use crate::resource_counts::memory;
 use crate::tools::Host;
-use crate::world::World;
 
-/// Every transport, in the newest version of each era that has it.
+/// Every transport, in the newest version of each era that defines it.
 pub(crate) fn columns() -> impl Iterator<Item = Column> {
     let transports = [
         Transport::InProcess,
         Transport::Memory,
         Transport::Stdio,
-        Transport::Http(Protocol::Http1, Answers::Stream),
-        Transport::Http(Protocol::Http2, Answers::Stream),
-        Transport::TwoEndpoints(Protocol::Http1),
+        Transport::Http(HttpVersion::Http1, ResponseMode::Stream),
+        Transport::Http(HttpVersion::Http2, ResponseMode::Stream),
+        Transport::HttpSse(HttpVersion::Http1),
     ];
     transports.into_iter().flat_map(|transport| {
         let mut eras = Column::all().filter(move |column| column.transport == transport);
@@ -26,27 +26,27 @@ pub(crate) fn columns() -> impl Iterator<Item = Column> {
     })
 }
 
-/// Abandons so many calls, and looks at what is left of them.
+/// Abandons this many calls and asserts that memory stays bounded and every resource is released.
 pub(crate) async fn abandon(calls: usize, column: Column) {
-    let world = World::open(column, Host::that_never_answers()).await;
+    let env = CellEnv::open(column, Host::never_answering()).await;
     let mut before = 0;
     for nth in 0..calls + WARM_UP {
         if nth == WARM_UP {
-            before = memory(world.seen.process());
+            before = memory(env.observer.process());
         }
-        let slow = world.client.call_tool("slow", json!({"name": "mine"}));
-        // Whoever wants to know of progress gets the head of an HTTP response at once.
+        let slow = env.client.call_tool("slow", json!({"name": "mine"}));
+        // With a progress token the HTTP response is a stream, whose head is sent immediately.
         let mut call = slow.on_progress(|_| {}).start();
-        world.run_into_handler(&mut call).await;
+        env.poll_into_handler(&mut call).await;
         drop(call);
-        world.seen.dropped(1).await;
-        world.seen.forget();
+        env.observer.wait_for_drops(1).await;
+        env.observer.clear();
     }
-    let grown = memory(world.seen.process()).saturating_sub(before);
-    assert!(grown < MOST_GROWTH, "{grown} bytes more are in use");
-    world.end(Frames::default()).await;
+    let grown = memory(env.observer.process()).saturating_sub(before);
+    assert!(grown < MAX_GROWTH, "memory grew by {grown} bytes");
+    env.end(ExpectedFrames::default()).await;
 }
 
-/// How many calls a process may learn from what it will need.
+/// Calls before the first measurement, in which pools and buffers reach their steady size.
 const WARM_UP: usize = 200;
-const MOST_GROWTH: usize = 5 * 1024 * 1024;
+const MAX_GROWTH: usize = 5 * 1024 * 1024;

@@ -1,4 +1,4 @@
-//! `CANCELLATION.md`, which a run generates.
+//! Generates `CANCELLATION.md` from the results of a run.
 
 use std::fmt::Write;
 use std::fs;
@@ -6,17 +6,22 @@ use std::path::PathBuf;
 
 use bowline_core::era::Dialect;
 
+use crate::abandonment::Abandonment;
 use crate::column::Column;
 use crate::test::Test;
-use crate::ways::Way;
 use crate::{sentences, soak};
 
-/// Checks that each way of letting go has passed in each column, or that there is no such thing.
+/// Checks that each row passed in each column to which it applies.
 pub(crate) fn check_cells(passed: &[Test]) -> Result<(), String> {
-    let all = Column::all().flat_map(|column| Way::ALL.iter().map(move |way| (*way, column)));
-    let empty = all.filter(|(way, column)| cell(*way, *column, passed) == Cell::Empty);
+    let all = Column::all().flat_map(|column| {
+        Abandonment::ALL
+            .iter()
+            .map(move |abandonment| (*abandonment, column))
+    });
+    let empty =
+        all.filter(|(abandonment, column)| cell(*abandonment, *column, passed) == Cell::Empty);
     let empty: Vec<String> = empty
-        .map(|(way, column)| Test::Cell(way, column).to_string())
+        .map(|(abandonment, column)| Test::Cell(abandonment, column).to_string())
         .collect();
     match empty.is_empty() {
         true => Ok(()),
@@ -27,20 +32,20 @@ pub(crate) fn check_cells(passed: &[Test]) -> Result<(), String> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cell {
     Passed,
-    Excused(&'static str),
+    NotApplicable(&'static str),
     Empty,
 }
 
-fn cell(way: Way, column: Column, passed: &[Test]) -> Cell {
-    let key = Test::Cell(way, column).key();
-    match way.excuse(column) {
-        Some(excuse) => Cell::Excused(excuse),
+fn cell(abandonment: Abandonment, column: Column, passed: &[Test]) -> Cell {
+    let key = Test::Cell(abandonment, column).key();
+    match abandonment.not_applicable(column) {
+        Some(reason) => Cell::NotApplicable(reason),
         None if passed.iter().any(|test| test.key() == key) => Cell::Passed,
         None => Cell::Empty,
     }
 }
 
-/// Compares the file with that of this run, or writes it if `BLESS` is set.
+/// Compares the file with the results of this run, or writes it if `BLESS` is set.
 pub(crate) fn check(passed: &[Test]) -> Result<(), String> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("CANCELLATION.md");
     let generated = render(passed)?;
@@ -51,20 +56,20 @@ pub(crate) fn check(passed: &[Test]) -> Result<(), String> {
     } else {
         let how = "BLESS=1 cargo test -p scenarios --test matrix";
         Err(format!(
-            "the file is not that of this run; `{how}` writes it"
+            "the file differs from this run; `{how}` rewrites it"
         ))
     }
 }
 
 fn render(passed: &[Test]) -> Result<String, String> {
     let mut text = INTRODUCTION.to_owned();
-    let mut excuses = Vec::new();
+    let mut reasons = Vec::new();
     for dialect in Dialect::ALL {
-        matrix(&mut text, dialect, passed, &mut excuses);
+        matrix(&mut text, dialect, passed, &mut reasons);
     }
     text.push_str("\nNot applicable:\n\n");
-    for (at, excuse) in excuses.iter().enumerate() {
-        let _ = writeln!(text, "{}. {excuse}", at + 1);
+    for (at, reason) in reasons.iter().enumerate() {
+        let _ = writeln!(text, "{}. {reason}", at + 1);
     }
     text.push_str(SOAK);
     let soaked = |soaked: &Column| {
@@ -80,8 +85,8 @@ fn render(passed: &[Test]) -> Result<String, String> {
     Ok(text)
 }
 
-/// The table of one version.
-fn matrix(text: &mut String, dialect: &Dialect, passed: &[Test], excuses: &mut Vec<&'static str>) {
+/// Renders the table of one version.
+fn matrix(text: &mut String, dialect: &Dialect, passed: &[Test], reasons: &mut Vec<&'static str>) {
     let columns: Vec<Column> = Column::of(dialect.version).collect();
     let names: Vec<String> = columns
         .iter()
@@ -93,59 +98,59 @@ fn matrix(text: &mut String, dialect: &Dialect, passed: &[Test], excuses: &mut V
         "---|".repeat(columns.len() + 1),
     );
     let _ = writeln!(text, "\n### {version}\n\n| | {names} |\n|{rules}");
-    for way in Way::ALL {
+    for abandonment in Abandonment::ALL {
         let cells: Vec<String> = columns
             .iter()
-            .map(|column| match cell(*way, *column, passed) {
+            .map(|column| match cell(*abandonment, *column, passed) {
                 Cell::Passed => "✓".to_owned(),
-                Cell::Excused(excuse) => format!("n/a {}", number(excuses, excuse)),
+                Cell::NotApplicable(reason) => format!("n/a {}", number(reasons, reason)),
                 Cell::Empty => String::new(),
             })
             .collect();
-        let _ = writeln!(text, "| {way} | {} |", cells.join(" | "));
+        let _ = writeln!(text, "| {abandonment} | {} |", cells.join(" | "));
     }
 }
 
-/// The number of an excuse, counted from 1.
-fn number(excuses: &mut Vec<&'static str>, excuse: &'static str) -> usize {
-    let at = excuses.iter().position(|known| *known == excuse);
+/// The number of a reason, counted from 1.
+fn number(reasons: &mut Vec<&'static str>, reason: &'static str) -> usize {
+    let at = reasons.iter().position(|known| *known == reason);
     at.unwrap_or_else(|| {
-        excuses.push(excuse);
-        excuses.len() - 1
+        reasons.push(reason);
+        reasons.len() - 1
     }) + 1
 }
 
 const INTRODUCTION: &str = "\
-# Letting go
+# Cancellation
 
-Letting go of a call stops the work at the other end, on every transport, in that transport's own spelling, and
-disturbs nothing else. This file says where that was seen. It is written by `BLESS=1 cargo test -p scenarios --test
-matrix`; the same command without `BLESS` fails if the file is not what it would write.
+Abandoning a call stops its handler, on every transport, by the signal of that transport, and affects no other call.
+This file lists where that was tested. `BLESS=1 cargo test -p scenarios --test matrix` generates it; without `BLESS`
+the command fails if the file differs from the run.
 
 ## The matrix
 
-Each cell ran alone in a process of its own, with another call in flight on the same connection. A ✓ means: these
-frames passed and no others, compared one by one; the handler's future was dropped; no answer was sent; the other call
-got its own result and a next one, with the same id, worked; and after the end as many tasks, descriptors, children and table entries were
-there as before the beginning. Over HTTP the tap is at the server's socket, elsewhere at its end of the wire. A process
-that dies is killed; in memory, where there is none, its task is.
+Each cell ran in a separate process, with a concurrent call in flight on the same connection. A ✓ means: exactly the
+expected frames were sent, compared one by one; the handler's future was dropped; no response was sent; the concurrent
+call got its own result, and a next call with the same id worked; afterwards the process held as many tasks, file
+descriptors, children and table entries as before. Over HTTP the frames are recorded at the server's socket, elsewhere
+at the server's end of the wire. In memory, where the server is not a process, its task is aborted instead of killed.
 
-| | what passes when a call is let go of |
+| | frames of an abandoned call |
 |---|---|
-| in process | nothing: the handler is part of the caller's future |
+| in process | none: the handler is part of the caller's future |
 | memory, stdio, HTTP+SSE | one `notifications/cancelled` with the request's id and the reason |
-| HTTP at 2026-07-28 | the request's own response is closed, and nothing is posted |
+| HTTP at 2026-07-28 | the client closes the response of the request, and posts nothing |
 | HTTP before that | one `notifications/cancelled` is posted, and the response ends with error -32800 |
 ";
 const SOAK: &str = "
 ## Many calls
 
-After 2,000 abandoned calls, or as many as `--calls` says, the process has at most 5 MB more memory in use than before, and
-as many tasks, descriptors, children and entries as before:
+After 2,000 abandoned calls, or the number given by `--calls`, the process uses at most 5 MB more memory than before,
+and holds as many tasks, file descriptors, children and table entries as before:
 
 ";
 const SENTENCES: &str = "
-## The sentences
+## Requirements
 
-What must hold, and the tests that show it.
+Each requirement, and the tests that verify it.
 ";

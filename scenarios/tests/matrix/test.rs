@@ -1,28 +1,28 @@
-//! What is run alone in a process: a cell of the matrix, or many abandoned calls in one of its columns.
+//! The tests that each run in a separate process: a cell of the matrix, or many abandoned calls in one of its columns.
 
 use std::fmt;
 
+use crate::abandonment::Abandonment;
 use crate::column::Column;
-use crate::ways::Way;
 use crate::{immediate, soak};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Test {
-    Cell(Way, Column),
-    /// So many calls are abandoned while their handlers are at work.
+    Cell(Abandonment, Column),
+    /// Abandons this many calls while their handlers are running.
     Soak(usize, Column),
-    /// So many calls are abandoned as soon as they are started.
+    /// Abandons this many calls right after they were started.
     Immediate(usize, Column),
 }
 
 impl Test {
-    /// Every cell that applies, and a soak of every transport in both eras.
+    /// Returns every applicable cell, and the soak tests of every transport in both eras.
     pub(crate) fn all(calls: usize) -> Vec<Self> {
-        let cells = Way::ALL
+        let cells = Abandonment::ALL
             .iter()
-            .flat_map(|way| Column::all().map(|column| (*way, column)))
-            .filter(|(way, column)| way.excuse(*column).is_none())
-            .map(|(way, column)| Self::Cell(way, column));
+            .flat_map(|abandonment| Column::all().map(|column| (*abandonment, column)))
+            .filter(|(abandonment, column)| abandonment.not_applicable(*column).is_none())
+            .map(|(abandonment, column)| Self::Cell(abandonment, column));
         let soaks = soak::columns().map(|column| Self::Soak(calls, column));
         let immediate = immediate::columns().map(|column| Self::Immediate(IMMEDIATE, column));
         cells.chain(immediate).chain(soaks).collect()
@@ -30,15 +30,15 @@ impl Test {
 
     pub(crate) async fn run(self) {
         match self {
-            Self::Cell(way, column) => way.run(column).await,
+            Self::Cell(abandonment, column) => abandonment.run(column).await,
             Self::Soak(calls, column) => soak::abandon(calls, column).await,
             Self::Immediate(calls, column) => {
-                immediate::whatever_left_is_cancelled_and_nothing_else(calls, column).await
+                immediate::every_sent_request_is_cancelled_exactly_once(calls, column).await
             }
         }
     }
 
-    /// How many threads it needs. Where order is compared one is enough; where races are looked for it is not.
+    /// The number of worker threads: one where the order of frames is compared, two where the test provokes races.
     pub(crate) fn threads(self) -> usize {
         match self {
             Self::Cell(..) | Self::Soak(..) => 1,
@@ -46,7 +46,7 @@ impl Test {
         }
     }
 
-    /// Finds what [`Test::key`] names.
+    /// Parses a [`Test::key`].
     pub(crate) fn find(key: &str) -> Option<Self> {
         let words: Vec<&str> = key.split(' ').collect();
         match words[..] {
@@ -54,15 +54,18 @@ impl Test {
             ["immediate", calls, column] => {
                 Some(Self::Immediate(calls.parse().ok()?, Column::find(column)?))
             }
-            [way, column] => Some(Self::Cell(Way::find(way)?, Column::find(column)?)),
+            [abandonment, column] => Some(Self::Cell(
+                Abandonment::find(abandonment)?,
+                Column::find(column)?,
+            )),
             _ => None,
         }
     }
 
-    /// How a command line names it.
+    /// The command-line form of the test, parsed by [`Test::find`].
     pub(crate) fn key(self) -> String {
         match self {
-            Self::Cell(way, column) => format!("{} {}", way.key(), column.key()),
+            Self::Cell(abandonment, column) => format!("{} {}", abandonment.key(), column.key()),
             Self::Soak(calls, column) => format!("soak {calls} {}", column.key()),
             Self::Immediate(calls, column) => format!("immediate {calls} {}", column.key()),
         }
@@ -72,13 +75,13 @@ impl Test {
 impl fmt::Display for Test {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Cell(way, column) => write!(f, "{way} ({column})"),
+            Self::Cell(abandonment, column) => write!(f, "{abandonment} ({column})"),
             Self::Soak(calls, column) => {
-                write!(f, "{calls} abandoned calls leave nothing behind ({column})")
+                write!(f, "{calls} abandoned calls leak nothing ({column})")
             }
-            // The path of the function, by which `cargo xtask ci` finds the tests that `sentences.txt` names.
+            // The path of the function: `cargo xtask ci` looks it up for the tests listed in `sentences.txt`.
             Self::Immediate(calls, column) => {
-                let path = "immediate::whatever_left_is_cancelled_and_nothing_else";
+                let path = "immediate::every_sent_request_is_cancelled_exactly_once";
                 write!(f, "{path} ({calls} calls, {column})")
             }
         }

@@ -10,42 +10,42 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::seen::{Seen, Working};
+use crate::observer::{CountedHandler, Observer};
 
-/// What the handlers of one server share.
+/// The state that the handlers of one server share.
 #[derive(Clone, Debug)]
 struct Tools {
-    seen: Seen,
+    observer: Observer,
     released: watch::Sender<BTreeSet<String>>,
 }
 
-/// A server that tells `seen` what becomes of its handlers.
-pub(crate) fn server(seen: &Seen) -> Server {
+/// A server that reports its handlers to `observer`.
+pub(crate) fn server(observer: &Observer) -> Server {
     let tools = Tools {
-        seen: seen.clone(),
+        observer: observer.clone(),
         released: watch::Sender::default(),
     };
     let pages = tools.clone();
     let mut server = Server::new("matrix", "1.0.0")
         .resource_updates()
         .page_size(1)
-        .layer(move |request, next| pages.clone().hold_back(request, next))
+        .layer(move |request, next| pages.clone().intercept(request, next))
         .tool(tools.tool("slow", |tools, name, _| async move {
             tools.work(&name).await;
             Ok(CallToolResult::text(name))
         }))
-        .tool(tools.tool("talks", |tools, name, cx| async move {
+        .tool(tools.tool("progress", |tools, name, cx| async move {
             cx.progress(1.0);
             cx.progress(2.0);
             tools.work(&name).await;
             Ok(CallToolResult::text(name))
         }))
-        .tool(tools.tool("asks", |tools, name, cx| async move {
+        .tool(tools.tool("roots", |tools, name, cx| async move {
             cx.roots().await?;
             tools.work(&name).await;
             Ok(CallToolResult::text(name))
         }));
-    server = server.tool(tools.tool("gives up", |tools, name, cx| async move {
+    server = server.tool(tools.tool("drop_roots", |tools, name, cx| async move {
         tokio::select! {
             _ = cx.roots() => Ok(CallToolResult::text("answered")),
             () = tools.work(&name) => Ok(CallToolResult::text(name)),
@@ -75,16 +75,16 @@ impl Tools {
         })
     }
 
-    /// Takes until it is released, and is counted.
+    /// Waits for `release` with this name; counted as a running handler.
     async fn work(&self, name: &str) {
-        let working = Working::begin(&self.seen);
+        let guard = CountedHandler::begin(&self.observer);
         let mut released = self.released.subscribe();
         let _ = released.wait_for(|released| released.contains(name)).await;
-        working.finish();
+        guard.finish();
     }
 
-    /// Leaves every page but the first of the tools' list unanswered, and counts the subscriptions to resources.
-    async fn hold_back(self, request: Request, next: Next) -> Outcome {
+    /// Blocks every page of `tools/list` but the first, and counts resource subscriptions as running handlers.
+    async fn intercept(self, request: Request, next: Next) -> Outcome {
         let params: Value = request.params.decode().unwrap();
         match &*request.method {
             "tools/list" if params["cursor"].is_string() => {
@@ -94,9 +94,9 @@ impl Tools {
             "subscriptions/listen"
                 if params["notifications"]["resourceSubscriptions"].is_array() =>
             {
-                let working = Working::begin(&self.seen);
+                let guard = CountedHandler::begin(&self.observer);
                 let outcome = next.run(request).await;
-                working.finish();
+                guard.finish();
                 outcome
             }
             _ => next.run(request).await,
@@ -104,38 +104,38 @@ impl Tools {
     }
 }
 
-/// A client's host that says at once what its folders are, or never.
+/// A client's host that answers `roots/list` immediately, or never.
 #[derive(Clone, Debug)]
 pub(crate) struct Host {
-    pub(crate) seen: Seen,
+    pub(crate) observer: Observer,
     answers: bool,
 }
 
 impl Host {
-    pub(crate) fn that_answers() -> Self {
-        let (seen, answers) = (Seen::here(), true);
-        Self { seen, answers }
+    pub(crate) fn answering() -> Self {
+        let (observer, answers) = (Observer::local(), true);
+        Self { observer, answers }
     }
 
-    pub(crate) fn that_never_answers() -> Self {
-        let (seen, answers) = (Seen::here(), false);
-        Self { seen, answers }
+    pub(crate) fn never_answering() -> Self {
+        let (observer, answers) = (Observer::local(), false);
+        Self { observer, answers }
     }
 }
 
 impl Responder for Host {
     fn respond<'a>(&'a self, _: Request, _: Context) -> BoxFuture<'a, Outcome> {
         Box::pin(async {
-            let working = Working::begin(&self.seen);
+            let guard = CountedHandler::begin(&self.observer);
             if !self.answers {
                 std::future::pending::<()>().await;
             }
-            working.finish();
+            guard.finish();
             Ok(Json::from(json!({"roots": []})))
         })
     }
 
-    fn answers(&self) -> ClientCapabilities {
+    fn provided_capabilities(&self) -> ClientCapabilities {
         let mut answers = ClientCapabilities::default();
         answers.roots = Some(RootsCapability::default());
         answers

@@ -1,4 +1,4 @@
-//! Guarded servers, and whoever gives tokens for them.
+//! Servers that require tokens, and the example authorization server that issues them.
 
 use std::time::Duration;
 
@@ -6,15 +6,15 @@ use bowline::exchange::Principal;
 use bowline::http::client::{HttpSend, HyperSend, RequestBody};
 use bowline::{Client, Error, Server, Tool};
 use bowline_auth::server::{JwtVerifier, ResourceServer};
-use bowline_example_authorization_server::{AuthorizationServer, User};
-use scenarios::{Scenario, World, scenario};
+use bowline_example_authorization_server::{AuthorizationServer, SimulatedUser};
+use scenarios::{Scenario, ScenarioEnv, scenario};
 use serde_json::{Value, json};
 use tower_layer::Layer;
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
     vec![
         scenario!(
-            a_stranger_is_told_where_to_get_a_token,
+            a_request_without_a_token_gets_401_with_the_metadata_url,
             "hosting:auth:missing-401",
             "hosting:auth:metadata-endpoints",
             "hosting:auth:prm:authorization-servers-field",
@@ -22,24 +22,24 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         )
         .over_http(),
         scenario!(
-            a_handler_knows_on_whose_behalf_it_works,
+            a_handler_receives_the_principal_of_the_token,
             "hosting:auth:authinfo-propagates",
         )
         .over_http(),
         scenario!(
-            a_token_that_is_no_good_here_is_refused,
+            an_unknown_foreign_or_expired_token_is_rejected,
             "hosting:auth:invalid-401",
             "hosting:auth:expired-401",
             "hosting:auth:aud-validation",
         )
         .over_http(),
         scenario!(
-            a_token_that_allows_too_little_is_told_what_is_missing,
+            a_token_with_insufficient_scope_gets_a_challenge_with_the_required_scope,
             "hosting:auth:scope-403",
         )
         .over_http(),
         scenario!(
-            a_client_introduces_itself_and_is_told_back,
+            a_registration_is_echoed_and_an_unsafe_redirect_uri_is_rejected,
             "hosting:auth:as-router",
             "hosting:auth:as:register-echo",
             "hosting:auth:as:register-error-response",
@@ -48,7 +48,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         .modern()
         .over_http1(),
         scenario!(
-            a_code_works_once_for_whoever_asked_for_it,
+            an_authorization_code_works_once_and_is_bound_to_its_verifier_and_redirect_uri,
             "hosting:auth:as:authorize-requires-pkce",
             "hosting:auth:as:verifier-mismatch",
             "hosting:auth:as:code-single-use",
@@ -60,89 +60,94 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     ]
 }
 
-async fn a_stranger_is_told_where_to_get_a_token(world: World) {
-    let place = Place::new("read").await;
-    let token = place.token("read").await;
+async fn a_request_without_a_token_gets_401_with_the_metadata_url(env: ScenarioEnv) {
+    let servers = ServerAndIssuer::new("read").await;
+    let token = servers.token("read").await;
 
     for url in [
-        place.resource.clone(),
-        format!("{}?access_token={token}", place.resource),
+        servers.resource.clone(),
+        format!("{}?access_token={token}", servers.resource),
     ] {
-        let refused = world.connect_to(&url).await;
-        let refused = match refused {
+        let rejection = env.connect_to(&url).await;
+        let rejection = match rejection {
             Ok(client) => client.call_tool("whoami", ()).await.map(drop),
             Err(error) => Err(error),
         };
 
-        let Err(Error::Unauthorized { challenges, .. }) = refused else {
-            panic!("it was not refused: {refused:?}");
+        let Err(Error::Unauthorized { challenges, .. }) = rejection else {
+            panic!("expected `Unauthorized`, got {rejection:?}");
         };
         assert_eq!(challenges[0].error(), None);
         assert_eq!(challenges[0].scope(), Some("read"));
         let document = challenges[0].resource_metadata().unwrap();
         let document = fetch(document).await.body;
-        assert_eq!(document["resource"], *place.resource);
-        assert_eq!(document["authorization_servers"], json!([place.issuer]));
+        assert_eq!(document["resource"], *servers.resource);
+        assert_eq!(document["authorization_servers"], json!([servers.issuer]));
     }
 }
 
-async fn a_handler_knows_on_whose_behalf_it_works(world: World) {
-    let place = Place::new("read").await;
+async fn a_handler_receives_the_principal_of_the_token(env: ScenarioEnv) {
+    let servers = ServerAndIssuer::new("read").await;
 
-    let client = place
-        .connect(&world, &place.token("read").await)
+    let client = servers
+        .connect(&env, &servers.token("read").await)
         .await
         .unwrap();
     let name = client.call_tool("whoami", ()).await.unwrap().text();
 
-    assert_eq!(name, format!("{} ada: read", place.issuer));
+    assert_eq!(name, format!("{} ada: read", servers.issuer));
     client.close().await.unwrap();
 }
 
-async fn a_token_that_is_no_good_here_is_refused(world: World) {
-    let (place, other) = (Place::new("read").await, Place::new("read").await);
-    let expired = Place::with_lifetime("read", Duration::ZERO).await;
+async fn an_unknown_foreign_or_expired_token_is_rejected(env: ScenarioEnv) {
+    let (servers, other) = (
+        ServerAndIssuer::new("read").await,
+        ServerAndIssuer::new("read").await,
+    );
+    let expired = ServerAndIssuer::with_lifetime("read", Duration::ZERO).await;
 
-    for (place, token) in [
-        (&place, "none".to_owned()),
-        (&place, other.token("read").await),
+    for (servers, token) in [
+        (&servers, "none".to_owned()),
+        (&servers, other.token("read").await),
         (&expired, expired.token("read").await),
-        (&place, place.token_for_another("read").await),
+        (&servers, servers.token_for_another_resource("read").await),
     ] {
-        let refused = place.refused(&world, &token, "whoami").await;
+        let rejection = servers.rejection(&env, &token, "whoami").await;
 
-        let Error::Unauthorized { challenges, .. } = refused else {
-            panic!("it was refused otherwise: {refused:?}");
+        let Error::Unauthorized { challenges, .. } = rejection else {
+            panic!("expected `Unauthorized`, got {rejection:?}");
         };
         assert_eq!(challenges[0].error(), Some("invalid_token"));
         assert_eq!(challenges[0].scope(), Some("read"));
     }
 }
 
-async fn a_token_that_allows_too_little_is_told_what_is_missing(world: World) {
-    let place = Place::new("read").await;
+async fn a_token_with_insufficient_scope_gets_a_challenge_with_the_required_scope(
+    env: ScenarioEnv,
+) {
+    let servers = ServerAndIssuer::new("read").await;
 
     for (scope, tool, wanted) in [("read", "write", "read write"), ("write", "whoami", "read")] {
-        let token = place.token(scope).await;
-        let refused = place.refused(&world, &token, tool).await;
+        let token = servers.token(scope).await;
+        let rejection = servers.rejection(&env, &token, tool).await;
 
-        let Error::Unauthorized { challenges, .. } = refused else {
-            panic!("it was refused otherwise: {refused:?}");
+        let Error::Unauthorized { challenges, .. } = rejection else {
+            panic!("expected `Unauthorized`, got {rejection:?}");
         };
         assert_eq!(challenges[0].error(), Some("insufficient_scope"));
         assert_eq!(challenges[0].scope(), Some(wanted));
     }
 }
 
-async fn a_client_introduces_itself_and_is_told_back(_: World) {
-    let place = Place::new("read").await;
+async fn a_registration_is_echoed_and_an_unsafe_redirect_uri_is_rejected(_: ScenarioEnv) {
+    let servers = ServerAndIssuer::new("read").await;
     let metadata = fetch(&format!(
         "{}/.well-known/oauth-authorization-server",
-        place.issuer
+        servers.issuer
     ))
     .await;
     let registration = metadata.body["registration_endpoint"].as_str().unwrap();
-    let about = json!({"client_name": "stranger", "redirect_uris": [CALLBACK], "software_id": "s"});
+    let about = json!({"client_name": "editor", "redirect_uris": [CALLBACK], "software_id": "s"});
 
     let registered = post_json(registration, &about).await;
 
@@ -158,45 +163,50 @@ async fn a_client_introduces_itself_and_is_told_back(_: World) {
         assert!(metadata.body[endpoint].is_string(), "{endpoint}");
     }
     for redirect in ["http://evil.example/", "javascript:alert(1)"] {
-        let refused = post_json(registration, &json!({"redirect_uris": [redirect]})).await;
+        let rejection = post_json(registration, &json!({"redirect_uris": [redirect]})).await;
 
-        assert_eq!(refused.status, 400, "{redirect}");
-        assert_eq!(refused.body["error"], "invalid_redirect_uri", "{redirect}");
+        assert_eq!(rejection.status, 400, "{redirect}");
+        assert_eq!(
+            rejection.body["error"], "invalid_redirect_uri",
+            "{redirect}"
+        );
     }
 }
 
-async fn a_code_works_once_for_whoever_asked_for_it(_: World) {
-    let place = Place::new("read").await;
-    let client = place.register().await;
+async fn an_authorization_code_works_once_and_is_bound_to_its_verifier_and_redirect_uri(
+    _: ScenarioEnv,
+) {
+    let servers = ServerAndIssuer::new("read").await;
+    let client = servers.register().await;
 
-    let without = place.ask(&client, "read", "").await;
-    let code = place.code(&client, "read").await;
-    let good = place.redeem(&client, &code, VERIFIER, CALLBACK).await;
-    let code = place.code(&client, "read").await;
-    let wrong = place
+    let without = servers.authorize(&client, "read", "").await;
+    let code = servers.code(&client, "read").await;
+    let good = servers.redeem(&client, &code, VERIFIER, CALLBACK).await;
+    let code = servers.code(&client, "read").await;
+    let wrong = servers
         .redeem(&client, &code, "another verifier", CALLBACK)
         .await;
-    let again = place.redeem(&client, &code, VERIFIER, CALLBACK).await;
-    let code = place.code(&client, "read").await;
+    let again = servers.redeem(&client, &code, VERIFIER, CALLBACK).await;
+    let code = servers.code(&client, "read").await;
     let elsewhere = format!("{CALLBACK}/elsewhere");
-    let elsewhere = place.redeem(&client, &code, VERIFIER, &elsewhere).await;
+    let elsewhere = servers.redeem(&client, &code, VERIFIER, &elsewhere).await;
 
     assert!(without.contains("error=invalid_request"), "{without}");
     assert_eq!(good.status, 200);
     assert_eq!(good.cache_control, "no-store");
-    for refused in [wrong, again, elsewhere] {
-        assert_eq!(refused.body["error"], "invalid_grant");
+    for rejection in [wrong, again, elsewhere] {
+        assert_eq!(rejection.body["error"], "invalid_grant");
     }
 }
 
-/// A guarded server, and one that gives tokens for it.
-pub(crate) struct Place {
+/// An MCP server that requires tokens, and the authorization server that issues them.
+pub(crate) struct ServerAndIssuer {
     pub(crate) issuer: String,
     pub(crate) resource: String,
     _serving: tokio::task::JoinSet<()>,
 }
 
-impl Place {
+impl ServerAndIssuer {
     pub(crate) async fn new(scope: &'static str) -> Self {
         Self::with_lifetime(scope, Duration::from_secs(60)).await
     }
@@ -204,13 +214,13 @@ impl Place {
     async fn with_lifetime(scope: &'static str, lifetime: Duration) -> Self {
         let issuing = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let issuer = format!("http://{}", issuing.local_addr().unwrap());
-        let service = notes().http();
+        let service = notes_server().http();
         let service = service.legacy(bowline::http::legacy::Legacy::sessions().http_sse());
         let bound = service.bind("127.0.0.1:0").await.unwrap();
         let resource = format!("http://{}/mcp", bound.addr());
         let authorization = AuthorizationServer::new(issuer.clone())
-            .protects(&resource, &["read", "write"])
-            .protects(ANOTHER, &["read"])
+            .resource(&resource, &["read", "write"])
+            .resource(ANOTHER, &["read"])
             .token_lifetime(lifetime);
         let keys = JwtVerifier::discover(issuer.clone()).unwrap();
         let guard = ResourceServer::new(&resource, issuer.clone(), keys).unwrap();
@@ -227,15 +237,15 @@ impl Place {
         }
     }
 
-    async fn connect(&self, world: &World, token: &str) -> bowline::Result<Client> {
+    async fn connect(&self, env: &ScenarioEnv, token: &str) -> bowline::Result<Client> {
         let bearer = format!("Bearer {token}").parse().unwrap();
-        let connect = world.connect_to(&self.resource);
+        let connect = env.connect_to(&self.resource);
         connect.header(http::header::AUTHORIZATION, bearer).await
     }
 
-    /// Why a call is refused.
-    async fn refused(&self, world: &World, token: &str, tool: &'static str) -> Error {
-        match self.connect(world, token).await {
+    /// The error with which a call is rejected.
+    async fn rejection(&self, env: &ScenarioEnv, token: &str, tool: &'static str) -> Error {
+        match self.connect(env, token).await {
             Ok(client) => client.call_tool(tool, ()).await.unwrap_err(),
             Err(error) => error,
         }
@@ -247,25 +257,38 @@ impl Place {
         registered.body["client_id"].as_str().unwrap().to_owned()
     }
 
-    /// Where a user is sent after they were asked for something.
-    async fn ask(&self, client: &str, scope: &str, challenge: &str) -> String {
-        self.ask_for(&self.resource, client, scope, challenge).await
+    /// The URL to which a user is redirected after authorizing the client.
+    async fn authorize(&self, client: &str, scope: &str, challenge: &str) -> String {
+        self.authorize_for(&self.resource, client, scope, challenge)
+            .await
     }
 
-    async fn ask_for(&self, resource: &str, client: &str, scope: &str, challenge: &str) -> String {
+    async fn authorize_for(
+        &self,
+        resource: &str,
+        client: &str,
+        scope: &str,
+        challenge: &str,
+    ) -> String {
         let url = format!(
             "{}/authorize?response_type=code&client_id={client}&redirect_uri={CALLBACK}&scope={scope}\
              &code_challenge={challenge}&code_challenge_method=S256&resource={resource}",
             self.issuer
         );
-        User::named("ada").visit(&url).await.unwrap()
+        SimulatedUser::new("ada").allow(&url).await.unwrap()
     }
 
     async fn code(&self, client: &str, scope: &str) -> String {
-        code_in(&self.ask(client, scope, CHALLENGE).await)
+        code_in(&self.authorize(client, scope, CHALLENGE).await)
     }
 
-    async fn redeem(&self, client: &str, code: &str, verifier: &str, redirect: &str) -> Answer {
+    async fn redeem(
+        &self,
+        client: &str,
+        code: &str,
+        verifier: &str,
+        redirect: &str,
+    ) -> JsonResponse {
         let form = format!(
             "grant_type=authorization_code&client_id={client}&code={code}&code_verifier={verifier}\
              &redirect_uri={redirect}"
@@ -274,18 +297,20 @@ impl Place {
         post(&format!("{}/token", self.issuer), media, form).await
     }
 
-    /// A token that allows this, on behalf of ada.
+    /// A token with this scope, for the user `ada`.
     async fn token(&self, scope: &str) -> String {
-        self.token_of(&self.resource, scope).await
+        self.token_for(&self.resource, scope).await
     }
 
-    async fn token_for_another(&self, scope: &str) -> String {
-        self.token_of(ANOTHER, scope).await
+    async fn token_for_another_resource(&self, scope: &str) -> String {
+        self.token_for(ANOTHER, scope).await
     }
 
-    async fn token_of(&self, resource: &str, scope: &str) -> String {
+    async fn token_for(&self, resource: &str, scope: &str) -> String {
         let client = self.register().await;
-        let callback = self.ask_for(resource, &client, scope, CHALLENGE).await;
+        let callback = self
+            .authorize_for(resource, &client, scope, CHALLENGE)
+            .await;
         let tokens = self
             .redeem(&client, &code_in(&callback), VERIFIER, CALLBACK)
             .await;
@@ -293,12 +318,12 @@ impl Place {
     }
 }
 
-fn notes() -> Server {
+fn notes_server() -> Server {
     let whoami = Tool::new("whoami", async |principal: Principal| {
         let scopes: Vec<_> = principal.scopes().collect();
         format!(
             "{}: {}",
-            principal.name().unwrap_or("nobody"),
+            principal.name().unwrap_or("anonymous"),
             scopes.join(" ")
         )
     });
@@ -307,28 +332,31 @@ fn notes() -> Server {
 }
 
 fn code_in(callback: &str) -> String {
-    let code = callback.split("code=").nth(1).expect("a code");
+    let code = callback
+        .split("code=")
+        .nth(1)
+        .expect("no code in the redirect");
     code.split('&').next().unwrap_or_default().to_owned()
 }
 
-/// What came back, which is JSON or nothing.
-struct Answer {
+/// A response with a JSON body, or none.
+struct JsonResponse {
     status: u16,
     cache_control: String,
     body: Value,
 }
 
-async fn fetch(url: &str) -> Answer {
+async fn fetch(url: &str) -> JsonResponse {
     let mut request = http::Request::new(RequestBody::from(bytes::Bytes::new()));
     *request.uri_mut() = url.parse().unwrap();
     send(request).await
 }
 
-async fn post_json(url: &str, body: &Value) -> Answer {
+async fn post_json(url: &str, body: &Value) -> JsonResponse {
     post(url, "application/json", body.to_string()).await
 }
 
-async fn post(url: &str, media: &str, body: String) -> Answer {
+async fn post(url: &str, media: &str, body: String) -> JsonResponse {
     let mut request = http::Request::new(RequestBody::from(bytes::Bytes::from(body)));
     *request.method_mut() = http::Method::POST;
     *request.uri_mut() = url.parse().unwrap();
@@ -338,11 +366,11 @@ async fn post(url: &str, media: &str, body: String) -> Answer {
     send(request).await
 }
 
-async fn send(request: http::Request<RequestBody>) -> Answer {
+async fn send(request: http::Request<RequestBody>) -> JsonResponse {
     let response = HyperSend::plain().send(request).await.unwrap();
     let cache_control = response.headers().get("cache-control");
     let cache_control = cache_control.map_or("", |value| value.to_str().unwrap());
-    Answer {
+    JsonResponse {
         status: response.status().as_u16(),
         cache_control: cache_control.to_owned(),
         body: serde_json::from_slice(&response.into_body().collect(64 * 1024).await.unwrap())

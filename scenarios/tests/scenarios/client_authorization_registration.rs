@@ -1,75 +1,78 @@
-//! Who a client is to an authorization server, how it proves that, and to whom nothing of it is shown.
+//! Client registration, client authentication, and the binding of credentials to their issuer.
 
 use std::sync::Arc;
 
 use bowline_auth::client::{MemoryStore, RegisteredClient};
-use scenarios::{Scenario, World, scenario};
+use scenarios::{Scenario, ScenarioEnv, scenario};
 use serde_json::{Value, json};
 
 use crate::client_authorization::find;
-use crate::guarded::{CALLBACK, Guarded, Issuer, WELL_KNOWN, call, connect, oauth, why};
+use crate::protected_server::{
+    CALLBACK, ProtectedServer, ScriptedIssuer, WELL_KNOWN, authorization_error, call, connect,
+    oauth,
+};
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
     let all = vec![
         scenario!(
-            a_client_without_an_id_registers_and_others_do_not,
+            only_a_client_without_an_id_registers,
             "client-auth:dcr",
             "client-auth:pre-registration",
             "client-auth:cimd",
         ),
         scenario!(
-            a_registration_that_fails_is_an_error,
+            a_failed_registration_is_an_error,
             "client-auth:dcr:registration-error-surfaces",
         ),
         scenario!(
-            a_registration_may_come_back_changed_if_it_can_be_used,
+            a_changed_registration_is_accepted_if_it_is_usable,
             "client-auth:dcr:substituted-metadata",
         ),
         scenario!(
-            a_client_proves_itself_as_it_registered,
+            the_client_authenticates_with_the_registered_method,
             "client-auth:token-endpoint-auth-method",
         ),
         scenario!(
-            credentials_are_shown_to_their_own_issuer_only,
+            credentials_are_sent_only_to_their_own_issuer,
             "client-auth:as-binding",
         ),
         scenario!(
-            a_server_is_shown_tokens_of_its_own_issuer_only,
+            a_server_receives_only_tokens_of_its_own_issuer,
             "client-auth:token-provenance",
         ),
         scenario!(
-            a_client_that_is_not_known_any_more_forgets_what_it_was_given,
+            invalid_client_clears_the_registration_and_the_tokens,
             "client-auth:invalid-client-clears-all",
         ),
     ];
     all.into_iter().map(Scenario::over_http).collect()
 }
 
-async fn a_client_without_an_id_registers_and_others_do_not(world: World) {
-    let issuer = Issuer::start().await;
-    let server = Guarded::by(&[&issuer]).await;
+async fn only_a_client_without_an_id_registers(env: ScenarioEnv) {
+    let issuer = ScriptedIssuer::start().await;
+    let server = ProtectedServer::trusting(&[&issuer]).await;
     let document = "https://app.example/client.json";
     let supported = "client_id_metadata_document_supported";
     issuer.script().metadata[supported] = json!(true);
     let known = RegisteredClient::new(&issuer.url, "known");
 
     let unknown = oauth(&server).name("An editor");
-    call(&world, &server, unknown).await.unwrap();
+    call(&env, &server, unknown).await.unwrap();
     let registered = issuer.received();
     let known = oauth(&server).client(known);
-    call(&world, &server, known).await.unwrap();
-    let by_hand = issuer.received();
+    call(&env, &server, known).await.unwrap();
+    let preregistered = issuer.received();
     let published = oauth(&server).client_metadata(document);
-    call(&world, &server, published).await.unwrap();
+    call(&env, &server, published).await.unwrap();
     let by_document = issuer.received();
 
     let about = find(&registered, "POST /register").json();
     assert_eq!(about["redirect_uris"], json!([CALLBACK]));
     assert_eq!(about["client_name"], "An editor");
     let id = &find(&registered, "GET /authorize").query()["client_id"];
-    assert!(id.ends_with("-client-1"), "the one that it was given: {id}");
-    for (received, id) in [(by_hand, "known"), (by_document, document)] {
-        let requests: Vec<_> = received.iter().map(|it| it.what()).collect();
+    assert!(id.ends_with("-client-1"), "not the registered id: {id}");
+    for (received, id) in [(preregistered, "known"), (by_document, document)] {
+        let requests: Vec<_> = received.iter().map(|it| it.method_and_path()).collect();
         let discovery = format!("GET {WELL_KNOWN}");
         assert_eq!(requests, [&discovery, "GET /authorize", "POST /token"]);
         assert_eq!(find(&received, "GET /authorize").query()["client_id"], id);
@@ -77,25 +80,25 @@ async fn a_client_without_an_id_registers_and_others_do_not(world: World) {
     }
 }
 
-async fn a_registration_that_fails_is_an_error(world: World) {
-    let issuer = Issuer::start().await;
-    let server = Guarded::by(&[&issuer]).await;
+async fn a_failed_registration_is_an_error(env: ScenarioEnv) {
+    let issuer = ScriptedIssuer::start().await;
+    let server = ProtectedServer::trusting(&[&issuer]).await;
     let error = json!({"error": "invalid_redirect_uri", "error_description": "no ports, please"});
-    issuer.script().says_next("/register", 400, error);
+    issuer.script().respond_next("/register", 400, error);
 
-    let reason = why(call(&world, &server, oauth(&server)).await);
+    let reason = authorization_error(call(&env, &server, oauth(&server)).await);
 
     assert!(reason.contains("invalid_redirect_uri"), "{reason}");
     assert!(reason.contains("no ports, please"), "{reason}");
     assert_eq!(issuer.requests().last().unwrap(), "POST /register");
 }
 
-async fn a_registration_may_come_back_changed_if_it_can_be_used(world: World) {
-    let issuer = Issuer::start().await;
-    let server = Guarded::by(&[&issuer]).await;
+async fn a_changed_registration_is_accepted_if_it_is_usable(env: ScenarioEnv) {
+    let issuer = ScriptedIssuer::start().await;
+    let server = ProtectedServer::trusting(&[&issuer]).await;
     let method = "token_endpoint_auth_method";
 
-    issuer.script().registers = json!({
+    issuer.script().registration_overrides = json!({
         "client_name": "another name",
         "grant_types": ["authorization_code"],
         "scope": "less",
@@ -104,7 +107,7 @@ async fn a_registration_may_come_back_changed_if_it_can_be_used(world: World) {
         method: "client_secret_post",
         "something_of_its_own": {"x": 1},
     });
-    call(&world, &server, oauth(&server)).await.unwrap();
+    call(&env, &server, oauth(&server)).await.unwrap();
     let redeemed = find(&issuer.received(), "POST /token").form();
     let mut refused = Vec::new();
     for unusable in [
@@ -113,8 +116,10 @@ async fn a_registration_may_come_back_changed_if_it_can_be_used(world: World) {
         json!({method: "private_key_jwt"}),
         json!({"client_id": Value::Null}),
     ] {
-        issuer.script().registers = unusable;
-        refused.push(why(call(&world, &server, oauth(&server)).await));
+        issuer.script().registration_overrides = unusable;
+        refused.push(authorization_error(
+            call(&env, &server, oauth(&server)).await,
+        ));
     }
 
     assert_eq!(redeemed["client_secret"], "hush");
@@ -130,13 +135,13 @@ async fn a_registration_may_come_back_changed_if_it_can_be_used(world: World) {
     let requests = issuer.requests();
     assert!(
         !requests.iter().any(|it| it == "GET /authorize"),
-        "nobody is asked in vain"
+        "the user was prompted"
     );
 }
 
-async fn a_client_proves_itself_as_it_registered(world: World) {
+async fn the_client_authenticates_with_the_registered_method(env: ScenarioEnv) {
     let method = "token_endpoint_auth_method";
-    for (registers, basic, secret) in [
+    for (registration_overrides, basic, secret) in [
         (json!({method: "none"}), false, None),
         (
             json!({method: "client_secret_basic", "client_secret": "hush"}),
@@ -149,55 +154,65 @@ async fn a_client_proves_itself_as_it_registered(world: World) {
             Some("hush"),
         ),
     ] {
-        let issuer = Issuer::start().await;
-        let server = Guarded::by(&[&issuer]).await;
-        issuer.script().registers = registers.clone();
-        let client = connect(&world, &server, oauth(&server)).await.unwrap();
+        let issuer = ScriptedIssuer::start().await;
+        let server = ProtectedServer::trusting(&[&issuer]).await;
+        issuer.script().registration_overrides = registration_overrides.clone();
+        let client = connect(&env, &server, oauth(&server)).await.unwrap();
         client.call_tool("whoami", ()).await.unwrap();
-        issuer.end_tokens();
+        issuer.revoke_tokens();
 
         client.call_tool("whoami", ()).await.unwrap();
 
         let received = issuer.received();
-        let sent = received.iter().filter(|it| it.what() == "POST /token");
+        let sent = received
+            .iter()
+            .filter(|it| it.method_and_path() == "POST /token");
         let sent: Vec<_> = sent.collect();
-        assert_eq!(sent.len(), 2, "for the code and for the renewal");
+        assert_eq!(
+            sent.len(),
+            2,
+            "expected one for the code and one for the refresh"
+        );
         for sent in sent {
             let shown = sent
                 .authorization()
                 .is_some_and(|it| it.starts_with("Basic "));
-            assert_eq!(shown, basic, "{registers}");
+            assert_eq!(shown, basic, "{registration_overrides}");
             let form = sent.form();
             assert_eq!(form.get("client_secret").map(String::as_str), secret);
-            assert_eq!(form.contains_key("client_id"), !basic, "{registers}");
+            assert_eq!(
+                form.contains_key("client_id"),
+                !basic,
+                "{registration_overrides}"
+            );
         }
         client.close().await.unwrap();
     }
 }
 
-async fn credentials_are_shown_to_their_own_issuer_only(world: World) {
-    let (home, other) = (Issuer::start().await, Issuer::start().await);
-    let server = Guarded::by(&[&other, &home]).await;
+async fn credentials_are_sent_only_to_their_own_issuer(env: ScenarioEnv) {
+    let (home, other) = (ScriptedIssuer::start().await, ScriptedIssuer::start().await);
+    let server = ProtectedServer::trusting(&[&other, &home]).await;
 
-    // What an application was given beforehand.
+    // A preregistered client.
     let own = || RegisteredClient::new(&home.url, "known").secret("hush");
     let abroad = oauth(&server).client(own());
-    let by_person = why(call(&world, &server, abroad).await);
+    let by_person = authorization_error(call(&env, &server, abroad).await);
     let abroad = oauth(&server).client(own()).client_credentials();
-    let by_itself = why(call(&world, &server, abroad).await);
+    let by_itself = authorization_error(call(&env, &server, abroad).await);
     let visits = (home.requests(), other.requests());
-    // What a client was given on the way, by a server that moves.
-    let client = connect(&world, &server, oauth(&server)).await.unwrap();
+    // A dynamically registered client, whose server changes its issuer.
+    let client = connect(&env, &server, oauth(&server)).await.unwrap();
     client.call_tool("whoami", ()).await.unwrap();
     let registered = find(&other.received(), "GET /authorize").query();
-    server.publishes(&home.url, None);
-    other.end_tokens();
+    server.publish_metadata(&home.url, None);
+    other.revoke_tokens();
     client.call_tool("whoami", ()).await.unwrap();
 
     for reason in [by_person, by_itself] {
         assert!(reason.contains("the client is registered at"), "{reason}");
     }
-    assert_eq!(visits, (vec![], vec![]), "nobody is even visited");
+    assert_eq!(visits, (vec![], vec![]), "an issuer was contacted");
     let received = home.received();
     let given = find(&received, "GET /authorize").query();
     assert_eq!(find(&received, "POST /register").status, 201);
@@ -207,20 +222,23 @@ async fn credentials_are_shown_to_their_own_issuer_only(world: World) {
     client.close().await.unwrap();
 }
 
-async fn a_server_is_shown_tokens_of_its_own_issuer_only(world: World) {
-    let (one, two) = (Issuer::start().await, Issuer::start().await);
-    let (first, second) = (Guarded::by(&[&one, &two]).await, Guarded::by(&[&two]).await);
+async fn a_server_receives_only_tokens_of_its_own_issuer(env: ScenarioEnv) {
+    let (one, two) = (ScriptedIssuer::start().await, ScriptedIssuer::start().await);
+    let (first, second) = (
+        ProtectedServer::trusting(&[&one, &two]).await,
+        ProtectedServer::trusting(&[&two]).await,
+    );
     let store = Arc::new(MemoryStore::new());
-    let oauth = |server: &Guarded| oauth(server).store(store.clone());
+    let oauth = |server: &ProtectedServer| oauth(server).store(store.clone());
 
-    let client = connect(&world, &first, oauth(&first)).await.unwrap();
+    let client = connect(&env, &first, oauth(&first)).await.unwrap();
     client.call_tool("whoami", ()).await.unwrap();
-    call(&world, &second, oauth(&second)).await.unwrap();
+    call(&env, &second, oauth(&second)).await.unwrap();
     let (of_one, of_two) = (one.script().last_token(), two.script().last_token());
     let (shown_first, shown_second) = (first.received(), second.received());
-    // The first server moves to the other issuer.
-    first.publishes(&two.url, None);
-    one.end_tokens();
+    // The first server changes to the other issuer.
+    first.publish_metadata(&two.url, None);
+    one.revoke_tokens();
     one.received();
     client.call_tool("whoami", ()).await.unwrap();
     first.received();
@@ -235,32 +253,32 @@ async fn a_server_is_shown_tokens_of_its_own_issuer_only(world: World) {
     let bearer = format!("Bearer {}", two.script().last_token());
     assert!(!calls.is_empty());
     assert!(calls.iter().all(|it| it.authorization() == Some(&bearer)));
-    let renewals = |issuer: &Issuer| {
+    let renewals = |issuer: &ScriptedIssuer| {
         let received = issuer.received();
         received.iter().any(|it| it.contains("refresh_token="))
     };
     assert!(
         !renewals(&one) && !renewals(&two),
-        "what one gave out is renewed nowhere else"
+        "a refresh token was sent to another issuer"
     );
     client.close().await.unwrap();
 }
 
-async fn a_client_that_is_not_known_any_more_forgets_what_it_was_given(world: World) {
-    let issuer = Issuer::start().await;
-    let server = Guarded::by(&[&issuer]).await;
-    let client = connect(&world, &server, oauth(&server)).await.unwrap();
+async fn invalid_client_clears_the_registration_and_the_tokens(env: ScenarioEnv) {
+    let issuer = ScriptedIssuer::start().await;
+    let server = ProtectedServer::trusting(&[&issuer]).await;
+    let client = connect(&env, &server, oauth(&server)).await.unwrap();
     client.call_tool("whoami", ()).await.unwrap();
     let old = find(&issuer.received(), "GET /authorize").query();
     let old = &old["client_id"];
-    issuer.end_tokens();
+    issuer.revoke_tokens();
     let error = json!({"error": "invalid_client"});
-    issuer.script().says_next("/token", 401, error);
+    issuer.script().respond_next("/token", 401, error);
 
     client.call_tool("whoami", ()).await.unwrap();
 
     let received = issuer.received();
-    let requests: Vec<_> = received.iter().map(|it| it.what()).collect();
+    let requests: Vec<_> = received.iter().map(|it| it.method_and_path()).collect();
     let discovery = format!("GET {WELL_KNOWN}");
     let renewal = [&discovery, "POST /token"];
     let anew = [

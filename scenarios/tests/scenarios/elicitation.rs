@@ -1,20 +1,20 @@
-//! Asking the user: by a form, or by a visit to a URL.
+//! Elicitation in form mode and in URL mode.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bowline::client::Host;
-use bowline::exchange::Elicited;
+use bowline::exchange::ElicitationOutcome;
 use bowline::types::{
     ElicitAction, ElicitRequestFormParams, ElicitRequestParams, ElicitResult, ErrorCode, Json,
 };
 use bowline::{CallToolResult, Context, RpcError, Server, Tool};
-use scenarios::{Scenario, World, scenario};
+use scenarios::{Scenario, ScenarioEnv, scenario};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::support::{anything, refusal, value};
+use crate::support::{any_object, peer_error, value};
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
     let mut all = forms();
@@ -26,7 +26,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
 fn forms() -> Vec<Scenario> {
     vec![
         scenario!(
-            a_form_reaches_the_host_as_it_is_and_comes_back_filled_in,
+            a_form_reaches_the_host_unchanged_and_its_content_reaches_the_handler,
             "elicitation:form:basic",
             "elicitation:form:action:accept",
             "elicitation:form:schema:primitives",
@@ -34,47 +34,51 @@ fn forms() -> Vec<Scenario> {
         )
         .since(FORMS),
         scenario!(
-            choices_reach_the_host_as_they_are,
+            enum_schemas_reach_the_host_unchanged,
             "elicitation:form:schema:enum-variants",
         )
         .since(URLS),
         scenario!(
-            a_handler_learns_whether_the_user_agreed_declined_or_did_neither,
+            a_handler_receives_accept_decline_or_cancel,
             "elicitation:form:action:decline",
             "elicitation:form:action:cancel",
             "mcpserver:context:elicit",
         )
         .since(FORMS),
         scenario!(
-            what_is_left_out_of_a_form_gets_its_default,
+            missing_form_fields_get_their_defaults,
             "elicitation:form:defaults",
         )
         .since(URLS),
         scenario!(
-            what_does_not_fit_the_form_never_reaches_the_server,
+            the_client_does_not_send_content_that_does_not_match_the_form,
             "elicitation:form:response-validation",
         )
         .since(FORMS),
         scenario!(
-            what_a_client_sends_although_it_does_not_fit_the_form_is_refused,
+            the_server_rejects_content_that_does_not_match_the_form,
             "elicitation:form:response-validation",
         )
         .since(FORMS)
         .in_memory(),
-        scenario!(a_form_is_flat, "elicitation:form:schema:restricted-subset").since(FORMS),
+        scenario!(
+            a_nested_form_is_rejected,
+            "elicitation:form:schema:restricted-subset"
+        )
+        .since(FORMS),
     ]
 }
 
 fn declarations() -> Vec<Scenario> {
     vec![
         scenario!(
-            a_client_that_did_not_declare_it_is_not_asked,
+            a_client_without_elicitation_receives_no_request,
             "elicitation:form:not-supported",
             "lifecycle:capability:client-not-declared",
         )
         .since(FORMS),
         scenario!(
-            a_client_refuses_a_question_that_it_did_not_declare,
+            a_client_rejects_an_elicitation_mode_it_did_not_declare,
             "elicitation:capability:mode-mismatch",
             "elicitation:form:not-supported",
         )
@@ -82,26 +86,26 @@ fn declarations() -> Vec<Scenario> {
         .legacy()
         .in_memory(),
         scenario!(
-            a_question_without_a_kind_is_a_form,
+            an_elicitation_without_a_mode_is_a_form,
             "elicitation:form:mode-omitted-default",
         )
         .since(FORMS)
         .legacy()
         .in_memory(),
         scenario!(
-            a_client_that_names_no_kind_of_question_does_forms,
+            an_empty_elicitation_capability_means_form_mode,
             "elicitation:capability:empty-is-form",
         )
         .since(FORMS)
         .legacy()
         .in_memory(),
         scenario!(
-            one_question_follows_another_until_the_user_declines,
+            elicitations_follow_each_other_until_the_user_declines,
             "flow:elicitation:multi-step-form",
         )
         .since(FORMS),
         scenario!(
-            a_server_that_is_cancelled_takes_its_question_back,
+            cancelling_a_request_cancels_its_elicitation,
             "protocol:cancel:server-to-client",
         )
         .since(FORMS)
@@ -113,25 +117,25 @@ fn declarations() -> Vec<Scenario> {
 fn visits() -> Vec<Scenario> {
     vec![
         scenario!(
-            a_user_is_sent_to_a_url_and_agrees_without_content,
+            an_accepted_url_elicitation_has_no_content,
             "elicitation:url:basic",
             "elicitation:url:action:accept-no-content",
         )
         .since(URLS),
         scenario!(
-            a_user_who_is_sent_to_a_url_can_decline_or_do_neither,
+            a_url_elicitation_can_be_declined_or_cancelled,
             "elicitation:url:decline",
             "elicitation:url:cancel",
         )
         .since(URLS),
         scenario!(
-            a_server_asks_only_in_the_ways_that_the_client_declared,
+            a_server_uses_only_the_elicitation_modes_of_the_client,
             "elicitation:capability:server-respects-mode",
             "elicitation:url:not-supported",
         )
         .since(URLS),
         scenario!(
-            a_request_is_refused_until_a_url_was_visited,
+            a_request_is_rejected_until_its_url_was_visited,
             "elicitation:url:required-error",
             "mcpserver:tool:url-elicitation-error",
             "flow:elicitation:url-required-then-retry",
@@ -139,7 +143,7 @@ fn visits() -> Vec<Scenario> {
         .since(URLS)
         .legacy(),
         scenario!(
-            the_end_of_a_visit_that_nobody_knows_is_ignored,
+            the_completion_of_an_unknown_url_elicitation_is_ignored,
             "elicitation:url:complete-unknown-ignored",
         )
         .since(URLS)
@@ -153,10 +157,10 @@ struct Name {
     name: String,
 }
 
-/// A server whose tool `ask` puts these questions, by forms, one after the other.
-fn asking(params: Value) -> Server {
+/// A server whose tool `ask` elicits a form with these params.
+fn form_server(params: Value) -> Server {
     let params: ElicitRequestFormParams = serde_json::from_value(params).unwrap();
-    let ask = Tool::raw("ask", anything(), move |_, cx: Context| {
+    let ask = Tool::raw("ask", any_object(), move |_, cx: Context| {
         let params = params.clone();
         async move {
             let answer = cx
@@ -169,37 +173,37 @@ fn asking(params: Value) -> Server {
     Server::new("asking", "1").tool(ask)
 }
 
-/// A server whose tool `greet` asks for a name.
-pub(crate) fn greeting() -> Server {
-    let greet = Tool::raw("greet", anything(), async |_, cx: Context| {
+/// A server whose tool `greet` elicits a name.
+pub(crate) fn greeting_server() -> Server {
+    let greet = Tool::raw("greet", any_object(), async |_, cx: Context| {
         let outcome = cx.elicit::<Name>("name", "Who are you?").outcome().await?;
         Ok(CallToolResult::text(match outcome {
-            Elicited::Accept(Name { name }) => format!("Hello, {name}!"),
-            Elicited::Decline => "Keep it, then.".to_owned(),
-            Elicited::Cancel => "Hello?".to_owned(),
+            ElicitationOutcome::Accept(Name { name }) => format!("Hello, {name}!"),
+            ElicitationOutcome::Decline => "Keep it, then.".to_owned(),
+            ElicitationOutcome::Cancel => "Hello?".to_owned(),
         }))
     });
     Server::new("greeting", "1").tool(greet)
 }
 
-/// A host that answers forms with this, and what it was asked.
-fn host(answer: ElicitResult) -> (Host, Asked) {
-    let asked = Asked::default();
-    let seen = asked.clone();
+/// A host that answers forms with this result, and the recorded requests.
+fn host(answer: ElicitResult) -> (Host, RecordedRequests) {
+    let requests = RecordedRequests::default();
+    let recorder = requests.clone();
     let host = Host::new().elicitation(move |form| {
-        seen.push(serde_json::to_value(form).unwrap());
+        recorder.push(serde_json::to_value(form).unwrap());
         let answer = answer.clone();
         async move { answer }
     });
-    (host, asked)
+    (host, requests)
 }
 
 #[derive(Clone, Default)]
-struct Asked(Arc<Mutex<Vec<Value>>>);
+struct RecordedRequests(Arc<Mutex<Vec<Value>>>);
 
-impl Asked {
-    fn push(&self, question: Value) {
-        self.0.lock().unwrap().push(question);
+impl RecordedRequests {
+    fn push(&self, request: Value) {
+        self.0.lock().unwrap().push(request);
     }
 
     fn all(&self) -> Vec<Value> {
@@ -207,7 +211,7 @@ impl Asked {
     }
 }
 
-async fn a_form_reaches_the_host_as_it_is_and_comes_back_filled_in(world: World) {
+async fn a_form_reaches_the_host_unchanged_and_its_content_reaches_the_handler(env: ScenarioEnv) {
     let schema = json!({
         "type": "object",
         "properties": {
@@ -219,23 +223,23 @@ async fn a_form_reaches_the_host_as_it_is_and_comes_back_filled_in(world: World)
         },
         "required": ["name"],
     });
-    let server = asking(json!({"message": "Who are you?", "requestedSchema": schema}));
+    let server = form_server(json!({"message": "Who are you?", "requestedSchema": schema}));
     let content = json!({"name": "Ada", "email": "ada@example.com", "age": 36, "height": 1.7, "member": true});
-    let (host, asked) = host(ElicitResult::accept(content.clone()));
-    let client = world
+    let (host, requests) = host(ElicitResult::accept(content.clone()));
+    let client = env
         .connect_with(&server, |connect| connect.host(host))
         .await;
 
     let reply = client.call_tool("ask", ()).await.unwrap();
 
-    let question = &asked.all()[0];
+    let question = &requests.all()[0];
     assert_eq!(question["message"], "Who are you?");
     assert_eq!(question["requestedSchema"], schema);
     let answer: Value = serde_json::from_str(&reply.text()).unwrap();
     assert_eq!(answer, json!({"action": "accept", "content": content}));
 }
 
-async fn choices_reach_the_host_as_they_are(world: World) {
+async fn enum_schemas_reach_the_host_unchanged(env: ScenarioEnv) {
     let titled = json!([{"const": "r", "title": "Red"}, {"const": "g", "title": "Green"}]);
     let schema = json!({
         "type": "object",
@@ -246,30 +250,30 @@ async fn choices_reach_the_host_as_they_are(world: World) {
             "several_titled": {"type": "array", "items": {"anyOf": titled}, "default": ["g"]},
         },
     });
-    let server = asking(json!({"message": "Colours?", "requestedSchema": schema}));
-    let (host, asked) = host(ElicitResult::accept(
+    let server = form_server(json!({"message": "Colours?", "requestedSchema": schema}));
+    let (host, requests) = host(ElicitResult::accept(
         json!({"plain": "r", "several": ["r"]}),
     ));
-    let client = world
+    let client = env
         .connect_with(&server, |connect| connect.host(host))
         .await;
 
     let reply = client.call_tool("ask", ()).await.unwrap();
 
-    assert_eq!(asked.all()[0]["requestedSchema"], schema);
+    assert_eq!(requests.all()[0]["requestedSchema"], schema);
     let answer: Value = serde_json::from_str(&reply.text()).unwrap();
     assert_eq!(answer["content"]["several"], json!(["r"]));
 }
 
-async fn a_handler_learns_whether_the_user_agreed_declined_or_did_neither(world: World) {
+async fn a_handler_receives_accept_decline_or_cancel(env: ScenarioEnv) {
     for (answer, text) in [
         (ElicitResult::accept(json!({"name": "Ada"})), "Hello, Ada!"),
         (ElicitResult::new(ElicitAction::Decline), "Keep it, then."),
         (ElicitResult::new(ElicitAction::Cancel), "Hello?"),
     ] {
         let (host, _) = host(answer);
-        let client = world
-            .connect_with(&greeting(), |connect| connect.host(host))
+        let client = env
+            .connect_with(&greeting_server(), |connect| connect.host(host))
             .await;
 
         let reply = client.call_tool("greet", ()).await.unwrap();
@@ -278,36 +282,36 @@ async fn a_handler_learns_whether_the_user_agreed_declined_or_did_neither(world:
     }
 }
 
-async fn what_is_left_out_of_a_form_gets_its_default(world: World) {
+async fn missing_form_fields_get_their_defaults(env: ScenarioEnv) {
     let schema = json!({
         "type": "object",
         "properties": {
-            "name": {"type": "string", "default": "nobody"},
+            "name": {"type": "string", "default": "unnamed"},
             "age": {"type": "integer", "default": 7},
             "vegan": {"type": "boolean", "default": false},
         },
         "required": ["name"],
     });
-    let server = asking(json!({"message": "Who?", "requestedSchema": schema}));
-    let (host, asked) = host(ElicitResult::accept(json!({"age": 8})));
-    let client = world
+    let server = form_server(json!({"message": "Who?", "requestedSchema": schema}));
+    let (host, requests) = host(ElicitResult::accept(json!({"age": 8})));
+    let client = env
         .connect_with(&server, |connect| connect.host(host))
         .await;
 
     let reply = client.call_tool("ask", ()).await.unwrap();
 
-    assert_eq!(asked.all()[0]["requestedSchema"], schema);
+    assert_eq!(requests.all()[0]["requestedSchema"], schema);
     let answer: Value = serde_json::from_str(&reply.text()).unwrap();
     assert_eq!(
         answer["content"],
-        json!({"name": "nobody", "age": 8, "vegan": false})
+        json!({"name": "unnamed", "age": 8, "vegan": false})
     );
 }
 
-async fn what_does_not_fit_the_form_never_reaches_the_server(world: World) {
+async fn the_client_does_not_send_content_that_does_not_match_the_form(env: ScenarioEnv) {
     let (host, _) = host(ElicitResult::accept(json!({"name": 7})));
-    let client = world
-        .connect_with(&greeting(), |connect| connect.host(host))
+    let client = env
+        .connect_with(&greeting_server(), |connect| connect.host(host))
         .await;
 
     let error = client.call_tool("greet", ()).await.unwrap_err();
@@ -316,9 +320,9 @@ async fn what_does_not_fit_the_form_never_reaches_the_server(world: World) {
     assert!(error.to_string().contains(why), "{error}");
 }
 
-/// Asks for everything that a form can ask for, in params that the server writes itself.
-fn particular() -> Server {
-    let ask = Tool::raw("ask", anything(), async |_, cx: Context| {
+/// A server whose tool `ask` elicits a form with every kind of constraint.
+fn strict_form_server() -> Server {
+    let ask = Tool::raw("ask", any_object(), async |_, cx: Context| {
         let form = json!({"message": "?", "requestedSchema": {
             "type": "object",
             "properties": {
@@ -336,10 +340,10 @@ fn particular() -> Server {
             .await?;
         Ok(CallToolResult::text(answer.content.unwrap().to_string()))
     });
-    Server::new("particular", "1").tool(ask)
+    Server::new("strict", "1").tool(ask)
 }
 
-async fn what_a_client_sends_although_it_does_not_fit_the_form_is_refused(world: World) {
+async fn the_server_rejects_content_that_does_not_match_the_form(env: ScenarioEnv) {
     let fitting = json!({"name": "Ada", "mail": "a@b", "age": 36, "sure": true, "color": "red"});
     let mut cases = vec![(fitting.clone(), None)];
     for (field, value, why) in [
@@ -355,7 +359,7 @@ async fn what_a_client_sends_although_it_does_not_fit_the_form_is_refused(world:
         ),
         (
             "mail",
-            json!("nobody"),
+            json!("unnamed"),
             "the field `mail` must have the format `email`",
         ),
         ("age", json!(17), "the field `age` must be at least 18"),
@@ -375,90 +379,92 @@ async fn what_a_client_sends_although_it_does_not_fit_the_form_is_refused(world:
     cases.push((json!({}), Some("the field `name` is required")));
     for (content, why) in cases {
         let answer = json!({"action": "accept", "content": content});
-        let answered = answered_by_hand(&world, answer).await;
+        let answered = answer_of_raw_client(&env, answer).await;
 
         let text = answered.to_string();
         match why {
             None => assert!(text.contains("a@b"), "{text}"),
-            Some(why) => assert!(text.contains(why), "{text} does not say: {why}"),
+            Some(why) => assert!(text.contains(why), "expected {why}, got {text}"),
         }
     }
 }
 
-/// What the tool `ask` says to a client that checks nothing.
-async fn answered_by_hand(world: &World, answer: Value) -> Value {
+/// The result of the tool `ask` for a client that does not validate its answer.
+async fn answer_of_raw_client(env: &ScenarioEnv, answer: Value) -> Value {
     let declared = json!({"elicitation": {"form": {}}});
-    let mut client = world.scripted_client(&particular(), declared.clone()).await;
-    let meta = match world.is_modern() {
+    let mut client = env
+        .scripted_client(&strict_form_server(), declared.clone())
+        .await;
+    let meta = match env.is_modern() {
         true => json!({"io.modelcontextprotocol/clientCapabilities": declared}),
         false => json!({}),
     };
     let params = json!({"name": "ask", "_meta": meta});
-    client.request(world.dialect(), "1", "tools/call", params);
-    if !world.is_modern() {
+    client.request(env.dialect(), "1", "tools/call", params);
+    if !env.is_modern() {
         client.expect("elicitation/create").await.answer(answer);
-        return client.hear().await;
+        return client.next_message().await;
     }
-    let asked = client.hear().await;
+    let first = client.next_message().await;
     let params = json!({
-        "name": "ask", "inputResponses": {"form": answer}, "requestState": asked["result"]["requestState"], "_meta": meta,
+        "name": "ask", "inputResponses": {"form": answer}, "requestState": first["result"]["requestState"], "_meta": meta,
     });
-    client.request(world.dialect(), "2", "tools/call", params);
-    client.hear().await
+    client.request(env.dialect(), "2", "tools/call", params);
+    client.next_message().await
 }
 
-async fn a_form_is_flat(world: World) {
+async fn a_nested_form_is_rejected(env: ScenarioEnv) {
     #[derive(Deserialize, JsonSchema)]
-    #[allow(dead_code, reason = "it is never filled in")]
+    #[allow(dead_code, reason = "the form is rejected before it is read")]
     struct Nested {
         who: Name,
     }
-    let nest = Tool::raw("nest", anything(), async |_, cx: Context| {
+    let nest = Tool::raw("nest", any_object(), async |_, cx: Context| {
         let nested: Nested = cx.elicit("nested", "Who?").await?;
         Ok(CallToolResult::text(nested.who.name))
     });
-    let (host, asked) = host(ElicitResult::accept(json!({"who": {"name": "Ada"}})));
+    let (host, requests) = host(ElicitResult::accept(json!({"who": {"name": "Ada"}})));
     let server = Server::new("nesting", "1").tool(nest);
-    let client = world
+    let client = env
         .connect_with(&server, |connect| connect.host(host))
         .await;
 
     let outcome = client.call_tool("nest", ()).await;
 
     assert!(outcome.is_err(), "{outcome:?}");
-    assert!(asked.all().is_empty());
+    assert!(requests.all().is_empty());
 }
 
-async fn a_client_that_did_not_declare_it_is_not_asked(world: World) {
-    let client = world.connect(&greeting()).await;
+async fn a_client_without_elicitation_receives_no_request(env: ScenarioEnv) {
+    let client = env.connect(&greeting_server()).await;
 
-    let error = refusal(client.call_tool("greet", ()).await);
+    let error = peer_error(client.call_tool("greet", ()).await);
 
     assert!(error.message.contains("elicitation"), "{error:?}");
-    if let Some(tapped) = world.tapped() {
-        let heard = tapped.received();
+    if let Some(record) = env.wire_record() {
+        let received = record.received();
         assert!(
-            !heard
+            !received
                 .iter()
                 .any(|frame| frame["method"] == "elicitation/create"),
-            "{heard:?}"
+            "{received:?}"
         );
     }
 }
 
-async fn a_client_refuses_a_question_that_it_did_not_declare(world: World) {
+async fn a_client_rejects_an_elicitation_mode_it_did_not_declare(env: ScenarioEnv) {
     let form = json!({"message": "Who?", "requestedSchema": {"type": "object", "properties": {}}});
     let url = json!({"mode": "url", "message": "There", "url": "https://example.com", "elicitationId": "1"});
     let answering = async |_| ElicitResult::new(ElicitAction::Accept);
     let only_forms = Host::new().elicitation(answering);
     let only_urls = Host::new().elicitation_url(async |_| ElicitResult::new(ElicitAction::Accept));
     for (host, question) in [(Host::new(), &form), (only_forms, &url), (only_urls, &form)] {
-        let (client, mut server) = world
+        let (client, mut server) = env
             .scripted_server(json!({}), |connect| connect.host(host))
             .await;
 
         let answer = server
-            .ask("q", "elicitation/create", question.clone())
+            .call("q", "elicitation/create", question.clone())
             .await;
 
         assert_eq!(answer["error"]["code"], -32602, "{answer}");
@@ -466,51 +472,51 @@ async fn a_client_refuses_a_question_that_it_did_not_declare(world: World) {
     }
 }
 
-async fn a_question_without_a_kind_is_a_form(world: World) {
-    let (host, asked) = host(ElicitResult::accept(json!({})));
-    let (client, mut server) = world
+async fn an_elicitation_without_a_mode_is_a_form(env: ScenarioEnv) {
+    let (host, requests) = host(ElicitResult::accept(json!({})));
+    let (client, mut server) = env
         .scripted_server(json!({}), |connect| connect.host(host))
         .await;
 
     let form = json!({"message": "Who?", "requestedSchema": {"type": "object", "properties": {}}});
-    let answer = server.ask("q", "elicitation/create", form).await;
+    let answer = server.call("q", "elicitation/create", form).await;
 
     assert_eq!(answer["result"]["action"], "accept");
-    assert_eq!(asked.all()[0]["message"], "Who?");
+    assert_eq!(requests.all()[0]["message"], "Who?");
     drop(client);
 }
 
-async fn a_client_that_names_no_kind_of_question_does_forms(world: World) {
-    let mut client = world
-        .scripted_client(&greeting(), json!({"elicitation": {}}))
+async fn an_empty_elicitation_capability_means_form_mode(env: ScenarioEnv) {
+    let mut client = env
+        .scripted_client(&greeting_server(), json!({"elicitation": {}}))
         .await;
 
-    client.request(world.dialect(), "c", "tools/call", json!({"name": "greet"}));
+    client.request(env.dialect(), "c", "tools/call", json!({"name": "greet"}));
     let question = client.expect("elicitation/create").await;
 
     assert_eq!(question.params()["message"], "Who are you?");
     question.answer(json!({"action": "accept", "content": {"name": "Ada"}}));
     assert_eq!(
-        client.hear().await["result"]["content"][0]["text"],
+        client.next_message().await["result"]["content"][0]["text"],
         "Hello, Ada!"
     );
 }
 
-async fn one_question_follows_another_until_the_user_declines(world: World) {
-    let steps = Tool::raw("steps", anything(), async |_, cx: Context| {
+async fn elicitations_follow_each_other_until_the_user_declines(env: ScenarioEnv) {
+    let steps = Tool::raw("steps", any_object(), async |_, cx: Context| {
         let mut names = Vec::new();
         for step in ["first", "second", "third"] {
             match cx.elicit::<Name>(step, step).outcome().await? {
-                Elicited::Accept(Name { name }) => names.push(name),
-                Elicited::Decline | Elicited::Cancel => break,
+                ElicitationOutcome::Accept(Name { name }) => names.push(name),
+                ElicitationOutcome::Decline | ElicitationOutcome::Cancel => break,
             }
         }
         Ok(CallToolResult::text(names.join(" ")))
     });
-    let asked = Asked::default();
-    let seen = asked.clone();
+    let requests = RecordedRequests::default();
+    let recorder = requests.clone();
     let host = Host::new().elicitation(move |form: ElicitRequestFormParams| {
-        seen.push(json!(form.message));
+        recorder.push(json!(form.message));
         async move {
             match &*form.message {
                 "first" => ElicitResult::accept(json!({"name": "Ada"})),
@@ -519,21 +525,21 @@ async fn one_question_follows_another_until_the_user_declines(world: World) {
         }
     });
     let server = Server::new("steps", "1").tool(steps);
-    let client = world
+    let client = env
         .connect_with(&server, |connect| connect.host(host))
         .await;
 
     let reply = client.call_tool("steps", ()).await.unwrap();
 
     assert_eq!(reply.text(), "Ada");
-    assert_eq!(asked.all(), ["first", "second"]);
+    assert_eq!(requests.all(), ["first", "second"]);
 }
 
-async fn a_server_that_is_cancelled_takes_its_question_back(world: World) {
-    let mut client = world
-        .scripted_client(&greeting(), json!({"elicitation": {}}))
+async fn cancelling_a_request_cancels_its_elicitation(env: ScenarioEnv) {
+    let mut client = env
+        .scripted_client(&greeting_server(), json!({"elicitation": {}}))
         .await;
-    client.request(world.dialect(), "c", "tools/call", json!({"name": "greet"}));
+    client.request(env.dialect(), "c", "tools/call", json!({"name": "greet"}));
     let question = client.expect("elicitation/create").await.hold();
 
     client.notify("notifications/cancelled", json!({"requestId": "c"}));
@@ -542,56 +548,56 @@ async fn a_server_that_is_cancelled_takes_its_question_back(world: World) {
     client.expect_nothing().await;
 }
 
-/// A server whose tool `sign_in` sends the user to a URL.
-fn bank() -> Server {
-    let sign_in = Tool::raw("sign_in", anything(), async |_, cx: Context| {
+/// A server whose tool `sign_in` elicits a visit to a URL.
+fn url_server() -> Server {
+    let sign_in = Tool::raw("sign_in", any_object(), async |_, cx: Context| {
         let visit = cx.elicit_url("sign-in", "Sign in, please.", "https://example.com/sign-in");
         Ok(CallToolResult::text(match visit.outcome().await? {
-            Elicited::Accept(()) => "welcome",
-            Elicited::Decline => "declined",
-            Elicited::Cancel => "dismissed",
+            ElicitationOutcome::Accept(()) => "welcome",
+            ElicitationOutcome::Decline => "declined",
+            ElicitationOutcome::Cancel => "dismissed",
         }))
     });
     Server::new("bank", "1").tool(sign_in)
 }
 
-async fn a_user_is_sent_to_a_url_and_agrees_without_content(world: World) {
-    let asked = Asked::default();
-    let seen = asked.clone();
+async fn an_accepted_url_elicitation_has_no_content(env: ScenarioEnv) {
+    let requests = RecordedRequests::default();
+    let recorder = requests.clone();
     let host = Host::new().elicitation_url(move |visit| {
-        seen.push(serde_json::to_value(visit).unwrap());
-        async { ElicitResult::accept(json!({"nobody": "wants this"})) }
+        recorder.push(serde_json::to_value(visit).unwrap());
+        async { ElicitResult::accept(json!({"unexpected": "content"})) }
     });
-    let client = world
-        .connect_with(&bank(), |connect| connect.host(host))
+    let client = env
+        .connect_with(&url_server(), |connect| connect.host(host))
         .await;
 
     let reply = client.call_tool("sign_in", ()).await.unwrap();
 
-    let question = &asked.all()[0];
+    let question = &requests.all()[0];
     assert_eq!(reply.text(), "welcome");
     assert_eq!(question["message"], "Sign in, please.");
     assert_eq!(question["url"], "https://example.com/sign-in");
-    assert_eq!(question["elicitationId"].is_string(), !world.is_modern());
-    if let Some(tapped) = world.tapped() {
-        let sent = tapped.sent();
+    assert_eq!(question["elicitationId"].is_string(), !env.is_modern());
+    if let Some(record) = env.wire_record() {
+        let sent = record.sent();
         assert!(
             !sent
                 .iter()
-                .any(|frame| frame.to_string().contains("nobody")),
+                .any(|frame| frame.to_string().contains("unexpected")),
             "{sent:?}"
         );
     }
 }
 
-async fn a_user_who_is_sent_to_a_url_can_decline_or_do_neither(world: World) {
+async fn a_url_elicitation_can_be_declined_or_cancelled(env: ScenarioEnv) {
     for (action, text) in [
         (ElicitAction::Decline, "declined"),
         (ElicitAction::Cancel, "dismissed"),
     ] {
         let host = Host::new().elicitation_url(move |_| async move { ElicitResult::new(action) });
-        let client = world
-            .connect_with(&bank(), |connect| connect.host(host))
+        let client = env
+            .connect_with(&url_server(), |connect| connect.host(host))
             .await;
 
         let reply = client.call_tool("sign_in", ()).await.unwrap();
@@ -600,33 +606,33 @@ async fn a_user_who_is_sent_to_a_url_can_decline_or_do_neither(world: World) {
     }
 }
 
-async fn a_server_asks_only_in_the_ways_that_the_client_declared(world: World) {
-    let unasked = async |_| -> ElicitResult { panic!("the host was asked") };
-    let only_forms = Host::new().elicitation(unasked);
-    let only_urls = Host::new().elicitation_url(async |_| panic!("the host was asked"));
-    let shown_forms = world
-        .connect_with(&bank(), |connect| connect.host(only_forms))
+async fn a_server_uses_only_the_elicitation_modes_of_the_client(env: ScenarioEnv) {
+    let unexpected = async |_| -> ElicitResult { panic!("the host received a request") };
+    let only_forms = Host::new().elicitation(unexpected);
+    let only_urls = Host::new().elicitation_url(async |_| panic!("the host received a request"));
+    let shown_forms = env
+        .connect_with(&url_server(), |connect| connect.host(only_forms))
         .await;
-    let shown_urls = world
-        .connect_with(&greeting(), |connect| connect.host(only_urls))
+    let shown_urls = env
+        .connect_with(&greeting_server(), |connect| connect.host(only_urls))
         .await;
 
-    let by_url = refusal(shown_forms.call_tool("sign_in", ()).await);
-    let by_form = refusal(shown_urls.call_tool("greet", ()).await);
+    let by_url = peer_error(shown_forms.call_tool("sign_in", ()).await);
+    let by_form = peer_error(shown_urls.call_tool("greet", ()).await);
 
     assert!(by_url.message.contains("url"), "{by_url:?}");
     assert!(by_form.message.contains("form"), "{by_form:?}");
 }
 
-async fn a_request_is_refused_until_a_url_was_visited(world: World) {
+async fn a_request_is_rejected_until_its_url_was_visited(env: ScenarioEnv) {
     let was_visited = Arc::new(AtomicBool::new(false));
-    // Stands for the page behind the URL.
+    // Simulates the page at the URL.
     let page = was_visited.clone();
-    let visit = Tool::raw("visit", anything(), move |_, _| {
+    let visit = Tool::raw("visit", any_object(), move |_, _| {
         page.store(true, Ordering::SeqCst);
         async { Ok(CallToolResult::text("thank you")) }
     });
-    let guarded = Tool::raw("guarded", anything(), move |_, _| {
+    let guarded = Tool::raw("guarded", any_object(), move |_, _| {
         let is_open = was_visited.load(Ordering::SeqCst);
         async move {
             if !is_open {
@@ -639,12 +645,12 @@ async fn a_request_is_refused_until_a_url_was_visited(world: World) {
             Ok(CallToolResult::text("welcome back"))
         }
     });
-    let client = world
+    let client = env
         .connect(&Server::new("guard", "1").tool(guarded).tool(visit))
         .await;
 
-    let refused = refusal(client.call_tool("guarded", ()).await);
-    let too_early = refusal(client.call_tool("guarded", ()).await);
+    let refused = peer_error(client.call_tool("guarded", ()).await);
+    let too_early = peer_error(client.call_tool("guarded", ()).await);
     client.call_tool("visit", ()).await.unwrap();
     let retried = client.call_tool("guarded", ()).await.unwrap();
 
@@ -655,17 +661,17 @@ async fn a_request_is_refused_until_a_url_was_visited(world: World) {
     assert_eq!(retried.text(), "welcome back");
 }
 
-async fn the_end_of_a_visit_that_nobody_knows_is_ignored(world: World) {
-    let gate = Arc::new(tokio::sync::Notify::new());
-    let opening = gate.clone();
+async fn the_completion_of_an_unknown_url_elicitation_is_ignored(env: ScenarioEnv) {
+    let visited = Arc::new(tokio::sync::Notify::new());
+    let visitor = visited.clone();
     let host = Host::new().elicitation_url(move |_| {
-        let gate = gate.clone();
+        let visited = visited.clone();
         async move {
-            gate.notified().await;
+            visited.notified().await;
             ElicitResult::new(ElicitAction::Accept)
         }
     });
-    let (client, mut server) = world
+    let (client, mut server) = env
         .scripted_server(json!({}), |connect| connect.host(host))
         .await;
     let visit = json!({
@@ -673,24 +679,24 @@ async fn the_end_of_a_visit_that_nobody_knows_is_ignored(world: World) {
     });
     let question =
         json!({"jsonrpc": "2.0", "id": "v", "method": "elicitation/create", "params": visit});
-    server.say(&question);
+    server.send_json(&question);
 
     for params in [json!({"elicitationId": "unknown"}), json!({})] {
         server.notify("notifications/elicitation/complete", params);
     }
-    let pong = server.ask("p", "ping", json!({})).await;
-    opening.notify_one();
-    let visited = server.hear().await;
+    let pong = server.call("p", "ping", json!({})).await;
+    visitor.notify_one();
+    let answer = server.next_message().await;
 
     assert_eq!(pong["result"], json!({}));
     assert_eq!(
-        (&visited["id"], &visited["result"]["action"]),
+        (&answer["id"], &answer["result"]["action"]),
         (&json!("v"), &json!("accept"))
     );
     drop(client);
 }
 
-/// The first version in which the user can be asked.
+/// The first version with form elicitation.
 const FORMS: &str = "2025-06-18";
-/// The first version in which the user can be sent to a URL.
+/// The first version with URL elicitation.
 const URLS: &str = "2025-11-25";

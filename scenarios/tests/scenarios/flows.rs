@@ -1,19 +1,21 @@
-//! Several things together: more than one client, a server that asks itself, a client that turns pages.
+//! Scenarios that combine features: several clients, a server that calls itself, cursors, tool names.
 
 use std::sync::OnceLock;
 
 use bowline::types::{ListToolsRequest, PaginatedRequestParams};
 use bowline::{CallToolResult, Client, Resource, Server, Tool};
-use scenarios::{Scenario, World, scenario};
+use scenarios::{Scenario, ScenarioEnv, scenario};
 use serde_json::json;
 use std::sync::Arc;
 
-use crate::support::{anything, contents, echo, hang, hanging, tally, tools};
+use crate::support::{
+    any_object, contents, echo, hanging_server, start_hang, tools, wait_for_handlers,
+};
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
     vec![
         scenario!(
-            two_clients_of_one_server_do_not_notice_each_other,
+            two_clients_of_one_server_are_isolated,
             "flow:multi-client:stateful-isolation",
         )
         .with_shared_state(),
@@ -22,12 +24,12 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
             "mcpserver:context:read-resource"
         ),
         scenario!(
-            a_client_sends_a_cursor_back_as_it_came,
+            a_client_returns_a_cursor_unchanged,
             "pagination:client:cursor-handling"
         )
         .in_memory(),
         scenario!(
-            a_second_tool_of_one_name_is_refused,
+            a_duplicate_tool_name_is_rejected,
             "mcpserver:tool:duplicate-name"
         ),
         scenario!(
@@ -37,14 +39,14 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     ]
 }
 
-async fn two_clients_of_one_server_do_not_notice_each_other(world: World) {
-    let server = hanging();
-    let one = world.connect(&server).await;
-    let other = world.connect(&server).await;
-    let (of_one, of_other) = (hang(&one).await, hang(&other).await);
+async fn two_clients_of_one_server_are_isolated(env: ScenarioEnv) {
+    let server = hanging_server();
+    let one = env.connect(&server).await;
+    let other = env.connect(&server).await;
+    let (of_one, of_other) = (start_hang(&one).await, start_hang(&other).await);
 
     of_one.abort();
-    tally(&other, 2, 1).await;
+    wait_for_handlers(&other, 2, 1).await;
     one.close().await.unwrap();
 
     assert!(!of_other.is_finished());
@@ -52,13 +54,13 @@ async fn two_clients_of_one_server_do_not_notice_each_other(world: World) {
     assert_eq!(reply.text(), r#"{"a":1}"#);
 }
 
-async fn a_tool_reads_a_resource_of_its_own_server(world: World) {
+async fn a_tool_reads_a_resource_of_its_own_server(env: ScenarioEnv) {
     let own = Arc::new(OnceLock::<Server>::new());
     let itself = own.clone();
-    let read = Tool::raw("read", anything(), move |_, _| {
+    let read = Tool::raw("read", any_object(), move |_, _| {
         let server = itself.get().unwrap().clone();
         async move {
-            let client = Client::to(&server).await.unwrap();
+            let client = Client::in_process(&server).await.unwrap();
             let contents = contents(&client, "docs://readme").await;
             Ok(CallToolResult::text(contents[0]["text"].as_str().unwrap()))
         }
@@ -66,15 +68,15 @@ async fn a_tool_reads_a_resource_of_its_own_server(world: World) {
     let readme = Resource::text("docs://readme", "readme", "Read me.");
     let server = Server::new("reader", "1").resource(readme).tool(read);
     own.set(server.clone()).unwrap();
-    let client = world.connect(&server).await;
+    let client = env.connect(&server).await;
 
     let reply = client.call_tool("read", ()).await.unwrap();
 
     assert_eq!(reply.text(), "Read me.");
 }
 
-async fn a_client_sends_a_cursor_back_as_it_came(world: World) {
-    let (client, mut server) = world
+async fn a_client_returns_a_cursor_unchanged(env: ScenarioEnv) {
+    let (client, mut server) = env
         .scripted_server(json!({"tools": {}}), |connect| connect)
         .await;
     let cursor = "  ü/+=\u{1f600} {\"not\":\"json\"} ";
@@ -82,9 +84,9 @@ async fn a_client_sends_a_cursor_back_as_it_came(world: World) {
     params.cursor = Some(cursor.into());
 
     let listing = tokio::spawn(client.request::<ListToolsRequest>(&params).into_future());
-    let asked = server.expect("tools/list").await;
-    let sent = asked.params()["cursor"].clone();
-    asked.answer(json!({"tools": [], "nextCursor": cursor, "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}));
+    let request = server.expect("tools/list").await;
+    let sent = request.params()["cursor"].clone();
+    request.answer(json!({"tools": [], "nextCursor": cursor, "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}));
 
     assert_eq!(sent, cursor);
     assert_eq!(
@@ -93,20 +95,20 @@ async fn a_client_sends_a_cursor_back_as_it_came(world: World) {
     );
 }
 
-async fn a_second_tool_of_one_name_is_refused(world: World) {
+async fn a_duplicate_tool_name_is_rejected(env: ScenarioEnv) {
     let once = Server::new("s", "1").tool(echo("echo"));
     let twice = once.clone().tool(echo("echo"));
 
     let refused = twice.check().unwrap_err();
-    let client = world.connect(&once).await;
+    let client = env.connect(&once).await;
 
-    assert_eq!(refused.to_string(), "two tools are called `echo`");
+    assert_eq!(refused.to_string(), "duplicate tool name `echo`");
     assert_eq!(tools(&client).await.len(), 1);
 }
 
-async fn a_tool_may_have_an_unusual_name(world: World) {
+async fn a_tool_may_have_an_unusual_name(env: ScenarioEnv) {
     let name = "weather (now) für / ☂";
-    let client = world.connect(&Server::new("s", "1").tool(echo(name))).await;
+    let client = env.connect(&Server::new("s", "1").tool(echo(name))).await;
 
     let called = client.call_tool(name, ()).await.unwrap();
 

@@ -1,16 +1,16 @@
-//! How a connection opens: who each side is, what it can do, and which version is spoken.
+//! Connecting: handshake, discovery, capabilities and version negotiation.
 
 use std::time::Duration;
 
 use bowline::client::Host;
 use bowline::exchange::Dialects;
-use bowline::testing::{self, Tap};
+use bowline::testing::{self, RecordingWire};
 use bowline::types::{CacheScope, DiscoverRequest, LoggingLevel, Meta, RequestParams, meta_key};
 use bowline::{CallToolResult, Client, Context, Error, ErrorCode, Json, Server, Tool, wire};
-use scenarios::{Scenario, World, scenario};
+use scenarios::{Scenario, ScenarioEnv, scenario};
 use serde_json::{Value, json};
 
-use crate::support::{anything, echo, hang, hanging, tally, tools};
+use crate::support::{any_object, echo, hanging_server, start_hang, tools, wait_for_handlers};
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
     [introductions(), handshakes(), envelopes()].concat()
@@ -19,7 +19,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
 fn introductions() -> Vec<Scenario> {
     vec![
         scenario!(
-            the_server_introduces_itself_when_the_connection_opens,
+            initialize_returns_the_server_info_and_the_instructions,
             "lifecycle:initialize:basic",
             "lifecycle:initialize:server-info",
             "lifecycle:initialize:instructions",
@@ -28,13 +28,13 @@ fn introductions() -> Vec<Scenario> {
         )
         .legacy(),
         scenario!(
-            what_is_offered_is_advertised_and_nothing_else,
+            only_registered_features_are_advertised,
             "lifecycle:initialize:capabilities:from-handlers",
             "lifecycle:initialize:capabilities:minimal",
             "tools:capability:declared",
         ),
         scenario!(
-            a_handler_knows_who_calls,
+            a_handler_receives_the_client_info_and_the_request_id,
             "lifecycle:initialize:client-info",
             "mcpserver:tool:extra",
         ),
@@ -44,7 +44,7 @@ fn introductions() -> Vec<Scenario> {
 fn handshakes() -> Vec<Scenario> {
     vec![
         scenario!(
-            one_notice_ends_the_handshake_before_anything_is_asked,
+            initialized_is_sent_before_the_first_request,
             "lifecycle:initialized-notification",
         )
         .legacy()
@@ -63,38 +63,38 @@ fn handshakes() -> Vec<Scenario> {
         .legacy()
         .in_memory(),
         scenario!(
-            before_the_handshake_only_a_ping_is_answered,
+            before_initialize_only_ping_is_answered,
             "lifecycle:requests-before-initialized",
         )
         .legacy()
         .in_memory(),
         scenario!(
-            until_the_handshake_is_over_neither_side_says_more,
+            neither_side_sends_other_messages_during_the_handshake,
             "lifecycle:pre-initialization-ordering",
         )
         .legacy()
         .in_memory(),
         scenario!(
-            after_falling_back_to_a_handshake_nothing_modern_is_said,
+            after_a_legacy_fallback_no_modern_message_is_sent,
             "lifecycle:stateless:unpinned-legacy-wire",
         )
         .legacy()
         .in_memory(),
         scenario!(
-            a_server_that_does_not_know_the_question_is_greeted_by_a_handshake,
+            a_server_without_discover_is_initialized,
             "lifecycle:discover:fallback-method-not-found",
             "lifecycle:version:downgrade",
         )
         .legacy()
         .in_memory(),
         scenario!(
-            an_offer_that_the_server_does_not_speak_is_answered_by_one_that_it_does,
+            an_unsupported_client_version_is_answered_with_a_supported_one,
             "lifecycle:version:server-fallback-latest",
         )
         .legacy()
         .in_memory(),
         scenario!(
-            a_client_does_not_go_along_with_a_version_that_it_does_not_speak,
+            a_client_rejects_an_unsupported_server_version,
             "lifecycle:version:reject-unsupported",
         )
         .legacy()
@@ -114,29 +114,29 @@ fn envelopes() -> Vec<Scenario> {
         .modern()
         .in_memory(),
         scenario!(
-            what_a_caller_adds_to_the_envelope_is_kept_unless_it_contradicts_it,
+            caller_meta_is_sent_unless_it_contradicts_the_envelope,
             "lifecycle:stateless:caller-meta-preserved",
         )
         .modern()
         .in_memory(),
         scenario!(
-            a_server_that_is_asked_introduces_itself,
+            discover_returns_versions_capabilities_and_server_info,
             "lifecycle:discover:basic"
         )
         .modern(),
         scenario!(
-            a_refused_version_is_followed_by_one_that_both_speak_or_by_none,
+            a_rejected_version_is_retried_with_a_common_one_if_there_is_one,
             "lifecycle:discover:retry-on-32022",
         )
         .in_memory(),
         scenario!(
-            a_wire_that_fails_is_no_verdict_on_the_server,
+            a_wire_failure_during_the_probe_fails_the_connection,
             "lifecycle:discover:network-error-raises",
         )
         .modern()
         .in_memory(),
         scenario!(
-            a_handshake_that_takes_too_long_is_given_up_and_not_cancelled,
+            a_timed_out_initialize_is_not_cancelled,
             "protocol:cancel:initialize-not-cancellable",
         )
         .legacy()
@@ -144,35 +144,38 @@ fn envelopes() -> Vec<Scenario> {
     ]
 }
 
-async fn the_server_introduces_itself_when_the_connection_opens(world: World) {
+async fn initialize_returns_the_server_info_and_the_instructions(env: ScenarioEnv) {
     let server = Server::new("librarian", "1.2.3").instructions("Ask for books.");
 
-    let client = world.connect(&server).await;
+    let client = env.connect(&server).await;
 
-    let introduction = client.server().unwrap();
+    let discover_result = client.server().unwrap();
     let identity = client.server_implementation().unwrap();
-    assert_eq!(client.dialect().version, world.version());
-    assert_eq!(introduction.instructions.as_deref(), Some("Ask for books."));
+    assert_eq!(client.dialect().version, env.version());
+    assert_eq!(
+        discover_result.instructions.as_deref(),
+        Some("Ask for books.")
+    );
     assert_eq!(
         (&*identity.name, &*identity.version),
         ("librarian", "1.2.3")
     );
-    if let Some(tapped) = world.tapped() {
-        let (sent, received) = (&tapped.sent()[0], &tapped.received()[0]);
+    if let Some(record) = env.wire_record() {
+        let (sent, received) = (&record.sent()[0], &record.received()[0]);
         assert_eq!(sent["method"], "initialize");
-        assert_eq!(sent["params"]["protocolVersion"], world.version());
-        assert_eq!(received["result"]["protocolVersion"], world.version());
+        assert_eq!(sent["params"]["protocolVersion"], env.version());
+        assert_eq!(received["result"]["protocolVersion"], env.version());
     }
 }
 
-async fn what_is_offered_is_advertised_and_nothing_else(world: World) {
+async fn only_registered_features_are_advertised(env: ScenarioEnv) {
     let (empty, full) = (
         Server::new("empty", "1"),
         Server::new("full", "1").tool(echo("echo")),
     );
 
-    let of_empty = world.introduction(&world.connect(&empty).await).await;
-    let of_full = world.introduction(&world.connect(&full).await).await;
+    let of_empty = env.discover_result(&env.connect(&empty).await).await;
+    let of_full = env.discover_result(&env.connect(&full).await).await;
 
     let of_empty = serde_json::to_value(of_empty.capabilities).unwrap();
     let of_full = serde_json::to_value(of_full.capabilities).unwrap();
@@ -180,15 +183,15 @@ async fn what_is_offered_is_advertised_and_nothing_else(world: World) {
     assert_eq!(of_full, json!({"tools": {"listChanged": true}}));
 }
 
-async fn a_handler_knows_who_calls(world: World) {
-    let who = Tool::raw("who", anything(), async |_, cx: Context| {
+async fn a_handler_receives_the_client_info_and_the_request_id(env: ScenarioEnv) {
+    let who = Tool::raw("who", any_object(), async |_, cx: Context| {
         let caller = cx.caller().implementation.clone().unwrap();
         let text = format!("{} {} as {}", caller.name, caller.version, cx.request_id());
         Ok(CallToolResult::text(text))
     });
     let server = Server::new("curious", "1").tool(who);
-    let client = world
-        .connect_with(&server, |connect| connect.named("editor", "2.1"))
+    let client = env
+        .connect_with(&server, |connect| connect.client_info("editor", "2.1"))
         .await;
 
     let reply = client.call_tool("who", ()).id("mine").await.unwrap();
@@ -196,14 +199,12 @@ async fn a_handler_knows_who_calls(world: World) {
     assert_eq!(reply.text(), r#"editor 2.1 as "mine""#);
 }
 
-async fn one_notice_ends_the_handshake_before_anything_is_asked(world: World) {
-    let client = world
-        .connect(&Server::new("s", "1").tool(echo("echo")))
-        .await;
+async fn initialized_is_sent_before_the_first_request(env: ScenarioEnv) {
+    let client = env.connect(&Server::new("s", "1").tool(echo("echo"))).await;
 
     tools(&client).await;
 
-    let sent = world.tapped().unwrap().sent();
+    let sent = env.wire_record().unwrap().sent();
     let methods: Vec<&str> = sent
         .iter()
         .filter_map(|frame| frame["method"].as_str())
@@ -214,97 +215,96 @@ async fn one_notice_ends_the_handshake_before_anything_is_asked(world: World) {
     );
 }
 
-async fn a_server_answers_a_ping(world: World) {
-    let client = world.connect(&Server::new("s", "1")).await;
+async fn a_server_answers_a_ping(env: ScenarioEnv) {
+    let client = env.connect(&Server::new("s", "1")).await;
 
     let pong = client.raw("ping", ()).await.unwrap();
 
     assert_eq!(pong.json().as_str(), "{}");
 }
 
-async fn a_client_answers_a_ping(world: World) {
-    let (client, mut server) = world.scripted_server(json!({}), |connect| connect).await;
+async fn a_client_answers_a_ping(env: ScenarioEnv) {
+    let (client, mut server) = env.scripted_server(json!({}), |connect| connect).await;
 
-    let pong = server.ask("p", "ping", json!({})).await;
+    let pong = server.call("p", "ping", json!({})).await;
 
     assert_eq!(pong, json!({"jsonrpc": "2.0", "id": "p", "result": {}}));
     drop(client);
 }
 
-async fn before_the_handshake_only_a_ping_is_answered(world: World) {
+async fn before_initialize_only_ping_is_answered(env: ScenarioEnv) {
     let mut client = testing::scripted_client(&Server::new("s", "1").tool(echo("echo")));
 
-    let early = client.ask("early", "tools/list", json!({})).await;
-    let pong = client.ask("ping", "ping", json!({})).await;
-    client.open(world.dialect(), json!({})).await;
-    let late = client.ask("late", "tools/list", json!({})).await;
+    let early = client.call("early", "tools/list", json!({})).await;
+    let pong = client.call("ping", "ping", json!({})).await;
+    client.perform_handshake(env.dialect(), json!({})).await;
+    let late = client.call("late", "tools/list", json!({})).await;
 
     assert!(early["error"]["code"].is_i64(), "{early}");
     assert_eq!(pong["result"], json!({}));
     assert_eq!(late["result"]["tools"][0]["name"], "echo");
 }
 
-async fn until_the_handshake_is_over_neither_side_says_more(world: World) {
-    // A client that waits for the answer to its `initialize`.
-    let (wire, mut server) = testing::scripted();
-    let client = Client::over(wire).speaking(world.version());
+async fn neither_side_sends_other_messages_during_the_handshake(env: ScenarioEnv) {
+    // A client waits for the result of `initialize`.
+    let (wire, mut server) = testing::scripted_peer();
+    let client = Client::from_wire(wire).protocol_version(env.version());
     let connecting = tokio::spawn(client.into_future());
     let id = server.expect("initialize").await.hold();
     server.expect_nothing().await;
     let named = json!({"name": "s", "version": "1"});
-    let answer =
-        json!({"protocolVersion": world.version(), "capabilities": {}, "serverInfo": named});
+    let answer = json!({"protocolVersion": env.version(), "capabilities": {}, "serverInfo": named});
     server.answer(id, answer);
     server
         .expect_notification("notifications/initialized")
         .await;
     connecting.await.unwrap().unwrap();
 
-    // A server whose client has not said that it is ready.
+    // A server waits for `notifications/initialized`.
     let server = Server::new("s", "1").tool(echo("echo")).logging();
     let mut client = testing::scripted_client(&server);
     let named = json!({"name": "c", "version": "1"});
-    let opening = json!({"protocolVersion": world.version(), "capabilities": {"roots": {}}, "clientInfo": named});
-    let opened = client.ask("i", "initialize", opening).await;
+    let opening = json!({"protocolVersion": env.version(), "capabilities": {"roots": {}}, "clientInfo": named});
+    let opened = client.call("i", "initialize", opening).await;
     server.tools().add(echo("second")).unwrap();
     client.expect_nothing().await;
     client.notify("notifications/initialized", json!({}));
-    let pong = client.ask("ping", "ping", json!({})).await;
+    let pong = client.call("ping", "ping", json!({})).await;
     server.tools().add(echo("third")).unwrap();
 
     let changed = "notifications/tools/list_changed";
-    assert_eq!(opened["result"]["protocolVersion"], world.version());
+    assert_eq!(opened["result"]["protocolVersion"], env.version());
     assert_eq!(pong["result"], json!({}));
     client.expect_notification(changed).await;
 }
 
-async fn a_server_that_does_not_know_the_question_is_greeted_by_a_handshake(world: World) {
-    let (wire, mut server) = testing::scripted();
-    let connecting = tokio::spawn(Client::over(wire).into_future());
+async fn a_server_without_discover_is_initialized(env: ScenarioEnv) {
+    let (wire, mut server) = testing::scripted_peer();
+    let connecting = tokio::spawn(Client::from_wire(wire).into_future());
 
     let unknown = server.expect("server/discover").await;
-    unknown.refuse(ErrorCode::METHOD_NOT_FOUND, "what?");
+    unknown.answer_error(ErrorCode::METHOD_NOT_FOUND, "method not found");
     server
-        .shake_hands(world.version(), json!({"tools": {}}))
+        .accept_handshake(env.version(), json!({"tools": {}}))
         .await;
     let client = connecting.await.unwrap().unwrap();
     let listing = tokio::spawn(client.raw("tools/list", ()).into_future());
-    let asked = server.expect("tools/list").await;
-    let params = asked.params().clone();
-    asked.answer(json!({"tools": []}));
+    let request = server.expect("tools/list").await;
+    let params = request.params().clone();
+    request.answer(json!({"tools": []}));
 
     listing.await.unwrap().unwrap();
-    assert_eq!(client.dialect().version, world.version());
+    assert_eq!(client.dialect().version, env.version());
     assert!(params["_meta"].is_null(), "{params}");
 }
 
-async fn after_falling_back_to_a_handshake_nothing_modern_is_said(world: World) {
+async fn after_a_legacy_fallback_no_modern_message_is_sent(env: ScenarioEnv) {
     let (near, far) = wire::memory();
-    let (tap, tapped) = Tap::new(near);
-    let old = Dialects::from(world.dialect());
-    tokio::spawn(hanging().logging().versions(old).serve(far));
-    let host = Host::new().roots(async || vec![]).roots_change();
-    let client = Client::over(tap).host(host).await.unwrap();
+    let (recording, record) = RecordingWire::new(near);
+    let old = Dialects::from(env.dialect());
+    tokio::spawn(hanging_server().logging().versions(old).serve(far));
+    let host = Host::new().roots(async || vec![]).roots_list_changed();
+    let client = Client::from_wire(recording).host(host).await.unwrap();
 
     client.list_tools().await.unwrap();
     client
@@ -315,11 +315,11 @@ async fn after_falling_back_to_a_handshake_nothing_modern_is_said(world: World) 
     client.set_log_level(LoggingLevel::Info).await.unwrap();
     client.roots_changed().unwrap();
     client.ping().await.unwrap();
-    let call = hang(&client).await;
+    let call = start_hang(&client).await;
     call.abort();
-    tally(&client, 1, 1).await;
+    wait_for_handlers(&client, 1, 1).await;
 
-    let mut sent = tapped.sent().into_iter();
+    let mut sent = record.sent().into_iter();
     assert_eq!(sent.next().unwrap()["method"], "server/discover");
     let mut methods = Vec::new();
     for frame in sent {
@@ -329,18 +329,21 @@ async fn after_falling_back_to_a_handshake_nothing_modern_is_said(world: World) 
         );
         methods.extend(frame["method"].as_str().map(str::to_owned));
     }
-    let known = &world.dialect().methods;
+    let known = &env.dialect().methods;
     for method in &methods {
         let is_known = known.client_requests.contains(&&**method)
             || known.client_notifications.contains(&&**method);
         assert!(is_known, "{method}");
     }
-    for said in ["initialize", "tools/list", "notifications/cancelled"] {
-        assert!(methods.iter().any(|method| method == said), "{methods:?}");
+    for method_name in ["initialize", "tools/list", "notifications/cancelled"] {
+        assert!(
+            methods.iter().any(|method| method == method_name),
+            "{methods:?}"
+        );
     }
 }
 
-async fn an_offer_that_the_server_does_not_speak_is_answered_by_one_that_it_does(_: World) {
+async fn an_unsupported_client_version_is_answered_with_a_supported_one(_: ScenarioEnv) {
     let mut client = testing::scripted_client(&Server::new("s", "1"));
     let offer = json!({
         "protocolVersion": "1999-12-31",
@@ -348,14 +351,18 @@ async fn an_offer_that_the_server_does_not_speak_is_answered_by_one_that_it_does
         "clientInfo": {"name": "old", "version": "1"},
     });
 
-    let answer = client.ask("1", "initialize", offer).await;
+    let answer = client.call("1", "initialize", offer).await;
 
     assert_eq!(answer["result"]["protocolVersion"], "2025-11-25");
 }
 
-async fn a_client_does_not_go_along_with_a_version_that_it_does_not_speak(world: World) {
-    let (wire, mut server) = testing::scripted();
-    let connecting = tokio::spawn(Client::over(wire).speaking(world.version()).into_future());
+async fn a_client_rejects_an_unsupported_server_version(env: ScenarioEnv) {
+    let (wire, mut server) = testing::scripted_peer();
+    let connecting = tokio::spawn(
+        Client::from_wire(wire)
+            .protocol_version(env.version())
+            .into_future(),
+    );
 
     server.expect("initialize").await.answer(json!({
         "protocolVersion": "1999-12-31",
@@ -368,24 +375,24 @@ async fn a_client_does_not_go_along_with_a_version_that_it_does_not_speak(world:
     server.expect_nothing().await;
 }
 
-async fn every_request_carries_its_envelope_and_no_notification_does(world: World) {
-    let client = world.connect(&hanging()).await;
-    let tapped = world.tapped().unwrap();
-    assert_eq!(tapped.frames(), [], "connecting needs no word");
+async fn every_request_carries_its_envelope_and_no_notification_does(env: ScenarioEnv) {
+    let client = env.connect(&hanging_server()).await;
+    let record = env.wire_record().unwrap();
+    assert_eq!(record.frames(), [], "connecting sent a frame");
 
     tools(&client).await;
-    hang(&client).await.abort();
-    tally(&client, 1, 1).await;
+    start_hang(&client).await.abort();
+    wait_for_handlers(&client, 1, 1).await;
 
-    let sent = tapped.sent();
+    let sent = record.sent();
     let is_request = |frame: &&Value| frame["id"] != Value::Null;
     assert!(
         sent.iter().any(|frame| !is_request(&frame)),
-        "something was cancelled"
+        "no cancel was sent"
     );
     for frame in sent.iter().filter(is_request) {
         let meta = &frame["params"]["_meta"];
-        assert_eq!(meta[meta_key::PROTOCOL_VERSION], world.version(), "{frame}");
+        assert_eq!(meta[meta_key::PROTOCOL_VERSION], env.version(), "{frame}");
         assert!(meta[meta_key::CLIENT_CAPABILITIES].is_object(), "{frame}");
     }
     for frame in sent.iter().filter(|frame| !is_request(frame)) {
@@ -393,91 +400,89 @@ async fn every_request_carries_its_envelope_and_no_notification_does(world: Worl
     }
 }
 
-async fn what_a_caller_adds_to_the_envelope_is_kept_unless_it_contradicts_it(world: World) {
-    let client = world
-        .connect(&Server::new("s", "1").tool(echo("echo")))
-        .await;
+async fn caller_meta_is_sent_unless_it_contradicts_the_envelope(env: ScenarioEnv) {
+    let client = env.connect(&Server::new("s", "1").tool(echo("echo"))).await;
     let mut meta = Meta::default();
     meta.insert("example.com/note", Json::from(json!("keep me")));
     meta.insert(meta_key::PROTOCOL_VERSION, Json::from(json!("1999-12-31")));
 
     client.call_tool("echo", ()).meta(meta).await.unwrap();
 
-    let sent = &world.tapped().unwrap().sent()[0]["params"]["_meta"];
+    let sent = &env.wire_record().unwrap().sent()[0]["params"]["_meta"];
     assert_eq!(sent["example.com/note"], "keep me");
-    assert_eq!(sent[meta_key::PROTOCOL_VERSION], world.version());
+    assert_eq!(sent[meta_key::PROTOCOL_VERSION], env.version());
 }
 
-async fn a_server_that_is_asked_introduces_itself(world: World) {
+async fn discover_returns_versions_capabilities_and_server_info(env: ScenarioEnv) {
     let server = Server::new("librarian", "1.2.3")
         .instructions("Ask for books.")
         .cache(Duration::from_secs(90), CacheScope::PUBLIC)
         .tool(echo("echo"));
-    let client = world.connect(&server).await;
+    let client = env.connect(&server).await;
 
     let params = RequestParams::default();
-    let told = client.request::<DiscoverRequest>(&params).await.unwrap();
+    let discovered = client.request::<DiscoverRequest>(&params).await.unwrap();
 
-    let versions: Vec<&str> = told
+    let versions: Vec<&str> = discovered
         .supported_versions
         .iter()
         .map(|version| version.as_str())
         .collect();
-    let identity = told.meta.unwrap().server_info().unwrap().unwrap();
+    let identity = discovered.meta.unwrap().server_info().unwrap().unwrap();
     let all: Vec<&str> = Dialects::all().iter().map(|it| it.version).collect();
     assert_eq!(versions, all);
-    let offered = serde_json::to_value(&told.capabilities).unwrap();
+    let offered = serde_json::to_value(&discovered.capabilities).unwrap();
     assert_eq!(offered, json!({"tools": {"listChanged": true}}));
-    assert_eq!(told.ttl_ms, Some(90_000));
-    assert_eq!(told.cache_scope, Some(CacheScope::PUBLIC));
-    assert_eq!(told.instructions.as_deref(), Some("Ask for books."));
+    assert_eq!(discovered.ttl_ms, Some(90_000));
+    assert_eq!(discovered.cache_scope, Some(CacheScope::PUBLIC));
+    assert_eq!(discovered.instructions.as_deref(), Some("Ask for books."));
     assert_eq!(
         (&*identity.name, &*identity.version),
         ("librarian", "1.2.3")
     );
 }
 
-async fn a_refused_version_is_followed_by_one_that_both_speak_or_by_none(world: World) {
+async fn a_rejected_version_is_retried_with_a_common_one_if_there_is_one(env: ScenarioEnv) {
     let refusing = |supported: &str| {
         let supported = json!({"supported": [supported], "requested": "2026-07-28"});
         json!({"code": -32022, "message": "Unsupported protocol version", "data": supported})
     };
-    let (wire, mut server) = testing::scripted();
-    let connecting = tokio::spawn(Client::over(wire).into_future());
-    let (stranger_wire, mut stranger) = testing::scripted();
-    let connecting_in_vain = tokio::spawn(Client::over(stranger_wire).into_future());
+    let (wire, mut server) = testing::scripted_peer();
+    let connecting = tokio::spawn(Client::from_wire(wire).into_future());
+    let (incompatible_wire, mut incompatible) = testing::scripted_peer();
+    let failing_connect = tokio::spawn(Client::from_wire(incompatible_wire).into_future());
 
     let id = server.expect("server/discover").await.hold();
-    server.say(&json!({"jsonrpc": "2.0", "id": id, "error": refusing(world.version())}));
-    if world.is_modern() {
+    server.send_json(&json!({"jsonrpc": "2.0", "id": id, "error": refusing(env.version())}));
+    if env.is_modern() {
         let again = server.expect("server/discover").await;
-        let asked = again.params()["_meta"][meta_key::PROTOCOL_VERSION].clone();
+        let requested = again.params()["_meta"][meta_key::PROTOCOL_VERSION].clone();
         again.answer(json!({
-            "supportedVersions": [world.version()],
+            "supportedVersions": [env.version()],
             "capabilities": {},
             "resultType": "complete",
         }));
-        assert_eq!(asked, world.version());
+        assert_eq!(requested, env.version());
     } else {
-        server.shake_hands(world.version(), json!({})).await;
+        server.accept_handshake(env.version(), json!({})).await;
     }
-    let id = stranger.expect("server/discover").await.hold();
-    stranger.say(&json!({"jsonrpc": "2.0", "id": id, "error": refusing("1999-12-31")}));
+    let id = incompatible.expect("server/discover").await.hold();
+    incompatible.send_json(&json!({"jsonrpc": "2.0", "id": id, "error": refusing("1999-12-31")}));
 
     let client = connecting.await.unwrap().unwrap();
-    assert_eq!(client.dialect().version, world.version());
-    assert!(connecting_in_vain.await.unwrap().is_err());
-    stranger.expect_nothing().await;
+    assert_eq!(client.dialect().version, env.version());
+    assert!(failing_connect.await.unwrap().is_err());
+    incompatible.expect_nothing().await;
 }
 
-async fn a_wire_that_fails_is_no_verdict_on_the_server(_: World) {
-    let (wire, mut server) = testing::scripted();
-    let (tap, tapped) = Tap::new(wire);
-    let connecting = tokio::spawn(Client::over(tap).into_future());
+async fn a_wire_failure_during_the_probe_fails_the_connection(_: ScenarioEnv) {
+    let (wire, mut server) = testing::scripted_peer();
+    let (recording, record) = RecordingWire::new(wire);
+    let connecting = tokio::spawn(Client::from_wire(recording).into_future());
 
-    let asked = server.expect("server/discover").await;
-    let _ = asked.hold();
-    tapped.cut();
+    let request = server.expect("server/discover").await;
+    let _ = request.hold();
+    record.cut();
 
     let error = connecting.await.unwrap().unwrap_err();
     assert!(
@@ -487,9 +492,9 @@ async fn a_wire_that_fails_is_no_verdict_on_the_server(_: World) {
     server.expect_nothing().await;
 }
 
-async fn a_handshake_that_takes_too_long_is_given_up_and_not_cancelled(world: World) {
-    let (wire, mut server) = testing::scripted();
-    let connect = Client::over(wire).speaking(world.version());
+async fn a_timed_out_initialize_is_not_cancelled(env: ScenarioEnv) {
+    let (wire, mut server) = testing::scripted_peer();
+    let connect = Client::from_wire(wire).protocol_version(env.version());
     let connecting = tokio::spawn(connect.timeout(Duration::from_secs(1)).into_future());
 
     let _ = server.expect("initialize").await.hold();

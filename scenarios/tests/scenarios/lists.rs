@@ -1,4 +1,4 @@
-//! Lists: page by page, and how they change while the server runs.
+//! Lists: pagination, and changes at runtime.
 
 use bowline::client::Change;
 use bowline::types::{
@@ -6,34 +6,31 @@ use bowline::types::{
     Method, PaginatedRequestParams, SubscriptionFilter,
 };
 use bowline::{Client, ErrorCode, Prompt, Resource, ResourceTemplate, Server};
-use scenarios::{Scenario, World, scenario};
+use scenarios::{Scenario, ScenarioEnv, scenario};
 use serde_json::{Value, json};
 
-use crate::support::{echo, refusal, tools, with_change};
+use crate::support::{echo, peer_error, tools, with_change};
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
     vec![
         scenario!(
-            every_list_comes_page_by_page_to_its_end,
+            every_list_is_paginated_to_its_end,
             "tools:list:pagination",
             "resources:list:pagination",
             "resources:templates:pagination",
             "prompts:list:pagination",
             "pagination:exhaustion",
         ),
+        scenario!(an_unknown_cursor_is_rejected, "pagination:invalid-cursor"),
         scenario!(
-            a_cursor_that_was_not_given_is_refused,
-            "pagination:invalid-cursor"
-        ),
-        scenario!(
-            what_changes_while_the_server_runs_is_there_and_is_announced,
+            changes_at_runtime_are_listed_and_announced,
             "tools:list-changed",
             "resources:list-changed",
             "prompts:list-changed",
             "mcpserver:register:post-connect",
         ),
         scenario!(
-            a_change_is_heard_and_nothing_is_fetched_for_it,
+            a_list_changed_notification_fetches_nothing,
             "client:list-changed:signal-only",
         )
         .in_memory(),
@@ -56,7 +53,7 @@ fn five_of_each() -> Server {
     })
 }
 
-/// How many are on each page of a list, and the cursors between them.
+/// The number of items on each page of a list, and the cursors between the pages.
 async fn pages<M: Method<Params = PaginatedRequestParams>>(
     client: &Client,
     items: &str,
@@ -78,8 +75,8 @@ where
     }
 }
 
-async fn every_list_comes_page_by_page_to_its_end(world: World) {
-    let client = world.connect(&five_of_each()).await;
+async fn every_list_is_paginated_to_its_end(env: ScenarioEnv) {
+    let client = env.connect(&five_of_each()).await;
 
     let all = [
         pages::<ListToolsRequest>(&client, "tools").await,
@@ -94,8 +91,8 @@ async fn every_list_comes_page_by_page_to_its_end(world: World) {
     }
 }
 
-async fn a_cursor_that_was_not_given_is_refused(world: World) {
-    let client = world.connect(&five_of_each()).await;
+async fn an_unknown_cursor_is_rejected(env: ScenarioEnv) {
+    let client = env.connect(&five_of_each()).await;
 
     for method in [
         "tools/list",
@@ -103,12 +100,12 @@ async fn a_cursor_that_was_not_given_is_refused(world: World) {
         "resources/templates/list",
         "prompts/list",
     ] {
-        let error = refusal(client.raw(method, json!({"cursor": "made up"})).await);
+        let error = peer_error(client.raw(method, json!({"cursor": "made up"})).await);
         assert_eq!(error.code, ErrorCode::INVALID_PARAMS, "{method}");
     }
 }
 
-fn growing() -> Server {
+fn changing_server() -> Server {
     let server = Server::new("growing", "1")
         .prompt(Prompt::raw("first", async |_, _| Ok("text")))
         .resource(Resource::text("docs://first", "first", "text"));
@@ -131,40 +128,43 @@ fn all_lists() -> SubscriptionFilter {
     filter
 }
 
-async fn what_changes_while_the_server_runs_is_there_and_is_announced(world: World) {
-    let client = world.connect(&growing()).await;
+async fn changes_at_runtime_are_listed_and_announced(env: ScenarioEnv) {
+    let client = env.connect(&changing_server()).await;
     let mut changes = client.subscribe(all_lists()).await.unwrap();
-    // A server with a handshake tells of changes once it has heard that the client is ready.
+    // A legacy server sends changes only after `notifications/initialized`, which precedes this request.
     assert_eq!(tools(&client).await.len(), 1);
 
-    let telling = async {
-        let mut told = Vec::new();
-        while told.len() < 3 {
-            told.extend(changes.next().await.unwrap());
+    let receiving = async {
+        let mut received = Vec::new();
+        while received.len() < 3 {
+            received.extend(changes.next().await.unwrap());
         }
-        told
+        received
     };
-    // In process a subscription only goes on while somebody listens.
-    let (told, changed) = tokio::join!(telling, client.call_tool("change", ()));
+    // In process a subscription makes progress only while it is polled.
+    let (received, changed) = tokio::join!(receiving, client.call_tool("change", ()));
 
     assert_eq!(changed.unwrap().text(), "changed");
-    assert_eq!(told, [Change::Tools, Change::Prompts, Change::Resources]);
+    assert_eq!(
+        received,
+        [Change::Tools, Change::Prompts, Change::Resources]
+    );
     assert_eq!(tools(&client).await.len(), 2);
     assert_eq!(client.call_tool("second", ()).await.unwrap().text(), "{}");
 }
 
-async fn a_change_is_heard_and_nothing_is_fetched_for_it(world: World) {
-    let client = world.connect(&growing()).await;
+async fn a_list_changed_notification_fetches_nothing(env: ScenarioEnv) {
+    let client = env.connect(&changing_server()).await;
     let mut changes = client.subscribe(all_lists()).await.unwrap();
     tools(&client).await;
-    let tapped = world.tapped().unwrap();
-    tapped.clear();
+    let record = env.wire_record().unwrap();
+    record.clear();
 
     client.call_tool("change", ()).await.unwrap();
     for _ in 0..3 {
         changes.next().await.unwrap();
     }
 
-    let sent = tapped.sent();
-    assert_eq!(sent.len(), 1, "only the call: {sent:?}");
+    let sent = record.sent();
+    assert_eq!(sent.len(), 1, "expected only the call: {sent:?}");
 }

@@ -1,19 +1,19 @@
-//! Logging to the client: at a level that it sets, or that each request brings.
+//! Log messages to the client: at the level it set, or at the level of the request.
 
 use std::sync::{Arc, Mutex};
 
 use bowline::types::LoggingLevel;
 use bowline::{CallToolResult, Context, Json, Server, Tool};
-use scenarios::{Scenario, World, scenario};
+use scenarios::{Scenario, ScenarioEnv, scenario};
 use serde_json::{Value, json};
 
-use crate::support::anything;
+use crate::support::any_object;
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
     vec![
-        scenario!(a_server_that_logs_says_so, "logging:capability:declared"),
+        scenario!(logging_is_advertised, "logging:capability:declared"),
         scenario!(
-            what_a_handler_logs_arrives_before_its_result,
+            log_messages_arrive_before_the_result,
             "tools:call:logging-mid-execution",
             "mcpserver:context:logging",
             "logging:message:all-levels",
@@ -21,33 +21,33 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         )
         .in_memory(),
         scenario!(
-            what_a_server_logs_reaches_the_application,
+            log_messages_reach_the_application,
             "mcpserver:context:logging",
             "logging:set-level",
             "logging:message:fields",
         ),
         scenario!(
-            a_client_sets_the_level_below_which_it_hears_nothing,
+            messages_below_the_set_level_are_not_sent,
             "logging:set-level",
             "logging:message:filtered",
         )
         .legacy()
         .in_memory(),
         scenario!(
-            a_level_that_does_not_exist_is_refused,
+            an_unknown_level_is_rejected,
             "logging:set-level:invalid-level",
         )
         .legacy()
         .in_memory(),
         scenario!(
-            a_request_hears_what_it_asks_for_and_nothing_without_asking,
+            a_request_receives_log_messages_only_from_its_own_level_on,
             "logging:per-request:opt-in",
             "logging:per-request:threshold",
         )
         .modern()
         .in_memory(),
         scenario!(
-            a_request_with_a_level_that_does_not_exist_is_refused,
+            a_request_with_an_unknown_log_level_is_rejected,
             "logging:per-request:invalid-level",
         )
         .modern()
@@ -56,79 +56,89 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
 }
 
 /// A server whose tool `chat` logs at every level.
-fn chatty() -> Server {
-    let chat = Tool::raw("chat", anything(), async |arguments: Json, cx: Context| {
-        for level in LEVELS {
-            let level: LoggingLevel = serde_json::from_value(json!(level)).unwrap();
-            cx.log(level, json!({"level is": level}));
-        }
-        if arguments.decode::<Value>().unwrap()["rings"] == true {
-            cx.log_as(
-                "bell",
-                LoggingLevel::Emergency,
-                json!({"level is": "a logger of its own"}),
-            );
-        }
-        Ok(CallToolResult::text("chatted"))
-    });
+fn logging_server() -> Server {
+    let chat = Tool::raw(
+        "chat",
+        any_object(),
+        async |arguments: Json, cx: Context| {
+            for level in LEVELS {
+                let level: LoggingLevel = serde_json::from_value(json!(level)).unwrap();
+                cx.log(level, json!({"level is": level}));
+            }
+            if arguments.decode::<Value>().unwrap()["rings"] == true {
+                cx.log_as(
+                    "bell",
+                    LoggingLevel::Emergency,
+                    json!({"level is": "a logger of its own"}),
+                );
+            }
+            Ok(CallToolResult::text("chatted"))
+        },
+    );
     Server::new("chatty", "1").tool(chat).logging()
 }
 
-/// Calls `chat`, and returns the levels of what is heard before the answer.
-async fn chat(client: &mut bowline::testing::Scripted, world: &World, meta: Value) -> Vec<String> {
+/// Calls `chat`, and returns the levels of the messages received before the response.
+async fn chat(
+    client: &mut bowline::testing::ScriptedPeer,
+    env: &ScenarioEnv,
+    meta: Value,
+) -> Vec<String> {
     let params = json!({"name": "chat", "_meta": meta});
-    client.request(world.dialect(), "chat", "tools/call", params);
+    client.request(env.dialect(), "chat", "tools/call", params);
     let mut levels = Vec::new();
     loop {
-        let heard = client.hear().await;
-        if heard["id"] == "chat" {
-            assert_eq!(heard["result"]["content"][0]["text"], "chatted");
+        let message = client.next_message().await;
+        if message["id"] == "chat" {
+            assert_eq!(message["result"]["content"][0]["text"], "chatted");
             return levels;
         }
-        assert_eq!(heard["method"], "notifications/message");
-        assert_eq!(heard["params"]["logger"], "chatty");
+        assert_eq!(message["method"], "notifications/message");
+        assert_eq!(message["params"]["logger"], "chatty");
         assert_eq!(
-            heard["params"]["data"]["level is"],
-            heard["params"]["level"]
+            message["params"]["data"]["level is"],
+            message["params"]["level"]
         );
-        levels.push(heard["params"]["level"].as_str().unwrap().to_owned());
+        levels.push(message["params"]["level"].as_str().unwrap().to_owned());
     }
 }
 
-async fn set_level(client: &mut bowline::testing::Scripted, level: &str) -> Value {
+async fn set_level(client: &mut bowline::testing::ScriptedPeer, level: &str) -> Value {
     client
-        .ask("level", "logging/setLevel", json!({"level": level}))
+        .call("level", "logging/setLevel", json!({"level": level}))
         .await
 }
 
-async fn a_server_that_logs_says_so(world: World) {
-    let told = world.introduction(&world.connect(&chatty()).await).await;
+async fn logging_is_advertised(env: ScenarioEnv) {
+    let discovered = env
+        .discover_result(&env.connect(&logging_server()).await)
+        .await;
 
-    assert!(told.capabilities.logging.is_some());
+    assert!(discovered.capabilities.logging.is_some());
 }
 
-async fn what_a_handler_logs_arrives_before_its_result(world: World) {
-    let mut client = world.scripted_client(&chatty(), json!({})).await;
+async fn log_messages_arrive_before_the_result(env: ScenarioEnv) {
+    let mut client = env.scripted_client(&logging_server(), json!({})).await;
     let mut meta = json!({});
-    if world.is_modern() {
+    if env.is_modern() {
         meta["io.modelcontextprotocol/logLevel"] = json!("debug");
     } else {
         set_level(&mut client, "debug").await;
     }
 
-    let heard = chat(&mut client, &world, meta).await;
+    let levels = chat(&mut client, &env, meta).await;
 
-    assert_eq!(heard, LEVELS);
+    assert_eq!(levels, LEVELS);
 }
 
-async fn what_a_server_logs_reaches_the_application(world: World) {
-    let heard = Arc::new(Mutex::new(Vec::new()));
-    let ears = heard.clone();
-    let client = world
-        .connect_with(&chatty(), |connect| {
+async fn log_messages_reach_the_application(env: ScenarioEnv) {
+    let entries = Arc::new(Mutex::new(Vec::new()));
+    let recorder = entries.clone();
+    let client = env
+        .connect_with(&logging_server(), |connect| {
             connect.on_log(move |log| {
-                let heard = (log.level, log.logger, log.data);
-                ears.lock().unwrap().push(heard);
+                let entry = (log.level, log.logger, log.data);
+                recorder.lock().unwrap().push(entry);
             })
         })
         .await;
@@ -148,52 +158,52 @@ async fn what_a_server_logs_reaches_the_application(world: World) {
             data("a logger of its own"),
         ),
     ];
-    assert_eq!(*heard.lock().unwrap(), expected);
+    assert_eq!(*entries.lock().unwrap(), expected);
 }
 
-async fn a_client_sets_the_level_below_which_it_hears_nothing(world: World) {
-    let mut client = world.scripted_client(&chatty(), json!({})).await;
+async fn messages_below_the_set_level_are_not_sent(env: ScenarioEnv) {
+    let mut client = env.scripted_client(&logging_server(), json!({})).await;
 
     let set = set_level(&mut client, "error").await;
-    let heard = chat(&mut client, &world, json!({})).await;
+    let levels = chat(&mut client, &env, json!({})).await;
     set_level(&mut client, "emergency").await;
-    let heard_less = chat(&mut client, &world, json!({})).await;
+    let fewer_levels = chat(&mut client, &env, json!({})).await;
 
     assert_eq!(set["result"], json!({}));
-    assert_eq!(heard, ["error", "critical", "alert", "emergency"]);
-    assert_eq!(heard_less, ["emergency"]);
+    assert_eq!(levels, ["error", "critical", "alert", "emergency"]);
+    assert_eq!(fewer_levels, ["emergency"]);
 }
 
-async fn a_level_that_does_not_exist_is_refused(world: World) {
-    let mut client = world.scripted_client(&chatty(), json!({})).await;
+async fn an_unknown_level_is_rejected(env: ScenarioEnv) {
+    let mut client = env.scripted_client(&logging_server(), json!({})).await;
 
     let refused = set_level(&mut client, "loud").await;
 
     assert_eq!(refused["error"]["code"], -32602, "{refused}");
 }
 
-async fn a_request_hears_what_it_asks_for_and_nothing_without_asking(world: World) {
-    let mut client = world.scripted_client(&chatty(), json!({})).await;
+async fn a_request_receives_log_messages_only_from_its_own_level_on(env: ScenarioEnv) {
+    let mut client = env.scripted_client(&logging_server(), json!({})).await;
 
-    let unasked = chat(&mut client, &world, json!({})).await;
+    let without_level = chat(&mut client, &env, json!({})).await;
     let warned = json!({"io.modelcontextprotocol/logLevel": "warning"});
-    let asked = chat(&mut client, &world, warned).await;
+    let with_level = chat(&mut client, &env, warned).await;
 
-    assert!(unasked.is_empty(), "{unasked:?}");
+    assert!(without_level.is_empty(), "{without_level:?}");
     assert_eq!(
-        asked,
+        with_level,
         ["warning", "error", "critical", "alert", "emergency"]
     );
 }
 
-async fn a_request_with_a_level_that_does_not_exist_is_refused(world: World) {
-    let mut client = world.scripted_client(&chatty(), json!({})).await;
+async fn a_request_with_an_unknown_log_level_is_rejected(env: ScenarioEnv) {
+    let mut client = env.scripted_client(&logging_server(), json!({})).await;
 
     let meta = json!({"io.modelcontextprotocol/logLevel": "loud"});
     let params = json!({"name": "chat", "_meta": meta});
-    client.request(world.dialect(), "chat", "tools/call", params);
+    client.request(env.dialect(), "chat", "tools/call", params);
 
-    let refused = client.hear().await;
+    let refused = client.next_message().await;
     assert_eq!(refused["error"]["code"], -32602, "{refused}");
 }
 

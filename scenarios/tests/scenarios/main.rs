@@ -1,16 +1,16 @@
-//! Every scenario, by what it is about.
+//! The test program of all scenarios.
 #![allow(
     clippy::panic,
     clippy::unwrap_used,
-    reason = "a scenario says by panicking what it saw"
+    reason = "a scenario reports its failure by panicking"
 )]
 #![allow(
     clippy::needless_pass_by_value,
-    reason = "what a scenario makes on the spot it hands over"
+    reason = "scenarios pass temporaries by value"
 )]
 
 mod authorization;
-mod cancelling;
+mod cancellation;
 mod client_authorization;
 mod client_authorization_discovery;
 mod client_authorization_grants;
@@ -18,26 +18,26 @@ mod client_authorization_registration;
 mod clients;
 mod elicitation;
 mod flows;
-mod functions;
-mod guarded;
-mod hosting;
-mod hosting_legacy;
-mod http;
-mod http_clients;
-mod http_clients_legacy;
+mod http_client;
+mod http_client_legacy;
+mod http_server;
+mod http_server_legacy;
+mod http_transport;
 mod lifecycle;
 mod lists;
 mod logging;
+mod multi_round_trip;
 mod progress;
 mod prompts;
+mod protected_server;
 mod protocol;
 mod resources;
-mod rounds;
 mod sampling;
 mod stdio;
 mod subscriptions;
 mod support;
 mod tools;
+mod typed_tools;
 
 use std::process::ExitCode;
 
@@ -45,31 +45,31 @@ fn main() -> ExitCode {
     let scenarios = [
         lifecycle::scenarios(),
         protocol::scenarios(),
-        cancelling::scenarios(),
+        cancellation::scenarios(),
         progress::scenarios(),
         tools::scenarios(),
-        functions::scenarios(),
+        typed_tools::scenarios(),
         resources::scenarios(),
         subscriptions::scenarios(),
         prompts::scenarios(),
         lists::scenarios(),
         elicitation::scenarios(),
         sampling::scenarios(),
-        rounds::scenarios(),
+        multi_round_trip::scenarios(),
         clients::scenarios(),
         logging::scenarios(),
         flows::scenarios(),
         stdio::scenarios(),
-        http::scenarios(),
+        http_transport::scenarios(),
         authorization::scenarios(),
         client_authorization::scenarios(),
         client_authorization_discovery::scenarios(),
         client_authorization_registration::scenarios(),
         client_authorization_grants::scenarios(),
-        hosting::scenarios(),
-        hosting_legacy::scenarios(),
-        http_clients::scenarios(),
-        http_clients_legacy::scenarios(),
+        http_server::scenarios(),
+        http_server_legacy::scenarios(),
+        http_client::scenarios(),
+        http_client_legacy::scenarios(),
     ];
     scenarios::runner::main(&scenarios.concat())
 }

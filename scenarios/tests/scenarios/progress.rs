@@ -1,59 +1,59 @@
-//! Progress, and how long a call may take.
+//! Progress notifications and timeouts.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bowline::types::{ProgressNotificationParams, ProgressToken};
 use bowline::{CallToolResult, Context, Error, Json, Progress, Server, Tool};
-use scenarios::{Scenario, World, scenario};
+use scenarios::{Scenario, ScenarioEnv, scenario};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use crate::support::{anything, hanging, tally};
+use crate::support::{any_object, hanging_server, wait_for_handlers};
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
     vec![
         scenario!(
-            progress_is_heard_in_order_before_the_answer,
+            progress_is_received_in_order_before_the_response,
             "protocol:progress:callback",
             "protocol:progress:monotonic",
             "tools:call:progress",
             "mcpserver:context:progress",
         ),
         scenario!(
-            only_who_wants_progress_sends_a_token,
+            a_progress_token_is_sent_only_with_a_callback,
             "protocol:progress:token-injected",
             "protocol:progress:no-token",
         )
         .in_memory(),
         scenario!(
-            each_call_hears_its_own_progress,
+            each_call_receives_its_own_progress,
             "protocol:progress:token-unique"
         ),
         scenario!(
-            after_the_answer_there_is_no_progress,
+            progress_is_not_sent_after_the_response,
             "protocol:progress:stops-after-completion",
         )
         .in_memory(),
         scenario!(
-            progress_that_comes_too_late_is_not_heard,
+            late_progress_is_dropped,
             "protocol:progress:late-dropped-by-client",
         )
         .in_memory(),
         scenario!(
-            a_call_that_takes_too_long_fails_and_the_next_one_works,
+            a_timed_out_call_fails_and_the_next_one_works,
             "protocol:timeout:basic",
             "protocol:timeout:session-survives",
             "protocol:timeout:session-default",
         )
         .in_one_process(),
         scenario!(
-            a_call_that_takes_too_long_is_cancelled_at_the_other_end,
+            a_timed_out_call_is_cancelled_at_the_server,
             "protocol:timeout:sends-cancellation",
         )
         .in_memory(),
         scenario!(
-            progress_starts_the_wait_anew_but_not_the_total,
+            progress_resets_the_idle_timeout_but_not_the_total,
             "protocol:timeout:reset-on-progress",
             "protocol:timeout:max-total",
         )
@@ -62,12 +62,12 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
 }
 
 #[derive(Clone, Default)]
-struct Heard(Arc<Mutex<Vec<ProgressNotificationParams>>>);
+struct ReceivedProgress(Arc<Mutex<Vec<ProgressNotificationParams>>>);
 
-impl Heard {
-    fn hear(&self) -> impl FnMut(ProgressNotificationParams) + Send + 'static {
-        let heard = self.0.clone();
-        move |report| heard.lock().unwrap().push(report)
+impl ReceivedProgress {
+    fn callback(&self) -> impl FnMut(ProgressNotificationParams) + Send + 'static {
+        let received = self.0.clone();
+        move |report| received.lock().unwrap().push(report)
     }
 
     fn values(&self) -> Vec<f64> {
@@ -80,76 +80,94 @@ impl Heard {
     }
 }
 
-/// A tool that counts, backwards too, and answers.
-fn counting() -> Tool {
-    Tool::raw("count", anything(), async |arguments: Json, cx: Context| {
-        let arguments: Value = arguments.decode().unwrap();
-        let from = arguments["from"].as_f64().unwrap_or(0.0);
-        cx.progress(Progress::at(from + 1.0).of(10.0).message("one"));
-        cx.progress(from);
-        cx.progress(from + 1.0);
-        tokio::task::yield_now().await;
-        cx.progress(from + 2.0);
-        Ok(CallToolResult::text("counted"))
-    })
+/// A tool that reports progress, some of it decreasing, and returns.
+fn counting_tool() -> Tool {
+    Tool::raw(
+        "count",
+        any_object(),
+        async |arguments: Json, cx: Context| {
+            let arguments: Value = arguments.decode().unwrap();
+            let from = arguments["from"].as_f64().unwrap_or(0.0);
+            cx.progress(Progress::at(from + 1.0).of(10.0).message("one"));
+            cx.progress(from);
+            cx.progress(from + 1.0);
+            tokio::task::yield_now().await;
+            cx.progress(from + 2.0);
+            Ok(CallToolResult::text("counted"))
+        },
+    )
 }
 
-async fn progress_is_heard_in_order_before_the_answer(world: World) {
-    let client = world.connect(&Server::new("s", "1").tool(counting())).await;
-    let heard = Heard::default();
+async fn progress_is_received_in_order_before_the_response(env: ScenarioEnv) {
+    let client = env
+        .connect(&Server::new("s", "1").tool(counting_tool()))
+        .await;
+    let received = ReceivedProgress::default();
 
     let reply = client
         .call_tool("count", ())
-        .on_progress(heard.hear())
+        .on_progress(received.callback())
         .await
         .unwrap();
 
     assert_eq!(reply.text(), "counted");
-    assert_eq!(heard.values(), [1.0, 2.0], "what does not grow is not sent");
-    let first = heard.0.lock().unwrap()[0].clone();
+    assert_eq!(
+        received.values(),
+        [1.0, 2.0],
+        "expected increasing progress only"
+    );
+    let first = received.0.lock().unwrap()[0].clone();
     assert_eq!(first.total, Some(10.0));
-    if world.version() > "2024-11-05" {
+    if env.version() > "2024-11-05" {
         assert_eq!(first.message.as_deref(), Some("one"));
     }
 }
 
-async fn only_who_wants_progress_sends_a_token(world: World) {
-    let client = world.connect(&Server::new("s", "1").tool(counting())).await;
-    let tapped = world.tapped().unwrap();
+async fn a_progress_token_is_sent_only_with_a_callback(env: ScenarioEnv) {
+    let client = env
+        .connect(&Server::new("s", "1").tool(counting_tool()))
+        .await;
+    let record = env.wire_record().unwrap();
 
     client.call_tool("count", ()).await.unwrap();
-    tapped.clear();
+    record.clear();
     client
         .call_tool("count", ())
         .on_progress(|_| ())
         .await
         .unwrap();
-    let wanted = tapped.frames();
-    tapped.clear();
+    let wanted = record.frames();
+    record.clear();
     client.call_tool("count", ()).await.unwrap();
-    let unwanted = tapped.frames();
+    let unwanted = record.frames();
 
     let token = |frame: &Value| frame["params"]["_meta"]["progressToken"].clone();
     assert_ne!(token(&wanted[0].json()), Value::Null);
-    assert_eq!(wanted.len(), 4, "a request, two reports and an answer");
+    assert_eq!(
+        wanted.len(),
+        4,
+        "expected a request, two notifications and a response"
+    );
     assert_eq!(
         wanted[1].json()["params"]["progressToken"],
         token(&wanted[0].json())
     );
     assert_eq!(token(&unwanted[0].json()), Value::Null);
-    assert_eq!(unwanted.len(), 2, "a request and an answer");
+    assert_eq!(unwanted.len(), 2, "expected a request and a response");
 }
 
-async fn each_call_hears_its_own_progress(world: World) {
-    let client = world.connect(&Server::new("s", "1").tool(counting())).await;
-    let (low, high) = (Heard::default(), Heard::default());
+async fn each_call_receives_its_own_progress(env: ScenarioEnv) {
+    let client = env
+        .connect(&Server::new("s", "1").tool(counting_tool()))
+        .await;
+    let (low, high) = (ReceivedProgress::default(), ReceivedProgress::default());
 
     let from_low = client
         .call_tool("count", json!({"from": 0}))
-        .on_progress(low.hear());
+        .on_progress(low.callback());
     let from_high = client
         .call_tool("count", json!({"from": 100}))
-        .on_progress(high.hear());
+        .on_progress(high.callback());
     let (one, other) = tokio::join!(from_low, from_high);
 
     assert!(one.is_ok() && other.is_ok());
@@ -157,10 +175,10 @@ async fn each_call_hears_its_own_progress(world: World) {
     assert_eq!(high.values(), [101.0, 102.0]);
 }
 
-async fn after_the_answer_there_is_no_progress(world: World) {
+async fn progress_is_not_sent_after_the_response(env: ScenarioEnv) {
     let nudged = Arc::new(Notify::new());
     let nudge = nudged.clone();
-    let linger = Tool::raw("linger", anything(), move |_, cx: Context| {
+    let linger = Tool::raw("linger", any_object(), move |_, cx: Context| {
         let nudged = nudged.clone();
         async move {
             cx.progress(1.0);
@@ -171,19 +189,19 @@ async fn after_the_answer_there_is_no_progress(world: World) {
             Ok(CallToolResult::text("done"))
         }
     });
-    let nudge = Tool::raw("nudge", anything(), move |_, _| {
+    let nudge = Tool::raw("nudge", any_object(), move |_, _| {
         nudge.notify_one();
         async { Ok(CallToolResult::text("nudged")) }
     });
     let server = Server::new("s", "1").tool(linger).tool(nudge);
-    let mut client = world.scripted_client(&server, json!({})).await;
+    let mut client = env.scripted_client(&server, json!({})).await;
 
     let params = json!({"name": "linger", "_meta": {"progressToken": "t"}});
-    client.request(world.dialect(), "a", "tools/call", params);
+    client.request(env.dialect(), "a", "tools/call", params);
     let report = client.expect_notification("notifications/progress").await;
-    let answer = client.hear().await;
-    client.request(world.dialect(), "b", "tools/call", json!({"name": "nudge"}));
-    let nudged = client.hear().await;
+    let answer = client.next_message().await;
+    client.request(env.dialect(), "b", "tools/call", json!({"name": "nudge"}));
+    let nudged = client.next_message().await;
 
     assert_eq!(
         (&report["progressToken"], &report["progress"]),
@@ -193,19 +211,21 @@ async fn after_the_answer_there_is_no_progress(world: World) {
     client.expect_nothing().await;
 }
 
-async fn progress_that_comes_too_late_is_not_heard(world: World) {
-    let (client, mut server) = world
+async fn late_progress_is_dropped(env: ScenarioEnv) {
+    let (client, mut server) = env
         .scripted_server(json!({"tools": {}}), |connect| connect)
         .await;
-    let heard = Heard::default();
-    let call = client.call_tool("count", ()).on_progress(heard.hear());
+    let received = ReceivedProgress::default();
+    let call = client
+        .call_tool("count", ())
+        .on_progress(received.callback());
     let counting = tokio::spawn(call.into_future());
 
-    let asked = server.expect("tools/call").await;
+    let request = server.expect("tools/call").await;
     let token: ProgressToken =
-        serde_json::from_value(asked.params()["_meta"]["progressToken"].clone()).unwrap();
+        serde_json::from_value(request.params()["_meta"]["progressToken"].clone()).unwrap();
     let report = |at: u8| json!({"progressToken": token, "progress": at});
-    asked
+    request
         .notify("notifications/progress", report(1))
         .answer(json!({"content": [], "resultType": "complete"}));
     server.notify("notifications/progress", report(2));
@@ -218,15 +238,15 @@ async fn progress_that_comes_too_late_is_not_heard(world: World) {
 
     assert!(
         next.await.unwrap().is_ok(),
-        "what came too late does no harm"
+        "late progress affected the next call"
     );
-    assert_eq!(heard.values(), [1.0]);
+    assert_eq!(received.values(), [1.0]);
 }
 
-async fn a_call_that_takes_too_long_fails_and_the_next_one_works(world: World) {
+async fn a_timed_out_call_fails_and_the_next_one_works(env: ScenarioEnv) {
     let limit = Duration::from_secs(7);
-    let client = world
-        .connect_with(&hanging(), |connect| connect.timeout(limit))
+    let client = env
+        .connect_with(&hanging_server(), |connect| connect.timeout(limit))
         .await;
 
     let by_default = client.call_tool("hang", ()).await.unwrap_err();
@@ -235,7 +255,7 @@ async fn a_call_that_takes_too_long_fails_and_the_next_one_works(world: World) {
         .timeout(Duration::from_secs(3))
         .await
         .unwrap_err();
-    tally(&client, 2, 2).await;
+    wait_for_handlers(&client, 2, 2).await;
 
     assert!(
         matches!(by_default, Error::Timeout { after } if after == limit),
@@ -247,8 +267,8 @@ async fn a_call_that_takes_too_long_fails_and_the_next_one_works(world: World) {
     );
 }
 
-async fn a_call_that_takes_too_long_is_cancelled_at_the_other_end(world: World) {
-    let (client, mut server) = world
+async fn a_timed_out_call_is_cancelled_at_the_server(env: ScenarioEnv) {
+    let (client, mut server) = env
         .scripted_server(json!({"tools": {}}), |connect| connect)
         .await;
     let call = client.call_tool("slow", ()).timeout(Duration::from_secs(3));
@@ -260,8 +280,8 @@ async fn a_call_that_takes_too_long_is_cancelled_at_the_other_end(world: World) 
     assert!(matches!(slow.await.unwrap(), Err(Error::Timeout { .. })));
 }
 
-async fn progress_starts_the_wait_anew_but_not_the_total(world: World) {
-    let steady = Tool::raw("steady", anything(), async |_, cx: Context| {
+async fn progress_resets_the_idle_timeout_but_not_the_total(env: ScenarioEnv) {
+    let steady = Tool::raw("steady", any_object(), async |_, cx: Context| {
         let mut minutes = tokio::time::interval(Duration::from_secs(60));
         for minute in 0..=10 {
             minutes.tick().await;
@@ -269,7 +289,7 @@ async fn progress_starts_the_wait_anew_but_not_the_total(world: World) {
         }
         Ok(CallToolResult::text("ten minutes"))
     });
-    let client = world.connect(&Server::new("s", "1").tool(steady)).await;
+    let client = env.connect(&Server::new("s", "1").tool(steady)).await;
     let wait = Duration::from_secs(90);
     let call = || {
         client

@@ -1,4 +1,4 @@
-//! Prompts, and completing what is typed into them.
+//! Prompts, and the completion of their arguments.
 
 use std::collections::BTreeMap;
 
@@ -9,41 +9,41 @@ use bowline::types::{
     ResourceTemplateReference,
 };
 use bowline::{Client, ErrorCode, Prompt, ResourceTemplate, Result, Server};
-use scenarios::{Scenario, World, scenario};
+use scenarios::{Scenario, ScenarioEnv, scenario};
 use serde_json::{Value, json};
 
-use crate::support::{messages, prompt, refusal};
+use crate::support::{messages, peer_error, prompt};
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
     vec![
-        scenario!(a_server_with_prompts_says_so, "prompts:capability:declared"),
+        scenario!(prompts_are_advertised, "prompts:capability:declared"),
         scenario!(
             a_prompt_is_listed_with_its_arguments,
             "prompts:list:basic",
             "mcpserver:prompt:decorated",
         ),
         scenario!(
-            arguments_reach_a_prompt_and_optional_ones_may_be_left_out,
+            arguments_reach_a_prompt_and_optional_ones_may_be_omitted,
             "prompts:get:with-args",
             "prompts:get:multi-message",
             "mcpserver:prompt:optional-args",
         ),
         scenario!(a_prompt_without_arguments_works, "prompts:get:no-args"),
         scenario!(
-            a_prompt_that_cannot_be_filled_in_is_refused_before_its_handler_runs,
+            invalid_prompt_requests_do_not_reach_the_handler,
             "prompts:get:missing-required-args",
             "mcpserver:prompt:args-validation",
             "prompts:get:unknown-name",
             "mcpserver:prompt:unknown-name",
         ),
         scenario!(
-            a_prompt_has_pictures_and_resources,
+            a_prompt_contains_images_and_resources,
             "prompts:get:content:image",
             "prompts:get:content:embedded-resource",
         ),
-        scenario!(a_prompt_has_sound, "prompts:get:content:audio").since("2025-03-26"),
+        scenario!(a_prompt_contains_audio, "prompts:get:content:audio").since("2025-03-26"),
         scenario!(
-            a_second_prompt_of_one_name_is_refused,
+            a_duplicate_prompt_name_is_rejected,
             "mcpserver:prompt:duplicate-name"
         ),
         scenario!(
@@ -53,28 +53,28 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         )
         .since("2025-03-26"),
         scenario!(
-            a_server_without_completers_completes_nothing,
+            a_server_without_completers_rejects_completion_requests,
             "completion:complete:not-supported",
         ),
         scenario!(
-            an_argument_of_a_prompt_is_completed_by_what_is_known,
+            a_prompt_argument_is_completed_using_the_known_arguments,
             "completion:prompt-arg",
             "completion:context-arguments",
         )
         .since("2025-06-18"),
         scenario!(
-            a_variable_of_a_template_is_completed_by_at_most_a_hundred_values,
+            a_template_variable_is_completed_with_at_most_100_values,
             "completion:resource-template-arg",
             "completion:result-shape",
         ),
         scenario!(
-            what_is_not_there_is_not_completed,
+            completing_an_unknown_reference_is_rejected,
             "completion:error:invalid-ref"
         ),
     ]
 }
 
-fn reviewing() -> Server {
+fn review_server() -> Server {
     let review = Prompt::raw("review", async |arguments: BTreeMap<String, String>, _| {
         let style = arguments.get("style").map_or("kindly", String::as_str);
         let messages = json!({"messages": [
@@ -90,7 +90,7 @@ fn reviewing() -> Server {
     Server::new("reviewer", "1").prompt(review).prompt(hello)
 }
 
-fn showing(content: Value) -> Server {
+fn server_showing(content: Value) -> Server {
     let show = Prompt::raw("show", move |_, _| {
         let messages = json!({"messages": [{"role": "user", "content": content}]});
         async move { Ok(serde_json::from_value::<GetPromptResult>(messages).unwrap()) }
@@ -117,15 +117,17 @@ async fn complete(
     Ok(client.request::<CompleteRequest>(&params).await?.completion)
 }
 
-async fn a_server_with_prompts_says_so(world: World) {
-    let told = world.introduction(&world.connect(&reviewing()).await).await;
+async fn prompts_are_advertised(env: ScenarioEnv) {
+    let discovered = env
+        .discover_result(&env.connect(&review_server()).await)
+        .await;
 
-    let told = serde_json::to_value(told.capabilities).unwrap();
-    assert_eq!(told, json!({"prompts": {"listChanged": true}}));
+    let discovered = serde_json::to_value(discovered.capabilities).unwrap();
+    assert_eq!(discovered, json!({"prompts": {"listChanged": true}}));
 }
 
-async fn a_prompt_is_listed_with_its_arguments(world: World) {
-    let client = world.connect(&reviewing()).await;
+async fn a_prompt_is_listed_with_its_arguments(env: ScenarioEnv) {
+    let client = env.connect(&review_server()).await;
 
     let listed = listed(&client).await;
 
@@ -144,8 +146,8 @@ async fn a_prompt_is_listed_with_its_arguments(world: World) {
     assert_eq!(listed[1]["arguments"], arguments);
 }
 
-async fn arguments_reach_a_prompt_and_optional_ones_may_be_left_out(world: World) {
-    let client = world.connect(&reviewing()).await;
+async fn arguments_reach_a_prompt_and_optional_ones_may_be_omitted(env: ScenarioEnv) {
+    let client = env.connect(&review_server()).await;
 
     let with_both = messages(
         &client,
@@ -163,8 +165,8 @@ async fn arguments_reach_a_prompt_and_optional_ones_may_be_left_out(world: World
     assert_eq!(with_one[0]["content"]["text"], "Review kindly.");
 }
 
-async fn a_prompt_without_arguments_works(world: World) {
-    let client = world.connect(&reviewing()).await;
+async fn a_prompt_without_arguments_works(env: ScenarioEnv) {
+    let client = env.connect(&review_server()).await;
 
     let hello = messages(&client, "hello", Value::Null).await;
 
@@ -174,40 +176,40 @@ async fn a_prompt_without_arguments_works(world: World) {
     );
 }
 
-async fn a_prompt_that_cannot_be_filled_in_is_refused_before_its_handler_runs(world: World) {
+async fn invalid_prompt_requests_do_not_reach_the_handler(env: ScenarioEnv) {
     let strict = Prompt::raw("strict", async |_, _| -> std::result::Result<&str, _> {
         panic!("the handler ran")
     });
-    let client = world
+    let client = env
         .connect(&Server::new("s", "1").prompt(strict.required("code", "what")))
         .await;
 
-    let missing = refusal(prompt(&client, "strict", json!({})).await);
+    let missing = peer_error(prompt(&client, "strict", json!({})).await);
     let params = json!({"name": "strict", "arguments": {"code": 7}});
-    let misfit = refusal(client.raw("prompts/get", params).await);
-    let unknown = refusal(prompt(&client, "stric", json!({})).await);
+    let misfit = peer_error(client.raw("prompts/get", params).await);
+    let unknown = peer_error(prompt(&client, "stric", json!({})).await);
 
     for error in [missing, misfit, unknown] {
         assert_eq!(error.code, ErrorCode::INVALID_PARAMS, "{error:?}");
     }
 }
 
-async fn shows(world: World, content: Value) {
-    let client = world.connect(&showing(content.clone())).await;
+async fn expect_content(env: ScenarioEnv, content: Value) {
+    let client = env.connect(&server_showing(content.clone())).await;
 
     let shown = messages(&client, "show", json!({})).await;
 
     assert_eq!(shown[0]["content"], content);
 }
 
-async fn a_prompt_has_pictures_and_resources(world: World) {
+async fn a_prompt_contains_images_and_resources(env: ScenarioEnv) {
     let text = json!({"uri": "docs://a", "mimeType": "text/plain", "text": "a"});
     let image = json!({"type": "image", "data": "AAEC", "mimeType": "image/png"});
     let resource = json!({"type": "resource", "resource": text});
     let server = Server::new("both", "1")
-        .prompt(showing_as("image", image.clone()))
-        .prompt(showing_as("resource", resource.clone()));
-    let client = world.connect(&server).await;
+        .prompt(prompt_showing("image", image.clone()))
+        .prompt(prompt_showing("resource", resource.clone()));
+    let client = env.connect(&server).await;
 
     let shown_image = messages(&client, "image", json!({})).await;
     let shown_resource = messages(&client, "resource", json!({})).await;
@@ -216,36 +218,36 @@ async fn a_prompt_has_pictures_and_resources(world: World) {
     assert_eq!(shown_resource[0]["content"], resource);
 }
 
-fn showing_as(name: &str, content: Value) -> Prompt {
+fn prompt_showing(name: &str, content: Value) -> Prompt {
     Prompt::raw(name, move |_, _| {
         let messages = json!({"messages": [{"role": "user", "content": content}]});
         async move { Ok(serde_json::from_value::<GetPromptResult>(messages).unwrap()) }
     })
 }
 
-async fn a_prompt_has_sound(world: World) {
-    shows(
-        world,
+async fn a_prompt_contains_audio(env: ScenarioEnv) {
+    expect_content(
+        env,
         json!({"type": "audio", "data": "AAEC", "mimeType": "audio/wav"}),
     )
     .await;
 }
 
-async fn a_second_prompt_of_one_name_is_refused(world: World) {
+async fn a_duplicate_prompt_name_is_rejected(env: ScenarioEnv) {
     let other = Prompt::raw("hello", async |_, _| Ok("Say goodbye."));
-    let twice = reviewing().prompt(other);
+    let twice = review_server().prompt(other);
 
     let refused = twice.check().unwrap_err();
-    let client = world.connect(&reviewing()).await;
+    let client = env.connect(&review_server()).await;
 
-    assert_eq!(refused.to_string(), "two prompts are called `hello`");
+    assert_eq!(refused.to_string(), "duplicate prompt name `hello`");
     assert_eq!(listed(&client).await.as_array().unwrap().len(), 2);
 }
 
-fn completing() -> Server {
-    let styles = Completer::for_prompt("review", "style", async |typing, _| {
-        let after = typing.arguments.get("code").cloned().unwrap_or_default();
-        Ok(typing.among([
+fn completing_server() -> Server {
+    let styles = Completer::for_prompt("review", "style", async |input, _| {
+        let after = input.arguments.get("code").cloned().unwrap_or_default();
+        Ok(input.matching([
             "kindly".to_owned(),
             "kurtly".to_owned(),
             "briefly".to_owned(),
@@ -256,33 +258,35 @@ fn completing() -> Server {
         Ok((0..250).map(|page| page.to_string()).collect::<Vec<_>>())
     });
     let page = ResourceTemplate::raw("docs://{book}/{page}", "page", async |_, _| Ok("text"));
-    reviewing()
+    review_server()
         .resource_template(page.unwrap())
         .completion(styles)
         .completion(pages)
 }
 
-async fn registering_a_completer_advertises_completions(world: World) {
-    let with = world
-        .introduction(&world.connect(&completing()).await)
+async fn registering_a_completer_advertises_completions(env: ScenarioEnv) {
+    let with = env
+        .discover_result(&env.connect(&completing_server()).await)
         .await;
-    let without = world.introduction(&world.connect(&reviewing()).await).await;
+    let without = env
+        .discover_result(&env.connect(&review_server()).await)
+        .await;
 
     assert!(with.capabilities.completions.is_some());
     assert!(without.capabilities.completions.is_none());
 }
 
-async fn a_server_without_completers_completes_nothing(world: World) {
-    let client = world.connect(&reviewing()).await;
+async fn a_server_without_completers_rejects_completion_requests(env: ScenarioEnv) {
+    let client = env.connect(&review_server()).await;
 
     let params = json!({"ref": {"type": "ref/prompt", "name": "review"}, "argument": {"name": "style", "value": ""}});
-    let error = refusal(client.raw("completion/complete", params).await);
+    let error = peer_error(client.raw("completion/complete", params).await);
 
     assert_eq!(error.code, ErrorCode::METHOD_NOT_FOUND);
 }
 
-async fn an_argument_of_a_prompt_is_completed_by_what_is_known(world: World) {
-    let client = world.connect(&completing()).await;
+async fn a_prompt_argument_is_completed_using_the_known_arguments(env: ScenarioEnv) {
+    let client = env.connect(&completing_server()).await;
 
     let known = Some(json!({"code": "knuth"}));
     let styles = complete(&client, PromptReference::new("review"), "style=k", known)
@@ -292,8 +296,8 @@ async fn an_argument_of_a_prompt_is_completed_by_what_is_known(world: World) {
     assert_eq!(styles.values, ["kindly", "kurtly", "knuth"]);
 }
 
-async fn a_variable_of_a_template_is_completed_by_at_most_a_hundred_values(world: World) {
-    let client = world.connect(&completing()).await;
+async fn a_template_variable_is_completed_with_at_most_100_values(env: ScenarioEnv) {
+    let client = env.connect(&completing_server()).await;
 
     let template = ResourceTemplateReference::new("docs://{book}/{page}");
     let pages = complete(&client, template, "page=", None).await.unwrap();
@@ -302,10 +306,10 @@ async fn a_variable_of_a_template_is_completed_by_at_most_a_hundred_values(world
     assert_eq!((pages.total, pages.has_more), (Some(250), Some(true)));
 }
 
-async fn what_is_not_there_is_not_completed(world: World) {
-    let client = world.connect(&completing()).await;
+async fn completing_an_unknown_reference_is_rejected(env: ScenarioEnv) {
+    let client = env.connect(&completing_server()).await;
 
-    let prompt = complete(&client, PromptReference::new("nobody"), "style=", None).await;
+    let prompt = complete(&client, PromptReference::new("unknown"), "style=", None).await;
     let template = complete(
         &client,
         ResourceTemplateReference::new("docs://x"),
@@ -316,6 +320,6 @@ async fn what_is_not_there_is_not_completed(world: World) {
     let argument = complete(&client, PromptReference::new("review"), "colour=", None).await;
 
     for refused in [prompt, template, argument] {
-        assert_eq!(refusal(refused).code, ErrorCode::INVALID_PARAMS);
+        assert_eq!(peer_error(refused).code, ErrorCode::INVALID_PARAMS);
     }
 }

@@ -1,19 +1,15 @@
-//! Requests and answers: ids, notifications, errors and `_meta`.
+//! Requests and responses: ids, notifications, errors and `_meta`.
 
 use bowline::types::Meta;
 use bowline::{CallToolResult, Context, Error, ErrorCode, Json, Server, Tool};
-use scenarios::{Scenario, World, scenario};
+use scenarios::{Scenario, ScenarioEnv, scenario};
 use serde_json::{Value, json};
 
-use crate::support::{anything, echo, hang, hanging, refusal, tools};
+use crate::support::{any_object, echo, hanging_server, peer_error, start_hang, tools};
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
     vec![
-        scenario!(
-            no_two_requests_have_the_same_id,
-            "protocol:request-id:unique"
-        )
-        .in_memory(),
+        scenario!(request_ids_are_unique, "protocol:request-id:unique").in_memory(),
         scenario!(
             a_caller_may_choose_the_id_of_a_request,
             "protocol:request-id:caller-supplied",
@@ -24,33 +20,25 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         )
         .in_memory(),
         scenario!(
-            the_end_of_the_connection_fails_every_call,
+            a_closed_connection_fails_every_call,
             "protocol:error:connection-closed",
         )
         .in_memory(),
         scenario!(
-            a_handler_that_panics_is_an_internal_error_without_its_words,
+            a_panicking_handler_is_an_internal_error_without_its_message,
             "protocol:error:internal-error",
         ),
+        scenario!(invalid_params_are_rejected, "protocol:error:invalid-params"),
         scenario!(
-            params_of_the_wrong_shape_are_refused,
-            "protocol:error:invalid-params"
-        ),
-        scenario!(
-            a_method_that_nobody_knows_is_refused,
+            an_unknown_method_is_rejected,
             "protocol:error:method-not-found"
         ),
-        scenario!(
-            what_accompanies_a_result_reaches_the_caller,
-            "meta:result-to-client"
-        ),
+        scenario!(result_meta_reaches_the_caller, "meta:result-to-client"),
     ]
 }
 
-async fn no_two_requests_have_the_same_id(world: World) {
-    let client = world
-        .connect(&Server::new("s", "1").tool(echo("echo")))
-        .await;
+async fn request_ids_are_unique(env: ScenarioEnv) {
+    let client = env.connect(&Server::new("s", "1").tool(echo("echo"))).await;
 
     for _ in 0..3 {
         tools(&client).await;
@@ -59,7 +47,7 @@ async fn no_two_requests_have_the_same_id(world: World) {
     let (one, two) = tokio::join!(one, two);
 
     assert!(one.is_ok() && two.is_ok());
-    let sent = world.tapped().unwrap().sent();
+    let sent = env.wire_record().unwrap().sent();
     let requests = sent.iter().filter(|frame| {
         frame["method"]
             .as_str()
@@ -73,11 +61,11 @@ async fn no_two_requests_have_the_same_id(world: World) {
     assert_eq!(ids.len(), count);
 }
 
-async fn a_caller_may_choose_the_id_of_a_request(world: World) {
-    let id = Tool::raw("id", anything(), async |_, cx: Context| {
+async fn a_caller_may_choose_the_id_of_a_request(env: ScenarioEnv) {
+    let id = Tool::raw("id", any_object(), async |_, cx: Context| {
         Ok(CallToolResult::text(cx.request_id().to_string()))
     });
-    let client = world.connect(&Server::new("s", "1").tool(id)).await;
+    let client = env.connect(&Server::new("s", "1").tool(id)).await;
 
     let call = client.call_tool("id", ()).id("chosen").start();
     let known_before = call.id().cloned();
@@ -87,25 +75,25 @@ async fn a_caller_may_choose_the_id_of_a_request(world: World) {
     assert_eq!(reply.text(), r#""chosen""#);
 }
 
-async fn a_notification_is_never_answered(world: World) {
-    let mut client = world
+async fn a_notification_is_never_answered(env: ScenarioEnv) {
+    let mut client = env
         .scripted_client(&Server::new("s", "1").tool(echo("echo")), json!({}))
         .await;
 
-    client.notify("notifications/nobody-knows-this", json!({"a": 1}));
+    client.notify("notifications/unknown", json!({"a": 1}));
     client.notify("notifications/cancelled", json!({"requestId": 99}));
     client.notify("notifications/cancelled", json!({"nonsense": true}));
-    client.request(world.dialect(), "next", "tools/list", json!({}));
+    client.request(env.dialect(), "next", "tools/list", json!({}));
 
-    assert_eq!(client.hear().await["id"], "next");
+    assert_eq!(client.next_message().await["id"], "next");
     client.expect_nothing().await;
 }
 
-async fn the_end_of_the_connection_fails_every_call(world: World) {
-    let client = world.connect(&hanging()).await;
-    let (one, two) = (hang(&client).await, hang(&client).await);
+async fn a_closed_connection_fails_every_call(env: ScenarioEnv) {
+    let client = env.connect(&hanging_server()).await;
+    let (one, two) = (start_hang(&client).await, start_hang(&client).await);
 
-    world.tapped().unwrap().cut();
+    env.wire_record().unwrap().cut();
 
     for call in [one, two] {
         let error = call.await.unwrap().unwrap_err();
@@ -121,15 +109,15 @@ async fn the_end_of_the_connection_fails_every_call(world: World) {
     );
 }
 
-async fn a_handler_that_panics_is_an_internal_error_without_its_words(world: World) {
-    let panics = Tool::raw("panics", anything(), async |_, _| {
+async fn a_panicking_handler_is_an_internal_error_without_its_message(env: ScenarioEnv) {
+    let panics = Tool::raw("panics", any_object(), async |_, _| {
         panic!("the password is 1234")
     });
-    let client = world
+    let client = env
         .connect(&Server::new("s", "1").tool(panics).tool(echo("echo")))
         .await;
 
-    let error = refusal(client.call_tool("panics", ()).await);
+    let error = peer_error(client.call_tool("panics", ()).await);
     let next = client.call_tool("echo", ()).await;
 
     assert_eq!(error.code, ErrorCode::INTERNAL_ERROR);
@@ -137,41 +125,37 @@ async fn a_handler_that_panics_is_an_internal_error_without_its_words(world: Wor
     assert!(next.is_ok());
 }
 
-async fn params_of_the_wrong_shape_are_refused(world: World) {
-    let client = world
-        .connect(&Server::new("s", "1").tool(echo("echo")))
-        .await;
+async fn invalid_params_are_rejected(env: ScenarioEnv) {
+    let client = env.connect(&Server::new("s", "1").tool(echo("echo"))).await;
 
     for params in [
         json!({}),
         json!({"name": 7}),
         json!({"name": "echo", "arguments": [1]}),
     ] {
-        let error = refusal(client.raw("tools/call", params.clone()).await);
+        let error = peer_error(client.raw("tools/call", params.clone()).await);
         assert_eq!(error.code, ErrorCode::INVALID_PARAMS, "{params}");
     }
 }
 
-async fn a_method_that_nobody_knows_is_refused(world: World) {
-    let client = world
-        .connect(&Server::new("s", "1").tool(echo("echo")))
-        .await;
+async fn an_unknown_method_is_rejected(env: ScenarioEnv) {
+    let client = env.connect(&Server::new("s", "1").tool(echo("echo"))).await;
 
-    for method in ["nobody/knows", "prompts/list", "resources/read"] {
-        let error = refusal(client.raw(method, json!({})).await);
+    for method in ["unknown/method", "prompts/list", "resources/read"] {
+        let error = peer_error(client.raw(method, json!({})).await);
         assert_eq!(error.code, ErrorCode::METHOD_NOT_FOUND, "{method}");
     }
 }
 
-async fn what_accompanies_a_result_reaches_the_caller(world: World) {
-    let noted = Tool::raw("noted", anything(), async |_, _| {
+async fn result_meta_reaches_the_caller(env: ScenarioEnv) {
+    let noted = Tool::raw("noted", any_object(), async |_, _| {
         let mut result = CallToolResult::text("done");
         let mut meta = Meta::default();
         meta.insert("example.com/cost", Json::from(json!(3)));
         result.meta = Some(meta);
         Ok(result)
     });
-    let client = world.connect(&Server::new("s", "1").tool(noted)).await;
+    let client = env.connect(&Server::new("s", "1").tool(noted)).await;
 
     let reply = client.call_tool("noted", ()).await.unwrap();
 

@@ -1,23 +1,20 @@
-//! Resources and templates: what they say of themselves, and what is read.
+//! Resources and templates: their metadata and their contents.
 
 use bowline::server::Contents;
 use bowline::types::{
     Annotations, Icon, ListResourceTemplatesRequest, ListResourcesRequest, PaginatedRequestParams,
 };
 use bowline::{ErrorCode, Resource, ResourceTemplate, RpcError, Server};
-use scenarios::{Scenario, World, scenario};
+use scenarios::{Scenario, ScenarioEnv, scenario};
 use serde_json::{Value, json};
 
-use crate::support::{answering, contents, read, refusal, value};
+use crate::support::{contents, fixed_result, peer_error, read, value};
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
     vec![
+        scenario!(resources_are_advertised, "resources:capability:declared"),
         scenario!(
-            a_server_with_resources_says_so,
-            "resources:capability:declared"
-        ),
-        scenario!(
-            a_resource_is_listed_with_what_it_says_of_itself,
+            a_resource_is_listed_with_its_metadata,
             "resources:list:basic",
             "resources:annotations",
             "mcpserver:resource:static",
@@ -31,20 +28,20 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
             "mcpserver:resource:template",
         ),
         scenario!(
-            a_resource_that_is_not_there_is_named_in_the_error_of_the_version,
+            an_unknown_uri_gets_the_not_found_error_of_the_version,
             "resources:read:unknown-uri",
             "mcpserver:resource:unknown-uri",
         ),
         scenario!(
-            a_handler_that_panics_while_it_reads_says_nothing_of_why,
+            a_panic_in_a_resource_handler_is_not_disclosed,
             "mcpserver:resource:read-throws-surfaced",
         ),
         scenario!(
-            a_second_resource_at_one_uri_is_refused,
+            a_duplicate_resource_uri_is_rejected,
             "mcpserver:resource:duplicate-name",
         ),
         scenario!(
-            a_link_in_the_result_of_a_tool_can_be_read,
+            a_resource_link_in_a_tool_result_can_be_read,
             "flow:tool-result:resource-link-follow",
         )
         .since("2025-06-18"),
@@ -64,20 +61,26 @@ async fn listed(client: &bowline::Client) -> Value {
     serde_json::to_value(page.resources).unwrap()
 }
 
-async fn a_server_with_resources_says_so(world: World) {
-    let quiet = Server::new("quiet", "1").resource(readme());
-    let telling = quiet.clone().resource_updates();
+async fn resources_are_advertised(env: ScenarioEnv) {
+    let without_updates = Server::new("without_updates", "1").resource(readme());
+    let with_updates = without_updates.clone().resource_updates();
 
-    let of_quiet = world.introduction(&world.connect(&quiet).await).await;
-    let of_telling = world.introduction(&world.connect(&telling).await).await;
+    let of_without_updates = env
+        .discover_result(&env.connect(&without_updates).await)
+        .await;
+    let of_with_updates = env.discover_result(&env.connect(&with_updates).await).await;
 
-    let of_quiet = serde_json::to_value(of_quiet.capabilities.resources).unwrap();
-    let of_telling = serde_json::to_value(of_telling.capabilities.resources).unwrap();
-    assert_eq!(of_quiet, json!({"listChanged": true}));
-    assert_eq!(of_telling, json!({"listChanged": true, "subscribe": true}));
+    let of_without_updates =
+        serde_json::to_value(of_without_updates.capabilities.resources).unwrap();
+    let of_with_updates = serde_json::to_value(of_with_updates.capabilities.resources).unwrap();
+    assert_eq!(of_without_updates, json!({"listChanged": true}));
+    assert_eq!(
+        of_with_updates,
+        json!({"listChanged": true, "subscribe": true})
+    );
 }
 
-async fn a_resource_is_listed_with_what_it_says_of_itself(world: World) {
+async fn a_resource_is_listed_with_its_metadata(env: ScenarioEnv) {
     let annotations =
         json!({"audience": ["user"], "priority": 0.5, "lastModified": "2025-01-12T15:00:58Z"});
     let annotations: Annotations = serde_json::from_value(annotations).unwrap();
@@ -87,7 +90,7 @@ async fn a_resource_is_listed_with_what_it_says_of_itself(world: World) {
         .annotations(annotations)
         .icons([Icon::new("https://example.com/icon.png")])
         .size(8);
-    let client = world.connect(&Server::new("s", "1").resource(full)).await;
+    let client = env.connect(&Server::new("s", "1").resource(full)).await;
 
     let listed = listed(&client).await;
     let read = contents(&client, "docs://readme").await;
@@ -107,10 +110,8 @@ async fn a_resource_is_listed_with_what_it_says_of_itself(world: World) {
     assert_eq!(read[0]["text"], "Read me.");
 }
 
-async fn text_is_read_with_its_uri_and_type(world: World) {
-    let client = world
-        .connect(&Server::new("s", "1").resource(readme()))
-        .await;
+async fn text_is_read_with_its_uri_and_type(env: ScenarioEnv) {
+    let client = env.connect(&Server::new("s", "1").resource(readme())).await;
 
     let read = contents(&client, "docs://readme").await;
 
@@ -118,11 +119,11 @@ async fn text_is_read_with_its_uri_and_type(world: World) {
     assert_eq!(read, expected);
 }
 
-async fn bytes_are_read_as_base64(world: World) {
+async fn bytes_are_read_as_base64(env: ScenarioEnv) {
     let logo = Resource::raw("docs://logo", "logo", async |_, _| {
         Ok(Contents::blob([0, 1, 2, 255]).mime_type("image/png"))
     });
-    let client = world.connect(&Server::new("s", "1").resource(logo)).await;
+    let client = env.connect(&Server::new("s", "1").resource(logo)).await;
 
     let read = contents(&client, "docs://logo").await;
 
@@ -132,17 +133,17 @@ async fn bytes_are_read_as_base64(world: World) {
     );
 }
 
-async fn a_template_is_listed_and_its_variables_reach_the_handler(world: World) {
-    let page = ResourceTemplate::raw("docs://{book}/pages/{page}", "page", async |asked, _| {
-        let page: u32 = asked.variables.parse("page")?;
-        let book = asked.variables.text("book").unwrap_or_default();
+async fn a_template_is_listed_and_its_variables_reach_the_handler(env: ScenarioEnv) {
+    let page = ResourceTemplate::raw("docs://{book}/pages/{page}", "page", async |request, _| {
+        let page: u32 = request.variables.parse("page")?;
+        let book = request.variables.text("book").unwrap_or_default();
         Ok(format!("page {page} of {book}"))
     });
     let page = page
         .unwrap()
         .description("One page.")
         .mime_type("text/plain");
-    let client = world
+    let client = env
         .connect(&Server::new("s", "1").resource_template(page))
         .await;
 
@@ -152,7 +153,7 @@ async fn a_template_is_listed_and_its_variables_reach_the_handler(world: World) 
         .await
         .unwrap();
     let read = contents(&client, "docs://a%20book/pages/7").await;
-    let no_number = refusal(self::read(&client, "docs://book/pages/x").await);
+    let no_number = peer_error(self::read(&client, "docs://book/pages/x").await);
 
     let template = serde_json::to_value(&listed.resource_templates[0]).unwrap();
     let expected = json!({
@@ -167,51 +168,52 @@ async fn a_template_is_listed_and_its_variables_reach_the_handler(world: World) 
     assert_eq!(no_number.code, ErrorCode::INVALID_PARAMS);
 }
 
-async fn a_resource_that_is_not_there_is_named_in_the_error_of_the_version(world: World) {
-    let client = world
-        .connect(&Server::new("s", "1").resource(readme()))
-        .await;
+async fn an_unknown_uri_gets_the_not_found_error_of_the_version(env: ScenarioEnv) {
+    let client = env.connect(&Server::new("s", "1").resource(readme())).await;
 
-    let error = refusal(read(&client, "docs://nowhere").await);
+    let error = peer_error(read(&client, "docs://nowhere").await);
 
-    assert_eq!(error.code, world.dialect().missing_resource);
+    assert_eq!(error.code, env.dialect().resource_not_found_code);
     assert_eq!(
         value(&error.data.unwrap()),
         json!({"uri": "docs://nowhere"})
     );
 }
 
-async fn a_handler_that_panics_while_it_reads_says_nothing_of_why(world: World) {
+async fn a_panic_in_a_resource_handler_is_not_disclosed(env: ScenarioEnv) {
     let broken = Resource::raw(
         "docs://broken",
         "broken",
         async |_, _| -> Result<String, RpcError> { panic!("the password is 1234") },
     );
-    let client = world.connect(&Server::new("s", "1").resource(broken)).await;
+    let client = env.connect(&Server::new("s", "1").resource(broken)).await;
 
-    let error = refusal(read(&client, "docs://broken").await);
+    let error = peer_error(read(&client, "docs://broken").await);
 
     assert_eq!(error.code, ErrorCode::INTERNAL_ERROR);
     assert!(!format!("{error:?}").contains("1234"), "{error:?}");
 }
 
-async fn a_second_resource_at_one_uri_is_refused(world: World) {
+async fn a_duplicate_resource_uri_is_rejected(env: ScenarioEnv) {
     let once = Server::new("s", "1").resource(readme());
     let other = Resource::text("docs://readme", "other", "Me instead.");
 
     let refused = once.clone().resource(other).check().unwrap_err();
-    let client = world.connect(&once).await;
+    let client = env.connect(&once).await;
 
-    assert_eq!(refused.to_string(), "two resources are at `docs://readme`");
+    assert_eq!(
+        refused.to_string(),
+        "duplicate resource URI `docs://readme`"
+    );
     assert_eq!(listed(&client).await.as_array().unwrap().len(), 1);
 }
 
-async fn a_link_in_the_result_of_a_tool_can_be_read(world: World) {
+async fn a_resource_link_in_a_tool_result_can_be_read(env: ScenarioEnv) {
     let link = json!({"type": "resource_link", "uri": "docs://readme", "name": "readme"});
     let server = Server::new("s", "1")
         .resource(readme())
-        .tool(answering("find", json!({"content": [link]})));
-    let client = world.connect(&server).await;
+        .tool(fixed_result("find", json!({"content": [link]})));
+    let client = env.connect(&server).await;
 
     let found = client.call_tool("find", ()).await.unwrap();
     let uri = value(found.json())["content"][0]["uri"]

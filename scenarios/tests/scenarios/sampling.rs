@@ -1,4 +1,4 @@
-//! Asking the client's model, and which folders it works in.
+//! Sampling from the client's model, and the client's roots.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,10 +11,10 @@ use bowline::types::{
 use bowline::{CallToolResult, Context, RpcError, Server, Tool};
 use bowline_core::Outcome;
 use bowline_core::era::Request;
-use scenarios::{Scenario, World, scenario};
+use scenarios::{Scenario, ScenarioEnv, scenario};
 use serde_json::{Value, json};
 
-use crate::support::{anything, refusal};
+use crate::support::{any_object, peer_error};
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
     let mut all = sampling();
@@ -25,55 +25,55 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
 fn sampling() -> Vec<Scenario> {
     vec![
         scenario!(
-            a_model_is_asked_with_everything_that_was_said,
+            sampling_params_reach_the_model_unchanged,
             "sampling:create:basic",
             "sampling:create:system-prompt",
             "sampling:create:model-preferences",
             "tools:call:sampling-roundtrip",
         ),
         scenario!(
-            a_host_declares_what_it_answers,
+            host_handlers_are_declared_as_capabilities,
             "sampling:capability:declare",
             "lifecycle:initialize:client-capabilities",
         ),
         scenario!(
-            pictures_go_to_the_model,
+            images_reach_the_model,
             "sampling:create-message:image-content"
         ),
         scenario!(
-            sound_goes_to_the_model,
+            audio_reaches_the_model,
             "sampling:create-message:audio-content"
         )
         .since("2025-03-26"),
         scenario!(
-            context_is_asked_only_of_a_client_that_has_it,
+            include_context_is_sent_only_to_clients_that_declared_it,
             "sampling:create:include-context",
             "sampling:context:server-gated-by-capability",
         ),
         scenario!(
-            tools_go_to_the_model_and_their_use_comes_back,
+            tools_reach_the_model_and_tool_use_is_returned,
             "sampling:create:tools",
             "sampling:result:with-tools-array-content",
             "sampling:message:content-cardinality",
         )
         .since("2025-11-25"),
         scenario!(
-            tools_are_sent_only_to_a_client_that_can_use_them,
+            tools_are_sent_only_to_clients_that_declared_them,
             "sampling:tools:server-gated-by-capability",
         )
         .since("2025-11-25"),
         scenario!(
-            a_client_that_cannot_sample_is_not_asked,
+            a_client_without_sampling_receives_no_request,
             "sampling:create-message:not-supported",
         ),
         scenario!(
-            a_server_does_not_send_a_use_of_a_tool_without_its_result,
+            a_server_does_not_send_a_tool_use_without_a_tool_result,
             "sampling:tool-use:server-preflight",
             "sampling:tool-result:no-mixed-content",
         )
         .since("2025-11-25"),
         scenario!(
-            a_client_refuses_a_use_of_a_tool_without_its_result,
+            a_client_rejects_a_tool_use_without_a_tool_result,
             "sampling:tool-use:result-balance",
             "sampling:tool-result:no-mixed-content",
         )
@@ -81,43 +81,43 @@ fn sampling() -> Vec<Scenario> {
         .legacy()
         .in_memory(),
         scenario!(
-            without_tools_a_model_answers_with_one_block,
+            without_tools_the_result_has_one_content_block,
             "sampling:result:no-tools-single-content",
         ),
-        scenario!(a_no_of_the_user_is_an_error, "sampling:error:user-rejected"),
+        scenario!(a_user_rejection_is_an_error, "sampling:error:user-rejected"),
     ]
 }
 
 fn roots() -> Vec<Scenario> {
     vec![
-        scenario!(the_roots_are_asked_for, "roots:list:basic"),
+        scenario!(a_handler_lists_the_roots, "roots:list:basic"),
         scenario!(
-            roots_that_are_no_files_are_not_sent,
+            a_client_does_not_send_roots_that_are_not_file_uris,
             "roots:uri:file-scheme"
         ),
-        scenario!(roots_that_are_no_files_are_refused, "roots:uri:file-scheme")
-            .legacy()
-            .in_memory(),
         scenario!(
-            a_server_that_hears_of_new_roots_asks_for_them_anew,
-            "roots:list-changed",
+            a_server_rejects_roots_that_are_not_file_uris,
+            "roots:uri:file-scheme"
         )
         .legacy()
         .in_memory(),
+        scenario!(a_server_fetches_changed_roots_again, "roots:list-changed",)
+            .legacy()
+            .in_memory(),
         scenario!(
-            a_client_whose_roots_change_says_so,
+            a_client_announces_changed_roots,
             "roots:list-changed:client-emits",
         )
         .legacy()
         .in_one_process(),
-        scenario!(there_may_be_no_roots, "roots:list:empty"),
-        scenario!(a_host_that_fails_is_an_error, "roots:list:client-error").in_one_process(),
+        scenario!(the_list_of_roots_may_be_empty, "roots:list:empty"),
+        scenario!(a_host_error_fails_the_call, "roots:list:client-error").in_one_process(),
         scenario!(
-            a_client_without_roots_is_not_asked,
+            a_client_without_roots_receives_no_request,
             "roots:list:not-supported"
         ),
         scenario!(
-            a_client_without_roots_that_is_asked_refuses,
+            a_client_without_roots_rejects_roots_list,
             "roots:list:not-supported",
         )
         .legacy()
@@ -125,10 +125,10 @@ fn roots() -> Vec<Scenario> {
     ]
 }
 
-/// A server whose tool `write` has the model write something.
-fn writing(params: Value) -> Server {
+/// A server whose tool `write` samples from the model with these params.
+fn sampling_server(params: Value) -> Server {
     let params: CreateMessageRequestParams = serde_json::from_value(params).unwrap();
-    let write = Tool::raw("write", anything(), move |_, cx: Context| {
+    let write = Tool::raw("write", any_object(), move |_, cx: Context| {
         let params = params.clone();
         async move {
             let written = cx.sample("write", &params).await?;
@@ -139,7 +139,7 @@ fn writing(params: Value) -> Server {
     Server::new("writing", "1").tool(write)
 }
 
-fn asking(content: Value) -> Value {
+fn user_message(content: Value) -> Value {
     json!({"messages": [{"role": "user", "content": content}], "maxTokens": 100})
 }
 
@@ -147,46 +147,47 @@ fn text(text: &str) -> Value {
     json!({"type": "text", "text": text})
 }
 
-type Asked = Arc<Mutex<Vec<Value>>>;
+type RecordedRequests = Arc<Mutex<Vec<Value>>>;
 
-/// A host whose model answers with this, and what it was asked.
-fn model(answer: Value) -> (Host, Asked) {
-    let asked = Asked::default();
-    let seen = asked.clone();
+/// A host whose model returns this result, and the recorded requests.
+fn model(answer: Value) -> (Host, RecordedRequests) {
+    let requests = RecordedRequests::default();
+    let recorder = requests.clone();
     let answer: CreateMessageResult = serde_json::from_value(answer).unwrap();
     let host = Host::new().sampling(move |params| {
-        seen.lock()
+        recorder
+            .lock()
             .unwrap()
             .push(serde_json::to_value(params).unwrap());
         let answer = answer.clone();
         async move { Ok(answer) }
     });
-    (host, asked)
+    (host, requests)
 }
 
 fn answer(content: Value) -> Value {
     json!({"role": "assistant", "model": "m-1", "content": content, "stopReason": "endTurn"})
 }
 
-/// Has the tool `write` called, and returns what the model was asked and what it wrote.
-async fn written(
-    world: &World,
+/// Calls the tool `write`, and returns the params and the result of the model.
+async fn call_write(
+    env: &ScenarioEnv,
     params: Value,
     answer: Value,
-    choose: impl FnOnce(Connect, Host) -> Connect,
+    configure: impl FnOnce(Connect, Host) -> Connect,
 ) -> (Value, Value) {
-    let (host, asked) = model(answer);
-    let client = world
-        .connect_with(&writing(params), |connect| choose(connect, host))
+    let (host, requests) = model(answer);
+    let client = env
+        .connect_with(&sampling_server(params), |connect| configure(connect, host))
         .await;
 
     let reply = client.call_tool("write", ()).await.unwrap();
 
-    let asked = asked.lock().unwrap().remove(0);
-    (asked, serde_json::from_str(&reply.text()).unwrap())
+    let request = requests.lock().unwrap().remove(0);
+    (request, serde_json::from_str(&reply.text()).unwrap())
 }
 
-async fn a_model_is_asked_with_everything_that_was_said(world: World) {
+async fn sampling_params_reach_the_model_unchanged(env: ScenarioEnv) {
     let params = json!({
         "messages": [
             {"role": "user", "content": text("Hello?")},
@@ -204,8 +205,8 @@ async fn a_model_is_asked_with_everything_that_was_said(world: World) {
         "metadata": {"kind": "poem"},
     });
 
-    let (asked, written) = written(
-        &world,
+    let (request, written) = call_write(
+        &env,
         params.clone(),
         answer(text("An old silent pond")),
         Connect::host,
@@ -213,92 +214,94 @@ async fn a_model_is_asked_with_everything_that_was_said(world: World) {
     .await;
 
     for (name, sent) in params.as_object().unwrap() {
-        assert_eq!(json_number(&asked[name]), json_number(sent), "{name}");
+        assert_eq!(json_number(&request[name]), json_number(sent), "{name}");
     }
     assert_eq!(written, answer(text("An old silent pond")));
 }
 
-/// Numbers without regard to how they are written.
+/// Formats JSON so that `1.0` equals `1`.
 fn json_number(value: &Value) -> String {
     value.to_string().replace(".0", "")
 }
 
-async fn a_host_declares_what_it_answers(world: World) {
-    let tell = Tool::raw("tell", anything(), async |_, cx: Context| {
+async fn host_handlers_are_declared_as_capabilities(env: ScenarioEnv) {
+    let capabilities = Tool::raw("capabilities", any_object(), async |_, cx: Context| {
         let declared = serde_json::to_value(&cx.caller().capabilities).unwrap();
         Ok(CallToolResult::text(declared.to_string()))
     });
-    let server = Server::new("s", "1").tool(tell);
+    let server = Server::new("s", "1").tool(capabilities);
     let (host, _) = model(answer(text("x")));
     let host = host.roots(async || vec![]);
-    let able = world
+    let able = env
         .connect_with(&server, |connect| connect.host(host))
         .await;
-    let unable = world.connect(&server).await;
+    let unable = env.connect(&server).await;
 
-    let of_able = able.call_tool("tell", ()).await.unwrap().text();
-    let of_unable = unable.call_tool("tell", ()).await.unwrap().text();
+    let of_able = able.call_tool("capabilities", ()).await.unwrap().text();
+    let of_unable = unable.call_tool("capabilities", ()).await.unwrap().text();
 
     let of_able: Value = serde_json::from_str(&of_able).unwrap();
     assert_eq!(of_able, json!({"sampling": {}, "roots": {}}));
     assert_eq!(of_unable, "{}");
 }
 
-async fn pictures_go_to_the_model(world: World) {
+async fn images_reach_the_model(env: ScenarioEnv) {
     let picture = json!({"type": "image", "data": "AAEC", "mimeType": "image/png"});
 
-    let (asked, written) = written(
-        &world,
-        asking(picture.clone()),
+    let (request, written) = call_write(
+        &env,
+        user_message(picture.clone()),
         answer(picture.clone()),
         Connect::host,
     )
     .await;
 
-    assert_eq!(asked["messages"][0]["content"], picture);
+    assert_eq!(request["messages"][0]["content"], picture);
     assert_eq!(written["content"], picture);
 }
 
-async fn sound_goes_to_the_model(world: World) {
+async fn audio_reaches_the_model(env: ScenarioEnv) {
     let sound = json!({"type": "audio", "data": "AAEC", "mimeType": "audio/wav"});
 
-    let (asked, written) = written(
-        &world,
-        asking(sound.clone()),
+    let (request, written) = call_write(
+        &env,
+        user_message(sound.clone()),
         answer(sound.clone()),
         Connect::host,
     )
     .await;
 
-    assert_eq!(asked["messages"][0]["content"], sound);
+    assert_eq!(request["messages"][0]["content"], sound);
     assert_eq!(written["content"], sound);
 }
 
-async fn context_is_asked_only_of_a_client_that_has_it(world: World) {
-    let mut params = asking(text("Hello?"));
+async fn include_context_is_sent_only_to_clients_that_declared_it(env: ScenarioEnv) {
+    let mut params = user_message(text("Hello?"));
     params["includeContext"] = json!("thisServer");
-    let (host, unasked) = model(answer(text("x")));
-    let without = world
-        .connect_with(&writing(params.clone()), |connect| connect.host(host))
+    let (host, other_requests) = model(answer(text("x")));
+    let without = env
+        .connect_with(&sampling_server(params.clone()), |connect| {
+            connect.host(host)
+        })
         .await;
 
-    let choose = |connect: Connect, host: Host| connect.host(host.sampling_context());
-    let (asked, _) = written(&world, params, answer(text("x")), choose).await;
-    let refused = refusal(without.call_tool("write", ()).await);
+    let configure = |connect: Connect, host: Host| connect.host(host.sampling_context());
+    let (request, _) = call_write(&env, params, answer(text("x")), configure).await;
+    let refused = peer_error(without.call_tool("write", ()).await);
 
-    assert_eq!(asked["includeContext"], "thisServer");
+    assert_eq!(request["includeContext"], "thisServer");
     assert!(refused.message.contains("context"), "{refused:?}");
-    assert!(unasked.lock().unwrap().is_empty());
+    assert!(other_requests.lock().unwrap().is_empty());
 }
 
 fn with_tools() -> Value {
-    let mut params = asking(text("What is the weather?"));
+    let mut params = user_message(text("What is the weather?"));
     params["tools"] = json!([{"name": "weather", "inputSchema": {"type": "object"}}]);
     params["toolChoice"] = json!({"mode": "auto"});
     params
 }
 
-async fn tools_go_to_the_model_and_their_use_comes_back(world: World) {
+async fn tools_reach_the_model_and_tool_use_is_returned(env: ScenarioEnv) {
     let uses = json!([
         text("Let me see."),
         {"type": "tool_use", "id": "1", "name": "weather", "input": {"city": "Oslo"}},
@@ -312,28 +315,28 @@ async fn tools_go_to_the_model_and_their_use_comes_back(world: World) {
     let mut wants = answer(uses.clone());
     wants["stopReason"] = json!("toolUse");
 
-    let choose = |connect: Connect, host: Host| connect.host(host.sampling_tools());
-    let (asked, written) = written(&world, params.clone(), wants.clone(), choose).await;
+    let configure = |connect: Connect, host: Host| connect.host(host.sampling_tools());
+    let (request, written) = call_write(&env, params.clone(), wants.clone(), configure).await;
 
     for name in ["messages", "tools", "toolChoice"] {
-        assert_eq!(asked[name], params[name], "{name}");
+        assert_eq!(request[name], params[name], "{name}");
     }
     assert_eq!(written, wants);
 }
 
-async fn tools_are_sent_only_to_a_client_that_can_use_them(world: World) {
-    let (host, asked) = model(answer(text("x")));
-    let client = world
-        .connect_with(&writing(with_tools()), |connect| connect.host(host))
+async fn tools_are_sent_only_to_clients_that_declared_them(env: ScenarioEnv) {
+    let (host, requests) = model(answer(text("x")));
+    let client = env
+        .connect_with(&sampling_server(with_tools()), |connect| connect.host(host))
         .await;
 
-    let refused = refusal(client.call_tool("write", ()).await);
+    let refused = peer_error(client.call_tool("write", ()).await);
 
     assert!(refused.message.contains("tools"), "{refused:?}");
-    assert!(asked.lock().unwrap().is_empty());
+    assert!(requests.lock().unwrap().is_empty());
 }
 
-/// Conversations in which a use of a tool has no result, or has it beside something else.
+/// Messages with a tool use that has no tool result, or whose tool result is mixed with other content.
 fn unbalanced() -> [Value; 2] {
     let uses = json!({"role": "assistant", "content": [
         {"type": "tool_use", "id": "1", "name": "weather", "input": {}},
@@ -345,64 +348,68 @@ fn unbalanced() -> [Value; 2] {
     [without, mixed]
 }
 
-async fn a_server_does_not_send_a_use_of_a_tool_without_its_result(world: World) {
+async fn a_server_does_not_send_a_tool_use_without_a_tool_result(env: ScenarioEnv) {
     for params in unbalanced() {
-        let (host, asked) = model(answer(text("x")));
+        let (host, requests) = model(answer(text("x")));
         let host = host.sampling_tools();
-        let client = world
-            .connect_with(&writing(params), |connect| connect.host(host))
+        let client = env
+            .connect_with(&sampling_server(params), |connect| connect.host(host))
             .await;
 
         let refused = client.call_tool("write", ()).await;
 
         assert!(refused.is_err(), "{refused:?}");
-        assert!(asked.lock().unwrap().is_empty());
+        assert!(requests.lock().unwrap().is_empty());
     }
 }
 
-async fn a_client_refuses_a_use_of_a_tool_without_its_result(world: World) {
+async fn a_client_rejects_a_tool_use_without_a_tool_result(env: ScenarioEnv) {
     for params in unbalanced() {
-        let (host, asked) = model(answer(text("x")));
+        let (host, requests) = model(answer(text("x")));
         let host = host.sampling_tools();
-        let (client, mut server) = world
+        let (client, mut server) = env
             .scripted_server(json!({}), |connect| connect.host(host))
             .await;
 
-        let refused = server.ask("s", "sampling/createMessage", params).await;
+        let refused = server.call("s", "sampling/createMessage", params).await;
 
         assert_eq!(refused["error"]["code"], -32602, "{refused}");
-        assert!(asked.lock().unwrap().is_empty());
+        assert!(requests.lock().unwrap().is_empty());
         drop(client);
     }
 }
 
-async fn without_tools_a_model_answers_with_one_block(world: World) {
-    let params = asking(text("Hello?"));
+async fn without_tools_the_result_has_one_content_block(env: ScenarioEnv) {
+    let params = user_message(text("Hello?"));
     let (host, _) = model(answer(json!([text("one"), text("two")])));
-    let client = world
-        .connect_with(&writing(params.clone()), |connect| connect.host(host))
+    let client = env
+        .connect_with(&sampling_server(params.clone()), |connect| {
+            connect.host(host)
+        })
         .await;
 
     let several = client.call_tool("write", ()).await;
-    let (_, one) = written(&world, params, answer(json!([text("one")])), Connect::host).await;
+    let (_, one) = call_write(&env, params, answer(json!([text("one")])), Connect::host).await;
 
     assert!(several.is_err(), "{several:?}");
     assert_eq!(one["content"], text("one"));
 }
 
-async fn a_client_that_cannot_sample_is_not_asked(world: World) {
-    let client = world.connect(&writing(asking(text("Hello?")))).await;
+async fn a_client_without_sampling_receives_no_request(env: ScenarioEnv) {
+    let client = env
+        .connect(&sampling_server(user_message(text("Hello?"))))
+        .await;
 
-    let refused = refusal(client.call_tool("write", ()).await);
+    let refused = peer_error(client.call_tool("write", ()).await);
 
     assert!(refused.message.contains("sampling"), "{refused:?}");
 }
 
-async fn a_no_of_the_user_is_an_error(world: World) {
+async fn a_user_rejection_is_an_error(env: ScenarioEnv) {
     let host =
         Host::new().sampling(async |_| Err(RpcError::new(ErrorCode::USER_REJECTED, "not that")));
-    let client = world
-        .connect_with(&writing(asking(text("Hello?"))), |connect| {
+    let client = env
+        .connect_with(&sampling_server(user_message(text("Hello?"))), |connect| {
             connect.host(host)
         })
         .await;
@@ -410,14 +417,17 @@ async fn a_no_of_the_user_is_an_error(world: World) {
     let refused = client.call_tool("write", ()).await.unwrap_err();
 
     assert!(refused.to_string().contains("not that"), "{refused:?}");
-    if !world.is_modern() {
-        assert_eq!(refusal::<()>(Err(refused)).code, ErrorCode::USER_REJECTED);
+    if !env.is_modern() {
+        assert_eq!(
+            peer_error::<()>(Err(refused)).code,
+            ErrorCode::USER_REJECTED
+        );
     }
 }
 
-/// A server whose tool `look` tells the roots.
-fn looking() -> Server {
-    let look = Tool::raw("look", anything(), async |_, cx: Context| {
+/// A server whose tool `look` returns the roots.
+fn roots_server() -> Server {
+    let look = Tool::raw("look", any_object(), async |_, cx: Context| {
         let roots = cx.roots().await?.roots;
         Ok(CallToolResult::text(
             serde_json::to_value(roots).unwrap().to_string(),
@@ -426,14 +436,14 @@ fn looking() -> Server {
     Server::new("looking", "1").tool(look)
 }
 
-async fn the_roots_are_asked_for(world: World) {
+async fn a_handler_lists_the_roots(env: ScenarioEnv) {
     let host = Host::new().roots(async || {
         let mut ours = Root::new("file:///project");
         ours.name = Some("ours".into());
         vec![ours, Root::new("file:///elsewhere")]
     });
-    let client = world
-        .connect_with(&looking(), |connect| connect.host(host))
+    let client = env
+        .connect_with(&roots_server(), |connect| connect.host(host))
         .await;
 
     let reply = client.call_tool("look", ()).await.unwrap();
@@ -445,10 +455,10 @@ async fn the_roots_are_asked_for(world: World) {
     );
 }
 
-async fn roots_that_are_no_files_are_not_sent(world: World) {
+async fn a_client_does_not_send_roots_that_are_not_file_uris(env: ScenarioEnv) {
     let host = Host::new().roots(async || vec![Root::new("https://example.com/project")]);
-    let client = world
-        .connect_with(&looking(), |connect| connect.host(host))
+    let client = env
+        .connect_with(&roots_server(), |connect| connect.host(host))
         .await;
 
     let error = client.call_tool("look", ()).await.unwrap_err();
@@ -459,63 +469,66 @@ async fn roots_that_are_no_files_are_not_sent(world: World) {
     );
 }
 
-async fn roots_that_are_no_files_are_refused(world: World) {
-    let mut client = world
-        .scripted_client(&looking(), json!({"roots": {}}))
+async fn a_server_rejects_roots_that_are_not_file_uris(env: ScenarioEnv) {
+    let mut client = env
+        .scripted_client(&roots_server(), json!({"roots": {}}))
         .await;
 
-    client.request(world.dialect(), "1", "tools/call", json!({"name": "look"}));
-    let asked = client.expect("roots/list").await;
-    asked.answer(json!({"roots": [{"uri": "file:///a"}, {"uri": "https://example.com/b"}]}));
-    let answer = client.hear().await;
+    client.request(env.dialect(), "1", "tools/call", json!({"name": "look"}));
+    let request = client.expect("roots/list").await;
+    request.answer(json!({"roots": [{"uri": "file:///a"}, {"uri": "https://example.com/b"}]}));
+    let answer = client.next_message().await;
 
     let text = answer.to_string();
     assert!(text.contains("roots must be `file://` URIs"), "{text}");
 }
 
-async fn a_server_that_hears_of_new_roots_asks_for_them_anew(world: World) {
+async fn a_server_fetches_changed_roots_again(env: ScenarioEnv) {
     let declared = json!({"roots": {"listChanged": true}});
-    let (tell, mut heard) = tokio::sync::mpsc::unbounded_channel();
-    let server = looking().on_roots_changed(move |_| tell.send(()).unwrap_or_default());
-    let mut client = world.scripted_client(&server, declared).await;
+    let (change_sender, mut changes) = tokio::sync::mpsc::unbounded_channel();
+    let server =
+        roots_server().on_roots_changed(move |_| change_sender.send(()).unwrap_or_default());
+    let mut client = env.scripted_client(&server, declared).await;
 
-    let mut told = Vec::new();
+    let mut texts = Vec::new();
     for uri in ["file:///old", "file:///new"] {
-        client.request(world.dialect(), uri, "tools/call", json!({"name": "look"}));
-        let asked = client.expect("roots/list").await;
-        asked.answer(json!({"roots": [{"uri": uri}]}));
-        let answer = client.hear().await;
-        told.push(answer["result"]["content"][0]["text"].to_string());
-        assert!(heard.is_empty(), "it was told of nothing yet");
+        client.request(env.dialect(), uri, "tools/call", json!({"name": "look"}));
+        let request = client.expect("roots/list").await;
+        request.answer(json!({"roots": [{"uri": uri}]}));
+        let answer = client.next_message().await;
+        texts.push(answer["result"]["content"][0]["text"].to_string());
+        assert!(changes.is_empty(), "the callback ran too early");
         client.notify("notifications/roots/list_changed", json!({}));
-        heard.recv().await.unwrap();
+        changes.recv().await.unwrap();
     }
 
-    assert!(told[0].contains("file:///old"), "{told:?}");
-    assert!(told[1].contains("file:///new"), "{told:?}");
+    assert!(texts[0].contains("file:///old"), "{texts:?}");
+    assert!(texts[1].contains("file:///new"), "{texts:?}");
     client.expect_nothing().await;
 }
 
-async fn a_client_whose_roots_change_says_so(world: World) {
-    let (told, mut heard) = tokio::sync::mpsc::unbounded_channel();
-    let server = looking().on_roots_changed(move |caller| {
+async fn a_client_announces_changed_roots(env: ScenarioEnv) {
+    let (name_sender, mut names) = tokio::sync::mpsc::unbounded_channel();
+    let server = roots_server().on_roots_changed(move |caller| {
         let name = caller.implementation.as_ref().map(|it| it.name.clone());
-        told.send(name).unwrap_or_default();
+        name_sender.send(name).unwrap_or_default();
     });
-    let host = Host::new().roots(async || vec![]).roots_change();
-    let client = world
-        .connect_with(&server, |connect| connect.host(host).named("mover", "1"))
+    let host = Host::new().roots(async || vec![]).roots_list_changed();
+    let client = env
+        .connect_with(&server, |connect| {
+            connect.host(host).client_info("mover", "1")
+        })
         .await;
 
     client.roots_changed().unwrap();
 
-    assert_eq!(heard.recv().await.unwrap().as_deref(), Some("mover"));
+    assert_eq!(names.recv().await.unwrap().as_deref(), Some("mover"));
 }
 
-async fn there_may_be_no_roots(world: World) {
+async fn the_list_of_roots_may_be_empty(env: ScenarioEnv) {
     let host = Host::new().roots(async || vec![]);
-    let client = world
-        .connect_with(&looking(), |connect| connect.host(host))
+    let client = env
+        .connect_with(&roots_server(), |connect| connect.host(host))
         .await;
 
     let reply = client.call_tool("look", ()).await.unwrap();
@@ -523,16 +536,16 @@ async fn there_may_be_no_roots(world: World) {
     assert_eq!(reply.text(), "[]");
 }
 
-/// A host that has roots and does not find them.
-struct Forgetful;
+/// A host that declares roots and fails to list them.
+struct FailingHost;
 
-impl Responder for Forgetful {
+impl Responder for FailingHost {
     fn respond<'a>(&'a self, _: Request, _: Context) -> BoxFuture<'a, Outcome> {
-        let error = RpcError::new(ErrorCode::INTERNAL_ERROR, "where was I?");
+        let error = RpcError::new(ErrorCode::INTERNAL_ERROR, "roots unavailable");
         Box::pin(std::future::ready(Err(error)))
     }
 
-    fn answers(&self) -> ClientCapabilities {
+    fn provided_capabilities(&self) -> ClientCapabilities {
         let mut capabilities = ClientCapabilities::default();
         capabilities.roots = Some(RootsCapability::default());
         capabilities
@@ -541,30 +554,33 @@ impl Responder for Forgetful {
     fn roots_changed(&self, _: &bowline::exchange::Caller) {}
 }
 
-async fn a_host_that_fails_is_an_error(world: World) {
-    let client = world
-        .connect_with(&looking(), |connect| connect.host(Forgetful))
+async fn a_host_error_fails_the_call(env: ScenarioEnv) {
+    let client = env
+        .connect_with(&roots_server(), |connect| connect.host(FailingHost))
         .await;
 
     let refused = client.call_tool("look", ()).await.unwrap_err();
 
-    assert!(refused.to_string().contains("where was I?"), "{refused:?}");
+    assert!(
+        refused.to_string().contains("roots unavailable"),
+        "{refused:?}"
+    );
 }
 
-async fn a_client_without_roots_is_not_asked(world: World) {
-    let client = world.connect(&looking()).await;
+async fn a_client_without_roots_receives_no_request(env: ScenarioEnv) {
+    let client = env.connect(&roots_server()).await;
 
-    let refused = refusal(client.call_tool("look", ()).await);
+    let refused = peer_error(client.call_tool("look", ()).await);
 
     assert!(refused.message.contains("roots"), "{refused:?}");
 }
 
-async fn a_client_without_roots_that_is_asked_refuses(world: World) {
-    let (client, mut server) = world
+async fn a_client_without_roots_rejects_roots_list(env: ScenarioEnv) {
+    let (client, mut server) = env
         .scripted_server(json!({}), |connect| connect.host(Host::new()))
         .await;
 
-    let answer = server.ask("r", "roots/list", json!({})).await;
+    let answer = server.call("r", "roots/list", json!({})).await;
 
     assert_eq!(answer["error"]["code"], -32601, "{answer}");
     drop(client);

@@ -1,56 +1,56 @@
-//! Servers in child processes.
+//! Servers in child processes, over stdio.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bowline::{CallToolResult, Error, Server, Tool};
-use scenarios::{Scenario, World, scenario};
+use scenarios::{Scenario, ScenarioEnv, scenario};
 use serde_json::json;
 
-use crate::support::{anything, echo, hang, hanging};
+use crate::support::{any_object, echo, hanging_server, start_hang};
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
     vec![
         scenario!(
-            a_server_in_a_child_is_called_and_ends_when_its_input_does,
+            a_child_server_exits_when_its_stdin_closes,
             "transport:stdio",
             "transport:stdio:clean-shutdown",
         )
-        .in_a_child(),
+        .over_stdio(),
         scenario!(
-            what_a_server_prints_is_no_message,
+            printing_to_stdout_does_not_reach_the_wire,
             "transport:stdio:stream-purity",
         )
-        .in_a_child(),
+        .over_stdio(),
         scenario!(
-            what_a_server_writes_to_stderr_is_heard,
+            stderr_lines_reach_the_application,
             "transport:stdio:stderr-passthrough",
         )
-        .in_a_child(),
+        .over_stdio(),
         scenario!(
-            line_ends_within_a_message_do_not_end_it,
+            newlines_inside_a_message_are_escaped,
             "transport:stdio:no-embedded-newlines",
         )
-        .in_a_child(),
+        .over_stdio(),
         scenario!(
-            a_server_that_does_not_end_is_ended,
+            a_child_that_does_not_exit_is_killed,
             "transport:stdio:shutdown-escalation",
         )
-        .in_a_child(),
+        .over_stdio(),
     ]
 }
 
-async fn a_server_in_a_child_is_called_and_ends_when_its_input_does(world: World) {
-    // Long enough that nobody would wait for it to be killed.
+async fn a_child_server_exits_when_its_stdin_closes(env: ScenarioEnv) {
+    // Longer than the timeout below, so that the child is not killed.
     let grace = Duration::from_secs(600);
-    let client = world
-        .connect_to_child(&hanging(), |child| child.grace(grace))
+    let client = env
+        .connect_to_child(&hanging_server(), |child| child.grace(grace))
         .await;
-    let call = hang(&client).await;
+    let call = start_hang(&client).await;
 
     let reply = client.call_tool("echo", json!({"a": 1})).await.unwrap();
     let closing = tokio::time::timeout(Duration::from_secs(60), client.close());
-    closing.await.expect("it ends when its input does").unwrap();
+    closing.await.expect("the child did not exit").unwrap();
 
     assert_eq!(reply.text(), r#"{"a":1}"#);
     let error = call.await.unwrap().unwrap_err();
@@ -62,60 +62,66 @@ async fn a_server_in_a_child_is_called_and_ends_when_its_input_does(world: World
 
 #[allow(
     clippy::print_stdout,
-    reason = "that is what must not reach the client"
+    reason = "the printed text must not reach the client"
 )]
-async fn what_a_server_prints_is_no_message(world: World) {
-    let chatty = Tool::raw("chatty", anything(), async |_, _| {
+async fn printing_to_stdout_does_not_reach_the_wire(env: ScenarioEnv) {
+    let chatty = Tool::raw("chatty", any_object(), async |_, _| {
         println!(
             "{}",
             json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": 1}})
         );
         println!("anything");
-        Ok(CallToolResult::text("said"))
+        Ok(CallToolResult::text("printed"))
     });
-    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
-    let (tell_too, tell_logs) = (tell.clone(), tell.clone());
+    let (sender, mut received) = tokio::sync::mpsc::unbounded_channel();
+    let (notification_sender, log_sender) = (sender.clone(), sender.clone());
     let server = Server::new("s", "1").tool(chatty);
-    let client = world
+    let client = env
         .connect_with(&server, |connect| {
             connect
-                .on_error(move |error| tell.send(error.to_string()).unwrap())
-                .on_notification(move |said| tell_too.send(said.method.to_string()).unwrap())
-                .on_log(move |log| tell_logs.send(format!("{log:?}")).unwrap())
+                .on_error(move |error| sender.send(error.to_string()).unwrap())
+                .on_notification(move |notification| {
+                    notification_sender
+                        .send(notification.method.to_string())
+                        .unwrap()
+                })
+                .on_log(move |log| log_sender.send(format!("{log:?}")).unwrap())
         })
         .await;
 
     for _ in 0..3 {
         let reply = client.call_tool("chatty", ()).await.unwrap();
-        assert_eq!(reply.text(), "said");
+        assert_eq!(reply.text(), "printed");
     }
     client.close().await.unwrap();
-    assert_eq!(told.recv().await, None, "nothing else came over the wire");
+    assert_eq!(
+        received.recv().await,
+        None,
+        "printed text reached the client"
+    );
 }
 
-async fn what_a_server_writes_to_stderr_is_heard(world: World) {
-    let lament = Tool::raw("lament", anything(), async |_, _| {
-        eprintln!("alas");
+async fn stderr_lines_reach_the_application(env: ScenarioEnv) {
+    let warn = Tool::raw("warn", any_object(), async |_, _| {
+        eprintln!("a warning");
         Ok(CallToolResult::text("done"))
     });
-    let server = Server::new("s", "1").tool(lament);
+    let server = Server::new("s", "1").tool(warn);
     let (line, mut lines) = tokio::sync::mpsc::unbounded_channel();
     let line = Arc::new(Mutex::new(line));
-    let client = world
+    let client = env
         .connect_to_child(&server, move |child| {
             child.on_stderr(move |text| line.lock().unwrap().send(text.to_owned()).unwrap())
         })
         .await;
 
-    client.call_tool("lament", ()).await.unwrap();
+    client.call_tool("warn", ()).await.unwrap();
 
-    assert_eq!(lines.recv().await.as_deref(), Some("alas"));
+    assert_eq!(lines.recv().await.as_deref(), Some("a warning"));
 }
 
-async fn line_ends_within_a_message_do_not_end_it(world: World) {
-    let client = world
-        .connect(&Server::new("s", "1").tool(echo("echo")))
-        .await;
+async fn newlines_inside_a_message_are_escaped(env: ScenarioEnv) {
+    let client = env.connect(&Server::new("s", "1").tool(echo("echo"))).await;
 
     let poem = "roses\nare\r\nred\u{2028}";
     let reply = client
@@ -127,17 +133,17 @@ async fn line_ends_within_a_message_do_not_end_it(world: World) {
     assert_eq!(arguments["poem"], poem);
 }
 
-async fn a_server_that_does_not_end_is_ended(world: World) {
-    let stubborn = Tool::raw("stall", anything(), async |_, _| {
+async fn a_child_that_does_not_exit_is_killed(env: ScenarioEnv) {
+    let stubborn = Tool::raw("stall", any_object(), async |_, _| {
         eprintln!("stalled");
-        // Nothing else happens in this process from here on.
+        // Blocks the only thread of the server.
         loop {
             std::thread::park();
         }
     });
     let server = Server::new("s", "1").tool(stubborn);
     let (stalled, mut has_stalled) = tokio::sync::mpsc::unbounded_channel();
-    let client = world
+    let client = env
         .connect_to_child(&server, move |child| {
             let child = child.on_stderr(move |_| stalled.send(()).unwrap_or_default());
             child.grace(Duration::from_millis(50))

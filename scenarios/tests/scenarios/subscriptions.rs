@@ -1,22 +1,22 @@
-//! Being told of changes: of a resource, in both eras, and what becomes of a subscription.
+//! Subscriptions to changes, in both eras.
 
 use bowline::client::{Change, Changes};
 use bowline::types::SubscriptionFilter;
 use bowline::{ErrorCode, Resource, Server};
-use scenarios::{Scenario, World, scenario};
+use scenarios::{Scenario, ScenarioEnv, scenario};
 use serde_json::{Value, json};
 
-use crate::support::{echo, refusal, tools, with_change};
+use crate::support::{echo, peer_error, tools, with_change};
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
     vec![
         scenario!(
-            the_client_hears_of_the_resources_that_it_asked_for,
+            a_client_receives_updates_of_subscribed_resources,
             "resources:updated-notification",
             "resources:subscribe:updated",
         ),
         scenario!(
-            a_resource_is_subscribed_to_and_let_go_by_requests,
+            a_legacy_subscription_sends_subscribe_and_unsubscribe_requests,
             "resources:subscribe",
             "resources:unsubscribe",
             "resources:unsubscribe:stops-updates",
@@ -25,33 +25,33 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         .legacy()
         .in_memory(),
         scenario!(
-            a_server_that_tells_of_no_resource_refuses_to_be_asked,
+            a_server_without_resource_updates_rejects_subscriptions,
             "resources:subscribe:capability-required",
         )
         .legacy(),
         scenario!(
-            the_client_learns_what_of_its_wish_is_granted,
+            a_subscription_reports_the_acknowledged_filter,
             "subscriptions:listen:client:honored-surfacing",
             "client:list-changed:capability-gated",
         ),
         scenario!(
-            of_two_subscriptions_each_hears_its_own,
+            each_subscription_receives_its_own_changes,
             "subscriptions:listen:client:concurrent-demux",
         )
         .modern(),
         scenario!(
-            changes_come_one_after_the_other_as_what_they_are,
+            changes_are_delivered_in_order_with_their_kind,
             "subscriptions:listen:client:iteration",
         )
         .modern(),
         scenario!(
-            a_subscription_that_the_server_ends_comes_to_its_end_after_what_was_told,
+            a_subscription_ended_by_the_server_delivers_pending_changes_first,
             "subscriptions:listen:client:graceful-close",
         )
         .modern()
         .in_memory(),
         scenario!(
-            a_subscription_whose_wire_breaks_is_lost_and_not_begun_anew,
+            a_subscription_on_a_broken_wire_fails_and_is_not_restarted,
             "subscriptions:listen:client:lost",
         )
         .modern()
@@ -59,8 +59,8 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     ]
 }
 
-fn telling() -> Server {
-    let server = Server::new("telling", "1")
+fn updating_server() -> Server {
+    let server = Server::new("updating", "1")
         .resource(Resource::text("docs://a", "a", "text"))
         .resource(Resource::text("docs://b", "b", "text"))
         .resource_updates();
@@ -76,39 +76,39 @@ fn resource(uri: &str) -> SubscriptionFilter {
     filter
 }
 
-async fn the_client_hears_of_the_resources_that_it_asked_for(world: World) {
-    let client = world.connect(&telling()).await;
+async fn a_client_receives_updates_of_subscribed_resources(env: ScenarioEnv) {
+    let client = env.connect(&updating_server()).await;
     let mut changes = client.subscribe(resource("docs://a")).await.unwrap();
 
-    let (told, changed) = tokio::join!(changes.next(), client.call_tool("change", ()));
+    let (received, changed) = tokio::join!(changes.next(), client.call_tool("change", ()));
 
     assert!(changed.is_ok());
-    assert_eq!(told.unwrap(), Some(Change::Resource("docs://a".into())));
+    assert_eq!(received.unwrap(), Some(Change::Resource("docs://a".into())));
 }
 
-async fn a_resource_is_subscribed_to_and_let_go_by_requests(world: World) {
-    let client = world.connect(&telling()).await;
-    let tapped = world.tapped().unwrap();
+async fn a_legacy_subscription_sends_subscribe_and_unsubscribe_requests(env: ScenarioEnv) {
+    let client = env.connect(&updating_server()).await;
+    let record = env.wire_record().unwrap();
 
     let mut changes = client.subscribe(resource("docs://a")).await.unwrap();
     client.call_tool("change", ()).await.unwrap();
     assert!(changes.next().await.unwrap().is_some());
     drop(changes);
     tools(&client).await;
-    tapped.clear();
+    record.clear();
     client.call_tool("change", ()).await.unwrap();
     tools(&client).await;
 
-    let updates = tapped.received();
+    let updates = record.received();
     let is_update = |frame: &Value| frame["method"] == "notifications/resources/updated";
     assert!(!updates.iter().any(is_update), "{updates:?}");
     let again = client.subscribe(resource("docs://a")).await.unwrap();
     drop(again);
     tools(&client).await;
-    let sent = tapped.sent();
+    let sent = record.sent();
     let about = |method: &str| {
-        let asked = sent.iter().filter(|frame| frame["method"] == method);
-        asked
+        let matching = sent.iter().filter(|frame| frame["method"] == method);
+        matching
             .map(|frame| frame["params"]["uri"].clone())
             .collect::<Vec<_>>()
     };
@@ -117,11 +117,11 @@ async fn a_resource_is_subscribed_to_and_let_go_by_requests(world: World) {
     assert!(about("subscriptions/listen").is_empty());
 }
 
-async fn a_server_that_tells_of_no_resource_refuses_to_be_asked(world: World) {
+async fn a_server_without_resource_updates_rejects_subscriptions(env: ScenarioEnv) {
     let server = Server::new("s", "1").resource(Resource::text("docs://a", "a", "text"));
-    let client = world.connect(&server).await;
+    let client = env.connect(&server).await;
 
-    let error = refusal(
+    let error = peer_error(
         client
             .raw("resources/subscribe", json!({"uri": "docs://a"}))
             .await,
@@ -130,21 +130,19 @@ async fn a_server_that_tells_of_no_resource_refuses_to_be_asked(world: World) {
     assert_eq!(error.code, ErrorCode::METHOD_NOT_FOUND);
 }
 
-async fn the_client_learns_what_of_its_wish_is_granted(world: World) {
-    let client = world
-        .connect(&Server::new("s", "1").tool(echo("echo")))
-        .await;
-    let mut wish = SubscriptionFilter::default();
-    wish.tools_list_changed = Some(true);
-    wish.prompts_list_changed = Some(true);
+async fn a_subscription_reports_the_acknowledged_filter(env: ScenarioEnv) {
+    let client = env.connect(&Server::new("s", "1").tool(echo("echo"))).await;
+    let mut filter = SubscriptionFilter::default();
+    filter.tools_list_changed = Some(true);
+    filter.prompts_list_changed = Some(true);
 
-    let subscription = client.subscribe(wish).await.unwrap();
+    let subscription = client.subscribe(filter).await.unwrap();
 
-    let granted = serde_json::to_value(subscription.honoured()).unwrap();
+    let granted = serde_json::to_value(subscription.acknowledged_filter()).unwrap();
     assert_eq!(granted, json!({"toolsListChanged": true}));
 }
 
-async fn changes_come_one_after_the_other_as_what_they_are(world: World) {
+async fn changes_are_delivered_in_order_with_their_kind(env: ScenarioEnv) {
     let server = Server::new("busy", "1")
         .resource(Resource::text("docs://a", "a", "text"))
         .resource_updates();
@@ -154,22 +152,25 @@ async fn changes_come_one_after_the_other_as_what_they_are(world: World) {
         server.changed().resource_updated("docs://a");
         server.resources().remove("docs://a");
     });
-    let client = world.connect(&server).await;
+    let client = env.connect(&server).await;
     let wanted = Changes::new().tools().resources().resource("docs://a");
     let mut changes = client.subscribe(wanted).await.unwrap();
 
     client.call_tool("change", ()).await.unwrap();
-    let mut told = Vec::new();
+    let mut received = Vec::new();
     for _ in 0..4 {
-        told.extend(changes.next().await.unwrap());
+        received.extend(changes.next().await.unwrap());
     }
 
     let of_a = Change::Resource("docs://a".into());
-    assert_eq!(told, [of_a.clone(), Change::Tools, of_a, Change::Resources]);
+    assert_eq!(
+        received,
+        [of_a.clone(), Change::Tools, of_a, Change::Resources]
+    );
 }
 
-async fn of_two_subscriptions_each_hears_its_own(world: World) {
-    let client = world.connect(&telling()).await;
+async fn each_subscription_receives_its_own_changes(env: ScenarioEnv) {
+    let client = env.connect(&updating_server()).await;
     let mut one = client.subscribe(resource("docs://a")).await.unwrap();
     let mut other = client.subscribe(resource("docs://b")).await.unwrap();
 
@@ -181,8 +182,8 @@ async fn of_two_subscriptions_each_hears_its_own(world: World) {
     assert_eq!(of_other.unwrap(), Some(Change::Resource("docs://b".into())));
 }
 
-async fn a_subscription_that_the_server_ends_comes_to_its_end_after_what_was_told(world: World) {
-    let (client, mut server) = world.scripted_server(json!({}), |connect| connect).await;
+async fn a_subscription_ended_by_the_server_delivers_pending_changes_first(env: ScenarioEnv) {
+    let (client, mut server) = env.scripted_server(json!({}), |connect| connect).await;
     let subscribing = tokio::spawn(client.subscribe(resource("docs://a")).into_future());
     let id = server.expect("subscriptions/listen").await.acknowledge();
     let mut subscription = subscribing.await.unwrap().unwrap();
@@ -192,19 +193,19 @@ async fn a_subscription_that_the_server_ends_comes_to_its_end_after_what_was_tol
     server.notify("notifications/resources/updated", update);
     server.answer(id, json!({"resultType": "complete", "_meta": meta}));
 
-    let told = subscription.next().await.unwrap();
-    assert_eq!(told, Some(Change::Resource("docs://a".into())));
+    let received = subscription.next().await.unwrap();
+    assert_eq!(received, Some(Change::Resource("docs://a".into())));
     assert_eq!(subscription.next().await.unwrap(), None);
 }
 
-async fn a_subscription_whose_wire_breaks_is_lost_and_not_begun_anew(world: World) {
-    let client = world.connect(&telling()).await;
+async fn a_subscription_on_a_broken_wire_fails_and_is_not_restarted(env: ScenarioEnv) {
+    let client = env.connect(&updating_server()).await;
     let mut subscription = client.subscribe(resource("docs://a")).await.unwrap();
-    let tapped = world.tapped().unwrap();
-    tapped.clear();
+    let record = env.wire_record().unwrap();
+    record.clear();
 
-    tapped.cut();
+    record.cut();
 
     assert!(subscription.next().await.is_err());
-    assert_eq!(tapped.frames(), []);
+    assert_eq!(record.frames(), []);
 }

@@ -1,4 +1,4 @@
-//! Servers and questions that many scenarios need.
+//! Servers, tools and requests that several scenarios share.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -9,36 +9,36 @@ use bowline::types::{
     Tool as ToolDefinition,
 };
 use bowline::{CallToolResult, Client, Context, Error, Json, Result, RpcError, Server, Tool};
-use scenarios::http::Plain;
+use scenarios::http::RawHttpClient;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-/// The schema of any object.
-pub(crate) fn anything() -> Value {
+/// A JSON schema that accepts any object.
+pub(crate) fn any_object() -> Value {
     json!({"type": "object"})
 }
 
-/// A tool that answers with its arguments.
+/// A tool that returns its arguments as text.
 pub(crate) fn echo(name: &str) -> Tool {
-    Tool::raw(name, anything(), async |arguments: Json, _| {
+    Tool::raw(name, any_object(), async |arguments: Json, _| {
         Ok(CallToolResult::text(arguments.to_string()))
     })
 }
 
-/// A tool that answers with this, whatever it is asked.
-pub(crate) fn answering(name: &str, result: Value) -> Tool {
+/// A tool that returns this result for any arguments.
+pub(crate) fn fixed_result(name: &str, result: Value) -> Tool {
     let result: CallToolResult = serde_json::from_value(result).unwrap();
-    Tool::raw(name, anything(), move |_, _| {
+    Tool::raw(name, any_object(), move |_, _| {
         let result = result.clone();
         async { Ok(result) }
     })
 }
 
-/// Adds a tool `change` that does this to the server while it runs.
+/// Adds a tool `change` that applies `change` to the running server.
 pub(crate) fn with_change(server: Server, change: fn(&Server)) -> Server {
     let own = Arc::new(OnceLock::<Server>::new());
     let itself = own.clone();
-    let tool = Tool::raw("change", anything(), move |_, _| {
+    let tool = Tool::raw("change", any_object(), move |_, _| {
         change(itself.get().unwrap());
         async { Ok(CallToolResult::text("changed")) }
     });
@@ -47,38 +47,38 @@ pub(crate) fn with_change(server: Server, change: fn(&Server)) -> Server {
     server
 }
 
-/// A server whose tool `hang` never ends, whose tool `tally` tells how many of those began and how many were
-/// dropped, and whose tool `echo` answers with its arguments.
-pub(crate) fn hanging() -> Server {
-    let tally = Arc::new(Tally::default());
-    let telling = tally.clone();
-    let hang = Tool::raw("hang", anything(), move |_, cx: Context| {
-        let running = Running::begin(&tally);
+/// A server whose tool `hang` never completes, whose tool `handler_counts` returns how many `hang` handlers started and
+/// how many were dropped, and whose tool `echo` returns its arguments.
+pub(crate) fn hanging_server() -> Server {
+    let counters = Arc::new(HandlerCounters::default());
+    let counted = counters.clone();
+    let hang = Tool::raw("hang", any_object(), move |_, cx: Context| {
+        let guard = HangGuard::start(&counters);
         async move {
-            let _running = running;
+            let _guard = guard;
             cx.progress(1.0);
             std::future::pending().await
         }
     });
-    let tell = Tool::raw("tally", anything(), move |_, _| {
-        let text = format!("{} {}", telling.begun(), telling.dropped());
+    let counts = Tool::raw("handler_counts", any_object(), move |_, _| {
+        let text = format!("{} {}", counted.started(), counted.dropped());
         async { Ok(CallToolResult::text(text)) }
     });
     Server::new("hanging", "1.0.0")
         .tool(hang)
-        .tool(tell)
+        .tool(counts)
         .tool(echo("echo"))
 }
 
 #[derive(Default)]
-struct Tally {
-    begun: AtomicUsize,
+struct HandlerCounters {
+    started: AtomicUsize,
     dropped: AtomicUsize,
 }
 
-impl Tally {
-    fn begun(&self) -> usize {
-        self.begun.load(Ordering::SeqCst)
+impl HandlerCounters {
+    fn started(&self) -> usize {
+        self.started.load(Ordering::SeqCst)
     }
 
     fn dropped(&self) -> usize {
@@ -86,95 +86,89 @@ impl Tally {
     }
 }
 
-struct Running(Arc<Tally>);
+struct HangGuard(Arc<HandlerCounters>);
 
-impl Running {
-    fn begin(tally: &Arc<Tally>) -> Self {
-        tally.begun.fetch_add(1, Ordering::SeqCst);
-        Self(tally.clone())
+impl HangGuard {
+    fn start(counters: &Arc<HandlerCounters>) -> Self {
+        counters.started.fetch_add(1, Ordering::SeqCst);
+        Self(counters.clone())
     }
 }
 
-impl Drop for Running {
+impl Drop for HangGuard {
     fn drop(&mut self) {
         self.0.dropped.fetch_add(1, Ordering::SeqCst);
     }
 }
 
-/// Asks a [`hanging`] server until this many calls of `hang` began and this many were dropped.
-pub(crate) async fn tally(client: &Client, begun: usize, dropped: usize) {
-    let expected = format!("{begun} {dropped}");
+/// Polls a [`hanging_server`] until this many `hang` handlers have started and this many were dropped.
+pub(crate) async fn wait_for_handlers(client: &Client, started: usize, dropped: usize) {
+    let expected = format!("{started} {dropped}");
     for _ in 0..1000 {
-        if client.call_tool("tally", ()).await.unwrap().text() == expected {
+        if client.call_tool("handler_counts", ()).await.unwrap().text() == expected {
             return;
         }
         tokio::task::yield_now().await;
     }
-    let told = client.call_tool("tally", ()).await.unwrap().text();
-    panic!("begun and dropped are {told} and not {expected}");
+    let counts = client.call_tool("handler_counts", ()).await.unwrap().text();
+    panic!("expected {expected} started and dropped handlers, got {counts}");
 }
 
-/// The same, asked by somebody who speaks plain HTTP.
-pub(crate) async fn tally_of(plain: &Plain, begun: usize, dropped: usize) {
-    let expected = format!("{begun} {dropped}");
-    let mut told = Value::Null;
+/// The same as [`wait_for_handlers`], with a raw HTTP client.
+pub(crate) async fn wait_for_handlers_raw(client: &RawHttpClient, started: usize, dropped: usize) {
+    let expected = format!("{started} {dropped}");
+    let mut counts = Value::Null;
     for _ in 0..1000 {
-        let answer = plain.call("tally", "tally").await.answer().await;
-        told = answer["result"]["content"][0]["text"].clone();
-        if told == expected {
+        let call = client.call("handler_counts", "handler_counts");
+        let answer = call.await.answer().await;
+        counts = answer["result"]["content"][0]["text"].clone();
+        if counts == expected {
             return;
         }
         tokio::task::yield_now().await;
     }
-    panic!("begun and dropped are {told} and not {expected}");
+    panic!("expected {expected} started and dropped handlers, got {counts}");
 }
 
-/// A server whose tool `wait` says something and waits for a call of `release`.
-pub(crate) fn waiting() -> Server {
-    let gate = Arc::new(Notify::new());
-    let opening = gate.clone();
-    let wait = Tool::raw("wait", anything(), move |_, cx: Context| {
-        let gate = gate.clone();
+/// A server whose tool `wait` reports progress and waits for a call of `release`.
+pub(crate) fn waiting_server() -> Server {
+    let released = Arc::new(Notify::new());
+    let releaser = released.clone();
+    let wait = Tool::raw("wait", any_object(), move |_, cx: Context| {
+        let released = released.clone();
         async move {
             cx.progress(1.0);
-            gate.notified().await;
+            released.notified().await;
             Ok(CallToolResult::text("released"))
         }
     });
-    let release = Tool::raw("release", anything(), move |_, _| {
-        opening.notify_one();
+    let release = Tool::raw("release", any_object(), move |_, _| {
+        releaser.notify_one();
         async { Ok(CallToolResult::text("done")) }
     });
     Server::new("waiting", "1.0.0").tool(wait).tool(release)
 }
 
-/// A call of `hang` that is at work, in a task; aborting the task drops the call.
-pub(crate) async fn hang(client: &Client) -> tokio::task::JoinHandle<Result<bowline::Reply>> {
-    let begun = begun(client).await;
+/// Starts a call of `hang` in a task, and waits until its handler is running; aborting the task drops the call.
+pub(crate) async fn start_hang(client: &Client) -> tokio::task::JoinHandle<Result<bowline::Reply>> {
+    let started = handler_count(client, 0).await;
     let call = tokio::spawn(client.call_tool("hang", ()).into_future());
-    let dropped = dropped(client).await;
-    tally(client, begun + 1, dropped).await;
+    let dropped = handler_count(client, 1).await;
+    wait_for_handlers(client, started + 1, dropped).await;
     call
 }
 
-async fn begun(client: &Client) -> usize {
-    told(client, 0).await
-}
-
-async fn dropped(client: &Client) -> usize {
-    told(client, 1).await
-}
-
-async fn told(client: &Client, nth: usize) -> usize {
-    let text = client.call_tool("tally", ()).await.unwrap().text();
+/// The number of started (0) or dropped (1) handlers.
+async fn handler_count(client: &Client, nth: usize) -> usize {
+    let text = client.call_tool("handler_counts", ()).await.unwrap().text();
     text.split(' ').nth(nth).unwrap().parse().unwrap()
 }
 
-/// How the other side said no.
-pub(crate) fn refusal<T: std::fmt::Debug>(result: Result<T>) -> RpcError {
+/// The JSON-RPC error with which the peer rejected a request.
+pub(crate) fn peer_error<T: std::fmt::Debug>(result: Result<T>) -> RpcError {
     match result {
         Err(Error::Peer(error)) => error,
-        other => panic!("the other side did not say no, but {other:?}"),
+        other => panic!("expected an error of the peer, got {other:?}"),
     }
 }
 
@@ -185,7 +179,7 @@ pub(crate) async fn tools(client: &Client) -> Vec<ToolDefinition> {
     page.tools
 }
 
-/// What a result says, as JSON.
+/// Decodes raw JSON.
 pub(crate) fn value(json: &Json) -> Value {
     json.decode().unwrap()
 }
@@ -196,12 +190,12 @@ pub(crate) async fn read(client: &Client, uri: &str) -> Result<ReadResourceResul
     client.request::<ReadResourceRequest>(&params).await
 }
 
-/// Reads a resource, as JSON.
+/// Reads a resource, and returns its contents as JSON.
 pub(crate) async fn contents(client: &Client, uri: &str) -> Value {
     serde_json::to_value(read(client, uri).await.unwrap().contents).unwrap()
 }
 
-/// Asks for a prompt.
+/// Gets a prompt.
 pub(crate) async fn prompt(
     client: &Client,
     name: &str,

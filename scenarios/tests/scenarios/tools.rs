@@ -1,15 +1,15 @@
-//! Tools: what they say of themselves, what they are given and what they answer.
+//! Tools: their metadata, their arguments and their results.
 
 use bowline::{CallToolResult, ErrorCode, RpcError, Server, Tool};
-use scenarios::{Scenario, World, scenario};
+use scenarios::{Scenario, ScenarioEnv, scenario};
 use serde_json::{Value, json};
 
-use crate::support::{answering, anything, echo, refusal, tools, value};
+use crate::support::{any_object, echo, fixed_result, peer_error, tools, value};
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
     vec![
         scenario!(
-            a_tool_is_listed_with_what_it_says_of_itself,
+            a_tool_is_listed_with_its_name_description_and_schema,
             "tools:list:basic",
             "tools:input-schema:preserve-additional-properties",
             "tools:input-schema:preserve-defs",
@@ -17,43 +17,40 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
             "tools:input-schema:json-schema-2020-12",
         ),
         scenario!(
-            arguments_go_in_and_text_comes_out,
+            a_tool_receives_arguments_and_returns_text,
             "tools:call:content:text"
         ),
         scenario!(
-            content_of_the_first_kinds_keeps_its_order,
+            text_image_and_resource_content_keeps_its_order,
             "tools:call:content:image",
             "tools:call:content:embedded-resource",
             "tools:call:content:mixed",
         ),
-        scenario!(a_tool_answers_with_sound, "tools:call:content:audio").since("2025-03-26"),
+        scenario!(a_tool_returns_audio, "tools:call:content:audio").since("2025-03-26"),
         scenario!(
-            a_tool_answers_with_a_link,
+            a_tool_returns_a_resource_link,
             "tools:call:content:resource-link"
         )
         .since("2025-06-18"),
         scenario!(
-            structured_output_stands_beside_the_content,
+            structured_output_is_returned_with_the_content,
             "tools:call:structured-content",
         )
         .since("2025-06-18"),
+        scenario!(a_failed_tool_returns_an_error_result, "tools:call:is-error",),
         scenario!(
-            a_tool_that_fails_says_so_in_its_result,
-            "tools:call:is-error",
-        ),
-        scenario!(
-            a_tool_that_is_not_there_is_an_error_of_the_protocol,
+            an_unknown_tool_is_a_protocol_error,
             "tools:call:unknown-name",
             "mcpserver:tool:unknown-name",
         ),
         scenario!(
-            calls_run_side_by_side_and_are_not_confused,
+            concurrent_calls_get_their_own_results,
             "tools:call:concurrent"
         ),
     ]
 }
 
-async fn a_tool_is_listed_with_what_it_says_of_itself(world: World) {
+async fn a_tool_is_listed_with_its_name_description_and_schema(env: ScenarioEnv) {
     let schema = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "type": "object",
@@ -68,7 +65,7 @@ async fn a_tool_is_listed_with_what_it_says_of_itself(world: World) {
         async |arguments: bowline::Json, _| Ok(CallToolResult::text(arguments.to_string())),
     );
     let server = Server::new("s", "1").tool(weather.description("Tells the weather."));
-    let client = world.connect(&server).await;
+    let client = env.connect(&server).await;
 
     let listed = tools(&client).await;
     let called = client
@@ -83,10 +80,8 @@ async fn a_tool_is_listed_with_what_it_says_of_itself(world: World) {
     assert_eq!(called.text(), r#"{"where":{"city":"Oslo"}}"#);
 }
 
-async fn arguments_go_in_and_text_comes_out(world: World) {
-    let client = world
-        .connect(&Server::new("s", "1").tool(echo("echo")))
-        .await;
+async fn a_tool_receives_arguments_and_returns_text(env: ScenarioEnv) {
+    let client = env.connect(&Server::new("s", "1").tool(echo("echo"))).await;
 
     let reply = client
         .call_tool("echo", json!({"a": [1, {"b": "ü"}]}))
@@ -97,16 +92,16 @@ async fn arguments_go_in_and_text_comes_out(world: World) {
     assert!(!reply.is_error());
 }
 
-async fn comes_back(world: World, content: Value) {
-    let tool = answering("show", json!({"content": content}));
-    let client = world.connect(&Server::new("s", "1").tool(tool)).await;
+async fn expect_content(env: ScenarioEnv, content: Value) {
+    let tool = fixed_result("show", json!({"content": content}));
+    let client = env.connect(&Server::new("s", "1").tool(tool)).await;
 
     let reply = client.call_tool("show", ()).await.unwrap();
 
     assert_eq!(value(reply.json())["content"], content);
 }
 
-async fn content_of_the_first_kinds_keeps_its_order(world: World) {
+async fn text_image_and_resource_content_keeps_its_order(env: ScenarioEnv) {
     let content = json!([
         {"type": "text", "text": "look"},
         {"type": "image", "data": "AAEC", "mimeType": "image/png"},
@@ -114,26 +109,26 @@ async fn content_of_the_first_kinds_keeps_its_order(world: World) {
         {"type": "resource", "resource": {"uri": "file:///a.bin", "blob": "AAEC"}},
         {"type": "text", "text": "listen"},
     ]);
-    comes_back(world, content).await;
+    expect_content(env, content).await;
 }
 
-async fn a_tool_answers_with_sound(world: World) {
-    comes_back(
-        world,
+async fn a_tool_returns_audio(env: ScenarioEnv) {
+    expect_content(
+        env,
         json!([{"type": "audio", "data": "AAEC", "mimeType": "audio/wav"}]),
     )
     .await;
 }
 
-async fn a_tool_answers_with_a_link(world: World) {
+async fn a_tool_returns_a_resource_link(env: ScenarioEnv) {
     let link = json!({"type": "resource_link", "uri": "file:///a.txt", "name": "a", "mimeType": "text/plain"});
-    comes_back(world, json!([link])).await;
+    expect_content(env, json!([link])).await;
 }
 
-async fn structured_output_stands_beside_the_content(world: World) {
+async fn structured_output_is_returned_with_the_content(env: ScenarioEnv) {
     let result = json!({"content": [{"type": "text", "text": "17 degrees"}], "structuredContent": {"degrees": 17}});
-    let client = world
-        .connect(&Server::new("s", "1").tool(answering("weather", result)))
+    let client = env
+        .connect(&Server::new("s", "1").tool(fixed_result("weather", result)))
         .await;
 
     let reply = client.call_tool("weather", ()).await.unwrap();
@@ -142,19 +137,19 @@ async fn structured_output_stands_beside_the_content(world: World) {
     assert_eq!(reply.structured::<Value>().unwrap(), json!({"degrees": 17}));
 }
 
-async fn a_tool_that_fails_says_so_in_its_result(world: World) {
-    let fails = Tool::raw("fails", anything(), async |_, _| {
+async fn a_failed_tool_returns_an_error_result(env: ScenarioEnv) {
+    let fails = Tool::raw("fails", any_object(), async |_, _| {
         Ok(CallToolResult::error("out of paper"))
     });
-    let refuses = Tool::raw("refuses", anything(), async |_, _| {
+    let refuses = Tool::raw("refuses", any_object(), async |_, _| {
         Err(RpcError::new(ErrorCode::INVALID_PARAMS, "not today"))
     });
-    let client = world
+    let client = env
         .connect(&Server::new("s", "1").tool(fails).tool(refuses))
         .await;
 
     let failed = client.call_tool("fails", ()).await.unwrap();
-    let refused = refusal(client.call_tool("refuses", ()).await);
+    let refused = peer_error(client.call_tool("refuses", ()).await);
 
     assert!(failed.is_error());
     assert_eq!(failed.text(), "out of paper");
@@ -164,27 +159,25 @@ async fn a_tool_that_fails_says_so_in_its_result(world: World) {
     );
 }
 
-async fn a_tool_that_is_not_there_is_an_error_of_the_protocol(world: World) {
-    let client = world
-        .connect(&Server::new("s", "1").tool(echo("echo")))
-        .await;
+async fn an_unknown_tool_is_a_protocol_error(env: ScenarioEnv) {
+    let client = env.connect(&Server::new("s", "1").tool(echo("echo"))).await;
 
-    let error = refusal(client.call_tool("ech", ()).await);
+    let error = peer_error(client.call_tool("ech", ()).await);
 
     assert_eq!(error.code, ErrorCode::INVALID_PARAMS);
 }
 
-async fn calls_run_side_by_side_and_are_not_confused(world: World) {
-    // Each of the two ends only after the other has begun.
+async fn concurrent_calls_get_their_own_results(env: ScenarioEnv) {
+    // Each call completes only after the other has started.
     let meet = std::sync::Arc::new(tokio::sync::Barrier::new(2));
-    let tool = Tool::raw("meet", anything(), move |arguments: bowline::Json, _| {
+    let tool = Tool::raw("meet", any_object(), move |arguments: bowline::Json, _| {
         let meet = meet.clone();
         async move {
             meet.wait().await;
             Ok(CallToolResult::text(arguments.to_string()))
         }
     });
-    let client = world.connect(&Server::new("s", "1").tool(tool)).await;
+    let client = env.connect(&Server::new("s", "1").tool(tool)).await;
 
     let one = client.call_tool("meet", json!({"is": "one"}));
     let other = client.call_tool("meet", json!({"is": "other"}));

@@ -1,10 +1,10 @@
 //! `cargo xtask conformance`: the official conformance suite against our server and our client.
 //!
-//! The suite comes from npm, in one pinned version, and is installed in the target folder. What is known to
-//! be missing stands in `conformance/expected-missing.txt`; anything else that does not pass is a failure,
-//! and so is a line there that is out of date.
+//! The suite is installed from npm at a pinned version, into the target folder. Scenarios that are known to fail are
+//! listed in `conformance/expected-missing.txt`; any other failure fails the command, and so does an outdated line
+//! there.
 
-mod expected;
+mod expected_missing;
 mod results;
 mod suite;
 
@@ -13,31 +13,31 @@ use std::io;
 use std::path::Path;
 use std::thread;
 
-use expected::Expected;
-use results::{Judged, Scenarios};
+use expected_missing::ExpectedMissing;
+use results::{ScenarioResult, Scenarios};
 use suite::Suite;
 
-/// Runs every scenario of every set; true if all went as expected.
+/// Runs every scenario of every set; returns whether all results are as expected.
 pub(crate) fn run(root: &Path) -> bool {
     check(root).unwrap_or_else(|error| {
-        println!("the conformance suite could not be run: {error}");
+        println!("failed to run the conformance suite: {error}");
         false
     })
 }
 
-/// Which of our programs is tested.
+/// Which of our programs is under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Leg {
     Server,
     Client,
 }
 
-/// Which scenarios are run, and in which version.
+/// Which scenarios run, and in which version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Set {
-    /// What a revision requires; frozen when it was released.
+pub(crate) enum ScenarioSet {
+    /// The scenarios that a revision requires; frozen at its release.
     Required(&'static str),
-    /// What applies to a version that has no such set.
+    /// The scenarios that apply to a version without a required set.
     Applying(&'static str),
 }
 
@@ -50,7 +50,7 @@ impl Leg {
     }
 }
 
-impl Set {
+impl ScenarioSet {
     pub(crate) fn version(self) -> &'static str {
         match self {
             Self::Required(version) | Self::Applying(version) => version,
@@ -60,17 +60,20 @@ impl Set {
 
 fn check(root: &Path) -> io::Result<bool> {
     let text = std::fs::read_to_string(root.join(EXPECTED_MISSING))?;
-    let expected = Expected::parse(&text).map_err(io::Error::other)?;
+    let expected = ExpectedMissing::parse(&text).map_err(io::Error::other)?;
     let suite = Suite::install(root)?;
     let mut reports = Vec::new();
     for set in SETS {
         let scenarios = suite.scenarios(set)?;
-        let run = |leg| Report::of(&suite, leg, set, &scenarios, &expected);
-        // Both wait more than they work.
+        let run = |leg| LegReport::of(&suite, leg, set, &scenarios, &expected);
+        // In parallel, because both mostly wait.
         let (server, client) = thread::scope(|scope| {
             let server = scope.spawn(|| run(Leg::Server));
             let client = run(Leg::Client);
-            (server.join().expect("a failure is an error here"), client)
+            (
+                server.join().expect("a failure is returned as an error"),
+                client,
+            )
         });
         for report in [server?, client?] {
             print!("{report}");
@@ -86,40 +89,40 @@ fn check(root: &Path) -> io::Result<bool> {
         reports.any(|report| report.is_about(leg, version, scenario))
     });
     for line in &stale {
-        println!("{EXPECTED_MISSING} is out of date: there is no `{line}`");
+        println!("{EXPECTED_MISSING} is out of date: unknown scenario `{line}`");
     }
-    Ok(stale.is_empty() && reports.iter().all(Report::is_as_expected))
+    Ok(stale.is_empty() && reports.iter().all(LegReport::is_as_expected))
 }
 
-/// How one leg of one set went.
-struct Report {
+/// The results of one leg of one set.
+struct LegReport {
     leg: Leg,
-    set: Set,
-    counted: Vec<Line>,
-    /// What the suite runs, and counts for nobody.
-    not_scored: Vec<Line>,
+    set: ScenarioSet,
+    counted: Vec<ScenarioLine>,
+    /// The scenarios that the suite runs but does not score.
+    not_scored: Vec<ScenarioLine>,
 }
 
-struct Line {
+struct ScenarioLine {
     scenario: String,
-    judged: Judged,
+    result: ScenarioResult,
     is_missing: bool,
 }
 
-impl Report {
+impl LegReport {
     fn of(
         suite: &Suite,
         leg: Leg,
-        set: Set,
+        set: ScenarioSet,
         scenarios: &Scenarios,
-        expected: &Expected,
+        expected: &ExpectedMissing,
     ) -> io::Result<Self> {
         let results = suite.run(leg, set)?;
         let lines = |scenarios: &[String]| {
             let scenarios = scenarios.iter();
-            let lines = scenarios.map(|scenario| Line {
+            let lines = scenarios.map(|scenario| ScenarioLine {
                 scenario: scenario.clone(),
-                judged: results.judge(scenario),
+                result: results.evaluate(scenario),
                 is_missing: expected.names(leg, set.version(), scenario),
             });
             lines.collect()
@@ -133,8 +136,8 @@ impl Report {
     }
 
     fn is_as_expected(&self) -> bool {
-        // A run of nothing proves nothing.
-        !self.counted.is_empty() && self.counted.iter().all(Line::is_as_expected)
+        // A run without scenarios must not pass.
+        !self.counted.is_empty() && self.counted.iter().all(ScenarioLine::is_as_expected)
     }
 
     fn is_about(&self, leg: Leg, version: &str, scenario: &str) -> bool {
@@ -144,8 +147,8 @@ impl Report {
     }
 
     fn row(&self) -> String {
-        let passed = |lines: &[Line]| {
-            let passed = lines.iter().filter(|line| line.judged.passed()).count();
+        let passed = |lines: &[ScenarioLine]| {
+            let passed = lines.iter().filter(|line| line.result.passed()).count();
             format!("{passed}/{}", lines.len())
         };
         let (leg, version) = (self.leg.name(), self.set.version());
@@ -154,43 +157,43 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for LegReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} {}", self.leg.name(), self.set.version())?;
         for line in &self.counted {
-            let (scenario, judged) = (&line.scenario, &line.judged);
-            match (judged.passed(), line.is_missing) {
+            let (scenario, result) = (&line.scenario, &line.result);
+            match (result.passed(), line.is_missing) {
                 (true, false) => {}
-                (false, false) => writeln!(f, "  FAILS   {scenario}: {judged}")?,
+                (false, false) => writeln!(f, "  FAILS   {scenario}: {result}")?,
                 (false, true) => writeln!(f, "  missing {scenario}")?,
                 (true, true) => {
                     writeln!(f, "  PASSES  {scenario}, which is expected to be missing")?
                 }
             }
         }
-        for Line {
-            scenario, judged, ..
+        for ScenarioLine {
+            scenario, result, ..
         } in &self.not_scored
         {
-            if !judged.passed() {
-                writeln!(f, "  not scored, does not pass: {scenario}: {judged}")?;
+            if !result.passed() {
+                writeln!(f, "  not scored, does not pass: {scenario}: {result}")?;
             }
         }
         Ok(())
     }
 }
 
-impl Line {
+impl ScenarioLine {
     fn is_as_expected(&self) -> bool {
-        self.judged.passed() != self.is_missing
+        self.result.passed() != self.is_missing
     }
 }
 
-const SETS: [Set; 4] = [
-    Set::Required("2026-07-28"),
-    Set::Required("2025-11-25"),
-    Set::Applying("2025-06-18"),
-    Set::Applying("2025-03-26"),
+const SETS: [ScenarioSet; 4] = [
+    ScenarioSet::Required("2026-07-28"),
+    ScenarioSet::Required("2025-11-25"),
+    ScenarioSet::Applying("2025-06-18"),
+    ScenarioSet::Applying("2025-03-26"),
 ];
 
 const EXPECTED_MISSING: &str = "conformance/expected-missing.txt";

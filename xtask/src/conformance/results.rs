@@ -1,8 +1,7 @@
-//! What the suite writes: the scenarios of a set, and the checks of each scenario.
+//! Parses the output of the suite: the scenarios of a set, and the checks of each scenario.
 //!
-//! A scenario passes here if at least one check succeeded, none failed, none warned, and our client, if it is
-//! the one that is tested, ended as it should. The suite itself lets one pass in which nothing was checked,
-//! because the client crashed before.
+//! A scenario passes here if at least one check succeeded, none failed or warned, and our client, if it is under test,
+//! exited as expected. The suite itself passes a scenario without checks, for example if the client crashed early.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,7 +19,7 @@ pub(crate) struct Scenarios {
 }
 
 impl Scenarios {
-    /// Reads what `list` prints.
+    /// Parses the output of `list`.
     pub(crate) fn parse(listing: &str) -> Self {
         let mut scenarios = Self::default();
         let mut section = Section::Other;
@@ -47,18 +46,18 @@ impl Scenarios {
         scenarios
     }
 
-    /// Those that must pass.
+    /// Returns the scenarios that must pass.
     pub(crate) fn counted(&self, leg: Leg) -> &[String] {
         self.counted.get(&leg).map_or(&[], Vec::as_slice)
     }
 
-    /// Those that are run as well.
+    /// Returns the scenarios that run but are not scored.
     pub(crate) fn not_scored(&self, leg: Leg) -> &[String] {
         self.not_scored.get(&leg).map_or(&[], Vec::as_slice)
     }
 }
 
-/// A part of the listing.
+/// A section of the listing.
 #[derive(Clone, Copy, Debug)]
 enum Section {
     Of(Leg),
@@ -66,18 +65,18 @@ enum Section {
     Other,
 }
 
-/// What came of every scenario that was run.
+/// The results of every scenario that ran.
 #[derive(Debug, Default)]
 pub(crate) struct Results {
-    /// The checks of each.
+    /// The `checks.json` of each scenario.
     checks: BTreeMap<String, String>,
-    /// How our client ended in each, if that is what was tested.
+    /// The exit status of our client in each scenario, if the client is under test.
     exits: Option<BTreeMap<String, i32>>,
 }
 
 impl Results {
-    /// Reads every `checks.json` in `folder`, whose own folder is named by its scenario and the time, and how
-    /// our client ended.
+    /// Reads every `checks.json` in `folder`, and the exit statuses of our client. The folder of a `checks.json` is
+    /// named after its scenario and the time.
     pub(crate) fn read(folder: &Path, leg: Leg, exits: &Path) -> io::Result<Self> {
         let mut results = Self::default();
         if leg == Leg::Client {
@@ -93,50 +92,53 @@ impl Results {
         Ok(results)
     }
 
-    pub(crate) fn judge(&self, scenario: &str) -> Judged {
+    pub(crate) fn evaluate(&self, scenario: &str) -> ScenarioResult {
         let checks = self.checks.get(scenario).map_or("", String::as_str);
         let count = |status: &str| checks.matches(&format!("\"status\": \"{status}\"")).count();
         let exits = self.exits.as_ref();
-        Judged {
+        ScenarioResult {
             succeeded: count("SUCCESS"),
             failed: count("FAILURE"),
             warned: count("WARNING"),
-            exit: exits.map_or(Exit::Right, |exits| match exits.get(scenario) {
-                Some(0) => Exit::Right,
-                Some(_) if MAY_FAIL.contains(&scenario) => Exit::Right,
-                Some(status) => Exit::Wrong(*status),
-                None => Exit::Never,
+            exit: exits.map_or(ClientExit::Expected, |exits| match exits.get(scenario) {
+                Some(0) => ClientExit::Expected,
+                Some(_) if MAY_FAIL.contains(&scenario) => ClientExit::Expected,
+                Some(status) => ClientExit::Unexpected(*status),
+                None => ClientExit::Missing,
             }),
         }
     }
 }
 
-/// How a scenario went.
+/// The result of a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Judged {
+pub(crate) struct ScenarioResult {
     succeeded: usize,
     failed: usize,
     warned: usize,
-    exit: Exit,
+    exit: ClientExit,
 }
 
-/// How our client ended.
+/// The exit of our client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Exit {
-    /// As it should, or it was not the client that was tested.
-    Right,
-    Wrong(i32),
-    /// It was not run, or did not come to its end.
-    Never,
+enum ClientExit {
+    /// As expected, or the client was not under test.
+    Expected,
+    Unexpected(i32),
+    /// The client did not run or did not exit.
+    Missing,
 }
 
-impl Judged {
+impl ScenarioResult {
     pub(crate) fn passed(self) -> bool {
-        self.succeeded > 0 && self.failed == 0 && self.warned == 0 && self.exit == Exit::Right
+        self.succeeded > 0
+            && self.failed == 0
+            && self.warned == 0
+            && self.exit == ClientExit::Expected
     }
 }
 
-impl fmt::Display for Judged {
+impl fmt::Display for ScenarioResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             succeeded,
@@ -146,14 +148,14 @@ impl fmt::Display for Judged {
         } = self;
         write!(f, "{succeeded} succeeded, {failed} failed, {warned} warned")?;
         match exit {
-            Exit::Right => Ok(()),
-            Exit::Wrong(status) => write!(f, ", our client ended with {status}"),
-            Exit::Never => write!(f, ", our client never ended"),
+            ClientExit::Expected => Ok(()),
+            ClientExit::Unexpected(status) => write!(f, ", our client exited with {status}"),
+            ClientExit::Missing => write!(f, ", our client did not exit"),
         }
     }
 }
 
-/// Reads lines of a scenario and a status; a scenario that was run twice must have ended well twice.
+/// Parses lines of a scenario and a status. Of several runs of one scenario, the first failure counts.
 fn parse_exits(text: &str) -> BTreeMap<String, i32> {
     let mut exits = BTreeMap::new();
     for line in text.lines() {
@@ -191,7 +193,7 @@ fn collect(
     Ok(())
 }
 
-/// A name such as `ping-2026-01-31T12-00-00-000Z`, without its end.
+/// Removes the time from a name such as `ping-2026-01-31T12-00-00-000Z`.
 fn without_time(name: &str) -> &str {
     let cut = name.len().saturating_sub("-2026-01-31T12-00-00-000Z".len());
     let is_time = name
@@ -200,7 +202,7 @@ fn without_time(name: &str) -> &str {
     if is_time { &name[..cut] } else { name }
 }
 
-/// Scenarios in which a client does well to give up, and says so.
+/// Scenarios in which the client is expected to fail.
 const MAY_FAIL: [&str; 8] = [
     "auth/iss-normalized",
     "auth/iss-supported-missing",
@@ -217,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_run_and_never_scored_is_not_counted() {
+    fn scenarios_that_are_not_scored_are_not_counted() {
         let listing = "\
 Required for 2026-07-28 (2 scenarios, frozen):
 
@@ -242,7 +244,7 @@ Run and reported, but never scored:
     }
 
     #[test]
-    fn a_listing_by_version_names_the_versions_of_each_scenario() {
+    fn the_versions_after_a_scenario_are_ignored() {
         let listing = "\
 Server scenarios (test against a server):
   - ping [2025-06-18,2025-11-25]
@@ -258,7 +260,7 @@ Authorization server scenarios (test against an authorization server):
     }
 
     #[test]
-    fn a_folder_is_named_by_its_scenario_and_the_time() {
+    fn the_time_is_removed_from_the_name_of_a_folder() {
         let name = "auth/metadata-default-2026-11-15T10-05-03-201Z";
 
         assert_eq!(without_time(name), "auth/metadata-default");
@@ -270,11 +272,11 @@ Authorization server scenarios (test against an authorization server):
             checks: BTreeMap::from([("ping".to_owned(), checks.to_owned())]),
             exits: exits.map(parse_exits),
         };
-        results.judge("ping").passed()
+        results.evaluate("ping").passed()
     }
 
     #[test]
-    fn a_scenario_passes_if_something_succeeded_and_nothing_else_was_said() {
+    fn a_scenario_passes_if_a_check_succeeded_and_none_failed_or_warned() {
         let success = "\"status\": \"SUCCESS\"";
 
         assert!(passes(success, None));
@@ -287,7 +289,7 @@ Authorization server scenarios (test against an authorization server):
     }
 
     #[test]
-    fn a_client_must_have_ended_well() {
+    fn a_client_must_exit_with_status_0() {
         let success = "\"status\": \"SUCCESS\"";
 
         assert!(passes(success, Some("ping 0")));
@@ -297,13 +299,13 @@ Authorization server scenarios (test against an authorization server):
     }
 
     #[test]
-    fn where_a_client_does_well_to_give_up_it_may() {
+    fn a_client_may_fail_where_that_is_expected() {
         let scenario = "auth/resource-mismatch";
         let results = Results {
             checks: BTreeMap::from([(scenario.to_owned(), "\"status\": \"SUCCESS\"".to_owned())]),
             exits: Some(parse_exits("auth/resource-mismatch 1")),
         };
 
-        assert!(results.judge(scenario).passed());
+        assert!(results.evaluate(scenario).passed());
     }
 }

@@ -1,4 +1,4 @@
-//! The suite itself: installed from npm into the target folder, and run against our programs.
+//! `Suite`: installs the official suite from npm, and runs it against our programs.
 
 use std::fs;
 use std::io;
@@ -7,24 +7,24 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::results::{Results, Scenarios};
-use super::{Leg, Set};
-use crate::outside;
-use crate::process::{self, End};
-use crate::serving::Serving;
+use super::{Leg, ScenarioSet};
+use crate::external_tools;
+use crate::process::{self, ExitKind};
+use crate::server_process::ServerProcess;
 
-/// The suite, ready to run.
+/// The installed suite.
 #[derive(Debug)]
 pub(crate) struct Suite {
     node: PathBuf,
     program: PathBuf,
-    /// Where results go.
+    /// The folder for the results.
     results: PathBuf,
-    /// Where our programs are.
+    /// The folder of our programs.
     built: PathBuf,
 }
 
 impl Suite {
-    /// Installs what is not there yet, and builds our programs.
+    /// Installs the suite if necessary, and builds our programs.
     pub(crate) fn install(root: &Path) -> io::Result<Self> {
         let target = process::target_folder(root);
         let folder = target.join("conformance").join(VERSION);
@@ -32,13 +32,13 @@ impl Suite {
         let program = packages.join("@modelcontextprotocol/conformance/dist/index.js");
         if !program.exists() {
             let package = format!("@modelcontextprotocol/conformance@{VERSION}");
-            outside::npm_install(&folder, &[&package])?;
+            external_tools::npm_install(&folder, &[&package])?;
         }
-        let node = outside::node(&target)?;
+        let node = external_tools::node(&target)?;
         let mut build = process::cargo(root);
         build.args(["build", "--quiet", "--package", "bowline-conformance"]);
-        if !process::show(&mut build)? {
-            return Err(io::Error::other("our programs do not compile"));
+        if !process::run(&mut build)? {
+            return Err(io::Error::other("failed to compile our programs"));
         }
         Ok(Self {
             node,
@@ -48,16 +48,16 @@ impl Suite {
         })
     }
 
-    /// What is in a set, for either leg.
-    pub(crate) fn scenarios(&self, set: Set) -> io::Result<Scenarios> {
+    /// Returns the scenarios of a set, for both legs.
+    pub(crate) fn scenarios(&self, set: ScenarioSet) -> io::Result<Scenarios> {
         let mut command = self.command();
         command.arg("list").args(arguments(set));
-        let finished = process::keep(&mut command, LIMIT)?;
-        Ok(Scenarios::parse(&finished.output))
+        let captured = process::capture(&mut command, LIMIT)?;
+        Ok(Scenarios::parse(&captured.output))
     }
 
     /// Runs one leg of a set.
-    pub(crate) fn run(&self, leg: Leg, set: Set) -> io::Result<Results> {
+    pub(crate) fn run(&self, leg: Leg, set: ScenarioSet) -> io::Result<Results> {
         let name = format!("{}-{}", leg.name(), set.version());
         let folder = self.results.join(name);
         if folder.exists() {
@@ -71,25 +71,25 @@ impl Suite {
         let server = match leg {
             Leg::Server => {
                 let mut server = Command::new(self.built.join("everything-server"));
-                let server = Serving::start(&mut server)?;
+                let server = ServerProcess::start(&mut server)?;
                 command.args(["--url", server.url()]);
                 Some(server)
             }
             Leg::Client => {
                 let client = self.built.join("everything-client");
-                let watched = watched(&folder, &client, &exits)?;
-                command.arg("--command").arg(watched);
+                let wrapped = wrap_client(&folder, &client, &exits)?;
+                command.arg("--command").arg(wrapped);
                 None
             }
         };
-        if let (Set::Applying(_), Leg::Client) = (set, leg) {
+        if let (ScenarioSet::Applying(_), Leg::Client) = (set, leg) {
             command.args(["--suite", "all"]);
         }
-        let finished = process::keep(&mut command, LIMIT)?;
+        let captured = process::capture(&mut command, LIMIT)?;
         drop(server);
-        // The status of the suite says less than its results, which are judged one by one.
-        if finished.end == End::Hung {
-            return Err(io::Error::other("the suite did not come to its end"));
+        // The exit status of the suite is ignored: each result is evaluated on its own.
+        if captured.end == ExitKind::TimedOut {
+            return Err(io::Error::other("the suite timed out"));
         }
         Results::read(&folder, leg, &exits)
     }
@@ -101,15 +101,16 @@ impl Suite {
     }
 }
 
-fn arguments(set: Set) -> [&'static str; 2] {
+fn arguments(set: ScenarioSet) -> [&'static str; 2] {
     match set {
-        Set::Required(version) => ["--requirements", version],
-        Set::Applying(version) => ["--spec-version", version],
+        ScenarioSet::Required(version) => ["--requirements", version],
+        ScenarioSet::Applying(version) => ["--spec-version", version],
     }
 }
 
-/// The command of a script that runs our client and writes down how it ended, which the suite does not tell.
-fn watched(folder: &Path, client: &Path, exits: &Path) -> io::Result<String> {
+/// Writes a script that runs our client and records its exit status, which the suite does not report. Returns its
+/// command.
+fn wrap_client(folder: &Path, client: &Path, exits: &Path) -> io::Result<String> {
     let script = folder.join("client.sh");
     let (client, exits) = (client.display(), exits.display());
     let text = format!(
@@ -125,5 +126,5 @@ fn watched(folder: &Path, client: &Path, exits: &Path) -> io::Result<String> {
 
 const VERSION: &str = "0.2.0-alpha.12";
 
-/// How long one leg may take; it takes some seconds.
+/// The timeout of one leg; it usually takes some seconds.
 const LIMIT: Duration = Duration::from_secs(300);

@@ -1,14 +1,14 @@
-//! One client against one server, over one transport, in one mode: what each check came to.
+//! `Cell`: the results of all checks of one client against one server, over one transport, in one mode.
 
 use std::fmt;
 use std::io;
 use std::process::Command;
 use std::time::Duration;
 
-use super::cannot::Cannot;
-use crate::process::{self, End};
+use super::known_failures::KnownFailures;
+use crate::process::{self, ExitKind};
 
-/// What was seen of a peer in one way of reaching it.
+/// The results of one peer over one transport in one mode.
 #[derive(Debug)]
 pub(crate) struct Cell {
     pub(crate) peer: &'static str,
@@ -17,24 +17,24 @@ pub(crate) struct Cell {
     pub(crate) mode: String,
     pub(crate) version: String,
     pub(crate) checks: &'static [&'static str],
-    /// One for each check.
-    pub(crate) verdicts: Vec<Verdict>,
+    /// One result per check.
+    pub(crate) results: Vec<CheckResult>,
 }
 
-/// A cell that has not been run.
+/// The parameters of a cell that is to be run.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pair<'a> {
+pub(crate) struct CellSpec<'a> {
     pub(crate) peer: &'static str,
     pub(crate) side: Side,
     pub(crate) transport: Transport,
     pub(crate) mode: &'a str,
-    /// The checks that the client makes.
+    /// The checks that the client runs.
     pub(crate) checks: &'static [&'static str],
-    /// The version that they have to agree upon; any will do if there is none.
+    /// The protocol version that must be negotiated; any if `None`.
     pub(crate) version: Option<&'a str>,
 }
 
-/// What the peer is.
+/// The role of the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Client,
@@ -45,38 +45,42 @@ pub(crate) enum Side {
 pub(crate) enum Transport {
     Stdio,
     Http,
-    /// The two endpoints that HTTP had at first.
+    /// The HTTP+SSE transport of 2024-11-05, with two endpoints.
     HttpSse,
 }
 
-/// What a check came to.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum CheckResult {
     Ok,
-    /// It makes no sense in that version.
+    /// The check does not apply to the version.
     Skipped(String),
-    /// It was not made, since there is no connection.
+    /// The check did not run, because the connection failed.
     Unreached,
-    /// It fails, as is known of this peer.
-    Cannot,
-    /// It fails.
+    /// The check fails, and is listed as a known failure.
+    KnownFailure,
+    /// The check fails.
     Failed(String),
-    /// It passes, although this peer is known to fail.
+    /// The check passes although it is listed as a known failure.
     Unexpected,
 }
 
-impl Pair<'_> {
-    /// Runs `client`, which has its target among its arguments.
-    pub(crate) fn run(self, client: &mut Command, cannot: &Cannot) -> io::Result<Cell> {
-        let finished = process::keep(client, LIMIT)?;
-        let mut report = Report::read(&finished.output);
-        report.check_end(finished.end, self.version);
-        let verdicts = self.checks.iter().map(|check| {
-            let is_listed = cannot.names(self.peer, self.side, self.transport, check);
-            match (report.verdict(check), is_listed) {
-                (Verdict::Failed(_), true) => Verdict::Cannot,
-                (Verdict::Ok, true) => Verdict::Unexpected,
-                (verdict, _) => verdict,
+impl CellSpec<'_> {
+    /// Runs `client`, whose arguments contain the target.
+    pub(crate) fn run(
+        self,
+        client: &mut Command,
+        known_failures: &KnownFailures,
+    ) -> io::Result<Cell> {
+        let captured = process::capture(client, LIMIT)?;
+        let mut report = ClientReport::read(&captured.output);
+        report.check_end(captured.end, self.version);
+        let results = self.checks.iter().map(|check| {
+            let is_listed = known_failures.names(self.peer, self.side, self.transport, check);
+            match (report.result(check), is_listed) {
+                (CheckResult::Failed(_), true) => CheckResult::KnownFailure,
+                (CheckResult::Ok, true) => CheckResult::Unexpected,
+                (result, _) => result,
             }
         });
         Ok(Cell {
@@ -86,41 +90,46 @@ impl Pair<'_> {
             mode: self.mode.to_owned(),
             version: report.version.clone(),
             checks: self.checks,
-            verdicts: verdicts.collect(),
+            results: results.collect(),
         })
     }
 }
 
 impl Cell {
-    /// Each check and what it came to.
-    pub(crate) fn checks(&self) -> impl Iterator<Item = (&'static str, &Verdict)> {
-        self.checks.iter().copied().zip(&self.verdicts)
+    /// Iterates over the checks and their results.
+    pub(crate) fn checks(&self) -> impl Iterator<Item = (&'static str, &CheckResult)> {
+        self.checks.iter().copied().zip(&self.results)
     }
 
     pub(crate) fn is_as_expected(&self) -> bool {
-        self.verdicts.iter().all(Verdict::is_as_expected)
+        self.results.iter().all(CheckResult::is_as_expected)
     }
 }
 
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { peer, mode, .. } = self;
-        let count = |wanted: fn(&Verdict) -> bool| {
-            let verdicts = self.verdicts.iter();
-            verdicts.filter(|verdict| wanted(verdict)).count()
+        let count = |wanted: fn(&CheckResult) -> bool| {
+            let results = self.results.iter();
+            results.filter(|result| wanted(result)).count()
         };
-        let passed = count(|verdict| *verdict == Verdict::Ok);
-        let failed = count(|verdict| !verdict.is_as_expected());
+        let passed = count(|result| *result == CheckResult::Ok);
+        let failed = count(|result| !result.is_as_expected());
         let (side, transport) = (self.side.name(), self.transport.name());
         write!(
             f,
             "{peer:16} {side} {transport:8} {mode:17} {passed:2} ok, {failed} failed"
         )?;
-        for (check, verdict) in self.checks() {
-            match verdict {
-                Verdict::Failed(why) => write!(f, "\n  FAILED {check}: {why}")?,
-                Verdict::Unexpected => write!(f, "\n  PASSED {check}, as it is known not to")?,
-                Verdict::Ok | Verdict::Skipped(_) | Verdict::Unreached | Verdict::Cannot => {}
+        for (check, result) in self.checks() {
+            match result {
+                CheckResult::Failed(why) => write!(f, "\n  FAILED {check}: {why}")?,
+                CheckResult::Unexpected => {
+                    write!(f, "\n  PASSED {check}, which is listed as a known failure")?
+                }
+                CheckResult::Ok
+                | CheckResult::Skipped(_)
+                | CheckResult::Unreached
+                | CheckResult::KnownFailure => {}
             }
         }
         Ok(())
@@ -151,36 +160,36 @@ impl Transport {
     }
 }
 
-impl Verdict {
+impl CheckResult {
     pub(crate) fn is_as_expected(&self) -> bool {
         match self {
-            Self::Ok | Self::Skipped(_) | Self::Unreached | Self::Cannot => true,
+            Self::Ok | Self::Skipped(_) | Self::Unreached | Self::KnownFailure => true,
             Self::Failed(_) | Self::Unexpected => false,
         }
     }
 }
 
-/// What a client printed.
+/// The output of a client.
 #[derive(Debug, Default)]
-struct Report {
+struct ClientReport {
     version: String,
-    lines: Vec<(String, Verdict)>,
-    /// The counts of the last line.
+    lines: Vec<(String, CheckResult)>,
+    /// The counts of passed and failed checks in the last line.
     counts: Option<(usize, usize)>,
-    /// What is wrong with the report as a whole.
-    flaw: Option<String>,
+    /// Why the report is invalid, if it is.
+    error: Option<String>,
 }
 
-impl Report {
+impl ClientReport {
     fn read(output: &str) -> Self {
         let mut report = Self::default();
         for line in output.lines() {
             let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
             let (name, why) = rest.split_once(": ").unwrap_or((rest, ""));
-            let verdict = match word {
-                "ok" => Verdict::Ok,
-                "skipped" => Verdict::Skipped(why.to_owned()),
-                "FAILED" => Verdict::Failed(why.to_owned()),
+            let result = match word {
+                "ok" => CheckResult::Ok,
+                "skipped" => CheckResult::Skipped(why.to_owned()),
+                "FAILED" => CheckResult::Failed(why.to_owned()),
                 "#" => {
                     report.version = rest.to_owned();
                     continue;
@@ -190,57 +199,57 @@ impl Report {
                     continue;
                 }
             };
-            report.lines.push((name.to_owned(), verdict));
+            report.lines.push((name.to_owned(), result));
         }
         report
     }
 
-    /// Sees that the report is whole, and about what it should be about.
-    fn check_end(&mut self, end: End, version: Option<&str>) {
-        let of = |wanted: fn(&Verdict) -> bool| {
+    /// Checks that the report is complete, and that the expected version was negotiated.
+    fn check_end(&mut self, end: ExitKind, version: Option<&str>) {
+        let of = |wanted: fn(&CheckResult) -> bool| {
             let lines = self.lines.iter();
-            lines.filter(|(_, verdict)| wanted(verdict)).count()
+            lines.filter(|(_, result)| wanted(result)).count()
         };
-        let passed = of(|verdict| *verdict == Verdict::Ok);
-        let failed = of(|verdict| matches!(verdict, Verdict::Failed(_)));
-        self.flaw = if end == End::Hung {
+        let passed = of(|result| *result == CheckResult::Ok);
+        let failed = of(|result| matches!(result, CheckResult::Failed(_)));
+        self.error = if end == ExitKind::TimedOut {
             Some(format!(
-                "the client was not done after {} s",
+                "the client did not exit within {} s",
                 LIMIT.as_secs()
             ))
         } else if self.counts != Some((passed, failed)) {
-            Some("the client did not come to its end".to_owned())
-        } else if (end == End::Success) != (failed == 0) {
-            Some("the exit status of the client is not what it says".to_owned())
+            Some("the report of the client is incomplete".to_owned())
+        } else if (end == ExitKind::Success) != (failed == 0) {
+            Some("the exit status of the client contradicts its report".to_owned())
         } else {
             let other = version.filter(|&version| version != self.version);
-            other.map(|version| format!("`{}` is spoken instead of `{version}`", self.version))
+            other.map(|version| format!("expected version `{version}`, got `{}`", self.version))
         };
     }
 
-    fn verdict(&self, check: &str) -> Verdict {
-        if let Some(flaw) = &self.flaw {
-            return Verdict::Failed(flaw.clone());
+    fn result(&self, check: &str) -> CheckResult {
+        if let Some(error) = &self.error {
+            return CheckResult::Failed(error.clone());
         }
         let find = |check: &str| {
             let mut lines = self.lines.iter();
             lines.find(|(name, _)| name == check)
         };
         match (find(check), find(OPEN)) {
-            (Some((_, verdict)), _) => verdict.clone(),
-            (None, Some((_, Verdict::Failed(_)))) => Verdict::Unreached,
-            (None, _) => Verdict::Failed("it was not checked".to_owned()),
+            (Some((_, result)), _) => result.clone(),
+            (None, Some((_, CheckResult::Failed(_)))) => CheckResult::Unreached,
+            (None, _) => CheckResult::Failed("the client did not run this check".to_owned()),
         }
     }
 }
 
-/// The numbers of `3 passed, 1 failed`.
+/// Parses a line such as `3 passed, 1 failed`.
 fn counts(line: &str) -> Option<(usize, usize)> {
     let (passed, failed) = line.strip_suffix(" failed")?.split_once(" passed, ")?;
     Some((passed.parse().ok()?, failed.parse().ok()?))
 }
 
-/// The check that all others need.
+/// The check that all others depend on.
 const OPEN: &str = "open";
 
 /// Every check of the fixture, in the order in which clients run them.
@@ -259,15 +268,15 @@ pub(crate) const CHECKS: &[&str] = &[
     "close",
 ];
 
-/// How long one client may take. It takes a second or two, and gives each check 30.
+/// The timeout of one client. It usually takes one or two seconds; each of its checks has a timeout of 30 s.
 const LIMIT: Duration = Duration::from_secs(240);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn report(output: &str, end: End) -> Report {
-        let mut report = Report::read(output);
+    fn report(output: &str, end: ExitKind) -> ClientReport {
+        let mut report = ClientReport::read(output);
         report.check_end(end, Some("2026-07-28"));
         report
     }
@@ -275,53 +284,63 @@ mod tests {
     #[test]
     fn each_line_of_a_report_is_one_check() {
         let report = report(
-            "ok open\n# 2026-07-28\nskipped ask: too old\nFAILED call: it: broke\n1 passed, 1 failed\n",
-            End::Failure,
+            "ok open\n# 2026-07-28\nskipped ask: too old\nFAILED call: a: b\n1 passed, 1 failed\n",
+            ExitKind::Failure,
         );
 
-        assert_eq!(report.verdict("open"), Verdict::Ok);
+        assert_eq!(report.result("open"), CheckResult::Ok);
         assert_eq!(
-            report.verdict("ask"),
-            Verdict::Skipped("too old".to_owned())
+            report.result("ask"),
+            CheckResult::Skipped("too old".to_owned())
         );
         assert_eq!(
-            report.verdict("call"),
-            Verdict::Failed("it: broke".to_owned())
+            report.result("call"),
+            CheckResult::Failed("a: b".to_owned())
         );
-        assert!(matches!(report.verdict("close"), Verdict::Failed(_)));
+        assert!(matches!(report.result("close"), CheckResult::Failed(_)));
     }
 
     #[test]
-    fn without_a_connection_nothing_else_is_judged() {
-        let mut report = Report::read("FAILED open: it is shut\n0 passed, 1 failed\n");
-        report.check_end(End::Failure, None);
+    fn without_a_connection_the_other_checks_are_unreached() {
+        let mut report =
+            ClientReport::read("FAILED open: connection refused\n0 passed, 1 failed\n");
+        report.check_end(ExitKind::Failure, None);
 
-        assert!(matches!(report.verdict("open"), Verdict::Failed(_)));
-        assert_eq!(report.verdict("call"), Verdict::Unreached);
+        assert!(matches!(report.result("open"), CheckResult::Failed(_)));
+        assert_eq!(report.result("call"), CheckResult::Unreached);
     }
 
     #[test]
     fn a_failure_is_never_as_expected() {
-        assert!(!Verdict::Failed("why".to_owned()).is_as_expected());
-        assert!(!Verdict::Unexpected.is_as_expected());
-        assert!(Verdict::Ok.is_as_expected());
+        assert!(!CheckResult::Failed("why".to_owned()).is_as_expected());
+        assert!(!CheckResult::Unexpected.is_as_expected());
+        assert!(CheckResult::Ok.is_as_expected());
     }
 
     #[test]
-    fn a_report_that_is_not_whole_proves_nothing() {
-        let whole = "ok open\n# 2026-07-28\n1 passed, 0 failed\n";
+    fn an_incomplete_report_fails_every_check() {
+        let complete = "ok open\n# 2026-07-28\n1 passed, 0 failed\n";
 
-        assert_eq!(report(whole, End::Success).verdict("open"), Verdict::Ok);
-        let flawed = [
-            ("ok open\n# 2026-07-28\n", End::Success),
-            ("ok open\n# 2026-07-28\n2 passed, 0 failed", End::Success),
-            ("ok open\n# 2025-11-25\n1 passed, 0 failed", End::Success),
-            (whole, End::Failure),
-            (whole, End::Hung),
+        assert_eq!(
+            report(complete, ExitKind::Success).result("open"),
+            CheckResult::Ok
+        );
+        let invalid = [
+            ("ok open\n# 2026-07-28\n", ExitKind::Success),
+            (
+                "ok open\n# 2026-07-28\n2 passed, 0 failed",
+                ExitKind::Success,
+            ),
+            (
+                "ok open\n# 2025-11-25\n1 passed, 0 failed",
+                ExitKind::Success,
+            ),
+            (complete, ExitKind::Failure),
+            (complete, ExitKind::TimedOut),
         ];
-        for (output, end) in flawed {
-            let verdict = report(output, end).verdict("open");
-            assert!(matches!(verdict, Verdict::Failed(_)), "{output} {end:?}");
+        for (output, end) in invalid {
+            let result = report(output, end).result("open");
+            assert!(matches!(result, CheckResult::Failed(_)), "{output} {end:?}");
         }
     }
 }

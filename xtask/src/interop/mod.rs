@@ -1,15 +1,15 @@
-//! `cargo xtask interop`: SDKs that others wrote against our server, and our client against servers on them.
+//! `cargo xtask interop`: clients of other SDKs against our server, and our client against their servers.
 //!
 //! ```text
-//! peers   what is installed, and how its client and its server are started
-//! cell    one client against one server, over one transport, in one mode
-//! cannot  what a peer is known not to do, and why
-//! table   all cells, as `conformance/RESULTS.md`
-//! real    programs as they come, without a fixture of ours
+//! peers           installs the SDKs, and starts their clients and servers
+//! cell            one client against one server, over one transport, in one mode
+//! known_failures  the checks that a peer is known to fail, with reasons
+//! table           all cells, as `conformance/RESULTS.md`
+//! real            published programs, unmodified and without our fixture
 //! ```
 
-mod cannot;
 mod cell;
+mod known_failures;
 mod peers;
 mod real;
 mod table;
@@ -19,121 +19,133 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::thread;
 
-use cannot::Cannot;
-use cell::{CHECKS, Cell, Pair, Side, Transport};
-use peers::{Ours, Peer};
-use table::Part;
+use cell::{CHECKS, Cell, CellSpec, Side, Transport};
+use known_failures::{KnownFailure, KnownFailures};
+use peers::{OurPrograms, Peer};
+use table::PagePart;
 
-use crate::serving::Serving;
+use crate::server_process::ServerProcess;
 
-/// What to do with the table.
+/// What to do with the results table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Results {
+pub(crate) enum ResultsMode {
     /// Write it.
     Write,
-    /// See that it is up to date.
+    /// Fail if it is out of date.
     Compare,
 }
 
 /// Which peers to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Peers {
-    /// SDKs, on which our programs offer and check the fixture.
+    /// SDKs, with which our programs implement the fixture and its checks.
     Sdks,
-    /// Programs that others wrote.
+    /// Published programs, unmodified.
     Real,
 }
 
-/// Runs these peers in every way; true if all went as expected.
-pub(crate) fn run(root: &Path, peers: Peers, results: Results) -> bool {
-    check(root, peers, results).unwrap_or_else(|error| {
-        println!("the peers could not be run: {error}");
+/// Runs these peers in every combination; returns whether all results are as expected.
+pub(crate) fn run(root: &Path, peers: Peers, mode: ResultsMode) -> bool {
+    check(root, peers, mode).unwrap_or_else(|error| {
+        println!("failed to run the peers: {error}");
         false
     })
 }
 
-fn check(root: &Path, peers: Peers, results: Results) -> io::Result<bool> {
-    let known = std::fs::read_to_string(root.join(CANNOT))?;
-    let known = Cannot::parse(&known).map_err(io::Error::other)?;
+fn check(root: &Path, peers: Peers, mode: ResultsMode) -> io::Result<bool> {
+    let known = std::fs::read_to_string(root.join(KNOWN_FAILURES))?;
+    let known = KnownFailures::parse(&known).map_err(io::Error::other)?;
     let all = [&peers::NAMES[..], &real::names()].concat();
-    let strangers = known.about_others(&all);
-    for line in &strangers {
+    let unknown = known.about_others(&all);
+    for line in &unknown {
         println!(
-            "{CANNOT} has a line about `{}`, which is not a peer",
+            "{KNOWN_FAILURES} has a line about `{}`, which is not a peer",
             line.peer
         );
     }
-    let ours = Ours::build(root)?;
-    let (cells, cannot, part) = match peers {
+    let ours = OurPrograms::build(root)?;
+    let (cells, known_failures, part) = match peers {
         Peers::Sdks => {
-            let cannot = known.about(&peers::NAMES);
+            let known_failures = known.about(&peers::NAMES);
             let peers = Peer::install_all(root)?;
-            (run_cells(&ours, &peers, &cannot)?, cannot, Part::Sdks)
+            (
+                run_cells(&ours, &peers, &known_failures)?,
+                known_failures,
+                PagePart::Sdks,
+            )
         }
         Peers::Real => {
-            let cannot = known.about(&real::names());
-            (real::run(root, &ours, &cannot)?, cannot, Part::Real)
+            let known_failures = known.about(&real::names());
+            (
+                real::run(root, &ours, &known_failures)?,
+                known_failures,
+                PagePart::Real,
+            )
         }
     };
     let passed = cells.iter().all(Cell::is_as_expected);
-    let stale = cannot.unused(&cells);
-    for cannot::Line {
+    let stale = known_failures.unused(&cells);
+    for KnownFailure {
         peer, side, check, ..
     } in &stale
     {
-        println!("{CANNOT} is out of date: {peer} as a {side} does not fail `{check}`");
+        println!("{KNOWN_FAILURES} is out of date: {peer} as a {side} does not fail `{check}`");
     }
-    let text = table::text(part, &cells, &cannot);
-    let is_current = keep(&root.join(RESULTS), part, &text, results)?;
+    let text = table::text(part, &cells, &known_failures);
+    let is_current = write_or_compare(&root.join(RESULTS), part, &text, mode)?;
     println!("{}", table::summary(&cells));
-    Ok(passed && stale.is_empty() && strangers.is_empty() && is_current)
+    Ok(passed && stale.is_empty() && unknown.is_empty() && is_current)
 }
 
-/// Runs the peers beside each other, and what concerns one of them in order.
-fn run_cells(ours: &Ours, peers: &[Peer], cannot: &Cannot) -> io::Result<Vec<Cell>> {
-    // So that nothing is said in the middle of a line.
-    let speaking = Mutex::new(());
+/// Runs the peers in parallel, and the cells of each peer in order.
+fn run_cells(
+    ours: &OurPrograms,
+    peers: &[Peer],
+    known_failures: &KnownFailures,
+) -> io::Result<Vec<Cell>> {
+    // Keeps the lines of different threads apart.
+    let printing = Mutex::new(());
     thread::scope(|scope| {
         let each = peers.iter().map(|peer| {
-            let speaking = &speaking;
-            scope.spawn(move || run_peer(ours, peer, cannot, speaking))
+            let printing = &printing;
+            scope.spawn(move || run_peer(ours, peer, known_failures, printing))
         });
         let each: Vec<_> = each.collect();
         let mut cells = Vec::new();
         for peer in each {
-            cells.extend(peer.join().expect("a failure is an error here")?);
+            cells.extend(peer.join().expect("a failure is returned as an error")?);
         }
         Ok(cells)
     })
 }
 
 fn run_peer(
-    ours: &Ours,
+    ours: &OurPrograms,
     peer: &Peer,
-    cannot: &Cannot,
-    speaking: &Mutex<()>,
+    known_failures: &KnownFailures,
+    printing: &Mutex<()>,
 ) -> io::Result<Vec<Cell>> {
     let mut cells = Vec::new();
-    for (side, transport) in peer.ways() {
+    for (side, transport) in peer.combinations() {
         let (client, server, modes) = match side {
             Side::Client => (&peer.client, &ours.server, peer.modes(transport)),
             Side::Server => (&ours.client, &peer.server, peer.modes_of_ours(transport)),
         };
         let serving = match (transport, side) {
             (Transport::Stdio, _) => None,
-            // Ours has everything at one URL.
+            // Our server serves both at one URL.
             (Transport::Http, _) | (Transport::HttpSse, Side::Client) => Some("http"),
             (Transport::HttpSse, Side::Server) => Some("sse"),
         };
         let serving =
-            serving.map(|name| Serving::start(&mut server.command(&["--transport", name])));
+            serving.map(|name| ServerProcess::start(&mut server.command(&["--transport", name])));
         let serving = serving.transpose()?;
         for mode in modes {
             let target = match &serving {
                 Some(serving) => vec![serving.url().to_owned()],
                 None => server.words(&["--transport", "stdio"]),
             };
-            let pair = Pair {
+            let spec = CellSpec {
                 peer: peer.name,
                 side,
                 transport,
@@ -141,8 +153,8 @@ fn run_peer(
                 checks: CHECKS,
                 version: Some(peer.version_of(&mode, transport)),
             };
-            let cell = pair.run(client.command(&[&mode]).args(target), cannot)?;
-            let _speaking = speaking.lock();
+            let cell = spec.run(client.command(&[&mode]).args(target), known_failures)?;
+            let _printing = printing.lock();
             println!("{cell}");
             cells.push(cell);
         }
@@ -150,16 +162,21 @@ fn run_peer(
     Ok(cells)
 }
 
-/// Writes this part of the page, or compares it with what is there; whether they are the same now.
-fn keep(path: &Path, part: Part, text: &str, results: Results) -> io::Result<bool> {
-    let kept = std::fs::read_to_string(path).unwrap_or_default();
-    let page = part.replace_in(&kept, text);
-    if kept == page {
+/// Writes this part of the page or compares it with the file; returns whether they are equal now.
+fn write_or_compare(
+    path: &Path,
+    part: PagePart,
+    text: &str,
+    mode: ResultsMode,
+) -> io::Result<bool> {
+    let current = std::fs::read_to_string(path).unwrap_or_default();
+    let page = part.replace_in(&current, text);
+    if current == page {
         return Ok(true);
     }
-    match results {
-        Results::Write => std::fs::write(path, page).map(|()| true),
-        Results::Compare => {
+    match mode {
+        ResultsMode::Write => std::fs::write(path, page).map(|()| true),
+        ResultsMode::Compare => {
             let command = part.command();
             println!("{RESULTS} is out of date; `{command}` writes it");
             Ok(false)
@@ -167,5 +184,5 @@ fn keep(path: &Path, part: Part, text: &str, results: Results) -> io::Result<boo
     }
 }
 
-const CANNOT: &str = "conformance/peers/cannot.txt";
+const KNOWN_FAILURES: &str = "conformance/peers/cannot.txt";
 const RESULTS: &str = "conformance/RESULTS.md";

@@ -1,7 +1,7 @@
-//! The peers: what is installed of them, and how their programs are started.
+//! `Peer`: installs an SDK and starts the client and the server that we wrote with it.
 //!
-//! Our programs for each peer are in `conformance/peers`. They are copied next to the packages that they need,
-//! which are installed below the target folder, so that nothing is written into the project.
+//! Our programs for each peer are in `conformance/peers`. They are copied next to the packages that they need, which
+//! are installed below the target folder, so that the source tree is not modified.
 
 use std::fs;
 use std::io;
@@ -9,33 +9,33 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::cell::{Side, Transport};
-use crate::{outside, process};
+use crate::{external_tools, process};
 
-/// An SDK that others wrote.
+/// Another SDK, with a client and a server written with it.
 #[derive(Debug)]
 pub(crate) struct Peer {
     pub(crate) name: &'static str,
-    pub(crate) client: Program,
-    pub(crate) server: Program,
-    /// The newest version that it speaks.
+    pub(crate) client: ProgramCommand,
+    pub(crate) server: ProgramCommand,
+    /// The newest protocol version that it supports.
     pub(crate) newest: &'static str,
-    /// What of it still has the two endpoints that HTTP had at first.
+    /// The sides that still support HTTP+SSE.
     with_http_sse: &'static [Side],
 }
 
-/// How a program is started.
+/// The program and first arguments of a command line.
 #[derive(Clone, Debug)]
-pub(crate) struct Program(Vec<String>);
+pub(crate) struct ProgramCommand(Vec<String>);
 
 /// Our own client and server.
 #[derive(Debug)]
-pub(crate) struct Ours {
-    pub(crate) client: Program,
-    pub(crate) server: Program,
+pub(crate) struct OurPrograms {
+    pub(crate) client: ProgramCommand,
+    pub(crate) server: ProgramCommand,
 }
 
 impl Peer {
-    /// Installs and builds whatever is not there yet.
+    /// Installs and builds all peers, as far as necessary.
     pub(crate) fn install_all(root: &Path) -> io::Result<Vec<Self>> {
         let [python_2, python_1, typescript_2, rmcp_3] = NAMES;
         Ok(vec![
@@ -46,19 +46,19 @@ impl Peer {
         ])
     }
 
-    /// What it can be, and over what.
-    pub(crate) fn ways(&self) -> Vec<(Side, Transport)> {
-        let mut ways = Vec::new();
+    /// Returns the sides and transports that it supports.
+    pub(crate) fn combinations(&self) -> Vec<(Side, Transport)> {
+        let mut combinations = Vec::new();
         for side in [Side::Client, Side::Server] {
-            ways.extend([(side, Transport::Stdio), (side, Transport::Http)]);
+            combinations.extend([(side, Transport::Stdio), (side, Transport::Http)]);
             if self.with_http_sse.contains(&side) {
-                ways.push((side, Transport::HttpSse));
+                combinations.push((side, Transport::HttpSse));
             }
         }
-        ways
+        combinations
     }
 
-    /// The modes of its client.
+    /// Returns the modes of its client.
     pub(crate) fn modes(&self, transport: Transport) -> Vec<String> {
         let modes = match (transport, self.newest) {
             (Transport::HttpSse, _) => &["sse"][..],
@@ -68,7 +68,7 @@ impl Peer {
         modes.iter().map(|&mode| mode.to_owned()).collect()
     }
 
-    /// The modes of our client that its server should understand.
+    /// Returns the modes of our client that its server supports.
     pub(crate) fn modes_of_ours(&self, transport: Transport) -> Vec<String> {
         let mut modes = vec!["auto"];
         if self.newest == MODERN && transport != Transport::HttpSse {
@@ -87,7 +87,7 @@ impl Peer {
         modes.into_iter().map(str::to_owned).collect()
     }
 
-    /// The version that a mode comes to.
+    /// Returns the version that a mode negotiates.
     pub(crate) fn version_of<'a>(&self, mode: &'a str, transport: Transport) -> &'a str {
         match (mode.split_once(':'), mode) {
             (Some((_, version)), _) => version,
@@ -98,7 +98,7 @@ impl Peer {
     }
 }
 
-impl Program {
+impl ProgramCommand {
     fn new(words: impl IntoIterator<Item = impl AsRef<Path>>) -> Self {
         let words = words.into_iter();
         Self(
@@ -108,7 +108,7 @@ impl Program {
         )
     }
 
-    /// The program and these arguments.
+    /// Returns the program and all arguments.
     pub(crate) fn words(&self, arguments: &[&str]) -> Vec<String> {
         let arguments = arguments.iter().map(|&word| word.to_owned());
         self.0.iter().cloned().chain(arguments).collect()
@@ -122,22 +122,22 @@ impl Program {
     }
 }
 
-impl Ours {
+impl OurPrograms {
     pub(crate) fn build(root: &Path) -> io::Result<Self> {
         let mut build = process::cargo(root);
         build.args(["build", "--quiet", "--package", "bowline-conformance"]);
-        if !process::show(&mut build)? {
-            return Err(io::Error::other("our programs do not compile"));
+        if !process::run(&mut build)? {
+            return Err(io::Error::other("failed to compile our programs"));
         }
         let built = process::target_folder(root).join("debug");
         Ok(Self {
-            client: Program::new([built.join("interop-client")]),
-            server: Program::new([built.join("interop-server")]),
+            client: ProgramCommand::new([built.join("interop-client")]),
+            server: ProgramCommand::new([built.join("interop-server")]),
         })
     }
 }
 
-/// Both versions have the same checks and the same fixture, on what each of them calls things.
+/// Both versions have the same checks and fixture; only the names of the SDK differ.
 fn python(
     root: &Path,
     name: &'static str,
@@ -147,8 +147,9 @@ fn python(
 ) -> io::Result<Peer> {
     let folder = folder_of(root, name);
     copy_programs(root, "python", &folder)?;
-    let python = outside::python(&folder.join("packages"), &[package])?;
-    let program = |what: &str| Program::new([&python, &folder.join(format!("{what}_{suffix}.py"))]);
+    let python = external_tools::python(&folder.join("packages"), &[package])?;
+    let program =
+        |what: &str| ProgramCommand::new([&python, &folder.join(format!("{what}_{suffix}.py"))]);
     Ok(Peer {
         name,
         client: program("client"),
@@ -163,13 +164,13 @@ fn typescript(root: &Path, name: &'static str) -> io::Result<Peer> {
     copy_programs(root, "typescript", &folder)?;
     let server = "node_modules/@modelcontextprotocol/server/package.json";
     if !folder.join(server).exists() {
-        outside::npm_install(&folder, &[])?;
+        external_tools::npm_install(&folder, &[])?;
     }
-    let node = outside::node(&process::target_folder(root))?;
+    let node = external_tools::node(&process::target_folder(root))?;
     Ok(Peer {
         name,
-        client: Program::new([&node, &folder.join("client.mjs")]),
-        server: Program::new([&node, &folder.join("server.mjs")]),
+        client: ProgramCommand::new([&node, &folder.join("client.mjs")]),
+        server: ProgramCommand::new([&node, &folder.join("server.mjs")]),
         newest: MODERN,
         with_http_sse: &[Side::Client],
     })
@@ -179,26 +180,26 @@ fn rmcp(root: &Path, name: &'static str) -> io::Result<Peer> {
     let built = build_in(root, "rmcp", &folder_of(root, name))?;
     Ok(Peer {
         name,
-        client: Program::new([built.join("client")]),
-        server: Program::new([built.join("server")]),
+        client: ProgramCommand::new([built.join("client")]),
+        server: ProgramCommand::new([built.join("server")]),
         newest: MODERN,
         with_http_sse: &[],
     })
 }
 
-/// Builds our programs for a peer in Rust, and returns the folder that they are in then.
+/// Builds our programs for a peer in Rust, and returns their folder.
 pub(crate) fn build_in(root: &Path, programs: &str, target: &Path) -> io::Result<PathBuf> {
     let mut build = process::cargo(&root.join(PROGRAMS).join(programs));
     build.args(["build", "--quiet", "--locked"]);
     build.env("CARGO_TARGET_DIR", target);
-    if !process::show(&mut build)? {
-        let why = format!("the programs in {PROGRAMS}/{programs} could not be compiled");
+    if !process::run(&mut build)? {
+        let why = format!("failed to compile the programs in {PROGRAMS}/{programs}");
         return Err(io::Error::other(why));
     }
     Ok(target.join("debug"))
 }
 
-/// Where the packages of a peer are, and the programs that need them.
+/// Returns the folder of the packages of a peer and of our programs for it.
 pub(crate) fn folder_of(root: &Path, name: &str) -> PathBuf {
     let interop = process::target_folder(root).join("interop");
     interop.join(name.replace(' ', "-"))
@@ -232,27 +233,27 @@ mod tests {
     use super::*;
 
     fn peer(newest: &'static str) -> Peer {
-        let nothing = Program(Vec::new());
+        let empty = ProgramCommand(Vec::new());
         Peer {
             name: "peer",
-            client: nothing.clone(),
-            server: nothing,
+            client: empty.clone(),
+            server: empty,
             newest,
             with_http_sse: &[Side::Client],
         }
     }
 
     #[test]
-    fn a_peer_is_on_both_sides_of_every_transport_that_it_has() {
-        let ways = peer(MODERN).ways();
+    fn a_peer_is_run_on_both_sides_of_every_transport_it_supports() {
+        let combinations = peer(MODERN).combinations();
 
-        assert_eq!(ways.len(), 5);
-        assert!(ways.contains(&(Side::Client, Transport::HttpSse)));
-        assert!(!ways.contains(&(Side::Server, Transport::HttpSse)));
+        assert_eq!(combinations.len(), 5);
+        assert!(combinations.contains(&(Side::Client, Transport::HttpSse)));
+        assert!(!combinations.contains(&(Side::Server, Transport::HttpSse)));
     }
 
     #[test]
-    fn a_peer_is_spoken_to_in_every_era_that_it_speaks() {
+    fn our_client_uses_every_era_that_a_peer_supports() {
         let modern = peer(MODERN).modes_of_ours(Transport::Http);
         let legacy = peer(LEGACY).modes_of_ours(Transport::Stdio);
 
@@ -263,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mode_comes_to_one_version() {
+    fn a_mode_negotiates_one_version() {
         let version = |newest, mode| peer(newest).version_of(mode, Transport::Http);
 
         assert_eq!(version(MODERN, "auto"), MODERN);

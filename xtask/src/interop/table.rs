@@ -1,20 +1,20 @@
-//! All cells as a page that people read.
+//! Renders all cells as `conformance/RESULTS.md`.
 
 use std::collections::BTreeSet;
 
-use super::cannot::Cannot;
-use super::cell::{CHECKS, Cell, Side, Verdict};
+use super::cell::{CHECKS, Cell, CheckResult, Side};
+use super::known_failures::KnownFailures;
 use super::real;
 
-/// One of the two parts of `conformance/RESULTS.md`, which are written by two commands.
+/// One of the two parts of `conformance/RESULTS.md`, each written by its own command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum PagePart {
     Sdks,
     Real,
 }
 
-impl Part {
-    /// The command that writes it.
+impl PagePart {
+    /// Returns the command that writes it.
     pub(crate) fn command(self) -> &'static str {
         match self {
             Self::Sdks => "cargo xtask interop",
@@ -22,7 +22,7 @@ impl Part {
         }
     }
 
-    /// The page with this part replaced, and the other as it was.
+    /// Replaces this part of the page.
     pub(crate) fn replace_in(self, page: &str, text: &str) -> String {
         let start_of_real = page.find(REAL_INTRODUCTION_START).unwrap_or(page.len());
         let (sdks, real) = page.split_at(start_of_real);
@@ -33,11 +33,11 @@ impl Part {
     }
 }
 
-/// The text of one part.
-pub(crate) fn text(part: Part, cells: &[Cell], cannot: &Cannot) -> String {
+/// Renders one part.
+pub(crate) fn text(part: PagePart, cells: &[Cell], known_failures: &KnownFailures) -> String {
     let (introduction, level, columns, checks) = match part {
-        Part::Sdks => (INTRODUCTION, "##", "peer | over | mode", CHECKS),
-        Part::Real => (
+        PagePart::Sdks => (INTRODUCTION, "##", "peer | over | mode", CHECKS),
+        PagePart::Real => (
             REAL_INTRODUCTION,
             "###",
             "program | over | version",
@@ -53,11 +53,11 @@ pub(crate) fn text(part: Part, cells: &[Cell], cannot: &Cannot) -> String {
         page.push_str(&format!("| {columns} | {} |\n", checks.join(" | ")));
         page.push_str(&format!("|{}\n", "---|".repeat(3 + checks.len())));
         for cell in cells.iter().filter(|cell| cell.side == side) {
-            page.push_str(&row(part, cell, cannot));
+            page.push_str(&row(part, cell, known_failures));
         }
     }
-    page.push_str(&format!("\n{level} What is not there\n\n"));
-    for line in cannot.lines() {
+    page.push_str(&format!("\n{level} Known failures and skipped checks\n\n"));
+    for line in known_failures.lines() {
         let (peer, side, check, why) = (&line.peer, &line.side, &line.check, &line.why);
         let how = if line.is_helped {
             "passes with help"
@@ -76,29 +76,29 @@ pub(crate) fn text(part: Part, cells: &[Cell], cannot: &Cannot) -> String {
     page
 }
 
-/// One line for the terminal.
+/// Returns one line for the terminal.
 pub(crate) fn summary(cells: &[Cell]) -> String {
     let failed = cells.iter().filter(|cell| !cell.is_as_expected()).count();
-    let checks = cells.iter().flat_map(|cell| &cell.verdicts);
-    let passed = checks.filter(|verdict| **verdict == Verdict::Ok).count();
+    let checks = cells.iter().flat_map(|cell| &cell.results);
+    let passed = checks.filter(|result| **result == CheckResult::Ok).count();
     let all = cells.len();
-    format!("{all} pairs, {passed} checks passed, {failed} pairs not as expected")
+    format!("{all} cells, {passed} checks passed, {failed} cells not as expected")
 }
 
-fn row(part: Part, cell: &Cell, cannot: &Cannot) -> String {
+fn row(part: PagePart, cell: &Cell, known_failures: &KnownFailures) -> String {
     let (peer, transport) = (cell.peer, cell.transport.name());
-    let signs = cell.checks().map(|(check, verdict)| match verdict {
-        Verdict::Ok if cannot.helps(peer, cell.side, cell.transport, check) => "✓*",
-        Verdict::Ok => "✓",
-        Verdict::Skipped(_) => "–",
-        Verdict::Unreached => "",
-        Verdict::Cannot => "no",
-        Verdict::Failed(_) | Verdict::Unexpected => "**FAILED**",
+    let signs = cell.checks().map(|(check, result)| match result {
+        CheckResult::Ok if known_failures.helps(peer, cell.side, cell.transport, check) => "✓*",
+        CheckResult::Ok => "✓",
+        CheckResult::Skipped(_) => "–",
+        CheckResult::Unreached => "",
+        CheckResult::KnownFailure => "no",
+        CheckResult::Failed(_) | CheckResult::Unexpected => "**FAILED**",
     });
     let signs: Vec<&str> = signs.collect();
     let third = match part {
-        Part::Sdks => &cell.mode,
-        Part::Real => &cell.version,
+        PagePart::Sdks => &cell.mode,
+        PagePart::Real => &cell.version,
     };
     format!(
         "| {peer} | {transport} | {third} | {} |\n",
@@ -106,16 +106,18 @@ fn row(part: Part, cell: &Cell, cannot: &Cannot) -> String {
     )
 }
 
-/// What was left out, each once: for lack of something in a version of the protocol, or in a program.
-fn skipped(part: Part, cells: &[Cell]) -> BTreeSet<String> {
+/// Returns the skipped checks, each once, with the missing feature of the protocol version or of the program.
+fn skipped(part: PagePart, cells: &[Cell]) -> BTreeSet<String> {
     let each = cells.iter().flat_map(|cell| {
         let place = match part {
-            Part::Sdks => format!("at {}", cell.version),
-            Part::Real => format!("of {} over {}", cell.peer, cell.transport.name()),
+            PagePart::Sdks => format!("at {}", cell.version),
+            PagePart::Real => format!("for {} over {}", cell.peer, cell.transport.name()),
         };
         cell.checks()
-            .filter_map(move |(check, verdict)| match verdict {
-                Verdict::Skipped(why) => Some(format!("* `{check}` is left out {place}: {why}.\n")),
+            .filter_map(move |(check, result)| match result {
+                CheckResult::Skipped(why) => {
+                    Some(format!("* `{check}` is skipped {place}: {why}.\n"))
+                }
                 _ => None,
             })
     });
@@ -126,45 +128,44 @@ const INTRODUCTION: &str = "\
 # Results with real peers
 
 Written by `cargo xtask interop`, which installs each peer from its registry and runs it on both sides, over every
-transport that it has, in every era that it speaks. The same checks are made with every client:
+transport and in every era that it supports. Every client runs the same checks:
 
-| check | what it sees |
+| check | what it verifies |
 |---|---|
-| open, close | the version that the mode asks for is spoken; it ends in time |
+| open, close | the version of the mode is negotiated; the client exits in time |
 | list | the tools are listed |
-| call | text of every kind comes back as it was, 100 kB included |
-| errors | a tool that fails, an error of the protocol with its data, a wrong argument |
-| unknown | a tool, a method and a resource that do not exist are refused |
+| call | text with every kind of character is echoed unchanged, 100 kB included |
+| errors | a tool error, a JSON-RPC error with its data, an invalid argument |
+| unknown | an unknown tool, method and resource are refused |
 | read | a resource and a prompt |
-| progress | five steps, in order and whole, before the result |
-| many | 200 calls at once; each gets its own answer |
-| ask | the server asks the user, who accepts, declines and cancels |
-| subscribe | of two resources that change, only the one that was asked for is told of |
-| abandon | 20 calls are let go of while they are at work; all 20 handlers at the other end stop |
+| progress | five progress notifications, complete and in order, before the result |
+| many | 200 concurrent calls; each gets its own result |
+| ask | elicitation, which the user accepts, declines and cancels |
+| subscribe | of two resources that change, only the subscribed one is notified |
+| abandon | 20 calls are dropped while their handlers run; all 20 handlers stop |
 
-The mode `auto` finds out what the other end speaks, `2026` speaks 2026-07-28, `legacy` 2025-11-25 or what follows it;
-`sse` is `legacy` over HTTP+SSE, which clients have to be told of. The TypeScript server and rmcp do not have it.
-`✓*` is a check that passes because our program for that peer does what the peer does not; `–` is left out.
+The mode `auto` negotiates the version, `2026` uses 2026-07-28, `legacy` 2025-11-25 or the version after the colon;
+`sse` is `legacy` over HTTP+SSE, which clients must select explicitly. The TypeScript server and rmcp do not support it.
+`✓*` marks a check that passes because our program for that peer works around a failure of the peer; `–` a skipped one.
 ";
 
-const REAL_INTRODUCTION_START: &str = "\n## Programs as they come\n";
+const REAL_INTRODUCTION_START: &str = "\n## Published programs\n";
 
 const REAL_INTRODUCTION: &str = "
-## Programs as they come
+## Published programs
 
-Written by `cargo xtask interop --real`, which installs programs that have nothing of ours, or next to nothing: servers
-are run as they are, and clients by a script of a few lines. Each is in its default mode, and so is ours; `version` is what
-the two agree upon.
+Written by `cargo xtask interop --real`, which installs published programs: servers run unmodified, and clients are
+driven by a script of a few lines. Each runs in its default mode, and so does ours; `version` is the negotiated one.
 
-| check | what it sees |
+| check | what it verifies |
 |---|---|
-| open | they agree upon a version |
-| list | the tools are listed, all pages of them, and what is called next is among them; FastMCP's server has two pages |
-| call | one tool answers with the text that it should |
-| abandon | of a server: a call is dropped, and the next five are answered. Of a client: a call is dropped, its handler stops at our end, and the next one is answered |
-| close | it ends in time; a server over stdio exits within 5 s because its input is closed, before it is killed |
+| open | a version is negotiated |
+| list | all pages of tools are listed, and the tool that is called next is among them; FastMCP's server has two pages |
+| call | one tool returns the expected text |
+| abandon | of a server: a call is dropped, and the next five get their results. Of a client: a call is dropped, its handler on our server stops, and the next call gets its result |
+| close | the program exits in time; a stdio server exits within 5 s after its input is closed, before it is killed |
 
-Nothing else is checked where `open` fails.
+The other checks do not run if `open` fails.
 ";
 
 #[cfg(test)]
@@ -173,10 +174,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_has_a_row_for_each_cell_and_says_what_is_not_there() {
-        let cannot =
-            Cannot::parse("rmcp, client, open: it is shut\nrmcp, client, list, helped: it is long")
-                .unwrap();
+    fn the_page_has_a_row_for_each_cell_and_lists_known_failures() {
+        let known_failures = KnownFailures::parse(
+            "rmcp, client, open: refused\nrmcp, client, list, helped: too long",
+        )
+        .unwrap();
         let cells = [Cell {
             peer: "rmcp",
             side: Side::Client,
@@ -184,35 +186,35 @@ mod tests {
             mode: "legacy".to_owned(),
             version: "2025-11-25".to_owned(),
             checks: CHECKS,
-            verdicts: vec![
-                Verdict::Cannot,
-                Verdict::Ok,
-                Verdict::Skipped("it is late".to_owned()),
+            results: vec![
+                CheckResult::KnownFailure,
+                CheckResult::Ok,
+                CheckResult::Skipped("too late".to_owned()),
             ],
         }];
 
-        let page = text(Part::Sdks, &cells, &cannot);
-        let real = text(Part::Real, &cells, &cannot);
+        let page = text(PagePart::Sdks, &cells, &known_failures);
+        let real = text(PagePart::Real, &cells, &known_failures);
 
         assert!(real.contains("| rmcp | http | 2025-11-25 | no | ✓* | – |\n"));
-        assert!(real.contains("* `call` is left out of rmcp over http: it is late.\n"));
+        assert!(real.contains("* `call` is skipped for rmcp over http: too late.\n"));
         assert!(page.contains("| rmcp | http | legacy | no | ✓* | – |\n"));
-        assert!(page.contains("* rmcp, as a client, fails `open`: it is shut.\n"));
-        assert!(page.contains("* rmcp, as a client, passes with help `list`: it is long.\n"));
-        assert!(page.contains("* `call` is left out at 2025-11-25: it is late.\n"));
+        assert!(page.contains("* rmcp, as a client, fails `open`: refused.\n"));
+        assert!(page.contains("* rmcp, as a client, passes with help `list`: too long.\n"));
+        assert!(page.contains("* `call` is skipped at 2025-11-25: too late.\n"));
     }
 
     #[test]
     fn each_command_writes_its_own_part() {
-        let real = text(Part::Real, &[], &Cannot::default());
+        let real = text(PagePart::Real, &[], &KnownFailures::default());
 
-        let first = Part::Sdks.replace_in("", "SDKs\n");
-        let both = Part::Real.replace_in(&first, &real);
+        let first = PagePart::Sdks.replace_in("", "SDKs\n");
+        let both = PagePart::Real.replace_in(&first, &real);
 
         assert_eq!(both, format!("SDKs\n{real}"));
-        assert_eq!(Part::Real.replace_in(&both, &real), both);
+        assert_eq!(PagePart::Real.replace_in(&both, &real), both);
         assert_eq!(
-            Part::Sdks.replace_in(&both, "newer\n"),
+            PagePart::Sdks.replace_in(&both, "newer\n"),
             format!("newer\n{real}")
         );
     }

@@ -1,8 +1,8 @@
-//! `cargo xtask mutants`: proof that the tests would notice if a law of the project were broken.
+//! `cargo xtask mutants`: checks that the tests detect planted bugs.
 //!
-//! Each `mutants/*.patch` breaks one law on purpose and names the tests that must fail because of it.
-//! The patch is applied to a scratch copy of the project, the named tests run, and the copy is put right
-//! again. A test that still passes guards nothing.
+//! Each `mutants/*.patch` violates one invariant ("law") of the project, and names the tests that must fail because of
+//! it. The patch is applied to a scratch copy of the project, the named tests run, and the copy is restored. The
+//! command fails if a named test still passes.
 
 use std::fmt;
 use std::io;
@@ -21,80 +21,80 @@ pub use verdict::Verdict;
 use crate::process;
 use crate::tree::Tree;
 
-/// Tries every patch, or those whose names contain one of `only`; true if all were caught.
+/// Tries every patch, or those whose names contain one of `only`; returns whether all were caught.
 #[must_use]
 pub fn run(root: &Path, only: &[String]) -> bool {
     let scratch = process::target_folder(root).join("mutants");
     match try_all(root, &scratch, only) {
         Ok(trials) => report(&trials),
         Err(error) => {
-            println!("mutants could not be run: {error}");
+            println!("failed to run the mutants: {error}");
             false
         }
     }
 }
 
-/// Tries the patches that one of `packages` judges, and looks whether the others still apply; true if all
-/// is well. The packages at the bottom are quick to build, those at the top are not.
+/// Tries the patches whose first test is in one of `packages`, and checks that the others still apply; returns whether
+/// all of that succeeded. Packages with few dependencies rebuild quickly.
 #[must_use]
-pub fn run_judged_by(root: &Path, packages: &[&str]) -> bool {
+pub fn run_for_packages(root: &Path, packages: &[&str]) -> bool {
     let folder = process::target_folder(root).join("mutants");
-    match judged_by(root, &folder, packages) {
-        Ok(is_well) => is_well,
+    match try_for_packages(root, &folder, packages) {
+        Ok(passed) => passed,
         Err(error) => {
-            println!("mutants could not be run: {error}");
+            println!("failed to run the mutants: {error}");
             false
         }
     }
 }
 
-fn judged_by(root: &Path, folder: &Path, packages: &[&str]) -> io::Result<bool> {
+fn try_for_packages(root: &Path, folder: &Path, packages: &[&str]) -> io::Result<bool> {
     let tree = Tree::read(root)?;
     let scratch = Scratch::open(folder)?;
     scratch.sync(&tree)?;
     let mut tried = Vec::new();
     let mut others = 0;
-    let mut is_well = true;
+    let mut passed = true;
     for file in tree.files() {
         let Some(name) = patch::name(&file.path) else {
             continue;
         };
         let parsed = Patch::parse(file.text().unwrap_or_default());
-        if judge(&parsed).is_some_and(|judge| packages.contains(&judge)) {
+        if first_package(&parsed).is_some_and(|package| packages.contains(&package)) {
             tried.push(name.to_owned());
             continue;
         }
         others += 1;
-        if let Err(complaint) = parsed {
-            println!("{name}: {complaint}");
-            is_well = false;
-        } else if let Applied::No(complaint) =
+        if let Err(problem) = parsed {
+            println!("{name}: {problem}");
+            passed = false;
+        } else if let Applied::No(problem) =
             scratch.apply(&root.join("mutants").join(format!("{name}.patch")))?
         {
-            println!("{name} does not apply: {complaint}");
-            is_well = false;
+            println!("{name} does not apply: {problem}");
+            passed = false;
         }
         scratch.sync(&tree)?;
     }
-    println!("{others} mutants were only applied; `cargo xtask mutants` tries them all");
-    Ok(report(&try_exactly(root, folder, &tried)?) && is_well)
+    println!("{others} mutants were only applied; `cargo xtask mutants` tries all of them");
+    Ok(report(&try_exactly(root, folder, &tried)?) && passed)
 }
 
 fn try_exactly(root: &Path, folder: &Path, names: &[String]) -> io::Result<Vec<Trial>> {
-    try_those(root, folder, |name| {
+    try_matching(root, folder, |name| {
         names.iter().any(|wanted| wanted == name)
     })
 }
 
-/// What became of one patch.
+/// The result of one patch.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Trial {
     /// The file name of the patch, without `.patch`.
     pub name: String,
-    /// The law that the patch breaks.
+    /// The law (invariant) that the patch violates.
     pub law: String,
-    /// Whether a test noticed.
+    /// Whether the named tests detected it.
     pub verdict: Verdict,
 }
 
@@ -104,18 +104,18 @@ impl fmt::Display for Trial {
     }
 }
 
-/// Tries the patches of the project at `root` on a copy that is kept in `folder` between runs.
+/// Tries the patches of the project at `root` on a copy in `folder`, which is kept between runs.
 ///
 /// # Errors
 ///
-/// If the copy cannot be made or cargo cannot be started. A patch that is wrong is a [`Verdict`].
+/// If copying the project or starting cargo fails. An invalid patch is a [`Verdict`], not an error.
 pub fn try_all(root: &Path, folder: &Path, only: &[String]) -> io::Result<Vec<Trial>> {
-    try_those(root, folder, |name| {
+    try_matching(root, folder, |name| {
         only.is_empty() || only.iter().any(|part| name.contains(part))
     })
 }
 
-fn try_those(
+fn try_matching(
     root: &Path,
     folder: &Path,
     is_wanted: impl Fn(&str) -> bool,
@@ -130,13 +130,13 @@ fn try_those(
         .filter(|(name, _)| is_wanted(name))
         .map(|(name, file)| (name, Patch::parse(file.text().unwrap_or_default())))
         .collect();
-    // To break a package and put it right is to rebuild whatever depends on it, so the mutants that one
-    // package's tests judge come one after another.
-    patches.sort_by(|(_, one), (_, other)| judge(one).cmp(&judge(other)));
+    // Each patch of a package and its removal rebuild all dependents, so the mutants of one package are tried one after
+    // the other.
+    patches.sort_by(|(_, one), (_, other)| first_package(one).cmp(&first_package(other)));
 
-    println!("running the named tests on sound code");
+    println!("running the named tests without patches");
     let named = patches.iter().filter_map(|(_, patch)| patch.as_ref().ok());
-    let sound = scratch.test(named.flat_map(|patch| &patch.tests))?;
+    let unpatched = scratch.test(named.flat_map(|patch| &patch.tests))?;
 
     let mut trials = Vec::new();
     for (name, patch) in patches {
@@ -144,11 +144,11 @@ fn try_those(
         let (law, verdict) = match patch {
             Ok(patch) => {
                 let file = root.join("mutants").join(format!("{name}.patch"));
-                let verdict = try_one(&patch, &file, &sound, &scratch)?;
+                let verdict = try_one(&patch, &file, &unpatched, &scratch)?;
                 scratch.sync(&tree)?;
                 (patch.law, verdict)
             }
-            Err(complaint) => (String::new(), Verdict::BadHeader(complaint)),
+            Err(problem) => (String::new(), Verdict::BadHeader(problem)),
         };
         trials.push(Trial {
             name: name.to_owned(),
@@ -160,8 +160,8 @@ fn try_those(
     Ok(trials)
 }
 
-/// The package whose tests judge the mutant, or the first of them.
-fn judge(patch: &Result<Patch, String>) -> Option<&str> {
+/// Returns the package of the first named test.
+fn first_package(patch: &Result<Patch, String>) -> Option<&str> {
     let first = patch.as_ref().ok()?.tests.first()?;
     Some(&first.package)
 }
@@ -169,23 +169,25 @@ fn judge(patch: &Result<Patch, String>) -> Option<&str> {
 fn try_one(
     patch: &Patch,
     file: &Path,
-    sound: &[TestRun],
+    unpatched: &[TestRun],
     scratch: &Scratch,
 ) -> io::Result<Verdict> {
-    // A name with a typing error in it would otherwise never fail, or always.
-    let sound = sound.iter().filter(|run| patch.tests.contains(&run.test));
-    if let Some(verdict) = Verdict::of_sound_run(sound) {
+    // Detects misspelled names and broken tests before the patch is applied.
+    let unpatched = unpatched
+        .iter()
+        .filter(|run| patch.tests.contains(&run.test));
+    if let Some(verdict) = Verdict::of_unpatched_run(unpatched) {
         return Ok(verdict);
     }
     Ok(match scratch.apply(file)? {
-        Applied::Yes => Verdict::of_broken_run(&scratch.test(&patch.tests)?),
-        Applied::No(complaint) => Verdict::DoesNotApply(complaint),
+        Applied::Yes => Verdict::of_patched_run(&scratch.test(&patch.tests)?),
+        Applied::No(problem) => Verdict::DoesNotApply(problem),
     })
 }
 
 fn report(trials: &[Trial]) -> bool {
     if trials.is_empty() {
-        println!("there are no mutants to try");
+        println!("no mutants to try");
     }
     println!();
     for trial in trials {

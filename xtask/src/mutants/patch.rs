@@ -1,4 +1,4 @@
-//! A mutant on paper: comment lines that name a law and the tests that keep it, then a diff.
+//! The file format of a mutant: comment lines that name an invariant ("law") and the tests of it, then a diff.
 //!
 //! ```text
 //! # law: a fraction is not an id
@@ -13,7 +13,7 @@ pub(crate) struct Patch {
     pub(crate) tests: Vec<NamedTest>,
 }
 
-/// One test, as cargo and libtest find it.
+/// A test by package, test program and path.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct NamedTest {
     pub(crate) package: String,
@@ -21,7 +21,7 @@ pub(crate) struct NamedTest {
     pub(crate) path: String,
 }
 
-/// Which program of a package a test is in.
+/// The test program of a package.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Target {
     Lib,
@@ -29,7 +29,7 @@ pub(crate) enum Target {
 }
 
 impl Patch {
-    /// Reads the header, or says in a sentence what is wrong with it.
+    /// Parses the header; the error describes the problem.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut law = None;
         let mut tests = Vec::new();
@@ -42,9 +42,9 @@ impl Patch {
         }
         let law = law
             .filter(|law| !law.is_empty())
-            .ok_or("it has no `# law: <sentence>` before the diff")?;
+            .ok_or("expected `# law: <sentence>` before the diff")?;
         if tests.is_empty() {
-            return Err(format!("it names no test before the diff: {TEST_FORM}"));
+            return Err(format!("expected {TEST_FORM} before the diff"));
         }
         Ok(Self { law, tests })
     }
@@ -54,12 +54,12 @@ impl NamedTest {
     fn parse(text: &str) -> Result<Self, String> {
         let words: Vec<&str> = text.split_whitespace().collect();
         let [package, target, path] = words[..] else {
-            return Err(format!("`{}` is not of the form {TEST_FORM}", text.trim()));
+            return Err(format!("expected {TEST_FORM}, got `{}`", text.trim()));
         };
         let target = match target.split_once(':') {
             None if target == "lib" => Target::Lib,
             Some(("test", name)) if !name.is_empty() => Target::Test(name.to_owned()),
-            _ => return Err(format!("`{target}` is neither `lib` nor `test:NAME`")),
+            _ => return Err(format!("expected `lib` or `test:NAME`, got `{target}`")),
         };
         Ok(Self {
             package: package.to_owned(),
@@ -69,7 +69,7 @@ impl NamedTest {
     }
 }
 
-/// The name of the mutant kept in the file at `path`, if it is one.
+/// Returns the name of the mutant in the file at `path`, if the file is one.
 pub(super) fn name(path: &str) -> Option<&str> {
     path.strip_prefix("mutants/")?.strip_suffix(".patch")
 }
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_header_names_a_law_and_the_tests_that_keep_it() {
+    fn a_header_names_a_law_and_its_tests() {
         let patch = Patch::parse(
             "# law: a call settles once\n\
              # test: bowline-core lib mux::tests::once\n\
@@ -103,10 +103,10 @@ mod tests {
     fn a_header_without_a_law_or_a_test_is_refused() {
         let no_law = "# test: a lib b\ndiff ";
         let no_test = "# law: x\ndiff ";
-        let odd_target = "# law: x\n# test: a bin b\ndiff ";
+        let unknown_target = "# law: x\n# test: a bin b\ndiff ";
         let two_words = "# law: x\n# test: a b\ndiff ";
 
-        for text in [no_law, no_test, odd_target, two_words] {
+        for text in [no_law, no_test, unknown_target, two_words] {
             assert!(Patch::parse(text).is_err(), "{text}");
         }
     }

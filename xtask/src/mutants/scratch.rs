@@ -1,7 +1,7 @@
-//! The copy of the project that is broken on purpose.
+//! `Scratch`: the copy of the project that the patches are applied to.
 //!
-//! It lives on between runs, with one build folder of its own, and only files that differ are written, so
-//! that a trial costs one incremental build.
+//! It is kept between runs, with its own target folder, and only files that differ are written, so that a trial costs
+//! one incremental build.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,8 +12,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::patch::{NamedTest, Target};
-use super::verdict::{Output, TestRun};
-use crate::process::{self, End};
+use super::verdict::{ProgramOutput, TestRun};
+use crate::process::{self, ExitKind};
 use crate::tree::Tree;
 
 /// A copy of the project in `scratch` and its build output in `target`, side by side.
@@ -23,7 +23,7 @@ pub(super) struct Scratch {
     target: PathBuf,
 }
 
-/// Whether a patch fitted.
+/// Whether a patch could be applied.
 #[derive(Debug)]
 pub(super) enum Applied {
     Yes,
@@ -40,7 +40,8 @@ impl Scratch {
         })
     }
 
-    /// Makes the copy equal to `tree`. An unchanged file keeps its time, and so its build output.
+    /// Makes the copy equal to `tree`. Unchanged files keep their modification time, so that cargo does not rebuild
+    /// them.
     pub(super) fn sync(&self, tree: &Tree) -> io::Result<()> {
         let wanted: BTreeSet<&str> = tree.files().iter().map(|file| file.path.as_str()).collect();
         for stale in Tree::read(&self.copy)?.files() {
@@ -50,7 +51,7 @@ impl Scratch {
         }
         for file in tree.files() {
             let path = self.copy.join(&file.path);
-            if fs::read(&path).is_ok_and(|there| there == file.bytes) {
+            if fs::read(&path).is_ok_and(|current| current == file.bytes) {
                 continue;
             }
             if let Some(folder) = path.parent() {
@@ -64,22 +65,24 @@ impl Scratch {
     pub(super) fn apply(&self, patch: &Path) -> io::Result<Applied> {
         let mut git = Command::new("git");
         git.current_dir(&self.copy).arg("apply").arg(patch);
-        // The copy usually lies inside the project's own repository, where git would silently skip every
-        // file as outside of the current folder. Kept from finding it, git is a plain patch tool.
+        // The copy is usually inside the repository of the project, where `git apply` silently skips every file outside
+        // of the current folder. Without a repository it works as a plain patch tool.
         if let Some(above) = self.copy.parent() {
             git.env("GIT_CEILING_DIRECTORIES", above);
         }
         for variable in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"] {
             git.env_remove(variable);
         }
-        let finished = process::keep(&mut git, RUN_LIMIT)?;
-        Ok(match finished.end {
-            End::Success => Applied::Yes,
-            End::Failure | End::Hung => Applied::No(finished.output.trim().to_owned()),
+        let captured = process::capture(&mut git, RUN_LIMIT)?;
+        Ok(match captured.end {
+            ExitKind::Success => Applied::Yes,
+            ExitKind::Failure | ExitKind::TimedOut => {
+                Applied::No(captured.output.trim().to_owned())
+            }
         })
     }
 
-    /// Builds and runs `tests` and no others, those of one program together.
+    /// Builds and runs only `tests`, those of one test program together.
     pub(super) fn test<'a>(
         &self,
         tests: impl IntoIterator<Item = &'a NamedTest>,
@@ -109,42 +112,45 @@ impl Scratch {
         package: &str,
         target: &Target,
         paths: &BTreeSet<&str>,
-    ) -> io::Result<Output> {
-        let built = process::keep(
+    ) -> io::Result<ProgramOutput> {
+        let built = process::capture(
             self.cargo_test(package, target).arg("--no-run"),
             BUILD_LIMIT,
         )?;
-        if built.end != End::Success {
-            return Ok(Output::NotBuilt(built.output));
+        if built.end != ExitKind::Success {
+            return Ok(ProgramOutput::NotBuilt(built.output));
         }
         let mut command = self.cargo_test(package, target);
         command.args(["--", "--exact"]).args(paths);
-        Ok(Output::Ran(process::keep(&mut command, RUN_LIMIT)?))
+        Ok(ProgramOutput::Ran(process::capture(
+            &mut command,
+            RUN_LIMIT,
+        )?))
     }
 
     fn cargo_test(&self, package: &str, target: &Target) -> Command {
         let mut cargo = process::cargo(&self.copy);
-        // All features, as in `ci`: a test behind one must be found.
-        // Each mutant is built once and tested in a moment, so that optimization would cost more than it saves.
+        // Each mutant is built once and its tests are short, so optimization would cost more than it saves.
         for package in ["bowline-core", "bowline-types"] {
             cargo.arg("--config");
             cargo.arg(format!("profile.dev.package.{package}.opt-level=0"));
         }
+        // All features, as in `ci`, so that tests behind a feature are found.
         cargo.args(["test", "--package", package, "--all-features"]);
         match target {
             Target::Lib => cargo.arg("--lib"),
             Target::Test(name) => cargo.args(["--test", name]),
         };
         cargo.env("CARGO_TARGET_DIR", &self.target);
-        // Nobody debugs these builds, and debug information is a good part of their cost.
+        // Debug information takes a large part of the build time.
         cargo.env("CARGO_PROFILE_DEV_DEBUG", "0");
         cargo.env("CARGO_TERM_COLOR", "never");
         cargo
     }
 }
 
-/// A cold build of everything, with room to spare.
+/// The timeout of a cold build.
 const BUILD_LIMIT: Duration = Duration::from_secs(900);
 
-/// The named tests of one program; a mutant may well make one wait for ever.
+/// The timeout of the named tests of one program; a mutant may make one block forever.
 const RUN_LIMIT: Duration = Duration::from_secs(300);

@@ -1,65 +1,69 @@
-//! What the output of the named tests says about a mutant.
+//! `Verdict`: derived from the output of the named tests of a mutant.
 
 use std::fmt;
 use std::rc::Rc;
 
 use super::patch::NamedTest;
-use crate::process::{End, Finished};
+use crate::process::{ExitKind, ProcessOutput};
 
-/// What became of a mutant.
+/// The result of a mutant.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Verdict {
-    /// Every named test failed, as it should.
+    /// Every named test failed, as expected.
     Caught,
-    /// These tests pass although the law is broken.
+    /// These tests pass despite the patch.
     Survived(Vec<String>),
-    /// The patch breaks the build, so that no test had a say.
+    /// The patch breaks the build, so no test ran.
     DoesNotCompile(String),
-    /// The code that the patch changes is not there any more.
+    /// The code that the patch changes no longer exists.
     DoesNotApply(String),
-    /// A named test is not there, or does not pass on sound code.
-    NotSound(String),
+    /// A named test does not exist, or fails without the patch.
+    InvalidTest(String),
     /// A named test neither passed nor failed before its deadline.
-    Hung(String),
-    /// The comment lines at the top of the patch are wrong.
+    TimedOut(String),
+    /// The comment lines at the top of the patch are invalid.
     BadHeader(String),
 }
 
 impl Verdict {
-    /// Whether the tests did notice.
+    /// Returns whether the named tests detected the mutant.
     #[must_use]
     pub fn is_caught(&self) -> bool {
         *self == Self::Caught
     }
 
-    /// What is wrong with the named tests before anything is broken; nothing, usually.
-    pub(super) fn of_sound_run<'a>(runs: impl IntoIterator<Item = &'a TestRun>) -> Option<Self> {
+    /// Returns an error if a named test does not pass without the patch.
+    pub(super) fn of_unpatched_run<'a>(
+        runs: impl IntoIterator<Item = &'a TestRun>,
+    ) -> Option<Self> {
         runs.into_iter().find_map(|run| {
-            let complaint = match run.answer() {
-                Answer::Passed => return None,
-                Answer::Failed => "fails",
-                Answer::Absent => "does not exist",
-                Answer::NotBuilt => "does not compile",
-                Answer::Hung => "hangs",
+            let problem = match run.status() {
+                TestStatus::Passed => return None,
+                TestStatus::Failed => "fails",
+                TestStatus::Absent => "does not exist",
+                TestStatus::NotBuilt => "does not compile",
+                TestStatus::TimedOut => "times out",
             };
             let path = &run.test.path;
-            Some(Self::NotSound(format!(
-                "`{path}` {complaint} before anything is broken"
+            Some(Self::InvalidTest(format!(
+                "`{path}` {problem} without the patch"
             )))
         })
     }
 
-    /// Whether every named test noticed that a law is broken.
-    pub(super) fn of_broken_run(runs: &[TestRun]) -> Self {
+    /// Returns the verdict of a run with the patch.
+    pub(super) fn of_patched_run(runs: &[TestRun]) -> Self {
         let mut survivors = Vec::new();
         for run in runs {
-            match run.answer() {
-                Answer::Failed => {}
-                Answer::Passed => survivors.push(run.test.path.clone()),
-                Answer::NotBuilt => return Self::DoesNotCompile(run.first_error()),
-                Answer::Absent => return Self::NotSound(format!("`{}` is gone", run.test.path)),
-                Answer::Hung => return Self::Hung(run.test.path.clone()),
+            match run.status() {
+                TestStatus::Failed => {}
+                TestStatus::Passed => survivors.push(run.test.path.clone()),
+                TestStatus::NotBuilt => return Self::DoesNotCompile(run.first_error()),
+                TestStatus::Absent => {
+                    return Self::InvalidTest(format!("`{}` did not run", run.test.path));
+                }
+                TestStatus::TimedOut => return Self::TimedOut(run.test.path.clone()),
             }
         }
         if survivors.is_empty() {
@@ -77,45 +81,46 @@ impl fmt::Display for Verdict {
             Self::Survived(tests) => write!(f, "SURVIVED: still passing: {}", tests.join(", ")),
             Self::DoesNotCompile(error) => write!(f, "DOES NOT COMPILE: {error}"),
             Self::DoesNotApply(error) => write!(f, "DOES NOT APPLY: {error}"),
-            Self::NotSound(complaint) => write!(f, "NOT SOUND: {complaint}"),
-            Self::Hung(test) => write!(f, "HUNG: `{test}` should fail, not wait"),
-            Self::BadHeader(complaint) => write!(f, "BAD HEADER: {complaint}"),
+            Self::InvalidTest(problem) => write!(f, "INVALID TEST: {problem}"),
+            Self::TimedOut(test) => write!(f, "TIMED OUT: `{test}` should fail, not wait"),
+            Self::BadHeader(problem) => write!(f, "BAD HEADER: {problem}"),
         }
     }
 }
 
-/// One named test and the output it is judged by.
+/// One named test, and the output of its test program.
 #[derive(Debug)]
 pub(super) struct TestRun {
     pub(super) test: NamedTest,
-    /// Shared with the other tests of the same program.
-    pub(super) output: Rc<Output>,
+    /// Shared by all tests of the program.
+    pub(super) output: Rc<ProgramOutput>,
 }
 
-/// What became of a program of tests.
+/// The result of building and running a test program.
 #[derive(Debug)]
-pub(super) enum Output {
+pub(super) enum ProgramOutput {
     NotBuilt(String),
-    Ran(Finished),
+    Ran(ProcessOutput),
 }
 
 #[derive(Debug, PartialEq)]
-enum Answer {
+enum TestStatus {
     Passed,
     Failed,
     Absent,
     NotBuilt,
-    Hung,
+    TimedOut,
 }
 
 impl TestRun {
-    /// Judged by the line that libtest prints for the test: a run may fail for other reasons.
-    fn answer(&self) -> Answer {
-        let Output::Ran(ran) = &*self.output else {
-            return Answer::NotBuilt;
+    /// Parses the line that libtest prints for the test. The exit status is not enough: the run may fail for other
+    /// reasons.
+    fn status(&self) -> TestStatus {
+        let ProgramOutput::Ran(ran) = &*self.output else {
+            return TestStatus::NotBuilt;
         };
-        if ran.end == End::Hung {
-            return Answer::Hung;
+        if ran.end == ExitKind::TimedOut {
+            return TestStatus::TimedOut;
         }
         let end = ran.output.lines().find_map(|line| {
             let rest = line.strip_prefix("test ")?.strip_prefix(&self.test.path)?;
@@ -123,14 +128,14 @@ impl TestRun {
             rest.strip_prefix(" ... ")
         });
         match end {
-            Some(end) if end.starts_with("ok") => Answer::Passed,
-            Some(end) if end.ends_with("FAILED") => Answer::Failed,
-            _ => Answer::Absent,
+            Some(end) if end.starts_with("ok") => TestStatus::Passed,
+            Some(end) if end.ends_with("FAILED") => TestStatus::Failed,
+            _ => TestStatus::Absent,
         }
     }
 
     fn first_error(&self) -> String {
-        let Output::NotBuilt(output) = &*self.output else {
+        let ProgramOutput::NotBuilt(output) = &*self.output else {
             return String::new();
         };
         output
@@ -147,52 +152,52 @@ mod tests {
     use super::*;
 
     fn run(output: &str) -> TestRun {
-        test_run(ran(End::Failure, output))
+        test_run(ran(ExitKind::Failure, output))
     }
 
-    fn ran(end: End, output: &str) -> Output {
-        Output::Ran(Finished {
+    fn ran(end: ExitKind, output: &str) -> ProgramOutput {
+        ProgramOutput::Ran(ProcessOutput {
             end,
             output: output.to_owned(),
         })
     }
 
-    fn test_run(output: Output) -> TestRun {
+    fn test_run(output: ProgramOutput) -> TestRun {
         TestRun {
             test: NamedTest {
                 package: "bowline-types".to_owned(),
                 target: Target::Lib,
-                path: "id::tests::whole".to_owned(),
+                path: "id::tests::exact".to_owned(),
             },
             output: Rc::new(output),
         }
     }
 
-    const FAILED: &str = "running 1 test\ntest id::tests::whole ... FAILED\n";
-    const PASSED: &str = "running 1 test\ntest id::tests::whole ... ok\n";
+    const FAILED: &str = "running 1 test\ntest id::tests::exact ... FAILED\n";
+    const PASSED: &str = "running 1 test\ntest id::tests::exact ... ok\n";
     const ABSENT: &str = "running 0 tests\n";
 
     #[test]
     fn a_mutant_is_caught_when_every_named_test_fails() {
-        assert!(Verdict::of_broken_run(&[run(FAILED), run(FAILED)]).is_caught());
+        assert!(Verdict::of_patched_run(&[run(FAILED), run(FAILED)]).is_caught());
     }
 
     #[test]
     fn a_mutant_survives_when_one_named_test_still_passes() {
-        let verdict = Verdict::of_broken_run(&[run(FAILED), run(PASSED)]);
+        let verdict = Verdict::of_patched_run(&[run(FAILED), run(PASSED)]);
 
         assert_eq!(
             verdict,
-            Verdict::Survived(vec!["id::tests::whole".to_owned()])
+            Verdict::Survived(vec!["id::tests::exact".to_owned()])
         );
     }
 
     #[test]
     fn a_build_error_is_not_a_caught_mutant() {
         let errors = "warning: x\nerror[E0308]: mismatched types\n".to_owned();
-        let broken = test_run(Output::NotBuilt(errors));
+        let broken = test_run(ProgramOutput::NotBuilt(errors));
 
-        let verdict = Verdict::of_broken_run(&[broken]);
+        let verdict = Verdict::of_patched_run(&[broken]);
 
         let first = "error[E0308]: mismatched types".to_owned();
         assert_eq!(verdict, Verdict::DoesNotCompile(first));
@@ -200,31 +205,34 @@ mod tests {
 
     #[test]
     fn the_failure_of_another_test_is_not_a_caught_mutant() {
-        let verdict = Verdict::of_broken_run(&[run("test id::tests::wholesome ... FAILED\n")]);
+        let verdict = Verdict::of_patched_run(&[run("test id::tests::exactly ... FAILED\n")]);
 
-        assert!(matches!(verdict, Verdict::NotSound(_)), "{verdict}");
+        assert!(matches!(verdict, Verdict::InvalidTest(_)), "{verdict}");
     }
 
     #[test]
-    fn a_test_that_waits_for_ever_is_not_a_caught_mutant() {
-        let hung = test_run(ran(End::Hung, "running 1 test\n"));
+    fn a_test_that_times_out_is_not_a_caught_mutant() {
+        let hung = test_run(ran(ExitKind::TimedOut, "running 1 test\n"));
 
-        assert!(matches!(Verdict::of_broken_run(&[hung]), Verdict::Hung(_)));
+        assert!(matches!(
+            Verdict::of_patched_run(&[hung]),
+            Verdict::TimedOut(_)
+        ));
     }
 
     #[test]
-    fn a_named_test_must_exist_and_pass_before_anything_is_broken() {
-        assert_eq!(Verdict::of_sound_run(&[run(PASSED)]), None);
+    fn a_named_test_must_exist_and_pass_without_the_patch() {
+        assert_eq!(Verdict::of_unpatched_run(&[run(PASSED)]), None);
         for output in [FAILED, ABSENT] {
-            let verdict = Verdict::of_sound_run(&[run(output)]);
-            assert!(matches!(verdict, Some(Verdict::NotSound(_))), "{output}");
+            let verdict = Verdict::of_unpatched_run(&[run(output)]);
+            assert!(matches!(verdict, Some(Verdict::InvalidTest(_))), "{output}");
         }
     }
 
     #[test]
     fn a_test_that_should_panic_is_recognised() {
-        let output = "test id::tests::whole - should panic ... FAILED\n";
+        let output = "test id::tests::exact - should panic ... FAILED\n";
 
-        assert!(Verdict::of_broken_run(&[run(output)]).is_caught());
+        assert!(Verdict::of_patched_run(&[run(output)]).is_caught());
     }
 }

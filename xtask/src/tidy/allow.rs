@@ -9,12 +9,12 @@ pub(super) struct Allowance {
     path: &'static str,
     /// The exact line, trimmed; empty for the whole file.
     line: &'static str,
-    /// For the reader: no rule looks at it, except that it must be there.
+    /// For the reader; must not be empty.
     reason: &'static str,
 }
 
-/// Takes out what an allowance excuses, and adds every allowance that excuses nothing.
-pub(super) fn excuse(found: Vec<Violation>, allowances: &[Allowance]) -> Vec<Violation> {
+/// Removes the violations that are allowed, and adds a violation for each unused allowance.
+pub(super) fn apply_allowances(found: Vec<Violation>, allowances: &[Allowance]) -> Vec<Violation> {
     let unused: Vec<Violation> = allowances
         .iter()
         .filter(|allowance| {
@@ -42,8 +42,8 @@ impl Allowance {
     }
 
     fn as_violation(&self) -> Violation {
-        let instead = format!(
-            "the exception to `{}` for {} excuses nothing or has no reason: delete it",
+        let advice = format!(
+            "the exception to `{}` for {} is unused or has no reason: delete it",
             self.rule, self.path
         );
         Violation::new(
@@ -51,7 +51,7 @@ impl Allowance {
             "xtask/src/tidy/allow.rs",
             0,
             self.line,
-            &instead,
+            &advice,
         )
     }
 }
@@ -59,27 +59,27 @@ impl Allowance {
 pub(super) const ALLOWANCES: &[Allowance] = &[
     Allowance {
         rule: "names",
-        path: "crates/bowline/src/client/acts.rs",
+        path: "crates/bowline/src/client/requests.rs",
         line: "pub fn get_prompt(",
-        reason: "the specification's own word: `prompts/get`, `GetPromptRequest`",
+        reason: "the name in the specification: `prompts/get`, `GetPromptRequest`",
     },
     Allowance {
         rule: "sessions",
         path: "crates/bowline/src/limits/mod.rs",
         line: "",
-        reason: "every limit is set in one place, those of legacy sessions included",
+        reason: "all limits are set in one type, including those of legacy sessions",
     },
     Allowance {
         rule: "sessions",
         path: "crates/bowline/src/limits/usage.rs",
         line: "",
-        reason: "all that is held is counted in one place, legacy sessions included",
+        reason: "all usage is counted in one type, including legacy sessions",
     },
     Allowance {
         rule: "sleeps",
         path: "scenarios/tests/hostile/pause.rs",
         line: "tokio::time::sleep(duration).await;",
-        reason: "hostile peers are slow in real time, and another process announces nothing",
+        reason: "hostile peers are slow in real time, and another process cannot signal an event",
     },
 ];
 
@@ -96,38 +96,41 @@ mod tests {
             rule: "length",
             path: "a.rs",
             line,
-            reason: "a table reads best in one piece",
+            reason: "a table is easier to read in one piece",
         }
     }
 
     #[test]
-    fn an_exception_excuses_its_line_or_its_file() {
+    fn an_exception_allows_its_line_or_its_file() {
         for line in ["fn long() {", ""] {
-            assert_eq!(excuse(vec![violation()], &[allowance(line)]), []);
+            assert_eq!(apply_allowances(vec![violation()], &[allowance(line)]), []);
         }
     }
 
     #[test]
-    fn an_exception_excuses_no_other_line() {
-        let left = excuse(vec![violation()], &[allowance("fn other() {")]);
+    fn an_exception_does_not_allow_another_line() {
+        let left = apply_allowances(vec![violation()], &[allowance("fn other() {")]);
 
         assert_eq!(left[0], violation());
     }
 
     #[test]
-    fn an_exception_that_excuses_nothing_is_a_violation() {
-        let left = excuse(Vec::new(), &[allowance("")]);
+    fn an_unused_exception_is_a_violation() {
+        let left = apply_allowances(Vec::new(), &[allowance("")]);
 
         assert_eq!(left[0].rule, "allowances");
     }
 
     #[test]
     fn an_exception_without_a_reason_is_a_violation() {
-        let mute = Allowance {
+        let without_reason = Allowance {
             reason: "",
             ..allowance("")
         };
 
-        assert_eq!(excuse(vec![violation()], &[mute])[0].rule, "allowances");
+        assert_eq!(
+            apply_allowances(vec![violation()], &[without_reason])[0].rule,
+            "allowances"
+        );
     }
 }

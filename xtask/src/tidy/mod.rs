@@ -1,8 +1,7 @@
-//! `cargo xtask tidy`: the house rules that a search through the text can keep.
+//! `cargo xtask tidy`: the house rules that a text search can check.
 //!
-//! Each rule is a pure function from the project's files to violations, and has a test that plants one.
-//! An exception is a line in `allow.rs` with its reason; an exception that excuses nothing is a violation
-//! too, so the list can only be as long as it has to be.
+//! Each rule is a pure function from the files of the project to violations, and has a test with a violation.
+//! Exceptions are listed in `allow.rs` with a reason; an unused exception is a violation too.
 
 use std::fmt;
 use std::io;
@@ -18,13 +17,13 @@ mod source;
 
 use crate::tree::Tree;
 
-/// Checks the project at `root` and prints every violation; true if there is none.
+/// Checks the project at `root` and prints every violation; returns whether there is none.
 #[must_use]
 pub fn run(root: &Path) -> bool {
     let violations = match check(root) {
         Ok(violations) => violations,
         Err(error) => {
-            println!("the project could not be read: {error}");
+            println!("failed to read the project: {error}");
             return false;
         }
     };
@@ -38,7 +37,7 @@ pub fn run(root: &Path) -> bool {
     violations.is_empty()
 }
 
-/// Every violation in the project at `root`, by rule, then by place.
+/// Returns all violations in the project at `root`, ordered by rule and location.
 ///
 /// # Errors
 ///
@@ -47,29 +46,29 @@ pub fn check(root: &Path) -> io::Result<Vec<Violation>> {
     let tree = Tree::read(root)?;
     let project = Project::new(&tree);
     let found = rules::ALL.iter().flat_map(|rule| rule(&project)).collect();
-    Ok(allow::excuse(found, allow::ALLOWANCES))
+    Ok(allow::apply_allowances(found, allow::ALLOWANCES))
 }
 
-/// One line that breaks a rule, and what to do instead.
+/// One line that violates a rule, with advice.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Violation {
     rule: &'static str,
     path: String,
-    /// Counted from 1; 0 is the file as a whole.
+    /// Counted from 1; 0 means the whole file.
     line: usize,
     /// The line itself, trimmed.
     text: String,
-    instead: String,
+    advice: String,
 }
 
 impl Violation {
-    fn new(rule: &'static str, path: &str, line: usize, text: &str, instead: &str) -> Self {
+    fn new(rule: &'static str, path: &str, line: usize, text: &str, advice: &str) -> Self {
         Self {
             rule,
             path: path.to_owned(),
             line,
             text: text.trim().to_owned(),
-            instead: instead.to_owned(),
+            advice: advice.to_owned(),
         }
     }
 }
@@ -79,7 +78,7 @@ impl fmt::Display for Violation {
         write!(
             f,
             "{}:{}: [{}] {}",
-            self.path, self.line, self.rule, self.instead
+            self.path, self.line, self.rule, self.advice
         )?;
         if !self.text.is_empty() {
             write!(f, "\n    {}", self.text)?;

@@ -1,4 +1,4 @@
-//! The project as rules see it: every file, and every Rust file scanned once.
+//! `Project`: all files, with the Rust files scanned once for all rules.
 
 use std::collections::BTreeSet;
 
@@ -31,7 +31,7 @@ impl<'a> Project<'a> {
         Self { tree, sources }
     }
 
-    /// The Rust files of published code: `crates/*/src`.
+    /// Returns the Rust files of the published crates, `crates/*/src`.
     pub(super) fn crate_sources(&self) -> impl Iterator<Item = &Source<'a>> {
         let is_ours = |path: &str| path.starts_with("crates/") && path.contains("/src/");
         self.sources
@@ -39,7 +39,7 @@ impl<'a> Project<'a> {
             .filter(move |source| is_ours(source.path))
     }
 
-    /// The Rust files below one of `folders`.
+    /// Returns the Rust files below one of `folders`.
     pub(super) fn sources_in(&self, folders: &'static [&str]) -> impl Iterator<Item = &Source<'a>> {
         self.sources
             .iter()
@@ -47,7 +47,7 @@ impl<'a> Project<'a> {
     }
 }
 
-/// The lines of `source` that are compiled outside of tests.
+/// Returns the lines of `source` that are compiled outside of tests.
 pub(super) fn outside_tests<'s, 'a>(source: &'s Source<'a>) -> impl Iterator<Item = &'s Line<'a>> {
     source.lines.iter().filter(|line| !line.in_test)
 }
@@ -59,7 +59,7 @@ fn is_test_file(path: &str, declared: &BTreeSet<String>) -> bool {
         || declared.iter().any(|test| path.starts_with(test.as_str()))
 }
 
-/// Where the test modules that `source` declares may live: `a/tests.rs` or anything under `a/tests/`.
+/// Returns the possible paths of the test modules that `source` declares: `a/tests.rs`, and anything below `a/tests/`.
 fn test_files_of(path: &str, source: &Source<'_>) -> Vec<String> {
     let folder = ["/mod.rs", "/lib.rs", "/main.rs"]
         .iter()
@@ -97,6 +97,6 @@ mod tests {
         let first_line = |index: usize| project.sources[index].lines[0].in_test;
         assert!(first_line(1), "model.rs is declared under cfg(test)");
         assert!(!first_line(2), "table.rs is not");
-        assert!(first_line(3), "tests/ is for tests");
+        assert!(first_line(3), "files in tests/ are test files");
     }
 }

@@ -1,51 +1,51 @@
-//! A Rust file as the rules want to see it: what is code, what is comment, what is a test.
+//! `Source`: a Rust file, separated into code, comments, strings and tests.
 //!
-//! A small scanner, not a parser: it knows strings, characters, comments and matching braces, which is
-//! enough to search for words where they mean something.
+//! A small scanner, not a parser: it recognizes strings, characters, comments and matching braces, which is enough to
+//! search for words in code only, or in comments only.
 
 use std::ops::Range;
 
-/// One Rust file, read once for all rules.
+/// One Rust file, scanned once for all rules.
 #[derive(Debug)]
 pub(crate) struct Source<'a> {
     pub(crate) path: &'a str,
     pub(crate) lines: Vec<Line<'a>>,
-    /// The whole file with comments, strings and characters blanked, as long as the original.
+    /// The file with comments, strings and characters replaced by spaces; same length.
     code: String,
 }
 
-/// One line, in its several readings.
+/// One line: as written, its code, its strings and its comments.
 #[derive(Debug)]
 pub(crate) struct Line<'a> {
     /// Counted from 1.
     pub(crate) number: usize,
     pub(crate) raw: &'a str,
-    /// With comments, strings and characters blanked.
+    /// With comments, strings and characters replaced by spaces.
     pub(crate) code: String,
     /// Only the content of strings.
     pub(crate) strings: String,
     /// Only comments, docs included.
     pub(crate) comment: String,
-    /// Whether it is only compiled for tests.
+    /// Whether it is compiled only for tests.
     pub(crate) in_test: bool,
 }
 
 impl<'a> Source<'a> {
-    /// Reads `text`; `all_test` says that the whole file is only compiled for tests.
+    /// Scans `text`; `all_test` means that the whole file is compiled only for tests.
     pub(crate) fn new(path: &'a str, text: &'a str, all_test: bool) -> Self {
         let kinds = scan(text);
-        let only = |kind: Kind| -> String {
+        let only = |kind: ByteKind| -> String {
             text.bytes()
                 .zip(&kinds)
-                .map(|(byte, &is)| match byte {
+                .map(|(byte, &byte_kind)| match byte {
                     b'\n' => '\n',
-                    _ if is == kind && byte.is_ascii() => char::from(byte),
+                    _ if byte_kind == kind && byte.is_ascii() => char::from(byte),
                     _ => ' ',
                 })
                 .collect()
         };
-        let code = only(Kind::Code);
-        let (strings, comments) = (only(Kind::Text), only(Kind::Comment));
+        let code = only(ByteKind::Code);
+        let (strings, comments) = (only(ByteKind::Text), only(ByteKind::Comment));
         let tests = test_ranges(&code);
         let mut start = 0;
         let lines = text
@@ -68,7 +68,7 @@ impl<'a> Source<'a> {
         Self { path, lines, code }
     }
 
-    /// Every function with a body: its name and its lines, from `fn` to the closing brace.
+    /// Returns every function with a body: its name, and its lines from `fn` to the closing brace.
     pub(crate) fn functions(&self) -> Vec<(String, Range<usize>)> {
         let mut found = Vec::new();
         for (at, _) in self.code.match_indices("fn ") {
@@ -87,7 +87,7 @@ impl<'a> Source<'a> {
         found
     }
 
-    /// The doc comments and attributes directly above the item that starts on line `number`.
+    /// Returns the doc comments and attributes directly above the item that starts on line `number`.
     pub(crate) fn docs_above(&self, number: usize) -> String {
         let mut docs = Vec::new();
         for line in self.lines[..number - 1].iter().rev() {
@@ -102,7 +102,7 @@ impl<'a> Source<'a> {
         docs.join("\n")
     }
 
-    /// Names of modules in files of their own that are only compiled for tests.
+    /// Returns the names of the modules in other files that are compiled only for tests.
     pub(crate) fn test_modules(&self) -> Vec<String> {
         self.lines
             .iter()
@@ -120,7 +120,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Where in `code` the item that starts at `start` ends: its closing brace or its semicolon.
+/// Returns the end of the item that starts at `start`: its closing brace or its semicolon.
 fn item_end(code: &str, start: usize) -> Option<usize> {
     let mut depth = 0_usize;
     let mut brackets = 0_usize;
@@ -142,7 +142,7 @@ fn item_end(code: &str, start: usize) -> Option<usize> {
     None
 }
 
-/// The parts of `code` under `#[cfg(test)]`, alone or with further conditions such as `fuzzing`.
+/// Returns the parts of `code` under `#[cfg(test)]`, alone or with further conditions such as `fuzzing`.
 fn test_ranges(code: &str) -> Vec<Range<usize>> {
     let mut ranges = Vec::new();
     for opening in ["#[cfg(test)]", "#[cfg(all(test,", "#[cfg(any(test,"] {
@@ -158,40 +158,40 @@ fn test_ranges(code: &str) -> Vec<Range<usize>> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Kind {
+enum ByteKind {
     Code,
     Comment,
     Text,
-    /// Quotes and character literals: neither searched as code nor as text.
+    /// Quotes and character literals, which are searched neither as code nor as text.
     Other,
 }
 
-/// Says of each byte of `text` what it belongs to.
-fn scan(text: &str) -> Vec<Kind> {
+/// Returns the kind of each byte of `text`.
+fn scan(text: &str) -> Vec<ByteKind> {
     let bytes = text.as_bytes();
-    let mut kinds = vec![Kind::Code; bytes.len()];
+    let mut kinds = vec![ByteKind::Code; bytes.len()];
     let mut at = 0;
     while at < bytes.len() {
         let rest = &text.as_bytes()[at..];
         let after_word = at > 0 && is_word(bytes[at - 1]);
         let (kind, length, quotes) = if rest.starts_with(b"//") {
-            (Kind::Comment, line_length(rest), 0)
+            (ByteKind::Comment, line_length(rest), 0)
         } else if rest.starts_with(b"/*") {
-            (Kind::Comment, block_comment_length(rest), 0)
+            (ByteKind::Comment, block_comment_length(rest), 0)
         } else if let Some((length, quotes)) = raw_string(rest).filter(|_| !after_word) {
-            (Kind::Text, length, quotes)
+            (ByteKind::Text, length, quotes)
         } else if rest[0] == b'"' {
-            (Kind::Text, string_length(rest), 1)
+            (ByteKind::Text, string_length(rest), 1)
         } else if rest[0] == b'\'' && character_length(rest) > 0 {
-            (Kind::Other, character_length(rest), 0)
+            (ByteKind::Other, character_length(rest), 0)
         } else {
-            (Kind::Code, 1, 0)
+            (ByteKind::Code, 1, 0)
         };
         let end = (at + length).min(bytes.len());
         kinds[at..end].fill(kind);
-        kinds[at..(at + quotes).min(end)].fill(Kind::Other);
-        if kind == Kind::Text {
-            kinds[end - 1] = Kind::Other;
+        kinds[at..(at + quotes).min(end)].fill(ByteKind::Other);
+        if kind == ByteKind::Text {
+            kinds[end - 1] = ByteKind::Other;
         }
         at = end;
     }
@@ -223,7 +223,7 @@ fn block_comment_length(rest: &[u8]) -> usize {
     at
 }
 
-/// The length of `r"…"` or `r#"…"#` and of its opening quotes.
+/// Returns the length of `r"…"` or `r#"…"#`, and of its opening quotes.
 fn raw_string(rest: &[u8]) -> Option<(usize, usize)> {
     let prefix = usize::from(matches!(rest[0], b'b' | b'c'));
     let after = rest.get(prefix..)?.strip_prefix(b"r")?;
@@ -253,7 +253,7 @@ fn string_length(rest: &[u8]) -> usize {
     rest.len()
 }
 
-/// The length of a character literal, or zero if the quote begins a lifetime.
+/// Returns the length of a character literal, or zero if the quote starts a lifetime.
 fn character_length(rest: &[u8]) -> usize {
     if rest.get(1) == Some(&b'\\') {
         return rest[3..]
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_comments_and_code_are_told_apart() {
+    fn strings_comments_and_code_are_separated() {
         let source = source("let a = \"one // two\"; // three \"four\"\n");
         let line = &source.lines[0];
 
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn quotes_inside_raw_strings_and_characters_do_not_confuse_it() {
+    fn quotes_inside_raw_strings_and_characters_are_skipped() {
         let text =
             "let a = r#\"x \" y\"#; let b = '\"'; let c: &'static str = b; let d = '\\''; code()";
 
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn nested_block_comments_end_where_they_should() {
+    fn nested_block_comments_end_at_the_matching_delimiter() {
         let source = source("/* a /* b */ c */ d");
 
         assert_eq!(source.lines[0].code.trim(), "d");
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_reaches_from_its_name_to_its_closing_brace() {
+    fn a_function_extends_to_its_closing_brace() {
         let source = source(
             "fn a(\n    x: [u8; 2],\n) {\n    if x { \"}\" }\n}\ntype F = fn(u8);\nfn b();\n",
         );

@@ -42,7 +42,7 @@ async fn main() {
         use rmcp::model::{CallToolRequestParams, ClientConfig, JsonObject};
         let transport = rmcp::transport::StreamableHttpClientTransport::from_uri(url.as_str());
         let client = ClientConfig::default().serve(transport).await;
-        let client = client.expect("the server answers");
+        let client = client.expect("failed to connect");
         let arguments = serde_json::json!({"a": 1, "b": 2});
         let arguments: JsonObject = serde_json::from_value(arguments).expect("an object");
         let params = CallToolRequestParams::new("add").with_arguments(arguments);
@@ -54,6 +54,6 @@ async fn main() {
     let service = StreamableHttpService::new(|| Ok(Calculator), sessions, config);
     let router = axum::Router::new().nest_service("/mcp", service);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:8000").await;
-    let listener = listener.expect("the port is free");
-    axum::serve(listener, router).await.expect("it serves");
+    let listener = listener.expect("failed to bind");
+    axum::serve(listener, router).await.expect("failed to serve");
 }

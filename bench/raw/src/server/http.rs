@@ -1,4 +1,4 @@
-//! The ceiling over HTTP: hyper, and the answer.
+//! The raw server over HTTP, with hyper.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -13,29 +13,29 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::answers::{Answer, Answers};
+use crate::responder::{Action, RawResponder};
 
-pub(crate) async fn serve(port: u16, answers: Answers) {
+pub(crate) async fn serve(port: u16, responder: RawResponder) {
     let listener = TcpListener::bind(("127.0.0.1", port)).await;
-    let listener = listener.expect("the port is free");
-    bench_fixture::announce(listener.local_addr().expect("it is bound"));
+    let listener = listener.expect("failed to bind");
+    bench_fixture::print_address(listener.local_addr().expect("a bound socket"));
     loop {
         let (stream, _) = listener.accept().await.expect("a connection");
         let _ = stream.set_nodelay(true);
-        tokio::spawn(connection(stream, answers.clone()));
+        tokio::spawn(connection(stream, responder.clone()));
     }
 }
 
-/// HTTP/1.1 and HTTP/2 alike, found out by what the client says first.
-async fn connection(stream: TcpStream, answers: Answers) {
+/// Serves HTTP/1.1 or HTTP/2, detected by the first bytes of the client.
+async fn connection(stream: TcpStream, responder: RawResponder) {
     let service = service_fn(move |request| {
-        let answers = answers.clone();
-        async move { Ok::<_, Infallible>(respond(request, answers).await) }
+        let responder = responder.clone();
+        async move { Ok::<_, Infallible>(respond(request, responder).await) }
     });
     let mut first = [0; 3];
-    let second_version = matches!(stream.peek(&mut first).await, Ok(3)) && first == *b"PRI";
+    let is_http2 = matches!(stream.peek(&mut first).await, Ok(3)) && first == *b"PRI";
     let io = TokioIo::new(stream);
-    let _ = if second_version {
+    let _ = if is_http2 {
         let builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
         builder.serve_connection(io, service).await
     } else {
@@ -49,9 +49,9 @@ type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 async fn respond(
     request: Request<Incoming>,
-    answers: Answers,
+    responder: RawResponder,
 ) -> Response<Either<Full<Bytes>, Stream>> {
-    let known = request.headers().contains_key("mcp-session-id");
+    let has_session = request.headers().contains_key("mcp-session-id");
     let body = request.into_body().collect().await;
     let body = body.map(|body| body.to_bytes()).unwrap_or_default();
     if body.is_empty() {
@@ -59,64 +59,64 @@ async fn respond(
         *response.status_mut() = http::StatusCode::METHOD_NOT_ALLOWED;
         return response;
     }
-    match answers.answer(&body) {
-        Answer::Nothing => {
+    match responder.handle(&body) {
+        Action::Ignore => {
             let mut response = Response::new(Either::Left(Full::default()));
             *response.status_mut() = http::StatusCode::ACCEPTED;
             response
         }
-        Answer::Now(text) => json(text, known),
-        Answer::Later {
+        Action::Respond(text) => json(text, has_session),
+        Action::RespondLater {
             after,
-            notices,
+            notifications,
             response,
-        } if notices.is_empty() => {
-            let working = answers.counters().begin();
+        } if notifications.is_empty() => {
+            let running = responder.counters().begin();
             tokio::time::sleep(after).await;
-            working.finish();
-            json(response, known)
+            running.finish();
+            json(response, has_session)
         }
-        Answer::Later {
+        Action::RespondLater {
             after,
-            notices,
+            notifications,
             response,
         } => {
             let (sender, body) = events();
-            let working = answers.counters().begin();
-            // The stream owns the work: whoever drops the response drops it.
+            let running = responder.counters().begin();
+            // The body owns the work, so that dropping the response cancels it.
             let work = async move {
-                for notice in &notices {
-                    sender.say(notice.as_bytes());
+                for notification in &notifications {
+                    sender.push(notification.as_bytes());
                 }
                 if !after.is_zero() {
                     tokio::time::sleep(after).await;
                 }
-                working.finish();
-                sender.say(&response);
+                running.finish();
+                sender.push(&response);
             };
-            stream(body.with(work))
+            stream(body.into_body(work))
         }
-        Answer::Listen { first, each } => {
+        Action::Listen { first, each } => {
             let (sender, body) = events();
-            let mut changes = answers.changes.subscribe();
+            let mut changes = responder.changes.subscribe();
             let work = async move {
-                sender.say(first.as_bytes());
+                sender.push(first.as_bytes());
                 while changes.recv().await.is_ok() {
-                    sender.say(each.as_bytes());
+                    sender.push(each.as_bytes());
                 }
             };
-            stream(body.with(work))
+            stream(body.into_body(work))
         }
     }
 }
 
-fn json(text: Vec<u8>, known: bool) -> Response<Either<Full<Bytes>, Stream>> {
+fn json(text: Vec<u8>, has_session: bool) -> Response<Either<Full<Bytes>, Stream>> {
     let mut response = Response::new(Either::Left(Full::new(Bytes::from(text))));
     let headers = response.headers_mut();
     let json = http::HeaderValue::from_static("application/json");
     headers.insert(http::header::CONTENT_TYPE, json);
-    // The answer to `initialize` gives a session; nothing remembers it.
-    if !known {
+    // The response to `initialize` has a session id, which is not stored.
+    if !has_session {
         let session = http::HeaderValue::from_static("raw");
         headers.insert("mcp-session-id", session);
     }
@@ -131,27 +131,29 @@ fn stream(body: Stream) -> Response<Either<Full<Bytes>, Stream>> {
     response
 }
 
-/// Events that were said and not yet written.
+/// Encoded events that hyper has not read yet.
 #[derive(Clone, Default)]
 struct Events(Arc<Mutex<Vec<u8>>>);
 
 impl Events {
-    fn say(&self, message: &[u8]) {
-        let mut said = self.lock();
-        said.extend_from_slice(b"data: ");
-        said.extend_from_slice(message);
-        said.extend_from_slice(b"\n\n");
+    fn push(&self, message: &[u8]) {
+        let mut bytes = self.lock();
+        bytes.extend_from_slice(b"data: ");
+        bytes.extend_from_slice(message);
+        bytes.extend_from_slice(b"\n\n");
     }
 
-    fn with(self, work: impl Future<Output = ()> + Send + 'static) -> Stream {
-        Box::pin(Working {
+    fn into_body(self, work: impl Future<Output = ()> + Send + 'static) -> Stream {
+        Box::pin(WorkBody {
             events: self,
             work: Some(Box::pin(work)),
         })
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<u8>> {
-        self.0.lock().expect("nobody panics under a lock")
+        self.0
+            .lock()
+            .expect("no thread panics while it holds the lock")
     }
 }
 
@@ -160,13 +162,13 @@ fn events() -> (Events, Events) {
     (events.clone(), events)
 }
 
-/// A body whose work runs when it is read.
-struct Working {
+/// A body that polls its work when it is polled.
+struct WorkBody {
     events: Events,
     work: Option<Work>,
 }
 
-impl http_body::Body for Working {
+impl http_body::Body for WorkBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -180,9 +182,9 @@ impl http_body::Body for Working {
         {
             self.work = None;
         }
-        let said = std::mem::take(&mut *self.events.lock());
-        match (said.is_empty(), &self.work) {
-            (false, _) => Poll::Ready(Some(Ok(Frame::data(said.into())))),
+        let bytes = std::mem::take(&mut *self.events.lock());
+        match (bytes.is_empty(), &self.work) {
+            (false, _) => Poll::Ready(Some(Ok(Frame::data(bytes.into())))),
             (true, Some(_)) => Poll::Pending,
             (true, None) => Poll::Ready(None),
         }

@@ -1,17 +1,17 @@
-//! The ceiling for servers: hyper and serde_json by hand, with no rule of the protocol checked.
+//! `raw-server`: the ceiling for servers. hyper and serde_json without an SDK, and no protocol rule is checked.
 
-mod answers;
 mod http;
-mod lines;
+mod responder;
+mod stdio;
 
 use bench_fixture::ServerOptions;
 
 fn main() {
     let options = ServerOptions::read();
-    let answers = answers::Answers::new(options.tools);
+    let responder = responder::RawResponder::new(options.tools);
     if options.stdio {
-        lines::serve(&answers, options);
+        stdio::serve(&responder, options);
     } else {
-        bench_fixture::block_on(options.runtime, http::serve(options.port, answers));
+        bench_fixture::block_on(options.runtime, http::serve(options.port, responder));
     }
 }

@@ -1,22 +1,22 @@
-//! Calls that are let go of: how fast the handler learns of it, what it costs, and what is left behind.
+//! Abandoned calls: the time until the handler is dropped, the cost, and the leaks.
 
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::load::{Dialog, Message, ask, connect, receive};
+use crate::load::{Message, ProtocolContext, connect, receive, send_one};
 use crate::machine::{self, Core};
 use crate::measure::{Cell, Goal, Row, Spread};
 use crate::options::Options;
-use crate::program::{Program, Setting, Subject};
+use crate::program::{ProcessSetting, Program, Subject};
 
-/// From the drop of a client's future to the drop of the handler, in two processes.
+/// The time from the drop of a client's future to the drop of the handler in another process.
 pub(crate) fn latency(options: &Options) -> Vec<Row> {
     let count = if options.quick { 20 } else { 60 };
     let libraries = [Subject::Bowline, Subject::RmcpBest];
     let over_http = |subject: Subject| {
-        let (_server, address) = Program::serve(subject, Setting::LOAD);
+        let (_server, address) = Program::serve(subject, ProcessSetting::LOAD);
         let url = format!("http://{address}/mcp");
         drops(subject.client().args(["--url", &url]), count)
     };
@@ -54,7 +54,7 @@ pub(crate) fn latency(options: &Options) -> Vec<Row> {
     vec![row("HTTP", &over_http), row("stdio", &over_stdio)]
 }
 
-/// Three calls at once with a timeout of 200 ms, to a child that has stopped reading.
+/// Three concurrent calls with a timeout of 200 ms, to a child that has stopped reading.
 pub(crate) fn stalled(_: &Options) -> Vec<Row> {
     let server = Subject::Raw.server();
     let cells = [Subject::Bowline, Subject::RmcpBest].map(|subject| {
@@ -78,12 +78,12 @@ pub(crate) fn stalled(_: &Options) -> Vec<Row> {
     }]
 }
 
-/// How long each drop took to arrive, in µs; nothing if it never did.
+/// Returns how long each drop took to reach the handler, in µs; empty if it never did.
 fn drops(client: &mut Command, count: usize) -> Vec<f64> {
     took(client.args(["--drops", &count.to_string()]))
 }
 
-/// What a client says that things took, in µs.
+/// Returns the times that a client prints, in µs.
 fn took(client: &mut Command) -> Vec<f64> {
     #[derive(serde::Deserialize)]
     struct Took {
@@ -91,20 +91,20 @@ fn took(client: &mut Command) -> Vec<f64> {
     }
     let line = Program::start(client, Core::Test).line();
     let took: Result<Took, _> = serde_json::from_str(&line);
-    let took = took.unwrap_or_else(|error| panic!("{client:?} said {line:?}: {error}"));
+    let took = took.unwrap_or_else(|error| panic!("{client:?} printed {line:?}: {error}"));
     took.took_ns.into_iter().map(|ns| ns as f64 / 1e3).collect()
 }
 
-/// Many calls over HTTP, each on a connection that is closed in the middle; and as many that are answered.
+/// Many calls over HTTP, each on a connection that is closed while the handler runs; and as many that are answered.
 pub(crate) fn many(options: &Options) -> Vec<Row> {
     let count = if options.quick { 2_000 } else { 20_000 };
-    let mut found: Vec<(Subject, Remains)> = Vec::new();
+    let mut found: Vec<(Subject, Leaks)> = Vec::new();
     for subject in Subject::FULL {
         let mut program = Program::start(&mut subject.server(), Core::Test);
         let server = program.address();
-        found.push((subject, abandon(&program, server, count)));
+        found.push((subject, measure_abandoned(&program, server, count)));
     }
-    let row = |what: &str, unit, goal, of: fn(&Remains) -> f64| {
+    let row = |what: &str, unit, goal, of: fn(&Leaks) -> f64| {
         let figures: Vec<_> = found
             .iter()
             .map(|(subject, left)| (*subject, of(left)))
@@ -147,8 +147,8 @@ pub(crate) fn many(options: &Options) -> Vec<Row> {
     ]
 }
 
-/// What many abandoned calls cost and left behind.
-struct Remains {
+/// The cost and leaks of many abandoned calls.
+struct Leaks {
     answered_us: f64,
     abandoned_us: f64,
     running: u64,
@@ -156,27 +156,27 @@ struct Remains {
     descriptors: i64,
 }
 
-fn abandon(program: &Program, server: SocketAddr, count: usize) -> Remains {
+fn measure_abandoned(program: &Program, server: SocketAddr, count: usize) -> Leaks {
     let slow = |ms: u64| Message::call("slow", &format!(r#"{{"ms":{ms}}}"#), "slept");
-    // Once through, so that what grows only the first time is not in the figures.
-    complete(server, BATCH, &slow(0));
-    let_go(server, BATCH, &slow(600_000));
-    let running_before = settle(server);
+    // Warm-up, so that one-time growth is not measured.
+    complete_calls(server, BATCH, &slow(0));
+    abandon_calls(server, BATCH, &slow(600_000));
+    let running_before = wait_for_handlers(server);
     let memory = machine::resident_kib(program.id());
     let descriptors = machine::descriptors(program.id());
 
     let cpu = program.cpu_ns();
-    complete(server, count, &slow(0));
+    complete_calls(server, count, &slow(0));
     let answered_ns = program.cpu_ns() - cpu;
 
     let cpu = program.cpu_ns();
-    let_go(server, count, &slow(600_000));
+    abandon_calls(server, count, &slow(600_000));
     let abandoned_ns = program.cpu_ns() - cpu;
 
-    let running = settle(server) - running_before;
+    let running = wait_for_handlers(server) - running_before;
     let grown = machine::resident_kib(program.id()) as f64 - memory as f64;
     let per_call = |ns: u64| ns as f64 / count as f64 / 1e3;
-    Remains {
+    Leaks {
         answered_us: per_call(answered_ns),
         abandoned_us: per_call(abandoned_ns),
         running,
@@ -185,8 +185,8 @@ fn abandon(program: &Program, server: SocketAddr, count: usize) -> Remains {
     }
 }
 
-/// Calls that come to their end, each on a connection of its own.
-fn complete(server: SocketAddr, count: usize, message: &Message) {
+/// Makes calls that are answered, each on its own connection.
+fn complete_calls(server: SocketAddr, count: usize, message: &Message) {
     batches(server, count, message, |streams| {
         for stream in streams {
             receive(stream);
@@ -194,12 +194,12 @@ fn complete(server: SocketAddr, count: usize, message: &Message) {
     });
 }
 
-/// Calls whose connection is closed once their handlers run.
-fn let_go(server: SocketAddr, count: usize, message: &Message) {
-    let mut started = Stats::ask(server).started;
+/// Makes calls whose connections are closed once their handlers run.
+fn abandon_calls(server: SocketAddr, count: usize, message: &Message) {
+    let mut started = Stats::fetch(server).started;
     batches(server, count, message, |streams| {
         started += streams.len() as u64;
-        while Stats::ask(server).started < started {
+        while Stats::fetch(server).started < started {
             std::thread::sleep(Duration::from_millis(1));
         }
     });
@@ -211,7 +211,7 @@ fn batches(
     message: &Message,
     mut and: impl FnMut(&mut [TcpStream]),
 ) {
-    let (request, _) = message.http(&Dialog::Modern);
+    let (request, _) = message.http(&ProtocolContext::Modern);
     for begun in (0..count).step_by(BATCH) {
         let send = |_| {
             let mut stream = connect(server);
@@ -223,11 +223,11 @@ fn batches(
     }
 }
 
-/// Waits until no handler runs, and gives up at some time. How many still run.
-fn settle(server: SocketAddr) -> u64 {
-    let deadline = Instant::now() + SETTLED;
+/// Waits until no handler runs, at most for [`HANDLER_TIMEOUT`]; returns how many still run.
+fn wait_for_handlers(server: SocketAddr) -> u64 {
+    let deadline = Instant::now() + HANDLER_TIMEOUT;
     loop {
-        let stats = Stats::ask(server);
+        let stats = Stats::fetch(server);
         let running = stats.started - stats.dropped - stats.completed;
         if running == 0 || Instant::now() > deadline {
             return running;
@@ -244,10 +244,10 @@ struct Stats {
 }
 
 impl Stats {
-    fn ask(server: SocketAddr) -> Self {
-        let reply = ask(server, &Message::call("stats", "{}", ""));
+    fn fetch(server: SocketAddr) -> Self {
+        let reply = send_one(server, &Message::call("stats", "{}", ""));
         let read = || {
-            // Over a stream there is something before it.
+            // On an event stream, a field name precedes the JSON.
             let json = &reply[reply.find('{')?..];
             let mut values = serde_json::Deserializer::from_str(json).into_iter();
             let value: serde_json::Value = values.next()?.ok()?;
@@ -261,7 +261,7 @@ impl Stats {
     }
 }
 
-/// As many at once as there are connections to spare.
+/// The number of concurrent connections.
 const BATCH: usize = 500;
-/// How long handlers have to end.
-const SETTLED: Duration = Duration::from_secs(3);
+/// How long to wait for handlers to end.
+const HANDLER_TIMEOUT: Duration = Duration::from_secs(3);

@@ -1,4 +1,4 @@
-//! What it takes to build a minimal server from nothing, and of how many crates it is made.
+//! The cost of a cold build of a minimal server, and its number of crates.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -41,7 +41,7 @@ pub(crate) fn cold(options: &Options) -> Vec<Row> {
     rows
 }
 
-/// How many crates it is made of, itself included.
+/// Returns the number of crates, including itself.
 fn crates(folder: &Path, features: &[&str]) -> f64 {
     let mut cargo = Command::new("cargo");
     cargo
@@ -51,7 +51,7 @@ fn crates(folder: &Path, features: &[&str]) -> f64 {
         .args(["--format", "{p}"])
         .args(features)
         .output()
-        .expect("there is a cargo");
+        .expect("failed to run cargo");
     assert!(
         output.status.success(),
         "{}",
@@ -65,14 +65,14 @@ fn crates(folder: &Path, features: &[&str]) -> f64 {
         .len() as f64
 }
 
-/// The CPU time of a build from nothing, in seconds: unlike the time it takes, it is that of the build alone.
+/// Returns the CPU time of a cold build, in seconds. Unlike the elapsed time, it excludes other processes.
 fn build(folder: &Path) -> f64 {
     let target = std::env::temp_dir().join(format!("bench-build-{}", std::process::id()));
     let mut cargo = Command::new("cargo");
     cargo.current_dir(folder).args(["build", "--release"]);
     cargo.env("CARGO_TARGET_DIR", &target).stderr(Stdio::null());
     let before = children_seconds();
-    let status = cargo.status().expect("there is a cargo");
+    let status = cargo.status().expect("failed to run cargo");
     let took = children_seconds() - before;
     let _ = std::fs::remove_dir_all(&target);
     assert!(status.success(), "{} does not build", folder.display());
@@ -80,7 +80,7 @@ fn build(folder: &Path) -> f64 {
 }
 
 fn children_seconds() -> f64 {
-    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).expect("the system keeps accounts");
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).expect("resource usage");
     let (user, system) = (usage.user_time(), usage.system_time());
     let seconds = |whole: i64, micros: i64| whole as f64 + micros as f64 / 1e6;
     seconds(user.tv_sec(), user.tv_usec()) + seconds(system.tv_sec(), system.tv_usec())

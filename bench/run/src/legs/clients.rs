@@ -1,31 +1,31 @@
-//! Clients: what one `tools/call` costs them, with the raw server at the other end for all.
+//! The cost of one `tools/call` in clients, all connected to the raw server.
 
 use std::process::Command;
 
 use crate::measure::{Goal, Row, Sample, Series, interleave};
 use crate::options::Options;
-use crate::program::{Program, Setting, Subject};
+use crate::program::{ProcessSetting, Program, Subject};
 
-/// Over HTTP, many calls in flight and one.
+/// Over HTTP, with 64 calls in flight and with one.
 pub(crate) fn http(options: &Options) -> Vec<Row> {
-    let (_server, address) = Program::serve(Subject::Raw, Setting::LOAD);
+    let (_server, address) = Program::serve(Subject::Raw, ProcessSetting::LOAD);
     let url = format!("http://{address}/mcp");
     let to = ["--url", &url];
     vec![
         Row::cpu(
             "HTTP client, 64 in flight",
             Some(Goal::Ratio(2.0)),
-            &run(options, &Subject::ALL, Setting::USUAL, &to, 64),
+            &run(options, &Subject::ALL, ProcessSetting::USUAL, &to, 64),
         ),
         Row::cpu(
             "HTTP client, 1 in flight",
             Some(Goal::Ratio(1.5)),
-            &run(options, &Subject::ALL, Setting::USUAL, &to, 1),
+            &run(options, &Subject::ALL, ProcessSetting::USUAL, &to, 1),
         ),
     ]
 }
 
-/// To a child, many calls in flight and one.
+/// To a child, with 64 calls in flight and with one.
 pub(crate) fn stdio(options: &Options) -> Vec<Row> {
     let server = Subject::Raw.server();
     let program = server.get_program().to_string_lossy().into_owned();
@@ -34,21 +34,21 @@ pub(crate) fn stdio(options: &Options) -> Vec<Row> {
         Row::cpu(
             "stdio client, 64 in flight",
             None,
-            &run(options, &Subject::ALL, Setting::USUAL, &to, 64),
+            &run(options, &Subject::ALL, ProcessSetting::USUAL, &to, 64),
         ),
         Row::cpu(
             "stdio client, 1 in flight",
             None,
-            &run(options, &Subject::ALL, Setting::USUAL, &to, 1),
+            &run(options, &Subject::ALL, ProcessSetting::USUAL, &to, 1),
         ),
     ]
 }
 
-/// Starts a client for each turn, which says itself what it cost.
+/// Starts a client for each turn, which prints its own measurements.
 pub(crate) fn run(
     options: &Options,
     subjects: &[Subject],
-    setting: Setting<'_>,
+    setting: ProcessSetting<'_>,
     to: &[&str],
     in_flight: usize,
 ) -> Vec<Series> {
@@ -67,6 +67,6 @@ pub(crate) fn run(
     interleave(options.rounds(), &mut commands, |command| {
         let line = Program::start(command, setting.core).line();
         let sample: Result<Sample, _> = serde_json::from_str(&line);
-        sample.unwrap_or_else(|error| panic!("{command:?} said {line:?}: {error}"))
+        sample.unwrap_or_else(|error| panic!("{command:?} printed {line:?}: {error}"))
     })
 }

@@ -1,20 +1,20 @@
-//! HTTP servers: what one `tools/call` costs them.
+//! The cost of one `tools/call` in HTTP servers.
 
 use crate::callgrind::{self, Count, Totals};
-use crate::load::{Connections, Era, Expect, Message, Streams};
+use crate::load::{Era, Expect, Http2Load, HttpLoad, Message};
 use crate::machine::Core;
 use crate::measure::{Goal, Row, Series, interleave};
 use crate::options::Options;
-use crate::program::{Program, Setting, Subject};
+use crate::program::{ProcessSetting, Program, Subject};
 
-/// The modern era, over many connections and over one.
+/// The modern era, over 64 connections and over one.
 pub(crate) fn modern(options: &Options) -> Vec<Row> {
     let message = Message::call("echo", r#"{"text":"hello"}"#, "hello");
     let measure = |count| {
         run(
             options,
             &Subject::ALL,
-            Setting::USUAL,
+            ProcessSetting::USUAL,
             count,
             &message,
             Era::Modern,
@@ -30,13 +30,13 @@ pub(crate) fn modern(options: &Options) -> Vec<Row> {
     ]
 }
 
-/// A conversation of the legacy era on each connection.
+/// The legacy era, with a session on each connection.
 pub(crate) fn legacy(options: &Options) -> Vec<Row> {
     let message = Message::call("echo", r#"{"text":"hello"}"#, "hello");
     let series = run(
         options,
         &Subject::ALL,
-        Setting::USUAL,
+        ProcessSetting::USUAL,
         64,
         &message,
         Era::Legacy,
@@ -46,17 +46,17 @@ pub(crate) fn legacy(options: &Options) -> Vec<Row> {
 }
 
 /// HTTP/2 without TLS, all requests on one connection.
-pub(crate) fn second_version(options: &Options) -> Vec<Row> {
+pub(crate) fn http2(options: &Options) -> Vec<Row> {
     let message = Message::call("echo", r#"{"text":"hello"}"#, "hello");
     let started = Subject::ALL.map(|subject| {
         let mut program = Program::start(&mut subject.server(), Core::Test);
         let server = program.address();
-        (subject, (program, Streams::open(server, &message)))
+        (subject, (program, Http2Load::open(server, &message)))
     });
     let series = interleave(
         options.rounds(),
         &mut Vec::from(started),
-        |(program, load)| load.drive(program.id(), 64, options.window()),
+        |(program, load)| load.measure(program.id(), 64, options.window()),
     );
     vec![Row::cpu(
         "HTTP/2 server, `tools/call`, 64 streams",
@@ -65,14 +65,14 @@ pub(crate) fn second_version(options: &Options) -> Vec<Row> {
     )]
 }
 
-/// Three progress notices, then the response, on a stream.
+/// Three progress notifications, then the response, on an event stream.
 pub(crate) fn progress(options: &Options) -> Vec<Row> {
     let message = Message::call("progress", "{}", "done");
-    let message = message.with_progress().expecting(Expect::Notices(3));
+    let message = message.with_progress().expecting(Expect::Notifications(3));
     let series = run(
         options,
         &Subject::ALL,
-        Setting::USUAL,
+        ProcessSetting::USUAL,
         64,
         &message,
         Era::Modern,
@@ -84,7 +84,7 @@ pub(crate) fn progress(options: &Options) -> Vec<Row> {
     )]
 }
 
-/// Results and arguments that are large, and a list that is long.
+/// Large results, a large argument, and a long list.
 pub(crate) fn sizes(options: &Options) -> Vec<Row> {
     let text = |kib: usize| {
         let message = Message::call("text", &format!(r#"{{"kib":{kib}}}"#), "");
@@ -92,7 +92,7 @@ pub(crate) fn sizes(options: &Options) -> Vec<Row> {
         run(
             options,
             &Subject::ALL,
-            Setting::USUAL,
+            ProcessSetting::USUAL,
             8,
             &message,
             Era::Modern,
@@ -104,7 +104,7 @@ pub(crate) fn sizes(options: &Options) -> Vec<Row> {
         run(
             options,
             &Subject::ALL,
-            Setting::USUAL,
+            ProcessSetting::USUAL,
             8,
             &message,
             Era::Modern,
@@ -115,9 +115,9 @@ pub(crate) fn sizes(options: &Options) -> Vec<Row> {
         run(
             options,
             &Subject::FULL,
-            Setting {
+            ProcessSetting {
                 arguments: &["--tools", "500"],
-                ..Setting::USUAL
+                ..ProcessSetting::USUAL
             },
             8,
             &message,
@@ -148,30 +148,30 @@ pub(crate) fn sizes(options: &Options) -> Vec<Row> {
     ]
 }
 
-/// Starts the servers, opens the connections, and gives each its turns.
+/// Starts the servers, opens the connections, and runs the turns.
 pub(crate) fn run(
     options: &Options,
     subjects: &[Subject],
-    setting: Setting<'_>,
+    setting: ProcessSetting<'_>,
     connections: usize,
     message: &Message,
     era: Era,
 ) -> Vec<Series> {
     let started = subjects.iter().map(|subject| {
         let (program, server) = Program::serve(*subject, setting);
-        let load = Connections::open(server, connections, message, era);
+        let load = HttpLoad::open(server, connections, message, era);
         (*subject, (program, load))
     });
     let mut started: Vec<_> = started.collect();
     interleave(options.rounds(), &mut started, |(program, load)| {
-        load.drive(program.id(), options.window())
+        load.measure(program.id(), options.window())
     })
 }
 
-/// Instructions and allocations per call, with no noise at all.
+/// Instructions and allocations per call.
 pub(crate) fn counts(options: &Options) -> Vec<Row> {
-    if !callgrind::is_there() {
-        eprintln!("  did not run: there is no valgrind");
+    if !callgrind::is_installed() {
+        eprintln!("  did not run: valgrind is not installed");
         return Vec::new();
     }
     let message = Message::call("echo", r#"{"text":"hello"}"#, "hello");
@@ -215,9 +215,9 @@ pub(crate) fn counts(options: &Options) -> Vec<Row> {
 
 fn total(subject: Subject, message: &Message, calls: u64) -> Totals {
     let out = std::env::temp_dir().join(format!("bench-{}-{calls}", std::process::id()));
-    let mut program = Program::start(&mut callgrind::under(&subject.server(), &out), Core::Test);
+    let mut program = Program::start(&mut callgrind::command(&subject.server(), &out), Core::Test);
     let server = program.address();
-    Connections::open(server, 64, message, Era::Modern).send(calls);
+    HttpLoad::open(server, 64, message, Era::Modern).send(calls);
     program.terminate();
     callgrind::read(&out)
 }

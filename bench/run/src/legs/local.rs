@@ -1,9 +1,9 @@
-//! Both ends in one process: over a wire in memory, and with no wire at all.
+//! Client and server in one process: over an in-memory wire, and without a wire.
 
 use crate::legs::clients;
 use crate::measure::Row;
 use crate::options::Options;
-use crate::program::{Setting, Subject};
+use crate::program::{ProcessSetting, Subject};
 
 pub(crate) fn both_ends(options: &Options) -> Vec<Row> {
     let wired = [Subject::Bowline, Subject::RmcpBest];
@@ -14,7 +14,7 @@ pub(crate) fn both_ends(options: &Options) -> Vec<Row> {
             &clients::run(
                 options,
                 &[Subject::Bowline],
-                Setting::USUAL,
+                ProcessSetting::USUAL,
                 &["--in-process"],
                 1,
             ),
@@ -22,12 +22,12 @@ pub(crate) fn both_ends(options: &Options) -> Vec<Row> {
         Row::cpu(
             "both ends, wire in memory, 1 in flight",
             None,
-            &clients::run(options, &wired, Setting::USUAL, &["--memory"], 1),
+            &clients::run(options, &wired, ProcessSetting::USUAL, &["--memory"], 1),
         ),
         Row::cpu(
             "both ends, wire in memory, 64 in flight",
             None,
-            &clients::run(options, &wired, Setting::USUAL, &["--memory"], 64),
+            &clients::run(options, &wired, ProcessSetting::USUAL, &["--memory"], 64),
         ),
     ]
 }

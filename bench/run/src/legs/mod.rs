@@ -1,4 +1,4 @@
-//! The pieces of work, in the order of the report.
+//! The legs of the benchmark, in the order of the report.
 
 mod abandoned;
 mod build;
@@ -15,7 +15,7 @@ use crate::options::Options;
 
 type Leg = fn(&Options) -> Vec<Row>;
 
-/// Every leg with its name on the command line.
+/// All legs, with their names on the command line.
 pub(crate) const LEGS: &[(&str, Leg)] = &[
     ("http", http_server::modern),
     ("counts", http_server::counts),
@@ -28,7 +28,7 @@ pub(crate) const LEGS: &[(&str, Leg)] = &[
     ("abandoned", abandoned::many),
     ("subscriptions", subscriptions::idle),
     ("progress", http_server::progress),
-    ("h2c", http_server::second_version),
+    ("h2c", http_server::http2),
     ("sizes", http_server::sizes),
     ("local", local::both_ends),
     ("threads", threads::one_and_two_cores),

@@ -1,12 +1,12 @@
-//! Servers as children: what one `tools/call` costs them over their pipes.
+//! The cost of one `tools/call` in servers over stdio.
 
-use crate::load::{Lines, Message};
+use crate::load::{Message, StdioLoad};
 use crate::machine::Core;
 use crate::measure::{Goal, Row, Series, interleave};
 use crate::options::Options;
 use crate::program::{Program, Subject};
 
-/// Many requests in flight, and one.
+/// With 64 requests in flight and with one.
 pub(crate) fn modern(options: &Options) -> Vec<Row> {
     vec![
         Row::cpu(
@@ -22,16 +22,16 @@ pub(crate) fn modern(options: &Options) -> Vec<Row> {
     ]
 }
 
-/// Starts the children and gives each its turns.
+/// Starts the servers and runs their turns.
 pub(crate) fn run(options: &Options, subjects: &[Subject], in_flight: usize) -> Vec<Series> {
     let message = Message::call("echo", r#"{"text":"hello"}"#, "hello");
     let started = subjects.iter().map(|subject| {
         let mut program = Program::start(subject.server().arg("--stdio"), Core::Test);
-        let lines = Lines::new(program.pipes(), &message);
-        (*subject, (program, lines))
+        let load = StdioLoad::new(program.pipes(), &message);
+        (*subject, (program, load))
     });
     let mut started: Vec<_> = started.collect();
-    interleave(options.rounds(), &mut started, |(program, lines)| {
-        lines.drive(program.id(), in_flight, options.window())
+    interleave(options.rounds(), &mut started, |(program, load)| {
+        load.measure(program.id(), in_flight, options.window())
     })
 }

@@ -1,19 +1,19 @@
-//! Streams that are held open, and notices to all of them.
+//! Open subscriptions, and notifications to all of them.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use crate::load::{Dialog, Message, ask, connect};
+use crate::load::{Message, ProtocolContext, connect, send_one};
 use crate::machine;
 use crate::measure::{Goal, Row, Sample, interleave};
 use crate::options::Options;
-use crate::program::{Program, Setting, Subject};
+use crate::program::{ProcessSetting, Program, Subject};
 
 pub(crate) fn idle(options: &Options) -> Vec<Row> {
     let count = how_many(options);
-    let (mut held, memory) = open(count, Setting::USUAL);
-    let series = interleave(2 * options.rounds(), &mut held, Held::notify);
+    let (mut held, memory) = open(count, ProcessSetting::USUAL);
+    let series = interleave(2 * options.rounds(), &mut held, SubscribedServer::notify);
     vec![
         Row::plain(
             format!("{count} idle subscriptions, each"),
@@ -29,60 +29,63 @@ pub(crate) fn idle(options: &Options) -> Vec<Row> {
     ]
 }
 
-/// One notice to all subscribers of servers that run as `setting` has it: what it costs per delivery, and how long it
-/// takes to reach the last. `on` says in the report what the setting is.
-pub(crate) fn told(options: &Options, setting: Setting<'_>, on: &str) -> [Row; 2] {
+/// One notification to all subscribers of servers with this `setting`: the cost per delivery, and the time until the
+/// last subscriber received it. `on` is the name of the setting in the report.
+pub(crate) fn notify(options: &Options, setting: ProcessSetting<'_>, on: &str) -> [Row; 2] {
     let count = how_many(options);
     let (mut held, _) = open(count, setting);
-    let series = interleave(options.rounds(), &mut held, Held::notify);
+    let series = interleave(options.rounds(), &mut held, SubscribedServer::notify);
     [
         Row::cpu(
             format!("{on}: one notice to {count} subscriptions, per delivery"),
             None,
             &series,
         ),
-        Row::last_told(
+        Row::delivery_latency(
             format!("{on}: until the last of {count} subscribers is told"),
             &series,
         ),
     ]
 }
 
-/// How many streams each program has. All are held at once, by this process.
+/// Returns how many streams each program has. This process holds all of them open at the same time.
 fn how_many(options: &Options) -> usize {
-    let room = machine::most_files().saturating_sub(SPARE) / Subject::FULL.len();
+    let room = machine::file_limit().saturating_sub(SPARE) / Subject::FULL.len();
     room.min(if options.quick { 500 } else { 5_000 })
 }
 
-/// Starts the servers and subscribes to each; the servers, and the KiB that each subscription takes there.
-fn open(count: usize, setting: Setting<'_>) -> (Vec<(Subject, Held)>, Vec<(Subject, f64)>) {
+/// Starts the servers and subscribes to each; returns the servers, and the memory per subscription in KiB.
+fn open(
+    count: usize,
+    setting: ProcessSetting<'_>,
+) -> (Vec<(Subject, SubscribedServer)>, Vec<(Subject, f64)>) {
     let opened = Subject::FULL.into_iter().map(|subject| {
-        let (held, kib) = Held::open(subject, count, setting);
+        let (held, kib) = SubscribedServer::open(subject, count, setting);
         ((subject, held), (subject, kib))
     });
     opened.unzip()
 }
 
-/// A server with its subscribers.
-struct Held {
+/// A server and the streams of its subscribers.
+struct SubscribedServer {
     program: Program,
     server: SocketAddr,
     notify: Message,
     streams: Vec<TcpStream>,
 }
 
-impl Held {
-    /// Starts the server and subscribes; the KiB that each subscription takes there.
-    fn open(subject: Subject, count: usize, setting: Setting<'_>) -> (Self, f64) {
+impl SubscribedServer {
+    /// Starts the server and subscribes; returns the memory per subscription in KiB too.
+    fn open(subject: Subject, count: usize, setting: ProcessSetting<'_>) -> (Self, f64) {
         let (program, server) = Program::serve(subject, setting);
         let notify = Message::call("notify", "{}", "ok");
-        ask(server, &notify);
+        send_one(server, &notify);
         let before = machine::resident_kib(program.id());
-        let (request, _) = Message::listen().http(&Dialog::Modern);
+        let (request, _) = Message::listen().http(&ProtocolContext::Modern);
         let subscribe = |_| {
             let mut stream = connect(server);
-            let patience = stream.set_read_timeout(Some(PATIENCE));
-            patience.expect("a socket");
+            let set = stream.set_read_timeout(Some(READ_TIMEOUT));
+            set.expect("a socket");
             stream.write_all(&request).expect("a request");
             stream
         };
@@ -100,15 +103,15 @@ impl Held {
         (held, grown as f64 / count as f64)
     }
 
-    /// Has the server send notices, one after the other, and says what they cost it.
+    /// Triggers notifications one after the other, and measures their cost in the server.
     fn notify(&mut self) -> Sample {
         self.deliver(&mut Vec::new());
         let (mut latencies, mut last) = (Vec::new(), Vec::new());
         let (cpu, begun) = (self.program.cpu_ns(), Instant::now());
         while latencies.len() < DELIVERIES {
-            let notice = Instant::now();
+            let triggered = Instant::now();
             self.deliver(&mut latencies);
-            last.push(notice.elapsed().as_nanos() as u64);
+            last.push(triggered.elapsed().as_nanos() as u64);
         }
         let cpu_ns = self.program.cpu_ns() - cpu;
         last.sort_unstable();
@@ -118,12 +121,12 @@ impl Held {
         }
     }
 
-    /// One notice to all; when each had it.
+    /// Triggers one notification, and records when each subscriber received it.
     fn deliver(&mut self, latencies: &mut Vec<u64>) {
         let begun = Instant::now();
-        ask(self.server, &self.notify);
-        // The last is told last. When it was, the others need not be waited for: a server is charged for waking
-        // whoever waits, and that happened now and then, as it came.
+        send_one(self.server, &self.notify);
+        // In reverse: once the last stream has its notification, reading the others does not block. A blocked reader
+        // would charge its wake-up to the server, in a number of deliveries that varies from run to run.
         for stream in self.streams.iter_mut().rev() {
             read_until(stream, "list_changed");
             latencies.push(begun.elapsed().as_nanos() as u64);
@@ -132,19 +135,19 @@ impl Held {
 }
 
 fn read_until(stream: &mut TcpStream, word: &str) {
-    let mut said = Vec::new();
+    let mut received = Vec::new();
     let mut buffer = [0; 4096];
-    while memchr::memmem::find(&said, word.as_bytes()).is_none() {
+    while memchr::memmem::find(&received, word.as_bytes()).is_none() {
         let read = stream.read(&mut buffer).unwrap_or(0);
-        let so_far = String::from_utf8_lossy(&said);
+        let so_far = String::from_utf8_lossy(&received);
         assert!(read > 0, "a stream ended without `{word}`: {so_far}");
-        said.extend_from_slice(&buffer[..read]);
+        received.extend_from_slice(&buffer[..read]);
     }
 }
 
-/// In one sample at least. The CPU clock of another process advances by 4 ms, which is 0.1 µs of each.
+/// The minimum per sample. The CPU clock of another process has a resolution of 4 ms, which is 0.1 µs per delivery.
 const DELIVERIES: usize = 40_000;
-/// How long a stream may say nothing at all.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// Descriptors for everything but the streams.
+/// The timeout of a stream without any output.
+const READ_TIMEOUT: Duration = Duration::from_secs(20);
+/// File descriptors reserved for everything but the streams.
 const SPARE: usize = 256;

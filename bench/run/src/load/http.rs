@@ -1,4 +1,4 @@
-//! HTTP/1.1 by hand: keep-alive connections on one thread, each with one request in flight.
+//! Load over HTTP/1.1: keep-alive connections on one thread, each with one request in flight.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::SocketAddr;
@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 
-use super::messages::{Dialog, Era, Expect, FIRST_ID, Message, handshake, write_id};
-use super::reply::Reply;
+use super::http_reply::HttpReply;
+use super::messages::{Era, Expect, FIRST_ID, Message, ProtocolContext, handshake, write_id};
 use crate::machine;
 use crate::measure::Sample;
 
 /// Connections to one server.
-pub(crate) struct Connections {
+pub(crate) struct HttpLoad {
     poll: Poll,
     connections: Vec<Connection>,
     buffer: Vec<u8>,
@@ -21,34 +21,34 @@ pub(crate) struct Connections {
 
 struct Connection {
     stream: TcpStream,
-    dialog: Dialog,
+    context: ProtocolContext,
     request: Vec<u8>,
     id_at: usize,
     id: u64,
-    /// How much of the request has left.
+    /// How many bytes of the request are written.
     written: usize,
     expect: Expect,
-    reply: Reply,
+    reply: HttpReply,
     sent: Instant,
     busy: bool,
 }
 
-impl Connections {
-    /// Opens that many connections, each with a conversation of its own if the era has conversations.
+impl HttpLoad {
+    /// Opens this many connections, in the legacy era each with its own session.
     ///
     /// # Panics
     ///
-    /// If the server does not let them in.
+    /// If the server refuses one.
     pub(crate) fn open(server: SocketAddr, count: usize, message: &Message, era: Era) -> Self {
-        let poll = Poll::new().expect("there is an epoll");
+        let poll = Poll::new().expect("failed to create an epoll");
         let mut connections = Vec::new();
         for index in 0..count {
-            let (stream, dialog) = match era {
+            let (stream, context) = match era {
                 Era::Legacy => {
-                    let (stream, session) = open(server);
-                    (stream, Dialog::Legacy { session })
+                    let (stream, session) = open_session(server);
+                    (stream, ProtocolContext::Legacy { session })
                 }
-                Era::Modern => (connect(server), Dialog::Modern),
+                Era::Modern => (connect(server), ProtocolContext::Modern),
             };
             stream.set_nonblocking(true).expect("a socket");
             let mut stream = TcpStream::from_std(stream);
@@ -56,17 +56,17 @@ impl Connections {
             let registered = poll
                 .registry()
                 .register(&mut stream, Token(index), interest);
-            registered.expect("it can be watched");
-            let (request, id_at) = message.http(&dialog);
+            registered.expect("failed to register a socket");
+            let (request, id_at) = message.http(&context);
             connections.push(Connection {
                 stream,
-                dialog,
+                context,
                 request,
                 id_at,
                 id: FIRST_ID,
                 written: 0,
                 expect: message.expect.clone(),
-                reply: Reply::default(),
+                reply: HttpReply::default(),
                 sent: Instant::now(),
                 busy: false,
             });
@@ -78,8 +78,8 @@ impl Connections {
         }
     }
 
-    /// Keeps every connection busy for a window, and says what it cost the process `pid`.
-    pub(crate) fn drive(&mut self, pid: u32, window: Duration) -> Sample {
+    /// Keeps every connection busy for a window, and measures the cost in the process `pid`.
+    pub(crate) fn measure(&mut self, pid: u32, window: Duration) -> Sample {
         self.run(Instant::now() + window / 4);
         let (cpu, begun) = (machine::cpu_ns(pid), Instant::now());
         let latencies = self.run(begun + window);
@@ -87,14 +87,14 @@ impl Connections {
         Sample::of(latencies, cpu_ns, begun.elapsed())
     }
 
-    /// Exactly `count` requests, for whoever counts something else than time.
+    /// Sends exactly `count` requests, for counting instructions.
     pub(crate) fn send(&mut self, count: u64) {
         let each = count / self.connections.len() as u64;
         for connection in &mut self.connections {
             connection.next();
         }
         let mut left = vec![each; self.connections.len()];
-        self.pump(|index, _, _| {
+        self.run_requests(|index, _, _| {
             left[index] -= 1;
             left[index] > 0
         });
@@ -105,22 +105,22 @@ impl Connections {
         for connection in &mut self.connections {
             connection.next();
         }
-        self.pump(|_, now, sent| {
+        self.run_requests(|_, now, sent| {
             latencies.push((now - sent).as_nanos() as u64);
             now < end
         });
         latencies
     }
 
-    /// Reads replies, and sends the next request wherever `again` says so, until nothing is in flight.
-    fn pump(&mut self, mut again: impl FnMut(usize, Instant, Instant) -> bool) {
+    /// Reads replies, and sends the next request on a connection if `again` returns true, until none is in flight.
+    fn run_requests(&mut self, mut again: impl FnMut(usize, Instant, Instant) -> bool) {
         let mut busy = self.connections.len();
         let mut events = Events::with_capacity(1024);
         while busy > 0 {
             self.poll
-                .poll(&mut events, Some(PATIENCE))
+                .poll(&mut events, Some(READ_TIMEOUT))
                 .expect("an epoll");
-            assert!(!events.is_empty(), "a server was silent for {PATIENCE:?}");
+            assert!(!events.is_empty(), "no reply within {READ_TIMEOUT:?}");
             for event in &events {
                 let connection = &mut self.connections[event.token().0];
                 if event.is_writable() {
@@ -156,21 +156,21 @@ impl Connection {
             match self.stream.write(&self.request[self.written..]) {
                 Ok(written) => self.written += written,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                Err(error) => panic!("a connection broke: {error}"),
+                Err(error) => panic!("a connection failed: {error}"),
             }
         }
     }
 
-    /// Whether the reply is complete.
+    /// Reads; returns whether the reply is complete.
     fn read(&mut self, buffer: &mut [u8]) -> bool {
         while self.busy {
             match self.stream.read(buffer) {
                 Ok(0) => panic!("a connection was closed"),
                 Ok(read) => self.reply.push(&buffer[..read]),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
-                Err(error) => panic!("a connection broke: {error}"),
+                Err(error) => panic!("a connection failed: {error}"),
             }
-            // Nothing follows a reply, so that there is no need to be told so by another read.
+            // A reply is the last data, so another read that would block is avoided.
             if self.reply.is_complete() {
                 self.busy = false;
                 return true;
@@ -181,7 +181,7 @@ impl Connection {
 
     fn check(&self) {
         let reply = self.reply.body();
-        let fits = self.expect.fits(self.id, &self.dialog, reply);
+        let fits = self.expect.fits(self.id, &self.context, reply);
         let start = String::from_utf8_lossy(&reply[..reply.len().min(400)]);
         let status = self.reply.status();
         assert!(
@@ -192,8 +192,8 @@ impl Connection {
     }
 }
 
-/// A connection in whose conversation requests can be made, and the conversation's name.
-pub(crate) fn open(server: SocketAddr) -> (std::net::TcpStream, Option<String>) {
+/// Opens a connection with a legacy session, and returns the session id.
+pub(crate) fn open_session(server: SocketAddr) -> (std::net::TcpStream, Option<String>) {
     let mut stream = connect(server);
     let [initialize, initialized] = handshake();
     let reply = post(&mut stream, &initialize, None);
@@ -202,23 +202,23 @@ pub(crate) fn open(server: SocketAddr) -> (std::net::TcpStream, Option<String>) 
     (stream, session)
 }
 
-/// Sends one message over a connection of its own, and waits for the answer.
-pub(crate) fn ask(server: SocketAddr, message: &Message) -> String {
+/// Sends one message on a new connection, and returns the body of the response.
+pub(crate) fn send_one(server: SocketAddr, message: &Message) -> String {
     let mut stream = connect(server);
-    let (request, _) = message.http(&Dialog::Modern);
+    let (request, _) = message.http(&ProtocolContext::Modern);
     stream.write_all(&request).expect("a request");
     let reply = receive(&mut stream);
     String::from_utf8_lossy(reply.body()).into_owned()
 }
 
-/// A connection that sends what it is given at once.
+/// Opens a connection without Nagle's algorithm.
 pub(crate) fn connect(server: SocketAddr) -> std::net::TcpStream {
-    let stream = std::net::TcpStream::connect(server).expect("the server listens");
+    let stream = std::net::TcpStream::connect(server).expect("failed to connect");
     stream.set_nodelay(true).expect("a socket");
     stream
 }
 
-fn post(stream: &mut std::net::TcpStream, body: &str, session: Option<&str>) -> Reply {
+fn post(stream: &mut std::net::TcpStream, body: &str, session: Option<&str>) -> HttpReply {
     let session = session.map_or(String::new(), |id| {
         format!(
             "mcp-session-id: {id}\r\nmcp-protocol-version: {}\r\n",
@@ -241,9 +241,9 @@ fn post(stream: &mut std::net::TcpStream, body: &str, session: Option<&str>) -> 
     reply
 }
 
-/// Waits for a whole response.
-pub(crate) fn receive(stream: &mut std::net::TcpStream) -> Reply {
-    let mut reply = Reply::default();
+/// Reads a complete response.
+pub(crate) fn receive(stream: &mut std::net::TcpStream) -> HttpReply {
+    let mut reply = HttpReply::default();
     let mut buffer = [0; 1 << 14];
     while !reply.is_complete() {
         let read = stream.read(&mut buffer).expect("a response");
@@ -253,5 +253,5 @@ pub(crate) fn receive(stream: &mut std::net::TcpStream) -> Reply {
     reply
 }
 
-/// How long a server may say nothing at all.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// The timeout of a server without any output.
+const READ_TIMEOUT: Duration = Duration::from_secs(20);

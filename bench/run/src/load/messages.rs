@@ -1,48 +1,48 @@
-//! Requests as bytes, with an id of fixed width that is written in place, and what their replies must say.
+//! Requests as bytes, with an id of fixed width that is overwritten in place, and checks of their replies.
 
 use memchr::memmem;
 
-/// Which era a connection speaks.
+/// The protocol era of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Era {
     Modern,
     Legacy,
 }
 
-/// What a request refers to.
+/// The era of a request, with its session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Dialog {
+pub(crate) enum ProtocolContext {
     /// All headers and the full `_meta`.
     Modern,
-    /// In a conversation that `initialize` opened, known by what its answer gave.
+    /// In the session of an `initialize`, if the server has sessions.
     Legacy { session: Option<String> },
 }
 
-/// What a reply must say besides its id.
+/// The expected content of a reply.
 #[derive(Clone, Debug)]
 pub(crate) enum Expect {
     /// A text block with exactly this text.
     Text(String),
     /// At least this many bytes.
     Bytes(usize),
-    /// This many progress notices before the response.
-    Notices(usize),
+    /// This many progress notifications before the response.
+    Notifications(usize),
 }
 
-/// A JSON-RPC request, ready to be framed.
+/// A JSON-RPC request.
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
     method: &'static str,
     name: Option<&'static str>,
     /// Everything between the braces of `params`, without `_meta`.
     params: String,
-    /// Everything between the braces of `_meta`, besides what the era wants.
+    /// Everything between the braces of `_meta`, besides the members of the era.
     meta: &'static str,
     pub(crate) expect: Expect,
 }
 
 impl Message {
-    /// `tools/call` of `tool` with these arguments, answered with this text.
+    /// A `tools/call` with these arguments; the result must have this text.
     pub(crate) fn call(tool: &'static str, arguments: &str, text: impl Into<String>) -> Self {
         Self {
             method: "tools/call",
@@ -76,17 +76,17 @@ impl Message {
         self
     }
 
-    /// With a progress token, so that notices may come before the reply.
+    /// Adds a progress token, so that notifications may precede the reply.
     pub(crate) fn with_progress(mut self) -> Self {
         self.meta = r#""progressToken":1"#;
         self
     }
 
-    /// The message as JSON, and where its id begins.
-    pub(crate) fn json(&self, dialog: &Dialog) -> (String, usize) {
+    /// Returns the message as JSON, and the offset of its id.
+    pub(crate) fn json(&self, context: &ProtocolContext) -> (String, usize) {
         let head = format!(r#"{{"jsonrpc":"2.0","method":"{}","id":"#, self.method);
         let mut meta: Vec<&str> = Vec::new();
-        if *dialog == Dialog::Modern {
+        if *context == ProtocolContext::Modern {
             meta.push(ENVELOPE);
         }
         if !self.meta.is_empty() {
@@ -104,14 +104,14 @@ impl Message {
         (text, id_at)
     }
 
-    /// The message as an HTTP/1.1 request, and where its id begins.
-    pub(crate) fn http(&self, dialog: &Dialog) -> (Vec<u8>, usize) {
-        let (body, id_at) = self.json(dialog);
+    /// Returns the message as an HTTP/1.1 request, and the offset of its id.
+    pub(crate) fn http(&self, context: &ProtocolContext) -> (Vec<u8>, usize) {
+        let (body, id_at) = self.json(context);
         let mut head = String::from(
             "POST /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n\
              accept: application/json, text/event-stream\r\n",
         );
-        for (name, value) in self.headers(dialog) {
+        for (name, value) in self.headers(context) {
             head.push_str(&format!("{name}: {value}\r\n"));
         }
         head.push_str(&format!("content-length: {}\r\n\r\n", body.len()));
@@ -121,10 +121,10 @@ impl Message {
         (bytes, id_at)
     }
 
-    /// The protocol's own headers.
-    pub(crate) fn headers(&self, dialog: &Dialog) -> Vec<(&'static str, String)> {
-        match dialog {
-            Dialog::Modern => {
+    /// Returns the headers of the MCP specification.
+    pub(crate) fn headers(&self, context: &ProtocolContext) -> Vec<(&'static str, String)> {
+        match context {
+            ProtocolContext::Modern => {
                 let mut headers = vec![
                     ("mcp-protocol-version", MODERN.to_owned()),
                     ("mcp-method", self.method.to_owned()),
@@ -132,7 +132,7 @@ impl Message {
                 headers.extend(self.name.map(|name| ("mcp-name", name.to_owned())));
                 headers
             }
-            Dialog::Legacy { session } => {
+            ProtocolContext::Legacy { session } => {
                 let mut headers = vec![("mcp-protocol-version", LEGACY.to_owned())];
                 headers.extend(session.clone().map(|id| ("mcp-session-id", id)));
                 headers
@@ -142,27 +142,28 @@ impl Message {
 }
 
 impl Expect {
-    /// Whether `reply` answers the request `id` as it must.
-    pub(crate) fn fits(&self, id: u64, dialog: &Dialog, reply: &[u8]) -> bool {
+    /// Returns whether `reply` is the expected reply to the request `id`.
+    pub(crate) fn fits(&self, id: u64, context: &ProtocolContext, reply: &[u8]) -> bool {
         let has = |needle: &[u8]| memmem::find(reply, needle).is_some();
         let id = format!("\"id\":{id}");
-        let said = match self {
+        let has_content = match self {
             Self::Text(text) => {
                 let needle = format!(r#""text":"{text}""#);
                 has(needle.as_bytes())
             }
             Self::Bytes(least) => reply.len() >= *least,
-            Self::Notices(count) => {
+            Self::Notifications(count) => {
                 memmem::find_iter(reply, "notifications/progress").count() == *count
             }
         };
-        said && has(id.as_bytes())
+        has_content
+            && has(id.as_bytes())
             && !has(b"\"error\"")
-            && (*dialog != Dialog::Modern || has(br#""resultType":"complete""#))
+            && (*context != ProtocolContext::Modern || has(br#""resultType":"complete""#))
     }
 }
 
-/// The handshake of the legacy era: the request and the notification after it.
+/// Returns `initialize` and `notifications/initialized`.
 pub(crate) fn handshake() -> [String; 2] {
     [
         format!(
@@ -172,7 +173,7 @@ pub(crate) fn handshake() -> [String; 2] {
     ]
 }
 
-/// Writes `id` where a request of this kind has its own.
+/// Overwrites the id of a request.
 pub(crate) fn write_id(bytes: &mut [u8], at: usize, mut id: u64) {
     for digit in bytes[at..at + ID_WIDTH].iter_mut().rev() {
         *digit = b'0' + (id % 10) as u8;
@@ -180,7 +181,7 @@ pub(crate) fn write_id(bytes: &mut [u8], at: usize, mut id: u64) {
     }
 }
 
-/// Ten digits, so that all requests of a kind are as long as each other.
+/// Ten digits, so that all requests of a kind have the same length.
 pub(crate) const FIRST_ID: u64 = 1_000_000_000;
 const ID_WIDTH: usize = 10;
 
@@ -195,7 +196,7 @@ mod tests {
     #[test]
     fn an_id_is_written_in_place() {
         let message = Message::call("echo", r#"{"text":"hello"}"#, "hello");
-        let (mut bytes, at) = message.http(&Dialog::Modern);
+        let (mut bytes, at) = message.http(&ProtocolContext::Modern);
 
         write_id(&mut bytes, at, 1_234_567_890);
 
@@ -210,10 +211,10 @@ mod tests {
         let expect = Expect::Text("hello".to_owned());
         let reply = br#"{"id":7,"result":{"content":[{"text":"hello"}],"resultType":"complete"}}"#;
 
-        assert!(expect.fits(7, &Dialog::Modern, reply));
-        assert!(!expect.fits(8, &Dialog::Modern, reply));
-        assert!(!Expect::Text("bye".to_owned()).fits(7, &Dialog::Modern, reply));
+        assert!(expect.fits(7, &ProtocolContext::Modern, reply));
+        assert!(!expect.fits(8, &ProtocolContext::Modern, reply));
+        assert!(!Expect::Text("bye".to_owned()).fits(7, &ProtocolContext::Modern, reply));
         let failed = br#"{"id":7,"error":{"message":"hello"}}"#;
-        assert!(!expect.fits(7, &Dialog::Modern, failed));
+        assert!(!expect.fits(7, &ProtocolContext::Modern, failed));
     }
 }

@@ -1,15 +1,15 @@
-//! Load from outside, made without any MCP library: well-formed requests, and every reply checked.
+//! Generates load without an MCP library: well-formed requests, and a check of every reply.
 
 mod messages;
-pub(crate) use messages::{Dialog, Era, Expect, Message};
+pub(crate) use messages::{Era, Expect, Message, ProtocolContext};
 
-mod reply;
+mod http_reply;
 
 mod http;
-pub(crate) use http::{Connections, ask, connect, open, receive};
+pub(crate) use http::{HttpLoad, connect, open_session, receive, send_one};
+
+mod http2;
+pub(crate) use http2::Http2Load;
 
 mod stdio;
-pub(crate) use stdio::Lines;
-
-mod streams;
-pub(crate) use streams::Streams;
+pub(crate) use stdio::StdioLoad;

@@ -1,4 +1,4 @@
-//! A line for each message, over the pipes of a child: a number of requests in flight, answers in any order.
+//! Load over the stdio of a child: one line per message, several requests in flight, responses in any order.
 
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 
 use mio::unix::pipe::Sender;
 
-use super::messages::{Dialog, Expect, FIRST_ID, Message, write_id};
+use super::messages::{Expect, FIRST_ID, Message, ProtocolContext, write_id};
 use crate::machine;
 use crate::measure::Sample;
 
-/// A child that is talked to in lines.
-pub(crate) struct Lines {
-    /// Does not block: the child may be waiting for us to read.
+/// The pipes of a child, and the requests in flight.
+pub(crate) struct StdioLoad {
+    /// Non-blocking, because the child may not read until its output is read.
     input: Sender,
-    /// What is on its way into it.
+    /// Bytes that are not written yet.
     out: Vec<u8>,
     output: ChildStdout,
     request: Vec<u8>,
@@ -27,9 +27,9 @@ pub(crate) struct Lines {
     held: usize,
 }
 
-impl Lines {
+impl StdioLoad {
     pub(crate) fn new((input, output): (ChildStdin, ChildStdout), message: &Message) -> Self {
-        let (text, id_at) = message.json(&Dialog::Modern);
+        let (text, id_at) = message.json(&ProtocolContext::Modern);
         let mut request = text.into_bytes();
         request.push(b'\n');
         let input = Sender::from(input);
@@ -48,8 +48,8 @@ impl Lines {
         }
     }
 
-    /// Keeps `in_flight` requests under way for a window, and says what it cost the process `pid`.
-    pub(crate) fn drive(&mut self, pid: u32, in_flight: usize, window: Duration) -> Sample {
+    /// Keeps `in_flight` requests in flight for a window, and measures the cost in the process `pid`.
+    pub(crate) fn measure(&mut self, pid: u32, in_flight: usize, window: Duration) -> Sample {
         self.run(Instant::now() + window / 4, in_flight);
         let (cpu, begun) = (machine::cpu_ns(pid), Instant::now());
         let latencies = self.run(begun + window, in_flight);
@@ -64,7 +64,7 @@ impl Lines {
             self.flush();
             let now = self.receive(&mut latencies);
             if now < end {
-                // As many as were answered, in one write: that is what a busy client does.
+                // One write for as many requests as were answered, as a busy client does.
                 self.send(in_flight - self.sent.len());
             }
         }
@@ -82,42 +82,39 @@ impl Lines {
         self.flush();
     }
 
-    /// Writes what the pipe has room for.
+    /// Writes as much as the pipe accepts.
     fn flush(&mut self) {
         let mut written = 0;
         while written < self.out.len() {
             match self.input.write(&self.out[written..]) {
                 Ok(more) => written += more,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) => panic!("the child does not read: {error}"),
+                Err(error) => panic!("failed to write to the child: {error}"),
             }
         }
         self.out.drain(..written);
     }
 
-    /// Reads what is there, and takes in every whole line of it.
+    /// Reads once, and checks every complete line.
     fn receive(&mut self, latencies: &mut Vec<u64>) -> Instant {
         let read = self
             .output
             .read(&mut self.buffer[self.held..])
             .expect("a pipe");
-        assert!(read > 0, "the child ended");
+        assert!(read > 0, "the child exited");
         self.held += read;
         let now = Instant::now();
         let mut begun = 0;
         while let Some(length) = memchr::memchr(b'\n', &self.buffer[begun..self.held]) {
             let line = &self.buffer[begun..begun + length];
             let id = id_of(line).unwrap_or_else(|| panic!("{}", String::from_utf8_lossy(line)));
-            let fits = self.expect.fits(id, &Dialog::Modern, line);
+            let fits = self.expect.fits(id, &ProtocolContext::Modern, line);
             assert!(
                 fits,
                 "request {id} was answered with {}",
                 String::from_utf8_lossy(line)
             );
-            let sent = self
-                .sent
-                .remove(&id)
-                .expect("an answer belongs to a request");
+            let sent = self.sent.remove(&id).expect("a response to a request");
             latencies.push((now - sent).as_nanos() as u64);
             begun += length + 1;
         }

@@ -1,5 +1,4 @@
-//! What an application says about itself: how it is known to authorization servers, and what it brings along
-//! in place of a person.
+//! How an application identifies itself to authorization servers, and which grant it uses; set through `OAuth`.
 
 use std::sync::Arc;
 
@@ -7,11 +6,11 @@ use super::jwt::SigningKey;
 use super::scopes::Scopes;
 use super::{Result, Secret};
 
-/// A client that an authorization server knows already, and which server that is.
+/// A client that is already registered at an authorization server, and the issuer of that server.
 ///
-/// Its secret, its signatures and what vouches for it go to that authorization server and to no other, whatever
-/// the MCP server says. If the MCP server names others only, getting a token fails with
-/// [`Error::Untrusted`](super::Error::Untrusted), before any of them is visited.
+/// Its secret, client assertions and grant assertions are sent to that issuer only. If the protected resource metadata
+/// of the MCP server do not name it, authorization fails with [`Error::Untrusted`](super::Error::Untrusted) before any
+/// authorization server is contacted.
 ///
 /// # Examples
 ///
@@ -23,24 +22,24 @@ use super::{Result, Secret};
 /// # assert!(!format!("{client:?}").contains("console"));
 /// ```
 #[derive(Clone, Debug)]
-#[must_use = "it is for `OAuth::client`"]
+#[must_use = "pass it to `OAuth::client`"]
 pub struct RegisteredClient {
     pub(crate) id: String,
-    pub(crate) proof: ClientProof,
+    pub(crate) credential: ClientCredential,
     pub(crate) issuer: Option<String>,
 }
 
-/// How a client shows that it is itself.
+/// How a client authenticates at the token endpoint.
 #[derive(Clone, Debug)]
-pub(crate) enum ClientProof {
+pub(crate) enum ClientCredential {
     None,
     Secret(Secret),
     Key(Arc<SigningKey>),
 }
 
 impl RegisteredClient {
-    /// Creates a client that the authorization server `issuer` knows as `id`. The issuer is spelled exactly as
-    /// the server's metadata spell it: the comparison is byte for byte.
+    /// Creates a client that is registered at `issuer` with the client id `id`. The issuer must be spelled exactly as
+    /// in the metadata: the comparison is byte for byte.
     pub fn new(issuer: impl Into<String>, id: impl Into<String>) -> Self {
         Self {
             issuer: Some(issuer.into()),
@@ -48,45 +47,44 @@ impl RegisteredClient {
         }
     }
 
-    /// Creates a client that belongs to the first authorization server that it is used with, which the MCP
-    /// server names. From then on no other sees its credentials, as long as the store remembers it.
+    /// Creates a client without a known issuer: it is bound to the first authorization server that it is used with.
+    /// From then on its credentials are sent to no other, as long as the store keeps the binding.
     ///
-    /// An MCP server that is not trusted can have the credentials sent to an authorization server of its own.
-    /// Prefer [`new`](Self::new), and use this for clients without a secret, or where the issuer cannot be known.
+    /// An untrusted MCP server can have the credentials sent to an authorization server of its own. Prefer
+    /// [`new`](Self::new), and use this for clients without a secret, or if the issuer is not known in advance.
     pub fn at_first_issuer(id: impl Into<String>) -> Self {
         Self {
             id: id.into(),
-            proof: ClientProof::None,
+            credential: ClientCredential::None,
             issuer: None,
         }
     }
 
-    /// Shows that it is itself by a secret.
+    /// Authenticates with a client secret.
     pub fn secret(mut self, secret: impl Into<String>) -> Self {
-        self.proof = ClientProof::Secret(Secret::new(secret));
+        self.credential = ClientCredential::Secret(Secret::new(secret));
         self
     }
 
-    /// Shows that it is itself by signing with a private key.
+    /// Authenticates with client assertions signed by a private key (`private_key_jwt`).
     pub fn key(mut self, key: SigningKey) -> Self {
-        self.proof = ClientProof::Key(Arc::new(key));
+        self.credential = ClientCredential::Key(Arc::new(key));
         self
     }
 }
 
-/// The identity provider of a company, which vouches for the people in it.
+/// A company's identity provider, which issues an ID-JAG in exchange for a user's ID token.
 ///
-/// It is given somebody's ID token and gives out an assertion that the server's authorization server accepts,
-/// so that nobody has to be asked.
+/// The authorization server of the MCP server accepts the ID-JAG as an assertion, without prompting the user.
 #[derive(Clone, Debug)]
-#[must_use = "it is for `OAuth::enterprise`"]
+#[must_use = "pass it to `OAuth::enterprise`"]
 pub struct IdentityProvider {
     pub(crate) token_endpoint: String,
     pub(crate) client: RegisteredClient,
 }
 
 impl IdentityProvider {
-    /// The provider whose token endpoint this is, which knows us as `client`.
+    /// Creates a provider with this token endpoint, where the application is registered as `client`.
     pub fn new(token_endpoint: impl Into<String>, client: RegisteredClient) -> Self {
         Self {
             token_endpoint: token_endpoint.into(),
@@ -94,60 +92,60 @@ impl IdentityProvider {
         }
     }
 
-    /// The issuer of the ID tokens that the provider is shown.
+    /// Returns the issuer of the ID tokens that the provider accepts.
     pub(crate) fn issuer(&self) -> &str {
         let issuer = self.client.issuer.as_ref();
         issuer.unwrap_or(&self.token_endpoint)
     }
 }
 
-/// How a token is come by.
+/// The OAuth grant that obtains a token.
 #[derive(Clone, Debug)]
 pub(crate) enum Grant {
-    /// A person agrees.
+    /// The authorization-code grant: the user consents.
     Code,
-    /// The client itself has the right.
+    /// The client credentials grant.
     ClientCredentials,
-    /// Somebody vouches for the client.
+    /// The JWT bearer grant, with an assertion from the application.
     Assertion,
-    /// A company's identity provider vouches for a person.
+    /// The JWT bearer grant, with an ID-JAG from an identity provider.
     Enterprise(IdentityProvider),
 }
 
-/// What an application says about itself.
+/// The application's own settings.
 #[derive(Clone, Debug)]
 pub(crate) struct Application {
     pub(crate) name: String,
     pub(crate) client: Option<RegisteredClient>,
-    /// Where it publishes what it is: its id wherever that is understood.
+    /// The URL of the client ID metadata document, and the client id where that is supported.
     pub(crate) metadata_url: Option<String>,
-    /// Signs for the client that the metadata describe.
+    /// Signs client assertions for `metadata_url`.
     pub(crate) metadata_key: Option<Arc<SigningKey>>,
     pub(crate) grant: Grant,
-    /// Whether a server that publishes nothing is its own authorization server, as 2025-03-26 had it.
-    pub(crate) falls_back: bool,
+    /// Whether a server without metadata is its own authorization server, as in 2025-03-26.
+    pub(crate) assumes_default_endpoints: bool,
     pub(crate) scopes: ScopePolicy,
-    /// What is added to the address that a person is sent to.
+    /// Extra parameters of the authorization URL.
     pub(crate) authorization_params: Vec<(String, String)>,
     pub(crate) choose_issuer: Option<ChooseIssuer>,
-    /// What the registration endpoint of an issuer wants to see, and which issuer that is.
+    /// The issuer, and the initial access token for its registration endpoint (RFC 7591).
     pub(crate) initial_access_token: Option<(String, Secret)>,
 }
 
-/// Which scopes are asked for.
+/// Which scopes are requested.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ScopePolicy {
-    /// What the application wants, in the place of all that the server publishes.
+    /// Requested instead of the server's `scopes_supported`.
     pub(crate) wanted: Option<Scopes>,
-    /// What may be asked for at most.
-    pub(crate) at_most: Option<Scopes>,
+    /// The scopes that may be requested.
+    pub(crate) allowed: Option<Scopes>,
 }
 
-/// Chooses among the issuers that a server names.
+/// The application's choice among the issuers that a server names.
 #[derive(Clone)]
-pub(crate) struct ChooseIssuer(pub(crate) Arc<Choose>);
+pub(crate) struct ChooseIssuer(pub(crate) Arc<ChooseFn>);
 
-type Choose = dyn Fn(&[String]) -> Option<String> + Send + Sync;
+type ChooseFn = dyn Fn(&[String]) -> Option<String> + Send + Sync;
 
 impl std::fmt::Debug for ChooseIssuer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -156,7 +154,7 @@ impl std::fmt::Debug for ChooseIssuer {
 }
 
 impl Application {
-    /// An application that has a person agree, and says nothing else about itself.
+    /// Creates settings for the authorization-code grant without a registration.
     pub(crate) fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -164,7 +162,7 @@ impl Application {
             metadata_url: None,
             metadata_key: None,
             grant: Grant::Code,
-            falls_back: false,
+            assumes_default_endpoints: false,
             scopes: ScopePolicy::default(),
             authorization_params: Vec::new(),
             choose_issuer: None,
@@ -172,17 +170,17 @@ impl Application {
         }
     }
 
-    /// Whether a token can be had without asking a person.
-    pub(crate) fn needs_nobody(&self) -> bool {
+    /// Returns whether the grant works without the user.
+    pub(crate) fn is_unattended(&self) -> bool {
         !matches!(self.grant, Grant::Code)
     }
 
-    /// The key that signs for a client with this id.
+    /// Returns the key that signs client assertions for this client id.
     pub(crate) fn key(&self, client_id: &str) -> Option<&SigningKey> {
         if let Some(client) = self.client.as_ref().filter(|client| client.id == client_id) {
-            return match &client.proof {
-                ClientProof::Key(key) => Some(key),
-                ClientProof::None | ClientProof::Secret(_) => None,
+            return match &client.credential {
+                ClientCredential::Key(key) => Some(key),
+                ClientCredential::None | ClientCredential::Secret(_) => None,
             };
         }
         let is_described = self.metadata_url.as_deref() == Some(client_id);
@@ -190,15 +188,15 @@ impl Application {
     }
 }
 
-/// Checks the address of a client's metadata: it is an id, and has a path.
+/// Checks the URL of a client ID metadata document.
 pub(crate) fn check_metadata_url(address: &str) -> Result<()> {
-    let is_fine = url::Url::parse(address)
+    let is_valid = url::Url::parse(address)
         .is_ok_and(|url| url.scheme() == "https" && url.path() != "/" && url.fragment().is_none());
-    if is_fine {
+    if is_valid {
         Ok(())
     } else {
         Err(super::Error::misuse(format!(
-            "`{address}` cannot be a client's id: that is an https:// URL with a path"
+            "`{address}` is not a valid client id: expected an https:// URL with a path and no fragment"
         )))
     }
 }

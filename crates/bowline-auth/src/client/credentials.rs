@@ -1,4 +1,4 @@
-//! What is remembered of one server: who we are to its authorization servers, and the tokens.
+//! [`Credentials`]: the registrations and tokens for one server, as they are stored.
 
 use std::collections::BTreeMap;
 
@@ -8,59 +8,59 @@ use zeroize::Zeroizing;
 use super::Secret;
 use super::scopes::Scopes;
 
-/// Everything that is remembered of one server. `Debug` shows no secrets; `Serialize` writes them.
+/// The registrations and tokens for one server. `Debug` hides secrets; `Serialize` includes them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Credentials {
-    /// Another one each time that they are saved.
+    /// Changes with every save.
     #[serde(default)]
     pub(crate) version: String,
-    /// By the issuer that gave them. None is ever shown to another.
+    /// Dynamic registrations by issuer. None is ever sent to another issuer.
     #[serde(default)]
     pub(crate) registrations: BTreeMap<String, Registration>,
-    /// The issuer that the application's own credentials belong to, once they were used.
+    /// The issuer that the application's own client is bound to, once it was used.
     #[serde(default)]
     pub(crate) bound_to: Option<String>,
     #[serde(default)]
     pub(crate) tokens: Option<Tokens>,
-    /// The key that tokens are bound to.
+    /// The private key that DPoP tokens are bound to.
     #[serde(default)]
     pub(crate) proof_key: Option<Secret>,
-    /// Who is renewing the token, so that no two processes use up the same refresh token.
+    /// The refresh in progress, so that no two processes use the same refresh token.
     #[serde(default)]
-    pub(crate) renewal: Option<Renewal>,
+    pub(crate) renewal: Option<RefreshClaim>,
 }
 
-/// A renewal under way, in some process.
+/// A refresh in progress, in any process that shares the store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Renewal {
-    /// A name that no two clients have.
+pub(crate) struct RefreshClaim {
+    /// A random name, unique to each client instance.
     pub(crate) by: String,
-    /// When the others stop waiting for it, in seconds since 1970: the process may have ended.
+    /// When other processes stop waiting, in seconds since 1970: the refreshing process may have crashed.
     pub(crate) until: u64,
 }
 
 impl Credentials {
-    /// Returns the version of these credentials: text that is another one each time they change.
+    /// Returns the version of these credentials: a string that changes with every save.
     #[must_use]
     pub fn version(&self) -> &str {
         &self.version
     }
 }
 
-/// Who we are to an authorization server.
+/// The client id and credentials at one authorization server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Registration {
     pub(crate) client_id: String,
     pub(crate) secret: Option<Secret>,
     pub(crate) method: AuthMethod,
-    /// Where people are sent back to.
+    /// The redirect URI that was registered.
     pub(crate) redirect_uri: Option<String>,
     /// When the secret expires, in seconds since 1970.
     #[serde(default)]
     pub(crate) expires_at: Option<u64>,
 }
 
-/// How a client shows at the token endpoint that it is itself.
+/// The `token_endpoint_auth_method` of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum AuthMethod {
     #[serde(rename = "none")]
@@ -83,40 +83,40 @@ impl AuthMethod {
         }
     }
 
-    pub(crate) fn named(name: &str) -> Option<Self> {
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
         let all = [Self::None, Self::Basic, Self::Post, Self::PrivateKeyJwt];
         all.into_iter().find(|method| method.name() == name)
     }
 }
 
-/// A token, and what came with it.
+/// An access token and its token response.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Tokens {
     pub(crate) issuer: String,
-    /// Whom the token was given to, and who alone may renew it.
+    /// The client that the token was issued to; only this client can refresh it.
     pub(crate) client: Registration,
     pub(crate) access: Secret,
     pub(crate) kind: TokenKind,
     pub(crate) refresh: Option<Secret>,
-    /// When it is to be renewed, in seconds since 1970: a little before it expires.
+    /// When to refresh, in seconds since 1970: shortly before the token expires.
     pub(crate) renew_at: Option<u64>,
-    /// When it expires, in seconds since 1970.
+    /// When the token expires, in seconds since 1970.
     #[serde(default)]
     pub(crate) expires_at: Option<u64>,
-    /// All scopes that were asked for.
+    /// All scopes that were requested.
     pub(crate) requested: Scopes,
 }
 
-/// How a token is shown.
+/// The `token_type` of an access token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum TokenKind {
     Bearer,
-    /// With a proof of having the key that it is bound to.
+    /// Bound to a key: each request needs a DPoP proof.
     Dpop,
 }
 
 impl Tokens {
-    /// The value of the `Authorization` header.
+    /// Returns the value of the `Authorization` header.
     pub(crate) fn header(&self) -> Zeroizing<String> {
         let scheme = match self.kind {
             TokenKind::Bearer => "Bearer",
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_remembered_does_not_show_its_secrets() {
+    fn debug_output_of_credentials_hides_secrets() {
         let client = Registration {
             client_id: "id".into(),
             secret: Some(Secret::new("hush-1")),

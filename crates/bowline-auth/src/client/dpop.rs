@@ -1,4 +1,4 @@
-//! DPoP: tokens that are of use only to whoever has a key, and the proofs of having it.
+//! DPoP proofs of the client (RFC 9449): sender-constrained tokens, bound to a key that each request proves to have.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -9,10 +9,10 @@ use url::Url;
 use zeroize::Zeroizing;
 
 use super::jwt::SigningKey;
-use super::moment::Moment;
+use super::time_and_randomness::TimeAndRandomness;
 use super::{Error, Result, Secret};
 
-/// The key that tokens are bound to.
+/// The private key that DPoP tokens are bound to.
 #[derive(Debug)]
 pub(crate) struct ProofKey {
     key: SigningKey,
@@ -20,63 +20,65 @@ pub(crate) struct ProofKey {
     y: String,
 }
 
-/// What a proof is about.
-pub(crate) struct Proving<'a> {
+/// The request that a proof is for.
+pub(crate) struct ProofTarget<'a> {
     pub(crate) method: &'a Method,
     pub(crate) url: &'a Url,
-    /// The token that the request carries, unless the request is for one.
+    /// The access token of the request; `None` at the token endpoint.
     pub(crate) token: Option<&'a Secret>,
-    /// What the server wants to see in the proof.
+    /// The last `DPoP-Nonce` of the server.
     pub(crate) nonce: Option<&'a str>,
 }
 
 impl ProofKey {
-    /// A new key, as it is kept.
+    /// Generates a key, encoded for the store.
     pub(crate) fn generate() -> Result<Secret> {
         let der = Zeroizing::new(SigningKey::generate()?);
         Ok(Secret::new(STANDARD.encode(&*der)))
     }
 
-    /// Reads a key that was kept.
-    pub(crate) fn read(kept: &Secret) -> Result<Self> {
+    /// Decodes a stored key.
+    pub(crate) fn read(stored: &Secret) -> Result<Self> {
         let der = STANDARD
-            .decode(kept.expose())
+            .decode(stored.expose())
             .map(Zeroizing::new)
-            .map_err(|_| Error::misuse("the key that was kept cannot be read"))?;
+            .map_err(|_| Error::misuse("the stored DPoP key is not valid base64"))?;
         let key = SigningKey::from_pkcs8(&der)?;
         let Some((x, y)) = key.coordinates() else {
-            return Err(Error::misuse(
-                "the key that was kept is not on the curve P-256",
-            ));
+            return Err(Error::misuse("the stored DPoP key is not a P-256 key"));
         };
         Ok(Self { key, x, y })
     }
 
-    /// A proof for one request.
-    pub(crate) fn prove(&self, proving: &Proving<'_>, moment: &Moment) -> Result<String> {
-        let mut target = proving.url.clone();
-        target.set_query(None);
-        target.set_fragment(None);
+    /// Creates a proof for one request.
+    pub(crate) fn prove(
+        &self,
+        target: &ProofTarget<'_>,
+        fresh: &TimeAndRandomness,
+    ) -> Result<String> {
+        let mut htu = target.url.clone();
+        htu.set_query(None);
+        htu.set_fragment(None);
         let header = json!({
             "typ": "dpop+jwt",
             "jwk": {"kty": "EC", "crv": "P-256", "x": self.x, "y": self.y},
         });
         let mut claims = json!({
-            "jti": moment.word(),
-            "htm": proving.method.as_str(),
-            "htu": target.as_str(),
-            "iat": moment.seconds(),
+            "jti": fresh.random_token(),
+            "htm": target.method.as_str(),
+            "htu": htu.as_str(),
+            "iat": fresh.seconds(),
         });
-        if let Some(token) = proving.token {
+        if let Some(token) = target.token {
             claims["ath"] = json!(digest(token.expose()));
         }
-        if let Some(nonce) = proving.nonce {
+        if let Some(nonce) = target.nonce {
             claims["nonce"] = json!(nonce);
         }
         self.key.sign(header, &claims)
     }
 
-    /// What names the public key, in one word.
+    /// Returns the JWK thumbprint of the public key (RFC 7638).
     pub(crate) fn thumbprint(&self) -> String {
         let (x, y) = (&self.x, &self.y);
         digest(&format!(
@@ -101,10 +103,10 @@ mod tests {
     }
 
     #[test]
-    fn a_proof_says_what_it_is_for_and_is_signed_by_the_key_in_it() {
+    fn a_proof_names_its_request_and_is_signed_by_its_jwk() {
         let key = ProofKey::read(&ProofKey::generate().unwrap()).unwrap();
         let token = Secret::new("token");
-        let proving = Proving {
+        let target = ProofTarget {
             method: &Method::POST,
             url: &Url::parse("https://example.com/mcp?x=1").unwrap(),
             token: Some(&token),
@@ -112,7 +114,7 @@ mod tests {
         };
 
         let proof = key
-            .prove(&proving, &Moment::new(1000, [[1; 32], [2; 32]]))
+            .prove(&target, &TimeAndRandomness::new(1000, [[1; 32], [2; 32]]))
             .unwrap();
 
         let parts: Vec<&str> = proof.split('.').collect();
@@ -139,17 +141,17 @@ mod tests {
     }
 
     #[test]
-    fn two_moments_make_two_proofs() {
+    fn each_proof_has_its_own_jti() {
         let key = ProofKey::read(&ProofKey::generate().unwrap()).unwrap();
-        let proving = Proving {
+        let target = ProofTarget {
             method: &Method::GET,
             url: &Url::parse("https://example.com/").unwrap(),
             token: None,
             nonce: None,
         };
         let jti = |random| {
-            let moment = Moment::new(1, [[random; 32], [0; 32]]);
-            let proof = key.prove(&proving, &moment).unwrap();
+            let fresh = TimeAndRandomness::new(1, [[random; 32], [0; 32]]);
+            let proof = key.prove(&target, &fresh).unwrap();
             part(proof.split('.').nth(1).unwrap())["jti"].clone()
         };
 

@@ -1,139 +1,141 @@
-//! Why authorization failed, sorted by whose doing it is.
+//! Errors of the OAuth client.
 
 use std::error::Error as StdError;
 use std::time::Duration;
 
-use crate::text::readable;
+use crate::sanitize::sanitize;
 
 /// A result whose error is [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a client did not come by a token. It is the `source` of
-/// [`bowline::Error::Unauthorized`].
+/// Why a client failed to obtain a token: the `source` of [`bowline::Error::Unauthorized`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Something that a server said must not be believed, or an address that it named not be visited.
+    /// A response or URL failed a security check, and was not used.
     #[error("not trusted: {what}")]
     Untrusted {
-        /// What, and why.
+        /// The failed check.
         what: String,
     },
-    /// The authorization server, or the person at it, said no.
-    #[error("the authorization server says `{error}`{}", more(.description.as_deref()))]
+    /// The authorization server returned an OAuth error, such as when the user denies consent.
+    #[error("the authorization server returned `{error}`{}", description_suffix(.description.as_deref()))]
     Denied {
-        /// The code of the error, such as `access_denied`.
+        /// The error code, such as `access_denied`.
         error: String,
-        /// What it says about it.
+        /// The `error_description`.
         description: Option<String>,
     },
-    /// What this client needs, the servers do not offer.
-    #[error("not offered: {what}")]
-    NotOffered {
-        /// What is needed.
+    /// The servers do not support what this client needs.
+    #[error("{what}")]
+    Unsupported {
+        /// The missing feature.
         what: String,
     },
-    /// A server answered in a way that makes no sense.
-    #[error("a server broke the rules: {what}")]
-    Broken {
-        /// What it did.
+    /// A server's response violates the protocol.
+    #[error("protocol violation: {what}")]
+    Protocol {
+        /// The violation.
         what: String,
     },
-    /// A server could not be reached.
-    #[error("the request to {uri} failed")]
+    /// A request failed without a response.
+    #[error("request to {uri} failed")]
     Unreachable {
-        /// Where the request went.
+        /// The URL of the request, without its query.
         uri: String,
-        /// Why.
+        /// The cause.
         source: Box<dyn StdError + Send + Sync>,
     },
-    /// A server answered that it cannot answer now.
-    #[error("{what} is not available at the moment: {status}")]
+    /// A server responded with a 5xx status.
+    #[error("{what} is temporarily unavailable: status {status}")]
     Unavailable {
-        /// What is not available.
+        /// The unavailable server or document.
         what: &'static str,
         /// The HTTP status.
         status: u16,
     },
-    /// Calls had a person asked too often. [`OAuth::authorize`](super::OAuth::authorize) asks nevertheless.
-    #[error("a person was asked {max} times within {within:?}, and is not asked again by itself")]
+    /// Calls prompted the user too often. [`OAuth::authorize`](super::OAuth::authorize) is exempt from the limit.
+    #[error(
+        "the user was prompted {max} times within {within:?}; call `OAuth::authorize` to prompt again"
+    )]
     TooManyPrompts {
-        /// How often it was allowed.
+        /// The limit.
         max: usize,
-        /// Within what time.
+        /// The period that the limit applies to.
         within: Duration,
     },
-    /// The person did not come back in time.
-    #[error("nobody came back from the authorization server within {after:?}")]
-    NobodyCame {
-        /// How long that was allowed to take.
+    /// The authorization server did not redirect the user back in time.
+    #[error("no redirect from the authorization server within {after:?}")]
+    RedirectTimeout {
+        /// The time limit.
         after: Duration,
     },
-    /// All of the scopes that the server asks for were asked for already. To ask a person once more, begin
-    /// anew with [`OAuth::forget`](super::OAuth::forget).
+    /// A new token would not add the required scopes: all of them were already requested, or
+    /// [`OAuth::max_scopes`](super::OAuth::max_scopes) excludes them. To prompt the user again, call
+    /// [`OAuth::forget`](super::OAuth::forget) first.
     #[error(
-        "the server wants {}, and a new token would have no others",
-        named(scopes)
+        "insufficient scope: the server requires {}, already requested or excluded by `OAuth::max_scopes`",
+        scope_list(scopes)
     )]
-    StillNotEnough {
-        /// What the server wants.
+    InsufficientScope {
+        /// The required scopes, separated by spaces.
         scopes: String,
     },
-    /// The application's own part failed: its browser, its store, its source of assertions.
+    /// Code of the application failed: its user agent, token store or assertion provider.
     #[error("{what}")]
     Application {
-        /// Which part.
+        /// What failed.
         what: &'static str,
-        /// Why.
+        /// The cause.
         source: Box<dyn StdError + Send + Sync>,
     },
-    /// The program asked for something that cannot be.
+    /// The API was misused.
     #[error("{what}")]
     Misuse {
-        /// What cannot be, and what to do instead.
+        /// The mistake, and how to fix it.
         what: String,
     },
 }
 
 impl Error {
-    // What goes into these may contain what a server said, and people read it on terminals and in logs.
+    // The constructors sanitize: the texts can quote a server, and are printed to terminals and logs.
 
     pub(crate) fn untrusted(what: impl AsRef<str>) -> Self {
-        let what = readable(what.as_ref(), LONGEST_TEXT);
+        let what = sanitize(what.as_ref(), MAX_TEXT_CHARS);
         Self::Untrusted { what }
     }
 
-    /// Takes what a server says about its refusal; people will read it, on terminals and in logs.
+    /// Creates an error from an OAuth error response.
     pub(crate) fn denied(error: &str, description: Option<&str>) -> Self {
         Self::Denied {
-            error: readable(error, LONGEST_QUOTE),
-            description: description.map(|text| readable(text, LONGEST_QUOTE)),
+            error: sanitize(error, MAX_QUOTE_CHARS),
+            description: description.map(|text| sanitize(text, MAX_QUOTE_CHARS)),
         }
     }
 
-    /// Whether the same request may succeed later, with no other change.
+    /// Returns whether the same request can succeed later.
     pub(crate) fn is_transient(&self) -> bool {
         matches!(self, Self::Unreachable { .. } | Self::Unavailable { .. })
     }
 
-    /// Whether a person, or the authorization server in their name, said no.
+    /// Returns whether the user, or the authorization server by policy, denied the request.
     pub(crate) fn is_denial(&self) -> bool {
         matches!(self, Self::Denied { error, .. } if error == "access_denied")
     }
 
-    pub(crate) fn not_offered(what: impl AsRef<str>) -> Self {
-        let what = readable(what.as_ref(), LONGEST_TEXT);
-        Self::NotOffered { what }
+    pub(crate) fn unsupported(what: impl AsRef<str>) -> Self {
+        let what = sanitize(what.as_ref(), MAX_TEXT_CHARS);
+        Self::Unsupported { what }
     }
 
-    pub(crate) fn broken(what: impl AsRef<str>) -> Self {
-        let what = readable(what.as_ref(), LONGEST_TEXT);
-        Self::Broken { what }
+    pub(crate) fn protocol(what: impl AsRef<str>) -> Self {
+        let what = sanitize(what.as_ref(), MAX_TEXT_CHARS);
+        Self::Protocol { what }
     }
 
-    pub(crate) fn still_not_enough(scopes: &str) -> Self {
-        let scopes = readable(scopes, LONGEST_QUOTE);
-        Self::StillNotEnough { scopes }
+    pub(crate) fn insufficient_scope(scopes: &str) -> Self {
+        let scopes = sanitize(scopes, MAX_QUOTE_CHARS);
+        Self::InsufficientScope { scopes }
     }
 
     pub(crate) fn unreachable(
@@ -141,7 +143,7 @@ impl Error {
         source: impl Into<Box<dyn StdError + Send + Sync>>,
     ) -> Self {
         Self::Unreachable {
-            uri: readable(uri, LONGEST_TEXT),
+            uri: sanitize(uri, MAX_TEXT_CHARS),
             source: source.into(),
         }
     }
@@ -151,26 +153,26 @@ impl Error {
     }
 }
 
-fn named(scopes: &str) -> String {
+fn scope_list(scopes: &str) -> String {
     match scopes {
-        "" => "more scopes and does not say which".into(),
-        scopes => format!("the scopes `{scopes}`, which were asked for"),
+        "" => "further scopes, without naming them".into(),
+        scopes => format!("`{scopes}`"),
     }
 }
 
-fn more(description: Option<&str>) -> String {
+fn description_suffix(description: Option<&str>) -> String {
     description.map_or_else(String::new, |text| format!(": {text}"))
 }
 
-const LONGEST_QUOTE: usize = 300;
-const LONGEST_TEXT: usize = 1000;
+const MAX_QUOTE_CHARS: usize = 300;
+const MAX_TEXT_CHARS: usize = 1000;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn what_a_server_says_cannot_play_with_a_terminal() {
+    fn texts_from_servers_are_sanitized_and_truncated() {
         let long = "x".repeat(10_000);
 
         let short = Error::denied("access\u{1b}[2Jdenied", Some("no\r\nway"));
@@ -178,20 +180,20 @@ mod tests {
 
         assert_eq!(
             short.to_string(),
-            "the authorization server says `access[2Jdenied`: noway"
+            "the authorization server returned `access[2Jdenied`: noway"
         );
         assert!(cut.to_string().len() < 400);
         for error in [
-            Error::untrusted(format!("the issuer `{long}\u{1b}[2J` is no URL")),
-            Error::broken(format!("\r\n{long}")),
-            Error::not_offered(format!("\u{202e}{long}")),
-            Error::still_not_enough(&format!("\u{7}{long}")),
+            Error::untrusted(format!("the issuer `{long}\u{1b}[2J` is not a URL")),
+            Error::protocol(format!("\r\n{long}")),
+            Error::unsupported(format!("\u{202e}{long}")),
+            Error::insufficient_scope(&format!("\u{7}{long}")),
             Error::unreachable(&format!("https://h/{long}\u{1b}"), "no"),
         ] {
             let shown = error.to_string();
             assert!(shown.chars().count() < 1100, "{}", shown.len());
-            let is_command = |letter: char| letter.is_control() || letter == '\u{202e}';
-            assert!(!shown.contains(is_command), "{shown:?}");
+            let is_unprintable = |letter: char| letter.is_control() || letter == '\u{202e}';
+            assert!(!shown.contains(is_unprintable), "{shown:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Performs the requests of a flow: within limits, and only to addresses that the guard lets through.
+//! [`Fetch`]: sends the requests of a flow, with limits, and only to addresses that the policy admits.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,54 +16,55 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::connect::dns::Name;
 use tower_service::Service;
 
-use super::guard::Guard;
+use super::address_policy::AddressPolicy;
 use super::{Error, Result};
 
-/// Sends requests and brings back whole responses. Redirects are not followed: what is said elsewhere is said
-/// by somebody else.
+/// Sends requests and collects their responses. Redirects are not followed: they could leave the checked host.
 #[derive(Clone)]
 pub(crate) struct Fetch {
     send: Arc<dyn HttpSend>,
 }
 
 impl Fetch {
-    pub(crate) fn by(send: Arc<dyn HttpSend>) -> Self {
+    pub(crate) fn new(send: Arc<dyn HttpSend>) -> Self {
         Self { send }
     }
 
-    /// Over connections of its own, which lead nowhere that the guard does not admit.
-    pub(crate) fn guarded(guard: Guard) -> Result<Self> {
+    /// Sends over its own connections, to addresses that the policy admits.
+    pub(crate) fn with_policy(policy: AddressPolicy) -> Result<Self> {
         let tls = HttpsConnectorBuilder::new()
             .with_provider_and_native_roots(rustls::crypto::ring::default_provider())
             .map_err(|source| Error::Application {
-                what: "the system's certificates cannot be read",
+                what: "failed to load the system's root certificates",
                 source: source.into(),
             })?;
-        let mut tcp = HttpConnector::new_with_resolver(GuardedResolver(guard));
+        let mut tcp = HttpConnector::new_with_resolver(PolicyResolver(policy));
         tcp.enforce_http(false);
         let connector = tls.https_or_http().enable_http1().wrap_connector(tcp);
-        Ok(Self::by(Arc::new(HyperSend::over(connector))))
+        Ok(Self::new(Arc::new(HyperSend::with_connector(connector))))
     }
 
     /// # Cancel safety
     ///
     /// Dropping the future abandons the request.
     pub(crate) async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>> {
-        // What follows `?` may be a secret.
+        // The query may contain secrets.
         let mut uri = request.uri().to_string();
         uri.truncate(uri.find('?').unwrap_or(uri.len()));
         let fetching = async {
             let response = self.send.send(request.map(Into::into)).await?;
             let (head, body) = response.into_parts();
-            let body = body.collect(LARGEST).await?;
+            let body = body.collect(MAX_RESPONSE_BYTES).await?;
             Ok::<_, bowline::Error>(Response::from_parts(head, body))
         };
-        match tokio::time::timeout(LIMIT, fetching).await {
+        match tokio::time::timeout(REQUEST_TIMEOUT, fetching).await {
             Ok(Ok(response)) => Ok(response),
             Ok(Err(error)) => Err(Error::unreachable(&uri, error)),
             Err(_) => Err(Error::unreachable(
                 &uri,
-                bowline::Error::Timeout { after: LIMIT },
+                bowline::Error::Timeout {
+                    after: REQUEST_TIMEOUT,
+                },
             )),
         }
     }
@@ -75,12 +76,12 @@ impl std::fmt::Debug for Fetch {
     }
 }
 
-/// Finds the addresses of a host, and keeps those that the guard admits. What is checked here is what is
-/// connected to, so that a name cannot mean one thing when it is checked and another when it is used.
+/// Resolves a host name to the addresses that the policy admits. The connector uses exactly these, so that DNS
+/// rebinding cannot change the address between check and use.
 #[derive(Clone, Debug)]
-struct GuardedResolver(Guard);
+struct PolicyResolver(AddressPolicy);
 
-impl Service<Name> for GuardedResolver {
+impl Service<Name> for PolicyResolver {
     type Response = vec::IntoIter<SocketAddr>;
     type Error = io::Error;
     type Future = BoxFuture<'static, io::Result<Self::Response>>;
@@ -90,13 +91,12 @@ impl Service<Name> for GuardedResolver {
     }
 
     fn call(&mut self, name: Name) -> Self::Future {
-        let guard = self.0;
+        let policy = self.0;
         Box::pin(async move {
             let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
-            let admitted: Vec<_> = found.filter(|at| guard.admits(at.ip())).collect();
+            let admitted: Vec<_> = found.filter(|at| policy.admits(at.ip())).collect();
             if admitted.is_empty() {
-                let what =
-                    format!("`{name}` has no public address, and private ones were not allowed");
+                let what = format!("`{name}` resolves to private or reserved addresses only");
                 return Err(io::Error::other(what));
             }
             Ok(admitted.into_iter())
@@ -104,31 +104,31 @@ impl Service<Name> for GuardedResolver {
     }
 }
 
-/// The largest response, in bytes. Documents and tokens are a few thousand.
-const LARGEST: usize = 256 * 1024;
-/// How long one request may take.
-const LIMIT: Duration = Duration::from_secs(30);
+/// The maximum size of a response, in bytes. Metadata and tokens have a few thousand.
+const MAX_RESPONSE_BYTES: usize = 256 * 1024;
+/// The time limit for one request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The addresses of a name that every machine knows, and that is not public.
-    async fn resolve(guard: Guard) -> io::Result<Vec<SocketAddr>> {
+    /// Resolves `localhost`, which exists on every machine and is not public.
+    async fn resolve(policy: AddressPolicy) -> io::Result<Vec<SocketAddr>> {
         let name = "localhost".parse().map_err(io::Error::other)?;
-        let found = GuardedResolver(guard).call(name).await?;
+        let found = PolicyResolver(policy).call(name).await?;
         Ok(found.collect())
     }
 
     #[tokio::test]
-    async fn a_name_that_leads_into_a_private_network_has_no_address() {
-        let refused = resolve(Guard::Public).await.unwrap_err();
-        let allowed = resolve(Guard::ThisMachine).await.unwrap();
+    async fn a_host_name_with_private_addresses_only_is_refused() {
+        let refused = resolve(AddressPolicy::Public).await.unwrap_err();
+        let allowed = resolve(AddressPolicy::ThisMachine).await.unwrap();
 
         assert!(
             refused
                 .to_string()
-                .contains("`localhost` has no public address")
+                .contains("`localhost` resolves to private or reserved addresses")
         );
         assert!(allowed.iter().all(|at| at.ip().is_loopback()));
     }

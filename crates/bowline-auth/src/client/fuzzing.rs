@@ -1,26 +1,26 @@
-//! A client's part of what must hold for every input.
+//! The client's part of the fuzzed properties.
 
 use std::sync::Arc;
 
 use bowline::http::client::Challenge;
 use url::Url;
 
+use super::address_policy::AddressPolicy;
 use super::application::Application;
 use super::credentials::Credentials;
 use super::dpop::ProofKey;
-use super::flow::{self, Flow, Intent, Setup, Step};
-use super::guard::Guard;
+use super::flow::{self, Flow, FlowSetup, FlowStep, Intent};
 use super::loopback;
 
-/// Begins a flow with these challenges. Whatever they say, the first request goes to a public address.
-pub(crate) fn follow(challenges: &[Challenge]) {
+/// Starts a flow with each challenge: the first request goes to a public address.
+pub(crate) fn follow_challenges(challenges: &[Challenge]) {
     for challenge in challenges {
-        let kept = ProofKey::generate().expect("there is randomness");
-        let key = ProofKey::read(&kept).expect("what was written can be read");
-        let mut flow = Flow::new(Setup {
-            server: Url::parse("https://mcp.example/mcp").expect("it is a URL"),
+        let stored = ProofKey::generate().expect("the operating system has randomness");
+        let key = ProofKey::read(&stored).expect("a generated key is readable");
+        let mut flow = Flow::new(FlowSetup {
+            server: Url::parse("https://mcp.example/mcp").expect("the literal is a URL"),
             application: Arc::new(Application::new("fuzz")),
-            guard: Guard::Public,
+            address_policy: AddressPolicy::Public,
             intent: Intent::Obtain,
             challenge: Some(challenge.clone()),
             credentials: Credentials::default(),
@@ -28,12 +28,15 @@ pub(crate) fn follow(challenges: &[Challenge]) {
             redirect_uri: Some("http://127.0.0.1:7/callback".into()),
         });
         match flow.begin() {
-            Ok(Step::Send(request)) => {
+            Ok(FlowStep::Send(request)) => {
                 let address = request.uri().to_string();
-                assert!(Guard::Public.admit("it", &address).is_ok(), "{address}");
+                assert!(
+                    AddressPolicy::Public.admit("it", &address).is_ok(),
+                    "{address}"
+                );
             }
-            Ok(Step::Open(_) | Step::Assert(_) | Step::Done) => {
-                unreachable!("nothing is known yet")
+            Ok(FlowStep::Open(_) | FlowStep::Assert(_) | FlowStep::Done) => {
+                unreachable!("the first step of a flow sends a request")
             }
             Err(error) => {
                 let shown = error.to_string();
@@ -43,9 +46,8 @@ pub(crate) fn follow(challenges: &[Challenge]) {
     }
 }
 
-/// Reads the input as a request to the loopback listener, and what it asks for as the address of somebody who came
-/// back.
-pub(crate) fn come_back(input: &[u8]) {
+/// Parses the input as a request to the loopback listener, and as a redirect URL.
+pub(crate) fn handle_redirect(input: &[u8]) {
     if let Some(target) = loopback::target(input) {
         assert!(
             target.starts_with('/') && !target.contains(' '),
@@ -53,19 +55,19 @@ pub(crate) fn come_back(input: &[u8]) {
         );
     }
     let text = String::from_utf8_lossy(input);
-    for names_itself in [true, false] {
-        let Ok(code) = flow::code_of(&text, names_itself) else {
+    for requires_iss in [true, false] {
+        let Ok(code) = flow::code_of(&text, requires_iss) else {
             continue;
         };
-        let came = Url::parse(&text).expect("it was read as one");
+        let redirect = Url::parse(&text).expect("a URL with a code was parsed before");
         let all = |name: &str| -> Vec<String> {
-            let pairs = came.query_pairs().filter(|(own, _)| own == name);
+            let pairs = redirect.query_pairs().filter(|(own, _)| own == name);
             pairs.map(|(_, value)| value.into_owned()).collect()
         };
         assert_eq!(all("code"), [code]);
         assert_eq!(all("state"), ["s"]);
         assert!(all("error").is_empty());
         let issuers = all("iss");
-        assert!(issuers == ["https://as.example"] || (issuers.is_empty() && !names_itself));
+        assert!(issuers == ["https://as.example"] || (issuers.is_empty() && !requires_iss));
     }
 }

@@ -1,4 +1,4 @@
-//! A listener on this machine that a browser is sent back to.
+//! [`Loopback`]: a user agent that receives the redirect on a loopback listener (RFC 8252).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use url::Url;
 
-use super::user_agent::{AppError, UserAgent, Visit};
+use super::user_agent::{AppError, AuthorizationPrompt, UserAgent};
 
-/// Opens a browser, and listens on this machine for it to be sent back.
+/// Opens the authorization URL in a browser, and receives the redirect on a loopback listener.
 ///
 /// # Examples
 ///
@@ -28,35 +28,35 @@ use super::user_agent::{AppError, UserAgent, Visit};
 /// let oauth = OAuth::new("https://example.com/mcp").user_agent(browser);
 /// ```
 pub struct Loopback {
-    open: Arc<Open>,
-    /// The one that was registered by hand.
-    fixed: Option<u16>,
+    open: Arc<OpenUrlFn>,
+    /// The port of a registered redirect URI.
+    fixed_port: Option<u16>,
     path: String,
-    /// The one that was free the last time. It is tried again, because some servers register the port.
-    last: AtomicU16,
+    /// The last port. It is tried first, because some servers compare the port of a registered redirect URI.
+    last_port: AtomicU16,
 }
 
-type Open = dyn Fn(&str) -> Result<(), AppError> + Send + Sync;
+type OpenUrlFn = dyn Fn(&str) -> Result<(), AppError> + Send + Sync;
 
 impl Loopback {
-    /// `open` is given an address, and opens a browser there or tells somebody to.
+    /// Creates a user agent. `open` receives the authorization URL, and opens or prints it.
     pub fn new(open: impl Fn(&str) -> Result<(), AppError> + Send + Sync + 'static) -> Self {
         Self {
             open: Arc::new(open),
-            fixed: None,
+            fixed_port: None,
             path: "/callback".into(),
-            last: AtomicU16::new(0),
+            last_port: AtomicU16::new(0),
         }
     }
 
-    /// Listens on this port, rather than on any that is free: for clients whose redirect URI was registered.
+    /// Sets the port of a registered redirect URI. Defaults to any free port.
     #[must_use]
     pub fn port(mut self, port: u16) -> Self {
-        self.fixed = Some(port);
+        self.fixed_port = Some(port);
         self
     }
 
-    /// Expects the browser at this path rather than at `/callback`: for clients whose redirect URI was registered.
+    /// Sets the path of a registered redirect URI. Defaults to `/callback`.
     #[must_use]
     pub fn path(mut self, path: impl Into<String>) -> Self {
         let path = path.into();
@@ -67,18 +67,18 @@ impl Loopback {
         self
     }
 
-    async fn listen(&self) -> Result<Box<dyn Visit>, AppError> {
+    async fn listen(&self) -> Result<Box<dyn AuthorizationPrompt>, AppError> {
         let bind = |port| TcpListener::bind(("127.0.0.1", port));
-        let listener = match self.fixed {
+        let listener = match self.fixed_port {
             Some(port) => bind(port).await?,
-            None => match bind(self.last.load(Ordering::Relaxed)).await {
+            None => match bind(self.last_port.load(Ordering::Relaxed)).await {
                 Ok(listener) => listener,
                 Err(_) => bind(0).await?,
             },
         };
         let port = listener.local_addr()?.port();
-        self.last.store(port, Ordering::Relaxed);
-        Ok(Box::new(LoopbackVisit {
+        self.last_port.store(port, Ordering::Relaxed);
+        Ok(Box::new(LoopbackPrompt {
             listener,
             redirect_uri: format!("http://127.0.0.1:{port}{}", self.path),
             path: self.path.clone(),
@@ -88,7 +88,7 @@ impl Loopback {
 }
 
 impl UserAgent for Loopback {
-    fn prepare(&self) -> BoxFuture<'_, Result<Box<dyn Visit>, AppError>> {
+    fn prepare(&self) -> BoxFuture<'_, Result<Box<dyn AuthorizationPrompt>, AppError>> {
         Box::pin(self.listen())
     }
 }
@@ -96,83 +96,86 @@ impl UserAgent for Loopback {
 impl std::fmt::Debug for Loopback {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Loopback")
-            .field("fixed", &self.fixed)
+            .field("fixed_port", &self.fixed_port)
             .finish_non_exhaustive()
     }
 }
 
-struct LoopbackVisit {
+struct LoopbackPrompt {
     listener: TcpListener,
     redirect_uri: String,
     path: String,
-    open: Arc<Open>,
+    open: Arc<OpenUrlFn>,
 }
 
-impl Visit for LoopbackVisit {
+impl AuthorizationPrompt for LoopbackPrompt {
     fn redirect_uri(&self) -> &str {
         &self.redirect_uri
     }
 
     fn open(self: Box<Self>, url: String) -> BoxFuture<'static, Result<String, AppError>> {
         Box::pin(async move {
-            let expected = Expected {
-                state: query(&url, "state"),
+            let expected = ExpectedRedirect {
+                state: query_param(&url, "state"),
                 redirect_uri: self.redirect_uri,
                 path: self.path,
             };
             (self.open)(&url)?;
-            wait(self.listener, Arc::new(expected)).await
+            wait_for_redirect(self.listener, Arc::new(expected)).await
         })
     }
 }
 
-/// Who is waited for.
-struct Expected {
+/// The redirect that the listener waits for.
+struct ExpectedRedirect {
     redirect_uri: String,
     path: String,
     state: Option<String>,
 }
 
-/// Waits for the one who was sent. Others, such as a page that only knows the port, are turned away and change
-/// nothing.
-async fn wait(listener: TcpListener, expected: Arc<Expected>) -> Result<String, AppError> {
-    let (came, mut coming) = mpsc::channel(1);
-    // Dropped, with whoever is connected, as soon as somebody came.
-    let mut visitors = JoinSet::new();
+/// Waits for the redirect with the expected `state`. Other requests, such as those of a web page that scans ports, get
+/// 404 and do not end the wait.
+async fn wait_for_redirect(
+    listener: TcpListener,
+    expected: Arc<ExpectedRedirect>,
+) -> Result<String, AppError> {
+    let (sender, mut redirects) = mpsc::channel(1);
+    // Dropping the set aborts the other connections.
+    let mut connections = JoinSet::new();
     let mut oldest = VecDeque::new();
     loop {
         tokio::select! {
-            biased; // whoever came ends it, however many more connect
-            Some(address) = coming.recv() => return Ok(address),
-            Some(_) = visitors.join_next() => {}
+            biased; // the redirect first: a flood of connections must not delay it
+            Some(address) = redirects.recv() => return Ok(address),
+            Some(_) = connections.join_next() => {}
             accepted = listener.accept() => {
                 let (stream, _) = accepted?;
-                let visiting = receive(stream, expected.clone(), came.clone());
-                oldest.push_back(visitors.spawn(tokio::time::timeout(PATIENCE, visiting)));
-                oldest.retain(|visitor| !visitor.is_finished());
-                // The longest silent one goes, or any program on this machine could keep the browser out.
-                if oldest.len() > MAX_VISITORS
-                    && let Some(visitor) = oldest.pop_front()
+                let connection = handle_connection(stream, expected.clone(), sender.clone());
+                oldest.push_back(connections.spawn(tokio::time::timeout(CONNECTION_TIMEOUT, connection)));
+                oldest.retain(|connection| !connection.is_finished());
+                // Abort the oldest connection; otherwise silent local connections could block the browser.
+                if oldest.len() > MAX_CONNECTIONS
+                    && let Some(connection) = oldest.pop_front()
                 {
-                    visitor.abort();
+                    connection.abort();
                 }
             }
         }
     }
 }
 
-async fn receive(
+async fn handle_connection(
     mut stream: TcpStream,
-    expected: Arc<Expected>,
-    came: mpsc::Sender<String>,
+    expected: Arc<ExpectedRedirect>,
+    redirects: mpsc::Sender<String>,
 ) -> Option<()> {
     let target = read_target(&mut stream).await?;
     let (path, _) = target.split_once('?').unwrap_or((&target, ""));
     let address = format!("{}{}", expected.redirect_uri, &target[path.len()..]);
-    let is_expected = path == expected.path && query(&address, "state") == expected.state;
+    let is_expected = path == expected.path && query_param(&address, "state") == expected.state;
     let (status, text) = match is_expected {
         true => ("200 OK", "Done. You can close this window."),
-        false => ("404 Not Found", "There is nothing here."),
+        false => ("404 Not Found", "Not found."),
     };
     let page = format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>{text}</title><p>{text}</p></html>"
@@ -182,44 +185,44 @@ async fn receive(
         "HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {length}\r\n\
          Cache-Control: no-store\r\nReferrer-Policy: no-referrer\r\nConnection: close\r\n\r\n{page}"
     );
-    // Somebody who leaves before the page is there was here nevertheless.
+    // The redirect counts even if the browser closes the connection before it has read the page.
     let _ = stream.write_all(response.as_bytes()).await;
     let _ = stream.shutdown().await;
     if is_expected {
-        came.send(address).await.ok()?;
+        redirects.send(address).await.ok()?;
     }
     Some(())
 }
 
-/// What a GET asks for: the second word of its first line.
+/// Reads a request head and returns the target of its GET.
 async fn read_target(stream: &mut TcpStream) -> Option<String> {
     let mut head = Vec::new();
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {
-        if head.len() > LONGEST_HEAD || stream.read_buf(&mut head).await.ok()? == 0 {
+        if head.len() > MAX_HEAD_BYTES || stream.read_buf(&mut head).await.ok()? == 0 {
             return None;
         }
     }
     target(&head)
 }
 
-/// What the head of a GET asks for.
+/// Returns the target in the head of a GET request.
 pub(crate) fn target(head: &[u8]) -> Option<String> {
     let head = std::str::from_utf8(head).ok()?;
     let target = head.strip_prefix("GET ")?.split([' ', '\r', '\n']).next()?;
     target.starts_with('/').then(|| target.to_owned())
 }
 
-fn query(address: &str, name: &str) -> Option<String> {
+fn query_param(address: &str, name: &str) -> Option<String> {
     let url = Url::parse(address).ok()?;
     let mut pairs = url.query_pairs();
     let found = pairs.find(|(own, _)| own == name);
     found.map(|(_, value)| value.into_owned())
 }
 
-const LONGEST_HEAD: usize = 16 * 1024;
-const MAX_VISITORS: usize = 16;
-/// How long somebody may take to say what they want; browsers connect without saying anything.
-const PATIENCE: Duration = Duration::from_secs(10);
+const MAX_HEAD_BYTES: usize = 16 * 1024;
+const MAX_CONNECTIONS: usize = 16;
+/// How long a connection may take to send its request; browsers open speculative connections.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {
@@ -238,66 +241,67 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_one_who_was_sent_ends_the_wait_and_nobody_else() {
-        let visit = Loopback::new(|_| Ok(())).prepare().await.unwrap();
-        let here = visit.redirect_uri().to_owned();
-        let open = visit.open("https://as.example/authorize?state=s1".into());
+    async fn only_a_redirect_with_the_expected_state_ends_the_wait() {
+        let prompt = Loopback::new(|_| Ok(())).prepare().await.unwrap();
+        let redirect_uri = prompt.redirect_uri().to_owned();
+        let open = prompt.open("https://as.example/authorize?state=s1".into());
         let waiting = tokio::spawn(open);
 
-        let silent = TcpStream::connect(here.replace("http://", "").replace("/callback", ""));
+        let silent =
+            TcpStream::connect(redirect_uri.replace("http://", "").replace("/callback", ""));
         let silent = silent.await.unwrap();
-        let stranger = get(&format!("{here}?code=evil&state=s2")).await;
-        let lost = get(&format!("{here}/other?state=s1")).await;
-        let welcome = get(&format!("{here}?code=c&state=s1")).await;
+        let wrong_state = get(&format!("{redirect_uri}?code=evil&state=s2")).await;
+        let wrong_path = get(&format!("{redirect_uri}/other?state=s1")).await;
+        let expected = get(&format!("{redirect_uri}?code=c&state=s1")).await;
 
-        assert!(stranger.starts_with("HTTP/1.1 404"), "{stranger}");
-        assert!(lost.starts_with("HTTP/1.1 404"), "{lost}");
-        assert!(welcome.contains("You can close this window"), "{welcome}");
-        let came = waiting.await.unwrap().unwrap();
-        assert_eq!(came, format!("{here}?code=c&state=s1"));
+        assert!(wrong_state.starts_with("HTTP/1.1 404"), "{wrong_state}");
+        assert!(wrong_path.starts_with("HTTP/1.1 404"), "{wrong_path}");
+        assert!(expected.contains("You can close this window"), "{expected}");
+        let redirect = waiting.await.unwrap().unwrap();
+        assert_eq!(redirect, format!("{redirect_uri}?code=c&state=s1"));
         drop(silent);
     }
 
     #[tokio::test]
-    async fn a_path_of_ones_own_is_the_only_one() {
+    async fn a_configured_path_replaces_the_default_path() {
         let loopback = Loopback::new(|_| Ok(())).path("/c/oauth");
-        let visit = loopback.prepare().await.unwrap();
-        let here = visit.redirect_uri().to_owned();
-        let waiting = tokio::spawn(visit.open("https://as.example/authorize?state=s1".into()));
+        let prompt = loopback.prepare().await.unwrap();
+        let redirect_uri = prompt.redirect_uri().to_owned();
+        let waiting = tokio::spawn(prompt.open("https://as.example/authorize?state=s1".into()));
 
-        assert!(here.ends_with("/c/oauth"), "{here}");
-        let elsewhere = here.replace("/c/oauth", "/callback");
-        let lost = get(&format!("{elsewhere}?code=c&state=s1")).await;
-        let welcome = get(&format!("{here}?code=c&state=s1")).await;
+        assert!(redirect_uri.ends_with("/c/oauth"), "{redirect_uri}");
+        let elsewhere = redirect_uri.replace("/c/oauth", "/callback");
+        let wrong_path = get(&format!("{elsewhere}?code=c&state=s1")).await;
+        let expected = get(&format!("{redirect_uri}?code=c&state=s1")).await;
 
-        assert!(lost.starts_with("HTTP/1.1 404"), "{lost}");
-        assert!(welcome.starts_with("HTTP/1.1 200"), "{welcome}");
+        assert!(wrong_path.starts_with("HTTP/1.1 404"), "{wrong_path}");
+        assert!(expected.starts_with("HTTP/1.1 200"), "{expected}");
         waiting.await.unwrap().unwrap();
     }
 
     #[tokio::test]
-    async fn connections_that_say_nothing_do_not_keep_the_browser_out() {
-        let visit = Loopback::new(|_| Ok(())).prepare().await.unwrap();
-        let here = visit.redirect_uri().to_owned();
-        let waiting = tokio::spawn(visit.open("https://as.example/authorize?state=s1".into()));
-        let address = here.replace("http://", "").replace("/callback", "");
+    async fn silent_connections_do_not_block_the_browser() {
+        let prompt = Loopback::new(|_| Ok(())).prepare().await.unwrap();
+        let redirect_uri = prompt.redirect_uri().to_owned();
+        let waiting = tokio::spawn(prompt.open("https://as.example/authorize?state=s1".into()));
+        let address = redirect_uri.replace("http://", "").replace("/callback", "");
         let mut silent = Vec::new();
-        for _ in 0..MAX_VISITORS + 16 {
+        for _ in 0..MAX_CONNECTIONS + 16 {
             silent.push(TcpStream::connect(&address).await.unwrap());
         }
 
-        let address = format!("{here}?code=c&state=s1");
-        // Not only when those who are silent have used up their time.
-        let welcome = tokio::time::timeout(PATIENCE * 4 / 5, get(&address)).await;
+        let address = format!("{redirect_uri}?code=c&state=s1");
+        // Well before the silent connections time out.
+        let expected = tokio::time::timeout(CONNECTION_TIMEOUT * 4 / 5, get(&address)).await;
 
-        let welcome = welcome.expect("the browser is let in");
-        assert!(welcome.starts_with("HTTP/1.1 200"), "{welcome}");
+        let expected = expected.expect("the browser is served");
+        assert!(expected.starts_with("HTTP/1.1 200"), "{expected}");
         waiting.await.unwrap().unwrap();
         drop(silent);
     }
 
     #[tokio::test]
-    async fn a_port_that_somebody_else_has_is_not_insisted_on_unless_it_was_registered() {
+    async fn a_taken_port_fails_only_if_it_was_configured() {
         let loopback = Loopback::new(|_| Ok(()));
 
         let first = loopback.prepare().await.unwrap();
@@ -310,11 +314,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_browser_that_does_not_open_ends_the_wait() {
+    async fn a_browser_that_fails_to_open_ends_the_wait() {
         let loopback = Loopback::new(|_| Err("there is no browser".into()));
-        let visit = loopback.prepare().await.unwrap();
+        let prompt = loopback.prepare().await.unwrap();
 
-        let outcome = visit.open("https://as.example/authorize".into()).await;
+        let outcome = prompt.open("https://as.example/authorize".into()).await;
 
         assert_eq!(outcome.unwrap_err().to_string(), "there is no browser");
     }

@@ -1,12 +1,11 @@
-//! What servers publish about themselves: a resource about who issues its tokens, an authorization server about
-//! its endpoints.
+//! The metadata documents of protected resources and authorization servers, as the client parses them.
 
 use serde::{Deserialize, Serialize};
 
-/// What a server says about its tokens (RFC 9728).
+/// Protected resource metadata (RFC 9728).
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct ResourceMetadata {
-    /// The server's name, kept byte for byte.
+    /// The resource identifier, byte for byte.
     pub(crate) resource: String,
     #[serde(default)]
     pub(crate) authorization_servers: Vec<String>,
@@ -15,7 +14,7 @@ pub(crate) struct ResourceMetadata {
     pub(crate) dpop_bound_access_tokens_required: bool,
 }
 
-/// What an authorization server says about itself (RFC 8414, OpenID Connect Discovery).
+/// Authorization server metadata (RFC 8414, OpenID Connect Discovery).
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct ServerMetadata {
     pub(crate) issuer: String,
@@ -36,8 +35,8 @@ pub(crate) struct ServerMetadata {
 }
 
 impl ServerMetadata {
-    /// What servers of 2025-03-26 have if they publish nothing: endpoints at fixed places.
-    pub(crate) fn assumed(origin: &str) -> Self {
+    /// Returns the default endpoints that 2025-03-26 specifies for servers without metadata.
+    pub(crate) fn default_endpoints(origin: &str) -> Self {
         let at = |path: &str| Some(format!("{origin}/{path}"));
         Self {
             issuer: origin.to_owned(),
@@ -59,8 +58,8 @@ impl ServerMetadata {
         methods.any(|method| method == "S256")
     }
 
-    /// Whether a grant can be tried: the server lists it, or lists none. The default of RFC 8414 for those that list none
-    /// is not taken at its word, because servers that leave the list out support other grants as well.
+    /// Returns whether a grant can be tried: it is listed, or the list is missing. The default of RFC 8414 for a
+    /// missing list is ignored, because servers without a list often support other grants too.
     pub(crate) fn may_support(&self, grant_type: &str) -> bool {
         let listed = self.grant_types_supported.as_ref();
         listed.is_none_or(|listed| listed.iter().any(|listed| listed == grant_type))

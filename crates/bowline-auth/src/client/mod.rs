@@ -1,8 +1,8 @@
-//! How a client comes by a token, and keeps it.
+//! The OAuth client: obtains, stores and refreshes access tokens.
 //!
-//! [`OAuth`] is what an application hands to [`Connect::authorizer`](bowline::client::Connect::authorizer). It
-//! finds out who issues tokens for the server, has a person agree if one has to, renews what expires, and asks
-//! again when a server wants more.
+//! Pass an [`OAuth`] to [`Connect::authorizer`](bowline::client::Connect::authorizer). It discovers the server's
+//! authorization server, sends the user to it if the grant requires consent, refreshes tokens before they expire, and
+//! requests further scopes on a scope challenge.
 //!
 //! ```no_run
 //! use bowline::Client;
@@ -21,45 +21,47 @@
 //! # Ok(()) }
 //! ```
 //!
-//! # Who has to agree
+//! # Grants
 //!
-//! | whose right it is | what to say |
+//! | access is granted by | configure |
 //! |---|---|
-//! | a person's, who has a browser on this machine | [`OAuth::user_agent`] with a [`Loopback`] |
-//! | a person's, and the application sees where the browser goes | [`OAuth::user_agent`] with an [`OwnBrowser`] |
-//! | a person's, who comes back to a web application | [`OAuth::begin`] and [`OAuth::complete`] |
-//! | the application's own | [`OAuth::client`] and [`OAuth::client_credentials`] |
-//! | that of whatever runs the application, which gives it a JWT | [`OAuth::client`] and [`OAuth::workload`] |
-//! | a person's, for whom a company's identity provider vouches | [`OAuth::client`] and [`OAuth::enterprise`] |
+//! | a user with a browser on this machine | [`OAuth::user_agent`] with a [`Loopback`] |
+//! | a user in a web view that the application controls | [`OAuth::user_agent`] with an [`EmbeddedBrowser`] |
+//! | a user of a web application | [`OAuth::begin`] and [`OAuth::complete`] |
+//! | the client's own credentials | [`OAuth::client`] and [`OAuth::client_credentials`] |
+//! | a workload identity: a JWT from the platform | [`OAuth::client`] and [`OAuth::workload`] |
+//! | a company's identity provider, on behalf of a user | [`OAuth::client`] and [`OAuth::enterprise`] |
 //!
-//! An authorization server has to know the application. If it was registered there by hand, say so with
-//! [`OAuth::client`], together with the issuer: what proves who the application is goes there and nowhere else; if it publishes a document about itself, with [`OAuth::client_metadata`]; otherwise it is
-//! registered on the way.
+//! For a client that is already registered, set [`OAuth::client`] with its issuer; its credentials are sent to that
+//! issuer only. For a client ID metadata document, set [`OAuth::client_metadata`]. Otherwise the client registers
+//! itself (dynamic client registration).
 //!
-//! # What a call sees
+//! # Calls that are refused
 //!
-//! Nothing, but that it takes longer. A call that is refused waits, and its timeouts do not run, for people take
-//! their time; [`OAuth::patience`] is how much of it. It is then sent again. If there is no token to be had, the
-//! call fails with [`bowline::Error::Unauthorized`], which carries what the server asked for, and of which an
-//! [`Error`] is the source.
+//! A call that is refused with 401, or 403 for insufficient scope, waits for a token and is sent again. Its timeouts
+//! are paused meanwhile; [`OAuth::prompt_timeout`] limits the time for the user's decision. If no token can be
+//! obtained, the call fails with [`bowline::Error::Unauthorized`], which contains the server's challenges and an
+//! [`Error`] as its source.
 //!
-//! Letting go of a call lets go of the question: if no other call waits for it, the listener is closed and the
-//! person who comes back finds nobody. A token that is being renewed is renewed nevertheless, because the old
-//! one may be used up.
+//! Dropping the last call that waits for the user ends the authorization and closes the loopback listener. A token
+//! refresh always runs to completion, because the server may already have invalidated the old refresh token.
 //!
-//! # Whom it trusts
+//! # Trust
 //!
-//! The server's own words as far as they concern the server, and an issuer's as far as they concern that issuer.
-//! Addresses that they name are visited if they are public and begin with `https://`; those on this machine only
-//! if the server is on it too, and those in private networks with [`OAuth::allow_private_addresses`]. A token is
-//! shown to the server that it is for, and what one issuer gave is never shown to another. Tokens are bound to a
-//! key (DPoP) where a server asks for that.
+//! A server is trusted about itself only, and an issuer about itself only. URLs that they name must be public and use
+//! `https://`; loopback addresses are allowed if the server itself is on this machine, private networks with
+//! [`OAuth::allow_private_addresses`]. A token is sent to the origin of its server only, and credentials from one
+//! issuer are never sent to another. Tokens are bound to a key (DPoP) if the server requires it.
+
+pub(crate) mod address_policy;
 
 mod application;
 pub use application::{IdentityProvider, RegisteredClient};
 
 mod credentials;
 pub use credentials::Credentials;
+
+mod credentials_diff;
 
 mod dpop;
 
@@ -73,26 +75,18 @@ mod flow;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 
-pub(crate) mod guard;
-
 mod jwt;
 pub use jwt::SigningKey;
-
-mod kept;
 
 mod loopback;
 pub use loopback::Loopback;
 
-mod merge;
-
 mod metadata;
-
-mod moment;
 
 mod oauth;
 pub use oauth::OAuth;
 
-mod prompts;
+mod prompt_limiter;
 
 mod runtime;
 pub use runtime::PendingAuthorization;
@@ -105,7 +99,11 @@ pub use secret::Secret;
 mod store;
 #[cfg(feature = "keychain")]
 pub use store::KeychainStore;
-pub use store::{FileStore, MemoryStore, Saved, TokenStore};
+pub use store::{FileStore, MemoryStore, SaveOutcome, TokenStore};
+
+mod stored_credentials;
+
+mod time_and_randomness;
 
 mod user_agent;
-pub use user_agent::{AppError, OwnBrowser, UserAgent, Visit};
+pub use user_agent::{AppError, AuthorizationPrompt, EmbeddedBrowser, UserAgent};

@@ -1,4 +1,4 @@
-//! What an application says once, and hands over: how it is known, who asks people, where tokens are kept.
+//! [`OAuth`]: the configuration of the OAuth client, and its [`Authorizer`] implementation.
 
 use std::fmt;
 use std::future::Future;
@@ -10,33 +10,33 @@ use bowline::http::client::{Authorizer, Challenge, HttpSend, Refusal};
 use http::{request, response};
 use url::Url;
 
+use super::address_policy::AddressPolicy;
 use super::application::{
     Application, ChooseIssuer, Grant, IdentityProvider, RegisteredClient, check_metadata_url,
 };
 use super::fetch::Fetch;
-use super::guard::Guard;
-use super::runtime::{PendingAuthorization, Runtime};
+use super::runtime::{OAuthRuntime, PendingAuthorization};
 use super::store::{MemoryStore, TokenStore};
 use super::user_agent::{AppError, UserAgent};
 use super::{Error, Result, Secret, SigningKey};
 
-/// Gets tokens for one server, and shows them to nobody else.
+/// Obtains access tokens for one server and adds them to its requests.
 ///
-/// Without further words it is a client that has a person agree; [`client_credentials`](Self::client_credentials),
-/// [`workload`](Self::workload) and [`enterprise`](Self::enterprise) are for clients that need nobody.
+/// Defaults to the authorization-code grant, which involves the user; [`client_credentials`](Self::client_credentials),
+/// [`workload`](Self::workload) and [`enterprise`](Self::enterprise) do not.
 ///
-/// Authorization servers learn who the client is in the order of the specification: by what
-/// [`client`](Self::client) says, by the document at [`client_metadata`](Self::client_metadata), by a
-/// registration from before, or by a new one. What one of them gave is never shown to another.
+/// The client identifies itself to an authorization server in the order of the specification: as the
+/// [`client`](Self::client) that is registered there, by its [`client_metadata`](Self::client_metadata) document, by a
+/// stored dynamic registration, or by a new one. Credentials from one issuer are never sent to another.
 ///
 /// # Cancel safety
 ///
-/// Calls that are refused at the same time wait for one person's decision, and dropping the last of them ends it.
-/// Renewing a token is finished in any case: the old one may be used up.
+/// Calls that are refused at the same time share one authorization; dropping the last of them cancels it. A token
+/// refresh always runs to completion, because the server may already have invalidated the old refresh token.
 ///
 /// # Examples
 ///
-/// A service that has its own right to use a server:
+/// A service that uses its own credentials:
 ///
 /// ```
 /// use bowline_auth::client::{OAuth, RegisteredClient};
@@ -44,15 +44,15 @@ use super::{Error, Result, Secret, SigningKey};
 /// let client = RegisteredClient::new("https://login.example.com", "nightly-report").secret("from the vault");
 /// let oauth = OAuth::new("https://example.com/mcp").client(client).client_credentials();
 /// ```
-#[must_use = "it is for `Connect::authorizer`"]
+#[must_use = "pass it to `Connect::authorizer`"]
 pub struct OAuth {
-    config: Config,
-    runtime: OnceLock<Result<Arc<Runtime>, Arc<Error>>>,
+    config: OAuthConfig,
+    runtime: OnceLock<Result<Arc<OAuthRuntime>, Arc<Error>>>,
 }
 
-/// What an application says.
+/// The settings of an [`OAuth`].
 #[derive(Clone)]
-pub(crate) struct Config {
+pub(crate) struct OAuthConfig {
     server: String,
     allows_private: bool,
     send: Option<Arc<dyn HttpSend>>,
@@ -60,24 +60,24 @@ pub(crate) struct Config {
     pub(crate) user_agent: Option<Arc<dyn UserAgent>>,
     pub(crate) assertions: Option<Assertions>,
     pub(crate) store: Arc<dyn TokenStore>,
-    pub(crate) patience: Duration,
-    /// Whose tokens these are, where a store has those of several people.
+    pub(crate) prompt_timeout: Duration,
+    /// Distinguishes the credentials of several users of one server in the store.
     account: Option<String>,
     allows_plain_http: bool,
     pub(crate) max_prompts: usize,
     pub(crate) prompts_within: Duration,
 }
 
-/// Gets an assertion about the client for the issuer with this name.
+/// Returns an assertion for the given issuer.
 pub(crate) type Assertions =
     Arc<dyn Fn(String) -> BoxFuture<'static, Result<Secret, AppError>> + Send + Sync>;
 
 impl OAuth {
-    /// Gets tokens for the server at this URL: the one that the client connects to.
+    /// Creates a client for the MCP server at this URL, which must be the URL passed to `Client::connect`.
     pub fn new(server: impl Into<String>) -> Self {
         let application = Application::new("MCP client");
         Self {
-            config: Config {
+            config: OAuthConfig {
                 server: server.into(),
                 allows_private: false,
                 send: None,
@@ -85,7 +85,7 @@ impl OAuth {
                 user_agent: None,
                 assertions: None,
                 store: Arc::new(MemoryStore::new()),
-                patience: DEFAULT_PATIENCE,
+                prompt_timeout: DEFAULT_PROMPT_TIMEOUT,
                 account: None,
                 allows_plain_http: false,
                 max_prompts: DEFAULT_PROMPTS,
@@ -95,56 +95,55 @@ impl OAuth {
         }
     }
 
-    /// What people are told that the application is called.
+    /// Sets the `client_name` that the consent page displays.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.config.application.name = name.into();
         self
     }
 
-    /// Takes people to the authorization server and back.
+    /// Sets the user agent that opens the authorization URL and receives the redirect.
     pub fn user_agent(mut self, user_agent: impl UserAgent) -> Self {
         self.config.user_agent = Some(Arc::new(user_agent));
         self
     }
 
-    /// Who the application is to an authorization server that knows it already.
+    /// Sets the client id and credentials of a client that is already registered at an authorization server.
     pub fn client(mut self, client: RegisteredClient) -> Self {
         self.config.application.client = Some(client);
         self
     }
 
-    /// Where the application publishes what it is (a client ID metadata document). Authorization servers that
-    /// understand this need no registration.
+    /// Sets the URL of the client ID metadata document. Authorization servers that support it need no registration.
     pub fn client_metadata(mut self, url: impl Into<String>) -> Self {
         self.config.application.metadata_url = Some(url.into());
         self
     }
 
-    /// Signs for the client whose metadata [`client_metadata`](Self::client_metadata) publishes (`private_key_jwt`).
-    /// The document has the public key, under `jwks` or `jwks_uri`, and `token_endpoint_auth_method`.
+    /// Sets the key for `private_key_jwt` authentication of the client described by
+    /// [`client_metadata`](Self::client_metadata). The document must list the public key (`jwks` or `jwks_uri`) and the
+    /// `token_endpoint_auth_method`.
     pub fn client_metadata_key(mut self, key: SigningKey) -> Self {
         self.config.application.metadata_key = Some(Arc::new(key));
         self
     }
 
-    /// Asks for these scopes, in the place of all that the server publishes. What a server says that a request needs
-    /// is asked for besides.
+    /// Requests these scopes instead of all `scopes_supported` of the server. The scopes of a challenge are requested
+    /// in addition.
     pub fn scopes<S: Into<String>>(mut self, scopes: impl IntoIterator<Item = S>) -> Self {
         let scopes = scopes.into_iter().map(Into::into).collect();
         self.config.application.scopes.wanted = Some(scopes);
         self
     }
 
-    /// Asks for these scopes at most, whatever a server says that it needs. A request that needs more fails with
-    /// [`Error::StillNotEnough`].
+    /// Never requests scopes other than these. A request that needs more fails with [`Error::InsufficientScope`].
     pub fn max_scopes<S: Into<String>>(mut self, scopes: impl IntoIterator<Item = S>) -> Self {
         let scopes = scopes.into_iter().map(Into::into).collect();
-        self.config.application.scopes.at_most = Some(scopes);
+        self.config.application.scopes.allowed = Some(scopes);
         self
     }
 
-    /// Adds a parameter to the address that a person is sent to, such as `login_hint` or an issuer's own `audience`.
-    /// Those that this crate sets itself are refused when a token is asked for.
+    /// Adds a parameter to the authorization URL, such as `login_hint` or `audience`. A parameter that this crate sets
+    /// itself fails the authorization with [`Error::Misuse`].
     pub fn authorization_param(
         mut self,
         name: impl Into<String>,
@@ -155,10 +154,10 @@ impl OAuth {
         self
     }
 
-    /// Chooses among the authorization servers that the MCP server names. Without it, that is the one that has given
-    /// out the token so far, or else the first.
+    /// Chooses one of the `authorization_servers` of the protected resource metadata. By default the issuer of the
+    /// current token is chosen, or else the first.
     ///
-    /// `choose` is given their issuers, and returns one of them, or `None` to trust none.
+    /// `choose` receives the issuers and returns one of them, or `None` to reject them all.
     ///
     /// # Examples
     ///
@@ -176,33 +175,33 @@ impl OAuth {
         self
     }
 
-    /// Registers at `issuer` with an initial access token (RFC 7591), which no other issuer sees.
+    /// Sets the initial access token (RFC 7591) for registration at `issuer`. It is sent to no other issuer.
     pub fn initial_access_token(mut self, issuer: impl Into<String>, token: Secret) -> Self {
         self.config.application.initial_access_token = Some((issuer.into(), token));
         self
     }
 
-    /// Treats a server that publishes no metadata as its own authorization server, with endpoints at fixed paths and
-    /// PKCE. Servers of 2025-03-26 may be like that, and only that revision asks for it; since 2025-06-18 servers have
-    /// to publish metadata, and a client that goes on without them can be had to send its secrets anywhere on the host.
+    /// Treats a server without protected resource metadata as its own authorization server, with the default endpoints
+    /// of 2025-03-26 and PKCE. Only servers of that revision need this. Since 2025-06-18 the metadata are required, and
+    /// a client that continues without them can be made to send its secrets to any path on the host.
     pub fn fall_back_without_metadata(mut self) -> Self {
-        self.config.application.falls_back = true;
+        self.config.application.assumes_default_endpoints = true;
         self
     }
 
-    /// Uses the client credentials grant: the client itself has the right, and no person is asked.
+    /// Uses the client credentials grant, without a user.
     ///
-    /// Needs a [`client`](Self::client), whose credentials go to its issuer only.
+    /// Requires a [`client`](Self::client); its credentials are sent to its issuer only.
     pub fn client_credentials(mut self) -> Self {
         self.config.application.grant = Grant::ClientCredentials;
         self
     }
 
-    /// Uses the JWT bearer grant: whatever runs this program vouches for it, by a JWT that `assertion` returns.
+    /// Uses the JWT bearer grant (RFC 7523) with a workload identity: a JWT that `assertion` returns.
     ///
-    /// `assertion` is given the issuer of the authorization server that the JWT is sent to, which belongs into
-    /// its audience: that of the [`client`](Self::client), which is needed. It is called once for each token, and
-    /// not at all if the MCP server names another issuer.
+    /// `assertion` receives the issuer of the authorization server, which belongs into the `aud` of the JWT: that of
+    /// the [`client`](Self::client), which is required. It is called once per token, and not at all if the MCP server
+    /// names another issuer.
     pub fn workload<F, Fut>(mut self, assertion: F) -> Self
     where
         F: Fn(String) -> Fut + Send + Sync + 'static,
@@ -213,10 +212,11 @@ impl OAuth {
         self
     }
 
-    /// Has a company's identity provider vouch for a person, by the ID token that `id_token` returns.
+    /// Uses enterprise-managed authorization: exchanges the ID token that `id_token` returns for an ID-JAG at a
+    /// company's identity provider.
     ///
-    /// `id_token` is given the issuer of the identity provider, the only one that sees the ID token. What the
-    /// provider returns is sent to the issuer of the [`client`](Self::client), which is needed.
+    /// `id_token` receives the issuer of the identity provider; the ID token is sent to that provider only. The ID-JAG
+    /// is sent to the issuer of the [`client`](Self::client), which is required.
     pub fn enterprise<F, Fut>(mut self, provider: IdentityProvider, id_token: F) -> Self
     where
         F: Fn(String) -> Fut + Send + Sync + 'static,
@@ -227,14 +227,14 @@ impl OAuth {
         self
     }
 
-    /// Keeps credentials there. In memory by default, so that they are forgotten at the end.
+    /// Sets the store for credentials. Defaults to a [`MemoryStore`], which loses them when the program ends.
     pub fn store(mut self, store: impl TokenStore) -> Self {
         self.config.store = Arc::new(store);
         self
     }
 
-    /// Keeps credentials under the name of an account, for programs that use one server on behalf of several people
-    /// and keep their tokens in one store. Make one `OAuth` for each of them, with a store in an `Arc`.
+    /// Stores credentials under an account name, for programs that use one server on behalf of several users. Create
+    /// one `OAuth` per user, with the store in an `Arc`.
     ///
     /// # Examples
     ///
@@ -252,72 +252,71 @@ impl OAuth {
         self
     }
 
-    /// Limits how often calls may have a person asked within a time; ten times within ten minutes by default. A
-    /// call that would ask once more fails with [`Error::TooManyPrompts`].
+    /// Limits how often calls may prompt the user within a period; defaults to ten times within ten minutes. A call
+    /// beyond the limit fails with [`Error::TooManyPrompts`].
     ///
-    /// What a person has denied is not asked for again by any call. [`authorize`](Self::authorize) asks
-    /// nevertheless, and begins anew.
+    /// No call prompts again for scopes that the user denied. [`authorize`](Self::authorize) ignores and resets both
+    /// restrictions.
     pub fn max_prompts(mut self, max: usize, within: Duration) -> Self {
         self.config.max_prompts = max;
         self.config.prompts_within = within;
         self
     }
 
-    /// Allows to send tokens over plain `http://` to a server that is not on this machine. Everybody on the way can
-    /// read them: this is for networks that are protected otherwise.
+    /// Allows sending tokens over plain `http://` to other machines, where every hop can read them. Use it only on a
+    /// network that is protected by other means.
     pub fn allow_plain_http(mut self) -> Self {
         self.config.allows_plain_http = true;
         self
     }
 
-    /// How long a person may take. Ten minutes by default.
-    pub fn patience(mut self, patience: Duration) -> Self {
-        self.config.patience = patience;
+    /// Limits the time between opening the authorization URL and its redirect. Defaults to ten minutes.
+    pub fn prompt_timeout(mut self, timeout: Duration) -> Self {
+        self.config.prompt_timeout = timeout;
         self
     }
 
-    /// Lets the server name authorization servers in private networks. Without it only public hosts are
-    /// visited, and, if the server is on this machine, this machine.
+    /// Allows authorization servers in private networks. By default only public addresses are allowed, and loopback
+    /// addresses if the MCP server is on this machine.
     pub fn allow_private_addresses(mut self) -> Self {
         self.config.allows_private = true;
         self
     }
 
-    /// Sends requests through `send`, such as one that obeys the proxies of the system. Where its connections
-    /// lead is then not checked, only what the addresses say.
+    /// Sends the client's requests through `send`, for example to use the system's proxies. URLs are still checked, but
+    /// the addresses that their host names resolve to are not.
     pub fn http(mut self, send: impl HttpSend) -> Self {
         self.config.send = Some(Arc::new(send));
         self
     }
 
-    /// Gets a token now, rather than when a server asks for one.
+    /// Obtains a token now, without waiting for a server to require one.
     ///
     /// # Errors
     ///
-    /// If there is none to be had.
+    /// If no token can be obtained.
     ///
     /// # Cancel safety
     ///
-    /// Nobody is waited for any more, unless a call waits as well.
+    /// Cancels the authorization, unless a call waits for it too. A grant without a user runs to completion.
     pub async fn authorize(&self) -> Result<(), Arc<Error>> {
         self.runtime()?.authorize().await
     }
 
-    /// Begins to get a token, up to the point where a person is needed: for applications whose person comes back to
-    /// another process or another server, as in a web application. [`complete`](Self::complete) goes on from there.
+    /// Starts an authorization and returns the URL to redirect the user to; [`complete`](Self::complete) finishes it.
+    /// For web applications, where the redirect is handled by another request or another process.
     ///
-    /// `redirect_uri` is where the person is to come back to. `challenges` are those of the
-    /// [`Error::Unauthorized`](bowline::Error::Unauthorized) that a call failed with, or none; they say which scopes
-    /// are needed. No [`user_agent`](Self::user_agent) is needed. The [`store`](Self::store) has to be one that all
-    /// processes share.
+    /// `redirect_uri` is the application's callback URL. `challenges` are those of the
+    /// [`Error::Unauthorized`](bowline::Error::Unauthorized) that a call failed with, or empty; they name the required
+    /// scopes. No [`user_agent`](Self::user_agent) is needed. All processes must share the [`store`](Self::store).
     ///
     /// # Errors
     ///
-    /// If a server cannot be reached, or must not be trusted.
+    /// If a server cannot be reached or fails a security check.
     ///
     /// # Cancel safety
     ///
-    /// A registration that was made may be lost; nothing else is.
+    /// A dynamic registration may be made and not stored; the next attempt registers again.
     ///
     /// # Examples
     ///
@@ -326,15 +325,15 @@ impl OAuth {
     /// # async fn example(user: &str) -> Result<(), Box<dyn std::error::Error>> {
     /// let oauth = || OAuth::new("https://example.com/mcp").store(FileStore::new("tokens")).account(user);
     ///
-    /// // In the handler of the page where the person starts:
+    /// // In the handler of the page where the user signs in:
     /// let pending = oauth().begin("https://app.example/callback", &[]).await?;
-    /// let kept_for_the_person = serde_json::to_string(&pending)?;
+    /// let stored = serde_json::to_string(&pending)?;
     /// let redirect_to = pending.url();
     ///
     /// // In the handler of `/callback`, perhaps in another process:
-    /// let came_back_to = "https://app.example/callback?code=…&state=…";
-    /// let pending: PendingAuthorization = serde_json::from_str(&kept_for_the_person)?;
-    /// oauth().complete(pending, came_back_to).await?;
+    /// let redirect_url = "https://app.example/callback?code=…&state=…";
+    /// let pending: PendingAuthorization = serde_json::from_str(&stored)?;
+    /// oauth().complete(pending, redirect_url).await?;
     /// # Ok(()) }
     /// ```
     pub async fn begin(
@@ -342,44 +341,43 @@ impl OAuth {
         redirect_uri: &str,
         challenges: &[Challenge],
     ) -> Result<PendingAuthorization, Arc<Error>> {
-        let begun = self.runtime()?.begin(redirect_uri, challenges).await;
-        begun.map_err(Arc::new)
+        let pending = self.runtime()?.begin(redirect_uri, challenges).await;
+        pending.map_err(Arc::new)
     }
 
-    /// Gets the token when the person has come back to `came_back_to`, the whole address with its query.
+    /// Exchanges the authorization code for a token. `redirect_url` is the full URL of the redirect, with its query.
     ///
     /// # Errors
     ///
-    /// If the address is not what must have come back, or the authorization server says no.
+    /// If the URL fails a security check, or the authorization server returned an error.
     ///
     /// # Cancel safety
     ///
-    /// The code may be used up without a token; begin again then.
+    /// The code may be consumed without a token; start again with [`begin`](Self::begin).
     pub async fn complete(
         &self,
         pending: PendingAuthorization,
-        came_back_to: &str,
+        redirect_url: &str,
     ) -> Result<(), Arc<Error>> {
-        let completed = self.runtime()?.complete(pending, came_back_to).await;
+        let completed = self.runtime()?.complete(pending, redirect_url).await;
         completed.map_err(Arc::new)
     }
 
-    /// Forgets the token, here and in the store, and has the authorization server revoke it if that can be done within
-    /// ten seconds. The next request has none, also if a token is being renewed meanwhile. A store whose content cannot
-    /// be read is emptied.
+    /// Removes the token from memory and from the store, and revokes it at the authorization server within ten seconds
+    /// if possible. A refresh in progress does not restore it. Stored credentials that cannot be read are removed.
     ///
     /// # Errors
     ///
-    /// If the store cannot be written.
+    /// If writing to the store fails.
     ///
     /// # Cancel safety
     ///
-    /// The token is forgotten here in any case, and perhaps not in the store.
+    /// The token is removed from memory in any case, but possibly not from the store.
     pub async fn forget(&self) -> Result<(), Arc<Error>> {
         self.runtime()?.forget().await.map_err(Arc::new)
     }
 
-    fn runtime(&self) -> Result<&Arc<Runtime>, Arc<Error>> {
+    fn runtime(&self) -> Result<&Arc<OAuthRuntime>, Arc<Error>> {
         let runtime = self.runtime.get_or_init(|| {
             let runtime = self.config.clone().start();
             runtime.map(Arc::new).map_err(Arc::new)
@@ -388,8 +386,8 @@ impl OAuth {
     }
 }
 
-impl Config {
-    fn start(self) -> Result<Runtime> {
+impl OAuthConfig {
+    fn start(self) -> Result<OAuthRuntime> {
         let address = &self.server;
         let server = Url::parse(address)
             .ok()
@@ -397,33 +395,33 @@ impl Config {
             .ok_or_else(|| {
                 Error::misuse(format!("`{address}` is not an http:// or https:// URL"))
             })?;
-        let is_protected =
-            server.scheme() == "https" || Guard::of_server(&server) == Guard::ThisMachine;
+        let is_protected = server.scheme() == "https"
+            || AddressPolicy::for_server(&server) == AddressPolicy::ThisMachine;
         if !is_protected && !self.allows_plain_http {
             return Err(Error::misuse(format!(
-                "tokens for `{address}` would travel unencrypted: use https://, or `OAuth::allow_plain_http`"
+                "tokens for `{address}` would be sent unencrypted: use https://, or `OAuth::allow_plain_http`"
             )));
         }
         if let Some(address) = &self.application.metadata_url {
             check_metadata_url(address)?;
         }
-        if self.application.needs_nobody() && self.application.client.is_none() {
+        if self.application.is_unattended() && self.application.client.is_none() {
             return Err(Error::misuse(
-                "a client that asks no person has to be registered: give OAuth a client with its issuer",
+                "a grant without a user requires a registered client: set `OAuth::client`",
             ));
         }
-        let guard = match self.allows_private {
-            true => Guard::Private,
-            false => Guard::of_server(&server),
+        let policy = match self.allows_private {
+            true => AddressPolicy::Private,
+            false => AddressPolicy::for_server(&server),
         };
         let fetch = match &self.send {
-            Some(send) => Fetch::by(send.clone()),
-            None => Fetch::guarded(guard)?,
+            Some(send) => Fetch::new(send.clone()),
+            None => Fetch::with_policy(policy)?,
         };
-        Runtime::new(server, guard, fetch, self)
+        OAuthRuntime::new(server, policy, fetch, self)
     }
 
-    /// The key in the store: a URL has no spaces, so that no two pairs give one key.
+    /// Returns the key in the store. A URL contains no spaces, so different pairs have different keys.
     pub(crate) fn store_key(&self, server: &Url) -> String {
         match &self.account {
             Some(account) => format!("{server} {account}"),
@@ -453,9 +451,9 @@ impl Authorizer for OAuth {
         self.runtime().ok()?.identity()
     }
 
-    fn hear(&self, head: &response::Parts) {
+    fn observe_response(&self, head: &response::Parts) {
         if let Ok(runtime) = self.runtime() {
-            runtime.hear(head);
+            runtime.observe_response(head);
         }
     }
 }
@@ -478,4 +476,4 @@ impl fmt::Debug for OAuth {
 
 const DEFAULT_PROMPTS: usize = 10;
 const DEFAULT_PROMPTS_WITHIN: Duration = Duration::from_secs(600);
-const DEFAULT_PATIENCE: Duration = Duration::from_secs(600);
+const DEFAULT_PROMPT_TIMEOUT: Duration = Duration::from_secs(600);

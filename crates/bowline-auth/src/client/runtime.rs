@@ -1,17 +1,21 @@
-//! Tokens at work: shown with requests, renewed in time, asked for again when a server wants more.
+//! The [`OAuthRuntime`]: adds tokens to requests, refreshes them, and reauthorizes on challenges. Used by `OAuth`.
 //!
-//! Whatever gets a token is a *flight*, and there is one at a time. Everybody who needs a token waits for the
-//! same one; it ends early if nobody waits any more.
+//! All calls that need a token share one run of a [`Flow`]; there is at most one at a time.
+//!
+//! ```text
+//! sign ──▶ refresh due? ───┐                        ┌─▶ no user involved: spawned, runs to completion
+//! 401 / 403 ──▶ answer ────┴─▶ join_or_start_flow ──┴─▶ user involved: dropped with the last waiting call
+//! ```
 
-mod pending;
-pub use pending::PendingAuthorization;
+mod pending_authorization;
+pub use pending_authorization::PendingAuthorization;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bowline::exchange::BoxFuture;
-use bowline::http::client::{Challenge, Reason, Refusal};
+use bowline::http::client::{Challenge, Refusal, RefusalReason};
 use futures_util::FutureExt as _;
 use futures_util::future::{Shared, WeakShared};
 use http::header::AUTHORIZATION;
@@ -20,132 +24,138 @@ use tokio::sync::OnceCell;
 use tokio::time::Instant;
 use url::Url;
 
+use super::address_policy::AddressPolicy;
 use super::credentials::{Credentials, TokenKind, Tokens};
-use super::dpop::{ProofKey, Proving};
+use super::credentials_diff::CredentialsDiff;
+use super::dpop::{ProofKey, ProofTarget};
 use super::fetch::Fetch;
-use super::flow::{DPOP_NONCE, Flow, Intent, Setup, Step};
-use super::guard::Guard;
-use super::kept::{Kept, Turn};
-use super::merge::Learned;
-use super::moment::Moment;
-use super::oauth::Config;
-use super::prompts::Prompts;
+use super::flow::{DPOP_NONCE, Flow, FlowSetup, FlowStep, Intent};
+use super::oauth::OAuthConfig;
+use super::prompt_limiter::PromptLimiter;
 use super::scopes::Scopes;
-use super::user_agent::{AppError, Visit};
+use super::stored_credentials::{RefreshTurn, StoredCredentials};
+use super::time_and_randomness::TimeAndRandomness;
+use super::user_agent::{AppError, AuthorizationPrompt};
 use super::{Error, Result};
+use crate::sync::Mutex;
 
-/// Tokens for one server.
-pub(crate) struct Runtime {
+/// The tokens for one server.
+pub(crate) struct OAuthRuntime {
     server: Url,
-    guard: Guard,
+    address_policy: AddressPolicy,
     fetch: Fetch,
-    config: Config,
-    kept: Kept,
-    /// How much earlier than necessary this client renews tokens, of the time that there is for it. Others that
-    /// share the token have another share, so that they do not all renew it in the same second.
-    eagerness: Duration,
-    /// Filled from the store when it is first needed.
-    filled: OnceCell<()>,
-    memory: Mutex<Memory>,
+    config: OAuthConfig,
+    stored: StoredCredentials,
+    /// A random fraction of the head start (0 to 1, in seconds) by which this client refreshes even earlier, so that
+    /// processes that share a token do not all refresh it in the same second.
+    refresh_jitter: Duration,
+    /// Set once `state` was loaded from the store.
+    loaded: OnceCell<()>,
+    state: Mutex<RuntimeState>,
 }
 
-struct Memory {
+struct RuntimeState {
     credentials: Credentials,
-    /// The key that tokens are bound to: the one in the credentials.
+    /// Decoded from the credentials.
     proof_key: Option<Arc<ProofKey>>,
-    /// Whether the store has what is here.
-    is_kept: bool,
-    /// Counts how often the token was forgotten. A flight that began before that brings none back.
+    /// Whether the store has the credentials in memory; `false` after a failed write.
+    is_persisted: bool,
+    /// Incremented by `forget`. A flow of an earlier epoch does not store its token.
     epoch: u64,
-    /// What the server wants to see in the next proof.
+    /// The last `DPoP-Nonce` of the server.
     nonce: Option<HeaderValue>,
-    /// A number of the user whose tokens these are. A renewal keeps it.
+    /// Identifies the signed-in user within this process. A refresh keeps it.
     user: u64,
-    /// Whether the token came by renewal, and nothing was accepted since.
-    is_unproven: bool,
-    flight: Option<Flight>,
-    flights: u64,
-    prompts: Prompts,
+    /// Whether the token came from a refresh and no request succeeded since.
+    is_unconfirmed_refresh: bool,
+    running_flow: Option<SharedFlow>,
+    flow_count: u64,
+    prompts: PromptLimiter,
     backoff: Option<Backoff>,
 }
 
-/// A flow under way, and what for.
-struct Flight {
+/// The flow in progress.
+struct SharedFlow {
     number: u64,
     intent: Intent,
-    landing: WeakShared<Landing>,
+    future: WeakShared<FlowFuture>,
 }
 
-type Landing = BoxFuture<'static, Result<(), Arc<Error>>>;
+type FlowFuture = BoxFuture<'static, Result<(), Arc<Error>>>;
 
-/// The authorization server failed, and is left alone for a while.
+/// The time in which no automatic flow starts, because the authorization server failed.
 struct Backoff {
     failures: u32,
     until: Instant,
     error: Arc<Error>,
 }
 
-/// Whether a token is to be renewed.
+/// Whether a token is due for a refresh.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Due {
+enum RefreshDue {
     No,
-    /// It is still good meanwhile.
+    /// It is due, and still valid.
     Soon,
     /// It has expired.
     Now,
 }
 
-impl Runtime {
-    pub(crate) fn new(server: Url, guard: Guard, fetch: Fetch, config: Config) -> Result<Self> {
-        let memory = Memory {
+impl OAuthRuntime {
+    pub(crate) fn new(
+        server: Url,
+        address_policy: AddressPolicy,
+        fetch: Fetch,
+        config: OAuthConfig,
+    ) -> Result<Self> {
+        let state = RuntimeState {
             credentials: Credentials::default(),
             proof_key: None,
-            is_kept: true,
+            is_persisted: true,
             epoch: 0,
             nonce: None,
             user: 0,
-            is_unproven: false,
-            flight: None,
-            flights: 0,
-            prompts: Prompts::new(config.max_prompts, config.prompts_within),
+            is_unconfirmed_refresh: false,
+            running_flow: None,
+            flow_count: 0,
+            prompts: PromptLimiter::new(config.max_prompts, config.prompts_within),
             backoff: None,
         };
         Ok(Self {
-            kept: Kept::new(config.store.clone(), config.store_key(&server))?,
-            eagerness: moment()?.part_of(Duration::from_secs(1)),
+            stored: StoredCredentials::new(config.store.clone(), config.store_key(&server))?,
+            refresh_jitter: time_and_randomness()?.random_fraction_of(Duration::from_secs(1)),
             server,
-            guard,
+            address_policy,
             fetch,
             config,
-            filled: OnceCell::new(),
-            memory: Mutex::new(memory),
+            loaded: OnceCell::new(),
+            state: Mutex::new(state),
         })
     }
 
-    /// Shows the token, if there is one and the request goes to the server that it is for.
+    /// Adds the token to a request, if there is one and the request goes to the server's origin.
     pub(crate) async fn sign(self: &Arc<Self>, head: &mut request::Parts) -> Result<()> {
-        self.fill().await?;
+        self.load_credentials().await?;
         let url = Url::parse(&head.uri.to_string());
         let Some(url) = url.ok().filter(|url| url.origin() == self.server.origin()) else {
             return Ok(());
         };
-        self.renew_in_time().await;
+        self.refresh_if_due().await;
         let (tokens, key, nonce) = {
-            let memory = self.lock();
-            let tokens = memory.credentials.tokens.clone();
-            (tokens, memory.proof_key.clone(), memory.nonce.clone())
+            let state = self.state.lock();
+            let tokens = state.credentials.tokens.clone();
+            (tokens, state.proof_key.clone(), state.nonce.clone())
         };
         let Some(tokens) = tokens else {
             return Ok(());
         };
         if let (TokenKind::Dpop, Some(key)) = (tokens.kind, key) {
-            let proving = Proving {
+            let target = ProofTarget {
                 method: &head.method,
                 url: &url,
                 token: Some(&tokens.access),
                 nonce: nonce.as_ref().and_then(|nonce| nonce.to_str().ok()),
             };
-            let proof = key.prove(&proving, &moment()?)?;
+            let proof = key.prove(&target, &time_and_randomness()?)?;
             head.headers.insert(DPOP, header_value(&proof)?);
         }
         let value = header_value(&tokens.header())?;
@@ -153,37 +163,40 @@ impl Runtime {
         Ok(())
     }
 
-    /// Returns a name of the signed-in user that is unique in this process.
+    /// Returns a name for the signed-in user, unique within this process.
     pub(crate) fn identity(&self) -> Option<String> {
-        let memory = self.lock();
-        let is_signed_in = memory.credentials.tokens.is_some();
-        is_signed_in.then(|| format!("{} {}", self.server, memory.user))
+        let state = self.state.lock();
+        let is_signed_in = state.credentials.tokens.is_some();
+        is_signed_in.then(|| format!("{} {}", self.server, state.user))
     }
 
-    /// Hears what the server wants to see in the next proof, and that it accepts what it was shown.
-    pub(crate) fn hear(&self, head: &response::Parts) {
-        let mut memory = self.lock();
+    /// Stores the `DPoP-Nonce` of a response, and whether the token was accepted.
+    pub(crate) fn observe_response(&self, head: &response::Parts) {
+        let mut state = self.state.lock();
         if let Some(nonce) = head.headers.get(DPOP_NONCE) {
-            memory.nonce = Some(nonce.clone());
+            state.nonce = Some(nonce.clone());
         }
-        memory.is_unproven &= !head.status.is_success();
+        state.is_unconfirmed_refresh &= !head.status.is_success();
     }
 
-    /// Does what it takes to get a refused request accepted.
+    /// Obtains a token that answers the challenges of a refused request.
     pub(crate) async fn answer(self: &Arc<Self>, refusal: &Refusal) -> Result<(), Arc<Error>> {
-        let challenge = pick(&refusal.challenges);
+        let challenge = pick_challenge(&refusal.challenges);
         match refusal.reason {
-            Reason::Nonce => Ok(()), // it was heard
-            Reason::InsufficientScope => self.step_up(refusal, challenge).await,
-            // Somebody else got a new token meanwhile.
+            RefusalReason::Nonce => Ok(()), // `observe_response` stored the nonce
+            RefusalReason::InsufficientScope => self.step_up(refusal, challenge).await,
+            // Another call replaced the token meanwhile.
             _ if !self.is_current(refusal) => Ok(()),
             _ => {
-                // A token that was refused although it is fresh would be renewed for ever.
-                let is_unproven = self.lock().is_unproven;
-                if self.can_renew() && !is_unproven {
-                    match self.fly(Intent::Renew, challenge.clone()).await {
+                // If the server refuses a token right after its refresh, refreshing again would loop.
+                let is_unconfirmed_refresh = self.state.lock().is_unconfirmed_refresh;
+                if self.can_refresh() && !is_unconfirmed_refresh {
+                    match self
+                        .join_or_start_flow(Intent::Refresh, challenge.clone())
+                        .await
+                    {
                         Ok(()) => return Ok(()),
-                        // A person cannot help an authorization server that is out of order.
+                        // Do not prompt the user because the authorization server is down.
                         Err(error) if error.is_transient() => return Err(error),
                         Err(_) => {}
                     }
@@ -193,109 +206,111 @@ impl Runtime {
         }
     }
 
-    /// Asks for more scopes, unless they were asked for already: then asking again would not help.
+    /// Requests the scopes of a scope challenge, unless they were already requested: the result would be the same.
     async fn step_up(
         self: &Arc<Self>,
         refusal: &Refusal,
         challenge: Option<Challenge>,
     ) -> Result<(), Arc<Error>> {
-        let wanted = wanted(challenge.as_ref());
-        let allowed = self.config.application.scopes.at_most.as_ref();
+        let wanted = challenged_scopes(challenge.as_ref());
+        let allowed = self.config.application.scopes.allowed.as_ref();
         if allowed.is_some_and(|allowed| !allowed.contains_all(&wanted)) {
-            return Err(Arc::new(Error::still_not_enough(&wanted.to_string())));
+            return Err(Arc::new(Error::insufficient_scope(&wanted.to_string())));
         }
-        if self.has_asked_for(&wanted) {
+        if self.has_requested(&wanted) {
             if !self.is_current(refusal) {
-                return Ok(()); // somebody else did, meanwhile
+                return Ok(()); // another call got them meanwhile
             }
-            return Err(Arc::new(Error::still_not_enough(&wanted.to_string())));
+            return Err(Arc::new(Error::insufficient_scope(&wanted.to_string())));
         }
         self.obtain(challenge.clone()).await?;
-        if self.has_asked_for(&wanted) {
+        if self.has_requested(&wanted) {
             return Ok(());
         }
-        // That was somebody else's flight, for other scopes.
+        // The flow was another call's, for other scopes.
         self.obtain(challenge).await
     }
 
-    fn has_asked_for(&self, scopes: &Scopes) -> bool {
+    fn has_requested(&self, scopes: &Scopes) -> bool {
         self.tokens()
             .is_some_and(|tokens| tokens.requested.contains_all(scopes))
     }
 
-    /// Gets a token because the application wants one now, whatever was denied before.
+    /// Obtains a token, ignoring the prompt limit, earlier denials and the backoff.
     pub(crate) async fn authorize(self: &Arc<Self>) -> Result<(), Arc<Error>> {
         {
-            let mut memory = self.lock();
-            memory.prompts.reset();
-            memory.backoff = None;
+            let mut state = self.state.lock();
+            state.prompts.reset();
+            state.backoff = None;
         }
         self.obtain(None).await
     }
 
-    /// Gets a token, whatever it takes.
+    /// Obtains a token by the configured grant.
     async fn obtain(self: &Arc<Self>, challenge: Option<Challenge>) -> Result<(), Arc<Error>> {
-        self.fly(Intent::Obtain, challenge).await
+        self.join_or_start_flow(Intent::Obtain, challenge).await
     }
 
     pub(crate) async fn forget(&self) -> Result<()> {
         let old = {
-            // Before anything that takes time: what is under way must not bring the token back.
-            let mut memory = self.lock();
-            memory.epoch += 1;
-            let old = memory.credentials.clone();
-            memory.credentials.tokens = None;
-            memory.flight = None;
-            memory.backoff = None;
-            memory.prompts.reset();
+            // Before the first `.await`, so that a flow in progress cannot restore the token.
+            let mut state = self.state.lock();
+            state.epoch += 1;
+            let old = state.credentials.clone();
+            state.credentials.tokens = None;
+            state.running_flow = None;
+            state.backoff = None;
+            state.prompts.reset();
             old
         };
-        let kept = self.kept.load().await.ok().flatten();
-        let forgotten = self.kept.update(|kept| kept.tokens = None).await;
+        let stored = self.stored.load().await.ok().flatten();
+        let forgotten = self.stored.update(|stored| stored.tokens = None).await;
         if let Err(error) = forgotten {
-            // Whatever is there, nobody can read it; but a token must not stay where it was forgotten.
-            tracing::warn!(%error, "removing credentials that cannot be changed");
-            self.kept.remove().await?;
+            // The stored credentials are unreadable, but may still contain the token.
+            tracing::warn!(%error, "removing stored credentials that cannot be updated");
+            self.stored.remove().await?;
         }
-        let old = kept.filter(|kept| kept.tokens.is_some()).unwrap_or(old);
+        let old = stored
+            .filter(|stored| stored.tokens.is_some())
+            .unwrap_or(old);
         if old.tokens.is_some() {
-            let revoking = tokio::time::timeout(REVOKED_WITHIN, self.revoke(old)).await;
-            // It is forgotten here in any case, and ends by itself there.
-            if !matches!(revoking, Ok(Ok(()))) {
-                tracing::debug!("a token that was forgotten is not revoked");
+            let revocation = tokio::time::timeout(REVOCATION_TIMEOUT, self.revoke(old)).await;
+            // Best effort: the token is already removed here, and expires at the server.
+            if !matches!(revocation, Ok(Ok(()))) {
+                tracing::debug!("failed to revoke a removed token");
             }
         }
         Ok(())
     }
 
-    /// Tells whoever gave out a token that it is not needed any more.
+    /// Revokes the token at its issuer.
     async fn revoke(&self, credentials: Credentials) -> Result<()> {
-        let Some(kept) = &credentials.proof_key else {
+        let Some(stored) = &credentials.proof_key else {
             return Ok(());
         };
-        let proof_key = Arc::new(ProofKey::read(kept)?);
+        let proof_key = Arc::new(ProofKey::read(stored)?);
         let setup = self.setup(Intent::Revoke, None, credentials, proof_key);
         let mut flow = Flow::new(setup);
         let mut step = flow.begin()?;
-        while let Step::Send(request) = step {
+        while let FlowStep::Send(request) = step {
             let response = self.fetch.send(request).await?;
-            step = flow.response(&response, &moment()?)?;
+            step = flow.handle_response(&response, &time_and_randomness()?)?;
         }
         Ok(())
     }
 
-    /// What a flow starts from, unless a person is to be asked.
+    /// Returns the input of a flow without a user.
     fn setup(
         &self,
         intent: Intent,
         challenge: Option<Challenge>,
         credentials: Credentials,
         proof_key: Arc<ProofKey>,
-    ) -> Setup {
-        Setup {
+    ) -> FlowSetup {
+        FlowSetup {
             server: self.server.clone(),
             application: Arc::new(self.config.application.clone()),
-            guard: self.guard,
+            address_policy: self.address_policy,
             intent,
             challenge,
             credentials,
@@ -304,363 +319,365 @@ impl Runtime {
         }
     }
 
-    /// Renews a token that is about to expire. If that fails, the server will say what it wants.
-    async fn renew_in_time(self: &Arc<Self>) {
-        let due = self.due();
-        if due == Due::No || self.backing_off().is_some() {
+    /// Refreshes a token that is due. On failure the request is sent anyway, and the server's challenge decides.
+    async fn refresh_if_due(self: &Arc<Self>) {
+        let due = self.refresh_due();
+        if due == RefreshDue::No || self.backoff_error().is_some() {
             return;
         }
-        let intent = if self.can_renew() {
-            Intent::Renew
-        } else if self.config.application.needs_nobody() {
+        let intent = if self.can_refresh() {
+            Intent::Refresh
+        } else if self.config.application.is_unattended() {
             Intent::Obtain
         } else {
             return;
         };
-        if due == Due::Soon {
-            // It goes on by itself, and this request need not wait for it.
-            drop(self.board(intent, None));
-        } else if let Err(error) = self.fly(intent, None).await {
-            tracing::debug!(%error, "failed to renew a token");
+        if due == RefreshDue::Soon {
+            // The flow is spawned; this request does not wait for it.
+            drop(self.running_or_new_flow(intent, None));
+        } else if let Err(error) = self.join_or_start_flow(intent, None).await {
+            tracing::debug!(%error, "failed to refresh a token");
         }
     }
 
-    fn due(&self) -> Due {
-        let memory = self.lock();
-        let tokens = memory.credentials.tokens.as_ref();
+    fn refresh_due(&self) -> RefreshDue {
+        let state = self.state.lock();
+        let tokens = state.credentials.tokens.as_ref();
         let Some((tokens, at)) = tokens.and_then(|tokens| Some((tokens, tokens.renew_at?))) else {
-            return Due::No;
+            return RefreshDue::No;
         };
         let expires_at = tokens.expires_at.unwrap_or(at);
-        let early = (expires_at.saturating_sub(at) as f64 * self.eagerness.as_secs_f64()) as u64;
-        match Moment::seconds_now() {
-            now if now >= expires_at => Due::Now,
-            now if now >= at.saturating_sub(early) => Due::Soon,
-            _ => Due::No,
+        let early =
+            (expires_at.saturating_sub(at) as f64 * self.refresh_jitter.as_secs_f64()) as u64;
+        match TimeAndRandomness::seconds_now() {
+            now if now >= expires_at => RefreshDue::Now,
+            now if now >= at.saturating_sub(early) => RefreshDue::Soon,
+            _ => RefreshDue::No,
         }
     }
 
-    /// The error after which the authorization server is left alone, if it is.
-    fn backing_off(&self) -> Option<Arc<Error>> {
-        let memory = self.lock();
-        let backoff = memory.backoff.as_ref();
+    /// Returns the last error while automatic flows back off.
+    fn backoff_error(&self) -> Option<Arc<Error>> {
+        let state = self.state.lock();
+        let backoff = state.backoff.as_ref();
         let backoff = backoff.filter(|backoff| Instant::now() < backoff.until)?;
         Some(backoff.error.clone())
     }
 
-    /// Whether a flight needs no person, and is finished even if no call waits for it.
+    /// Returns whether a flow needs no user; it then runs to completion even if no call waits for it.
     fn is_automatic(&self, intent: Intent) -> bool {
-        intent == Intent::Renew || self.config.application.needs_nobody()
+        intent == Intent::Refresh || self.config.application.is_unattended()
     }
 
-    /// Waits for a flight that is under way, or starts one.
-    async fn fly(
+    /// Joins the flow in progress, or starts one, and waits for its result.
+    async fn join_or_start_flow(
         self: &Arc<Self>,
         intent: Intent,
         challenge: Option<Challenge>,
     ) -> Result<(), Arc<Error>> {
         loop {
             if self.is_automatic(intent)
-                && let Some(error) = self.backing_off()
+                && let Some(error) = self.backoff_error()
             {
                 return Err(error);
             }
-            match self.board(intent, challenge.as_ref()) {
-                // Whether it was started here or elsewhere: if it fails, so would another.
-                (own, landing) if own == intent => return landing.await,
-                // It may bring back what is needed here, or not; whoever asked knows.
-                (_, landing) => drop(landing.await),
+            match self.running_or_new_flow(intent, challenge.as_ref()) {
+                // The result counts even if another call started it: a second attempt would fail alike.
+                (own, flow) if own == intent => return flow.await,
+                // A flow with another intent. It may satisfy this call too; the next round decides.
+                (_, flow) => drop(flow.await),
             }
         }
     }
 
-    /// The flight that is under way, or a new one.
-    fn board(
+    /// Returns the flow in progress, or a new one.
+    fn running_or_new_flow(
         self: &Arc<Self>,
         intent: Intent,
         challenge: Option<&Challenge>,
-    ) -> (Intent, Shared<Landing>) {
-        let mut memory = self.lock();
-        let flight = memory.flight.as_ref();
-        if let Some((intent, landing)) =
-            flight.and_then(|flight| Some((flight.intent, flight.landing.upgrade()?)))
+    ) -> (Intent, Shared<FlowFuture>) {
+        let mut state = self.state.lock();
+        let running = state.running_flow.as_ref();
+        if let Some((intent, flow)) =
+            running.and_then(|running| Some((running.intent, running.future.upgrade()?)))
         {
-            return (intent, landing);
+            return (intent, flow);
         }
-        memory.flights += 1;
-        let number = memory.flights;
+        state.flow_count += 1;
+        let number = state.flow_count;
         let (runtime, challenge) = (self.clone(), challenge.cloned());
-        let flight: Landing = Box::pin(async move {
-            let landed = runtime.attempt(intent, challenge).await;
-            runtime.land(number, intent, &landed);
-            landed
+        let future: FlowFuture = Box::pin(async move {
+            let result = runtime.run_if_prompt_allowed(intent, challenge).await;
+            runtime.finish_flow(number, intent, &result);
+            result
         });
-        let landing = flight.shared();
-        let under_way = landing.downgrade();
-        memory.flight = under_way.map(|landing| Flight {
+        let flow = future.shared();
+        state.running_flow = flow.downgrade().map(|future| SharedFlow {
             number,
             intent,
-            landing,
+            future,
         });
-        drop(memory);
+        drop(state);
         if self.is_automatic(intent) {
-            // A refresh token may be used up by the request, so its successor must be taken in even if no call
-            // waits. The limits of its requests bound this task.
-            tokio::spawn(landing.clone());
+            // The request may consume the refresh token, so the response must be stored even if no call waits. The
+            // timeouts of the requests bound this task.
+            tokio::spawn(flow.clone());
         }
-        (intent, landing)
+        (intent, flow)
     }
 
-    fn land(&self, number: u64, intent: Intent, landed: &Result<(), Arc<Error>>) {
-        let mut memory = self.lock();
-        // After `forget` there may be another one.
-        memory.flight = memory.flight.take().filter(|it| it.number != number);
+    fn finish_flow(&self, number: u64, intent: Intent, result: &Result<(), Arc<Error>>) {
+        let mut state = self.state.lock();
+        // After `forget`, `state.running_flow` may already be a newer flow.
+        state.running_flow = state.running_flow.take().filter(|it| it.number != number);
         if !self.is_automatic(intent) {
             return;
         }
-        let error = landed.as_ref().err().filter(|error| error.is_transient());
-        let failures = memory.backoff.take().map_or(0, |backoff| backoff.failures);
-        memory.backoff = error.map(|error| Backoff {
+        let error = result.as_ref().err().filter(|error| error.is_transient());
+        let failures = state.backoff.take().map_or(0, |backoff| backoff.failures);
+        state.backoff = error.map(|error| Backoff {
             failures: failures.saturating_add(1),
             until: Instant::now() + backoff_after(failures),
             error: error.clone(),
         });
     }
 
-    /// Performs a flow, unless a person would be asked what they have been asked.
-    async fn attempt(
+    /// Runs a flow, unless it would prompt the user beyond the limit or for denied scopes.
+    async fn run_if_prompt_allowed(
         &self,
         intent: Intent,
         challenge: Option<Challenge>,
     ) -> Result<(), Arc<Error>> {
-        let wanted = wanted(challenge.as_ref());
+        let wanted = challenged_scopes(challenge.as_ref());
         if !self.is_automatic(intent) {
-            self.lock().prompts.check(&wanted)?;
+            self.state.lock().prompts.check(&wanted)?;
         }
-        let performed = self.perform(intent, challenge).await.map_err(Arc::new);
-        if let Err(error) = &performed
+        let result = self
+            .run_and_store(intent, challenge)
+            .await
+            .map_err(Arc::new);
+        if let Err(error) = &result
             && error.is_denial()
         {
-            self.lock().prompts.remember_denial(wanted, error);
+            self.state.lock().prompts.remember_denial(wanted, error);
         }
-        performed
+        result
     }
 
-    /// Performs a flow, and keeps what it learned.
-    async fn perform(&self, intent: Intent, challenge: Option<Challenge>) -> Result<()> {
-        let proof_key = self.fill().await?;
+    /// Runs a flow and stores its result.
+    async fn run_and_store(&self, intent: Intent, challenge: Option<Challenge>) -> Result<()> {
+        let proof_key = self.load_credentials().await?;
         let (before, epoch) = self.snapshot();
-        if intent == Intent::Renew && self.is_renewed_elsewhere(&before).await? {
+        if intent == Intent::Refresh && self.is_refreshed_elsewhere(&before).await? {
             return Ok(());
         }
-        let visit = match self.is_automatic(intent) {
-            false => Some(self.prepare().await?),
+        let prompt = match self.is_automatic(intent) {
+            false => Some(self.prepare_prompt().await?),
             true => None,
         };
-        let mut flow = Flow::new(Setup {
-            redirect_uri: visit.as_ref().map(|visit| visit.redirect_uri().to_owned()),
+        let mut flow = Flow::new(FlowSetup {
+            redirect_uri: prompt
+                .as_ref()
+                .map(|prompt| prompt.redirect_uri().to_owned()),
             ..self.setup(intent, challenge, before.clone(), proof_key)
         });
-        let starting = Starting {
+        let start = FlowStart {
             intent,
             epoch,
             before: &before,
         };
-        let performed = self.walk(&mut flow, visit, &starting).await;
-        self.keep(&starting, flow.credentials()).await;
-        self.lock().is_unproven = intent == Intent::Renew && performed.is_ok();
-        // A refresh token that is refused may have been used up by another process, whose token is now ours.
-        if performed.is_err() && intent == Intent::Renew && self.has_other_token(&before) {
+        let result = self.run_flow(&mut flow, prompt, &start).await;
+        self.store_result(&start, flow.credentials()).await;
+        self.state.lock().is_unconfirmed_refresh = intent == Intent::Refresh && result.is_ok();
+        // The refresh token may have been consumed by another process, whose new token `store_result` has just loaded.
+        if result.is_err() && intent == Intent::Refresh && self.has_other_token(&before) {
             return Ok(());
         }
-        performed
+        result
     }
 
-    /// Remembers what a flow learned, here and in the store.
-    async fn keep(&self, starting: &Starting<'_>, after: &Credentials) {
-        let learned = Learned {
-            intent: starting.intent,
-            before: starting.before,
+    /// Merges the result of a flow into `state` and the store.
+    async fn store_result(&self, start: &FlowStart<'_>, after: &Credentials) {
+        let diff = CredentialsDiff {
+            intent: start.intent,
+            before: start.before,
             after,
-            proof_key: starting.before.proof_key.as_ref(),
+            proof_key: start.before.proof_key.as_ref(),
         };
-        let apply = |kept: &mut Credentials| {
-            let memory = self.lock();
-            if memory.epoch != starting.epoch {
-                return learned.apply_registrations(kept);
+        let apply = |stored: &mut Credentials| {
+            let state = self.state.lock();
+            if state.epoch != start.epoch {
+                return diff.apply_registrations(stored);
             }
-            if !memory.is_kept {
-                // What the flow started from is newer than what is kept.
-                kept.tokens.clone_from(&starting.before.tokens);
+            if !state.is_persisted {
+                // A write failed earlier: the flow started from newer tokens than the stored ones.
+                stored.tokens.clone_from(&start.before.tokens);
             }
-            drop(memory);
-            learned.apply(kept);
+            drop(state);
+            diff.apply(stored);
         };
-        let updated = self.kept.update(apply).await;
-        let (is_kept, credentials) = match updated {
+        let updated = self.stored.update(apply).await;
+        let (is_persisted, credentials) = match updated {
             Ok(credentials) => (true, credentials),
             Err(error) => {
-                // They are good as long as this program runs.
-                tracing::warn!(%error, "failed to keep credentials");
-                let mut credentials = self.lock().credentials.clone();
+                // They stay usable until the program ends.
+                tracing::warn!(%error, "failed to store credentials");
+                let mut credentials = self.state.lock().credentials.clone();
                 apply(&mut credentials);
                 (false, credentials)
             }
         };
-        let mut memory = self.lock();
-        let got =
+        let mut state = self.state.lock();
+        let access =
             |credentials: &Credentials| credentials.tokens.as_ref().map(|it| it.access.clone());
-        let is_renewed = starting.intent == Intent::Renew && got(&credentials) == got(after);
-        let whose = if is_renewed {
-            Whose::Same
+        let is_refreshed = start.intent == Intent::Refresh && access(&credentials) == access(after);
+        let owner = if is_refreshed {
+            TokenOwner::Same
         } else {
-            Whose::Unknown
+            TokenOwner::Unknown
         };
-        memory.set(credentials, whose);
-        memory.is_kept = is_kept;
-        if memory.epoch != starting.epoch {
-            memory.credentials.tokens = None;
+        state.set_credentials(credentials, owner);
+        state.is_persisted = is_persisted;
+        if state.epoch != start.epoch {
+            state.credentials.tokens = None;
         }
     }
 
-    /// Waits for other processes that renew the token, and takes over what they got. Afterwards they wait for us.
-    async fn is_renewed_elsewhere(&self, before: &Credentials) -> Result<bool> {
-        match self.kept.take_turn(before.tokens.as_ref()).await {
-            Ok(Turn::Changed(kept)) if self.lock().is_kept => {
-                let is_signed_in = kept.tokens.is_some();
-                let mut memory = self.lock();
-                memory.set(*kept, Whose::Unknown);
-                memory.is_unproven = false;
-                drop(memory);
+    /// Waits for a refresh in another process and adopts its token. Otherwise claims the refresh for this client.
+    async fn is_refreshed_elsewhere(&self, before: &Credentials) -> Result<bool> {
+        match self.stored.claim_refresh(before.tokens.as_ref()).await {
+            Ok(RefreshTurn::Changed(stored)) if self.state.lock().is_persisted => {
+                let is_signed_in = stored.tokens.is_some();
+                let mut state = self.state.lock();
+                state.set_credentials(*stored, TokenOwner::Unknown);
+                state.is_unconfirmed_refresh = false;
+                drop(state);
                 match is_signed_in {
                     true => Ok(true),
-                    false => Err(Error::not_offered(
-                        "a token that could be renewed: it was forgotten by another process",
+                    false => Err(Error::unsupported(
+                        "no token to refresh: another process removed it",
                     )),
                 }
             }
-            Ok(Turn::Changed(_) | Turn::Ours) => Ok(false),
+            Ok(RefreshTurn::Changed(_) | RefreshTurn::Ours) => Ok(false),
             Err(error) => {
-                tracing::warn!(%error, "renewing a token although the store fails");
+                tracing::warn!(%error, "refreshing a token although the store failed");
                 Ok(false)
             }
         }
     }
 
     fn snapshot(&self) -> (Credentials, u64) {
-        let memory = self.lock();
-        (memory.credentials.clone(), memory.epoch)
+        let state = self.state.lock();
+        (state.credentials.clone(), state.epoch)
     }
 
     fn has_other_token(&self, before: &Credentials) -> bool {
-        let memory = self.lock();
-        let tokens = memory.credentials.tokens.as_ref();
+        let state = self.state.lock();
+        let tokens = state.credentials.tokens.as_ref();
         let access = |tokens: &Tokens| tokens.access.clone();
         tokens.is_some() && tokens.map(access) != before.tokens.as_ref().map(access)
     }
 
-    async fn walk(
+    async fn run_flow(
         &self,
         flow: &mut Flow,
-        mut visit: Option<Box<dyn Visit>>,
-        starting: &Starting<'_>,
+        mut prompt: Option<Box<dyn AuthorizationPrompt>>,
+        start: &FlowStart<'_>,
     ) -> Result<()> {
         let mut step = flow.begin()?;
         loop {
             step = match step {
-                Step::Send(request) => {
+                FlowStep::Send(request) => {
                     let response = self.fetch.send(request).await?;
-                    flow.response(&response, &moment()?)?
+                    flow.handle_response(&response, &time_and_randomness()?)?
                 }
-                Step::Open(url) => {
-                    let Some(visit) = visit.take() else {
-                        return Err(Error::misuse("a person cannot be asked twice in one flow"));
+                FlowStep::Open(url) => {
+                    let Some(prompt) = prompt.take() else {
+                        return Err(Error::misuse("a flow can only prompt the user once"));
                     };
-                    // Whoever stops waiting now need not register again.
-                    self.keep(starting, flow.credentials()).await;
-                    self.lock().prompts.count();
-                    let after = self.config.patience;
-                    let came = tokio::time::timeout(after, visit.open(url.into())).await;
-                    let came = came.map_err(|_| Error::NobodyCame { after })?;
-                    let came = came.map_err(|error| failed("the browser failed", error))?;
-                    flow.redirected(&came, &moment()?)?
+                    // Stored now, so that a dropped call does not lose the registration.
+                    self.store_result(start, flow.credentials()).await;
+                    self.state.lock().prompts.count();
+                    let after = self.config.prompt_timeout;
+                    let redirect = tokio::time::timeout(after, prompt.open(url.into())).await;
+                    let redirect = redirect.map_err(|_| Error::RedirectTimeout { after })?;
+                    let redirect = redirect
+                        .map_err(|error| application_error("the user agent failed", error))?;
+                    flow.handle_redirect(&redirect, &time_and_randomness()?)?
                 }
-                Step::Assert(issuer) => {
+                FlowStep::Assert(issuer) => {
                     let Some(assertions) = &self.config.assertions else {
                         return Err(Error::misuse("no client assertion is configured"));
                     };
-                    let failed = |error| failed("failed to get the client assertion", error);
+                    let failed =
+                        |error| application_error("failed to get the client assertion", error);
                     let assertion = assertions(issuer).await.map_err(failed)?;
-                    flow.asserted(&assertion, &moment()?)?
+                    flow.handle_assertion(&assertion, &time_and_randomness()?)?
                 }
-                Step::Done => return Ok(()),
+                FlowStep::Done => return Ok(()),
             };
         }
     }
 
-    async fn prepare(&self) -> Result<Box<dyn Visit>> {
+    async fn prepare_prompt(&self) -> Result<Box<dyn AuthorizationPrompt>> {
         let Some(user_agent) = &self.config.user_agent else {
             return Err(Error::misuse(
-                "a person has to agree, and nobody takes them there: give OAuth a user agent",
+                "this grant requires the user: set `OAuth::user_agent`",
             ));
         };
         let prepared = user_agent.prepare().await;
-        prepared.map_err(|error| failed("nobody can come back from the browser", error))
+        prepared.map_err(|error| application_error("failed to prepare the user agent", error))
     }
 
-    /// Fills the memory from the store, once, and makes the key that tokens may be bound to.
-    async fn fill(&self) -> Result<Arc<ProofKey>> {
-        let filling = self.filled.get_or_try_init(|| async {
-            let epoch = self.lock().epoch;
-            let mut credentials = self.kept.load().await?.unwrap_or_default();
+    /// Loads the credentials once, and generates the DPoP key if there is none.
+    async fn load_credentials(&self) -> Result<Arc<ProofKey>> {
+        let loading = self.loaded.get_or_try_init(|| async {
+            let epoch = self.state.lock().epoch;
+            let mut credentials = self.stored.load().await?.unwrap_or_default();
             if credentials.proof_key.is_none() {
                 credentials.proof_key = Some(ProofKey::generate()?);
             }
-            let mut memory = self.lock();
-            if memory.epoch != epoch {
+            let mut state = self.state.lock();
+            if state.epoch != epoch {
                 credentials.tokens = None;
             }
-            memory.set(credentials, Whose::Unknown);
+            state.set_credentials(credentials, TokenOwner::Unknown);
             Ok(())
         });
-        filling.await?;
-        let key = self.lock().proof_key.clone();
-        key.ok_or_else(|| Error::misuse("the key that was kept cannot be read"))
+        loading.await?;
+        let key = self.state.lock().proof_key.clone();
+        key.ok_or_else(|| Error::misuse("the stored DPoP key cannot be read"))
     }
 
-    /// Whether the request that was refused showed what would be shown now.
+    /// Returns whether the refused request was sent with the current token.
     fn is_current(&self, refusal: &Refusal) -> bool {
-        let shown = self.tokens().map(|tokens| tokens.header());
-        refusal.sent.as_ref().map(HeaderValue::as_bytes) == shown.as_ref().map(|it| it.as_bytes())
+        let current = self.tokens().map(|tokens| tokens.header());
+        refusal.sent.as_ref().map(HeaderValue::as_bytes) == current.as_ref().map(|it| it.as_bytes())
     }
 
-    fn can_renew(&self) -> bool {
+    fn can_refresh(&self) -> bool {
         self.tokens().is_some_and(|tokens| tokens.refresh.is_some())
     }
 
     fn tokens(&self) -> Option<Tokens> {
-        self.lock().credentials.tokens.clone()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Memory> {
-        // No code that could panic runs under this lock.
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().credentials.tokens.clone()
     }
 }
 
-impl Memory {
-    /// Takes over credentials, with the key that their tokens are bound to.
-    fn set(&mut self, mut credentials: Credentials, whose: Whose) {
+impl RuntimeState {
+    /// Replaces the credentials, and decodes their DPoP key.
+    fn set_credentials(&mut self, mut credentials: Credentials, owner: TokenOwner) {
         static USERS: AtomicU64 = AtomicU64::new(0);
         let access = |credentials: &Credentials| Some(credentials.tokens.as_ref()?.access.clone());
-        if whose == Whose::Unknown && access(&credentials) != access(&self.credentials) {
+        if owner == TokenOwner::Unknown && access(&credentials) != access(&self.credentials) {
             self.user = USERS.fetch_add(1, Ordering::Relaxed);
         }
         if credentials.proof_key.is_none() {
             credentials.proof_key = self.credentials.proof_key.take();
         } else if credentials.proof_key != self.credentials.proof_key {
-            let kept = credentials.proof_key.as_ref();
-            self.proof_key = kept.and_then(|kept| ProofKey::read(kept).ok().map(Arc::new));
+            let stored = credentials.proof_key.as_ref();
+            self.proof_key = stored.and_then(|stored| ProofKey::read(stored).ok().map(Arc::new));
         }
         self.credentials = credentials;
     }
@@ -668,35 +685,38 @@ impl Memory {
 
 /// Whether new tokens belong to the same user as the old ones.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Whose {
-    /// They were renewed.
+enum TokenOwner {
+    /// They come from a refresh.
     Same,
     /// They come from a new sign-in, or from another process.
     Unknown,
 }
 
-/// What a flow starts from.
-struct Starting<'a> {
+/// The state in which a flow started.
+struct FlowStart<'a> {
     intent: Intent,
     epoch: u64,
     before: &'a Credentials,
 }
 
-/// The scopes that a server asks for.
-fn wanted(challenge: Option<&Challenge>) -> Scopes {
+/// Returns the scopes of a challenge.
+fn challenged_scopes(challenge: Option<&Challenge>) -> Scopes {
     Scopes::parse(challenge.and_then(Challenge::scope).unwrap_or_default())
 }
 
-/// How long an authorization server is left alone after it failed so many times before: twice as long each time,
-/// up to a minute.
+/// Returns the backoff after this many earlier failures: one second, doubled each time, at most a minute.
 fn backoff_after(failures: u32) -> Duration {
-    let most = Duration::from_secs(60);
-    (Duration::from_secs(1) * 2_u32.saturating_pow(failures.min(6))).min(most)
+    let max = Duration::from_secs(60);
+    (Duration::from_secs(1) * 2_u32.saturating_pow(failures.min(6))).min(max)
 }
 
-/// What a token has to answer: the challenge that asks for a proof, if there is one, with what the others add.
-fn pick(challenges: &[Challenge]) -> Option<Challenge> {
-    let of = |scheme| challenges.iter().find(|challenge| challenge.is(scheme));
+/// Returns the challenge to answer: `DPoP` if there is one, with parameters that only the `Bearer` challenge has.
+fn pick_challenge(challenges: &[Challenge]) -> Option<Challenge> {
+    let of = |scheme| {
+        challenges
+            .iter()
+            .find(|challenge| challenge.has_scheme(scheme))
+    };
     let (bound, bearer) = (of("DPoP"), of("Bearer"));
     let mut picked = bound.or(bearer)?.clone();
     for (name, value) in bearer.into_iter().flat_map(|bearer| &bearer.params) {
@@ -708,28 +728,29 @@ fn pick(challenges: &[Challenge]) -> Option<Challenge> {
 }
 
 fn header_value(text: &str) -> Result<HeaderValue> {
-    let mut value = HeaderValue::from_str(text)
-        .map_err(|_| Error::broken("the token does not fit into a header"))?;
+    let mut value = HeaderValue::from_str(text).map_err(|_| {
+        Error::protocol("the token contains characters that are invalid in a header")
+    })?;
     value.set_sensitive(true);
     Ok(value)
 }
 
-fn moment() -> Result<Moment> {
+fn time_and_randomness() -> Result<TimeAndRandomness> {
     let failed = |error: std::io::Error| {
-        failed(
+        application_error(
             "failed to read randomness from the operating system",
             error.into(),
         )
     };
-    Moment::now().map_err(failed)
+    TimeAndRandomness::now().map_err(failed)
 }
 
-fn failed(what: &'static str, source: AppError) -> Error {
+fn application_error(what: &'static str, source: AppError) -> Error {
     Error::Application { what, source }
 }
 
-/// How long the authorization server may take to end a token that was forgotten.
-const REVOKED_WITHIN: Duration = Duration::from_secs(10);
+/// The time limit for revoking a removed token.
+const REVOCATION_TIMEOUT: Duration = Duration::from_secs(10);
 const DPOP: HeaderName = HeaderName::from_static("dpop");
 
 #[cfg(test)]
@@ -737,9 +758,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_proof_is_preferred_and_nothing_that_was_said_is_lost() {
-        let picked = |said: &[&str]| {
-            let picked = pick(&Challenge::parse_all(said.iter().copied()));
+    fn a_dpop_challenge_is_preferred_and_completed_from_the_bearer_challenge() {
+        let picked = |headers: &[&str]| {
+            let picked = pick_challenge(&Challenge::parse_all(headers.iter().copied()));
             picked.map(|picked| picked.to_string())
         };
 

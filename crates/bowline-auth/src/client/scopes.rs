@@ -1,17 +1,17 @@
-//! Sets of scopes.
+//! Sets of OAuth scopes.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Scopes, each once, in the order of their names.
+/// A sorted set of scopes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Scopes(BTreeSet<String>);
 
 impl Scopes {
-    /// Reads scopes with spaces between them.
+    /// Parses scopes separated by spaces.
     pub(crate) fn parse(text: &str) -> Self {
         text.split_ascii_whitespace().map(str::to_owned).collect()
     }
@@ -32,16 +32,16 @@ impl Scopes {
         self.0.insert(scope.to_owned());
     }
 
-    /// Those that are among others too.
+    /// Returns the intersection.
     #[must_use]
-    pub(crate) fn of(mut self, others: &Self) -> Self {
+    pub(crate) fn intersection(mut self, others: &Self) -> Self {
         self.0.retain(|scope| others.contains(scope));
         self
     }
 
-    /// All scopes of both.
+    /// Returns the union.
     #[must_use]
-    pub(crate) fn and(mut self, others: &Self) -> Self {
+    pub(crate) fn union(mut self, others: &Self) -> Self {
         self.0.extend(others.0.iter().cloned());
         self
     }

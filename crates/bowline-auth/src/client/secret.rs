@@ -1,11 +1,11 @@
-//! Text that must not be seen.
+//! [`Secret`]: a string that `Debug` hides.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
-/// A token, a password or a key. `Debug` does not show it, and its memory is overwritten when it is dropped.
+/// A token, password or key. `Debug` hides it, and its memory is zeroed when it is dropped.
 ///
 /// # Examples
 ///
@@ -21,12 +21,12 @@ use zeroize::Zeroizing;
 pub struct Secret(Zeroizing<String>);
 
 impl Secret {
-    /// Takes text that must not be seen.
+    /// Wraps a secret string.
     pub fn new(text: impl Into<String>) -> Self {
         Self(Zeroizing::new(text.into()))
     }
 
-    /// The text itself.
+    /// Returns the secret string.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0

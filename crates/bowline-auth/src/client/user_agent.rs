@@ -1,57 +1,56 @@
-//! Whoever takes a person to an authorization server and back.
+//! [`UserAgent`]: opens the authorization URL for the user, and receives the redirect.
 
 use std::error::Error as StdError;
 use std::sync::Arc;
 
 use bowline::exchange::BoxFuture;
 
-/// What an application's own code may fail with.
+/// An error from the application's own code.
 pub type AppError = Box<dyn StdError + Send + Sync>;
 
-/// Takes a person to an authorization server and back: a browser, in most cases.
+/// Opens the authorization URL for the user, usually in a browser, and receives the redirect.
 ///
-/// [`Loopback`](super::Loopback) is for applications that can open a browser, [`OwnBrowser`] for those that
-/// also see where it goes.
+/// Use [`Loopback`](super::Loopback) if the application can open a browser, [`EmbeddedBrowser`] if it also sees the
+/// browser's navigation.
 pub trait UserAgent: Send + Sync + 'static {
-    /// Gets ready for somebody to come back.
-    fn prepare(&self) -> BoxFuture<'_, Result<Box<dyn Visit>, AppError>>;
+    /// Prepares for a redirect, for example by binding a listener.
+    fn prepare(&self) -> BoxFuture<'_, Result<Box<dyn AuthorizationPrompt>, AppError>>;
 }
 
-/// One way to an authorization server and back. Dropping it means that nobody is waited for any more.
-pub trait Visit: Send {
-    /// Where the person is to be sent back to.
+/// One authorization request. Dropping it cancels the wait for the redirect.
+pub trait AuthorizationPrompt: Send {
+    /// Returns the redirect URI.
     fn redirect_uri(&self) -> &str;
 
-    /// Takes the person to `url`, and waits until they come back. Gives the whole address that they came back
-    /// to.
+    /// Opens `url`, waits for the redirect, and returns its full URL.
     ///
-    /// The address was checked: it begins with `https://`, or with `http://` and this machine. Hand it to
-    /// the browser as it is, never to a shell.
+    /// `url` was checked: it uses `https://`, or `http://` with a loopback host. Pass it to the browser unchanged,
+    /// never through a shell.
     fn open(self: Box<Self>, url: String) -> BoxFuture<'static, Result<String, AppError>>;
 }
 
-/// An application that opens the browser itself, and catches where the authorization server sends it.
+/// A user agent for applications that control the browser and intercept the redirect.
 ///
 /// # Examples
 ///
 /// ```
-/// use bowline_auth::client::{OAuth, OwnBrowser};
+/// use bowline_auth::client::{EmbeddedBrowser, OAuth};
 /// # async fn show_in_a_view(url: String) -> Result<String, std::io::Error> { Ok(url) }
 ///
-/// let browser = OwnBrowser::new("https://app.example.com/callback", async |url| {
+/// let browser = EmbeddedBrowser::new("https://app.example.com/callback", async |url| {
 ///     Ok(show_in_a_view(url).await?)
 /// });
 /// let oauth = OAuth::new("https://example.com/mcp").user_agent(browser);
 /// ```
-pub struct OwnBrowser {
+pub struct EmbeddedBrowser {
     redirect_uri: String,
-    open: Arc<Open>,
+    open: Arc<OpenFn>,
 }
 
-type Open = dyn Fn(String) -> BoxFuture<'static, Result<String, AppError>> + Send + Sync;
+type OpenFn = dyn Fn(String) -> BoxFuture<'static, Result<String, AppError>> + Send + Sync;
 
-impl OwnBrowser {
-    /// `open` is given the address to go to, and gives the one that the person was sent back to.
+impl EmbeddedBrowser {
+    /// Creates a user agent. `open` receives the authorization URL, and returns the full URL of the redirect.
     pub fn new<F, Fut>(redirect_uri: impl Into<String>, open: F) -> Self
     where
         F: Fn(String) -> Fut + Send + Sync + 'static,
@@ -64,30 +63,30 @@ impl OwnBrowser {
     }
 }
 
-impl UserAgent for OwnBrowser {
-    fn prepare(&self) -> BoxFuture<'_, Result<Box<dyn Visit>, AppError>> {
-        let visit = OwnVisit {
+impl UserAgent for EmbeddedBrowser {
+    fn prepare(&self) -> BoxFuture<'_, Result<Box<dyn AuthorizationPrompt>, AppError>> {
+        let prompt = EmbeddedPrompt {
             redirect_uri: self.redirect_uri.clone(),
             open: self.open.clone(),
         };
-        Box::pin(async { Ok(Box::new(visit) as Box<dyn Visit>) })
+        Box::pin(async { Ok(Box::new(prompt) as Box<dyn AuthorizationPrompt>) })
     }
 }
 
-impl std::fmt::Debug for OwnBrowser {
+impl std::fmt::Debug for EmbeddedBrowser {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("OwnBrowser")
+        f.debug_struct("EmbeddedBrowser")
             .field("redirect_uri", &self.redirect_uri)
             .finish_non_exhaustive()
     }
 }
 
-struct OwnVisit {
+struct EmbeddedPrompt {
     redirect_uri: String,
-    open: Arc<Open>,
+    open: Arc<OpenFn>,
 }
 
-impl Visit for OwnVisit {
+impl AuthorizationPrompt for EmbeddedPrompt {
     fn redirect_uri(&self) -> &str {
         &self.redirect_uri
     }

@@ -1,39 +1,39 @@
-//! Every property over its seeds and over random mutations of them.
+//! Runs every property over its seeds and over random mutations of them.
 
 use std::path::Path;
 
 #[test]
-fn every_challenge_leads_to_somebody_who_may_be_asked() {
+fn every_challenge_leads_to_an_admitted_url() {
     check("challenge", super::challenge);
 }
 
 #[test]
-fn every_token_that_was_not_signed_is_refused() {
+fn every_unsigned_token_is_refused() {
     check("jws", super::jws);
 }
 
 #[test]
-fn every_key_that_is_read_can_be_used() {
+fn every_parsed_key_is_usable() {
     check("jwks", super::jwks);
 }
 
 #[test]
-fn every_code_that_counts_came_with_what_was_written_down() {
+fn every_accepted_code_has_the_expected_state_and_iss() {
     check("callback", super::callback);
 }
 
-/// Runs `property` over the seeds of `target`, and over mutations that are the same in every run.
+/// Runs `property` over the seeds of `target`, and over mutations with a fixed seed.
 fn check(target: &str, property: fn(&[u8])) {
     let seeds = seeds(target);
-    assert!(!seeds.is_empty(), "there are no seeds for {target}");
+    assert!(!seeds.is_empty(), "no seeds for {target}");
     for seed in &seeds {
-        let _shown = ShownOnPanic(seed);
+        let _guard = PrintOnPanic(seed);
         property(seed);
     }
     let mut random = Random(0x9E37_79B9_7F4A_7C15);
     for _ in 0..MUTATIONS {
         let input = random.mutation(&seeds);
-        let _shown = ShownOnPanic(&input);
+        let _guard = PrintOnPanic(&input);
         property(&input);
     }
 }
@@ -44,7 +44,7 @@ fn seeds(target: &str) -> Vec<Vec<u8>> {
         .join(target);
     let entries = std::fs::read_dir(&folder).expect("the seeds are part of the repository");
     let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
-    // The order in which a folder is listed must not decide what is tested.
+    // Sorted, because the order of directory entries is arbitrary and mutations depend on it.
     paths.sort();
     paths
         .iter()
@@ -52,10 +52,10 @@ fn seeds(target: &str) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Prints the input that broke a property.
-struct ShownOnPanic<'a>(&'a [u8]);
+/// Prints the input if a property panics.
+struct PrintOnPanic<'a>(&'a [u8]);
 
-impl Drop for ShownOnPanic<'_> {
+impl Drop for PrintOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("the input was b\"{}\"", self.0.escape_ascii());
@@ -78,7 +78,7 @@ impl Random {
         &from[self.below(from.len())]
     }
 
-    /// A seed with one to four small changes.
+    /// Returns a seed with one to four small changes.
     fn mutation(&mut self, seeds: &[Vec<u8>]) -> Vec<u8> {
         let mut input = self.pick(seeds).clone();
         for _ in 0..=self.below(4) {
@@ -86,14 +86,14 @@ impl Random {
             let end = (at + self.below(12)).min(input.len());
             match self.below(6) {
                 0 => drop(input.drain(at..end)),
-                1 => input.insert(at, *self.pick(TELLING_BYTES)),
+                1 => input.insert(at, *self.pick(INTERESTING_BYTES)),
                 2 => {
                     let copy = input[at..end].to_vec();
                     input.splice(at..at, copy);
                 }
                 3 => {
-                    let word = *self.pick(TELLING_WORDS);
-                    input.splice(at..end, word.bytes());
+                    let token = *self.pick(INTERESTING_TOKENS);
+                    input.splice(at..end, token.bytes());
                 }
                 4 => {
                     let other = self.pick(seeds);
@@ -114,9 +114,9 @@ impl Random {
 
 const MUTATIONS: usize = 4_000;
 
-const TELLING_BYTES: &[u8] = b"\n\r\0 \t:,;=?\"\\{}[]019aZ-\x7f\x80\xc3\xef\xff";
+const INTERESTING_BYTES: &[u8] = b"\n\r\0 \t:,;=?\"\\{}[]019aZ-\x7f\x80\xc3\xef\xff";
 
-const TELLING_WORDS: &[&str] = &[
+const INTERESTING_TOKENS: &[&str] = &[
     "\r\n",
     "\n\n",
     "data:",

@@ -1,19 +1,19 @@
-//! The kinds of signature that are trusted, and the check of a signature.
+//! [`Algorithm`]: the supported signature algorithms, and signature verification.
 
 use std::fmt;
 
 use ring::signature::{self, RsaPublicKeyComponents, UnparsedPublicKey, VerificationAlgorithm};
 
-/// A signature algorithm with public keys. Those with a shared secret, and none at all, are not among them.
+/// An asymmetric JWS signature algorithm. HMAC and `none` are not supported.
 ///
 /// # Examples
 ///
 /// ```
 /// use bowline_auth::server::Algorithm;
 ///
-/// assert_eq!(Algorithm::named("Ed25519"), Some(Algorithm::Ed25519));
-/// assert_eq!(Algorithm::named("EdDSA"), Some(Algorithm::Ed25519));
-/// assert_eq!(Algorithm::named("HS256"), None);
+/// assert_eq!(Algorithm::from_name("Ed25519"), Some(Algorithm::Ed25519));
+/// assert_eq!(Algorithm::from_name("EdDSA"), Some(Algorithm::Ed25519));
+/// assert_eq!(Algorithm::from_name("HS256"), None);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
@@ -39,15 +39,15 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// Returns the algorithm that JOSE calls so, if it is trusted.
+    /// Returns the algorithm with this JOSE name, if it is supported.
     #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         let mut known = NAMES.iter();
         let found = known.find(|(own, _)| *own == name)?;
         Some(found.1)
     }
 
-    /// Whether a public key made this signature.
+    /// Returns whether the signature is valid for this key.
     pub(super) fn verifies(self, key: &PublicKey, message: &[u8], signature: &[u8]) -> bool {
         match (key, self) {
             (PublicKey::Rsa { n, e }, _) => {
@@ -101,7 +101,7 @@ fn is_signed(
     key.verify(message, signature).is_ok()
 }
 
-/// A public key, as its algorithm reads it.
+/// A public key in the encoding that `ring` expects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PublicKey {
     Rsa {
@@ -114,7 +114,7 @@ pub(super) enum PublicKey {
     Ed25519(Vec<u8>),
 }
 
-/// The names that JOSE has for the algorithms.
+/// The JOSE names of the algorithms.
 pub(super) const NAMES: &[(&str, Algorithm)] = &[
     ("ES256", Algorithm::Es256),
     ("ES384", Algorithm::Es384),
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_signature_is_checked_with_the_algorithm_and_the_key_that_made_it() {
+    fn a_signature_verifies_only_with_its_algorithm_and_key() {
         let random = SystemRandom::new();
         let ecdsa = |algorithm| {
             let pkcs8 = EcdsaKeyPair::generate_pkcs8(algorithm, &random).unwrap();

@@ -1,4 +1,4 @@
-//! What a token says, and whether that is good enough here and now.
+//! [`Claims`]: the claims of an access token, and the checks that apply to every token.
 
 use std::collections::BTreeSet;
 
@@ -7,9 +7,9 @@ use bowline::exchange::Principal;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::Refused;
+use super::VerifyError;
 
-/// What a token says: the claims of a JWT, or the answer to an introspection, which use the same words.
+/// The claims of a JWT or of an introspection response, which share their names.
 ///
 /// # Examples
 ///
@@ -20,68 +20,68 @@ use super::Refused;
 ///     "scope": "files:read files:write", "exp": 1900000000}"#)?;
 /// assert_eq!(claims.audience, ["https://files.example/mcp"]);
 /// assert_eq!(claims.scopes, ["files:read", "files:write"]);
-/// # Ok::<(), bowline_auth::server::Refused>(())
+/// # Ok::<(), bowline_auth::server::VerifyError>(())
 /// ```
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Claims {
-    /// Who made the token: `iss`.
+    /// The issuer: `iss`.
     pub issuer: Option<String>,
-    /// On whose behalf it is used: `sub`.
+    /// The user or client that the token acts for: `sub`.
     pub subject: Option<String>,
-    /// Which client got it: `client_id`.
+    /// The client that the token was issued to: `client_id`.
     pub client_id: Option<String>,
-    /// Whom it is meant for: `aud`.
+    /// The resource servers that the token is for: `aud`.
     pub audience: Vec<String>,
-    /// What it allows: `scope`, or `scp`.
+    /// The granted scopes: `scope`, or `scp`.
     pub scopes: Vec<String>,
-    /// When it ends, in seconds since 1970: `exp`.
+    /// When the token expires, in seconds since 1970: `exp`.
     pub expires_at: Option<u64>,
-    /// When it begins: `nbf`.
+    /// When the token becomes valid, in seconds since 1970: `nbf`.
     pub not_before: Option<u64>,
-    /// What it is bound to, if its bearer must prove something: `cnf`.
+    /// The confirmation method: `cnf`.
     pub(super) binding: Option<Binding>,
-    /// All of it, an object.
+    /// All claims, as a JSON object.
     pub all: Option<Json>,
 }
 
-/// What the bearer of a token must prove.
+/// The confirmation method of a token (RFC 7800).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Binding {
-    /// That it has the key with this thumbprint.
+    /// The JWK thumbprint of a DPoP key: `jkt`.
     Key(String),
-    /// Something that nobody here can check.
+    /// A method that is not supported here, so that the token must be refused.
     Other,
 }
 
-/// What a token is compared with.
+/// The values that the claims are checked against.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Expected<'a> {
+pub(super) struct ExpectedClaims<'a> {
     pub(super) audiences: &'a BTreeSet<String>,
-    /// `None` if the verifier has made sure of the issuer.
+    /// `None` if the verifier has already checked the issuer.
     pub(super) issuers: Option<&'a [String]>,
     /// In seconds since 1970.
     pub(super) now: u64,
-    /// How many seconds the issuer's clock may be off.
+    /// The tolerated clock difference, in seconds.
     pub(super) leeway: u64,
 }
 
 impl Claims {
-    /// Reads claims from their JSON.
+    /// Parses claims from JSON.
     ///
     /// # Errors
     ///
-    /// [`Refused::Invalid`] if it is no object, or one of the claims that matter has the wrong shape.
-    pub fn read(json: &[u8]) -> Result<Self, Refused> {
-        let unreadable = |_| Refused::invalid("the token's claims cannot be read");
-        let raw: Raw = serde_json::from_slice(json).map_err(unreadable)?;
+    /// [`VerifyError::Invalid`] if it is not an object, or a known claim has the wrong type.
+    pub fn read(json: &[u8]) -> Result<Self, VerifyError> {
+        let unreadable = |_| VerifyError::invalid("failed to parse the claims of the token");
+        let raw: RawClaims = serde_json::from_slice(json).map_err(unreadable)?;
         let all = Json::parse(json.to_vec()).map_err(unreadable)?;
-        let scopes = raw.scope.or(raw.scp).map(Words::into_words);
+        let scopes = raw.scope.or(raw.scp).map(ScopeList::into_scopes);
         Ok(Self {
             issuer: raw.iss,
             subject: raw.sub,
             client_id: raw.client_id,
-            audience: raw.aud.map(OneOrMore::into_vec).unwrap_or_default(),
+            audience: raw.aud.map(StringOrList::into_vec).unwrap_or_default(),
             scopes: scopes.unwrap_or_default(),
             expires_at: raw.exp.map(whole_seconds),
             not_before: raw.nbf.map(whole_seconds),
@@ -90,16 +90,16 @@ impl Claims {
         })
     }
 
-    /// Binds the token to a key, by the key's SHA-256 thumbprint: its bearer must prove to have it.
+    /// Binds the token to a DPoP key by its SHA-256 JWK thumbprint.
     #[must_use]
     pub fn bound_to_key(mut self, thumbprint: impl Into<String>) -> Self {
         self.binding = Some(Binding::Key(thumbprint.into()));
         self
     }
 
-    /// Checks that the token is meant for us and still good.
-    pub(super) fn check(&self, expected: Expected<'_>) -> Result<(), Refused> {
-        let Expected { now, leeway, .. } = expected;
+    /// Checks issuer, audience, expiry and start of validity.
+    pub(super) fn check(&self, expected: ExpectedClaims<'_>) -> Result<(), VerifyError> {
+        let ExpectedClaims { now, leeway, .. } = expected;
         let issuer = self.issuer.as_ref();
         let is_expected = |issuer: &String| {
             expected
@@ -107,38 +107,36 @@ impl Claims {
                 .is_none_or(|issuers| issuers.contains(issuer))
         };
         if !issuer.is_some_and(is_expected) {
-            return Err(Refused::invalid("the token is from another issuer"));
+            return Err(VerifyError::invalid("the token is from another issuer"));
         }
         let mut audience = self.audience.iter();
-        if !audience.any(|meant_for| expected.audiences.contains(meant_for)) {
-            return Err(Refused::invalid("the token is meant for another audience"));
+        if !audience.any(|audience| expected.audiences.contains(audience)) {
+            return Err(VerifyError::invalid("the token is for another audience"));
         }
         if self
             .expires_at
             .is_some_and(|end| now >= end.saturating_add(leeway))
         {
-            return Err(Refused::invalid("the token has expired"));
+            return Err(VerifyError::invalid("the token has expired"));
         }
         if self
             .not_before
             .is_some_and(|start| now.saturating_add(leeway) < start)
         {
-            return Err(Refused::invalid("the token is not valid yet"));
+            return Err(VerifyError::invalid("the token is not valid yet"));
         }
         Ok(())
     }
 
-    /// On whose behalf the token is used, with these scopes.
+    /// Returns the principal that the token acts for, with these scopes.
     ///
-    /// A subject is unique with its issuer only. A client that acts for itself is its own subject; without a
-    /// subject all users of one client would be the same.
-    pub(super) fn principal(&self, scopes: BTreeSet<String>) -> Result<Principal, Refused> {
+    /// A subject is unique within its issuer only. A token without `sub` is refused: `client_id` would merge all users
+    /// of one client into one principal. (A client that acts for itself has its own id as `sub`.)
+    pub(super) fn principal(&self, scopes: BTreeSet<String>) -> Result<Principal, VerifyError> {
         let (Some(issuer), Some(subject)) = (&self.issuer, &self.subject) else {
-            return Err(Refused::invalid(
-                "the token does not say on whose behalf it is used",
-            ));
+            return Err(VerifyError::invalid("the token has no `sub` claim"));
         };
-        // An issuer is a URL and has no spaces, so that no two pairs give one name.
+        // An issuer is a URL without spaces, so different pairs have different names.
         let principal = Principal::named(format!("{issuer} {subject}")).with_scopes(scopes);
         Ok(match &self.all {
             Some(all) => principal.with_claims(all.clone()),
@@ -149,7 +147,7 @@ impl Claims {
 
 impl Binding {
     fn read(confirmation: &Value) -> Self {
-        // Several members are several keys, of which each must be proven: RFC 7800 has one.
+        // RFC 7800 allows one key. With several members, checking only `jkt` would leave the others unproven.
         match confirmation.as_object() {
             Some(members) if members.len() == 1 => match members.get("jkt") {
                 Some(Value::String(thumbprint)) => Self::Key(thumbprint.clone()),
@@ -161,53 +159,53 @@ impl Binding {
 }
 
 #[derive(Deserialize)]
-struct Raw {
+struct RawClaims {
     iss: Option<String>,
     sub: Option<String>,
     client_id: Option<String>,
-    aud: Option<OneOrMore>,
-    scope: Option<Words>,
-    scp: Option<Words>,
+    aud: Option<StringOrList>,
+    scope: Option<ScopeList>,
+    scp: Option<ScopeList>,
     exp: Option<f64>,
     nbf: Option<f64>,
     cnf: Option<Value>,
 }
 
-/// A text, or a list of them.
+/// A string, or a list of strings.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum OneOrMore {
-    One(String),
-    More(Vec<String>),
+enum StringOrList {
+    String(String),
+    List(Vec<String>),
 }
 
-impl OneOrMore {
+impl StringOrList {
     fn into_vec(self) -> Vec<String> {
         match self {
-            Self::One(one) => vec![one],
-            Self::More(more) => more,
+            Self::String(string) => vec![string],
+            Self::List(list) => list,
         }
     }
 }
 
-/// Words between spaces, or a list of them.
+/// Strings separated by spaces, or a list of them.
 #[derive(Deserialize)]
 #[serde(transparent)]
-struct Words(OneOrMore);
+struct ScopeList(StringOrList);
 
-impl Words {
-    fn into_words(self) -> Vec<String> {
+impl ScopeList {
+    fn into_scopes(self) -> Vec<String> {
         let texts = self.0.into_vec();
-        let words = texts.iter().flat_map(|text| text.split_ascii_whitespace());
-        words.map(str::to_owned).collect()
+        let scopes = texts.iter().flat_map(|text| text.split_ascii_whitespace());
+        scopes.map(str::to_owned).collect()
     }
 }
 
-/// A `NumericDate` may have a fraction; a cast takes what is out of range to the nearest end.
+/// Converts a `NumericDate`, which may have a fraction.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "casts saturate"
+    reason = "out-of-range values saturate"
 )]
 fn whole_seconds(date: f64) -> u64 {
     date as u64
@@ -217,12 +215,12 @@ fn whole_seconds(date: f64) -> u64 {
 mod tests {
     use super::*;
 
-    const US: &str = "https://files.example/mcp";
+    const RESOURCE: &str = "https://files.example/mcp";
     const ISSUER: &str = "https://id.example";
 
     fn claims(change: &str) -> Claims {
         let mut all: Value =
-            serde_json::json!({"iss": ISSUER, "sub": "ada", "aud": US, "exp": 1000});
+            serde_json::json!({"iss": ISSUER, "sub": "ada", "aud": RESOURCE, "exp": 1000});
         let change: Value = serde_json::from_str(change).unwrap();
         for (name, value) in change.as_object().unwrap() {
             all[name] = value.clone();
@@ -235,22 +233,20 @@ mod tests {
     }
 
     fn check_with(claims: &Claims, now: u64, leeway: u64) -> Result<(), String> {
-        let audiences = BTreeSet::from([US.to_owned()]);
+        let audiences = BTreeSet::from([RESOURCE.to_owned()]);
         let issuers = [ISSUER.to_owned()];
-        let expected = Expected {
+        let expected = ExpectedClaims {
             audiences: &audiences,
             issuers: Some(&issuers),
             now,
             leeway,
         };
-        claims
-            .check(expected)
-            .map_err(|refused| refused.to_string())
+        claims.check(expected).map_err(|error| error.to_string())
     }
 
     #[test]
-    fn a_token_is_good_for_its_audience_from_its_issuer_in_its_time() {
-        for (change, now, verdict) in [
+    fn issuer_audience_and_validity_period_are_checked() {
+        for (change, now, expected) in [
             ("{}", 0, Ok(())),
             ("{}", 1009, Ok(())),
             ("{}", 1010, Err("the token has expired")),
@@ -264,22 +260,22 @@ mod tests {
             (
                 r#"{"aud": "https://files.example/mcp/"}"#,
                 0,
-                Err("the token is meant for another audience"),
+                Err("the token is for another audience"),
             ),
             (
                 r#"{"aud": "https://other.example"}"#,
                 0,
-                Err("the token is meant for another audience"),
+                Err("the token is for another audience"),
             ),
             (
                 r#"{"aud": []}"#,
                 0,
-                Err("the token is meant for another audience"),
+                Err("the token is for another audience"),
             ),
             (
                 r#"{"aud": null}"#,
                 0,
-                Err("the token is meant for another audience"),
+                Err("the token is for another audience"),
             ),
             (
                 r#"{"iss": "https://id.example/"}"#,
@@ -294,14 +290,14 @@ mod tests {
         ] {
             let found = check(&claims(change), now);
 
-            assert_eq!(found, verdict.map_err(str::to_owned), "{change} at {now}");
+            assert_eq!(found, expected.map_err(str::to_owned), "{change} at {now}");
         }
     }
 
     #[test]
-    fn times_beyond_all_clocks_are_compared_like_others() {
+    fn out_of_range_times_saturate() {
         let (expired, early) = ("the token has expired", "the token is not valid yet");
-        for (change, verdict) in [
+        for (change, expected) in [
             (r#"{"exp": 1e300}"#, Ok(())),
             (r#"{"exp": 18446744073709551615}"#, Ok(())),
             (r#"{"exp": -1e300}"#, Err(expired)),
@@ -310,13 +306,13 @@ mod tests {
         ] {
             let found = check(&claims(change), 5_000);
 
-            assert_eq!(found, verdict.map_err(str::to_owned), "{change}");
+            assert_eq!(found, expected.map_err(str::to_owned), "{change}");
             assert_eq!(check_with(&claims(change), 5_000, u64::MAX), Ok(()));
         }
     }
 
     #[test]
-    fn scopes_are_read_in_every_spelling() {
+    fn scopes_are_parsed_from_strings_and_lists() {
         for (change, scopes) in [
             (r#"{"scope": "a b"}"#, &["a", "b"][..]),
             (r#"{"scope": ["a", "b"]}"#, &["a", "b"]),
@@ -329,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_binding_that_nobody_can_check_is_one_all_the_same() {
+    fn an_unsupported_confirmation_method_is_not_ignored() {
         assert_eq!(claims("{}").binding, None);
         assert_eq!(
             claims(r#"{"cnf": {"jkt": "abc"}}"#).binding,
@@ -343,7 +339,7 @@ mod tests {
         assert_eq!(
             claims(r#"{"cnf": {"jkt": "abc", "x5t#S256": "def"}}"#).binding,
             Some(Binding::Other),
-            "a certificate that is not checked is not proven by a key"
+            "a DPoP proof does not confirm the certificate"
         );
         assert_eq!(
             claims(r#"{"cnf": {"jkt": 7}}"#).binding,
@@ -352,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_has_the_name_of_somebody_else() {
+    fn principals_of_different_issuers_or_subjects_have_different_names() {
         let name = |change: &str| {
             let principal = claims(change).principal(BTreeSet::new()).unwrap();
             principal.name().unwrap().to_owned()
@@ -360,8 +356,8 @@ mod tests {
 
         assert_eq!(name("{}"), "https://id.example ada");
         assert_ne!(name("{}"), name(r#"{"iss": "https://other.example"}"#));
-        let nobody = claims(r#"{"sub": null, "client_id": "robot"}"#);
-        assert!(nobody.principal(BTreeSet::new()).is_err());
+        let without_subject = claims(r#"{"sub": null, "client_id": "robot"}"#);
+        assert!(without_subject.principal(BTreeSet::new()).is_err());
     }
 
     #[test]

@@ -1,40 +1,39 @@
-//! The token that a request brings, if it brings one.
+//! [`Credential`]: the token in the `Authorization` header.
 
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 
 use super::AccessToken;
 
-/// A token, and how it was brought.
+/// An access token and its authentication scheme.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Credential {
     pub(super) scheme: Scheme,
     pub(super) token: AccessToken,
 }
 
-/// How a token is brought.
+/// An HTTP authentication scheme for access tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scheme {
-    /// By whoever has it.
+    /// RFC 6750.
     Bearer,
-    /// By whoever has its key too, and proves it.
+    /// RFC 9449: the request also has a DPoP proof.
     Dpop,
 }
 
 impl Credential {
-    /// Reads the `Authorization` header. A token anywhere else, in the URL for instance, does not count; nor
-    /// does a credential of another kind.
+    /// Parses the `Authorization` header. Tokens elsewhere, such as in the URL, and other schemes are ignored.
     pub(super) fn read(headers: &HeaderMap) -> Result<Option<Self>, &'static str> {
         let mut values = headers.get_all(AUTHORIZATION).iter();
         let Some(value) = values.next() else {
             return Ok(None);
         };
         if values.next().is_some() {
-            return Err("there are several `Authorization` headers");
+            return Err("expected one `Authorization` header, got several");
         }
         let value = value
             .to_str()
-            .map_err(|_| "the `Authorization` header is no text")?;
+            .map_err(|_| "the `Authorization` header is not ASCII")?;
         let (scheme, token) = value.split_once(' ').unwrap_or((value, ""));
         let scheme = if scheme.eq_ignore_ascii_case("Bearer") {
             Scheme::Bearer
@@ -45,21 +44,21 @@ impl Credential {
         };
         let token = token.trim_start_matches(' ');
         if !is_token(token) {
-            return Err("the `Authorization` header holds no token");
+            return Err("the `Authorization` header has an invalid token");
         }
         let token = AccessToken::new(token);
         Ok(Some(Self { scheme, token }))
     }
 }
 
-/// Whether this is a `token68` of RFC 9110, of a length that a token may have.
+/// Returns whether this is a `token68` (RFC 9110) of an acceptable length.
 fn is_token(text: &str) -> bool {
     let body = text.trim_end_matches('=');
-    let is_fine = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/".contains(&byte);
-    !body.is_empty() && text.len() <= LONGEST && body.bytes().all(is_fine)
+    let is_token68 = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/".contains(&byte);
+    !body.is_empty() && text.len() <= MAX_TOKEN_BYTES && body.bytes().all(is_token68)
 }
 
-const LONGEST: usize = 16 * 1024;
+const MAX_TOKEN_BYTES: usize = 16 * 1024;
 
 #[cfg(test)]
 mod tests {
@@ -74,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_brought_in_one_of_two_ways() {
+    fn bearer_and_dpop_tokens_are_parsed() {
         for (value, scheme) in [
             ("Bearer abc.def-_~+/==", Scheme::Bearer),
             ("bearer  abc.def-_~+/==", Scheme::Bearer),
@@ -90,8 +89,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_token_is_malformed() {
-        let long = format!("Bearer {}", "a".repeat(LONGEST + 1));
+    fn malformed_tokens_are_refused() {
+        let long = format!("Bearer {}", "a".repeat(MAX_TOKEN_BYTES + 1));
         for values in [
             &["Bearer"][..],
             &["Bearer "],

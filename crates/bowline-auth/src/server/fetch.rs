@@ -1,4 +1,4 @@
-//! Requests to the authorization server: whoever waits for them has little time.
+//! [`IssuerFetch`]: requests of the resource server to its issuers, with a short time limit.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -9,75 +9,77 @@ use http::header::ACCEPT;
 use http::{HeaderValue, Request, StatusCode, Uri};
 use url::Url;
 
-use crate::client::fetch::Fetch as Sender;
-use crate::client::guard::Guard;
+use crate::client::address_policy::AddressPolicy;
+use crate::client::fetch::Fetch;
+use crate::sanitize::sanitize;
 
-/// Sends requests to places that others may have named, and reads answers that are JSON.
+/// Sends requests to URLs that the address policy admits, and expects JSON.
 #[derive(Clone)]
-pub(super) struct Fetch {
-    /// Made when it is first needed: the system's certificates are not read for nothing.
-    sender: Arc<OnceLock<Sender>>,
-    guard: Guard,
+pub(super) struct IssuerFetch {
+    /// Created on first use, so that the root certificates are not loaded needlessly.
+    fetch: Arc<OnceLock<Fetch>>,
+    policy: AddressPolicy,
 }
 
-impl Fetch {
-    /// To public places; also to this machine, if that is where the operator says that the issuer is.
+impl IssuerFetch {
+    /// Allows public addresses, and loopback addresses if the configured issuer is on this machine.
     pub(super) fn for_issuer_at(url: &str) -> Self {
         let url = Url::parse(url);
         Self {
-            sender: Arc::default(),
-            guard: url.map_or(Guard::Public, |url| Guard::of_server(&url)),
+            fetch: Arc::default(),
+            policy: url.map_or(AddressPolicy::Public, |url| AddressPolicy::for_server(&url)),
         }
     }
 
-    /// Reaches addresses of our own network too.
-    pub(super) fn within_private_network(&mut self) {
+    /// Allows private addresses.
+    pub(super) fn allow_private_addresses(&mut self) {
         *self = Self {
-            sender: Arc::default(),
-            guard: Guard::Private,
+            fetch: Arc::default(),
+            policy: AddressPolicy::Private,
         };
     }
 
-    /// Sends requests by `send`.
-    pub(super) fn send_by(&mut self, send: impl HttpSend) {
-        self.sender = Arc::new(OnceLock::from(Sender::by(Arc::new(send))));
+    /// Sends requests through `send`.
+    pub(super) fn http(&mut self, send: impl HttpSend) {
+        self.fetch = Arc::new(OnceLock::from(Fetch::new(Arc::new(send))));
     }
 
-    /// The document at `uri`.
+    /// Fetches the document at `uri`.
     pub(super) async fn document(&self, uri: &Uri) -> Result<Bytes, String> {
         let mut request = Request::new(Bytes::new());
         *request.uri_mut() = uri.clone();
         self.json(request).await
     }
 
-    /// The body of the response to a request, if it is a good one.
+    /// Sends a request and returns the body of a 200 response.
     pub(super) async fn json(&self, mut request: Request<Bytes>) -> Result<Bytes, String> {
         let uri = request.uri().to_string();
-        let admitted = self.guard.admit("the URL", &uri);
+        let admitted = self.policy.admit("the URL", &uri);
         admitted.map_err(|error| error.to_string())?;
         let json = HeaderValue::from_static("application/json");
         request.headers_mut().insert(ACCEPT, json);
-        let sender = self.sender()?;
-        let answer = tokio::time::timeout(WITHIN, sender.send(request)).await;
-        let uri = crate::text::readable(&uri, 1000);
-        let answer = answer.map_err(|_| format!("{uri} does not answer within {WITHIN:?}"))?;
-        let response = answer.map_err(|error| chain(&error))?;
+        let fetch = self.fetch()?;
+        let response = tokio::time::timeout(REQUEST_TIMEOUT, fetch.send(request)).await;
+        let uri = sanitize(&uri, 1000);
+        let response =
+            response.map_err(|_| format!("no response from {uri} within {REQUEST_TIMEOUT:?}"))?;
+        let response = response.map_err(|error| chain(&error))?;
         match response.status() {
             StatusCode::OK => Ok(response.into_body()),
-            status => Err(format!("{uri} answers with status {status}")),
+            status => Err(format!("{uri} responded with status {status}")),
         }
     }
 
-    fn sender(&self) -> Result<&Sender, String> {
-        if let Some(sender) = self.sender.get() {
-            return Ok(sender);
+    fn fetch(&self) -> Result<&Fetch, String> {
+        if let Some(fetch) = self.fetch.get() {
+            return Ok(fetch);
         }
-        let made = Sender::guarded(self.guard).map_err(|error| chain(&error))?;
-        Ok(self.sender.get_or_init(|| made))
+        let created = Fetch::with_policy(self.policy).map_err(|error| chain(&error))?;
+        Ok(self.fetch.get_or_init(|| created))
     }
 }
 
-/// An error with what is underneath, in one line.
+/// Formats an error and its sources in one line.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -88,4 +90,4 @@ fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-const WITHIN: Duration = Duration::from_secs(5);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);

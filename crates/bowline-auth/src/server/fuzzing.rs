@@ -1,42 +1,48 @@
-//! A server's part of what must hold for every input.
+//! The server's part of the fuzzed properties.
 
 use http::{HeaderMap, HeaderValue, Method};
 
 use super::AccessToken;
 use super::algorithm::NAMES;
 use super::claims::Claims;
-use super::dpop::{self, DPOP, Subject};
+use super::dpop::{self, DPOP, ProofExpectation};
 use super::jwk::Jwk;
 use super::jwks;
-use super::jws::Unchecked;
+use super::jws::UnverifiedJws;
 
-/// Reads a token. Nobody who makes up inputs has the private half of the key that it is checked with.
+/// Parses a token and a DPoP proof. No signature can be valid, because the seeds are not signed with the key.
 pub(crate) fn verify(token: &str) {
-    let jwk: Jwk = serde_json::from_str(KEY).expect("it is a key");
+    let jwk: Jwk = serde_json::from_str(KEY).expect("`KEY` is a JWK");
     let (key, thumbprint) = (jwk.to_key(), jwk.thumbprint());
-    let (key, thumbprint) = (key.expect("it is good"), thumbprint.expect("it is good"));
-    if let Ok(token) = Unchecked::parse(token) {
-        let _ = Claims::read(token.unchecked_payload());
-        assert!(token.signed_by(&key).is_err(), "nobody signed it");
+    let (key, thumbprint) = (key.expect("`KEY` works"), thumbprint.expect("`KEY` works"));
+    if let Ok(token) = UnverifiedJws::parse(token) {
+        let _ = Claims::read(token.unverified_payload());
+        assert!(
+            token.verify_signature(&key).is_err(),
+            "an unsigned token passed"
+        );
     }
     let mut headers = HeaderMap::new();
     let Ok(value) = HeaderValue::from_str(token) else {
         return;
     };
     headers.insert(DPOP, value);
-    let subject = Subject {
+    let expected = ProofExpectation {
         method: &Method::POST,
         urls: &["https://mcp.example/mcp".to_owned()],
         token: &AccessToken::new("token"),
         thumbprint: &thumbprint,
         now: 1_900_000_000,
     };
-    assert!(dpop::check(&headers, subject).is_err(), "nobody signed it");
+    assert!(
+        dpop::verify_proof(&headers, expected).is_err(),
+        "an unsigned proof passed"
+    );
 }
 
-/// Reads a set of keys. None of them verifies what nobody has signed.
+/// Parses a JWK set. None of its keys verifies a constant signature.
 pub(crate) fn read_keys(document: &[u8]) {
-    let Ok(keys) = jwks::read(document) else {
+    let Ok(keys) = jwks::parse_jwk_set(document) else {
         return;
     };
     assert!(keys.len() <= 100);
@@ -50,6 +56,6 @@ pub(crate) fn read_keys(document: &[u8]) {
     }
 }
 
-/// The key of RFC 7517, appendix A.1. Its private half is in appendix A.2, so that seeds must not be signed with it.
+/// The key of RFC 7517, appendix A.1. Its private half is in appendix A.2: seeds must not be signed with it.
 const KEY: &str = r#"{"kty":"EC","crv":"P-256","x":"MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4",
     "y":"4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM"}"#;

@@ -1,4 +1,4 @@
-//! Tokens that only their issuer can read.
+//! [`Introspection`]: verifies opaque tokens at the issuer's introspection endpoint (RFC 7662).
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -14,16 +14,15 @@ use http::{HeaderValue, Method, Request, Uri};
 use serde::Deserialize;
 use tokio::sync::Semaphore;
 
-use super::answers::Answers;
-use super::fetch::Fetch;
-use super::{AccessToken, Claims, Refused, TokenVerifier};
+use super::fetch::IssuerFetch;
+use super::introspection_cache::IntrospectionCache;
+use super::{AccessToken, Claims, TokenVerifier, VerifyError};
 use crate::client::{Secret, SigningKey};
 
-/// Verifies tokens by asking their issuer, as RFC 7662 has it: one request to it for each request here, unless
-/// answers are [kept for a while](Self::cache_for). Requests that bring the same token at the same time share one.
+/// Verifies tokens at the introspection endpoint of their issuer (RFC 7662), with one request per incoming request,
+/// unless responses are [cached](Self::cache_for). Concurrent requests with the same token share one introspection.
 ///
-/// A token that was revoked is refused from then on. The issuer must say for whom the token is meant (`aud`),
-/// or the token is refused.
+/// Without a cache, a revoked token is refused immediately. The response must contain `aud`, or the token is refused.
 ///
 /// # Examples
 ///
@@ -35,146 +34,145 @@ use crate::client::{Secret, SigningKey};
 /// # Ok::<(), bowline::Error>(())
 /// ```
 #[derive(Clone)]
-#[must_use = "it is given to a `ResourceServer`"]
+#[must_use = "pass it to a `ResourceServer`"]
 pub struct Introspection {
-    asker: Asker,
-    answers: Arc<Answers>,
+    client: IntrospectionClient,
+    cache: Arc<IntrospectionCache>,
 }
 
-/// Everything that a question needs.
+/// Sends introspection requests.
 #[derive(Clone)]
-struct Asker {
+struct IntrospectionClient {
     issuer: String,
     endpoint: Uri,
-    client: Client,
-    fetch: Fetch,
-    room: Arc<Semaphore>,
+    authentication: ClientAuthentication,
+    fetch: IssuerFetch,
+    permits: Arc<Semaphore>,
 }
 
-/// How the issuer knows who is asking.
+/// How this server authenticates at the introspection endpoint.
 #[derive(Clone)]
-enum Client {
-    Anybody,
+enum ClientAuthentication {
+    None,
     Header(HeaderValue),
     Body { id: String, secret: Secret },
     Key { id: String, key: Arc<SigningKey> },
 }
 
 impl Introspection {
-    /// Asks `issuer` at this URL.
+    /// Creates a verifier for tokens of `issuer`, with the introspection endpoint at this URL.
     ///
     /// # Errors
     ///
-    /// [`Error::Misuse`] if that is no URL.
+    /// [`Error::Misuse`] if `endpoint` is not a URL.
     pub fn new(issuer: impl Into<String>, endpoint: &str) -> Result<Self> {
-        let place = endpoint.parse().map_err(|_| Error::Misuse {
-            what: format!("`{endpoint}` is not where tokens can be asked for: it is no URL"),
+        let uri = endpoint.parse().map_err(|_| Error::Misuse {
+            what: format!("the introspection endpoint `{endpoint}` is not a URL"),
         })?;
         Ok(Self {
-            asker: Asker {
+            client: IntrospectionClient {
                 issuer: issuer.into(),
-                endpoint: place,
-                client: Client::Anybody,
-                fetch: Fetch::for_issuer_at(endpoint),
-                room: Arc::new(Semaphore::new(MAX_CONCURRENT)),
+                endpoint: uri,
+                authentication: ClientAuthentication::None,
+                fetch: IssuerFetch::for_issuer_at(endpoint),
+                permits: Arc::new(Semaphore::new(MAX_CONCURRENT)),
             },
-            answers: Arc::new(Answers::new(Duration::ZERO, DEFAULT_CACHED)),
+            cache: Arc::new(IntrospectionCache::new(Duration::ZERO, DEFAULT_CACHED)),
         })
     }
 
-    /// Authenticates by HTTP Basic (`client_secret_basic`).
+    /// Authenticates with HTTP Basic (`client_secret_basic`).
     pub fn credentials(mut self, client_id: &str, secret: &str) -> Self {
         let pair = format!("{}:{}", form_encoded(client_id), form_encoded(secret));
         let value = format!("Basic {}", BASE64_STANDARD.encode(pair));
-        self.asker.client = Client::Header(sensitive(&value));
+        self.client.authentication = ClientAuthentication::Header(sensitive(&value));
         self
     }
 
-    /// Authenticates by an id and a secret in the body (`client_secret_post`).
+    /// Authenticates with an id and a secret in the body (`client_secret_post`).
     pub fn credentials_in_body(mut self, client_id: &str, secret: &str) -> Self {
-        self.asker.client = Client::Body {
+        self.client.authentication = ClientAuthentication::Body {
             id: client_id.to_owned(),
             secret: Secret::new(secret),
         };
         self
     }
 
-    /// Authenticates by a bearer token of this server's own.
+    /// Authenticates with a bearer token of this server.
     ///
     /// # Errors
     ///
-    /// [`Error::Misuse`] if the token does not fit into a header.
+    /// [`Error::Misuse`] if the token contains characters that are invalid in a header.
     pub fn bearer_token(mut self, token: &str) -> Result<Self> {
         let value = HeaderValue::try_from(format!("Bearer {token}"));
         let mut value = value.map_err(|_| Error::Misuse {
-            what: "the bearer token for introspection does not fit into a header".into(),
+            what: "the bearer token for introspection is not a valid header value".into(),
         })?;
         value.set_sensitive(true);
-        self.asker.client = Client::Header(value);
+        self.client.authentication = ClientAuthentication::Header(value);
         Ok(self)
     }
 
-    /// Authenticates by a signature (`private_key_jwt`), whose audience is the issuer.
+    /// Authenticates with client assertions (`private_key_jwt`), whose `aud` is the issuer.
     pub fn signing_key(mut self, client_id: &str, key: SigningKey) -> Self {
-        self.asker.client = Client::Key {
+        self.client.authentication = ClientAuthentication::Key {
             id: client_id.to_owned(),
             key: Arc::new(key),
         };
         self
     }
 
-    /// Keeps what the issuer answers for so long, and uses it for further requests with the same token. A token that
-    /// was revoked is then accepted for so long at most. Nothing is kept by default.
+    /// Caches responses for this long, at most a day. A revoked token stays accepted for as long. Off by default.
     pub fn cache_for(mut self, lifetime: Duration) -> Self {
-        self.answers = Arc::new(Answers::new(lifetime, self.answers.max()));
+        self.cache = Arc::new(IntrospectionCache::new(lifetime, self.cache.max()));
         self
     }
 
-    /// Sets how many answers are kept; 10,000 by default. The oldest is dropped for a new one.
+    /// Limits the number of cached responses; defaults to 10,000. The oldest is dropped first.
     pub fn max_cached(mut self, max: usize) -> Self {
-        self.answers = Arc::new(Answers::new(self.answers.lifetime(), max));
+        self.cache = Arc::new(IntrospectionCache::new(self.cache.lifetime(), max));
         self
     }
 
-    /// Asks at private addresses too. Otherwise the endpoint has a public one or is on this machine; it is
-    /// asked by `https` unless it is this machine.
-    pub fn within_private_network(mut self) -> Self {
-        self.asker.fetch.within_private_network();
+    /// Allows an endpoint with a private address. By default only public addresses are allowed, over `https`, and
+    /// loopback addresses if the endpoint is on this machine.
+    pub fn allow_private_addresses(mut self) -> Self {
+        self.client.fetch.allow_private_addresses();
         self
     }
 
-    /// Asks by `send`, which then decides what the names in URLs mean.
-    pub fn send_by(mut self, send: impl HttpSend) -> Self {
-        self.asker.fetch.send_by(send);
+    /// Sends requests through `send`, which then resolves host names: the addresses are no longer checked.
+    pub fn http(mut self, send: impl HttpSend) -> Self {
+        self.client.fetch.http(send);
         self
     }
 }
 
-impl Asker {
-    async fn ask(self, token: AccessToken) -> Result<Claims, Refused> {
-        // Anybody can make us ask, so there is an end to it. Whoever finds no room waits for some: a slow issuer
-        // delays its own tokens rather than having them refused.
-        let room = tokio::time::timeout(WAIT_FOR_ROOM, self.room.acquire()).await;
-        let Ok(Ok(_room)) = room else {
-            return Err(Refused::unavailable("too many tokens are asked about"));
+impl IntrospectionClient {
+    async fn introspect(self, token: AccessToken) -> Result<Claims, VerifyError> {
+        // Bounded, because any client can cause introspections. Requests beyond the limit wait instead of failing, so
+        // that a slow issuer delays its tokens but does not get them refused.
+        let permit = tokio::time::timeout(MAX_QUEUE_TIME, self.permits.acquire()).await;
+        let Ok(Ok(_permit)) = permit else {
+            return Err(VerifyError::unavailable("too many introspection requests"));
         };
-        let question = self.question(&token)?;
-        let answer = self.fetch.json(question).await.map_err(|why| {
-            tracing::warn!(why, "failed to ask the issuer about a token");
-            Refused::unavailable("the issuer cannot be asked about the token")
+        let request = self.introspection_request(&token)?;
+        let response = self.fetch.json(request).await.map_err(|why| {
+            tracing::warn!(why, "failed to introspect a token");
+            VerifyError::unavailable("failed to introspect the token")
         })?;
-        let Ok(Active { active: true }) = serde_json::from_slice(&answer) else {
-            return Err(Refused::invalid("the token is not, or no longer, valid"));
+        let Ok(IntrospectionStatus { active: true }) = serde_json::from_slice(&response) else {
+            return Err(VerifyError::invalid("the token is not active"));
         };
-        let mut claims = Claims::read(&answer)?;
-        // An issuer that answers speaks for itself, but it must not speak for another.
+        let mut claims = Claims::read(&response)?;
+        // `iss` is optional in the response; if present, it must be this issuer.
         if claims.issuer.get_or_insert_with(|| self.issuer.clone()) != &self.issuer {
-            return Err(Refused::invalid("the token is from another issuer"));
+            return Err(VerifyError::invalid("the token is from another issuer"));
         }
         Ok(claims)
     }
 
-    fn question(&self, token: &AccessToken) -> Result<Request<Bytes>, Refused> {
+    fn introspection_request(&self, token: &AccessToken) -> Result<Request<Bytes>, VerifyError> {
         let token = form_encoded(token.as_str());
         let mut body = format!("token={token}&token_type_hint=access_token");
         let mut request = Request::new(Bytes::new());
@@ -186,14 +184,16 @@ impl Asker {
         let mut add = |name: &str, value: &str| {
             body.push_str(&format!("&{name}={}", form_encoded(value)));
         };
-        match &self.client {
-            Client::Anybody => {}
-            Client::Header(value) => drop(headers.insert(AUTHORIZATION, value.clone())),
-            Client::Body { id, secret } => {
+        match &self.authentication {
+            ClientAuthentication::None => {}
+            ClientAuthentication::Header(value) => {
+                drop(headers.insert(AUTHORIZATION, value.clone()))
+            }
+            ClientAuthentication::Body { id, secret } => {
                 add("client_id", id);
                 add("client_secret", secret.expose());
             }
-            Client::Key { id, key } => {
+            ClientAuthentication::Key { id, key } => {
                 add("client_id", id);
                 let kind = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
                 add("client_assertion_type", kind);
@@ -204,11 +204,11 @@ impl Asker {
         Ok(request)
     }
 
-    fn assertion(&self, id: &str, key: &SigningKey) -> Result<String, Refused> {
-        let failed = |_| Refused::unavailable("failed to sign the question about the token");
+    fn assertion(&self, id: &str, key: &SigningKey) -> Result<String, VerifyError> {
+        let failed = |_| VerifyError::unavailable("failed to sign the client assertion");
         let mut random = [0; 16];
         getrandom::fill(&mut random)
-            .map_err(|_| Refused::unavailable("failed to read randomness"))?;
+            .map_err(|_| VerifyError::unavailable("failed to read randomness"))?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let now = now.map_or(0, |since| since.as_secs());
         let claims = serde_json::json!({
@@ -222,23 +222,23 @@ impl Asker {
 }
 
 impl TokenVerifier for Introspection {
-    fn verify<'a>(&'a self, token: &'a AccessToken) -> BoxFuture<'a, Result<Claims, Refused>> {
-        let ask = || self.asker.clone().ask(token.clone());
-        Box::pin(self.answers.get(token, ask))
+    fn verify<'a>(&'a self, token: &'a AccessToken) -> BoxFuture<'a, Result<Claims, VerifyError>> {
+        let introspect = || self.client.clone().introspect(token.clone());
+        Box::pin(self.cache.get(token, introspect))
     }
 }
 
 impl std::fmt::Debug for Introspection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Introspection")
-            .field("issuer", &self.asker.issuer)
-            .field("endpoint", &self.asker.endpoint)
+            .field("issuer", &self.client.issuer)
+            .field("endpoint", &self.client.endpoint)
             .finish_non_exhaustive()
     }
 }
 
 #[derive(Deserialize)]
-struct Active {
+struct IntrospectionStatus {
     active: bool,
 }
 
@@ -248,7 +248,7 @@ fn sensitive(text: &str) -> HeaderValue {
     value
 }
 
-/// A text as `application/x-www-form-urlencoded` has it, in its strictest form.
+/// Percent-encodes everything but unreserved characters.
 fn form_encoded(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -262,10 +262,10 @@ fn form_encoded(text: &str) -> String {
     encoded
 }
 
-/// How many questions are under way at a time.
+/// The maximum number of concurrent introspection requests.
 const MAX_CONCURRENT: usize = 256;
-/// How long a question waits until others are answered.
-const WAIT_FOR_ROOM: Duration = Duration::from_secs(10);
+/// How long a request waits for one of them to finish.
+const MAX_QUEUE_TIME: Duration = Duration::from_secs(10);
 const DEFAULT_CACHED: usize = 10_000;
 
 #[cfg(test)]
@@ -273,13 +273,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_a_meaning_in_a_form_is_encoded() {
+    fn reserved_characters_are_form_encoded() {
         assert_eq!(form_encoded("a-b_c.d~1"), "a-b_c.d~1");
         assert_eq!(form_encoded("a&b=c+d e/ü"), "a%26b%3Dc%2Bd%20e%2F%C3%BC");
     }
 
     #[test]
-    fn the_secret_is_not_shown() {
+    fn debug_output_hides_the_secret() {
         let shown = Introspection::new("https://id.example", "https://id.example/introspect")
             .map(|it| it.credentials("files", "hush"));
 

@@ -1,18 +1,19 @@
-//! Tokens of several issuers, and of issuers with many tenants.
+//! [`Issuers`]: dispatches tokens to one verifier per issuer, including tenants.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bowline::exchange::BoxFuture;
 use serde::Deserialize;
 
-use super::jws::Unchecked;
-use super::{AccessToken, Claims, Refused, TokenVerifier};
+use super::jws::UnverifiedJws;
+use super::{AccessToken, Claims, TokenVerifier, VerifyError};
+use crate::sync::Mutex;
 
-/// Verifies tokens of several issuers, each by a verifier of its own: an issuer never vouches for the tokens of
-/// another, and one that is slow or down costs only its own tokens.
+/// Verifies tokens of several issuers, each with its own verifier: an issuer cannot sign tokens for another, and a slow
+/// or unavailable issuer affects only its own tokens.
 ///
-/// Which issuer a JWT is from is read from the token before it is verified, and only decides who verifies it.
+/// The `iss` of an unverified JWT only selects the verifier.
 ///
 /// # Examples
 ///
@@ -24,52 +25,52 @@ use super::{AccessToken, Claims, Refused, TokenVerifier};
 /// let verifier = Issuers::new()
 ///     .issuer(staff, JwtVerifier::discover(staff)?)
 ///     .issuer(partners, JwtVerifier::discover(partners)?);
-/// let guard = ResourceServer::new("https://files.example/mcp", staff, verifier)?.also_issued_by(partners);
+/// let guard = ResourceServer::new("https://files.example/mcp", staff, verifier)?.additional_issuer(partners);
 /// # drop(guard);
 /// # Ok(()) }
 /// ```
 #[derive(Default)]
-#[must_use = "it is given to a `ResourceServer`"]
+#[must_use = "pass it to a `ResourceServer`"]
 pub struct Issuers {
     known: BTreeMap<String, Arc<dyn TokenVerifier>>,
     opaque: Option<Arc<dyn TokenVerifier>>,
-    resolve: Option<Box<Resolve>>,
-    tenants: Mutex<Tenants>,
+    resolve: Option<Box<ResolveTenant>>,
+    tenants: Mutex<TenantCache>,
 }
 
-type Resolve = dyn Fn(&str) -> Option<Arc<dyn TokenVerifier>> + Send + Sync;
+type ResolveTenant = dyn Fn(&str) -> Option<Arc<dyn TokenVerifier>> + Send + Sync;
 
-/// The verifiers of tenants that were used lately.
+/// The verifiers of recently resolved tenants.
 #[derive(Default)]
-struct Tenants {
+struct TenantCache {
     known: BTreeMap<String, Arc<dyn TokenVerifier>>,
     order: VecDeque<String>,
 }
 
 impl Issuers {
-    /// Creates a verifier that knows no issuer.
+    /// Creates a verifier without issuers.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Verifies the JWTs of `issuer` by `verifier`.
+    /// Verifies the JWTs of `issuer` with `verifier`.
     pub fn issuer(mut self, issuer: impl Into<String>, verifier: impl TokenVerifier) -> Self {
         self.known.insert(issuer.into(), Arc::new(verifier));
         self
     }
 
-    /// Verifies tokens that are no JWTs by `verifier`.
+    /// Verifies tokens that are not JWTs with `verifier`.
     pub fn opaque(mut self, verifier: impl TokenVerifier) -> Self {
         self.opaque = Some(Arc::new(verifier));
         self
     }
 
-    /// Asks `resolve` for a verifier of an issuer that is not known, such as one of many tenants. The last 1,000 that it
-    /// returned are kept, with the keys that they fetched.
+    /// Resolves the verifiers of other issuers, such as tenants. The last 1,000 are cached, with the keys that they
+    /// fetched.
     ///
-    /// `resolve` is given an issuer that anybody may have written into a token. It compares all of it with what it
-    /// trusts, and returns `None` otherwise: keys are fetched from wherever the verifier that it returns says. The
-    /// server has to [accept the issuers of its verifier](super::ResourceServer::any_issuer_of_verifier).
+    /// `resolve` receives an unverified issuer, which can be chosen by an attacker. It must compare the whole string
+    /// with the trusted issuers and return `None` for others, because the returned verifier fetches keys from it. The
+    /// server must [accept the issuers of its verifier](super::ResourceServer::trust_verifier_issuers).
     ///
     /// # Examples
     ///
@@ -98,15 +99,14 @@ impl Issuers {
             return Some(verifier.clone());
         }
         let resolve = self.resolve.as_ref()?;
-        let lock = || self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(verifier) = lock().known.get(issuer) {
+        if let Some(verifier) = self.tenants.lock().known.get(issuer) {
             return Some(verifier.clone());
         }
-        // Somebody else's code does not run under the lock.
-        let made = resolve(issuer)?;
-        let mut tenants = lock();
+        // User code, so the lock is not held.
+        let resolved = resolve(issuer)?;
+        let mut tenants = self.tenants.lock();
         if let Some(verifier) = tenants.known.get(issuer) {
-            return Some(verifier.clone()); // made by another meanwhile; it may have keys already
+            return Some(verifier.clone()); // resolved concurrently; it may have keys already
         }
         if tenants.order.len() >= MAX_TENANTS
             && let Some(oldest) = tenants.order.pop_front()
@@ -114,16 +114,16 @@ impl Issuers {
             tenants.known.remove(&oldest);
         }
         tenants.order.push_back(issuer.to_owned());
-        tenants.known.insert(issuer.to_owned(), made.clone());
-        Some(made)
+        tenants.known.insert(issuer.to_owned(), resolved.clone());
+        Some(resolved)
     }
 }
 
 impl TokenVerifier for Issuers {
-    fn verify<'a>(&'a self, token: &'a AccessToken) -> BoxFuture<'a, Result<Claims, Refused>> {
+    fn verify<'a>(&'a self, token: &'a AccessToken) -> BoxFuture<'a, Result<Claims, VerifyError>> {
         Box::pin(async move {
             let Some(issuer) = claimed_issuer(token) else {
-                let unknown = || Refused::invalid("the token is none that is known here");
+                let unknown = || VerifyError::invalid("opaque tokens are not accepted");
                 return self
                     .opaque
                     .as_ref()
@@ -131,10 +131,10 @@ impl TokenVerifier for Issuers {
                     .verify(token)
                     .await;
             };
-            let foreign = || Refused::invalid("the token is from another issuer");
+            let foreign = || VerifyError::invalid("the token is from another issuer");
             let verifier = self.find(&issuer).ok_or_else(foreign)?;
             let claims = verifier.verify(token).await?;
-            // A verifier that knows several issuers must not be reached by the name of another.
+            // Defends against a verifier that accepts several issuers.
             match claims.issuer.as_ref() == Some(&issuer) {
                 true => Ok(claims),
                 false => Err(foreign()),
@@ -143,15 +143,15 @@ impl TokenVerifier for Issuers {
     }
 }
 
-/// The issuer that a JWT names. Nobody has checked it.
+/// Returns the unverified `iss` of a JWT.
 fn claimed_issuer(token: &AccessToken) -> Option<String> {
     #[derive(Deserialize)]
-    struct Claimed {
+    struct IssuerClaim {
         iss: String,
     }
 
-    let token = Unchecked::parse(token.as_str()).ok()?;
-    let claimed: Claimed = serde_json::from_slice(token.unchecked_payload()).ok()?;
+    let token = UnverifiedJws::parse(token.as_str()).ok()?;
+    let claimed: IssuerClaim = serde_json::from_slice(token.unverified_payload()).ok()?;
     Some(claimed.iss)
 }
 

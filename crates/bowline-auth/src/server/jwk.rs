@@ -1,4 +1,4 @@
-//! Public keys as JSON: what they verify, and their thumbprints.
+//! JSON Web Keys (RFC 7517) and their thumbprints (RFC 7638).
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use super::algorithm::{Algorithm, PublicKey};
 
-/// A key, as RFC 7517 writes it.
+/// A public key in JWK format.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Jwk {
     kty: String,
@@ -20,28 +20,28 @@ pub(super) struct Jwk {
     e: Option<String>,
     x: Option<String>,
     y: Option<String>,
-    /// The private part, which has no business here.
+    /// The private part; such a key is refused.
     d: Option<serde::de::IgnoredAny>,
 }
 
-/// A key that signatures are checked with.
+/// A key that verifies signatures.
 #[derive(Clone)]
-pub(super) struct Key {
+pub(super) struct VerifyingKey {
     pub(super) kid: Option<String>,
     algorithms: Vec<Algorithm>,
     pub(super) public: PublicKey,
 }
 
-impl Key {
-    /// Whether a signature of this kind may be this key's.
+impl VerifyingKey {
+    /// Returns whether this key may verify this algorithm.
     pub(super) fn fits(&self, algorithm: Algorithm) -> bool {
         self.algorithms.contains(&algorithm)
     }
 }
 
 impl Jwk {
-    /// The key, if it is a public one for signatures of a kind that we trust.
-    pub(super) fn to_key(&self) -> Option<Key> {
+    /// Returns the key, if it is a public signature key of a supported type.
+    pub(super) fn to_key(&self) -> Option<VerifyingKey> {
         if self.used_for.as_deref().is_some_and(|used| used != "sig") || self.d.is_some() {
             return None;
         }
@@ -51,8 +51,8 @@ impl Jwk {
         };
         let point = |size: usize| {
             let (x, y) = (decode(&self.x)?, decode(&self.y)?);
-            let is_fine = x.len() == size && y.len() == size;
-            is_fine.then(|| [&[4], &x[..], &y[..]].concat())
+            let has_size = x.len() == size && y.len() == size;
+            has_size.then(|| [&[4], &x[..], &y[..]].concat())
         };
         let (algorithms, public) = match (&*self.kty, self.crv.as_deref()) {
             ("RSA", _) => {
@@ -66,23 +66,23 @@ impl Jwk {
                 let x = decode(&self.x).filter(|x| x.len() == 32)?;
                 (&[Algorithm::Ed25519][..], PublicKey::Ed25519(x))
             }
-            // A shared secret in a public place is a mistake or a trap.
+            // Including `oct`: a published shared secret must never verify a token.
             _ => return None,
         };
-        let named = |algorithm: &&Algorithm| match &self.alg {
-            Some(name) => Algorithm::named(name) == Some(**algorithm),
+        let is_named = |algorithm: &&Algorithm| match &self.alg {
+            Some(name) => Algorithm::from_name(name) == Some(**algorithm),
             None => true,
         };
-        Some(Key {
+        Some(VerifyingKey {
             kid: self.kid.clone(),
-            algorithms: algorithms.iter().filter(named).copied().collect(),
+            algorithms: algorithms.iter().filter(is_named).copied().collect(),
             public,
         })
     }
 
-    /// The SHA-256 thumbprint of the key, as RFC 7638 has it.
+    /// Returns the SHA-256 thumbprint (RFC 7638).
     pub(super) fn thumbprint(&self) -> Option<String> {
-        // The members that make the key, in the order of their names, and nothing else.
+        // The required members only; `serde_json::Map` sorts them by name, as the RFC requires.
         let members = match &*self.kty {
             "RSA" => vec![("e", &self.e), ("n", &self.n)],
             "EC" => vec![("crv", &self.crv), ("x", &self.x), ("y", &self.y)],
@@ -94,7 +94,6 @@ impl Jwk {
         for (name, value) in members {
             canonical.insert(name.to_owned(), value.clone()?.into());
         }
-        // The map is in the order of its keys.
         let canonical = serde_json::Value::Object(canonical).to_string();
         Some(BASE64_URL_SAFE_NO_PAD.encode(Sha256::digest(canonical)))
     }
@@ -109,7 +108,7 @@ const RSA: &[Algorithm] = &[
     Algorithm::Ps512,
 ];
 
-/// Some write a number with zeros before it, and `ring` reads none like that.
+/// Strips leading zeros, which some issuers send and `ring` rejects.
 fn without_zeros(number: &[u8]) -> Vec<u8> {
     let zeros = number.iter().take_while(|byte| **byte == 0).count();
     number[zeros..].to_vec()
@@ -124,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_thumbprint_is_that_of_the_standards_own_example() {
+    fn the_thumbprint_matches_the_example_of_rfc_7638() {
         // RFC 7638, section 3.1.
         let key = jwk(serde_json::json!({
             "kty": "RSA",
@@ -140,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_verify_no_signature_we_trust_are_passed_over() {
+    fn unsupported_keys_are_skipped() {
         let (x, y) = ("A".repeat(43), "A".repeat(43));
         let ec = serde_json::json!({"kty": "EC", "crv": "P-256", "x": x, "y": y});
         assert!(jwk(ec.clone()).to_key().is_some());

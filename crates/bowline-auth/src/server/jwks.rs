@@ -1,17 +1,16 @@
-//! The keys of an issuer: fetched when needed, kept for a while, fetched again when one is not among them.
+//! [`KeySet`]: the JWK set of an issuer, fetched on demand and cached.
 //!
 //! ```text
-//! find ──▶ none, or too old ──▶ fetch ──▶ look ──▶ found
-//!      │                                    └─ not found, and not fetched a moment ago ──▶ fetch ──▶ look again
-//!      ├─ 5 minutes old ──▶ fetch in the background, look meanwhile
-//!      └─ 10 minutes old ──▶ fetch, wait for a second at most, look
+//! find ─┬─ no keys, or older than 1 h ──▶ fetch and wait ──────────┐
+//!       ├─ older than 10 min ──▶ fetch and wait for at most 1 s ───┼─▶ look ─┬─▶ found
+//!       └─ older than 5 min ──▶ fetch in the background ───────────┘         └─▶ unknown key: fetch, look again
 //! ```
 //!
-//! Anybody can send a token with a made-up key id. So there is at most one fetch at a time and one in ten
-//! seconds, however many ask; and it goes on if whoever caused it goes away. An issuer that fails is asked less
-//! often each time, and one that hangs delays nobody who has a token that is signed with a known key.
+//! Any client can send a token with a made-up `kid`, so fetches are limited: one at a time, and one in ten seconds,
+//! doubled with each failure. A fetch continues if the request that caused it is dropped. An unresponsive issuer
+//! delays tokens that are signed with a cached key by at most a second.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::Uri;
@@ -19,154 +18,157 @@ use serde::Deserialize;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::Refused;
+use super::VerifyError;
 use super::algorithm::Algorithm;
-use super::fetch::Fetch;
-use super::jwk::{Jwk, Key};
+use super::fetch::IssuerFetch;
+use super::jwk::{Jwk, VerifyingKey};
+use crate::sanitize::sanitize;
+use crate::sync::Mutex;
 
-/// The keys of one issuer.
+/// The JWK set of one issuer.
 pub(super) struct KeySet {
-    place: Place,
-    again_after: Duration,
-    state: Mutex<State>,
+    location: KeySetLocation,
+    min_fetch_interval: Duration,
+    state: Mutex<KeySetState>,
 }
 
-/// Where the keys are.
+/// Where the JWK set is.
 #[derive(Clone, Debug)]
-pub(super) enum Place {
+pub(super) enum KeySetLocation {
     /// At this URL.
     At(Uri),
-    /// Where the metadata of the issuer say.
-    OfIssuer(String),
+    /// At the `jwks_uri` in the metadata of this issuer.
+    FromMetadata(String),
 }
 
 #[derive(Default)]
-struct State {
-    keys: Vec<Key>,
+struct KeySetState {
+    keys: Vec<VerifyingKey>,
     fetched: Option<Instant>,
     attempted: Option<Instant>,
-    /// How many fetches have failed since one succeeded.
+    /// The number of failed fetches since the last success.
     failures: u32,
-    /// Ends when the fetch that is under way does.
-    under_way: Option<watch::Receiver<()>>,
+    /// Closed when the fetch in progress ends.
+    running_fetch: Option<watch::Receiver<()>>,
 }
 
 impl KeySet {
-    pub(super) fn new(place: Place) -> Self {
+    pub(super) fn new(location: KeySetLocation) -> Self {
         Self {
-            place,
-            again_after: AGAIN_AFTER,
+            location,
+            min_fetch_interval: MIN_FETCH_INTERVAL,
             state: Mutex::default(),
         }
     }
 
-    /// The same keys, looked for again no sooner than this after the last time.
-    pub(super) fn with_again_after(&self, again_after: Duration) -> Self {
+    /// Returns an empty set of the same issuer, with another minimum interval between fetches.
+    pub(super) fn with_min_fetch_interval(&self, min_fetch_interval: Duration) -> Self {
         Self {
-            again_after,
-            ..Self::new(self.place.clone())
+            min_fetch_interval,
+            ..Self::new(self.location.clone())
         }
     }
 
-    pub(super) fn place(&self) -> &Place {
-        &self.place
+    pub(super) fn location(&self) -> &KeySetLocation {
+        &self.location
     }
 
-    /// The key for a signature of this kind, by its id if the token names one.
+    /// Returns the key for a signature with this algorithm, by `kid` if the token has one.
     ///
     /// # Cancel safety
     ///
-    /// Safe: a fetch that was begun goes on, for all who wait for it.
+    /// Safe: a fetch in progress continues for all that wait for it.
     pub(super) async fn find(
         self: &Arc<Self>,
-        fetch: &Fetch,
+        fetch: &IssuerFetch,
         kid: Option<&str>,
         algorithm: Algorithm,
-    ) -> Result<Key, Refused> {
+    ) -> Result<VerifyingKey, VerifyError> {
         if self.is_older_than(USABLE_FOR) {
             self.refresh(fetch).await;
         } else if self.is_older_than(FRESH_FOR) {
-            self.refresh_for_a_moment(fetch).await;
-        } else if self.is_older_than(REFRESHED_AFTER) {
-            drop(self.begin(fetch));
+            self.refresh_with_timeout(fetch).await;
+        } else if self.is_older_than(BACKGROUND_REFRESH_AFTER) {
+            drop(self.start_fetch(fetch));
         }
         if self.is_older_than(USABLE_FOR) {
-            return Err(Refused::unavailable(
-                "the keys of the issuer cannot be fetched",
+            return Err(VerifyError::unavailable(
+                "failed to fetch the issuer's keys",
             ));
         }
-        if let Some(key) = self.look(kid, algorithm) {
+        if let Some(key) = self.cached_key(kid, algorithm) {
             return Ok(key);
         }
         self.refresh(fetch).await;
-        let unknown =
-            || Refused::invalid("the token is signed with a key that its issuer does not have");
-        self.look(kid, algorithm).ok_or_else(unknown)
+        let unknown = || VerifyError::invalid("the signing key is not in the issuer's key set");
+        self.cached_key(kid, algorithm).ok_or_else(unknown)
     }
 
     fn is_older_than(&self, age: Duration) -> bool {
-        let fetched = self.lock().fetched;
+        let fetched = self.state.lock().fetched;
         fetched.is_none_or(|fetched| fetched.elapsed() >= age)
     }
 
-    /// A token that names no key must leave no choice: trying all of them is work that anybody could cause.
-    fn look(&self, kid: Option<&str>, algorithm: Algorithm) -> Option<Key> {
-        let state = self.lock();
-        let fitting =
-            |key: &&Key| key.fits(algorithm) && (kid.is_none() || kid == key.kid.as_deref());
-        let mut found = state.keys.iter().filter(fitting);
+    /// Returns the matching key. Without a `kid` the match must be unique: trying several keys would let unsigned
+    /// requests cause work.
+    fn cached_key(&self, kid: Option<&str>, algorithm: Algorithm) -> Option<VerifyingKey> {
+        let state = self.state.lock();
+        let matches = |key: &&VerifyingKey| {
+            key.fits(algorithm) && (kid.is_none() || kid == key.kid.as_deref())
+        };
+        let mut found = state.keys.iter().filter(matches);
         let first = found.next()?;
         (kid.is_some() || found.next().is_none()).then(|| first.clone())
     }
 
-    /// Fetches the keys, unless that was tried a moment ago; or waits for the fetch that is under way.
-    async fn refresh(self: &Arc<Self>, fetch: &Fetch) {
-        let under_way = self.begin(fetch);
-        if let Some(mut under_way) = under_way {
-            // Nothing is ever sent: it ends with its sender.
-            let _ = under_way.changed().await;
+    /// Fetches the keys and waits, or waits for the fetch in progress. Returns immediately within the minimum interval.
+    async fn refresh(self: &Arc<Self>, fetch: &IssuerFetch) {
+        let running = self.start_fetch(fetch);
+        if let Some(mut running) = running {
+            // The channel carries no values: it is closed when the sender is dropped.
+            let _ = running.changed().await;
         }
     }
 
-    /// The same, but waits no longer than until [`MOMENT`] after the fetch began: there are keys to go on with.
-    async fn refresh_for_a_moment(self: &Arc<Self>, fetch: &Fetch) {
-        let Some(mut under_way) = self.begin(fetch) else {
+    /// Like [`refresh`](Self::refresh), but waits at most [`MAX_REFRESH_WAIT`], because the cached keys are usable.
+    async fn refresh_with_timeout(self: &Arc<Self>, fetch: &IssuerFetch) {
+        let Some(mut running) = self.start_fetch(fetch) else {
             return;
         };
-        let begun = self.lock().attempted.unwrap_or_else(Instant::now);
-        // Nothing is ever sent: it ends with its sender, or with the time.
-        let _ = tokio::time::timeout_at(begun + MOMENT, under_way.changed()).await;
+        let started = self.state.lock().attempted.unwrap_or_else(Instant::now);
+        // As above: only closing, or the timeout, ends the wait.
+        let _ = tokio::time::timeout_at(started + MAX_REFRESH_WAIT, running.changed()).await;
     }
 
-    fn begin(self: &Arc<Self>, fetch: &Fetch) -> Option<watch::Receiver<()>> {
-        let mut state = self.lock();
-        let is_going_on = |fetch: &&watch::Receiver<()>| fetch.has_changed().is_ok();
-        if let Some(under_way) = state.under_way.as_ref().filter(is_going_on) {
-            return Some(under_way.clone());
+    fn start_fetch(self: &Arc<Self>, fetch: &IssuerFetch) -> Option<watch::Receiver<()>> {
+        let mut state = self.state.lock();
+        let is_running = |fetch: &&watch::Receiver<()>| fetch.has_changed().is_ok();
+        if let Some(running) = state.running_fetch.as_ref().filter(is_running) {
+            return Some(running.clone());
         }
-        let again_after = self.again_after * 2_u32.saturating_pow(state.failures.min(16));
-        let again_after = again_after.min(LONGEST_PAUSE.max(self.again_after));
-        let is_too_soon = |at: Instant| at.elapsed() < again_after;
+        let interval = self.min_fetch_interval * 2_u32.saturating_pow(state.failures.min(16));
+        let interval = interval.min(MAX_FETCH_INTERVAL.max(self.min_fetch_interval));
+        let is_too_soon = |at: Instant| at.elapsed() < interval;
         if state.attempted.is_some_and(is_too_soon) {
             return None;
         }
         let (sender, receiver) = watch::channel(());
         state.attempted = Some(Instant::now());
-        state.under_way = Some(receiver.clone());
+        state.running_fetch = Some(receiver.clone());
         drop(state);
         let (own, fetch) = (self.clone(), fetch.clone());
-        // On its own, or whoever caused it could end it for everybody; it is over within its time limit.
+        // Spawned, or dropping the request that caused the fetch would end it for all; its time limit bounds the task.
         tokio::spawn(async move {
-            let fetched = own.place.fetch(&fetch).await;
-            own.finish(fetched);
+            let fetched = own.location.fetch(&fetch).await;
+            own.finish_fetch(fetched);
             drop(sender);
         });
         Some(receiver)
     }
 
-    fn finish(&self, fetched: Result<Vec<Key>, String>) {
-        let mut state = self.lock();
-        state.under_way = None;
+    fn finish_fetch(&self, fetched: Result<Vec<VerifyingKey>, String>) {
+        let mut state = self.state.lock();
+        state.running_fetch = None;
         match fetched {
             Ok(keys) => {
                 state.keys = keys;
@@ -174,34 +176,29 @@ impl KeySet {
                 state.failures = 0;
             }
             Err(why) => {
-                // It may quote the issuer.
-                let why = crate::text::readable(&why, 1000);
+                // It may quote the issuer's response.
+                let why = sanitize(&why, 1000);
                 state.failures = state.failures.saturating_add(1);
                 tracing::warn!(why, "failed to fetch the keys of an issuer");
             }
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // No code that could panic runs under this lock.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-impl Place {
-    async fn fetch(&self, fetch: &Fetch) -> Result<Vec<Key>, String> {
+impl KeySetLocation {
+    async fn fetch(&self, fetch: &IssuerFetch) -> Result<Vec<VerifyingKey>, String> {
         let uri = match self {
             Self::At(uri) => uri.clone(),
-            Self::OfIssuer(issuer) => discover(fetch, issuer).await?,
+            Self::FromMetadata(issuer) => discover(fetch, issuer).await?,
         };
-        read(&fetch.document(&uri).await?)
+        parse_jwk_set(&fetch.document(&uri).await?)
     }
 }
 
-/// Where an issuer says that its keys are.
-async fn discover(fetch: &Fetch, issuer: &str) -> Result<Uri, String> {
+/// Returns the `jwks_uri` of an issuer.
+async fn discover(fetch: &IssuerFetch, issuer: &str) -> Result<Uri, String> {
     #[derive(Deserialize)]
-    struct Metadata {
+    struct IssuerMetadata {
         issuer: String,
         jwks_uri: String,
     }
@@ -215,79 +212,78 @@ async fn discover(fetch: &Fetch, issuer: &str) -> Result<Uri, String> {
                 continue;
             }
         };
-        let metadata: Metadata =
+        let metadata: IssuerMetadata =
             serde_json::from_slice(&document).map_err(|error| format!("{uri}: {error}"))?;
         if metadata.issuer != issuer {
             return Err(format!(
-                "{uri} describes another issuer, {}",
+                "{uri} describes another issuer, `{}`",
                 metadata.issuer
             ));
         }
         let keys = metadata.jwks_uri.parse();
-        return keys.map_err(|_| format!("{uri}: its `jwks_uri` is no URL"));
+        return keys.map_err(|_| format!("the `jwks_uri` of {uri} is not a URL"));
     }
     Err(failure)
 }
 
-/// Where the metadata of an issuer may be, in the order in which to look.
+/// Returns the well-known metadata URLs of an issuer, in the order of the specification.
 fn well_known(issuer: &str) -> Result<Vec<Uri>, String> {
-    let no_url = |_| format!("the issuer `{issuer}` is no URL");
+    let no_url = |_| format!("the issuer `{issuer}` is not a URL");
     let parsed: Uri = issuer.parse().map_err(no_url)?;
     let (Some(scheme), Some(authority)) = (parsed.scheme_str(), parsed.authority()) else {
-        return Err(format!("the issuer `{issuer}` is no URL"));
+        return Err(format!("the issuer `{issuer}` is not a URL"));
     };
     let path = parsed.path().trim_end_matches('/');
     let origin = format!("{scheme}://{authority}");
-    let mut places = vec![
+    let mut urls = vec![
         format!("{origin}/.well-known/oauth-authorization-server{path}"),
         format!("{origin}/.well-known/openid-configuration{path}"),
     ];
     if !path.is_empty() {
-        places.push(format!("{origin}{path}/.well-known/openid-configuration"));
+        urls.push(format!("{origin}{path}/.well-known/openid-configuration"));
     }
-    let places = places.into_iter().map(Uri::try_from);
-    places
-        .collect::<Result<_, _>>()
+    let urls = urls.into_iter().map(Uri::try_from);
+    urls.collect::<Result<_, _>>()
         .map_err(|error| error.to_string())
 }
 
-/// The keys in a set that we can use. Others may be for somebody else.
-pub(super) fn read(document: &[u8]) -> Result<Vec<Key>, String> {
+/// Parses a JWK set. Keys of unsupported types are skipped.
+pub(super) fn parse_jwk_set(document: &[u8]) -> Result<Vec<VerifyingKey>, String> {
     #[derive(Deserialize)]
-    struct Set {
+    struct JwkSet {
         keys: Vec<serde_json::Value>,
     }
 
-    let set: Set =
-        serde_json::from_slice(document).map_err(|error| format!("it is no key set: {error}"))?;
-    if set.keys.len() > MOST_KEYS {
-        return Err(format!("a key set has at most {MOST_KEYS} keys"));
+    let set: JwkSet =
+        serde_json::from_slice(document).map_err(|error| format!("not a JWK set: {error}"))?;
+    if set.keys.len() > MAX_KEYS {
+        return Err(format!("the JWK set exceeds {MAX_KEYS} keys"));
     }
     let keys = set.keys.into_iter();
     let keys = keys.filter_map(|key| serde_json::from_value::<Jwk>(key).ok()?.to_key());
     Ok(keys.collect())
 }
 
-const MOST_KEYS: usize = 100;
-/// From when on keys are fetched again in the background.
-const REFRESHED_AFTER: Duration = Duration::from_secs(5 * 60);
-/// How long keys are used without looking again: a key that was withdrawn is believed for that long.
+const MAX_KEYS: usize = 100;
+/// The age at which keys are fetched again in the background.
+const BACKGROUND_REFRESH_AFTER: Duration = Duration::from_secs(5 * 60);
+/// The age at which a request waits for newer keys: the longest time that a withdrawn key stays trusted.
 const FRESH_FOR: Duration = Duration::from_secs(10 * 60);
-/// How long they are used if looking again fails.
+/// The age up to which keys are used while fetching fails.
 const USABLE_FOR: Duration = Duration::from_secs(60 * 60);
-/// How long somebody waits for newer keys who could do with the old ones.
-const MOMENT: Duration = Duration::from_secs(1);
-/// How long an issuer that fails is left alone at most.
-const LONGEST_PAUSE: Duration = Duration::from_secs(5 * 60);
-/// How soon after one fetch there may be another.
-const AGAIN_AFTER: Duration = Duration::from_secs(10);
+/// How long a request waits for newer keys when cached ones are usable.
+const MAX_REFRESH_WAIT: Duration = Duration::from_secs(1);
+/// The longest interval between fetches after failures.
+const MAX_FETCH_INTERVAL: Duration = Duration::from_secs(5 * 60);
+/// The minimum interval between fetches.
+const MIN_FETCH_INTERVAL: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn metadata_are_looked_for_in_the_specified_order() {
+    fn metadata_urls_are_in_the_specified_order() {
         let plain = well_known("https://id.example/").unwrap();
         let with_path = well_known("https://id.example/tenant").unwrap();
 
@@ -310,13 +306,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_of_ours_is_passed_over_and_what_is_no_set_is_refused() {
+    fn unsupported_keys_are_skipped_and_malformed_sets_refused() {
         let one = r#"{"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}"#;
         let mixed = format!(r#"{{"keys": [{one}, {{"kty": "oct", "k": "AAAA"}}, 7, {{}}]}}"#);
-        let huge = format!(r#"{{"keys": [{}]}}"#, vec![one; MOST_KEYS + 1].join(","));
+        let huge = format!(r#"{{"keys": [{}]}}"#, vec![one; MAX_KEYS + 1].join(","));
 
-        assert_eq!(read(mixed.as_bytes()).map(|keys| keys.len()), Ok(1));
-        assert!(read(huge.as_bytes()).is_err());
-        assert!(read(b"[]").is_err());
+        assert_eq!(
+            parse_jwk_set(mixed.as_bytes()).map(|keys| keys.len()),
+            Ok(1)
+        );
+        assert!(parse_jwk_set(huge.as_bytes()).is_err());
+        assert!(parse_jwk_set(b"[]").is_err());
     }
 }

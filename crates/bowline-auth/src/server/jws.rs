@@ -1,25 +1,25 @@
-//! Signed tokens, taken apart.
+//! Compact JWS parsing and signature verification, for access tokens and DPoP proofs.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use serde::Deserialize;
 
-use super::Refused;
+use super::VerifyError;
 use super::algorithm::Algorithm;
-use super::jwk::{Jwk, Key};
+use super::jwk::{Jwk, VerifyingKey};
 
-/// A signed token that nobody has checked yet.
-pub(super) struct Unchecked<'a> {
-    pub(super) header: Header,
+/// A parsed JWS whose signature is not verified yet.
+pub(super) struct UnverifiedJws<'a> {
+    pub(super) header: JoseHeader,
     pub(super) algorithm: Algorithm,
     payload: Vec<u8>,
     signed: &'a str,
     signature: &'a str,
 }
 
-/// What a token says of its own signature. Whoever made the token wrote it.
+/// The JOSE header. It is chosen by the sender.
 #[derive(Debug, Deserialize)]
-pub(super) struct Header {
+pub(super) struct JoseHeader {
     alg: String,
     pub(super) typ: Option<String>,
     pub(super) kid: Option<String>,
@@ -27,25 +27,23 @@ pub(super) struct Header {
     crit: Option<serde::de::IgnoredAny>,
 }
 
-impl<'a> Unchecked<'a> {
-    /// Takes a token apart.
-    pub(super) fn parse(token: &'a str) -> Result<Self, Refused> {
-        let malformed = || Refused::invalid("it is no signed JWT");
+impl<'a> UnverifiedJws<'a> {
+    /// Parses a compact JWS.
+    pub(super) fn parse(token: &'a str) -> Result<Self, VerifyError> {
+        let malformed = || VerifyError::invalid("not a signed JWT");
         let (signed, signature) = token.rsplit_once('.').ok_or_else(malformed)?;
         let (header, payload) = signed.split_once('.').ok_or_else(malformed)?;
         let decode = |part| BASE64_URL_SAFE_NO_PAD.decode(part).map_err(|_| malformed());
         let (header, payload) = (decode(header)?, decode(payload)?);
-        let header: Header = serde_json::from_slice(&header).map_err(|_| malformed())?;
+        let header: JoseHeader = serde_json::from_slice(&header).map_err(|_| malformed())?;
         if header.crit.is_some() {
-            // RFC 7515: what is marked critical and not understood makes the token invalid.
-            return Err(Refused::invalid(
-                "its header has extensions that nobody here knows",
+            // RFC 7515, section 4.1.11: unsupported critical extensions make the JWS invalid.
+            return Err(VerifyError::invalid(
+                "unsupported critical header parameters",
             ));
         }
-        let Some(algorithm) = Algorithm::named(&header.alg) else {
-            return Err(Refused::invalid(
-                "it is not signed in a way that is trusted here",
-            ));
+        let Some(algorithm) = Algorithm::from_name(&header.alg) else {
+            return Err(VerifyError::invalid("unsupported signature algorithm"));
         };
         Ok(Self {
             algorithm,
@@ -56,26 +54,26 @@ impl<'a> Unchecked<'a> {
         })
     }
 
-    /// What the token says, which anybody may have written.
-    pub(super) fn unchecked_payload(&self) -> &[u8] {
+    /// Returns the unverified payload.
+    pub(super) fn unverified_payload(&self) -> &[u8] {
         &self.payload
     }
 
-    /// What the token says, if this key has signed it.
-    pub(super) fn signed_by(self, key: &Key) -> Result<Vec<u8>, Refused> {
+    /// Returns the payload, if this key has signed it.
+    pub(super) fn verify_signature(self, key: &VerifyingKey) -> Result<Vec<u8>, VerifyError> {
         let signature = BASE64_URL_SAFE_NO_PAD.decode(self.signature);
         let signature = signature.unwrap_or_default();
         let message = self.signed.as_bytes();
-        let is_theirs =
+        let is_valid =
             key.fits(self.algorithm) && self.algorithm.verifies(&key.public, message, &signature);
-        if is_theirs {
+        if is_valid {
             Ok(self.payload)
         } else {
-            Err(Refused::invalid("its signature is not that of the key"))
+            Err(VerifyError::invalid("invalid signature"))
         }
     }
 
-    /// Whether it is a token of one of these types; letters in either case, with or without `application/`.
+    /// Returns whether `typ` is one of these, ignoring case and an `application/` prefix.
     pub(super) fn is_of_type(&self, types: &[&str]) -> bool {
         let Some(typ) = &self.header.typ else {
             return false;

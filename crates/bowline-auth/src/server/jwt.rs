@@ -1,4 +1,4 @@
-//! Tokens that are signed JWTs, and the issuer whose keys sign them.
+//! [`JwtVerifier`]: verifies JWT access tokens with the JWK set of their issuer.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,17 +9,16 @@ use bowline::http::client::HttpSend;
 use bowline::{Error, Result};
 use http::Uri;
 
-use super::fetch::Fetch;
-use super::jwks::{KeySet, Place};
-use super::jws::Unchecked;
-use super::{AccessToken, Algorithm, Claims, Refused, TokenVerifier};
+use super::fetch::IssuerFetch;
+use super::jwks::{KeySet, KeySetLocation};
+use super::jws::UnverifiedJws;
+use super::{AccessToken, Algorithm, Claims, TokenVerifier, VerifyError};
 
-/// Verifies tokens that are JWTs, with the keys that their issuer publishes.
+/// Verifies JWT access tokens with the JWK set of their issuer.
 ///
-/// Keys are fetched when they are first needed, looked at again within ten minutes and when a token names one
-/// that is not there, though at most every ten seconds, and less often from an issuer that fails. While an issuer
-/// does not answer, its keys are good for an hour. The algorithms are those with public keys; a token
-/// that is signed with a shared secret, or not at all, is refused.
+/// Keys are fetched on first use, every five to ten minutes while tokens arrive, and when a token has an unknown `kid`;
+/// at most every ten seconds, and less often while the issuer fails. Cached keys are used for an hour if the issuer
+/// does not respond. Only asymmetric algorithms are accepted; HMAC and `none` are refused.
 ///
 /// # Examples
 ///
@@ -31,120 +30,121 @@ use super::{AccessToken, Algorithm, Claims, Refused, TokenVerifier};
 /// # Ok::<(), bowline::Error>(())
 /// ```
 #[derive(Clone)]
-#[must_use = "it is given to a `ResourceServer`"]
+#[must_use = "pass it to a `ResourceServer`"]
 pub struct JwtVerifier {
     issuer: String,
     keys: Arc<KeySet>,
-    fetch: Fetch,
-    /// Those that are accepted, of those that are trusted.
+    fetch: IssuerFetch,
+    /// The accepted algorithms; `None` accepts all of [`Algorithm`].
     algorithms: Option<BTreeSet<Algorithm>>,
     requires_at_jwt: bool,
 }
 
 impl JwtVerifier {
-    /// Tokens of `issuer`, whose keys are at this URL.
+    /// Creates a verifier for tokens of `issuer`, with the JWK set at the URL `keys`.
     ///
     /// # Errors
     ///
-    /// [`Error::Misuse`] if that is no URL.
+    /// [`Error::Misuse`] if `keys` is not a URL.
     pub fn new(issuer: impl Into<String>, keys: &str) -> Result<Self> {
-        let place = keys.parse().map_err(|_| Error::Misuse {
-            what: format!("`{keys}` is not where keys can be: it is no URL"),
+        let uri = keys.parse().map_err(|_| Error::Misuse {
+            what: format!("the JWK set URL `{keys}` is malformed"),
         })?;
         Ok(Self {
             issuer: issuer.into(),
-            keys: Arc::new(KeySet::new(Place::At(place))),
-            fetch: Fetch::for_issuer_at(keys),
+            keys: Arc::new(KeySet::new(KeySetLocation::At(uri))),
+            fetch: IssuerFetch::for_issuer_at(keys),
             algorithms: None,
             requires_at_jwt: false,
         })
     }
 
-    /// Tokens of `issuer`, whose keys are where its metadata say.
+    /// Creates a verifier for tokens of `issuer`, with the JWK set that its metadata name.
     ///
     /// # Errors
     ///
-    /// [`Error::Misuse`] if the issuer is no URL.
+    /// [`Error::Misuse`] if the issuer is not a URL.
     pub fn discover(issuer: impl Into<String>) -> Result<Self> {
         let issuer = issuer.into();
         match issuer.parse::<Uri>() {
             Ok(uri) if uri.authority().is_some() => {}
             _ => {
-                let what = format!("the issuer `{issuer}` is no URL, and its keys cannot be found");
+                let what = format!("the issuer `{issuer}` is not a URL; use `JwtVerifier::new`");
                 return Err(Error::Misuse { what });
             }
         }
         Ok(Self {
-            keys: Arc::new(KeySet::new(Place::OfIssuer(issuer.clone()))),
-            fetch: Fetch::for_issuer_at(&issuer),
+            keys: Arc::new(KeySet::new(KeySetLocation::FromMetadata(issuer.clone()))),
+            fetch: IssuerFetch::for_issuer_at(&issuer),
             issuer,
             algorithms: None,
             requires_at_jwt: false,
         })
     }
 
-    /// Accepts only tokens that are signed with one of these algorithms; all of [`Algorithm`] by default.
+    /// Accepts only tokens signed with one of these algorithms. Defaults to all of [`Algorithm`].
     pub fn algorithms(mut self, algorithms: impl IntoIterator<Item = Algorithm>) -> Self {
         self.algorithms = Some(algorithms.into_iter().collect());
         self
     }
 
-    /// Accepts only tokens that say of themselves that they are access tokens, by the type `at+jwt` (RFC 9068).
+    /// Accepts only tokens with the `typ` header `at+jwt` (RFC 9068).
     ///
-    /// Without it `JWT` and no type at all are accepted too, because many issuers write that. An ID token for the same
-    /// audience is then told from an access token by nothing: use this where the issuer supports it.
+    /// By default `JWT` and a missing `typ` are accepted too, because many issuers send them. An ID token for the same
+    /// audience then passes as an access token: use this if the issuer supports it.
     pub fn require_at_jwt(mut self) -> Self {
         self.requires_at_jwt = true;
         self
     }
 
-    /// Fetches keys again no sooner than this after the last time, whatever tokens name; 10 s unless told
-    /// otherwise.
-    pub fn fetch_again_after(mut self, again_after: Duration) -> Self {
-        self.keys = Arc::new(self.keys.with_again_after(again_after));
+    /// Sets the minimum interval between fetches of the JWK set; defaults to 10 s.
+    pub fn min_fetch_interval(mut self, interval: Duration) -> Self {
+        self.keys = Arc::new(self.keys.with_min_fetch_interval(interval));
         self
     }
 
-    /// Fetches keys from private addresses too. Otherwise they come from public ones or, if the issuer is on
-    /// this machine, from there; by `https` unless it is this machine.
-    pub fn within_private_network(mut self) -> Self {
-        self.fetch.within_private_network();
+    /// Allows fetching from private addresses. By default only public addresses are allowed, over `https`, and loopback
+    /// addresses if the issuer is on this machine.
+    pub fn allow_private_addresses(mut self) -> Self {
+        self.fetch.allow_private_addresses();
         self
     }
 
-    /// Fetches keys by `send`, which then decides what the names in URLs mean.
-    pub fn send_by(mut self, send: impl HttpSend) -> Self {
-        self.fetch.send_by(send);
+    /// Fetches through `send`, which then resolves host names: the addresses are no longer checked.
+    pub fn http(mut self, send: impl HttpSend) -> Self {
+        self.fetch.http(send);
         self
     }
 }
 
 impl TokenVerifier for JwtVerifier {
-    fn verify<'a>(&'a self, token: &'a AccessToken) -> BoxFuture<'a, Result<Claims, Refused>> {
+    fn verify<'a>(&'a self, token: &'a AccessToken) -> BoxFuture<'a, Result<Claims, VerifyError>> {
         Box::pin(async move {
-            let token = Unchecked::parse(token.as_str())?;
-            // Other tokens of the same issuer are signed with the same keys.
+            let token = UnverifiedJws::parse(token.as_str())?;
+            // Issuers sign other kinds of token, such as ID tokens, with the same keys.
             let is_access_token = match self.requires_at_jwt {
                 true => token.is_of_type(&["at+jwt"]),
                 false => token.header.typ.is_none() || token.is_of_type(&["jwt", "at+jwt"]),
             };
             if !is_access_token {
-                return Err(Refused::invalid("it is a token of another kind"));
+                return Err(VerifyError::invalid(
+                    "the `typ` is not that of an access token",
+                ));
             }
             let accepted = self.algorithms.as_ref();
             if accepted.is_some_and(|accepted| !accepted.contains(&token.algorithm)) {
-                return Err(Refused::invalid(
-                    "it is not signed in a way that is accepted here",
+                return Err(VerifyError::invalid(
+                    "the signature algorithm is not accepted",
                 ));
             }
             let kid = token.header.kid.as_deref();
             let key = self.keys.find(&self.fetch, kid, token.algorithm).await?;
-            let claims = Claims::read(&token.signed_by(&key)?)?;
+            let claims = Claims::read(&token.verify_signature(&key)?)?;
             if claims.issuer.as_ref() != Some(&self.issuer) {
-                return Err(Refused::invalid("the token is from another issuer"));
+                return Err(VerifyError::invalid("the token is from another issuer"));
             }
             if claims.expires_at.is_none() {
-                return Err(Refused::invalid("the token does not say when it ends"));
+                return Err(VerifyError::invalid("the token has no `exp` claim"));
             }
             Ok(claims)
         })
@@ -155,7 +155,7 @@ impl std::fmt::Debug for JwtVerifier {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("JwtVerifier")
             .field("issuer", &self.issuer)
-            .field("keys", self.keys.place())
+            .field("keys", self.keys.location())
             .finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! What this server says of itself to clients that want a token: RFC 9728.
+//! The protected resource metadata that the server publishes (RFC 9728).
 
 use std::collections::BTreeSet;
 
@@ -10,19 +10,19 @@ use serde::Serialize;
 
 use super::algorithm::NAMES;
 
-/// The URL by which clients name this server, and audiences too.
+/// The resource identifier: the URL of this server, which tokens carry as `aud`.
 #[derive(Clone, Debug)]
-pub(super) struct Resource {
+pub(super) struct ResourceIdentifier {
     text: String,
-    /// Scheme and authority.
+    /// The scheme and authority.
     origin: String,
-    /// Without a slash at its end.
+    /// The path, without a trailing slash.
     path: String,
 }
 
-/// What the document says besides.
+/// The other members of the document.
 #[derive(Clone, Debug, Default)]
-pub(super) struct About {
+pub(super) struct ResourceInfo {
     pub(super) issuers: Vec<String>,
     pub(super) scopes: BTreeSet<String>,
     pub(super) name: Option<String>,
@@ -30,18 +30,18 @@ pub(super) struct About {
     pub(super) requires_dpop: bool,
 }
 
-impl Resource {
+impl ResourceIdentifier {
     pub(super) fn parse(text: &str) -> Result<Self> {
         let misuse = |why: &str| Error::Misuse {
-            what: format!("`{text}` cannot name a server that is protected: {why}"),
+            what: format!("`{text}` is not a valid resource identifier: {why}"),
         };
-        let uri: Uri = text.parse().map_err(|_| misuse("it is no URL"))?;
+        let uri: Uri = text.parse().map_err(|_| misuse("expected a URL"))?;
         let (Some("http" | "https"), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
-            return Err(misuse("it is no http:// or https:// URL"));
+            return Err(misuse("expected an http:// or https:// URL"));
         };
         if text.contains(['#', '?', '@', '"', '\\']) {
             return Err(misuse(
-                "it has a query, a fragment, a user or a quote in it",
+                "it must not contain a query, a fragment, credentials, quotes or backslashes",
             ));
         }
         Ok(Self {
@@ -55,7 +55,7 @@ impl Resource {
         &self.text
     }
 
-    /// What may stand in `aud`. A URL without a path is the same with a slash, and many programs add it.
+    /// Returns the accepted values of `aud`. Without a path, the URL with and without a trailing slash is the same.
     pub(super) fn audiences(&self) -> BTreeSet<String> {
         let mut audiences = BTreeSet::from([self.text.clone()]);
         if self.path.is_empty() {
@@ -64,28 +64,28 @@ impl Resource {
         audiences
     }
 
-    /// The path of the document, where this server is.
+    /// Returns the path of the document.
     pub(super) fn metadata_path(&self) -> String {
         format!("{WELL_KNOWN}{}", self.path)
     }
 
-    /// The URL of the document.
+    /// Returns the URL of the document.
     pub(super) fn metadata_url(&self) -> String {
         format!("{}{}", self.origin, self.metadata_path())
     }
 
-    /// Whether the document is at this path: its own, or that of the host.
+    /// Returns whether the document is at this path: that of the resource, or that of the host.
     pub(super) fn is_metadata_path(&self, path: &str) -> bool {
         path == WELL_KNOWN || path.strip_prefix(WELL_KNOWN) == Some(&self.path)
     }
 
-    /// The URL of another path of the same host.
+    /// Returns the URL of another path on the same host.
     fn sibling(&self, path: &str) -> String {
         format!("{}{path}", self.origin)
     }
 
-    /// The URLs under which a client may know what it sends a request to: the one with the request's path and, if that
-    /// is the path of the resource, the name of the resource.
+    /// Returns the URLs that a client may have sent a request to: the one with the path of the request and, if that is
+    /// the path of the resource, the resource identifier.
     pub(super) fn urls_of(&self, prefix: &str, path: &str) -> Vec<String> {
         let path = format!("{}{path}", prefix.trim_end_matches('/'));
         let mut urls = vec![self.sibling(&path)];
@@ -95,29 +95,29 @@ impl Resource {
         urls
     }
 
-    /// The response that holds the document.
-    pub(super) fn document(&self, about: &About) -> Response<Bytes> {
-        let document = Document {
+    /// Returns the response with the document.
+    pub(super) fn document(&self, info: &ResourceInfo) -> Response<Bytes> {
+        let document = MetadataDocument {
             resource: &self.text,
-            authorization_servers: &about.issuers,
-            scopes_supported: about
+            authorization_servers: &info.issuers,
+            scopes_supported: info
                 .scopes
                 .iter()
-                .filter(|scope| *scope != OFFLINE)
+                .filter(|scope| *scope != OFFLINE_ACCESS)
                 .collect(),
             bearer_methods_supported: ["header"],
-            resource_name: about.name.as_deref(),
-            resource_documentation: about.documentation.as_deref(),
+            resource_name: info.name.as_deref(),
+            resource_documentation: info.documentation.as_deref(),
             dpop_signing_alg_values_supported: NAMES.iter().map(|(name, _)| *name).collect(),
-            dpop_bound_access_tokens_required: about.requires_dpop,
+            dpop_bound_access_tokens_required: info.requires_dpop,
         };
-        let document = serde_json::to_vec(&document).expect("texts have a JSON form");
+        let document = serde_json::to_vec(&document).expect("strings serialize to JSON");
         let mut response = Response::new(Bytes::from(document));
         let headers = response.headers_mut();
         for (name, value) in [
             (CONTENT_TYPE, "application/json"),
             (CACHE_CONTROL, "public, max-age=3600"),
-            // It is for everybody, clients in web pages included.
+            // Public, also for clients in web pages.
             (ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
         ] {
             headers.insert(name, HeaderValue::from_static(value));
@@ -127,7 +127,7 @@ impl Resource {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct MetadataDocument<'a> {
     resource: &'a str,
     authorization_servers: &'a [String],
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -143,15 +143,15 @@ struct Document<'a> {
 }
 
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
-/// Between a client and its authorization server, and no business of ours.
-const OFFLINE: &str = "offline_access";
+/// Left out of the metadata: it concerns the client and its authorization server only.
+const OFFLINE_ACCESS: &str = "offline_access";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_document_is_where_the_path_of_the_server_puts_it() {
+    fn the_metadata_url_contains_the_path_of_the_resource() {
         for (resource, url) in [
             (
                 "https://h/mcp",
@@ -170,7 +170,7 @@ mod tests {
                 "https://h/.well-known/oauth-protected-resource",
             ),
         ] {
-            let resource = Resource::parse(resource).unwrap();
+            let resource = ResourceIdentifier::parse(resource).unwrap();
 
             assert_eq!(resource.metadata_url(), url);
             assert!(resource.is_metadata_path(&resource.metadata_path()));
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_name_a_server_is_refused() {
+    fn invalid_resource_identifiers_are_refused() {
         for text in [
             "",
             "/mcp",
@@ -190,27 +190,29 @@ mod tests {
             "https://h/mcp?a=b",
             "https://a@h/",
         ] {
-            assert!(Resource::parse(text).is_err(), "{text}");
+            assert!(ResourceIdentifier::parse(text).is_err(), "{text}");
         }
     }
 
     #[test]
-    fn a_host_without_a_path_may_be_written_with_a_slash() {
-        let audiences = |text: &str| Resource::parse(text).unwrap().audiences();
+    fn a_resource_without_a_path_may_end_with_a_slash() {
+        let audiences = |text: &str| ResourceIdentifier::parse(text).unwrap().audiences();
 
         assert_eq!(audiences("https://h"), audiences("https://h/"));
         assert_eq!(audiences("https://h/mcp").len(), 1);
     }
 
     #[test]
-    fn the_document_says_where_to_get_a_token_and_nothing_of_offline_access() {
-        let about = About {
+    fn the_document_omits_the_offline_access_scope() {
+        let info = ResourceInfo {
             issuers: vec!["https://id.example".into()],
             scopes: BTreeSet::from(["files:read".into(), "offline_access".into()]),
-            ..About::default()
+            ..ResourceInfo::default()
         };
 
-        let document = Resource::parse("https://h/mcp").unwrap().document(&about);
+        let document = ResourceIdentifier::parse("https://h/mcp")
+            .unwrap()
+            .document(&info);
 
         let document: serde_json::Value = serde_json::from_slice(document.body()).unwrap();
         assert_eq!(document["resource"], "https://h/mcp");

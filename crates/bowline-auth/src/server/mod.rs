@@ -1,14 +1,14 @@
-//! The resource server: a layer that lets in whoever brings a token that is meant for this server.
+//! The OAuth resource server: a tower layer that verifies access tokens in front of an MCP server.
 //!
 //! ```text
-//! request ──▶ credential ──▶ TokenVerifier ──▶ meant for us? still good? ──▶ its key proven? ──▶ the server
-//!    │             │               │                     │                         │
-//!    │             └───────────────┴── 401, with where to get one ─────────────────┘
-//!    └─ the well-known path ──▶ the metadata document
+//! request ──▶ Authorization ──▶ TokenVerifier ──▶ iss, aud, exp, nbf ──▶ DPoP proof ──▶ scopes ──▶ MCP server
+//!    │              │                │                   │                   │            │
+//!    │              └────────────────┴── 401 or 403 with a WWW-Authenticate challenge ────┘
+//!    └─ /.well-known/oauth-protected-resource ──▶ protected resource metadata
 //! ```
 //!
-//! Inside, the token is a [`Principal`](bowline::exchange::Principal) with scopes and claims, to which whatever
-//! the server remembers of its clients is bound. The token itself goes no further.
+//! The layer replaces the token by a [`Principal`](bowline::exchange::Principal) with its scopes and claims; state that
+//! the server keeps for a client is bound to that principal. Handlers never see the token.
 //!
 //! # Examples
 //!
@@ -31,8 +31,6 @@
 mod algorithm;
 pub use algorithm::Algorithm;
 
-mod answers;
-
 mod challenge;
 
 mod claims;
@@ -47,11 +45,10 @@ mod fetch;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 
-mod guard;
-pub use guard::{Guarded, ResourceServer};
-
 mod introspection;
 pub use introspection::Introspection;
+
+mod introspection_cache;
 
 mod issuers;
 pub use issuers::Issuers;
@@ -69,7 +66,10 @@ mod metadata;
 
 mod nonce;
 
-mod replay;
+mod proof_quota;
+
+mod resource_server;
+pub use resource_server::{ResourceServer, ResourceServerService};
 
 mod verifier;
-pub use verifier::{AccessToken, Refused, TokenVerifier};
+pub use verifier::{AccessToken, TokenVerifier, VerifyError};

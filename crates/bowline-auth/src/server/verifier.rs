@@ -1,4 +1,4 @@
-//! What makes sure that a token is real.
+//! [`TokenVerifier`]: verifies the origin of access tokens.
 
 use std::fmt;
 
@@ -7,40 +7,39 @@ use zeroize::Zeroizing;
 
 use super::Claims;
 
-/// Makes sure that a token is real, and tells what it says.
+/// Verifies that an access token is genuine, and returns its claims.
 ///
-/// It answers for where the token comes from and nothing else. Whether the token is meant for this server,
-/// is still good, and comes with a proof of its key is checked by [`ResourceServer`](super::ResourceServer), of
-/// every token and whoever verified it.
+/// A verifier only answers for the origin of a token. Audience, issuer, expiry and DPoP proof are checked by
+/// [`ResourceServer`](super::ResourceServer) for every token, independently of the verifier.
 ///
 /// # Cancel safety
 ///
-/// The future is dropped when the client gives up. It must be fine with that at every `.await`.
+/// The future is dropped when the client disconnects, and must tolerate that at every `.await`.
 ///
 /// # Examples
 ///
-/// Tokens that a table knows:
+/// Tokens from a table:
 ///
 /// ```
 /// use std::collections::BTreeMap;
 /// use bowline::exchange::BoxFuture;
-/// use bowline_auth::server::{AccessToken, Claims, Refused, TokenVerifier};
+/// use bowline_auth::server::{AccessToken, Claims, TokenVerifier, VerifyError};
 ///
-/// struct Table(BTreeMap<String, Claims>);
+/// struct TokenTable(BTreeMap<String, Claims>);
 ///
-/// impl TokenVerifier for Table {
-///     fn verify<'a>(&'a self, token: &'a AccessToken) -> BoxFuture<'a, Result<Claims, Refused>> {
+/// impl TokenVerifier for TokenTable {
+///     fn verify<'a>(&'a self, token: &'a AccessToken) -> BoxFuture<'a, Result<Claims, VerifyError>> {
 ///         let claims = self.0.get(token.as_str()).cloned();
-///         Box::pin(async move { claims.ok_or_else(|| Refused::invalid("the token is unknown")) })
+///         Box::pin(async move { claims.ok_or_else(|| VerifyError::invalid("the token is unknown")) })
 ///     }
 /// }
 /// ```
 pub trait TokenVerifier: Send + Sync + 'static {
-    /// What the token says, if it is real.
-    fn verify<'a>(&'a self, token: &'a AccessToken) -> BoxFuture<'a, Result<Claims, Refused>>;
+    /// Returns the claims of the token, if it is genuine.
+    fn verify<'a>(&'a self, token: &'a AccessToken) -> BoxFuture<'a, Result<Claims, VerifyError>>;
 }
 
-/// A token as it came. It is not shown by `Debug`, and its memory is overwritten when it is dropped.
+/// An access token as received. `Debug` hides it, and its memory is zeroed when it is dropped.
 #[derive(Clone, PartialEq, Eq)]
 pub struct AccessToken(Zeroizing<String>);
 
@@ -49,7 +48,7 @@ impl AccessToken {
         Self(Zeroizing::new(text.to_owned()))
     }
 
-    /// Its text, which is a secret.
+    /// Returns the token, which is a secret.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -62,25 +61,25 @@ impl fmt::Debug for AccessToken {
     }
 }
 
-/// Why a token does not open the door.
+/// Why a token was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Refused {
-    /// The token's doing: another one may do better. Its bearer is told why.
+pub enum VerifyError {
+    /// The token is invalid: `invalid_token`, with this description for the client.
     #[error("{0}")]
     Invalid(String),
-    /// Not the token's doing: nobody can tell at the moment.
+    /// The token could not be verified now, for example because the issuer is unreachable: status 503.
     #[error("{0}")]
     Unavailable(String),
 }
 
-impl Refused {
-    /// The token is no good.
+impl VerifyError {
+    /// The token is invalid.
     pub fn invalid(why: impl Into<String>) -> Self {
         Self::Invalid(why.into())
     }
 
-    /// Nobody can tell whether the token is good.
+    /// The token could not be verified now.
     pub fn unavailable(why: impl Into<String>) -> Self {
         Self::Unavailable(why.into())
     }

@@ -1,207 +1,211 @@
-//! What was forgotten stays forgotten, whatever was under way: in memory and in the store.
+//! `OAuth::forget` is not undone by flows in progress, neither in memory nor in the store.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bowline::exchange::BoxFuture;
 use bowline::http::client::Authorizer;
-use bowline_auth::client::{AppError, Credentials, MemoryStore, OAuth, Saved, TokenStore};
+use bowline_auth::client::{AppError, Credentials, MemoryStore, OAuth, SaveOutcome, TokenStore};
 use serde_json::Value;
 use tokio::sync::watch;
 
-use crate::world::{SERVER, World};
-use crate::{Deciding, Decision, connect, oauth};
+use crate::fake_servers::{FakeServers, SERVER};
+use crate::{ControlledUser, Decision, connect, oauth};
 
-/// A client whose token has expired, so that the next request renews it.
-async fn with_expired_token(world: &World, oauth: &Arc<OAuth>) -> bowline::Client {
-    world.state().lifetime = 0;
-    let client = connect(world, oauth.clone()).await;
+/// Returns a client with an expired token, which the next request refreshes.
+async fn with_expired_token(servers: &FakeServers, oauth: &Arc<OAuth>) -> bowline::Client {
+    servers.state().lifetime = 0;
+    let client = connect(servers, oauth.clone()).await;
     client.call_tool("x", ()).await.unwrap();
-    world.state().lifetime = 3600;
-    world.seen();
+    servers.state().lifetime = 3600;
+    servers.take_log();
     client
 }
 
 /// Private cached results belong to the identity.
 #[tokio::test]
-async fn the_identity_survives_a_renewal_and_changes_with_each_sign_in() {
-    let world = World::default();
-    let oauth = Arc::new(oauth(&world));
+async fn the_identity_survives_a_refresh_and_changes_with_each_sign_in() {
+    let servers = FakeServers::default();
+    let oauth = Arc::new(oauth(&servers));
     assert_eq!(oauth.identity(), None);
 
-    let client = with_expired_token(&world, &oauth).await;
+    let client = with_expired_token(&servers, &oauth).await;
     let first = oauth.identity();
     client.call_tool("x", ()).await.unwrap();
-    assert_eq!(world.count("refresh_token"), 1);
-    let renewed = oauth.identity();
+    assert_eq!(servers.count("refresh_token"), 1);
+    let refreshed = oauth.identity();
     oauth.forget().await.unwrap();
     let forgotten = oauth.identity();
     client.call_tool("x", ()).await.unwrap();
     let second = oauth.identity();
 
     assert!(first.is_some() && second.is_some());
-    assert_eq!(first, renewed);
+    assert_eq!(first, refreshed);
     assert_eq!(forgotten, None);
     assert_ne!(first, second);
 }
 
 #[tokio::test]
-async fn a_renewal_that_ends_while_the_store_is_slow_to_forget_brings_no_token_back() {
-    let world = World::default();
+async fn a_refresh_that_ends_during_forget_does_not_restore_the_token() {
+    let servers = FakeServers::default();
     let store = Arc::new(SlowStore::default());
-    let oauth = Arc::new(oauth(&world).store(store.clone()));
-    let client = with_expired_token(&world, &oauth).await;
-    world.state().holds_tokens = true;
+    let oauth = Arc::new(oauth(&servers).store(store.clone()));
+    let client = with_expired_token(&servers, &oauth).await;
+    servers.state().holds_token_requests = true;
     let call = tokio::spawn(client.call_tool("x", ()).start());
-    while world.count("refresh_token") == 0 {
+    while servers.count("refresh_token") == 0 {
         tokio::task::yield_now().await;
     }
-    world.seen();
+    servers.take_log();
 
-    store.hold(Moment::BeforeSave);
+    store.hold(HoldPoint::BeforeSave);
     let forgetting = tokio::spawn({
         let oauth = oauth.clone();
         async move { oauth.forget().await }
     });
     store.reached().await;
-    world.let_tokens_through();
+    servers.release_token_requests();
     call.await.unwrap().unwrap();
     store.release();
     forgetting.await.unwrap().unwrap();
 
-    let seen = world.seen();
-    assert_eq!(seen[0], "tools/call -", "no token is shown: {seen:?}");
+    let log = servers.take_log();
+    assert_eq!(log[0], "tools/call -", "no token is sent: {log:?}");
 }
 
 #[tokio::test]
-async fn a_renewal_is_not_kept_after_its_token_was_forgotten_though_the_store_had_failed() {
-    let world = World::default();
+async fn a_refresh_is_not_stored_after_forget_if_an_earlier_write_failed() {
+    let servers = FakeServers::default();
     let store = Arc::new(SlowStore::default());
-    let oauth = Arc::new(oauth(&world).store(store.clone()));
+    let oauth = Arc::new(oauth(&servers).store(store.clone()));
     store.is_broken.store(true, Ordering::SeqCst);
-    let client = with_expired_token(&world, &oauth).await;
+    let client = with_expired_token(&servers, &oauth).await;
     store.is_broken.store(false, Ordering::SeqCst);
-    world.state().holds_tokens = true;
+    servers.state().holds_token_requests = true;
     let call = tokio::spawn(client.call_tool("x", ()).start());
-    while world.count("refresh_token") == 0 {
+    while servers.count("refresh_token") == 0 {
         tokio::task::yield_now().await;
     }
 
     oauth.forget().await.unwrap();
-    world.let_tokens_through();
+    servers.release_token_requests();
     call.await.unwrap().unwrap();
 
-    // The third token is the renewed one, the fourth that of a person who was asked again.
+    // The third token is that of the refresh, the fourth that of the new prompt.
     assert_eq!(*store.saved.lock().unwrap(), ["t4"]);
-    assert_eq!(world.seen().last().unwrap(), "tools/call Bearer t4");
+    assert_eq!(servers.take_log().last().unwrap(), "tools/call Bearer t4");
 }
 
 #[tokio::test]
-async fn a_person_who_agrees_after_the_token_was_forgotten_brings_none() {
-    let world = World::default();
+async fn consent_after_forget_does_not_store_a_token() {
+    let servers = FakeServers::default();
     let store = Arc::new(SlowStore::default());
-    let deciding = Deciding::new(&world);
-    let oauth = oauth(&world).user_agent(deciding.browser());
+    let user = ControlledUser::new(&servers);
+    let oauth = oauth(&servers).user_agent(user.browser());
     let oauth = Arc::new(oauth.store(store.clone()));
     let authorizing = tokio::spawn({
         let oauth = oauth.clone();
         async move { oauth.authorize().await }
     });
-    deciding.begun().await;
+    user.prompted().await;
 
     oauth.forget().await.unwrap();
-    deciding.decide(Decision::Yes);
+    user.decide(Decision::Allow);
     authorizing.await.unwrap().unwrap();
-    let kept = store.kept().await;
-    world.seen();
-    let client = connect(&world, oauth).await;
+    let stored = store.stored().await;
+    servers.take_log();
+    let client = connect(&servers, oauth).await;
     client.call_tool("x", ()).await.unwrap();
 
-    assert!(kept["tokens"].is_null(), "not in the store");
-    assert_eq!(world.seen()[0], "tools/call -", "and not here");
+    assert!(stored["tokens"].is_null(), "no token in the store");
+    assert_eq!(servers.take_log()[0], "tools/call -", "no token in memory");
 }
 
 #[tokio::test]
-async fn a_token_that_is_forgotten_while_it_is_read_is_not_shown() {
-    let world = World::default();
+async fn a_token_that_is_forgotten_while_it_is_loaded_is_not_sent() {
+    let servers = FakeServers::default();
     let store = Arc::new(SlowStore::default());
-    let earlier = connect(&world, oauth(&world).store(store.clone())).await;
+    let earlier = connect(&servers, oauth(&servers).store(store.clone())).await;
     earlier.call_tool("x", ()).await.unwrap();
-    world.seen();
-    let oauth = Arc::new(oauth(&world).store(store.clone()));
-    let client = connect(&world, oauth.clone()).await;
+    servers.take_log();
+    let oauth = Arc::new(oauth(&servers).store(store.clone()));
+    let client = connect(&servers, oauth.clone()).await;
 
-    store.hold(Moment::AfterLoad);
+    store.hold(HoldPoint::AfterLoad);
     let call = tokio::spawn(client.call_tool("x", ()).start());
     store.reached().await;
     oauth.forget().await.unwrap();
     store.release();
     call.await.unwrap().unwrap();
 
-    let seen = world.seen();
-    assert_eq!(seen[0], "tools/call -", "{seen:?}");
+    let log = servers.take_log();
+    assert_eq!(log[0], "tools/call -", "{log:?}");
 }
 
-/// A store in memory of which one operation takes as long as the test wants.
+/// A memory store with one operation that the test can hold.
 struct SlowStore {
-    kept: MemoryStore,
-    gate: watch::Sender<Gate>,
-    /// Whether it fails to save.
+    inner: MemoryStore,
+    gate: watch::Sender<HoldState>,
+    /// Whether saving fails.
     is_broken: AtomicBool,
-    /// The access tokens that were saved, each once.
+    /// The saved access tokens, without duplicates.
     saved: Mutex<Vec<String>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Gate {
+enum HoldState {
     Open,
-    /// The next operation that comes to this moment waits there.
-    Holds(Moment),
-    /// One waits. Others pass.
+    /// The next operation waits at this point.
+    Holds(HoldPoint),
+    /// An operation waits; others pass.
     Reached,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Moment {
+enum HoldPoint {
     AfterLoad,
     BeforeSave,
 }
 
 impl SlowStore {
-    fn hold(&self, at: Moment) {
-        self.gate.send_replace(Gate::Holds(at));
+    fn hold(&self, at: HoldPoint) {
+        self.gate.send_replace(HoldState::Holds(at));
     }
 
-    /// Waits until an operation waits.
+    /// Waits until an operation is held.
     async fn reached(&self) {
         let mut gate = self.gate.subscribe();
-        gate.wait_for(|gate| *gate == Gate::Reached).await.unwrap();
+        gate.wait_for(|gate| *gate == HoldState::Reached)
+            .await
+            .unwrap();
     }
 
     fn release(&self) {
-        self.gate.send_replace(Gate::Open);
+        self.gate.send_replace(HoldState::Open);
     }
 
-    async fn pass(&self, at: Moment) {
+    async fn pass(&self, at: HoldPoint) {
         let mut gate = self.gate.subscribe();
-        if *gate.borrow() == Gate::Holds(at) {
-            self.gate.send_replace(Gate::Reached);
-            gate.wait_for(|gate| *gate == Gate::Open).await.unwrap();
+        if *gate.borrow() == HoldState::Holds(at) {
+            self.gate.send_replace(HoldState::Reached);
+            gate.wait_for(|gate| *gate == HoldState::Open)
+                .await
+                .unwrap();
         }
     }
 
-    /// What is kept for the server, as JSON.
-    async fn kept(&self) -> Value {
-        let kept = self.kept.load(SERVER).await.unwrap();
-        serde_json::to_value(kept).unwrap()
+    /// Returns the stored credentials, as JSON.
+    async fn stored(&self) -> Value {
+        let loaded = self.inner.load(SERVER).await.unwrap();
+        serde_json::to_value(loaded).unwrap()
     }
 }
 
 impl Default for SlowStore {
     fn default() -> Self {
         Self {
-            kept: MemoryStore::new(),
-            gate: watch::Sender::new(Gate::Open),
+            inner: MemoryStore::new(),
+            gate: watch::Sender::new(HoldState::Open),
             is_broken: AtomicBool::new(false),
             saved: Mutex::default(),
         }
@@ -211,8 +215,8 @@ impl Default for SlowStore {
 impl TokenStore for SlowStore {
     fn load<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Credentials>, AppError>> {
         Box::pin(async move {
-            let loaded = self.kept.load(key).await;
-            self.pass(Moment::AfterLoad).await;
+            let loaded = self.inner.load(key).await;
+            self.pass(HoldPoint::AfterLoad).await;
             loaded
         })
     }
@@ -222,14 +226,14 @@ impl TokenStore for SlowStore {
         key: &'a str,
         credentials: &'a Credentials,
         replaces: Option<&'a str>,
-    ) -> BoxFuture<'a, Result<Saved, AppError>> {
+    ) -> BoxFuture<'a, Result<SaveOutcome, AppError>> {
         Box::pin(async move {
-            self.pass(Moment::BeforeSave).await;
+            self.pass(HoldPoint::BeforeSave).await;
             if self.is_broken.load(Ordering::SeqCst) {
                 return Err("the disk is full".into());
             }
-            let saved = self.kept.save(key, credentials, replaces).await?;
-            let access = self.kept().await["tokens"]["access"].clone();
+            let saved = self.inner.save(key, credentials, replaces).await?;
+            let access = self.stored().await["tokens"]["access"].clone();
             let mut all = self.saved.lock().unwrap();
             if let Some(access) = access.as_str()
                 && !all.iter().any(|known| known == access)
@@ -241,6 +245,6 @@ impl TokenStore for SlowStore {
     }
 
     fn remove<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), AppError>> {
-        self.kept.remove(key)
+        self.inner.remove(key)
     }
 }

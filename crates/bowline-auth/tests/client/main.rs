@@ -1,18 +1,13 @@
-//! A client with OAuth against a server and an authorization server: who is asked, how often, and what is
-//! shown to whom.
+//! A client with OAuth against fake servers: when the user is prompted, and which tokens are sent where.
 
-#![allow(
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test says by panicking what it saw"
-)]
+#![allow(clippy::panic, clippy::unwrap_used, reason = "a failed test panics")]
 
+mod fake_servers;
 mod forgetting;
 mod prompts;
 mod races;
-mod renewal;
+mod refresh;
 mod sharing;
-mod world;
 
 use std::error::Error as _;
 use std::sync::Arc;
@@ -22,30 +17,30 @@ use std::time::Duration;
 use bowline::http::client::Authorizer;
 use bowline::{Client, Error};
 use bowline_auth::client::{
-    FileStore, Loopback, MemoryStore, OAuth, OwnBrowser, PendingAuthorization, RegisteredClient,
-    TokenStore as _,
+    EmbeddedBrowser, FileStore, Loopback, MemoryStore, OAuth, PendingAuthorization,
+    RegisteredClient, TokenStore as _,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::watch;
 
-use world::{SERVER, World};
+use fake_servers::{FakeServers, SERVER};
 
-fn oauth(world: &World) -> OAuth {
+fn oauth(servers: &FakeServers) -> OAuth {
     OAuth::new(SERVER)
-        .http(world.clone())
-        .user_agent(world.person())
+        .http(servers.clone())
+        .user_agent(servers.consenting_user())
 }
 
-async fn connect(world: &World, oauth: impl Authorizer) -> Client {
+async fn connect(servers: &FakeServers, oauth: impl Authorizer) -> Client {
     Client::connect(SERVER)
-        .http(world.clone())
+        .http(servers.clone())
         .authorizer(oauth)
-        .speaking("2026-07-28")
+        .protocol_version("2026-07-28")
         .await
         .unwrap()
 }
 
-/// Why a call was not authorized, one line for each level.
+/// Returns the cause of an `Unauthorized` error.
 fn why(outcome: bowline::Result<bowline::Reply>) -> String {
     let error = outcome.unwrap_err();
     assert!(matches!(error, Error::Unauthorized { .. }), "{error:?}");
@@ -53,19 +48,19 @@ fn why(outcome: bowline::Result<bowline::Reply>) -> String {
 }
 
 #[tokio::test]
-async fn one_person_is_asked_once_and_the_token_is_used_from_then_on() {
-    let world = World::default();
-    let client = connect(&world, oauth(&world)).await;
+async fn the_user_is_prompted_once_and_the_token_is_reused() {
+    let servers = FakeServers::default();
+    let client = connect(&servers, oauth(&servers)).await;
 
     client.call_tool("x", ()).await.unwrap();
     client.call_tool("y", ()).await.unwrap();
 
     assert_eq!(
-        world.seen(),
+        servers.take_log(),
         [
             "tools/call -",
             "register as.test",
-            "person client-of-as.test []",
+            "consent client-of-as.test []",
             "authorization_code as.test",
             "tools/call Bearer t1",
             "tools/call Bearer t1",
@@ -74,22 +69,22 @@ async fn one_person_is_asked_once_and_the_token_is_used_from_then_on() {
 }
 
 #[tokio::test]
-async fn a_browser_on_this_machine_brings_the_code_back() {
-    let world = World::default();
-    let browsing = world.clone();
+async fn the_loopback_listener_receives_the_code() {
+    let servers = FakeServers::default();
+    let browsing = servers.clone();
     let loopback = Loopback::new(move |url| {
-        tokio::spawn(browse(browsing.agree(url)));
+        tokio::spawn(browse(browsing.consent(url)));
         Ok(())
     });
-    let client = connect(&world, oauth(&world).user_agent(loopback)).await;
+    let client = connect(&servers, oauth(&servers).user_agent(loopback)).await;
 
     client.call_tool("x", ()).await.unwrap();
 
-    assert_eq!(world.count("authorization_code"), 1);
-    assert_eq!(world.seen().last().unwrap(), "tools/call Bearer t1");
+    assert_eq!(servers.count("authorization_code"), 1);
+    assert_eq!(servers.take_log().last().unwrap(), "tools/call Bearer t1");
 }
 
-/// Goes to an address on this machine, as a browser would.
+/// Requests a loopback URL, as a browser does.
 async fn browse(address: String) {
     let (host, target) = address["http://".len()..].split_once('/').unwrap();
     let mut stream = tokio::net::TcpStream::connect(host).await.unwrap();
@@ -100,131 +95,131 @@ async fn browse(address: String) {
 }
 
 #[tokio::test]
-async fn calls_that_are_refused_together_wait_for_one_decision() {
-    let world = World::default();
-    let deciding = Deciding::new(&world);
-    let client = connect(&world, oauth(&world).user_agent(deciding.browser())).await;
+async fn calls_that_are_refused_together_share_one_prompt() {
+    let servers = FakeServers::default();
+    let user = ControlledUser::new(&servers);
+    let client = connect(&servers, oauth(&servers).user_agent(user.browser())).await;
     let calls: Vec<_> = (0..5)
         .map(|_| tokio::spawn(client.call_tool("x", ()).start()))
         .collect();
 
-    deciding.begun().await;
-    while world.count("tools/call -") < 5 {
+    user.prompted().await;
+    while servers.count("tools/call -") < 5 {
         tokio::task::yield_now().await;
     }
-    deciding.decide(Decision::Yes);
+    user.decide(Decision::Allow);
 
     for call in calls {
         call.await.unwrap().unwrap();
     }
-    assert_eq!(world.count("person"), 1);
-    assert_eq!(world.count("authorization_code"), 1);
+    assert_eq!(servers.count("consent"), 1);
+    assert_eq!(servers.count("authorization_code"), 1);
 }
 
 #[tokio::test]
-async fn dropping_the_last_call_that_waits_ends_the_visit() {
-    let world = World::default();
-    let deciding = Deciding::new(&world);
-    let client = connect(&world, oauth(&world).user_agent(deciding.browser())).await;
+async fn dropping_the_last_waiting_call_cancels_the_prompt() {
+    let servers = FakeServers::default();
+    let user = ControlledUser::new(&servers);
+    let client = connect(&servers, oauth(&servers).user_agent(user.browser())).await;
     let first = tokio::spawn(client.call_tool("x", ()).start());
     let second = tokio::spawn(client.call_tool("x", ()).start());
-    deciding.begun().await;
-    while world.count("tools/call -") < 2 {
+    user.prompted().await;
+    while servers.count("tools/call -") < 2 {
         tokio::task::yield_now().await;
     }
 
     first.abort();
     assert!(first.await.unwrap_err().is_cancelled());
-    let after_one = deciding.open.load(Ordering::SeqCst);
+    let after_one = user.open_windows.load(Ordering::SeqCst);
     second.abort();
     assert!(second.await.unwrap_err().is_cancelled());
-    let after_both = deciding.open.load(Ordering::SeqCst);
+    let after_both = user.open_windows.load(Ordering::SeqCst);
 
     assert_eq!((after_one, after_both), (1, 0));
-    assert_eq!(world.count("person"), 0);
+    assert_eq!(servers.count("consent"), 0);
 }
 
 #[tokio::test]
-async fn whoever_stopped_waiting_need_not_register_again() {
-    let world = World::default();
-    let deciding = Deciding::new(&world);
-    let client = connect(&world, oauth(&world).user_agent(deciding.browser())).await;
+async fn a_dropped_call_does_not_lose_the_registration() {
+    let servers = FakeServers::default();
+    let user = ControlledUser::new(&servers);
+    let client = connect(&servers, oauth(&servers).user_agent(user.browser())).await;
     let call = tokio::spawn(client.call_tool("x", ()).start());
-    deciding.begun().await;
+    user.prompted().await;
     call.abort();
     assert!(call.await.unwrap_err().is_cancelled());
 
-    deciding.decide(Decision::Yes);
+    user.decide(Decision::Allow);
     client.call_tool("x", ()).await.unwrap();
 
-    assert_eq!(world.count("register"), 1);
-    assert_eq!(deciding.asked.load(Ordering::SeqCst), 2);
+    assert_eq!(servers.count("register"), 1);
+    assert_eq!(user.prompts.load(Ordering::SeqCst), 2);
 }
 
 #[tokio::test]
-async fn a_person_who_says_no_is_not_asked_again_by_those_who_waited() {
-    let world = World::default();
-    let deciding = Deciding::new(&world);
-    let client = connect(&world, oauth(&world).user_agent(deciding.browser())).await;
+async fn a_denial_fails_all_waiting_calls_without_another_prompt() {
+    let servers = FakeServers::default();
+    let user = ControlledUser::new(&servers);
+    let client = connect(&servers, oauth(&servers).user_agent(user.browser())).await;
     let calls = [(); 2].map(|()| tokio::spawn(client.call_tool("x", ()).start()));
-    deciding.begun().await;
-    while world.count("tools/call -") < 2 {
+    user.prompted().await;
+    while servers.count("tools/call -") < 2 {
         tokio::task::yield_now().await;
     }
 
-    deciding.decide(Decision::No);
+    user.decide(Decision::Deny);
 
     for call in calls {
         let outcome = call.await.unwrap();
         assert_eq!(
             why(outcome),
-            "the authorization server says `access_denied`"
+            "the authorization server returned `access_denied`"
         );
     }
-    assert_eq!(deciding.asked.load(Ordering::SeqCst), 1);
+    assert_eq!(user.prompts.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test]
-async fn a_token_that_is_about_to_expire_is_renewed_once_for_all() {
-    let world = World::default();
-    world.state().lifetime = 0;
-    let client = connect(&world, oauth(&world)).await;
+async fn an_expired_token_is_refreshed_once_for_all_calls() {
+    let servers = FakeServers::default();
+    servers.state().lifetime = 0;
+    let client = connect(&servers, oauth(&servers)).await;
     client.call_tool("x", ()).await.unwrap();
-    world.state().lifetime = 3600;
-    world.seen();
+    servers.state().lifetime = 3600;
+    servers.take_log();
 
-    world.state().holds_tokens = true;
+    servers.state().holds_token_requests = true;
     let calls = [(); 3].map(|()| tokio::spawn(client.call_tool("x", ()).start()));
-    while world.count("refresh_token") == 0 {
+    while servers.count("refresh_token") == 0 {
         tokio::task::yield_now().await;
     }
-    world.let_tokens_through();
+    servers.release_token_requests();
 
     for call in calls {
         call.await.unwrap().unwrap();
     }
-    let seen = world.seen();
-    assert_eq!(seen[0], "refresh_token as.test");
-    assert_eq!(seen[1..], ["tools/call Bearer t3"; 3]);
+    let log = servers.take_log();
+    assert_eq!(log[0], "refresh_token as.test");
+    assert_eq!(log[1..], ["tools/call Bearer t3"; 3]);
 }
 
 #[tokio::test]
-async fn a_token_that_is_refused_is_renewed_and_a_refusal_of_that_leads_to_a_person() {
-    let world = World::default();
-    let client = connect(&world, oauth(&world)).await;
+async fn a_refused_token_is_refreshed_and_a_refused_refresh_prompts_the_user() {
+    let servers = FakeServers::default();
+    let client = connect(&servers, oauth(&servers)).await;
     client.call_tool("x", ()).await.unwrap();
 
-    world.state().good.clear();
-    world.seen();
+    servers.state().valid_tokens.clear();
+    servers.take_log();
     client.call_tool("x", ()).await.unwrap();
-    let renewed = world.seen();
-    world.state().good.clear();
-    world.state().refreshable.clear();
+    let refreshed = servers.take_log();
+    servers.state().valid_tokens.clear();
+    servers.state().valid_refresh_tokens.clear();
     client.call_tool("x", ()).await.unwrap();
-    let asked = world.seen();
+    let prompted = servers.take_log();
 
     assert_eq!(
-        renewed,
+        refreshed,
         [
             "tools/call Bearer t1",
             "refresh_token as.test",
@@ -232,11 +227,11 @@ async fn a_token_that_is_refused_is_renewed_and_a_refusal_of_that_leads_to_a_per
         ]
     );
     assert_eq!(
-        asked,
+        prompted,
         [
             "tools/call Bearer t2",
             "refresh_token as.test",
-            "person client-of-as.test []",
+            "consent client-of-as.test []",
             "authorization_code as.test",
             "tools/call Bearer t3"
         ]
@@ -244,80 +239,80 @@ async fn a_token_that_is_refused_is_renewed_and_a_refusal_of_that_leads_to_a_per
 }
 
 #[tokio::test]
-async fn a_renewed_token_that_nobody_accepts_is_not_renewed_for_ever() {
-    let world = World::default();
-    let client = connect(&world, oauth(&world)).await;
+async fn a_refused_token_is_not_refreshed_twice_in_a_row() {
+    let servers = FakeServers::default();
+    let client = connect(&servers, oauth(&servers)).await;
     client.call_tool("x", ()).await.unwrap();
-    // Tokens are still issued, and none of them is accepted.
-    world.state().accepts = false;
+    // Tokens are still issued, but none is accepted.
+    servers.state().accepts_tokens = false;
 
     let first = client.call_tool("x", ()).await;
-    let by_renewal = world.seen();
+    let by_refresh = servers.take_log();
     let second = client.call_tool("x", ()).await;
-    let by_person = world.seen();
+    let by_prompt = servers.take_log();
 
     assert!(first.is_err() && second.is_err());
-    assert_eq!(by_renewal[by_renewal.len() - 2], "refresh_token as.test");
-    assert!(!by_person.iter().any(|it| it.starts_with("refresh_token")));
-    assert!(by_person.iter().any(|it| it.starts_with("person")));
+    assert_eq!(by_refresh[by_refresh.len() - 2], "refresh_token as.test");
+    assert!(!by_prompt.iter().any(|it| it.starts_with("refresh_token")));
+    assert!(by_prompt.iter().any(|it| it.starts_with("consent")));
 }
 
 #[tokio::test]
-async fn a_renewal_is_finished_although_its_call_was_dropped() {
-    let world = World::default();
-    world.state().lifetime = 0;
-    let client = connect(&world, oauth(&world)).await;
+async fn a_refresh_completes_after_its_call_was_dropped() {
+    let servers = FakeServers::default();
+    servers.state().lifetime = 0;
+    let client = connect(&servers, oauth(&servers)).await;
     client.call_tool("x", ()).await.unwrap();
-    world.seen();
-    world.state().lifetime = 3600;
-    world.state().holds_tokens = true;
+    servers.take_log();
+    servers.state().lifetime = 3600;
+    servers.state().holds_token_requests = true;
 
     let call = tokio::spawn(client.call_tool("x", ()).start());
-    while world.count("refresh_token") == 0 {
+    while servers.count("refresh_token") == 0 {
         tokio::task::yield_now().await;
     }
     call.abort();
     assert!(call.await.unwrap_err().is_cancelled());
-    world.let_tokens_through();
+    servers.release_token_requests();
     client.call_tool("x", ()).await.unwrap();
 
     assert_eq!(
-        world.seen(),
+        servers.take_log(),
         ["refresh_token as.test", "tools/call Bearer t3"],
-        "the token that replaces the one that was used up is not lost"
+        "the rotated refresh token is stored"
     );
 }
 
 #[tokio::test]
-async fn a_server_that_wants_more_gets_more_and_keeps_what_it_had() {
-    let world = World::default();
-    let client = connect(&world, oauth(&world)).await;
+async fn a_scope_challenge_adds_to_the_requested_scopes() {
+    let servers = FakeServers::default();
+    let client = connect(&servers, oauth(&servers)).await;
     client.call_tool("x", ()).await.unwrap();
-    world.seen();
+    servers.take_log();
 
-    world.state().needs = "read".into();
+    servers.state().required_scope = "read".into();
     client.call_tool("x", ()).await.unwrap();
-    world.state().needs = "write".into();
+    servers.state().required_scope = "write".into();
     client.call_tool("x", ()).await.unwrap();
 
-    let seen = world.seen();
-    let asked: Vec<_> = seen.iter().filter(|it| it.starts_with("person")).collect();
+    let log = servers.take_log();
+    let prompted: Vec<_> = log.iter().filter(|it| it.starts_with("consent")).collect();
     assert_eq!(
-        asked,
+        prompted,
         [
-            "person client-of-as.test [read]",
-            "person client-of-as.test [read write]"
+            "consent client-of-as.test [read]",
+            "consent client-of-as.test [read write]"
         ]
     );
 }
 
 #[tokio::test]
-async fn a_server_that_always_wants_more_is_not_asked_for_ever() {
-    let world = World::default();
-    let client = connect(&world, oauth(&world)).await;
+async fn the_user_is_not_prompted_twice_for_the_same_scope() {
+    let servers = FakeServers::default();
+    let client = connect(&servers, oauth(&servers)).await;
     client.call_tool("x", ()).await.unwrap();
-    world.state().needs = "admin".into();
-    world.state().grants = false;
+    servers.state().required_scope = "admin".into();
+    servers.state().grants_scopes = false;
 
     let first = client.call_tool("x", ()).await;
     let second = client.call_tool("x", ()).await;
@@ -325,32 +320,32 @@ async fn a_server_that_always_wants_more_is_not_asked_for_ever() {
     assert!(first.is_err());
     assert_eq!(
         why(second),
-        "the server wants the scopes `admin`, which were asked for, and a new token would have no others"
+        "insufficient scope: the server requires `admin`, already requested or excluded by `OAuth::max_scopes`"
     );
     assert_eq!(
-        world.count("person"),
+        servers.count("consent"),
         2,
-        "once for the token, once for more"
+        "once for the token, once for the scope"
     );
 }
 
 #[tokio::test]
-async fn a_server_that_moves_to_another_issuer_is_followed_with_nothing_from_the_old_one() {
-    let world = World::default();
-    let client = connect(&world, oauth(&world)).await;
+async fn a_new_issuer_gets_nothing_from_the_old_one() {
+    let servers = FakeServers::default();
+    let client = connect(&servers, oauth(&servers)).await;
     client.call_tool("x", ()).await.unwrap();
-    world.seen();
+    servers.take_log();
 
-    world.state().issuer = "https://new.test".into();
-    world.state().good.clear();
+    servers.state().issuer = "https://new.test".into();
+    servers.state().valid_tokens.clear();
     client.call_tool("x", ()).await.unwrap();
 
     assert_eq!(
-        world.seen(),
+        servers.take_log(),
         [
             "tools/call Bearer t1",
             "register new.test",
-            "person client-of-new.test []",
+            "consent client-of-new.test []",
             "authorization_code new.test",
             "tools/call Bearer t2",
         ]
@@ -358,65 +353,65 @@ async fn a_server_that_moves_to_another_issuer_is_followed_with_nothing_from_the
 }
 
 #[tokio::test]
-async fn a_token_is_shown_to_no_other_server() {
-    let world = World::default();
-    let oauth = oauth(&world);
+async fn a_token_is_not_sent_to_another_server() {
+    let servers = FakeServers::default();
+    let oauth = oauth(&servers);
     oauth.authorize().await.unwrap();
-    world.seen();
+    servers.take_log();
     let other = Client::connect("https://other.test/mcp")
-        .http(world.clone())
+        .http(servers.clone())
         .authorizer(oauth)
-        .speaking("2026-07-28");
+        .protocol_version("2026-07-28");
 
     let outcome = other.await.unwrap().call_tool("x", ()).await;
 
     assert!(matches!(outcome, Err(Error::Unauthorized { .. })));
-    let seen = world.seen();
-    assert!(!seen.is_empty());
-    assert!(seen.iter().all(|it| it == "tools/call -"), "{seen:?}");
+    let log = servers.take_log();
+    assert!(!log.is_empty());
+    assert!(log.iter().all(|it| it == "tools/call -"), "{log:?}");
 }
 
 #[tokio::test]
-async fn what_was_kept_is_used_the_next_time() {
+async fn stored_credentials_are_used_by_the_next_client() {
     let folder = Folder::new();
-    let world = World::default();
+    let servers = FakeServers::default();
     let store = || FileStore::new(folder.path());
-    let first = connect(&world, oauth(&world).store(store())).await;
+    let first = connect(&servers, oauth(&servers).store(store())).await;
     first.call_tool("x", ()).await.unwrap();
-    world.seen();
+    servers.take_log();
 
-    let second = connect(&world, oauth(&world).store(store())).await;
+    let second = connect(&servers, oauth(&servers).store(store())).await;
     second.call_tool("x", ()).await.unwrap();
 
-    assert_eq!(world.seen(), ["tools/call Bearer t1"]);
+    assert_eq!(servers.take_log(), ["tools/call Bearer t1"]);
 }
 
 #[tokio::test]
-async fn two_programs_with_one_store_do_not_use_up_each_others_tokens() {
-    let world = World::default();
+async fn clients_with_one_store_share_refreshed_tokens() {
+    let servers = FakeServers::default();
     let store = Arc::new(MemoryStore::new());
     let shared = || store.clone();
-    let one = connect(&world, oauth(&world).store(shared())).await;
+    let one = connect(&servers, oauth(&servers).store(shared())).await;
     one.call_tool("x", ()).await.unwrap();
-    let two = connect(&world, oauth(&world).store(shared())).await;
+    let two = connect(&servers, oauth(&servers).store(shared())).await;
     two.call_tool("x", ()).await.unwrap();
 
-    world.state().good.clear();
+    servers.state().valid_tokens.clear();
     one.call_tool("x", ()).await.unwrap();
     two.call_tool("x", ()).await.unwrap();
 
-    assert_eq!(world.count("refresh_token"), 1);
-    assert_eq!(world.count("person"), 1);
+    assert_eq!(servers.count("refresh_token"), 1);
+    assert_eq!(servers.count("consent"), 1);
 }
 
 #[cfg(unix)]
 #[tokio::test]
-async fn only_its_owner_can_read_what_was_kept() {
+async fn stored_files_are_readable_by_their_owner_only() {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = Folder::new();
-    let world = World::default();
+    let servers = FakeServers::default();
     let inner = folder.path().join("tokens");
-    let client = connect(&world, oauth(&world).store(FileStore::new(&inner))).await;
+    let client = connect(&servers, oauth(&servers).store(FileStore::new(&inner))).await;
 
     client.call_tool("x", ()).await.unwrap();
 
@@ -427,63 +422,74 @@ async fn only_its_owner_can_read_what_was_kept() {
         .map(|it| it.unwrap().path())
         .collect();
     assert_eq!(mode(&inner), 0o700);
-    assert_eq!(files.len(), 2, "a lock, and no drafts: {files:?}");
+    assert_eq!(
+        files.len(),
+        2,
+        "credentials and lock, no temporary file: {files:?}"
+    );
     assert_eq!((mode(&files[0]), mode(&files[1])), (0o600, 0o600));
 }
 
 #[tokio::test]
-async fn what_is_forgotten_is_asked_for_again() {
-    let world = World::default();
+async fn forget_removes_the_stored_tokens() {
+    let servers = FakeServers::default();
     let store = Arc::new(MemoryStore::new());
-    let oauth = Arc::new(oauth(&world).store(store.clone()));
+    let oauth = Arc::new(oauth(&servers).store(store.clone()));
 
     oauth.authorize().await.unwrap();
     oauth.forget().await.unwrap();
-    let kept = store.load(SERVER).await.unwrap().unwrap();
+    let stored = store.load(SERVER).await.unwrap().unwrap();
 
-    assert_eq!(world.count("person"), 1);
-    let kept = serde_json::to_value(&kept).unwrap();
-    assert!(kept["tokens"].is_null());
+    assert_eq!(servers.count("consent"), 1);
+    let stored = serde_json::to_value(&stored).unwrap();
+    assert!(stored["tokens"].is_null());
 }
 
 #[tokio::test]
-async fn what_is_forgotten_is_revoked_where_it_came_from() {
-    let world = World::default();
-    world.state().revokes = true;
-    let oauth = oauth(&world);
+async fn forget_revokes_the_token_at_its_issuer() {
+    let servers = FakeServers::default();
+    servers.state().supports_revocation = true;
+    let oauth = oauth(&servers);
     oauth.authorize().await.unwrap();
-    world.seen();
+    servers.take_log();
 
     oauth.forget().await.unwrap();
     oauth.forget().await.unwrap();
 
     assert_eq!(
-        world.seen(),
+        servers.take_log(),
         ["revoke token=r1&token_type_hint=refresh_token&client_id=client-of-as.test"]
     );
 }
 
 #[tokio::test]
-async fn a_person_may_come_back_to_another_process() {
-    let world = World::default();
+async fn an_authorization_can_be_completed_in_another_process() {
+    let servers = FakeServers::default();
     let store = Arc::new(MemoryStore::new());
-    let process = || OAuth::new(SERVER).http(world.clone()).store(store.clone());
-    let client = connect(&world, process()).await;
+    let process = || {
+        OAuth::new(SERVER)
+            .http(servers.clone())
+            .store(store.clone())
+    };
+    let client = connect(&servers, process()).await;
     let Err(Error::Unauthorized { challenges, .. }) = client.call_tool("x", ()).await else {
-        panic!("nobody has agreed yet");
+        panic!("the call succeeded without a token");
     };
 
-    let here = "https://app.example/callback";
-    let pending = process().begin(here, &challenges).await.unwrap();
-    let kept = serde_json::to_string(&pending).unwrap();
+    let redirect_uri = "https://app.example/callback";
+    let pending = process().begin(redirect_uri, &challenges).await.unwrap();
+    let stored = serde_json::to_string(&pending).unwrap();
     let shown = format!("{pending:?}");
-    let came = world.agree(pending.url());
-    let pending: PendingAuthorization = serde_json::from_str(&kept).unwrap();
-    assert!(came.contains(&format!("state={}", pending.state())));
-    let forged = came.replace("state=", "state=x");
+    let redirect_url = servers.consent(pending.url());
+    let pending: PendingAuthorization = serde_json::from_str(&stored).unwrap();
+    assert!(redirect_url.contains(&format!("state={}", pending.state())));
+    let forged = redirect_url.replace("state=", "state=x");
     let refused = process().complete(pending.clone(), &forged).await;
-    process().complete(pending.clone(), &came).await.unwrap();
-    connect(&world, process())
+    process()
+        .complete(pending.clone(), &redirect_url)
+        .await
+        .unwrap();
+    connect(&servers, process())
         .await
         .call_tool("x", ())
         .await
@@ -491,58 +497,58 @@ async fn a_person_may_come_back_to_another_process() {
 
     assert!(refused.is_err());
     assert!(!shown.contains(pending.state()), "{shown}");
-    assert_eq!(world.count("authorization_code"), 1);
-    assert_eq!(world.seen().last().unwrap(), "tools/call Bearer t1");
+    assert_eq!(servers.count("authorization_code"), 1);
+    assert_eq!(servers.take_log().last().unwrap(), "tools/call Bearer t1");
 }
 
 #[tokio::test]
-async fn metadata_without_end_is_not_read_to_its_end() {
-    let world = World::default();
-    world.state().metadata = Some(vec![b' '; 10 * 1024 * 1024]);
-    let client = connect(&world, oauth(&world)).await;
+async fn oversized_metadata_are_refused() {
+    let servers = FakeServers::default();
+    servers.state().metadata = Some(vec![b' '; 10 * 1024 * 1024]);
+    let client = connect(&servers, oauth(&servers)).await;
 
     let reason = why(client.call_tool("x", ()).await);
 
     assert_eq!(
         reason,
-        "the request to https://mcp.test/.well-known/oauth-protected-resource/mcp failed"
+        "request to https://mcp.test/.well-known/oauth-protected-resource/mcp failed"
     );
-    assert_eq!(world.count("person"), 0);
+    assert_eq!(servers.count("consent"), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_is_waited_for_longer_than_they_were_given() {
-    let world = World::default();
-    let deciding = Deciding::new(&world);
-    let slow = oauth(&world)
-        .user_agent(deciding.browser())
-        .patience(Duration::from_secs(60));
-    let client = connect(&world, slow).await;
+async fn the_prompt_timeout_limits_the_wait_for_the_redirect() {
+    let servers = FakeServers::default();
+    let user = ControlledUser::new(&servers);
+    let slow = oauth(&servers)
+        .user_agent(user.browser())
+        .prompt_timeout(Duration::from_secs(60));
+    let client = connect(&servers, slow).await;
 
     let reason = why(client.call_tool("x", ()).await);
 
     assert_eq!(
         reason,
-        "nobody came back from the authorization server within 60s"
+        "no redirect from the authorization server within 60s"
     );
-    assert_eq!(deciding.open.load(Ordering::SeqCst), 0);
+    assert_eq!(user.open_windows.load(Ordering::SeqCst), 0);
 }
 
 #[tokio::test]
-async fn a_client_without_a_browser_says_what_is_missing() {
-    let world = World::default();
-    let client = connect(&world, OAuth::new(SERVER).http(world.clone())).await;
+async fn without_a_user_agent_the_error_names_the_setting() {
+    let servers = FakeServers::default();
+    let client = connect(&servers, OAuth::new(SERVER).http(servers.clone())).await;
 
     let reason = why(client.call_tool("x", ()).await);
 
-    assert!(reason.contains("give OAuth a user agent"), "{reason}");
+    assert!(reason.contains("set `OAuth::user_agent`"), "{reason}");
 }
 
 #[tokio::test]
-async fn nothing_that_can_be_printed_shows_a_secret() {
-    let world = World::default();
+async fn debug_output_hides_secrets() {
+    let servers = FakeServers::default();
     let known = RegisteredClient::new("https://as.test", "id").secret("hush");
-    let oauth = oauth(&world).client(known);
+    let oauth = oauth(&servers).client(known);
 
     oauth.authorize().await.unwrap();
 
@@ -551,31 +557,35 @@ async fn nothing_that_can_be_printed_shows_a_secret() {
 }
 
 #[tokio::test]
-async fn a_token_does_not_travel_in_the_clear_unless_that_is_asked_for() {
+async fn tokens_are_sent_over_plain_http_only_if_allowed() {
     let plain = "http://mcp.test/mcp";
-    let world = World::default();
+    let servers = FakeServers::default();
     let sent = async |oauth: OAuth| {
         let client = Client::connect(plain)
-            .http(world.clone())
-            .authorizer(oauth.http(world.clone()).user_agent(world.person()))
-            .speaking("2026-07-28");
+            .http(servers.clone())
+            .authorizer(
+                oauth
+                    .http(servers.clone())
+                    .user_agent(servers.consenting_user()),
+            )
+            .protocol_version("2026-07-28");
         why(client.await.unwrap().call_tool("x", ()).await)
     };
 
     let refused = sent(OAuth::new(plain)).await;
-    assert!(world.seen().is_empty(), "not even asked for one");
+    assert!(servers.take_log().is_empty(), "no request is sent");
     let allowed = sent(OAuth::new(plain).allow_plain_http()).await;
 
-    assert!(refused.contains("would travel unencrypted"), "{refused}");
+    assert!(refused.contains("would be sent unencrypted"), "{refused}");
     assert!(!allowed.contains("unencrypted"), "{allowed}");
-    assert_eq!(world.count("tools/call"), 1);
+    assert_eq!(servers.count("tools/call"), 1);
 }
 
 #[tokio::test]
-async fn a_store_that_cannot_be_read_can_be_begun_anew() {
+async fn forget_resets_an_unreadable_store() {
     let folder = Folder::new();
-    let world = World::default();
-    let oauth = || oauth(&world).store(FileStore::new(folder.path()));
+    let servers = FakeServers::default();
+    let oauth = || oauth(&servers).store(FileStore::new(folder.path()));
     oauth().authorize().await.unwrap();
     for file in folder.path().read_dir().unwrap() {
         std::fs::write(file.unwrap().path(), "{ not JSON").unwrap();
@@ -587,56 +597,55 @@ async fn a_store_that_cannot_be_read_can_be_begun_anew() {
     broken.authorize().await.unwrap();
 
     assert!(before.is_err());
-    assert_eq!(world.count("person"), 2);
+    assert_eq!(servers.count("consent"), 2);
 }
 
-/// Somebody who decides when the test says so.
-struct Deciding {
-    world: World,
-    /// How often they were asked, and how many windows are open.
-    asked: Arc<AtomicUsize>,
-    open: Arc<AtomicUsize>,
+/// A user whose decision the test controls.
+struct ControlledUser {
+    servers: FakeServers,
+    prompts: Arc<AtomicUsize>,
+    open_windows: Arc<AtomicUsize>,
     decided: watch::Sender<Option<Decision>>,
 }
 
 #[derive(Clone, Copy)]
 enum Decision {
-    Yes,
-    No,
+    Allow,
+    Deny,
 }
 
-impl Deciding {
-    fn new(world: &World) -> Self {
+impl ControlledUser {
+    fn new(servers: &FakeServers) -> Self {
         Self {
-            world: world.clone(),
-            asked: Arc::default(),
-            open: Arc::default(),
+            servers: servers.clone(),
+            prompts: Arc::default(),
+            open_windows: Arc::default(),
             decided: watch::Sender::new(None),
         }
     }
 
-    fn browser(&self) -> OwnBrowser {
-        let (world, decided) = (self.world.clone(), self.decided.clone());
-        let (asked, open) = (self.asked.clone(), self.open.clone());
-        OwnBrowser::new("http://127.0.0.1:7/callback", move |url| {
-            asked.fetch_add(1, Ordering::SeqCst);
-            let (world, window) = (world.clone(), Window::open(&open));
+    fn browser(&self) -> EmbeddedBrowser {
+        let (servers, decided) = (self.servers.clone(), self.decided.clone());
+        let (prompts, open_windows) = (self.prompts.clone(), self.open_windows.clone());
+        EmbeddedBrowser::new("http://127.0.0.1:7/callback", move |url| {
+            prompts.fetch_add(1, Ordering::SeqCst);
+            let (servers, window) = (servers.clone(), Window::open(&open_windows));
             let mut decided = decided.subscribe();
             async move {
                 let decision = *decided.wait_for(Option::is_some).await?;
                 drop(window);
-                let agreed = world.agree(&url);
+                let redirect = servers.consent(&url);
                 match decision {
-                    Some(Decision::No) => Ok(agreed.replace("code=c", "error=access_denied")),
-                    _ => Ok(agreed),
+                    Some(Decision::Deny) => Ok(redirect.replace("code=c", "error=access_denied")),
+                    _ => Ok(redirect),
                 }
             }
         })
     }
 
-    /// Waits until somebody is deciding.
-    async fn begun(&self) {
-        while self.open.load(Ordering::SeqCst) == 0 {
+    /// Waits until a prompt is open.
+    async fn prompted(&self) {
+        while self.open_windows.load(Ordering::SeqCst) == 0 {
             tokio::task::yield_now().await;
         }
     }

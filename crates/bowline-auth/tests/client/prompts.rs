@@ -1,18 +1,18 @@
-//! How often a person is asked.
+//! How often the user is prompted.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::world::World;
-use crate::{Deciding, Decision, connect, oauth, why};
+use crate::fake_servers::FakeServers;
+use crate::{ControlledUser, Decision, connect, oauth, why};
 
 #[tokio::test]
-async fn a_server_that_accepts_no_token_cannot_have_a_person_asked_for_ever() {
-    let world = World::default();
+async fn a_server_that_accepts_no_token_causes_a_limited_number_of_prompts() {
+    let servers = FakeServers::default();
     let hour = Duration::from_secs(3600);
-    let client = connect(&world, oauth(&world).max_prompts(2, hour)).await;
-    world.state().accepts = false;
+    let client = connect(&servers, oauth(&servers).max_prompts(2, hour)).await;
+    servers.state().accepts_tokens = false;
 
     let mut reasons = Vec::new();
     for _ in 0..6 {
@@ -22,32 +22,32 @@ async fn a_server_that_accepts_no_token_cannot_have_a_person_asked_for_ever() {
         }
     }
 
-    assert_eq!(world.count("person"), 2);
+    assert_eq!(servers.count("consent"), 2);
     assert_eq!(
         reasons.last().unwrap(),
-        "a person was asked 2 times within 3600s, and is not asked again by itself"
+        "the user was prompted 2 times within 3600s; call `OAuth::authorize` to prompt again"
     );
 }
 
 #[tokio::test]
-async fn what_a_person_denied_is_not_asked_for_by_the_next_call() {
-    let world = World::default();
-    let deciding = Deciding::new(&world);
-    let oauth = Arc::new(oauth(&world).user_agent(deciding.browser()));
-    let client = connect(&world, oauth.clone()).await;
-    deciding.decide(Decision::No);
+async fn denied_scopes_are_not_prompted_for_by_the_next_call() {
+    let servers = FakeServers::default();
+    let user = ControlledUser::new(&servers);
+    let oauth = Arc::new(oauth(&servers).user_agent(user.browser()));
+    let client = connect(&servers, oauth.clone()).await;
+    user.decide(Decision::Deny);
 
     for _ in 0..3 {
         let reason = why(client.call_tool("x", ()).await);
-        assert_eq!(reason, "the authorization server says `access_denied`");
+        assert_eq!(reason, "the authorization server returned `access_denied`");
     }
-    let asked_by_calls = deciding.asked.load(Ordering::SeqCst);
-    deciding.decide(Decision::Yes);
+    let prompts_by_calls = user.prompts.load(Ordering::SeqCst);
+    user.decide(Decision::Allow);
     let still = client.call_tool("x", ()).await;
     oauth.authorize().await.unwrap();
     client.call_tool("x", ()).await.unwrap();
 
-    assert_eq!(asked_by_calls, 1);
+    assert_eq!(prompts_by_calls, 1);
     assert!(still.is_err());
-    assert_eq!(deciding.asked.load(Ordering::SeqCst), 2);
+    assert_eq!(user.prompts.load(Ordering::SeqCst), 2);
 }

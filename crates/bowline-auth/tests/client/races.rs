@@ -1,33 +1,37 @@
-//! Calls that come, are refused and are let go of in every order that chance brings about.
+//! Calls that are started, refused and dropped in random order.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use bowline_auth::client::OwnBrowser;
+use bowline_auth::client::EmbeddedBrowser;
 
-use crate::world::World;
+use crate::fake_servers::FakeServers;
 use crate::{Window, connect, oauth};
 
 #[tokio::test]
-async fn whatever_is_let_go_of_nobody_is_asked_twice_at_once_and_no_refresh_token_is_used_twice() {
-    let (mut dropped, mut renewed, mut asked) = (0, 0, 0);
+async fn dropped_calls_cause_no_concurrent_prompts_and_no_reused_refresh_token() {
+    let (mut dropped, mut refreshed, mut prompted) = (0, 0, 0);
     for seed in 1..=SEEDS {
-        let world = World::default();
+        let servers = FakeServers::default();
         {
-            let mut state = world.state();
-            state.chance = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-            // Every other token has to be renewed before it is shown.
+            let mut state = servers.state();
+            state.delay_seed = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            // Every other token must be refreshed before it is used.
             state.lifetime = (seed % 2) * 3600;
         }
-        let windows = Windows::default();
-        let client = connect(&world, oauth(&world).user_agent(windows.browser(&world))).await;
+        let windows = WindowCounter::default();
+        let client = connect(
+            &servers,
+            oauth(&servers).user_agent(windows.browser(&servers)),
+        )
+        .await;
 
         for _ in 0..3 {
             let calls: Vec<_> = (0..6)
                 .map(|_| tokio::spawn(client.call_tool("x", ()).start()))
                 .collect();
             for (at, call) in calls.into_iter().enumerate() {
-                world.dawdle().await;
+                servers.yield_randomly().await;
                 if at % 3 == 0 {
                     call.abort();
                     dropped += usize::from(call.await.is_err());
@@ -35,37 +39,37 @@ async fn whatever_is_let_go_of_nobody_is_asked_twice_at_once_and_no_refresh_toke
                     call.await.unwrap().unwrap();
                 }
             }
-            world.state().good.clear();
+            servers.state().valid_tokens.clear();
         }
 
-        assert_eq!(windows.most.load(Ordering::SeqCst), 1, "seed {seed}");
-        assert_eq!(world.state().reused, 0, "seed {seed}");
-        renewed += world.count("refresh_token");
-        asked += world.count("person");
+        assert_eq!(windows.max_open.load(Ordering::SeqCst), 1, "seed {seed}");
+        assert_eq!(servers.state().reused, 0, "seed {seed}");
+        refreshed += servers.count("refresh_token");
+        prompted += servers.count("consent");
     }
     assert!(
-        dropped > 0 && renewed > 0 && asked > 0,
-        "or nothing was shown"
+        dropped > 0 && refreshed > 0 && prompted > 0,
+        "every case occurred"
     );
 }
 
-/// How many windows were open at the same time, at most.
+/// Counts the windows that are open at the same time.
 #[derive(Default)]
-struct Windows {
+struct WindowCounter {
     open: Arc<AtomicUsize>,
-    most: Arc<AtomicUsize>,
+    max_open: Arc<AtomicUsize>,
 }
 
-impl Windows {
-    fn browser(&self, world: &World) -> OwnBrowser {
-        let (world, open, most) = (world.clone(), self.open.clone(), self.most.clone());
-        OwnBrowser::new("http://127.0.0.1:7/callback", move |url: String| {
-            let (world, window) = (world.clone(), Window::open(&open));
-            most.fetch_max(open.load(Ordering::SeqCst), Ordering::SeqCst);
+impl WindowCounter {
+    fn browser(&self, servers: &FakeServers) -> EmbeddedBrowser {
+        let (servers, open, max_open) = (servers.clone(), self.open.clone(), self.max_open.clone());
+        EmbeddedBrowser::new("http://127.0.0.1:7/callback", move |url: String| {
+            let (servers, window) = (servers.clone(), Window::open(&open));
+            max_open.fetch_max(open.load(Ordering::SeqCst), Ordering::SeqCst);
             async move {
-                world.dawdle().await;
+                servers.yield_randomly().await;
                 drop(window);
-                Ok(world.agree(&url))
+                Ok(servers.consent(&url))
             }
         })
     }

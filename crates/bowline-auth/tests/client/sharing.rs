@@ -1,218 +1,218 @@
-//! Several processes, or several people, with one store.
+//! Several processes, or several users, with one store.
 
 use std::sync::Arc;
 
-use bowline_auth::client::{Credentials, MemoryStore, Saved, TokenStore};
+use bowline_auth::client::{Credentials, MemoryStore, SaveOutcome, TokenStore};
 use serde_json::{Value, json};
 
-use crate::world::{SERVER, World};
-use crate::{Deciding, Decision, connect, oauth};
+use crate::fake_servers::{FakeServers, SERVER};
+use crate::{ControlledUser, Decision, connect, oauth};
 
-/// What is kept for the server, as JSON.
-async fn kept(store: &MemoryStore) -> Value {
-    let kept = store.load(SERVER).await.unwrap();
-    serde_json::to_value(kept).unwrap()
+/// Returns the stored credentials, as JSON.
+async fn stored(store: &MemoryStore) -> Value {
+    let loaded = store.load(SERVER).await.unwrap();
+    serde_json::to_value(loaded).unwrap()
 }
 
-/// Changes what is kept, as another process would.
+/// Changes the stored credentials, as another process does.
 async fn change(store: &MemoryStore, change: impl FnOnce(&mut Value)) {
-    let mut next = kept(store).await;
+    let mut next = stored(store).await;
     let replaces = next["version"].as_str().unwrap().to_owned();
     change(&mut next);
     next["version"] = json!(format!("{replaces}'"));
     let next: Credentials = serde_json::from_value(next).unwrap();
     let saved = store.save(SERVER, &next, Some(&replaces)).await.unwrap();
-    assert_eq!(saved, Saved::Yes);
+    assert_eq!(saved, SaveOutcome::Saved);
 }
 
 #[tokio::test]
-async fn processes_that_renew_together_use_up_the_refresh_token_once() {
-    let world = World::default();
+async fn processes_that_refresh_together_use_the_refresh_token_once() {
+    let servers = FakeServers::default();
     let store = Arc::new(MemoryStore::new());
-    let first = connect(&world, oauth(&world).store(store.clone())).await;
+    let first = connect(&servers, oauth(&servers).store(store.clone())).await;
     first.call_tool("x", ()).await.unwrap();
     // All of them find the same token, which has expired.
-    change(&store, |kept| {
-        kept["tokens"]["renew_at"] = json!(0);
-        kept["tokens"]["expires_at"] = json!(0);
+    change(&store, |stored| {
+        stored["tokens"]["renew_at"] = json!(0);
+        stored["tokens"]["expires_at"] = json!(0);
     })
     .await;
     let mut clients = Vec::new();
     for _ in 0..5 {
-        clients.push(connect(&world, oauth(&world).store(store.clone())).await);
+        clients.push(connect(&servers, oauth(&servers).store(store.clone())).await);
     }
-    world.seen();
-    world.state().holds_tokens = true;
+    servers.take_log();
+    servers.state().holds_token_requests = true;
 
     let calls: Vec<_> = clients
         .iter()
         .map(|client| tokio::spawn(client.call_tool("x", ()).start()))
         .collect();
-    while world.count("refresh_token") == 0 {
+    while servers.count("refresh_token") == 0 {
         tokio::task::yield_now().await;
     }
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }
-    world.let_tokens_through();
+    servers.release_token_requests();
 
     for call in calls {
         call.await.unwrap().unwrap();
     }
-    assert_eq!(world.count("refresh_token"), 1);
-    assert_eq!(world.count("person"), 0);
-    assert_eq!(world.state().reused, 0);
+    assert_eq!(servers.count("refresh_token"), 1);
+    assert_eq!(servers.count("consent"), 0);
+    assert_eq!(servers.state().reused, 0);
 }
 
 #[tokio::test]
-async fn a_declined_step_up_brings_no_old_token_back() {
-    let world = World::default();
+async fn a_denied_step_up_does_not_restore_the_old_token() {
+    let servers = FakeServers::default();
     let store = Arc::new(MemoryStore::new());
-    let deciding = Deciding::new(&world);
-    let other = connect(&world, oauth(&world).store(store.clone())).await;
+    let user = ControlledUser::new(&servers);
+    let other = connect(&servers, oauth(&servers).store(store.clone())).await;
     other.call_tool("x", ()).await.unwrap();
-    let asking = oauth(&world).user_agent(deciding.browser());
-    let asking = connect(&world, asking.store(store.clone())).await;
-    world.state().needs = "admin".into();
+    let asking = oauth(&servers).user_agent(user.browser());
+    let asking = connect(&servers, asking.store(store.clone())).await;
+    servers.state().required_scope = "admin".into();
     let call = tokio::spawn(asking.call_tool("x", ()).start());
-    deciding.begun().await;
+    user.prompted().await;
 
-    // Meanwhile somebody else renews the token.
-    world.state().needs = String::new();
-    world.state().good.clear();
+    // Meanwhile another client refreshes the token.
+    servers.state().required_scope = String::new();
+    servers.state().valid_tokens.clear();
     other.call_tool("x", ()).await.unwrap();
-    let newer = kept(&store).await["tokens"].clone();
-    deciding.decide(Decision::No);
+    let newer = stored(&store).await["tokens"].clone();
+    user.decide(Decision::Deny);
     assert!(call.await.unwrap().is_err());
 
     assert_eq!(newer["refresh"], "r2");
-    assert_eq!(kept(&store).await["tokens"], newer);
+    assert_eq!(stored(&store).await["tokens"], newer);
     asking.call_tool("x", ()).await.unwrap();
-    assert_eq!(world.seen().last().unwrap(), "tools/call Bearer t2");
+    assert_eq!(servers.take_log().last().unwrap(), "tools/call Bearer t2");
 }
 
 #[tokio::test]
-async fn what_is_forgotten_is_not_brought_back_by_a_renewal_under_way() {
-    let world = World::default();
-    world.state().lifetime = 0;
+async fn a_refresh_in_progress_does_not_undo_forget() {
+    let servers = FakeServers::default();
+    servers.state().lifetime = 0;
     let store = Arc::new(MemoryStore::new());
-    let oauth = Arc::new(oauth(&world).store(store.clone()));
-    let client = connect(&world, oauth.clone()).await;
+    let oauth = Arc::new(oauth(&servers).store(store.clone()));
+    let client = connect(&servers, oauth.clone()).await;
     client.call_tool("x", ()).await.unwrap();
-    world.seen();
-    world.state().lifetime = 3600;
-    world.state().holds_tokens = true;
+    servers.take_log();
+    servers.state().lifetime = 3600;
+    servers.state().holds_token_requests = true;
     let call = tokio::spawn(client.call_tool("x", ()).start());
-    while world.count("refresh_token") == 0 {
+    while servers.count("refresh_token") == 0 {
         tokio::task::yield_now().await;
     }
-    world.seen();
+    servers.take_log();
 
     oauth.forget().await.unwrap();
-    world.let_tokens_through();
+    servers.release_token_requests();
     call.await.unwrap().unwrap();
 
-    let seen = world.seen();
+    let log = servers.take_log();
     assert_eq!(
-        seen[0], "tools/call -",
-        "the renewed token is not shown: {seen:?}"
+        log[0], "tools/call -",
+        "the refreshed token is not sent: {log:?}"
     );
-    assert!(seen.iter().any(|it| it.starts_with("person")));
-    assert_eq!(kept(&store).await["tokens"]["access"], "t4");
+    assert!(log.iter().any(|it| it.starts_with("consent")));
+    assert_eq!(stored(&store).await["tokens"]["access"], "t4");
 }
 
 #[tokio::test]
-async fn a_process_that_is_signed_out_by_another_brings_no_token_back() {
-    let world = World::default();
-    world.state().lifetime = 0;
+async fn a_process_that_was_signed_out_by_another_does_not_restore_the_token() {
+    let servers = FakeServers::default();
+    servers.state().lifetime = 0;
     let store = Arc::new(MemoryStore::new());
-    let client = connect(&world, oauth(&world).store(store.clone())).await;
+    let client = connect(&servers, oauth(&servers).store(store.clone())).await;
     client.call_tool("x", ()).await.unwrap();
-    world.seen();
-    world.state().lifetime = 3600;
-    world.state().holds_tokens = true;
+    servers.take_log();
+    servers.state().lifetime = 3600;
+    servers.state().holds_token_requests = true;
     let call = tokio::spawn(client.call_tool("x", ()).start());
-    while world.count("refresh_token") == 0 {
+    while servers.count("refresh_token") == 0 {
         tokio::task::yield_now().await;
     }
 
-    change(&store, |kept| kept["tokens"] = Value::Null).await;
-    world.seen();
-    world.let_tokens_through();
+    change(&store, |stored| stored["tokens"] = Value::Null).await;
+    servers.take_log();
+    servers.release_token_requests();
     call.await.unwrap().unwrap();
 
-    let seen = world.seen();
-    assert_eq!(seen[0], "tools/call -", "{seen:?}");
+    let log = servers.take_log();
+    assert_eq!(log[0], "tools/call -", "{log:?}");
 }
 
 #[tokio::test]
-async fn a_refresh_token_that_another_process_has_used_up_is_read_again() {
-    let world = World::default();
-    world.state().lifetime = 0;
+async fn a_refresh_token_that_another_process_used_is_loaded_again() {
+    let servers = FakeServers::default();
+    servers.state().lifetime = 0;
     let store = Arc::new(MemoryStore::new());
-    let client = connect(&world, oauth(&world).store(store.clone())).await;
+    let client = connect(&servers, oauth(&servers).store(store.clone())).await;
     client.call_tool("x", ()).await.unwrap();
-    world.seen();
+    servers.take_log();
     {
-        let mut state = world.state();
+        let mut state = servers.state();
         state.lifetime = 3600;
-        state.holds_tokens = true;
-        state.refreshable = vec!["r9".into()];
-        state.good.insert("t9".into(), String::new());
+        state.holds_token_requests = true;
+        state.valid_refresh_tokens = vec!["r9".into()];
+        state.valid_tokens.insert("t9".into(), String::new());
     }
     let call = tokio::spawn(client.call_tool("x", ()).start());
-    while world.count("refresh_token") == 0 {
+    while servers.count("refresh_token") == 0 {
         tokio::task::yield_now().await;
     }
 
-    // A process that knows nothing of turns.
-    change(&store, |kept| {
-        kept["tokens"]["access"] = json!("t9");
-        kept["tokens"]["refresh"] = json!("r9");
-        kept["tokens"]["renew_at"] = Value::Null;
-        kept["tokens"]["expires_at"] = Value::Null;
+    // A process that does not claim the refresh.
+    change(&store, |stored| {
+        stored["tokens"]["access"] = json!("t9");
+        stored["tokens"]["refresh"] = json!("r9");
+        stored["tokens"]["renew_at"] = Value::Null;
+        stored["tokens"]["expires_at"] = Value::Null;
     })
     .await;
-    world.seen();
-    world.let_tokens_through();
+    servers.take_log();
+    servers.release_token_requests();
     call.await.unwrap().unwrap();
 
-    assert_eq!(world.state().reused, 1);
-    assert_eq!(world.seen(), ["tools/call Bearer t9"]);
-    assert_eq!(kept(&store).await["tokens"]["refresh"], "r9");
+    assert_eq!(servers.state().reused, 1);
+    assert_eq!(servers.take_log(), ["tools/call Bearer t9"]);
+    assert_eq!(stored(&store).await["tokens"]["refresh"], "r9");
 }
 
 #[tokio::test]
-async fn nobody_is_asked_because_another_process_was_faster_to_renew_a_token_that_was_refused() {
-    let world = World::default();
+async fn a_refused_token_that_another_process_refreshed_causes_no_prompt() {
+    let servers = FakeServers::default();
     let store = Arc::new(MemoryStore::new());
-    let client = connect(&world, oauth(&world).store(store.clone())).await;
+    let client = connect(&servers, oauth(&servers).store(store.clone())).await;
     client.call_tool("x", ()).await.unwrap();
-    world.seen();
+    servers.take_log();
     {
-        let mut state = world.state();
-        state.holds_tokens = true;
-        state.refreshable = vec!["r9".into()];
-        // The token is refused, though it has not expired.
-        state.good.clear();
-        state.good.insert("t9".into(), String::new());
+        let mut state = servers.state();
+        state.holds_token_requests = true;
+        state.valid_refresh_tokens = vec!["r9".into()];
+        // The token is refused although it has not expired.
+        state.valid_tokens.clear();
+        state.valid_tokens.insert("t9".into(), String::new());
     }
     let call = tokio::spawn(client.call_tool("x", ()).start());
-    while world.count("refresh_token") == 0 {
+    while servers.count("refresh_token") == 0 {
         tokio::task::yield_now().await;
     }
 
-    change(&store, |kept| {
-        kept["tokens"]["access"] = json!("t9");
-        kept["tokens"]["refresh"] = json!("r9");
+    change(&store, |stored| {
+        stored["tokens"]["access"] = json!("t9");
+        stored["tokens"]["refresh"] = json!("r9");
     })
     .await;
-    world.let_tokens_through();
+    servers.release_token_requests();
     call.await.unwrap().unwrap();
 
-    assert_eq!(world.state().reused, 1, "the refresh token was refused");
+    assert_eq!(servers.state().reused, 1, "the refresh token was refused");
     assert_eq!(
-        world.seen(),
+        servers.take_log(),
         [
             "tools/call Bearer t1",
             "refresh_token as.test",
@@ -222,22 +222,22 @@ async fn nobody_is_asked_because_another_process_was_faster_to_renew_a_token_tha
 }
 
 #[tokio::test]
-async fn two_people_with_one_store_have_two_tokens() {
-    let world = World::default();
+async fn accounts_with_one_store_have_separate_tokens() {
+    let servers = FakeServers::default();
     let store = Arc::new(MemoryStore::new());
-    let of = |account: &str| oauth(&world).store(store.clone()).account(account);
-    let ada = connect(&world, of("ada")).await;
-    let bob = connect(&world, of("bob")).await;
+    let of = |account: &str| oauth(&servers).store(store.clone()).account(account);
+    let ada = connect(&servers, of("ada")).await;
+    let bob = connect(&servers, of("bob")).await;
     ada.call_tool("x", ()).await.unwrap();
     bob.call_tool("x", ()).await.unwrap();
-    world.seen();
+    servers.take_log();
 
-    let ada = connect(&world, of("ada")).await;
+    let ada = connect(&servers, of("ada")).await;
     ada.call_tool("x", ()).await.unwrap();
     bob.call_tool("x", ()).await.unwrap();
 
     assert_eq!(
-        world.seen(),
+        servers.take_log(),
         ["tools/call Bearer t1", "tools/call Bearer t2"]
     );
 }

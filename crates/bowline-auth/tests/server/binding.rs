@@ -1,4 +1,4 @@
-//! Tokens that are bound to a key, and the proofs that they need.
+//! Tokens that are bound to a key, and their DPoP proofs.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -11,23 +11,23 @@ use sha2::{Digest, Sha256};
 use crate::support::*;
 
 /// A client with a key, and a token that is bound to it.
-struct Client {
-    world: World,
+struct DpopClient {
+    env: TestEnv,
     key: Signer,
     token: String,
 }
 
-impl Client {
+impl DpopClient {
     fn new() -> Self {
-        let (world, key) = (World::new(), Signer::new(""));
+        let (env, key) = (TestEnv::new(), Signer::new(""));
         let bound = claims_with("cnf", json!({"jkt": key.thumbprint()}));
-        let token = world.signer.sign(&bound);
-        Self { world, key, token }
+        let token = env.signer.sign(&bound);
+        Self { env, key, token }
     }
 
     fn proof_claims(&self) -> Value {
         let ath = BASE64_URL_SAFE_NO_PAD.encode(Sha256::digest(&self.token));
-        json!({"jti": "1", "htm": "POST", "htu": US, "iat": NOW, "ath": ath})
+        json!({"jti": "1", "htm": "POST", "htu": RESOURCE, "iat": NOW, "ath": ath})
     }
 
     fn header(&self) -> Value {
@@ -37,45 +37,45 @@ impl Client {
     fn proof(&self, name: &str, value: impl Into<Value>) -> String {
         let mut claims = self.proof_claims();
         claims[name] = value.into();
-        self.key.sign_raw(&self.header(), &claims)
+        self.key.sign_with_header(&self.header(), &claims)
     }
 
     async fn call(&self, proof: &str) -> Response<HttpBody> {
-        let request = with(
-            call("whose"),
+        let request = with_header(
+            call("whoami"),
             "authorization",
             &format!("DPoP {}", self.token),
         );
-        ask(&self.world.service(), with(request, "dpop", proof)).await
+        send_request(&self.env.service(), with_header(request, "dpop", proof)).await
     }
 
     async fn refused(&self, proof: &str) -> String {
         let response = self.call(proof).await;
         assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
-        let told = challenge(&response);
+        let header = challenge(&response);
         assert!(
-            told.starts_with(r#"DPoP error="invalid_dpop_proof""#),
-            "{told}"
+            header.starts_with(r#"DPoP error="invalid_dpop_proof""#),
+            "{header}"
         );
-        assert!(told.contains("algs=\"ES256 "), "{told}");
-        assert_eq!(self.world.handled(), 0);
-        why(&response).to_owned()
+        assert!(header.contains("algs=\"ES256 "), "{header}");
+        assert_eq!(self.env.handled_calls(), 0);
+        error_description(&response).to_owned()
     }
 }
 
 #[tokio::test]
-async fn whoever_has_the_key_comes_in_and_the_proof_goes_no_further() {
-    let client = Client::new();
+async fn a_valid_proof_is_admitted_and_removed_from_the_request() {
+    let client = DpopClient::new();
 
     let response = client.call(&client.proof("jti", "1")).await;
 
     assert_eq!(response.status(), StatusCode::OK);
-    assert_eq!(told(response).await["saw_token"], false);
+    assert_eq!(whoami_result(response).await["saw_token"], false);
 }
 
 #[tokio::test]
-async fn a_proof_counts_once() {
-    let client = Client::new();
+async fn a_proof_is_accepted_once() {
+    let client = DpopClient::new();
     let proof = client.proof("jti", "once");
 
     let first = client.call(&proof).await;
@@ -84,21 +84,23 @@ async fn a_proof_counts_once() {
 
     assert_eq!(first.status(), StatusCode::OK);
     assert_eq!(again.status(), StatusCode::UNAUTHORIZED);
-    assert_eq!(why(&again), "the proof was used before");
+    assert_eq!(error_description(&again), "the proof was already used");
     assert_eq!(another.status(), StatusCode::OK);
 }
 
 #[tokio::test]
-async fn replicas_that_share_their_marks_take_a_proof_once() {
-    let client = Client::new();
-    let marks = std::sync::Arc::new(bowline::MemoryMarks::new());
-    let replica = || client.world.guard.clone().marks(marks.clone());
+async fn replicas_that_share_a_mark_store_accept_a_proof_once() {
+    let client = DpopClient::new();
+    let marks = std::sync::Arc::new(bowline::MemoryMarkStore::new());
+    let replica = || client.env.guard.clone().mark_store(marks.clone());
     let proof = client.proof("jti", "once");
     let send = async |guard: &ResourceServer| {
-        let service = tower_layer::Layer::layer(guard, client.world.server.http());
+        let service = tower_layer::Layer::layer(guard, client.env.server.http());
         let token = format!("DPoP {}", client.token);
-        let request = with(call("whose"), "authorization", &token);
-        ask(&service, with(request, "dpop", &proof)).await.status()
+        let request = with_header(call("whoami"), "authorization", &token);
+        send_request(&service, with_header(request, "dpop", &proof))
+            .await
+            .status()
     };
 
     let first = send(&replica()).await;
@@ -109,20 +111,20 @@ async fn replicas_that_share_their_marks_take_a_proof_once() {
 }
 
 #[tokio::test]
-async fn a_key_that_proves_too_much_is_refused_and_the_others_are_not() {
-    let mut client = Client::new();
-    client.world.guard = client.world.guard.max_proofs_per_key(3);
-    let mut other = Client::new();
-    std::mem::swap(&mut other.world.guard, &mut client.world.guard);
-    client.world.guard = other.world.guard.clone();
-    // Both clients are those of one server.
+async fn the_proof_quota_is_per_key() {
+    let mut client = DpopClient::new();
+    client.env.guard = client.env.guard.max_proofs_per_key(3);
+    let mut other = DpopClient::new();
+    std::mem::swap(&mut other.env.guard, &mut client.env.guard);
+    client.env.guard = other.env.guard.clone();
+    // Both clients use one server.
     client.token = other
-        .world
+        .env
         .signer
         .sign(&claims_with("cnf", json!({"jkt": client.key.thumbprint()})));
-    client.world.signer = other.world.signer.clone();
-    client.world.web.publish(&[&other.world.signer]);
-    other.world.web.publish(&[&other.world.signer]);
+    client.env.signer = other.env.signer.clone();
+    client.env.web.publish(&[&other.env.signer]);
+    other.env.web.publish(&[&other.env.signer]);
 
     let mut statuses = Vec::new();
     for jti in ["1", "2", "3", "4"] {
@@ -136,10 +138,10 @@ async fn a_key_that_proves_too_much_is_refused_and_the_others_are_not() {
 }
 
 #[tokio::test]
-async fn a_store_of_marks_that_is_full_lets_no_proof_in_unremembered() {
-    let mut client = Client::new();
-    let marks = bowline::MemoryMarks::new().max_marks(1);
-    client.world.guard = client.world.guard.marks(marks);
+async fn a_full_mark_store_refuses_proofs() {
+    let mut client = DpopClient::new();
+    let marks = bowline::MemoryMarkStore::new().max_marks(1);
+    client.env.guard = client.env.guard.mark_store(marks);
 
     let first = client.call(&client.proof("jti", "1")).await;
     let second = client.call(&client.proof("jti", "2")).await;
@@ -151,35 +153,35 @@ async fn a_store_of_marks_that_is_full_lets_no_proof_in_unremembered() {
 }
 
 #[tokio::test]
-async fn a_proof_for_the_resource_counts_at_its_path_only() {
-    let client = Client::new();
+async fn a_proof_for_the_resource_is_accepted_at_its_path_only() {
+    let client = DpopClient::new();
     let send = async |guard: &ResourceServer, path: &str, htu: &str| {
-        let service = tower_layer::Layer::layer(guard, client.world.server.http());
+        let service = tower_layer::Layer::layer(guard, client.env.server.http());
         let token = format!("DPoP {}", client.token);
-        let mut request = with(call("whose"), "authorization", &token);
+        let mut request = with_header(call("whoami"), "authorization", &token);
         *request.uri_mut() = path.parse().unwrap();
         let mut claims = client.proof_claims();
         claims["htu"] = htu.into();
         claims["jti"] = format!("{path} {htu}").into();
-        let proof = client.key.sign_raw(&client.header(), &claims);
-        let response = ask(&service, with(request, "dpop", &proof)).await;
-        why(&response).to_owned()
+        let proof = client.key.sign_with_header(&client.header(), &claims);
+        let response = send_request(&service, with_header(request, "dpop", &proof)).await;
+        error_description(&response).to_owned()
     };
-    let whole = &client.world.guard;
+    let whole = &client.env.guard;
     let nested = &whole.clone().path_prefix("/mcp");
 
-    for (guard, path, htu, is_fine) in [
-        (whole, "/mcp", US, true),
-        (whole, "/other", US, false),
+    for (guard, path, htu, is_accepted) in [
+        (whole, "/mcp", RESOURCE, true),
+        (whole, "/other", RESOURCE, false),
         (whole, "/other", "http://localhost/other", true),
-        (whole, "/", US, false),
-        (nested, "/", US, true),
-        (nested, "/messages", US, false),
+        (whole, "/", RESOURCE, false),
+        (nested, "/", RESOURCE, true),
+        (nested, "/messages", RESOURCE, false),
         (nested, "/messages", "http://localhost/mcp/messages", true),
     ] {
         let refused = send(guard, path, htu).await;
 
-        let expected = if is_fine {
+        let expected = if is_accepted {
             ""
         } else {
             "the proof is for another URL"
@@ -189,8 +191,8 @@ async fn a_proof_for_the_resource_counts_at_its_path_only() {
 }
 
 #[tokio::test]
-async fn a_proof_that_was_refused_does_not_use_up_its_id() {
-    let client = Client::new();
+async fn a_refused_proof_does_not_consume_its_jti() {
+    let client = DpopClient::new();
     client.refused(&client.proof("htm", "GET")).await;
 
     assert_eq!(
@@ -200,8 +202,8 @@ async fn a_proof_that_was_refused_does_not_use_up_its_id() {
 }
 
 #[tokio::test]
-async fn a_proof_of_something_else_is_refused() {
-    let client = Client::new();
+async fn a_proof_for_another_request_is_refused() {
+    let client = DpopClient::new();
     for (name, value, expected) in [
         ("htm", json!("GET"), "the proof is for another method"),
         (
@@ -214,31 +216,35 @@ async fn a_proof_of_something_else_is_refused() {
             json!("https://localhost/mcp"),
             "the proof is for another URL",
         ),
-        ("htu", json!("not a URL"), "the proof names no URL"),
+        (
+            "htu",
+            json!("not a URL"),
+            "the `htu` of the proof is not a URL",
+        ),
         ("ath", json!("AAAA"), "the proof is for another token"),
         (
             "iat",
             json!(NOW - 61),
-            "the proof is too old, or from the future",
+            "the `iat` of the proof is too old or in the future",
         ),
         (
             "iat",
             json!(NOW + 31),
-            "the proof is too old, or from the future",
+            "the `iat` of the proof is too old or in the future",
         ),
-        ("jti", json!(""), "the proof has no id"),
-        ("jti", Value::Null, "the proof cannot be read"),
-        ("ath", Value::Null, "the proof cannot be read"),
+        ("jti", json!(""), "the `jti` of the proof is empty"),
+        ("jti", Value::Null, "failed to parse the proof"),
+        ("ath", Value::Null, "failed to parse the proof"),
     ] {
-        let told = client.refused(&client.proof(name, value.clone())).await;
+        let description = client.refused(&client.proof(name, value.clone())).await;
 
-        assert_eq!(told, expected, "{name} = {value}");
+        assert_eq!(description, expected, "{name} = {value}");
     }
 }
 
 #[tokio::test]
 async fn a_proof_with_another_key_or_none_is_refused() {
-    let client = Client::new();
+    let client = DpopClient::new();
     let thief = Signer::new("");
     let claims = client.proof_claims();
     let others_key = json!({"typ": "dpop+jwt", "alg": "ES256", "jwk": thief.bare_jwk()});
@@ -252,45 +258,49 @@ async fn a_proof_with_another_key_or_none_is_refused() {
 
     for (proof, expected) in [
         (
-            thief.sign_raw(&others_key, &claims),
-            "the proof is made with another key than that of the token",
+            thief.sign_with_header(&others_key, &claims),
+            "the key of the proof is not that of the token",
         ),
         (
-            thief.sign_raw(&client.header(), &claims),
-            "the proof: its signature is not that of the key",
+            thief.sign_with_header(&client.header(), &claims),
+            "DPoP proof: invalid signature",
         ),
         (
-            client.key.sign_raw(&no_key, &claims),
-            "the proof has no public key",
+            client.key.sign_with_header(&no_key, &claims),
+            "the proof has no usable public `jwk`",
         ),
         (
-            client.key.sign_raw(&private, &claims),
-            "the proof has no public key",
+            client.key.sign_with_header(&private, &claims),
+            "the proof has no usable public `jwk`",
         ),
         (
-            client.key.sign_raw(&other_kind, &claims),
-            "the proof is a token of another kind",
+            client.key.sign_with_header(&other_kind, &claims),
+            "the `typ` of the proof is not `dpop+jwt`",
         ),
         (
-            client.key.sign_raw(&unsigned, &claims),
-            "the proof: it is not signed in a way that is trusted here",
+            client.key.sign_with_header(&unsigned, &claims),
+            "DPoP proof: unsupported signature algorithm",
         ),
-        ("nothing".to_owned(), "the proof: it is no signed JWT"),
+        ("nothing".to_owned(), "DPoP proof: not a signed JWT"),
     ] {
-        let told = client.refused(&proof).await;
+        let description = client.refused(&proof).await;
 
-        assert_eq!(told, expected);
+        assert_eq!(description, expected);
     }
 }
 
 #[tokio::test]
-async fn every_changed_letter_of_a_proof_is_noticed() {
-    let client = Client::new();
+async fn every_modified_proof_is_refused() {
+    let client = DpopClient::new();
     let proof = client.proof("jti", "1");
 
-    for place in 0..proof.len() {
+    for position in 0..proof.len() {
         let mut changed = proof.clone().into_bytes();
-        changed[place] = if changed[place] == b'A' { b'B' } else { b'A' };
+        changed[position] = if changed[position] == b'A' {
+            b'B'
+        } else {
+            b'A'
+        };
 
         client.refused(&String::from_utf8(changed).unwrap()).await;
     }
@@ -298,38 +308,41 @@ async fn every_changed_letter_of_a_proof_is_noticed() {
 }
 
 #[tokio::test]
-async fn a_bound_token_is_worth_nothing_without_its_proof() {
-    let client = Client::new();
-    let service = client.world.service();
-    let as_bearer = with(
-        bearing(call("whose"), &client.token),
+async fn a_bound_token_requires_its_proof() {
+    let client = DpopClient::new();
+    let service = client.env.service();
+    let as_bearer = with_header(
+        with_bearer(call("whoami"), &client.token),
         "dpop",
         &client.proof("jti", "1"),
     );
-    let no_proof = with(
-        call("whose"),
+    let no_proof = with_header(
+        call("whoami"),
         "authorization",
         &format!("DPoP {}", client.token),
     );
 
-    let as_bearer = ask(&service, as_bearer).await;
-    let no_proof = ask(&service, no_proof).await;
+    let as_bearer = send_request(&service, as_bearer).await;
+    let no_proof = send_request(&service, no_proof).await;
 
     assert_eq!(as_bearer.status(), StatusCode::UNAUTHORIZED);
     assert_eq!(
-        why(&as_bearer),
-        "the token is bound to a key, and needs a proof of it"
+        error_description(&as_bearer),
+        "the token is bound to a key and requires a DPoP proof"
     );
     assert_eq!(no_proof.status(), StatusCode::UNAUTHORIZED);
-    assert_eq!(why(&no_proof), "there must be one `DPoP` header");
-    assert_eq!(client.world.handled(), 0);
+    assert_eq!(
+        error_description(&no_proof),
+        "expected exactly one `DPoP` header"
+    );
+    assert_eq!(client.env.handled_calls(), 0);
 }
 
 #[tokio::test]
-async fn a_token_that_is_bound_to_what_is_not_checked_here_is_refused() {
-    let world = World::new();
+async fn a_token_with_an_unsupported_confirmation_method_is_refused() {
+    let env = TestEnv::new();
 
-    let response = world
+    let response = env
         .call_with(&claims_with("cnf", json!({"x5t#S256": "abc"})))
         .await;
 
@@ -337,24 +350,24 @@ async fn a_token_that_is_bound_to_what_is_not_checked_here_is_refused() {
 }
 
 #[tokio::test]
-async fn where_keys_are_required_a_plain_token_is_not_enough() {
-    let world = World::new();
-    let guard = world.guard.clone().require_dpop();
-    let service = tower_layer::Layer::layer(&guard, world.server.http());
-    let token = world.signer.sign(&claims());
+async fn require_dpop_refuses_unbound_tokens() {
+    let env = TestEnv::new();
+    let guard = env.guard.clone().require_dpop();
+    let service = tower_layer::Layer::layer(&guard, env.server.http());
+    let token = env.signer.sign(&claims());
 
     for request in [
-        bearing(call("whose"), &token),
-        with(call("whose"), "authorization", &format!("DPoP {token}")),
-        call("whose"),
+        with_bearer(call("whoami"), &token),
+        with_header(call("whoami"), "authorization", &format!("DPoP {token}")),
+        call("whoami"),
     ] {
-        let response = ask(&service, request).await;
+        let response = send_request(&service, request).await;
 
         assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
         assert!(challenge(&response).starts_with("DPoP "));
     }
     let document = http::Request::get(guard.metadata_path());
-    let document = ask(
+    let document = send_request(
         &service,
         document.body(http_body_util::Full::default()).unwrap(),
     )
@@ -366,31 +379,31 @@ async fn where_keys_are_required_a_plain_token_is_not_enough() {
 }
 
 #[tokio::test]
-async fn where_proofs_need_a_word_of_ours_it_is_given_with_each_answer_and_good_for_five_minutes() {
-    let client = Client::new();
-    let guard = client.world.guard.clone().dpop_nonces([7; 32]);
-    let service = tower_layer::Layer::layer(&guard, client.world.server.http());
+async fn nonces_are_sent_with_each_response_and_valid_for_five_minutes() {
+    let client = DpopClient::new();
+    let guard = client.env.guard.clone().dpop_nonces([7; 32]);
+    let service = tower_layer::Layer::layer(&guard, client.env.server.http());
     let send = async |nonce: &str, jti: &str, iat: u64| {
         let mut claims = client.proof_claims();
         claims["jti"] = jti.into();
         claims["iat"] = iat.into();
         claims["nonce"] = nonce.into();
-        let proof = client.key.sign_raw(&client.header(), &claims);
+        let proof = client.key.sign_with_header(&client.header(), &claims);
         let token = format!("DPoP {}", client.token);
-        let request = with(call("whose"), "authorization", &token);
-        ask(&service, with(request, "dpop", &proof)).await
+        let request = with_header(call("whoami"), "authorization", &token);
+        send_request(&service, with_header(request, "dpop", &proof)).await
     };
-    let word = |response: &Response<HttpBody>| {
-        let word = &response.headers()["dpop-nonce"];
-        word.to_str().unwrap().to_owned()
+    let nonce = |response: &Response<HttpBody>| {
+        let nonce = &response.headers()["dpop-nonce"];
+        nonce.to_str().unwrap().to_owned()
     };
 
     let refused = send("made up", "1", NOW).await;
-    let served = send(&word(&refused), "1", NOW).await;
-    client.world.clock.advance(299);
-    let again = send(&word(&served), "2", NOW + 299).await;
-    client.world.clock.advance(1);
-    let too_old = send(&word(&served), "3", NOW + 300).await;
+    let served = send(&nonce(&refused), "1", NOW).await;
+    client.env.clock.advance(299);
+    let again = send(&nonce(&served), "2", NOW + 299).await;
+    client.env.clock.advance(1);
+    let too_old = send(&nonce(&served), "3", NOW + 300).await;
 
     assert_eq!(refused.status(), StatusCode::UNAUTHORIZED);
     assert!(challenge(&refused).starts_with(r#"DPoP error="use_dpop_nonce""#));
@@ -400,14 +413,14 @@ async fn where_proofs_need_a_word_of_ours_it_is_given_with_each_answer_and_good_
 }
 
 #[tokio::test]
-async fn bearers_of_plain_tokens_are_told_no_words() {
-    let world = World::new();
-    let guard = world.guard.clone().dpop_nonces([7; 32]);
-    let service = tower_layer::Layer::layer(&guard, world.server.http());
+async fn bearer_requests_get_no_nonce() {
+    let env = TestEnv::new();
+    let guard = env.guard.clone().dpop_nonces([7; 32]);
+    let service = tower_layer::Layer::layer(&guard, env.server.http());
 
-    let response = ask(
+    let response = send_request(
         &service,
-        bearing(call("whose"), &world.signer.sign(&claims())),
+        with_bearer(call("whoami"), &env.signer.sign(&claims())),
     )
     .await;
 

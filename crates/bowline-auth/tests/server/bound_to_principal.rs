@@ -1,4 +1,4 @@
-//! What a server remembers of somebody is nobody else's.
+//! State that the server keeps for a principal is not available to others.
 
 use std::time::Duration;
 
@@ -15,71 +15,80 @@ use tower_layer::Layer;
 
 use crate::support::*;
 
-fn token_of(world: &World, who: &str) -> String {
-    world.signer.sign(&claims_with("sub", who))
+fn token_of(env: &TestEnv, who: &str) -> String {
+    env.signer.sign(&claims_with("sub", who))
 }
 
 #[derive(Deserialize, JsonSchema)]
-struct Answer {
+struct NameForm {
     name: String,
 }
 
-async fn asks(cx: Context) -> Result<String, ToolError> {
-    let answer: Answer = cx.elicit("name", "Who are you?").await?;
-    Ok(answer.name)
+async fn elicit_name(cx: Context) -> Result<String, ToolError> {
+    let form: NameForm = cx.elicit("name", "Who are you?").await?;
+    Ok(form.name)
 }
 
-/// The same call again, with what it was asked for.
-fn answered(state: &Value) -> Request<Full<Bytes>> {
+/// Returns the call again, with the answer to the elicitation.
+fn retry_with_answer(state: &Value) -> Request<Full<Bytes>> {
     let responses = json!({"name": {"action": "accept", "content": {"name": "Ada"}}});
     call_with(
-        "asks",
+        "elicit_name",
         &[("requestState", state), ("inputResponses", &responses)],
     )
 }
 
 #[tokio::test]
-async fn the_state_of_a_question_is_opened_for_whoever_was_asked_only() {
-    let world = World::new();
-    let server = Server::new("asking", "1.0.0").tool(Tool::new("asks", asks));
-    let service = world.guard.layer(server.http());
-    let (ada, eve) = (token_of(&world, "ada"), token_of(&world, "eve"));
+async fn request_state_is_accepted_from_its_principal_only() {
+    let env = TestEnv::new();
+    let server = Server::new("asking", "1.0.0").tool(Tool::new("elicit_name", elicit_name));
+    let service = env.guard.layer(server.http());
+    let (ada, eve) = (token_of(&env, "ada"), token_of(&env, "eve"));
 
-    let asked = json(ask(&service, bearing(call("asks"), &ada)).await).await;
-    let state = &asked["result"]["requestState"];
-    let stolen = ask(&service, bearing(answered(state), &eve)).await;
-    let renewed = claims_with("exp", NOW + 1200);
-    let own = bearing(answered(state), &world.signer.sign(&renewed));
-    let own = ask(&service, own).await;
+    let input_required =
+        json(send_request(&service, with_bearer(call("elicit_name"), &ada)).await).await;
+    let state = &input_required["result"]["requestState"];
+    let stolen = send_request(&service, with_bearer(retry_with_answer(state), &eve)).await;
+    let later_expiry = claims_with("exp", NOW + 1200);
+    let own = with_bearer(retry_with_answer(state), &env.signer.sign(&later_expiry));
+    let own = send_request(&service, own).await;
 
     assert_eq!(json(stolen).await["error"]["code"], -32602);
     assert_eq!(json(own).await["result"]["content"][0]["text"], "Ada");
 }
 
 #[tokio::test]
-async fn a_session_goes_on_with_a_new_token_of_the_same_user_and_with_no_other() {
-    let world = World::new();
-    let service = world.service();
-    let (ada, eve) = (token_of(&world, "ada"), token_of(&world, "eve"));
+async fn a_session_accepts_new_tokens_of_its_principal_only() {
+    let env = TestEnv::new();
+    let service = env.service();
+    let (ada, eve) = (token_of(&env, "ada"), token_of(&env, "eve"));
     let initialize = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
         "protocolVersion": Dialect::LATEST_LEGACY.version, "capabilities": {},
         "clientInfo": {"name": "old", "version": "1"}}});
-    let opened = ask(&service, bearing(post(&initialize), &ada)).await;
+    let opened = send_request(&service, with_bearer(post(&initialize), &ada)).await;
     let id = opened.headers()["mcp-session-id"].to_str().unwrap();
     let in_it = |tool: &str| {
         let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",
             "params": {"name": tool, "arguments": {}}});
-        with(post(&call), "mcp-session-id", id)
+        with_header(post(&call), "mcp-session-id", id)
     };
     let mut ending = Request::delete("/mcp").body(Full::default()).unwrap();
-    ending = with(with(ending, "host", "localhost"), "mcp-session-id", id);
+    ending = with_header(
+        with_header(ending, "host", "localhost"),
+        "mcp-session-id",
+        id,
+    );
 
-    let without = ask(&service, in_it("whose")).await;
-    let stolen = ask(&service, bearing(in_it("whose"), &eve)).await;
-    let ended = ask(&service, bearing(ending, &eve)).await;
-    let refused = ask(&service, bearing(in_it("write"), &ada)).await;
+    let without = send_request(&service, in_it("whoami")).await;
+    let stolen = send_request(&service, with_bearer(in_it("whoami"), &eve)).await;
+    let ended = send_request(&service, with_bearer(ending, &eve)).await;
+    let refused = send_request(&service, with_bearer(in_it("write"), &ada)).await;
     let more = claims_with("scope", "use files:write");
-    let more = ask(&service, bearing(in_it("write"), &world.signer.sign(&more))).await;
+    let more = send_request(
+        &service,
+        with_bearer(in_it("write"), &env.signer.sign(&more)),
+    )
+    .await;
 
     assert_eq!(without.status(), StatusCode::UNAUTHORIZED);
     assert_eq!(stolen.status(), StatusCode::NOT_FOUND);
@@ -90,19 +99,19 @@ async fn a_session_goes_on_with_a_new_token_of_the_same_user_and_with_no_other()
 }
 
 #[tokio::test]
-async fn a_list_that_depends_on_who_is_asking_is_not_to_be_shared() {
-    let world = World::new();
+async fn a_list_that_depends_on_the_principal_is_cached_privately() {
+    let env = TestEnv::new();
     let own = Tool::new("own", async || "own")
         .visible_to(|cx| cx.principal().name() == Some("https://id.example ada"));
     let server = Server::new("lists", "1.0.0")
         .cache(Duration::from_secs(60), CacheScope::PUBLIC)
-        .tool(Tool::new("everybodys", async || "everybodys"))
+        .tool(Tool::new("public", async || "public"))
         .tool(own);
-    let service = world.guard.layer(server.http());
+    let service = env.guard.layer(server.http());
 
     for (who, count) in [("ada", 2), ("eve", 1), ("ada", 2)] {
-        let request = bearing(list(), &token_of(&world, who));
-        let listed = json(ask(&service, request).await).await;
+        let request = with_bearer(list(), &token_of(&env, who));
+        let listed = json(send_request(&service, request).await).await;
 
         let tools = listed["result"]["tools"].as_array().map(Vec::len);
         assert_eq!(tools, Some(count), "{who}: {listed}");

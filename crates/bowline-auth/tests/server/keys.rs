@@ -1,4 +1,4 @@
-//! The keys of an issuer come and go, and nobody can make us ask for them all the time.
+//! The JWK set of an issuer: fetches, caching and limits.
 
 use std::time::Duration;
 
@@ -8,78 +8,80 @@ use crate::support::*;
 
 #[tokio::test(start_paused = true)]
 async fn keys_are_fetched_once_for_many_tokens() {
-    let world = World::new();
+    let env = TestEnv::new();
 
     for _ in 0..10 {
-        assert_eq!(world.call_with(&claims()).await.status(), StatusCode::OK);
+        assert_eq!(env.call_with(&claims()).await.status(), StatusCode::OK);
     }
 
-    assert_eq!(world.web.asked(KEYS), 1);
+    assert_eq!(env.web.request_count(JWKS_URL), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_key_is_found_when_a_token_names_it() {
-    let world = World::new();
+async fn a_new_key_is_fetched_when_a_token_names_it() {
+    let env = TestEnv::new();
     let second = Signer::new("second");
-    assert_eq!(world.call_with(&claims()).await.status(), StatusCode::OK);
+    assert_eq!(env.call_with(&claims()).await.status(), StatusCode::OK);
 
     tokio::time::advance(Duration::from_secs(11)).await;
-    world.web.publish(&[&world.signer, &second]);
-    let new = world.call(&second.sign(&claims())).await;
-    let old = world.call_with(&claims()).await;
+    env.web.publish(&[&env.signer, &second]);
+    let new = env.call(&second.sign(&claims())).await;
+    let old = env.call_with(&claims()).await;
 
     assert_eq!(
         (new.status(), old.status()),
         (StatusCode::OK, StatusCode::OK)
     );
-    assert_eq!(world.web.asked(KEYS), 2);
+    assert_eq!(env.web.request_count(JWKS_URL), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_withdrawn_key_is_believed_for_ten_minutes_at_most() {
-    let world = World::new();
+async fn a_withdrawn_key_is_trusted_for_ten_minutes_at_most() {
+    let env = TestEnv::new();
     let second = Signer::new("second");
-    assert_eq!(world.call_with(&claims()).await.status(), StatusCode::OK);
+    assert_eq!(env.call_with(&claims()).await.status(), StatusCode::OK);
 
-    world.web.publish(&[&second]);
+    env.web.publish(&[&second]);
     tokio::time::advance(Duration::from_secs(10 * 60)).await;
-    let response = world.call_with(&claims()).await;
+    let response = env.call_with(&claims()).await;
 
     assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_storm_of_unknown_keys_makes_one_request_in_ten_seconds() {
-    let world = World::new();
+async fn unknown_keys_cause_one_fetch_in_ten_seconds() {
+    let env = TestEnv::new();
     let forger = Signer::new("unknown");
     let token = forger.sign(&claims());
 
     for round in 1..=3 {
         for _ in 0..100 {
-            assert_eq!(world.call(&token).await.status(), StatusCode::UNAUTHORIZED);
+            assert_eq!(env.call(&token).await.status(), StatusCode::UNAUTHORIZED);
         }
-        assert_eq!(world.web.asked(KEYS), round);
+        assert_eq!(env.web.request_count(JWKS_URL), round);
         tokio::time::advance(Duration::from_secs(10)).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_at_once_wait_for_one_fetch_which_nobody_can_end_for_the_others() {
-    let world = World::new();
-    let gate = world.web.hold(KEYS);
-    let token = world.signer.sign(&claims());
+async fn concurrent_requests_share_one_fetch_that_survives_a_dropped_request() {
+    let env = TestEnv::new();
+    let gate = env.web.hold(JWKS_URL);
+    let token = env.signer.sign(&claims());
     let mut waiting = Vec::new();
     for _ in 0..20 {
-        let (service, token) = (world.service(), token.clone());
+        let (service, token) = (env.service(), token.clone());
         waiting.push(tokio::spawn(async move {
-            ask(&service, bearing(call("whose"), &token)).await.status()
+            send_request(&service, with_bearer(call("whoami"), &token))
+                .await
+                .status()
         }));
     }
-    while world.web.asked(KEYS) == 0 {
+    while env.web.request_count(JWKS_URL) == 0 {
         tokio::task::yield_now().await;
     }
 
-    // Whoever came first goes away.
+    // The request that started the fetch is dropped.
     waiting.remove(0).abort();
     tokio::task::yield_now().await;
     gate.add_permits(1);
@@ -87,91 +89,96 @@ async fn many_at_once_wait_for_one_fetch_which_nobody_can_end_for_the_others() {
     for caller in waiting {
         assert_eq!(caller.await.unwrap(), StatusCode::OK);
     }
-    assert_eq!(world.web.asked(KEYS), 1);
+    assert_eq!(env.web.request_count(JWKS_URL), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_issuer_that_is_down_is_not_asked_all_the_time_and_its_keys_last_an_hour() {
-    let world = World::new();
-    assert_eq!(world.call_with(&claims()).await.status(), StatusCode::OK);
-    world.web.put_text(KEYS, StatusCode::BAD_GATEWAY, "");
+async fn cached_keys_are_used_for_an_hour_while_the_issuer_fails() {
+    let env = TestEnv::new();
+    assert_eq!(env.call_with(&claims()).await.status(), StatusCode::OK);
+    env.web.put_text(JWKS_URL, StatusCode::BAD_GATEWAY, "");
 
     tokio::time::advance(Duration::from_secs(30 * 60)).await;
     for _ in 0..10 {
-        assert_eq!(world.call_with(&claims()).await.status(), StatusCode::OK);
+        assert_eq!(env.call_with(&claims()).await.status(), StatusCode::OK);
     }
-    assert_eq!(world.web.asked(KEYS), 2);
+    assert_eq!(env.web.request_count(JWKS_URL), 2);
     tokio::time::advance(Duration::from_secs(31 * 60)).await;
-    let late = world.call_with(&claims()).await;
+    let late = env.call_with(&claims()).await;
 
     assert_eq!(late.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(late.headers()["retry-after"], "10");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_issuer_that_does_not_answer_is_given_up_on() {
-    let world = World::new();
-    let _gate = world.web.hold(KEYS);
+async fn a_fetch_from_an_unresponsive_issuer_times_out() {
+    let env = TestEnv::new();
+    let _gate = env.web.hold(JWKS_URL);
 
-    let response = world.call_with(&claims()).await;
+    let response = env.call_with(&claims()).await;
 
     assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_issuer_that_hangs_stalls_nobody_whose_key_is_known() {
-    let world = World::new();
-    assert_eq!(world.call_with(&claims()).await.status(), StatusCode::OK);
-    let _gate = world.web.hold(KEYS);
+async fn a_hanging_issuer_does_not_delay_tokens_with_cached_keys() {
+    let env = TestEnv::new();
+    assert_eq!(env.call_with(&claims()).await.status(), StatusCode::OK);
+    let _gate = env.web.hold(JWKS_URL);
     let timed = async || {
         let begun = tokio::time::Instant::now();
-        let response = world.call_with(&claims()).await;
+        let response = env.call_with(&claims()).await;
         assert_eq!(response.status(), StatusCode::OK);
         begun.elapsed()
     };
 
     tokio::time::advance(Duration::from_secs(6 * 60)).await;
     assert_eq!(timed().await, Duration::ZERO, "fetched in the background");
-    while world.web.asked(KEYS) < 2 {
+    while env.web.request_count(JWKS_URL) < 2 {
         tokio::task::yield_now().await;
     }
     tokio::time::advance(Duration::from_secs(6 * 60)).await;
-    assert!(timed().await <= Duration::from_secs(1), "a key may be gone");
+    assert!(
+        timed().await <= Duration::from_secs(1),
+        "the wait is limited"
+    );
     assert_eq!(timed().await, Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_issuer_that_fails_is_asked_less_and_less_often() {
-    let world = World::new();
-    assert_eq!(world.call_with(&claims()).await.status(), StatusCode::OK);
-    world.web.put_text(KEYS, StatusCode::BAD_GATEWAY, "");
+async fn fetches_from_a_failing_issuer_back_off() {
+    let env = TestEnv::new();
+    assert_eq!(env.call_with(&claims()).await.status(), StatusCode::OK);
+    env.web.put_text(JWKS_URL, StatusCode::BAD_GATEWAY, "");
 
-    // For half an hour, every second.
+    // One request per second for half an hour.
     tokio::time::advance(Duration::from_secs(10 * 60)).await;
     for _ in 0..1800 {
-        assert_eq!(world.call_with(&claims()).await.status(), StatusCode::OK);
+        assert_eq!(env.call_with(&claims()).await.status(), StatusCode::OK);
         tokio::time::advance(Duration::from_secs(1)).await;
     }
-    let asked = world.web.asked(KEYS);
-    world.web.publish(&[&world.signer]);
+    let requests = env.web.request_count(JWKS_URL);
+    env.web.publish(&[&env.signer]);
     tokio::time::advance(Duration::from_secs(5 * 60)).await;
-    assert_eq!(world.call_with(&claims()).await.status(), StatusCode::OK);
+    assert_eq!(env.call_with(&claims()).await.status(), StatusCode::OK);
 
-    assert!((3..=15).contains(&asked), "{asked}");
-    assert_eq!(world.web.asked(KEYS), asked + 1);
+    assert!((3..=15).contains(&requests), "{requests}");
+    assert_eq!(env.web.request_count(JWKS_URL), requests + 1);
 }
 
 #[tokio::test]
-async fn a_token_that_names_no_key_is_taken_if_there_is_no_choice() {
-    let world = World::new();
+async fn a_token_without_a_kid_is_accepted_if_one_key_matches() {
+    let env = TestEnv::new();
     let header = serde_json::json!({"alg": "ES256"});
-    let token = world.signer.sign_raw(&header, &claims());
+    let token = env.signer.sign_with_header(&header, &claims());
 
-    let alone = world.call(&token).await.status();
-    let crowded = World::new();
+    let alone = env.call(&token).await.status();
+    let crowded = TestEnv::new();
     let own = Signer::new("second");
     crowded.web.publish(&[&crowded.signer, &own]);
-    let among_others = crowded.call(&own.sign_raw(&header, &claims())).await;
+    let among_others = crowded
+        .call(&own.sign_with_header(&header, &claims()))
+        .await;
 
     assert_eq!(alone, StatusCode::OK);
     assert_eq!(among_others.status(), StatusCode::UNAUTHORIZED);

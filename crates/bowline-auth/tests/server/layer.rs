@@ -1,4 +1,4 @@
-//! The door: with a good token, without one, and the document that says where to get one.
+//! The layer: with a valid token, without one, and the protected resource metadata.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,35 +13,35 @@ use tokio::sync::Notify;
 use crate::support::*;
 
 #[tokio::test]
-async fn a_good_token_lets_its_bearer_in_and_goes_no_further() {
-    let world = World::new();
+async fn a_valid_token_is_admitted_and_removed_from_the_request() {
+    let env = TestEnv::new();
 
-    let response = world.call_with(&claims_with("email", "ada@example")).await;
+    let response = env.call_with(&claims_with("email", "ada@example")).await;
 
     assert_eq!(response.status(), StatusCode::OK);
-    let told = told(response).await;
-    assert_eq!(told["name"], "https://id.example ada");
-    assert_eq!(told["scopes"], json!(["use"]));
-    assert_eq!(told["claims"]["email"], "ada@example");
-    assert_eq!(told["saw_token"], false);
+    let result = whoami_result(response).await;
+    assert_eq!(result["name"], "https://id.example ada");
+    assert_eq!(result["scopes"], json!(["use"]));
+    assert_eq!(result["claims"]["email"], "ada@example");
+    assert_eq!(result["saw_token"], false);
 }
 
 #[tokio::test]
-async fn without_a_token_it_is_said_where_to_get_one_and_nothing_of_an_error() {
-    let world = World::new();
-    let service = world.service();
-    let mut in_the_url = call("whose");
-    let token = world.signer.sign(&claims());
+async fn a_request_without_a_token_gets_a_challenge_without_an_error() {
+    let env = TestEnv::new();
+    let service = env.service();
+    let mut in_the_url = call("whoami");
+    let token = env.signer.sign(&claims());
     *in_the_url.uri_mut() = format!("/mcp?access_token={token}").parse().unwrap();
 
     for request in [
-        call("whose"),
-        with(call("whose"), "authorization", "Basic YTpi"),
+        call("whoami"),
+        with_header(call("whoami"), "authorization", "Basic YTpi"),
         in_the_url,
         Request::get("/mcp").body(Full::default()).unwrap(),
         Request::delete("/mcp").body(Full::default()).unwrap(),
     ] {
-        let response = ask(&service, request).await;
+        let response = send_request(&service, request).await;
 
         assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
         assert_eq!(
@@ -49,18 +49,18 @@ async fn without_a_token_it_is_said_where_to_get_one_and_nothing_of_an_error() {
             r#"Bearer scope="use", resource_metadata="http://localhost/.well-known/oauth-protected-resource/mcp""#
         );
     }
-    assert_eq!(world.handled(), 0);
+    assert_eq!(env.handled_calls(), 0);
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_a_bad_request() {
-    let world = World::new();
-    let mut twice = bearing(call("whose"), "a");
+async fn a_malformed_authorization_header_is_a_bad_request() {
+    let env = TestEnv::new();
+    let mut twice = with_bearer(call("whoami"), "a");
     let other = "Bearer b".parse().unwrap();
     twice.headers_mut().append("authorization", other);
 
-    for request in [twice, bearing(call("whose"), "a b")] {
-        let response = ask(&world.service(), request).await;
+    for request in [twice, with_bearer(call("whoami"), "a b")] {
+        let response = send_request(&env.service(), request).await;
 
         assert_eq!(response.status(), StatusCode::BAD_REQUEST);
         assert!(challenge(&response).contains(r#"error="invalid_request""#));
@@ -68,86 +68,92 @@ async fn what_cannot_be_read_is_a_bad_request() {
 }
 
 #[tokio::test]
-async fn the_document_is_for_everybody_at_both_of_its_places() {
-    let world = World::new();
-    let guard = world
+async fn the_metadata_are_served_without_a_token_at_both_paths() {
+    let env = TestEnv::new();
+    let guard = env
         .guard
         .clone()
         .name("Files")
-        .offered_scopes(["files:write"]);
-    let service = tower_layer::Layer::layer(&guard, world.server.http());
+        .optional_scopes(["files:write"]);
+    let service = tower_layer::Layer::layer(&guard, env.server.http());
 
     for path in [
         &*guard.metadata_path(),
         "/.well-known/oauth-protected-resource",
     ] {
         let request = Request::get(path).body(Full::default()).unwrap();
-        let response = ask(&service, request).await;
+        let response = send_request(&service, request).await;
 
         assert_eq!(response.status(), StatusCode::OK, "{path}");
         assert_eq!(response.headers()["access-control-allow-origin"], "*");
         let document = json(response).await;
-        assert_eq!(document["resource"], US);
+        assert_eq!(document["resource"], RESOURCE);
         assert_eq!(document["authorization_servers"], json!([ISSUER]));
         assert_eq!(document["scopes_supported"], json!(["files:write", "use"]));
         assert_eq!(document["resource_name"], "Files");
     }
     let posted = Request::post(guard.metadata_path());
-    let posted = ask(&service, posted.body(Full::default()).unwrap()).await;
+    let posted = send_request(&service, posted.body(Full::default()).unwrap()).await;
     assert_eq!(posted.status(), StatusCode::UNAUTHORIZED);
 }
 
 #[tokio::test]
-async fn an_expired_token_is_refused_from_that_second_on() {
-    let world = World::new();
+async fn a_token_is_refused_from_the_second_of_its_expiry() {
+    let env = TestEnv::new();
 
-    world.clock.advance(599);
-    let before = world.call_with(&claims()).await;
-    world.clock.advance(1);
-    let after = world.call_with(&claims()).await;
+    env.clock.advance(599);
+    let before = env.call_with(&claims()).await;
+    env.clock.advance(1);
+    let after = env.call_with(&claims()).await;
 
     assert_eq!(before.status(), StatusCode::OK);
     assert_eq!(after.status(), StatusCode::UNAUTHORIZED);
     assert!(challenge(&after).starts_with(r#"Bearer error="invalid_token""#));
-    assert_eq!(why(&after), "the token has expired");
+    assert_eq!(error_description(&after), "the token has expired");
 }
 
 #[tokio::test]
-async fn a_token_may_name_us_as_its_issuer_is_used_to() {
-    let world = World::new();
-    let guard = world.guard.clone().also_named("api://files");
-    let service = tower_layer::Layer::layer(&guard, world.server.http());
-    let token = world.signer.sign(&claims_with("aud", "api://files"));
+async fn an_additional_audience_is_accepted() {
+    let env = TestEnv::new();
+    let guard = env.guard.clone().additional_audience("api://files");
+    let service = tower_layer::Layer::layer(&guard, env.server.http());
+    let token = env.signer.sign(&claims_with("aud", "api://files"));
 
-    let response = ask(&service, bearing(call("whose"), &token)).await;
+    let response = send_request(&service, with_bearer(call("whoami"), &token)).await;
 
     assert_eq!(response.status(), StatusCode::OK);
 }
 
 #[tokio::test]
-async fn the_keys_are_found_where_the_metadata_of_the_issuer_say() {
-    let world = World::new();
-    let metadata = json!({"issuer": ISSUER, "jwks_uri": KEYS});
-    let place = "https://id.example/.well-known/openid-configuration";
-    world.web.put(place, &metadata);
+async fn the_jwks_uri_of_the_issuer_metadata_is_used() {
+    let env = TestEnv::new();
+    let metadata = json!({"issuer": ISSUER, "jwks_uri": JWKS_URL});
+    let metadata_url = "https://id.example/.well-known/openid-configuration";
+    env.web.put(metadata_url, &metadata);
     let verifier = JwtVerifier::discover(ISSUER).unwrap();
-    let guard = guard(verifier.send_by(world.web.clone()), &world.clock);
-    let service = tower_layer::Layer::layer(&guard, world.server.http());
-    let token = world.signer.sign(&claims());
+    let guard = guard(verifier.http(env.web.clone()), &env.clock);
+    let service = tower_layer::Layer::layer(&guard, env.server.http());
+    let token = env.signer.sign(&claims());
 
-    let response = ask(&service, bearing(call("whose"), &token)).await;
+    let response = send_request(&service, with_bearer(call("whoami"), &token)).await;
 
     assert_eq!(response.status(), StatusCode::OK);
     let first = "https://id.example/.well-known/oauth-authorization-server";
-    assert_eq!((world.web.asked(first), world.web.asked(place)), (1, 1));
+    assert_eq!(
+        (
+            env.web.request_count(first),
+            env.web.request_count(metadata_url)
+        ),
+        (1, 1)
+    );
 }
 
 #[tokio::test]
-async fn it_is_served_without_a_web_framework() {
-    let world = World::new();
-    let service = world.server.http();
+async fn the_layer_works_without_a_web_framework() {
+    let env = TestEnv::new();
+    let service = env.server.http();
     let (near, far) = tokio::io::duplex(64 * 1024);
-    let guarded = world.service();
+    let guarded = env.service();
     let serving = tokio::spawn(async move {
         service.serve_connection_through(far, guarded).await;
     });
@@ -166,35 +172,35 @@ async fn it_is_served_without_a_web_framework() {
     serving.await.unwrap();
 }
 
-/// Says that it was dropped.
-struct Guard(Arc<AtomicBool>);
+/// Sets its flag when it is dropped.
+struct DropFlag(Arc<AtomicBool>);
 
-impl Drop for Guard {
+impl Drop for DropFlag {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn letting_go_of_a_guarded_call_drops_its_handler() {
-    let world = World::new();
+async fn dropping_a_protected_call_drops_its_handler() {
+    let env = TestEnv::new();
     let (started, dropped) = (Arc::new(Notify::new()), Arc::new(AtomicBool::new(false)));
     let (starting, dropping) = (started.clone(), dropped.clone());
     let waits = Tool::raw("waits", json!({"type": "object"}), move |_, _| {
-        let guard = Guard(dropping.clone());
+        let flag = DropFlag(dropping.clone());
         starting.notify_one();
         async move {
-            let _guard = guard;
+            let _flag = flag;
             std::future::pending().await
         }
     });
     let server = Server::new("patient", "1.0.0").tool(waits);
-    let service = tower_layer::Layer::layer(&world.guard, server.http());
-    let request = bearing(call("waits"), &world.signer.sign(&claims()));
+    let service = tower_layer::Layer::layer(&env.guard, server.http());
+    let request = with_bearer(call("waits"), &env.signer.sign(&claims()));
 
-    let mut calling = Box::pin(ask(&service, request));
+    let mut calling = Box::pin(send_request(&service, request));
     tokio::select! {
-        response = &mut calling => panic!("it was answered: {response:?}"),
+        response = &mut calling => panic!("unexpected response: {response:?}"),
         () = started.notified() => {}
     }
     drop(calling);
@@ -203,24 +209,27 @@ async fn letting_go_of_a_guarded_call_drops_its_handler() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_is_let_go_while_its_token_is_checked_reaches_no_handler() {
-    let world = World::new();
-    let gate = world.web.hold(KEYS);
-    let service = world.service();
-    let request = bearing(call("whose"), &world.signer.sign(&claims()));
+async fn a_call_dropped_during_verification_reaches_no_handler() {
+    let env = TestEnv::new();
+    let gate = env.web.hold(JWKS_URL);
+    let service = env.service();
+    let request = with_bearer(call("whoami"), &env.signer.sign(&claims()));
 
-    let mut calling = Box::pin(ask(&service, request));
-    while world.web.asked(KEYS) == 0 {
+    let mut calling = Box::pin(send_request(&service, request));
+    while env.web.request_count(JWKS_URL) == 0 {
         tokio::select! {
             biased;
-            response = &mut calling => panic!("it was answered: {response:?}"),
+            response = &mut calling => panic!("unexpected response: {response:?}"),
             () = tokio::task::yield_now() => {}
         }
     }
     drop(calling);
     gate.add_permits(1);
-    let next = world.call_with(&claims()).await;
+    let next = env.call_with(&claims()).await;
 
     assert_eq!(next.status(), StatusCode::OK);
-    assert_eq!((world.handled(), world.web.asked(KEYS)), (1, 1));
+    assert_eq!(
+        (env.handled_calls(), env.web.request_count(JWKS_URL)),
+        (1, 1)
+    );
 }

@@ -1,10 +1,6 @@
-//! The resource server: who comes in, who does not, and what attackers get.
+//! The resource server: admitted, refused and malicious requests.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test that cannot go on stops"
-)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failed test panics")]
 
 mod support;
 

@@ -1,39 +1,39 @@
-//! What a token allows, and how its bearer learns what else to ask for.
+//! Required, implied and missing scopes.
 
 use http::StatusCode;
 
 use crate::support::*;
 
 #[tokio::test]
-async fn a_token_that_allows_too_little_is_refused_with_what_is_needed() {
-    let world = World::new();
+async fn a_token_without_the_required_scopes_gets_a_scope_challenge() {
+    let env = TestEnv::new();
 
     for claims in [claims_with("scope", "other"), claims_with("scope", "")] {
-        let response = world.call_with(&claims).await;
+        let response = env.call_with(&claims).await;
 
         assert_eq!(response.status(), StatusCode::FORBIDDEN);
         assert_eq!(
             challenge(&response),
-            r#"Bearer error="insufficient_scope", error_description="the token allows too little", scope="use", resource_metadata="http://localhost/.well-known/oauth-protected-resource/mcp""#
+            r#"Bearer error="insufficient_scope", error_description="the token lacks a required scope", scope="use", resource_metadata="http://localhost/.well-known/oauth-protected-resource/mcp""#
         );
     }
-    assert_eq!(world.handled(), 0);
+    assert_eq!(env.handled_calls(), 0);
 }
 
 #[tokio::test]
-async fn a_tool_that_needs_more_asks_for_all_of_it_at_once() {
-    let world = World::new();
-    let token = world.signer.sign(&claims());
-    let more = world.signer.sign(&claims_with("scope", "use files:write"));
+async fn a_scope_challenge_lists_all_required_scopes() {
+    let env = TestEnv::new();
+    let token = env.signer.sign(&claims());
+    let more = env.signer.sign(&claims_with("scope", "use files:write"));
 
-    let refused = ask(&world.service(), bearing(call("write"), &token)).await;
-    let served = ask(&world.service(), bearing(call("write"), &more)).await;
+    let refused = send_request(&env.service(), with_bearer(call("write"), &token)).await;
+    let served = send_request(&env.service(), with_bearer(call("write"), &more)).await;
 
     assert_eq!(refused.status(), StatusCode::FORBIDDEN);
-    let told = challenge(&refused);
-    assert!(told.contains(r#"error="insufficient_scope""#), "{told}");
-    assert!(told.contains(r#"scope="files:write use""#), "{told}");
-    assert!(told.contains("resource_metadata="), "{told}");
+    let header = challenge(&refused);
+    assert!(header.contains(r#"error="insufficient_scope""#), "{header}");
+    assert!(header.contains(r#"scope="files:write use""#), "{header}");
+    assert!(header.contains("resource_metadata="), "{header}");
     assert_eq!(
         json(served).await["result"]["content"][0]["text"],
         "written"
@@ -41,17 +41,17 @@ async fn a_tool_that_needs_more_asks_for_all_of_it_at_once() {
 }
 
 #[tokio::test]
-async fn a_scope_may_imply_others_and_they_others_still() {
-    let world = World::new();
-    let guard = world.guard.clone();
+async fn implied_scopes_are_transitive() {
+    let env = TestEnv::new();
+    let guard = env.guard.clone();
     let guard = guard
         .implies("admin", ["files:write"])
         .implies("files:write", ["use"])
         .implies("use", ["admin-of-nothing", "files:write"]);
-    let service = tower_layer::Layer::layer(&guard, world.server.http());
-    let token = world.signer.sign(&claims_with("scope", "admin"));
+    let service = tower_layer::Layer::layer(&guard, env.server.http());
+    let token = env.signer.sign(&claims_with("scope", "admin"));
 
-    let served = ask(&service, bearing(call("write"), &token)).await;
+    let served = send_request(&service, with_bearer(call("write"), &token)).await;
 
     assert_eq!(served.status(), StatusCode::OK);
 }

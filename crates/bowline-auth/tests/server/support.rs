@@ -1,4 +1,4 @@
-//! An issuer with keys, the web as it serves it, and a server that is guarded.
+//! [`TestEnv`]: a protected server, its issuer, and the documents of the issuer.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use bowline::http::HttpService;
 use bowline::http::client::{HttpSend, RequestBody, ResponseBody};
 use bowline::http::server::HttpBody;
 use bowline::{CallToolResult, Server, Tool};
-use bowline_auth::server::{Guarded, JwtVerifier, ResourceServer};
+use bowline_auth::server::{JwtVerifier, ResourceServer, ResourceServerService};
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
@@ -22,13 +22,13 @@ use serde_json::{Value, json};
 use tower_layer::Layer;
 use tower_service::Service;
 
-pub(crate) const US: &str = "http://localhost/mcp";
+pub(crate) const RESOURCE: &str = "http://localhost/mcp";
 pub(crate) const ISSUER: &str = "https://id.example";
-pub(crate) const KEYS: &str = "https://id.example/keys";
-/// The time at which every test begins.
+pub(crate) const JWKS_URL: &str = "https://id.example/keys";
+/// The time at which every test starts.
 pub(crate) const NOW: u64 = 1_900_000_000;
 
-/// A key that signs.
+/// A signing key.
 #[derive(Clone)]
 pub(crate) struct Signer {
     pub(crate) kid: &'static str,
@@ -49,7 +49,7 @@ impl Signer {
         }
     }
 
-    /// The public key as the issuer publishes it.
+    /// Returns the public key as the issuer publishes it.
     pub(crate) fn jwk(&self) -> Value {
         let (x, y) = self.public[1..].split_at(32);
         let text = |part: &[u8]| BASE64_URL_SAFE_NO_PAD.encode(part);
@@ -57,7 +57,7 @@ impl Signer {
             "kid": self.kid, "alg": "ES256", "use": "sig"})
     }
 
-    /// The key alone, as a proof carries it.
+    /// Returns the public key as it is in a DPoP proof.
     pub(crate) fn bare_jwk(&self) -> Value {
         let jwk = self.jwk();
         json!({"kty": "EC", "crv": "P-256", "x": jwk["x"], "y": jwk["y"]})
@@ -77,14 +77,14 @@ impl Signer {
         &self.public
     }
 
-    /// A token with these claims.
+    /// Returns a token with these claims.
     pub(crate) fn sign(&self, claims: &Value) -> String {
         let header = json!({"alg": "ES256", "kid": self.kid, "typ": "at+jwt"});
-        self.sign_raw(&header, claims)
+        self.sign_with_header(&header, claims)
     }
 
-    /// A token with a header of one's own.
-    pub(crate) fn sign_raw(&self, header: &Value, claims: &Value) -> String {
+    /// Returns a token with this header.
+    pub(crate) fn sign_with_header(&self, header: &Value, claims: &Value) -> String {
         let part = |value: &Value| BASE64_URL_SAFE_NO_PAD.encode(value.to_string());
         let message = format!("{}.{}", part(header), part(claims));
         let random = SystemRandom::new();
@@ -99,33 +99,33 @@ impl Signer {
     }
 }
 
-/// The claims of a good token.
+/// Returns the claims of a valid token.
 pub(crate) fn claims() -> Value {
-    json!({"iss": ISSUER, "sub": "ada", "aud": US, "exp": NOW + 600, "scope": "use"})
+    json!({"iss": ISSUER, "sub": "ada", "aud": RESOURCE, "exp": NOW + 600, "scope": "use"})
 }
 
-/// The same with a change.
+/// Returns the claims of a valid token, with one changed.
 pub(crate) fn claims_with(name: &str, value: impl Into<Value>) -> Value {
     let mut claims = claims();
     claims[name] = value.into();
     claims
 }
 
-/// The web: documents by their URL, and how often each was asked for.
+/// Documents by URL, and the requests for each.
 #[derive(Clone, Default)]
-pub(crate) struct Web(Arc<Mutex<BTreeMap<String, Page>>>);
+pub(crate) struct FakeWeb(Arc<Mutex<BTreeMap<String, FakePage>>>);
 
 #[derive(Default)]
-struct Page {
+struct FakePage {
     status: StatusCode,
     body: String,
-    asked: usize,
+    requests: usize,
     bodies: Vec<String>,
     headers: Vec<http::HeaderMap>,
     gate: Option<Arc<tokio::sync::Semaphore>>,
 }
 
-impl Web {
+impl FakeWeb {
     pub(crate) fn put(&self, url: &str, body: &Value) {
         self.put_text(url, StatusCode::OK, &body.to_string());
     }
@@ -139,10 +139,10 @@ impl Web {
 
     pub(crate) fn publish(&self, signers: &[&Signer]) {
         let keys: Vec<_> = signers.iter().map(|signer| signer.jwk()).collect();
-        self.put(KEYS, &json!({"keys": keys}));
+        self.put(JWKS_URL, &json!({"keys": keys}));
     }
 
-    /// Lets nobody have the page until a permit is added.
+    /// Holds responses for the page until a permit is added.
     pub(crate) fn hold(&self, url: &str) -> Arc<tokio::sync::Semaphore> {
         let gate = Arc::new(tokio::sync::Semaphore::new(0));
         let mut pages = self.0.lock().unwrap();
@@ -150,23 +150,32 @@ impl Web {
         gate
     }
 
-    pub(crate) fn asked(&self, url: &str) -> usize {
-        self.0.lock().unwrap().get(url).map_or(0, |page| page.asked)
+    pub(crate) fn request_count(&self, url: &str) -> usize {
+        self.0
+            .lock()
+            .unwrap()
+            .get(url)
+            .map_or(0, |page| page.requests)
     }
 
-    pub(crate) fn asked_at_all(&self) -> usize {
-        self.0.lock().unwrap().values().map(|page| page.asked).sum()
+    pub(crate) fn total_requests(&self) -> usize {
+        self.0
+            .lock()
+            .unwrap()
+            .values()
+            .map(|page| page.requests)
+            .sum()
     }
 
-    /// The last body that was posted to a page, and its headers.
-    pub(crate) fn posted(&self, url: &str) -> (String, http::HeaderMap) {
+    /// Returns the last body that was posted to a page, and its headers.
+    pub(crate) fn last_post(&self, url: &str) -> (String, http::HeaderMap) {
         let mut pages = self.0.lock().unwrap();
         let page = pages.get_mut(url).unwrap();
         (page.bodies.pop().unwrap(), page.headers.pop().unwrap())
     }
 }
 
-impl HttpSend for Web {
+impl HttpSend for FakeWeb {
     fn send(
         &self,
         request: Request<RequestBody>,
@@ -176,11 +185,11 @@ impl HttpSend for Web {
         Box::pin(async move {
             let gate = {
                 let mut pages = own.0.lock().unwrap();
-                let page = pages.entry(url.clone()).or_insert_with(|| Page {
+                let page = pages.entry(url.clone()).or_insert_with(|| FakePage {
                     status: StatusCode::NOT_FOUND,
-                    ..Page::default()
+                    ..FakePage::default()
                 });
-                page.asked += 1;
+                page.requests += 1;
                 page.headers.push(request.headers().clone());
                 let body = request.into_body().into_bytes();
                 page.bodies.push(String::from_utf8(body.to_vec()).unwrap());
@@ -199,33 +208,35 @@ impl HttpSend for Web {
     }
 }
 
-/// A clock that stands still until it is moved.
+/// A clock that the test advances.
 #[derive(Clone)]
-pub(crate) struct Clock(Arc<AtomicU64>);
+pub(crate) struct TestClock(Arc<AtomicU64>);
 
-impl Clock {
+impl TestClock {
     pub(crate) fn advance(&self, seconds: u64) {
         self.0.fetch_add(seconds, Ordering::Relaxed);
     }
 }
 
-/// A guarded server, and everything around it.
-pub(crate) struct World {
-    pub(crate) web: Web,
+/// A protected server, its issuer and its clock.
+pub(crate) struct TestEnv {
+    pub(crate) web: FakeWeb,
     pub(crate) signer: Signer,
-    pub(crate) clock: Clock,
+    pub(crate) clock: TestClock,
     pub(crate) guard: ResourceServer,
     pub(crate) server: Server,
     pub(crate) calls: Arc<AtomicUsize>,
 }
 
-impl World {
-    /// With an issuer whose one key is published.
+impl TestEnv {
+    /// Creates a server, and an issuer with one published key.
     pub(crate) fn new() -> Self {
-        let (web, signer) = (Web::default(), Signer::new("first"));
+        let (web, signer) = (FakeWeb::default(), Signer::new("first"));
         web.publish(&[&signer]);
-        let verifier = JwtVerifier::new(ISSUER, KEYS).unwrap().send_by(web.clone());
-        let clock = Clock(Arc::new(AtomicU64::new(NOW)));
+        let verifier = JwtVerifier::new(ISSUER, JWKS_URL)
+            .unwrap()
+            .http(web.clone());
+        let clock = TestClock(Arc::new(AtomicU64::new(NOW)));
         let guard = guard(verifier, &clock);
         let calls = Arc::new(AtomicUsize::new(0));
         Self {
@@ -238,32 +249,32 @@ impl World {
         }
     }
 
-    pub(crate) fn service(&self) -> Guarded<HttpService> {
+    pub(crate) fn service(&self) -> ResourceServerService<HttpService> {
         self.guard.layer(self.server.http())
     }
 
-    /// What becomes of a call with this token.
+    /// Calls the tool `whoami` with this token.
     pub(crate) async fn call(&self, token: &str) -> Response<HttpBody> {
-        ask(&self.service(), bearing(call("whose"), token)).await
+        send_request(&self.service(), with_bearer(call("whoami"), token)).await
     }
 
-    /// What becomes of a call with a token that has these claims.
+    /// Calls the tool `whoami` with a token that has these claims.
     pub(crate) async fn call_with(&self, claims: &Value) -> Response<HttpBody> {
         self.call(&self.signer.sign(claims)).await
     }
 
-    /// How many calls reached a handler.
-    pub(crate) fn handled(&self) -> usize {
+    /// Returns how many calls reached a handler.
+    pub(crate) fn handled_calls(&self) -> usize {
         self.calls.load(Ordering::Relaxed)
     }
 }
 
 pub(crate) fn guard(
     verifier: impl bowline_auth::server::TokenVerifier,
-    clock: &Clock,
+    clock: &TestClock,
 ) -> ResourceServer {
     let clock = clock.clone();
-    ResourceServer::new(US, ISSUER, verifier)
+    ResourceServer::new(RESOURCE, ISSUER, verifier)
         .unwrap()
         .scopes(["use"])
         .leeway(Duration::ZERO)
@@ -273,30 +284,33 @@ pub(crate) fn guard(
 fn server(calls: &Arc<AtomicUsize>) -> Server {
     let calls = calls.clone();
     let object = || json!({"type": "object"});
-    let whose = Tool::raw("whose", object(), move |_, cx| {
+    let whoami = Tool::raw("whoami", object(), move |_, cx| {
         calls.fetch_add(1, Ordering::Relaxed);
         async move {
             let principal = cx.principal();
             let scopes: Vec<_> = principal.scopes().collect();
-            let head = cx.extensions().find::<http::request::Parts>();
+            let head = cx.extensions().get::<http::request::Parts>();
             let saw_token = head.is_some_and(|head| {
                 head.headers.contains_key("authorization") || head.headers.contains_key("dpop")
             });
             let claims: Option<Value> = principal.claims().and_then(|claims| claims.decode().ok());
-            let told = json!({"name": principal.name(), "scopes": scopes, "claims": claims,
+            let result = json!({"name": principal.name(), "scopes": scopes, "claims": claims,
                 "saw_token": saw_token});
-            Ok(CallToolResult::text(told.to_string()))
+            Ok(CallToolResult::text(result.to_string()))
         }
     });
     let write = Tool::raw("write", object(), async |_, _| {
         Ok(CallToolResult::text("written"))
     });
     Server::new("guarded", "1.0.0")
-        .tool(whose)
+        .tool(whoami)
         .tool(write.scopes(["files:write"]))
 }
 
-pub(crate) async fn ask<S>(service: &S, request: Request<Full<Bytes>>) -> Response<HttpBody>
+pub(crate) async fn send_request<S>(
+    service: &S,
+    request: Request<Full<Bytes>>,
+) -> Response<HttpBody>
 where
     S: Service<Request<Full<Bytes>>, Response = Response<HttpBody>> + Clone,
     S::Error: std::fmt::Debug,
@@ -304,26 +318,26 @@ where
     service.clone().call(request).await.unwrap()
 }
 
-/// A modern call of a tool, without a token.
+/// Returns a modern `tools/call` request, without a token.
 pub(crate) fn call(tool: &str) -> Request<Full<Bytes>> {
     call_with(tool, &[])
 }
 
-/// The same with more params.
+/// Returns a modern `tools/call` request with more params.
 pub(crate) fn call_with(tool: &str, more: &[(&str, &Value)]) -> Request<Full<Bytes>> {
     let mut params = json!({"name": tool, "arguments": {}});
     for (name, value) in more {
         params[name] = (*value).clone();
     }
-    with(modern("tools/call", params), "mcp-name", tool)
+    with_header(modern("tools/call", params), "mcp-name", tool)
 }
 
-/// A modern question for the tools, without a token.
+/// Returns a modern `tools/list` request, without a token.
 pub(crate) fn list() -> Request<Full<Bytes>> {
     modern("tools/list", json!({}))
 }
 
-/// A modern request to listen for changes, without a token.
+/// Returns a modern `subscriptions/listen` request, without a token.
 pub(crate) fn listen() -> Request<Full<Bytes>> {
     let notifications = json!({"toolsListChanged": true});
     modern(
@@ -338,8 +352,8 @@ fn modern(method: &str, mut params: Value) -> Request<Full<Bytes>> {
         "io.modelcontextprotocol/protocolVersion": version,
         "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}});
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
-    let request = with(post(&body), "mcp-protocol-version", version);
-    with(request, "mcp-method", method)
+    let request = with_header(post(&body), "mcp-protocol-version", version);
+    with_header(request, "mcp-method", method)
 }
 
 pub(crate) fn post(body: &Value) -> Request<Full<Bytes>> {
@@ -351,11 +365,11 @@ pub(crate) fn post(body: &Value) -> Request<Full<Bytes>> {
         .unwrap()
 }
 
-pub(crate) fn bearing(request: Request<Full<Bytes>>, token: &str) -> Request<Full<Bytes>> {
-    with(request, "authorization", &format!("Bearer {token}"))
+pub(crate) fn with_bearer(request: Request<Full<Bytes>>, token: &str) -> Request<Full<Bytes>> {
+    with_header(request, "authorization", &format!("Bearer {token}"))
 }
 
-pub(crate) fn with(
+pub(crate) fn with_header(
     mut request: Request<Full<Bytes>>,
     name: &'static str,
     value: &str,
@@ -369,8 +383,8 @@ pub(crate) fn challenge(response: &Response<HttpBody>) -> &str {
     value.map_or("", |value| value.to_str().unwrap())
 }
 
-/// What the error of a challenge says in words.
-pub(crate) fn why(response: &Response<HttpBody>) -> &str {
+/// Returns the `error_description` of the challenge.
+pub(crate) fn error_description(response: &Response<HttpBody>) -> &str {
     let (_, rest) = challenge(response)
         .split_once("error_description=\"")
         .unwrap_or_default();
@@ -382,9 +396,9 @@ pub(crate) async fn json(response: Response<HttpBody>) -> Value {
     serde_json::from_slice(&body).unwrap_or_else(|_| panic!("not JSON: {body:?}"))
 }
 
-/// What the tool `whose` told.
-pub(crate) async fn told(response: Response<HttpBody>) -> Value {
-    let answer = json(response).await;
-    let text = answer["result"]["content"][0]["text"].as_str();
-    serde_json::from_str(text.unwrap_or_else(|| panic!("no text: {answer}"))).unwrap()
+/// Returns the result of the tool `whoami`.
+pub(crate) async fn whoami_result(response: Response<HttpBody>) -> Value {
+    let response = json(response).await;
+    let text = response["result"]["content"][0]["text"].as_str();
+    serde_json::from_str(text.unwrap_or_else(|| panic!("no text: {response}"))).unwrap()
 }

@@ -1,50 +1,50 @@
-//! `bowline demo`: lets go of calls on every transport in both eras, and shows what becomes of them.
+//! `bowline demo`: cancels calls on every transport in both eras, and shows how their handlers stop.
 
 mod cell;
 
-mod remains;
+mod connection;
+
+mod leaks;
 
 mod report;
 
 mod screen;
 
-mod stage;
-
-use cell::Cell;
-use report::{Report, Row};
+use cell::DemoCell;
+use connection::{DemoEra, DemoTransport};
+use report::{DemoReport, ReportRow};
 use screen::Screen;
-use stage::{Era, Transport};
 
-use crate::options::Show;
+use crate::options::OutputFormat;
 
-/// Shows everything; whether all was well.
-pub(crate) async fn run(show: Show) -> bool {
-    let screen = Screen::new(show);
+/// Runs the demonstration; returns whether every row is clean.
+pub(crate) async fn run(format: OutputFormat) -> bool {
+    let screen = Screen::new(format);
     screen.title("Calling tools, with progress");
     let mut rows = Vec::new();
     for cell in cells() {
-        let mut row = Row::new(cell);
-        if let Err(error) = cell.tour(&screen).await {
+        let mut row = ReportRow::new(cell);
+        if let Err(error) = cell.call_tools(&screen).await {
             screen.line(&format!("  {cell}  failed: {error}"));
             row.failure = Some(error.to_string());
         }
         rows.push(row);
     }
     screen.title(&format!(
-        "Letting go of {} calls each, of a tool that sleeps for a minute",
+        "Dropping {} calls each, of a tool that sleeps for a minute",
         cell::CALLS
     ));
     for row in &mut rows {
-        row.cell.let_go(row).await;
+        row.cell.cancel_calls(row).await;
     }
-    let report = Report::new(rows);
+    let report = DemoReport::new(rows);
     screen.report(&report);
     report.is_clean
 }
 
-fn cells() -> impl Iterator<Item = Cell> {
-    let eras = [Era::Modern, Era::Legacy];
-    Transport::ALL
+fn cells() -> impl Iterator<Item = DemoCell> {
+    let eras = [DemoEra::Modern, DemoEra::Legacy];
+    DemoTransport::ALL
         .into_iter()
-        .flat_map(move |transport| eras.map(|era| Cell { transport, era }))
+        .flat_map(move |transport| eras.map(|era| DemoCell { transport, era }))
 }

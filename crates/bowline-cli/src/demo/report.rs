@@ -1,55 +1,55 @@
-//! What became of the calls: as a table, as data, and in a sentence.
+//! The report of `bowline demo`, as a table or JSON.
 
 use std::time::Duration;
 
 use serde::Serialize;
 
-use super::cell::{CALLS, Cell};
-use super::remains::Remains;
+use super::cell::{CALLS, DemoCell};
+use super::leaks::Leaks;
 
 /// All rows, and the verdict.
 #[derive(Debug, Serialize)]
-pub(crate) struct Report {
-    pub(crate) rows: Vec<Row>,
+pub(crate) struct DemoReport {
+    pub(crate) rows: Vec<ReportRow>,
     pub(crate) verdict: String,
     pub(crate) is_clean: bool,
 }
 
-/// What became of the calls on one transport in one era.
+/// The results of one transport in one era.
 #[derive(Debug, Serialize)]
-pub(crate) struct Row {
+pub(crate) struct ReportRow {
     #[serde(skip)]
-    pub(crate) cell: Cell,
+    pub(crate) cell: DemoCell,
     pub(crate) transport: &'static str,
     pub(crate) version: &'static str,
-    /// How many calls were let go of.
+    /// How many calls were dropped.
     pub(crate) calls: u64,
-    /// How many handlers were dropped, by the server's own count.
+    /// How many handlers were dropped, as counted by the server.
     pub(crate) stopped: u64,
-    /// What the server heard between the first call and the last, requests aside.
-    pub(crate) wire: Vec<Said>,
-    pub(crate) microseconds: Option<Microseconds>,
-    pub(crate) left: Remains,
-    /// What kept the row from coming to its end.
+    /// What the server received between the first call and the last, without requests.
+    pub(crate) wire: Vec<ReceivedSignal>,
+    pub(crate) microseconds: Option<StopLatency>,
+    pub(crate) left: Leaks,
+    /// The error that ended the row early.
     pub(crate) failure: Option<String>,
 }
 
-/// Something that was said to the server.
+/// One kind of cancellation that the server received.
 #[derive(Debug, Serialize)]
-pub(crate) struct Said {
+pub(crate) struct ReceivedSignal {
     pub(crate) what: String,
     pub(crate) times: u64,
     pub(crate) example: String,
 }
 
-/// From the drop of the caller's future to the drop of the handler's, on a clock that both share.
+/// The time from the drop of the caller's future to the drop of the handler's, on a clock that both processes share.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(crate) struct Microseconds {
+pub(crate) struct StopLatency {
     pub(crate) median: f64,
     pub(crate) slowest: f64,
 }
 
-impl Microseconds {
+impl StopLatency {
     pub(crate) fn of(mut times: Vec<Duration>) -> Option<Self> {
         times.sort_unstable();
         let in_microseconds = |time: &Duration| time.as_nanos() as f64 / 1_000.0;
@@ -60,8 +60,8 @@ impl Microseconds {
     }
 }
 
-impl Row {
-    pub(crate) fn new(cell: Cell) -> Self {
+impl ReportRow {
+    pub(crate) fn new(cell: DemoCell) -> Self {
         Self {
             cell,
             transport: cell.transport.name(),
@@ -70,30 +70,31 @@ impl Row {
             stopped: 0,
             wire: Vec::new(),
             microseconds: None,
-            left: Remains::default(),
+            left: Leaks::default(),
             failure: None,
         }
     }
 
-    /// Whether every handler stopped, the wire carried what it must and no more, and nothing is left.
+    /// Returns whether every handler stopped, the server received exactly one cancellation per call, and no resource
+    /// leaked.
     pub(crate) fn is_clean(&self) -> bool {
-        let is_said = match (self.cell.signal(), &*self.wire) {
+        let is_signalled = match (self.cell.signal(), &*self.wire) {
             (None, []) => true,
-            (Some(signal), [said]) => said.what == signal && said.times == self.calls,
+            (Some(signal), [received]) => received.what == signal && received.times == self.calls,
             _ => false,
         };
-        is_said && self.stopped == self.calls && self.left.is_nothing() && self.failure.is_none()
+        is_signalled && self.stopped == self.calls && self.left.is_empty() && self.failure.is_none()
     }
 
     fn texts(&self) -> [String; 7] {
         let wire: Vec<String> = (self.wire.iter())
-            .map(|said| format!("{} × {}", said.times, said.what))
+            .map(|signal| format!("{} × {}", signal.times, signal.what))
             .collect();
         let wire = match wire.is_empty() {
-            true => "nothing: it is the caller's own future".to_owned(),
+            true => "none: same future as the caller".to_owned(),
             false => wire.join(", "),
         };
-        let time = |pick: fn(Microseconds) -> f64| {
+        let time = |pick: fn(StopLatency) -> f64| {
             (self.microseconds).map_or("-".to_owned(), |times| format!("{:.1}", pick(times)))
         };
         [
@@ -103,13 +104,13 @@ impl Row {
             format!("{}/{}", self.stopped, self.calls),
             time(|times| times.median),
             time(|times| times.slowest),
-            self.failure.clone().unwrap_or(self.left.in_words()),
+            self.failure.clone().unwrap_or(self.left.describe()),
         ]
     }
 }
 
-impl Report {
-    pub(crate) fn new(rows: Vec<Row>) -> Self {
+impl DemoReport {
+    pub(crate) fn new(rows: Vec<ReportRow>) -> Self {
         let calls: u64 = rows.iter().map(|row| row.calls).sum();
         let stopped: u64 = rows.iter().map(|row| row.stopped).sum();
         let unclean: Vec<String> = (rows.iter())
@@ -119,10 +120,10 @@ impl Report {
         let is_clean = unclean.is_empty();
         let verdict = match is_clean {
             true => format!(
-                "{calls} calls were let go of, {stopped} handlers stopped, and nothing was left behind."
+                "{calls} calls were dropped, {stopped} handlers stopped, and no resources leaked."
             ),
             false => format!(
-                "{calls} calls were let go of and {stopped} handlers stopped, but not all is well: {}.",
+                "{calls} calls were dropped and {stopped} handlers stopped, but rows failed: {}.",
                 unclean.join(", ")
             ),
         };
@@ -133,7 +134,7 @@ impl Report {
         }
     }
 
-    /// The table, a line each, the header first; and for each line whether all is well.
+    /// Returns the lines of the table, the header first, each with whether its row is clean.
     pub(crate) fn table(&self) -> Vec<(String, bool)> {
         let header = HEADER.map(str::to_owned);
         let rows = self.rows.iter().map(|row| (row.texts(), row.is_clean()));
@@ -160,27 +161,27 @@ impl Report {
 const HEADER: [&str; 7] = [
     "transport",
     "version",
-    "what the server heard",
+    "received by the server",
     "stopped",
     "µs, median",
     "slowest",
-    "left behind",
+    "leaked",
 ];
-/// The columns that are numbers.
+/// The columns with numbers, which are aligned to the right.
 const NUMBERS: std::ops::Range<usize> = 3..6;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::demo::stage::{Era, Transport};
+    use crate::demo::connection::{DemoEra, DemoTransport};
 
-    fn row() -> Row {
-        let mut row = Row::new(Cell {
-            transport: Transport::Memory,
-            era: Era::Modern,
+    fn row() -> ReportRow {
+        let mut row = ReportRow::new(DemoCell {
+            transport: DemoTransport::Memory,
+            era: DemoEra::Modern,
         });
         row.stopped = row.calls;
-        row.wire = vec![Said {
+        row.wire = vec![ReceivedSignal {
             what: "notifications/cancelled".to_owned(),
             times: row.calls,
             example: String::new(),
@@ -189,28 +190,28 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_clean_only_if_nothing_is_missing_and_nothing_is_left() {
+    fn a_row_is_clean_only_if_every_handler_stopped_and_nothing_leaked() {
         let mut leaking = row();
         leaking.left.tasks = 1;
         let mut running_on = row();
         running_on.stopped -= 1;
-        let mut said_twice = row();
-        said_twice.wire[0].times += 1;
+        let mut signalled_twice = row();
+        signalled_twice.wire[0].times += 1;
         let mut broken = row();
         broken.failure = Some("no".to_owned());
 
         assert!(row().is_clean());
-        for unclean in [leaking, running_on, said_twice, broken] {
+        for unclean in [leaking, running_on, signalled_twice, broken] {
             assert!(!unclean.is_clean(), "{unclean:?}");
         }
     }
 
     #[test]
-    fn the_verdict_names_what_is_not_well() {
+    fn the_verdict_names_the_rows_that_failed() {
         let mut leaking = row();
         leaking.left.descriptors = 2;
 
-        let report = Report::new(vec![leaking]);
+        let report = DemoReport::new(vec![leaking]);
 
         assert!(!report.is_clean);
         assert!(report.verdict.contains("memory 2026-07-28"));
@@ -221,9 +222,9 @@ mod tests {
     fn the_median_is_the_one_in_the_middle() {
         let times = [3, 1, 2].map(Duration::from_micros).to_vec();
 
-        let times = Microseconds::of(times).unwrap();
+        let times = StopLatency::of(times).unwrap();
 
         assert_eq!((times.median, times.slowest), (2.0, 3.0));
-        assert_eq!(Microseconds::of(Vec::new()), None);
+        assert_eq!(StopLatency::of(Vec::new()), None);
     }
 }

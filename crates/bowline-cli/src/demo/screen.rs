@@ -1,99 +1,101 @@
-//! Where the demonstration is shown: a terminal, a file, or a program that reads JSON.
+//! Prints the demonstration to stdout: for a terminal, as plain lines, or as JSON.
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 
-use super::report::Report;
-use crate::options::Show;
+use super::report::DemoReport;
+use crate::options::OutputFormat;
 
-/// Knows what may be written to stdout.
+/// Writes to stdout in the chosen format.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Screen {
-    kind: Kind,
+    kind: ScreenKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    /// Lines can be drawn again, and be in colours.
+enum ScreenKind {
+    /// Lines in colours, which can be redrawn.
     Terminal,
-    /// Lines, and nothing else.
+    /// Plain lines.
     Lines,
     /// One JSON object at the end.
     Json,
 }
 
-/// A line that shows how a call comes along.
+/// A progress bar.
 #[derive(Debug)]
-pub(crate) struct Bar {
+pub(crate) struct ProgressBar {
     label: String,
-    kind: Kind,
+    kind: ScreenKind,
 }
 
 impl Screen {
-    pub(crate) fn new(show: Show) -> Self {
+    pub(crate) fn new(format: OutputFormat) -> Self {
         let is_plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let kind = match show {
-            Show::Json => Kind::Json,
-            Show::Text if !is_plain && std::io::stdout().is_terminal() => Kind::Terminal,
-            Show::Text | Show::Plain => Kind::Lines,
+        let kind = match format {
+            OutputFormat::Json => ScreenKind::Json,
+            OutputFormat::Text if !is_plain && std::io::stdout().is_terminal() => {
+                ScreenKind::Terminal
+            }
+            OutputFormat::Text | OutputFormat::Plain => ScreenKind::Lines,
         };
         Self { kind }
     }
 
     pub(crate) fn title(&self, text: &str) {
         match self.kind {
-            Kind::Terminal => println!("\n{BOLD}{text}{NORMAL}\n"),
-            Kind::Lines => println!("\n{text}\n"),
-            Kind::Json => {}
+            ScreenKind::Terminal => println!("\n{BOLD}{text}{NORMAL}\n"),
+            ScreenKind::Lines => println!("\n{text}\n"),
+            ScreenKind::Json => {}
         }
     }
 
     pub(crate) fn line(&self, text: &str) {
-        if self.kind != Kind::Json {
+        if self.kind != ScreenKind::Json {
             println!("{text}");
         }
     }
 
-    pub(crate) fn bar(&self, label: String) -> Bar {
+    pub(crate) fn bar(&self, label: String) -> ProgressBar {
         let kind = self.kind;
-        Bar { label, kind }
+        ProgressBar { label, kind }
     }
 
-    pub(crate) fn report(&self, report: &Report) {
-        if self.kind == Kind::Json {
+    pub(crate) fn report(&self, report: &DemoReport) {
+        if self.kind == ScreenKind::Json {
             match serde_json::to_string_pretty(report) {
                 Ok(json) => println!("{json}"),
-                Err(error) => eprintln!("the report has no JSON form: {error}"),
+                Err(error) => eprintln!("failed to serialize the report: {error}"),
             }
             return;
         }
         for (at, (line, is_clean)) in report.table().into_iter().enumerate() {
             match (self.kind, at, is_clean) {
-                (Kind::Terminal, 0, _) => println!("{DIM}{line}{NORMAL}"),
-                (Kind::Terminal, _, false) => println!("{RED}{line}{NORMAL}"),
+                (ScreenKind::Terminal, 0, _) => println!("{DIM}{line}{NORMAL}"),
+                (ScreenKind::Terminal, _, false) => println!("{RED}{line}{NORMAL}"),
                 _ => println!("{line}"),
             }
         }
         println!(
             "\n  Times are from the drop of the caller's future to the drop of the handler's."
         );
-        let said = report.rows.iter().flat_map(|row| &row.wire);
-        let said: BTreeMap<&str, &str> = said.map(|it| (&*it.what, &*it.example)).collect();
-        for (what, example) in said {
+        let signals = report.rows.iter().flat_map(|row| &row.wire);
+        let examples: BTreeMap<&str, &str> = signals.map(|it| (&*it.what, &*it.example)).collect();
+        for (what, example) in examples {
             if what != example {
-                println!("  In full, for example: {example}");
+                println!("  Example: {example}");
             }
         }
         match (self.kind, report.is_clean) {
-            (Kind::Terminal, true) => println!("\n{GREEN}{}{NORMAL}", report.verdict),
-            (Kind::Terminal, false) => println!("\n{RED}{}{NORMAL}", report.verdict),
+            (ScreenKind::Terminal, true) => println!("\n{GREEN}{}{NORMAL}", report.verdict),
+            (ScreenKind::Terminal, false) => println!("\n{RED}{}{NORMAL}", report.verdict),
             _ => println!("\n{}", report.verdict),
         }
     }
 }
 
-impl Bar {
-    /// Draws the bar in the place of the one before.
+impl ProgressBar {
+    /// Draws the bar over the previous one.
     pub(crate) fn draw(&self, at: f64, total: Option<f64>) {
         let total = total.unwrap_or(at).max(1.0);
         let is_last = at >= total;
@@ -101,13 +103,13 @@ impl Bar {
         let bar = format!("{:<WIDTH$}", "#".repeat(full.min(WIDTH)));
         let line = format!("  {}  [{bar}]", self.label);
         match self.kind {
-            Kind::Terminal => {
+            ScreenKind::Terminal => {
                 print!("\r{line}");
-                // A bar that cannot be shown is not worth failing for.
+                // A progress bar is not worth failing for.
                 let _ = std::io::stdout().flush();
             }
-            Kind::Lines if is_last => print!("{line}"),
-            Kind::Lines | Kind::Json => {}
+            ScreenKind::Lines if is_last => print!("{line}"),
+            ScreenKind::Lines | ScreenKind::Json => {}
         }
     }
 }

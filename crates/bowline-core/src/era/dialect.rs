@@ -1,7 +1,7 @@
-//! What each protocol version says and does: one row per version.
+//! [`Dialect`]: a table of the differences between protocol versions, with one row per version.
 //!
-//! This is the only place where versions are compared. Everyone else holds a `&'static Dialect` and
-//! asks it for a fact, so that a new revision is a new row.
+//! This is the only file that compares versions. All other code reads a property of a `&'static Dialect`, so that a new
+//! version is a new row.
 
 mod methods;
 
@@ -9,7 +9,7 @@ use std::fmt;
 
 use bowline_types::{ErrorCode, ProtocolVersion};
 
-/// The facts of one protocol version.
+/// The properties of one protocol version.
 ///
 /// # Examples
 ///
@@ -24,82 +24,79 @@ use bowline_types::{ErrorCode, ProtocolVersion};
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Dialect {
-    /// The name of the version, a date.
+    /// The version string, a date such as `2025-11-25`.
     pub version: &'static str,
-    /// How a client and a server get to know each other.
-    pub opening: Opening,
-    /// How a server gets something from the client while it works on a request.
-    pub server_asks_by: ServerAsksBy,
-    /// Whether a result says what it is, in `resultType`.
-    pub results_are_typed: bool,
+    /// How a client and a server exchange versions and capabilities.
+    pub negotiation: Negotiation,
+    /// How a server requests input from the client while it handles a request.
+    pub input_mechanism: InputMechanism,
+    /// Whether results have a `resultType`.
+    pub has_result_type: bool,
     /// The methods whose complete results carry `ttlMs` and `cacheScope`.
     pub cacheable: &'static [&'static str],
-    /// The methods that may be answered by `input_required`.
+    /// The methods whose result may be `input_required`.
     pub may_need_input: &'static [&'static str],
-    /// The code that says that a resource does not exist.
-    pub missing_resource: ErrorCode,
-    /// The error codes that this version defines, besides those of JSON-RPC itself.
+    /// The error code for a resource that does not exist.
+    pub resource_not_found_code: ErrorCode,
+    /// The error codes that this version defines in addition to those of JSON-RPC.
     pub error_codes: &'static [ErrorCode],
-    /// Whether implementations may define codes of their own from -32020 to -32099.
+    /// Whether implementations may define their own codes from -32020 to -32099.
     pub allows_own_error_codes: bool,
-    /// Whether a server declares that it completes arguments; where it does not, it just may.
-    pub completions_are_declared: bool,
-    /// Whether several messages may come as one JSON array.
+    /// Whether the `completions` capability exists; without it, any server may support `completion/complete`.
+    pub has_completions_capability: bool,
+    /// Whether JSON-RPC batches are allowed.
     pub batches: bool,
-    /// What `structuredContent` of a tool's result may be.
+    /// The allowed types of a tool result's `structuredContent`.
     pub structured_content: StructuredContent,
-    /// How a user may be asked.
+    /// The supported modes of elicitation.
     pub elicitation: ElicitationModes,
-    /// Whether elicitation schemas have multi-select enums, titled enums, and defaults for every type.
+    /// Whether elicitation schemas support multi-select enums, titled enums, and defaults for every type.
     pub rich_forms: bool,
-    /// Whether sampling has tools, and messages with several content blocks.
+    /// Whether sampling supports tools, and messages with several content blocks.
     pub rich_sampling: bool,
-    /// Members and content blocks that later versions have and this one does not.
-    pub absent: Absent,
+    /// Members and content blocks that this version does not define.
+    pub undefined: UndefinedMembers,
     /// The deprecated requests and notifications.
     pub deprecated: &'static [&'static str],
-    /// Where tasks stand.
+    /// Whether and how tasks are defined.
     pub tasks: Tasks,
-    /// How the version travels over HTTP.
-    pub http: HttpFacts,
-    /// The messages that exist.
+    /// The properties of the HTTP transport.
+    pub http: HttpProperties,
+    /// The requests and notifications that are defined.
     pub methods: Methods,
 }
 
-/// How a client and a server get to know each other.
+/// How a client and a server exchange versions and capabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(
     clippy::exhaustive_enums,
-    reason = "the two eras; a third would concern every reader"
+    reason = "there are two eras, and a third would affect every match"
 )]
-pub enum Opening {
-    /// By `initialize`; both sides remember what was said.
+pub enum Negotiation {
+    /// Once, by `initialize` (legacy era).
     Handshake,
-    /// Never: each request says it again.
+    /// In `_meta` of every request (modern era).
     EveryRequest,
 }
 
-/// How a server gets something from the client while it works on a request.
+/// How a server requests input from the client while it handles a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(
     clippy::exhaustive_enums,
-    reason = "an asker must know every way to ask"
+    reason = "code that requests input must handle every variant"
 )]
-pub enum ServerAsksBy {
-    /// It sends a request of its own and waits.
+pub enum InputMechanism {
+    /// By a server-to-client request.
     Request,
-    /// It answers `input_required`, and the client tries again with the answers.
+    /// By an `input_required` result; the client retries the request with the input (multi round-trip).
     InputRequired,
 }
 
-/// What `structuredContent` of a tool's result may be.
+/// The allowed types of a tool result's `structuredContent`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(
-    clippy::exhaustive_enums,
-    reason = "a sealer must know every form there is"
-)]
+#[allow(clippy::exhaustive_enums, reason = "`seal` must handle every variant")]
 pub enum StructuredContent {
-    /// It does not exist.
+    /// Not defined.
     Absent,
     /// An object.
     Object,
@@ -107,80 +104,81 @@ pub enum StructuredContent {
     Any,
 }
 
-/// How a user may be asked.
+/// The supported modes of elicitation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(
     clippy::exhaustive_enums,
-    reason = "an asker must know every way to ask"
+    reason = "code that requests input must handle every variant"
 )]
 pub enum ElicitationModes {
-    /// Not at all.
+    /// Not supported.
     None,
-    /// By a form.
+    /// Form mode.
     Form,
-    /// By a form, or by sending the user to a URL.
+    /// Form mode and URL mode.
     FormAndUrl,
 }
 
-/// Members and content blocks that later versions have and an earlier one does not. They are removed from outgoing messages.
+/// Members and content blocks that a version does not define. Members are removed from outgoing messages, and content
+/// blocks are replaced by text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Absent {
+pub struct UndefinedMembers {
     /// Members of an `Implementation`.
-    pub of_implementations: &'static [&'static str],
-    /// Members of everything that can be listed: tools, prompts and their arguments, resources and their templates.
-    pub of_listed: &'static [&'static str],
-    /// Members of tools, besides those.
-    pub of_tools: &'static [&'static str],
-    /// Members of the client's capabilities.
-    pub of_client_capabilities: &'static [&'static str],
+    pub implementation: &'static [&'static str],
+    /// Members of all listed definitions: tools, prompts and their arguments, resources and resource templates.
+    pub definition: &'static [&'static str],
+    /// Further members of tools.
+    pub tool: &'static [&'static str],
+    /// Members of client capabilities.
+    pub client_capabilities: &'static [&'static str],
     /// Members of the params of `completion/complete`.
-    pub of_completions: &'static [&'static str],
+    pub completion_params: &'static [&'static str],
     /// Members of the params of `notifications/progress`.
-    pub of_progress: &'static [&'static str],
+    pub progress_params: &'static [&'static str],
     /// Types of content blocks.
-    pub blocks: &'static [&'static str],
+    pub content_blocks: &'static [&'static str],
 }
 
-/// Where tasks stand in a version.
+/// Whether and how a version defines tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Tasks {
-    /// They do not exist.
+    /// Not defined.
     None,
-    /// They are an experimental part of the core.
+    /// Part of the core specification, experimental.
     Core,
-    /// They are an extension.
+    /// Defined by an extension.
     Extension,
 }
 
-/// How a version travels over HTTP.
+/// The properties of a version's HTTP transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct HttpFacts {
-    /// The shape of the transport.
-    pub transport: HttpTransport,
+pub struct HttpProperties {
+    /// The kind of transport.
+    pub transport: HttpTransportKind,
     /// When a client sends `MCP-Protocol-Version`.
     pub version_header: VersionHeader,
-    /// Whether `Mcp-Method` and its kin repeat parts of the body.
+    /// Whether `Mcp-Method` and related headers repeat parts of the body.
     pub mirrors_body_in_headers: bool,
-    /// Whether the server may give the client an id to repeat, end by DELETE, and lose.
-    pub remembers_clients: bool,
-    /// Whether a client may GET a stream and go on after a lost event.
+    /// Whether the server may assign an id that the client sends with later requests and deletes with DELETE.
+    pub assigns_client_ids: bool,
+    /// Whether a client may open a stream with GET, and resume one with `Last-Event-ID`.
     pub resumable: bool,
-    /// Whether a stream starts with an empty event that has an id, and may tell `retry`.
+    /// Whether a stream starts with an empty event that has an id and may set `retry`.
     pub primes_streams: bool,
-    /// Whether a client that closes the response has cancelled the request.
+    /// Whether closing the response stream cancels the request.
     pub disconnect_cancels: bool,
 }
 
-/// The shape of the HTTP transport.
+/// The kind of HTTP transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum HttpTransport {
-    /// HTTP+SSE: one endpoint to listen at, another to post to.
-    TwoEndpoints,
-    /// Streamable HTTP: one endpoint for everything.
+pub enum HttpTransportKind {
+    /// HTTP+SSE: one endpoint for the event stream, another for POST.
+    HttpSse,
+    /// Streamable HTTP: one endpoint.
     Streamable,
 }
 
@@ -190,13 +188,13 @@ pub enum HttpTransport {
 pub enum VersionHeader {
     /// Never.
     Never,
-    /// On everything after `initialize`.
-    AfterOpening,
-    /// On everything.
+    /// On every request after `initialize`.
+    AfterInitialize,
+    /// On every request.
     Always,
 }
 
-/// The messages of one version, those of official extensions included.
+/// The requests and notifications of one version, including official extensions.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Methods {
@@ -211,7 +209,7 @@ pub struct Methods {
 }
 
 impl Dialect {
-    /// Every version, newest first.
+    /// All known versions, newest first.
     pub const ALL: &'static [&'static Self] = &[
         &V2026_07_28,
         &V2025_11_25,
@@ -223,70 +221,70 @@ impl Dialect {
     /// The newest version.
     pub const LATEST: &'static Self = &V2026_07_28;
 
-    /// The newest version that opens with `initialize`.
+    /// The newest legacy version, which starts with `initialize`.
     pub const LATEST_LEGACY: &'static Self = &V2025_11_25;
 
-    /// What an HTTP request without any sign of its version is taken for.
-    pub const UNNAMED_ON_HTTP: &'static Self = &V2025_03_26;
+    /// The version that is assumed for an HTTP request that does not name one.
+    pub const ASSUMED_ON_HTTP: &'static Self = &V2025_03_26;
 
-    /// The row of a version, if there is one.
+    /// Returns the dialect of a version, if the version is known.
     #[must_use]
     pub fn of(version: &str) -> Option<&'static Self> {
         Self::ALL.iter().copied().find(|row| row.version == version)
     }
 
-    /// The version's name as the vocabulary has it.
+    /// Returns the version as the type that messages use.
     #[must_use]
     pub fn protocol_version(&self) -> ProtocolVersion {
         self.version.into()
     }
 
-    /// Whether each request is complete in itself.
+    /// Returns whether the version is modern: each request carries its version and capabilities.
     #[must_use]
     pub fn is_modern(&self) -> bool {
-        self.opening == Opening::EveryRequest
+        self.negotiation == Negotiation::EveryRequest
     }
 
-    /// Whether a client may send the request.
+    /// Returns whether a client may send the request.
     #[must_use]
     pub fn knows_request(&self, method: &str) -> bool {
         self.methods.client_requests.contains(&method)
     }
 
-    /// Whether a server may send the request.
+    /// Returns whether a server may send the request.
     #[must_use]
     pub fn knows_server_request(&self, method: &str) -> bool {
         self.methods.server_requests.contains(&method)
     }
 
-    /// Whether a client may send the notification.
+    /// Returns whether a client may send the notification.
     #[must_use]
     pub fn knows_notification(&self, method: &str) -> bool {
         self.methods.client_notifications.contains(&method)
     }
 
-    /// Whether a server may send the notification.
+    /// Returns whether a server may send the notification.
     #[must_use]
     pub fn knows_server_notification(&self, method: &str) -> bool {
         self.methods.server_notifications.contains(&method)
     }
 
-    /// Whether a client's request belongs to other versions but not to this one.
+    /// Returns whether other versions define the client request but this one does not.
     ///
-    /// A method that no version knows is somebody's own and is not lacking.
+    /// Returns `false` for a custom method, which no version defines.
     #[must_use]
     pub fn lacks_request(&self, method: &str) -> bool {
         !self.knows_request(method) && Self::ALL.iter().any(|row| row.knows_request(method))
     }
 
-    /// Whether a server's request belongs to other versions but not to this one.
+    /// Returns whether other versions define the server request but this one does not.
     #[must_use]
     pub fn lacks_server_request(&self, method: &str) -> bool {
         !self.knows_server_request(method)
             && Self::ALL.iter().any(|row| row.knows_server_request(method))
     }
 
-    /// Whether a server's notification belongs to other versions but not to this one.
+    /// Returns whether other versions define the server notification but this one does not.
     #[must_use]
     pub fn lacks_server_notification(&self, method: &str) -> bool {
         !self.knows_server_notification(method)
@@ -299,13 +297,13 @@ impl Dialect {
     #[must_use]
     pub fn error_code(&self, code: ErrorCode) -> ErrorCode {
         if code == ErrorCode::RESOURCE_NOT_FOUND {
-            return self.missing_resource;
+            return self.resource_not_found_code;
         }
         if self.error_codes.contains(&code) || !is_reserved(code) {
             return code;
         }
         match code {
-            // The caller cannot do what the request needs.
+            // The closest code that every version defines.
             ErrorCode::HEADER_MISMATCH
             | ErrorCode::MISSING_CLIENT_CAPABILITY
             | ErrorCode::UNSUPPORTED_PROTOCOL_VERSION => ErrorCode::INVALID_PARAMS,
@@ -315,19 +313,19 @@ impl Dialect {
         }
     }
 
-    /// Whether complete results of a method carry `ttlMs` and `cacheScope`.
+    /// Returns whether complete results of a method carry `ttlMs` and `cacheScope`.
     #[must_use]
-    pub fn caches(&self, method: &str) -> bool {
+    pub fn is_cacheable(&self, method: &str) -> bool {
         self.cacheable.contains(&method)
     }
 
     /// Returns whether a request or notification is deprecated.
     #[must_use]
-    pub fn deprecates(&self, method: &str) -> bool {
+    pub fn is_deprecated(&self, method: &str) -> bool {
         self.deprecated.contains(&method)
     }
 
-    /// Whether a method may be answered by `input_required`; somebody's own methods may.
+    /// Returns whether a method's result may be `input_required`. In modern versions, that of a custom method may.
     #[must_use]
     pub fn may_need_input(&self, method: &str) -> bool {
         self.may_need_input.contains(&method)
@@ -335,26 +333,26 @@ impl Dialect {
     }
 }
 
-/// Whether a version, known or not, belongs to the modern era.
+/// Returns whether a version, known or not, belongs to the modern era.
 ///
-/// Versions are dates, so a later one compares greater as text. What is no date belongs to no era.
+/// Versions are dates, so a later one compares greater as text. A version that is not a date is not modern.
 ///
 /// # Examples
 ///
 /// ```
-/// use bowline_core::era::names_modern_era;
+/// use bowline_core::era::is_modern_version;
 ///
-/// assert!(names_modern_era("2026-07-28"));
-/// assert!(names_modern_era("2031-01-01"));
-/// assert!(!names_modern_era("2025-11-25"));
-/// assert!(!names_modern_era("next"));
+/// assert!(is_modern_version("2026-07-28"));
+/// assert!(is_modern_version("2031-01-01"));
+/// assert!(!is_modern_version("2025-11-25"));
+/// assert!(!is_modern_version("next"));
 /// ```
 #[must_use]
-pub fn names_modern_era(version: &str) -> bool {
+pub fn is_modern_version(version: &str) -> bool {
     is_date(version) && version >= V2026_07_28.version
 }
 
-/// There is one row per version, so the name says it all.
+/// Compares versions only, because there is one row per version.
 impl PartialEq for Dialect {
     fn eq(&self, other: &Self) -> bool {
         self.version == other.version
@@ -369,7 +367,7 @@ impl fmt::Display for Dialect {
     }
 }
 
-/// The versions that one side speaks, newest first.
+/// A set of supported protocol versions, newest first.
 ///
 /// # Examples
 ///
@@ -384,25 +382,25 @@ impl fmt::Display for Dialect {
 pub struct Dialects(Vec<&'static Dialect>);
 
 impl Dialects {
-    /// Every version there is.
+    /// Returns all known versions.
     #[must_use]
     pub fn all() -> Self {
         Self(Dialect::ALL.to_vec())
     }
 
-    /// The versions in which each request is complete in itself.
+    /// Returns the modern versions.
     #[must_use]
     pub fn modern() -> Self {
         Self::only(|row| row.is_modern())
     }
 
-    /// The versions that open with `initialize`.
+    /// Returns the legacy versions, which start with `initialize`.
     #[must_use]
     pub fn legacy() -> Self {
         Self::only(|row| !row.is_modern())
     }
 
-    /// The versions that pass a test.
+    /// Returns the versions for which `keep` returns `true`.
     #[must_use]
     pub fn only(keep: impl Fn(&Dialect) -> bool) -> Self {
         Self(
@@ -414,36 +412,36 @@ impl Dialects {
         )
     }
 
-    /// Those of these versions that open with `initialize`.
+    /// Returns the legacy versions of this set.
     #[must_use]
     pub fn without_modern(&self) -> Self {
         Self(self.iter().filter(|row| !row.is_modern()).collect())
     }
 
-    /// The row of a version, if it is spoken.
+    /// Returns the dialect of a version, if it is in this set.
     #[must_use]
     pub fn of(&self, version: &str) -> Option<&'static Dialect> {
         self.iter().find(|row| row.version == version)
     }
 
-    /// The newest modern version that is spoken.
+    /// Returns the newest modern version of this set.
     #[must_use]
     pub fn latest_modern(&self) -> Option<&'static Dialect> {
         self.iter().find(|row| row.is_modern())
     }
 
-    /// The newest legacy version that is spoken.
+    /// Returns the newest legacy version of this set.
     #[must_use]
     pub fn latest_legacy(&self) -> Option<&'static Dialect> {
         self.iter().find(|row| !row.is_modern())
     }
 
-    /// Those that are spoken, newest first.
+    /// Iterates over the versions, newest first.
     pub fn iter(&self) -> impl Iterator<Item = &'static Dialect> {
         self.0.iter().copied()
     }
 
-    /// The names of the modern ones, newest first: what `-32022` tells.
+    /// Iterates over the modern version strings, newest first, as in `data.supported` of a `-32022` error.
     pub fn modern_versions(&self) -> impl Iterator<Item = &'static str> {
         self.iter()
             .filter(|row| row.is_modern())
@@ -476,13 +474,13 @@ fn is_date(text: &str) -> bool {
         })
 }
 
-// The first legacy row is told in full, the later ones by what they changed in the one before.
+// The modern row and the oldest one are complete; the others list only their changes to the previous version.
 
 static V2026_07_28: Dialect = Dialect {
     version: "2026-07-28",
-    opening: Opening::EveryRequest,
-    server_asks_by: ServerAsksBy::InputRequired,
-    results_are_typed: true,
+    negotiation: Negotiation::EveryRequest,
+    input_mechanism: InputMechanism::InputRequired,
+    has_result_type: true,
     cacheable: &[
         "server/discover",
         "tools/list",
@@ -492,27 +490,27 @@ static V2026_07_28: Dialect = Dialect {
         "resources/read",
     ],
     may_need_input: &["tools/call", "prompts/get", "resources/read"],
-    missing_resource: ErrorCode::INVALID_PARAMS,
+    resource_not_found_code: ErrorCode::INVALID_PARAMS,
     error_codes: &[
         ErrorCode::HEADER_MISMATCH,
         ErrorCode::MISSING_CLIENT_CAPABILITY,
         ErrorCode::UNSUPPORTED_PROTOCOL_VERSION,
     ],
     allows_own_error_codes: false,
-    completions_are_declared: true,
+    has_completions_capability: true,
     batches: false,
     structured_content: StructuredContent::Any,
     elicitation: ElicitationModes::FormAndUrl,
     rich_forms: true,
     rich_sampling: true,
-    absent: Absent {
-        of_implementations: &[],
-        of_listed: &[],
-        of_tools: &["execution"],
-        of_client_capabilities: &["tasks"],
-        of_completions: &[],
-        of_progress: &[],
-        blocks: &[],
+    undefined: UndefinedMembers {
+        implementation: &[],
+        definition: &[],
+        tool: &["execution"],
+        client_capabilities: &["tasks"],
+        completion_params: &[],
+        progress_params: &[],
+        content_blocks: &[],
     },
     deprecated: &[
         "sampling/createMessage",
@@ -520,11 +518,11 @@ static V2026_07_28: Dialect = Dialect {
         "notifications/message",
     ],
     tasks: Tasks::Extension,
-    http: HttpFacts {
-        transport: HttpTransport::Streamable,
+    http: HttpProperties {
+        transport: HttpTransportKind::Streamable,
         version_header: VersionHeader::Always,
         mirrors_body_in_headers: true,
-        remembers_clients: false,
+        assigns_client_ids: false,
         resumable: false,
         primes_streams: false,
         disconnect_cancels: true,
@@ -541,15 +539,15 @@ static V2025_11_25: Dialect = Dialect {
     elicitation: ElicitationModes::FormAndUrl,
     rich_forms: true,
     rich_sampling: true,
-    absent: Absent {
-        of_implementations: &[],
-        of_listed: &[],
-        of_tools: &[],
-        of_client_capabilities: &[],
-        ..V2025_06_18.absent
+    undefined: UndefinedMembers {
+        implementation: &[],
+        definition: &[],
+        tool: &[],
+        client_capabilities: &[],
+        ..V2025_06_18.undefined
     },
     tasks: Tasks::Core,
-    http: HttpFacts {
+    http: HttpProperties {
         primes_streams: true,
         ..V2025_06_18.http
     },
@@ -562,17 +560,17 @@ static V2025_06_18: Dialect = Dialect {
     batches: false,
     structured_content: StructuredContent::Object,
     elicitation: ElicitationModes::Form,
-    absent: Absent {
-        of_implementations: &["icons", "description", "websiteUrl"],
-        of_listed: &["icons"],
-        of_tools: &["execution"],
-        of_client_capabilities: &["tasks"],
-        of_completions: &[],
-        blocks: &[],
-        ..V2025_03_26.absent
+    undefined: UndefinedMembers {
+        implementation: &["icons", "description", "websiteUrl"],
+        definition: &["icons"],
+        tool: &["execution"],
+        client_capabilities: &["tasks"],
+        completion_params: &[],
+        content_blocks: &[],
+        ..V2025_03_26.undefined
     },
-    http: HttpFacts {
-        version_header: VersionHeader::AfterOpening,
+    http: HttpProperties {
+        version_header: VersionHeader::AfterInitialize,
         ..V2025_03_26.http
     },
     methods: methods::V2025_06_18,
@@ -581,17 +579,17 @@ static V2025_06_18: Dialect = Dialect {
 
 static V2025_03_26: Dialect = Dialect {
     version: "2025-03-26",
-    completions_are_declared: true,
+    has_completions_capability: true,
     batches: true,
-    absent: Absent {
-        of_tools: &["execution"],
-        of_progress: &[],
-        blocks: &["resource_link"],
-        ..V2024_11_05.absent
+    undefined: UndefinedMembers {
+        tool: &["execution"],
+        progress_params: &[],
+        content_blocks: &["resource_link"],
+        ..V2024_11_05.undefined
     },
-    http: HttpFacts {
-        transport: HttpTransport::Streamable,
-        remembers_clients: true,
+    http: HttpProperties {
+        transport: HttpTransportKind::Streamable,
+        assigns_client_ids: true,
         resumable: true,
         ..V2024_11_05.http
     },
@@ -600,36 +598,36 @@ static V2025_03_26: Dialect = Dialect {
 
 static V2024_11_05: Dialect = Dialect {
     version: "2024-11-05",
-    opening: Opening::Handshake,
-    server_asks_by: ServerAsksBy::Request,
-    results_are_typed: false,
+    negotiation: Negotiation::Handshake,
+    input_mechanism: InputMechanism::Request,
+    has_result_type: false,
     cacheable: &[],
     may_need_input: &[],
-    missing_resource: ErrorCode::RESOURCE_NOT_FOUND,
+    resource_not_found_code: ErrorCode::RESOURCE_NOT_FOUND,
     error_codes: &[ErrorCode::RESOURCE_NOT_FOUND],
     allows_own_error_codes: true,
-    completions_are_declared: false,
+    has_completions_capability: false,
     batches: false,
     structured_content: StructuredContent::Absent,
     elicitation: ElicitationModes::None,
     rich_forms: false,
     rich_sampling: false,
-    absent: Absent {
-        of_implementations: &["title", "icons", "description", "websiteUrl"],
-        of_listed: &["title", "icons", "_meta"],
-        of_tools: &["execution", "annotations"],
-        of_client_capabilities: &["elicitation", "tasks"],
-        of_completions: &["context"],
-        of_progress: &["message"],
-        blocks: &["audio", "resource_link"],
+    undefined: UndefinedMembers {
+        implementation: &["title", "icons", "description", "websiteUrl"],
+        definition: &["title", "icons", "_meta"],
+        tool: &["execution", "annotations"],
+        client_capabilities: &["elicitation", "tasks"],
+        completion_params: &["context"],
+        progress_params: &["message"],
+        content_blocks: &["audio", "resource_link"],
     },
     deprecated: &[],
     tasks: Tasks::None,
-    http: HttpFacts {
-        transport: HttpTransport::TwoEndpoints,
+    http: HttpProperties {
+        transport: HttpTransportKind::HttpSse,
         version_header: VersionHeader::Never,
         mirrors_body_in_headers: false,
-        remembers_clients: false,
+        assigns_client_ids: false,
         resumable: false,
         primes_streams: false,
         disconnect_cancels: false,

@@ -1,23 +1,23 @@
-//! The legacy era: `initialize` first, then both sides remember.
+//! The legacy era: versions and capabilities are negotiated once, by `initialize`.
 //!
-//! [`Session`] is what a server remembers; it supplies the [`Caller`] that legacy requests do not name.
-//! [`Adapter`] gives and takes messages in the forms of one legacy dialect.
+//! [`Session`] is the server's state of a legacy client; it supplies the [`Caller`] of later requests. [`Adapter`]
+//! converts messages to and from the wire form of one legacy dialect.
 //!
 //! ```text
-//! (nothing) ── initialize ──▶ Opening ── notifications/initialized ──▶ Ready
-//!                               │  ▲                                     │
-//!                               └──┴─────────────────────────────────────┘
-//!                                   initialize, if nothing else was sent
+//! (none) ── initialize ──▶ Initializing ── notifications/initialized ──▶ Ready
+//!                             │  ▲                                         │
+//!                             └──┴─────────────────────────────────────────┘
+//!                                initialize, if no other message was sent
 //! ```
 //!
-//! The second `initialize` is that of a client behind a gateway which has shaken hands for itself first.
+//! A second `initialize` occurs behind gateways, which initialize themselves before they forward that of a client.
 //!
-//! This file can be replaced by `legacy_stub.rs`, which proves that nothing outside it relies on it.
+//! `legacy_disabled.rs` can replace this file, which proves that no other code depends on it.
 
 mod adapter;
 pub use adapter::Adapter;
 
-mod fit;
+mod converter;
 
 use std::sync::Arc;
 
@@ -26,133 +26,138 @@ use bowline_types::{
 };
 use serde::Deserialize;
 
-use super::modern::{self, Keys};
-use super::{Admitted, Caller, Dialect, Dialects, Heard, Offers, Rejection, Request, Seal};
+use super::modern::{self, EnvelopeMembers};
+use super::{
+    Caller, Dialect, Dialects, LegacyFeatures, NotificationAction, Rejection, Request,
+    RequestAction, Seal,
+};
 use crate::json::Params;
 use crate::{Notification, RawRequest, shortened};
 
-/// What was opened on a wire.
+/// The era of a wire.
 #[derive(Clone, Debug)]
 #[allow(clippy::exhaustive_enums, reason = "the set of eras is closed")]
 pub enum Era {
-    /// Nothing: each request is complete in itself, and unsolicited messages are not allowed.
+    /// Each request carries its envelope; unsolicited messages are not allowed.
     Modern,
-    /// `initialize` was heard. Modern requests are still served.
+    /// `initialize` was received. Modern requests are still admitted.
     Legacy(Session),
 }
 
-/// What a server remembers of one legacy client.
+/// The server's state of one legacy client.
 #[derive(Clone, Debug)]
 pub struct Session {
     caller: Arc<Caller>,
-    stage: Stage,
-    /// Whether the client has sent anything besides handshakes and pings.
+    stage: HandshakeStage,
+    /// Whether the client has sent messages other than `initialize`, `notifications/initialized` and `ping`.
     in_use: bool,
-    offers: Offers,
+    features: LegacyFeatures,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    /// `initialize` was admitted; whether its answer pleases the client is not known yet.
-    Opening,
+enum HandshakeStage {
+    /// `initialize` was admitted; the client has not accepted the result yet.
+    Initializing,
     Ready,
 }
 
-/// Admits a request without a modern envelope where no handshake took place yet.
+/// Admits a request without a modern envelope before `initialize`.
 ///
 /// # Errors
 ///
-/// Unless it is `initialize` or `ping`, and legacy versions are served at all.
-pub fn open(
+/// If it is neither `initialize` nor `ping`, or if no legacy version is served.
+pub fn admit_before_initialize(
     raw: &RawRequest,
     served: &Dialects,
-    offers: Offers,
-) -> Result<(Era, Admitted), Rejection> {
+    features: LegacyFeatures,
+) -> Result<(Era, RequestAction), Rejection> {
     match &*raw.method {
         "initialize" => {
-            let (caller, admitted) = shake_hands(raw, served)?;
+            let (caller, action) = admit_initialize(raw, served)?;
             let session = Session {
                 caller: Arc::new(caller),
-                stage: Stage::Opening,
+                stage: HandshakeStage::Initializing,
                 in_use: false,
-                offers,
+                features,
             };
-            Ok((Era::Legacy(session), admitted))
+            Ok((Era::Legacy(session), action))
         }
         "ping" if served.latest_legacy().is_some() => {
-            Ok((Era::Modern, Admitted::Answer(Json::empty_object())))
+            Ok((Era::Modern, RequestAction::Respond(Json::empty_object())))
         }
-        _ => Err(modern::no_envelope(served)),
+        _ => Err(modern::missing_envelope(served)),
     }
 }
 
 impl Session {
-    /// The conversation with a client that never shook hands, of whom only the version is known.
+    /// Creates the state of a client that never sent `initialize`, of which only the version is known.
     #[must_use]
-    pub fn without_handshake(dialect: &'static Dialect, offers: Offers) -> Self {
+    pub fn without_handshake(dialect: &'static Dialect, features: LegacyFeatures) -> Self {
         let caller = Caller {
-            log_level: Some(LEVEL_UNTIL_SET),
+            log_level: Some(DEFAULT_LOG_LEVEL),
             ..Caller::new(dialect)
         };
         Self {
             caller: Arc::new(caller),
-            stage: Stage::Ready,
+            stage: HandshakeStage::Ready,
             in_use: true,
-            offers,
+            features,
         }
     }
 
-    /// Who is asking, with the log level as it was last set.
+    /// Returns the caller, with the current log level.
     #[must_use]
     pub fn caller(&self) -> &Arc<Caller> {
         &self.caller
     }
 
-    /// Whether the client said `notifications/initialized`; until then only pings and logs may be sent.
+    /// Returns whether `notifications/initialized` was received; before, only pings and log messages may be sent.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.stage == Stage::Ready
+        self.stage == HandshakeStage::Ready
     }
 
-    /// Lets a request in, or says why not.
+    /// Admits a request.
     ///
-    /// A second `initialize` replaces the first while the client has not said that it is ready, so that a
-    /// client whose first attempt failed can try again. It also does later, if nothing but pings came in
-    /// between: gateways shake hands for themselves and then forward the handshake of their client. Once
-    /// the client has made requests it is refused, because those were made under the first one.
+    /// A second `initialize` replaces the first before `notifications/initialized`, so that a client can retry, and
+    /// later if only pings were received: gateways initialize themselves and then forward the `initialize` of their
+    /// client. After any other message it is rejected, because that message used the first result.
     ///
     /// # Errors
     ///
-    /// If the request is ill-formed, or its method belongs to other versions or is not offered.
-    pub fn admit(&mut self, raw: RawRequest, served: &Dialects) -> Result<Admitted, Rejection> {
+    /// If the request is malformed, or its method is not defined in this version or not offered by the server.
+    pub fn admit(
+        &mut self,
+        raw: RawRequest,
+        served: &Dialects,
+    ) -> Result<RequestAction, Rejection> {
         if !matches!(&*raw.method, "initialize" | "ping") {
             self.in_use = true;
         }
         match &*raw.method {
-            "initialize" if self.stage == Stage::Opening || !self.in_use => {
-                let (caller, admitted) = shake_hands(&raw, served)?;
+            "initialize" if self.stage == HandshakeStage::Initializing || !self.in_use => {
+                let (caller, action) = admit_initialize(&raw, served)?;
                 self.caller = Arc::new(caller);
-                self.stage = Stage::Opening;
-                Ok(admitted)
+                self.stage = HandshakeStage::Initializing;
+                Ok(action)
             }
             "initialize" => Err(Rejection::new(
                 ErrorCode::INVALID_REQUEST,
-                "`initialize` was already answered",
+                "`initialize` was already completed",
             )),
-            "ping" => Ok(Admitted::Answer(Json::empty_object())),
-            "logging/setLevel" if self.offers.logging => {
-                let wish: SetLevelRequestParams = params_of(&raw)?;
+            "ping" => Ok(RequestAction::Respond(Json::empty_object())),
+            "logging/setLevel" if self.features.logging => {
+                let params: SetLevelRequestParams = params_of(&raw)?;
                 let mut caller = Caller::clone(&self.caller);
-                caller.log_level = Some(wish.level);
+                caller.log_level = Some(params.level);
                 self.caller = Arc::new(caller);
-                Ok(Admitted::Answer(Json::empty_object()))
+                Ok(RequestAction::Respond(Json::empty_object()))
             }
-            "resources/subscribe" if self.offers.subscriptions => {
-                params_of(&raw).map(|Target { uri }| Admitted::Watch(uri))
+            "resources/subscribe" if self.features.subscriptions => {
+                params_of(&raw).map(|ResourceParams { uri }| RequestAction::SubscribeResource(uri))
             }
-            "resources/unsubscribe" if self.offers.subscriptions => {
-                params_of(&raw).map(|Target { uri }| Admitted::Unwatch(uri))
-            }
+            "resources/unsubscribe" if self.features.subscriptions => params_of(&raw)
+                .map(|ResourceParams { uri }| RequestAction::UnsubscribeResource(uri)),
             "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe" => {
                 Err(Rejection::method_not_found(&raw.method))
             }
@@ -163,49 +168,51 @@ impl Session {
         }
     }
 
-    /// Takes note of a client's notification.
-    pub fn hear(&mut self, notification: &Notification) -> Heard {
+    /// Updates the state for a client's notification, and returns how to handle it.
+    pub fn handle_notification(&mut self, notification: &Notification) -> NotificationAction {
         self.in_use |= notification.method != "notifications/initialized";
         match &*notification.method {
-            "notifications/initialized" if self.stage == Stage::Opening => {
-                self.stage = Stage::Ready;
-                Heard::Initialized
+            "notifications/initialized" if self.stage == HandshakeStage::Initializing => {
+                self.stage = HandshakeStage::Ready;
+                NotificationAction::Initialized
             }
-            "notifications/initialized" => Heard::Nothing,
-            "notifications/roots/list_changed" => Heard::RootsListChanged,
-            _ => Heard::Other,
+            "notifications/initialized" => NotificationAction::Ignore,
+            "notifications/roots/list_changed" => NotificationAction::RootsListChanged,
+            _ => NotificationAction::Other,
         }
     }
 }
 
-/// Negotiates: the offered version if it is served, else our latest; never a modern one, for that has no
-/// handshake.
-fn shake_hands(raw: &RawRequest, served: &Dialects) -> Result<(Caller, Admitted), Rejection> {
+/// Negotiates the version: the requested one if it is a served legacy version, else the latest served legacy version.
+fn admit_initialize(
+    raw: &RawRequest,
+    served: &Dialects,
+) -> Result<(Caller, RequestAction), Rejection> {
     let Some(latest) = served.latest_legacy() else {
-        return Err(modern::no_handshake(raw.params.as_ref(), served));
+        return Err(modern::unsupported_initialize(raw.params.as_ref(), served));
     };
-    let offer: InitializeRequestParams = params_of(raw)?;
+    let params: InitializeRequestParams = params_of(raw)?;
     let dialect = served
-        .of(offer.protocol_version.as_str())
+        .of(params.protocol_version.as_str())
         .filter(|dialect| !dialect.is_modern())
         .unwrap_or(latest);
     let caller = Caller {
         dialect,
-        implementation: Some(offer.client_info),
-        capabilities: offer.capabilities,
-        log_level: Some(LEVEL_UNTIL_SET),
+        implementation: Some(params.client_info),
+        capabilities: params.capabilities,
+        log_level: Some(DEFAULT_LOG_LEVEL),
     };
     let discover = RawRequest {
         id: raw.id.clone(),
-        method: OPENING.into(),
+        method: DISCOVER.into(),
         params: only_meta(raw.params.as_ref()),
     };
-    let admitted = admit_as(&Arc::new(caller.clone()), discover)?;
-    Ok((caller, admitted))
+    let action = admit_as(&Arc::new(caller.clone()), discover)?;
+    Ok((caller, action))
 }
 
-fn admit_as(caller: &Arc<Caller>, raw: RawRequest) -> Result<Admitted, Rejection> {
-    let progress_token = Keys::of(raw.params.as_ref())?.progress_token()?;
+fn admit_as(caller: &Arc<Caller>, raw: RawRequest) -> Result<RequestAction, Rejection> {
+    let progress_token = EnvelopeMembers::of(raw.params.as_ref())?.progress_token()?;
     let seal = Seal::new(caller.dialect, raw.method.clone());
     let request = Request {
         method: raw.method,
@@ -213,16 +220,16 @@ fn admit_as(caller: &Arc<Caller>, raw: RawRequest) -> Result<Admitted, Rejection
         caller: Arc::clone(caller),
         progress_token,
     };
-    Ok(Admitted::Request { request, seal })
+    Ok(RequestAction::Dispatch { request, seal })
 }
 
 fn params_of<'a, T: Deserialize<'a>>(raw: &'a RawRequest) -> Result<T, Rejection> {
-    let wrong = || {
+    let invalid = || {
         let method = shortened(&raw.method);
-        Rejection::invalid_params(format!("`{method}` has ill-formed params"))
+        Rejection::invalid_params(format!("invalid params for `{method}`"))
     };
-    let params = raw.params.as_ref().ok_or_else(wrong)?;
-    params.decode().map_err(|_| wrong())
+    let params = raw.params.as_ref().ok_or_else(invalid)?;
+    params.decode().map_err(|_| invalid())
 }
 
 fn only_meta(params: Option<&Params>) -> Option<Params> {
@@ -232,12 +239,12 @@ fn only_meta(params: Option<&Params>) -> Option<Params> {
 
 /// The params of `resources/subscribe` and `resources/unsubscribe`.
 #[derive(Deserialize)]
-struct Target {
+struct ResourceParams {
     uri: String,
 }
 
-/// The inside name of `initialize`.
-const OPENING: &str = "server/discover";
+/// The internal method name of `initialize`.
+const DISCOVER: &str = "server/discover";
 
-/// "If no `logging/setLevel` request has been sent", the server chooses: everything.
-const LEVEL_UNTIL_SET: LoggingLevel = LoggingLevel::Debug;
+/// The level "if no `logging/setLevel` request has been sent", which the specification leaves to the server.
+const DEFAULT_LOG_LEVEL: LoggingLevel = LoggingLevel::Debug;

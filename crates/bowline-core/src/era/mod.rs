@@ -1,8 +1,8 @@
-//! Eras, spent at the door.
+//! Conversion between wire messages of each protocol version and one internal form.
 //!
-//! Inside, a request always has the modern form: complete in itself, carrying its [`Caller`]. Four verbs
-//! carry a message across the door. Each asks the [`Dialect`] in its hand which era it is; behind them
-//! nobody asks again.
+//! Internally a request always has the modern form: it contains its [`Caller`] and depends on no earlier request.
+//! Four functions convert between this form and the wire. Each reads the era from a [`Dialect`]; code that uses the
+//! internal form does not depend on the era.
 //!
 //! ```text
 //!            client                                    server
@@ -11,16 +11,16 @@
 //! ```
 //!
 //! ```
-//! use bowline_core::era::{Admitted, Caller, Dialect, Dialects, Door, Offers, Request, Unsealed};
-//! use bowline_core::era::{seal, stamp, unseal};
+//! use bowline_core::era::{Caller, Dialect, Dialects, DuplexAdmission, LegacyFeatures};
+//! use bowline_core::era::{Request, RequestAction, Unsealed, seal, stamp, unseal};
 //! use bowline_types::{Implementation, Json};
 //!
 //! let caller = Caller::new(Dialect::LATEST);
 //! let request = Request::new("tools/list", Json::empty_object(), caller.into());
 //!
 //! let raw = stamp(&request).with_id(1);                                  // over the wire …
-//! let mut door = Door::new(Dialects::all(), Offers::default());
-//! let Admitted::Request { request, seal: form } = door.admit(raw)? else { unreachable!() };
+//! let mut admission = DuplexAdmission::new(Dialects::all(), LegacyFeatures::default());
+//! let RequestAction::Dispatch { request, seal: form } = admission.admit(raw)? else { unreachable!() };
 //! assert_eq!(request.caller.dialect, Dialect::LATEST);
 //!
 //! let server = Json::encode(&Implementation::new("calculator", "1.0.0"))?;
@@ -32,29 +32,30 @@
 
 mod dialect;
 pub use dialect::{
-    Absent, Dialect, Dialects, ElicitationModes, HttpFacts, HttpTransport, Methods, Opening,
-    ServerAsksBy, StructuredContent, Tasks, VersionHeader, names_modern_era,
+    Dialect, Dialects, ElicitationModes, HttpProperties, HttpTransportKind, InputMechanism,
+    Methods, Negotiation, StructuredContent, Tasks, UndefinedMembers, VersionHeader,
+    is_modern_version,
 };
 
 mod request;
 pub use request::{Caller, Request, Stamped};
 
-mod callers;
-pub use callers::Callers;
+mod caller_cache;
+pub use caller_cache::CallerCache;
 
 mod stamper;
 pub use stamper::Stamper;
 
 mod outcome;
-pub use outcome::{Seal, Unsealed, Violation};
+pub use outcome::{ResultViolation, Seal, Unsealed};
 
 mod rejection;
 pub use rejection::Rejection;
 
-mod door;
-pub use door::{Admitted, Door, Heard, Offers};
+mod duplex_admission;
+pub use duplex_admission::{DuplexAdmission, LegacyFeatures, NotificationAction, RequestAction};
 
-#[cfg_attr(bowline_no_legacy, path = "legacy_stub.rs")]
+#[cfg_attr(not(feature = "legacy"), path = "legacy_disabled.rs")]
 pub mod legacy;
 pub use legacy::Era;
 
@@ -62,7 +63,10 @@ pub mod modern;
 
 pub mod probe;
 
-mod text;
+mod prober;
+pub use prober::{OpeningFailure, OpeningStep, Prober};
+
+mod edit;
 
 use std::sync::Arc;
 
@@ -70,31 +74,32 @@ use bowline_types::{ErrorCode, Json, RpcError};
 
 use crate::{Notification, Outcome, RawRequest};
 
-/// Writes a request as its caller's dialect has it; see [`Stamper::stamp`].
+/// Converts a request to the wire form of its caller's dialect; see [`Stamper::stamp`].
 #[must_use]
 pub fn stamp(request: &Request) -> Stamped {
     Stamper::default().stamp(request)
 }
 
-/// Reads the outcome of a request that was stamped for `dialect`; `method` is its inside name.
+/// Converts the outcome of a request that was stamped for `dialect` to the internal form.
 ///
-/// `extensions` are the values of `resultType` that negotiated extensions add.
+/// `method` is the internal name of the method; `extensions` are the values of `resultType` that negotiated extensions
+/// add.
 ///
 /// # Errors
 ///
-/// If the peer's result breaks the protocol. An error that the peer reports is [`Unsealed::Failed`].
+/// If the peer's result violates the protocol. An error response of the peer is [`Unsealed::Failed`].
 pub fn unseal(
     method: &str,
     dialect: &'static Dialect,
     extensions: &[&str],
     outcome: Outcome,
-) -> Result<Unsealed, Violation> {
+) -> Result<Unsealed, ResultViolation> {
     let result = match outcome {
         Ok(result) => result,
         Err(error) => return Ok(Unsealed::Failed(error)),
     };
     if !result.is_object() {
-        return Err(Violation::ResultIsNotAnObject);
+        return Err(ResultViolation::ResultIsNotAnObject);
     }
     match legacy::Adapter::of(dialect) {
         Some(legacy) => legacy.unseal(method, result),
@@ -102,14 +107,13 @@ pub fn unseal(
     }
 }
 
-/// Writes the outcome of an admitted request as its caller's dialect has it.
+/// Converts the outcome of an admitted request to the wire form of its caller's dialect.
 ///
-/// `server` is the server's `Implementation`, encoded. A result that the dialect has no form for becomes
-/// an internal error.
+/// `server` is the server's encoded `Implementation`.
 ///
 /// # Errors
 ///
-/// With the error that `outcome` is, or that its result had to become.
+/// With the error in `outcome`, or an internal error if the dialect cannot express its result.
 pub fn seal(seal: &Seal, server: &Json, outcome: Outcome) -> Outcome {
     match legacy::Adapter::of(seal.dialect) {
         Some(legacy) => legacy.seal(&seal.method, server, outcome),
@@ -117,38 +121,44 @@ pub fn seal(seal: &Seal, server: &Json, outcome: Outcome) -> Outcome {
     }
 }
 
-/// Writes a server's notification as a dialect has it, or withholds one that it does not know.
+/// Converts a server's notification to the wire form of a dialect; `None` if the dialect does not define it.
 #[must_use]
-pub fn tell(dialect: &'static Dialect, notification: Notification) -> Option<Notification> {
+pub fn convert_notification(
+    dialect: &'static Dialect,
+    notification: Notification,
+) -> Option<Notification> {
     if dialect.lacks_server_notification(&notification.method) {
         return None;
     }
     match legacy::Adapter::of(dialect) {
-        Some(legacy) => Some(legacy.tell(notification)),
+        Some(legacy) => Some(legacy.convert_notification(notification)),
         None => Some(notification),
     }
 }
 
-/// Admits, on a client, a request from its server; `server` is who is asking.
+/// Admits, on a client, a request that `server` sent.
 ///
 /// # Errors
 ///
-/// If the dialect does not let a server ask this, which a modern one never does.
-pub fn admit_from_server(server: &Arc<Caller>, raw: RawRequest) -> Result<Admitted, Rejection> {
+/// If the dialect does not define this server-to-client request. Modern dialects define none.
+pub fn admit_from_server(
+    server: &Arc<Caller>,
+    raw: RawRequest,
+) -> Result<RequestAction, Rejection> {
     match legacy::Adapter::of(server.dialect) {
         Some(legacy) => legacy.admit_from_server(server, raw),
         None => Err(Rejection::method_not_found(&raw.method)),
     }
 }
 
-/// What a client must say once its opening request was answered, if anything.
+/// Returns the notification that a client must send after the response to its opening request, if there is one.
 #[must_use]
-pub fn after_opening(dialect: &'static Dialect) -> Option<Notification> {
+pub fn initialized_notification(dialect: &'static Dialect) -> Option<Notification> {
     legacy::Adapter::of(dialect).map(legacy::Adapter::initialized)
 }
 
-/// A result that cannot be sent is the answering side's fault.
-fn unsendable(why: &str) -> RpcError {
+/// Returns the error that replaces a result which cannot be sent: an internal error, as the responder is at fault.
+fn unsendable_result(why: &str) -> RpcError {
     RpcError::new(ErrorCode::INTERNAL_ERROR, why)
 }
 

@@ -1,37 +1,37 @@
-//! The modern era: every request says who is asking.
+//! The modern era: `_meta` of every request carries the envelope, that is version, `clientInfo`, capabilities and log
+//! level.
 //!
-//! Admission is a ladder whose rungs can be climbed one by one, so that HTTP may check its headers in
-//! between: [`Envelope::read`] (the version is there), [`Envelope::dialect`] (it is served),
-//! [`Envelope::caller`] (the rest of the envelope is well-formed).
+//! Admission has separate steps, so that the HTTP transport can check headers between them: [`Envelope::read`] (a
+//! version is present), [`Envelope::dialect`] (it is served), [`Envelope::caller`] (the rest of the envelope is valid).
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use bowline_types::{
-    ClientCapabilities, Json, OpenObject, ProgressToken, ResultType, RpcError, meta_key,
+    ClientCapabilities, Json, JsonObjectWriter, ProgressToken, ResultType, RpcError, meta_key,
 };
 use serde::Deserialize;
 
-use super::callers::Words;
-use super::text::{edit_meta, encode, own};
+use super::caller_cache::CallerMembers;
+use super::edit::{edit_meta, encode, set_or_remove};
 use super::{
-    Caller, Dialect, Dialects, Rejection, Request, Seal, Stamped, Unsealed, Violation, unsendable,
+    Caller, Dialect, Dialects, Rejection, Request, ResultViolation, Seal, Stamped, Unsealed,
+    unsendable_result,
 };
 use crate::json::{Members, NotAnObject, Object, Params, pick};
 use crate::{Outcome, RawRequest};
 
-/// Whether a request claims to be modern: its `_meta` names a version, in whatever form.
+/// Returns whether `_meta` of a request has a protocol version, valid or not.
 #[must_use]
-pub fn is_marked(params: Option<&Params>) -> bool {
-    matches!(Keys::of(params), Ok(keys) if keys.version.is_some())
+pub fn has_version(params: Option<&Params>) -> bool {
+    matches!(EnvelopeMembers::of(params), Ok(members) if members.version.is_some())
 }
 
-/// Admits a request by its own `_meta`, with nothing remembered.
+/// Admits a request by its `_meta`, without a cache of callers.
 ///
 /// # Errors
 ///
-/// If the envelope is missing, names a version that is not served or is ill-formed, or if the method
-/// belongs to other versions only.
+/// If the envelope is missing or invalid, if its version is not served, or if only other versions define the method.
 pub fn admit(raw: RawRequest, served: &Dialects) -> Result<(Request, Seal), Rejection> {
     let envelope = Envelope::read(raw.params.as_ref())?;
     let dialect = envelope.dialect(served)?;
@@ -39,17 +39,17 @@ pub fn admit(raw: RawRequest, served: &Dialects) -> Result<(Request, Seal), Reje
     admit_from(raw, caller, envelope.progress_token()?)
 }
 
-/// The last rung: admits a request whose envelope was read before.
+/// The last step of admission, for a request whose envelope is already decoded.
 ///
 /// # Errors
 ///
-/// If the method belongs to other versions only.
+/// If only other versions define the method.
 pub fn admit_from(
     raw: RawRequest,
     caller: Arc<Caller>,
     progress_token: Option<ProgressToken>,
 ) -> Result<(Request, Seal), Rejection> {
-    // `initialize` ends here too: with a modern envelope it is no handshake.
+    // This also rejects `initialize` with a modern envelope.
     if caller.dialect.lacks_request(&raw.method) {
         return Err(Rejection::method_not_found(&raw.method));
     }
@@ -63,30 +63,30 @@ pub fn admit_from(
     Ok((request, seal))
 }
 
-/// The envelope of a modern request: its version is known, the rest is not judged yet.
+/// The envelope of a modern request. Its version is decoded, the rest is not validated yet.
 #[derive(Clone, Debug)]
 pub struct Envelope {
     version: Cow<'static, str>,
-    keys: Keys,
-    /// All of it, and whatever else stands there.
+    members: EnvelopeMembers,
+    /// The complete `_meta`.
     meta: Json,
 }
 
 impl Envelope {
-    /// Finds the version in `_meta` of a request's params.
+    /// Reads the envelope of a request.
     ///
     /// # Errors
     ///
-    /// If there is no `_meta`, or no text in it that could be a version.
+    /// If `_meta` is missing or invalid, or has no version string.
     pub fn read(params: Option<&Params>) -> Result<Self, Rejection> {
-        Self::find(params)?.ok_or_else(unversioned)
+        Self::find(params)?.ok_or_else(missing_version)
     }
 
-    /// As [`read`](Self::read), but a request that names no version is none of the modern era's business.
+    /// Reads the envelope of a request; `None` if the request has no version and thus may be a legacy one.
     ///
     /// # Errors
     ///
-    /// If `_meta` is no object, or the version in it is no text.
+    /// If `_meta` is not an object, has a duplicate envelope member, or its version is not a string.
     pub fn find(params: Option<&Params>) -> Result<Option<Self>, Rejection> {
         match meta(params)? {
             Some(meta) => Self::of(meta),
@@ -94,37 +94,37 @@ impl Envelope {
         }
     }
 
-    /// As [`find`](Self::find), in this `_meta`.
+    /// As [`find`](Self::find), with the `_meta` already found.
     pub(super) fn of(meta: Json) -> Result<Option<Self>, Rejection> {
-        let keys = Keys::read(&meta)?;
-        let Some(version) = &keys.version else {
+        let members = EnvelopeMembers::read(&meta)?;
+        let Some(version) = &members.version else {
             return Ok(None);
         };
         let version = version
             .text()
-            .map_err(|_| ill_formed(meta_key::PROTOCOL_VERSION))?;
+            .map_err(|_| invalid_member(meta_key::PROTOCOL_VERSION))?;
         let version = match Dialect::of(&version) {
             Some(dialect) => Cow::Borrowed(dialect.version),
             None => Cow::Owned(version.into_owned()),
         };
         Ok(Some(Self {
             version,
-            keys,
+            members,
             meta,
         }))
     }
 
-    /// The version that the request names.
+    /// Returns the version of the request.
     #[must_use]
     pub fn version(&self) -> &str {
         &self.version
     }
 
-    /// The dialect of the version, if it is a modern one that is served.
+    /// Returns the dialect of the version.
     ///
     /// # Errors
     ///
-    /// If it is not; the error names those that are.
+    /// If the version is not modern or not in `served`; the error lists the supported versions.
     pub fn dialect(&self, served: &Dialects) -> Result<&'static Dialect, Rejection> {
         served
             .of(&self.version)
@@ -132,56 +132,56 @@ impl Envelope {
             .ok_or_else(|| Rejection::unsupported_version(&self.version, served))
     }
 
-    /// Who is asking.
+    /// Decodes the caller.
     ///
     /// # Errors
     ///
-    /// If the capabilities are missing, or anything that the caller says of itself has the wrong shape.
+    /// If the capabilities are missing, or a member of the envelope is invalid.
     pub fn caller(&self, dialect: &'static Dialect) -> Result<Caller, Rejection> {
-        let keys = &self.keys;
-        let Some(capabilities) = &keys.capabilities else {
-            return Err(missing(meta_key::CLIENT_CAPABILITIES));
+        let members = &self.members;
+        let Some(capabilities) = &members.capabilities else {
+            return Err(missing_member(meta_key::CLIENT_CAPABILITIES));
         };
         Ok(Caller {
             dialect,
-            implementation: match &keys.client {
+            implementation: match &members.client {
                 Some(client) => {
-                    Some(object(client).ok_or_else(|| ill_formed(meta_key::CLIENT_INFO))?)
+                    Some(object(client).ok_or_else(|| invalid_member(meta_key::CLIENT_INFO))?)
                 }
                 None => None,
             },
             capabilities: object(capabilities)
-                .ok_or_else(|| ill_formed(meta_key::CLIENT_CAPABILITIES))?,
-            log_level: optional(meta_key::LOG_LEVEL, keys.log_level.as_ref())?,
+                .ok_or_else(|| invalid_member(meta_key::CLIENT_CAPABILITIES))?,
+            log_level: optional(meta_key::LOG_LEVEL, members.log_level.as_ref())?,
         })
     }
 
-    /// What progress is to be marked with.
+    /// Decodes the progress token, if there is one.
     ///
     /// # Errors
     ///
-    /// If it can be no mark.
+    /// If it is neither a string nor an integer.
     pub fn progress_token(&self) -> Result<Option<ProgressToken>, Rejection> {
-        self.keys.progress_token()
+        self.members.progress_token()
     }
 
     pub(super) fn meta(&self) -> &Json {
         &self.meta
     }
 
-    /// All that decides who the [caller](Self::caller) is, but for the dialect.
-    pub(super) fn words(&self) -> Words<'_> {
-        Words {
-            client: self.keys.client.as_ref(),
-            capabilities: self.keys.capabilities.as_ref(),
-            log_level: self.keys.log_level.as_ref(),
+    /// Returns the members that the [caller](Self::caller) is decoded from.
+    pub(super) fn caller_members(&self) -> CallerMembers<'_> {
+        CallerMembers {
+            client: self.members.client.as_ref(),
+            capabilities: self.members.capabilities.as_ref(),
+            log_level: self.members.log_level.as_ref(),
         }
     }
 }
 
-/// The envelope's members of `_meta`, not judged. `None` is absent; the text `null` is present.
+/// The envelope's members of `_meta`, not validated. `None` is an absent member; `null` is present.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Keys {
+pub(super) struct EnvelopeMembers {
     version: Option<Json>,
     client: Option<Json>,
     capabilities: Option<Json>,
@@ -189,7 +189,7 @@ pub(super) struct Keys {
     progress_token: Option<Json>,
 }
 
-impl Keys {
+impl EnvelopeMembers {
     /// Finds the members in `_meta` of a request's params.
     pub(super) fn of(params: Option<&Params>) -> Result<Self, Rejection> {
         match meta(params)? {
@@ -198,10 +198,10 @@ impl Keys {
         }
     }
 
-    /// A member that stands twice is refused, for nobody can say which of the two counts.
+    /// Finds the members, and rejects duplicates, which JSON parsers resolve differently.
     fn read(meta: &Json) -> Result<Self, Rejection> {
         let [version, client, capabilities, log_level, progress_token] =
-            pick(meta, ENVELOPE).map_err(|_| ill_formed_meta())?;
+            pick(meta, ENVELOPE).map_err(|_| invalid_meta())?;
         Ok(Self {
             version,
             client,
@@ -216,25 +216,25 @@ impl Keys {
     }
 }
 
-/// The `_meta` of a request's params. Some legacy clients write down what they do not say.
+/// Returns `_meta` of a request's params. `null` counts as absent, because some legacy clients send it.
 pub(super) fn meta(params: Option<&Params>) -> Result<Option<Json>, Rejection> {
     let Some(params) = params else {
         return Ok(None);
     };
-    let meta = params.member("_meta").map_err(|_| ill_formed_meta())?;
+    let meta = params.member("_meta").map_err(|_| invalid_meta())?;
     Ok(meta.filter(|meta| !meta.is_null()))
 }
 
-/// The rejection of a request that must name a version and does not.
-pub(crate) fn unversioned() -> Rejection {
-    missing(meta_key::PROTOCOL_VERSION)
+/// Returns the rejection of a request without a required version.
+pub(crate) fn missing_version() -> Rejection {
+    missing_member(meta_key::PROTOCOL_VERSION)
 }
 
-fn ill_formed_meta() -> Rejection {
-    Rejection::invalid_params("`_meta` must be one object")
+fn invalid_meta() -> Rejection {
+    Rejection::invalid_params("`_meta` must be one object without duplicate members")
 }
 
-/// Puts the envelope of its caller onto a request.
+/// Adds the caller's encoded envelope to a request.
 pub(super) fn stamp(request: &Request, envelope: &Json) -> Stamped {
     let params = match request.params.member("_meta") {
         Ok(None) => add_meta(request, envelope),
@@ -246,13 +246,13 @@ pub(super) fn stamp(request: &Request, envelope: &Json) -> Stamped {
     }
 }
 
-/// Params that have no `_meta`, with one; `None` if they are no object.
+/// Adds a `_meta` to params without one; `None` if they are not an object.
 fn add_meta(request: &Request, envelope: &Json) -> Option<Json> {
-    let mut params = Json::clone(&request.params).into_open()?;
+    let mut params = Json::clone(&request.params).into_writer()?;
     match &request.progress_token {
         None => params.add("_meta", envelope),
         Some(token) => {
-            let mut meta = envelope.clone().into_open()?;
+            let mut meta = envelope.clone().into_writer()?;
             meta.add(meta_key::PROGRESS_TOKEN, &encode(token));
             params.add("_meta", &meta.close());
         }
@@ -260,34 +260,34 @@ fn add_meta(request: &Request, envelope: &Json) -> Option<Json> {
     Some(params.close())
 }
 
-/// Params that have a `_meta`, with the envelope in it; `None` if they are no object.
+/// Merges the envelope into the `_meta` of params; `None` if they are not an object.
 fn rewrite_meta(request: &Request, envelope: &Json) -> Option<Json> {
     let mut params = Object::read(&request.params).ok()?;
     let envelope = Object::read(envelope).ok()?;
     let progress_token = request.progress_token.as_ref().map(encode);
     edit_meta(&mut params, |meta| {
         for name in ENVELOPE {
-            own(meta, name, envelope.member(name).cloned());
+            set_or_remove(meta, name, envelope.member(name).cloned());
         }
-        own(meta, meta_key::PROGRESS_TOKEN, progress_token);
+        set_or_remove(meta, meta_key::PROGRESS_TOKEN, progress_token);
     });
     Some(params.to_json())
 }
 
-/// What a caller says of itself in each of its requests.
+/// Encodes the envelope that the caller sends with each request.
 pub(super) fn envelope(caller: &Caller) -> Json {
     let mut envelope = Object::default();
     envelope.set(meta_key::PROTOCOL_VERSION, encode(caller.dialect.version));
     let client = caller.implementation.as_ref().map(encode);
-    own(&mut envelope, meta_key::CLIENT_INFO, client);
+    set_or_remove(&mut envelope, meta_key::CLIENT_INFO, client);
     let capabilities = encode(&capabilities_of(caller));
     envelope.set(meta_key::CLIENT_CAPABILITIES, capabilities);
     let log_level = caller.log_level.as_ref().map(encode);
-    own(&mut envelope, meta_key::LOG_LEVEL, log_level);
+    set_or_remove(&mut envelope, meta_key::LOG_LEVEL, log_level);
     envelope.to_json()
 }
 
-/// What the caller can do, in the words of this era: roots are asked for, and nobody tells that they changed.
+/// Returns the caller's capabilities without `roots.listChanged`, which the modern era does not define.
 fn capabilities_of(caller: &Caller) -> Cow<'_, ClientCapabilities> {
     let mut capabilities = Cow::Borrowed(&caller.capabilities);
     let roots = caller.capabilities.roots.as_ref();
@@ -305,88 +305,96 @@ pub(super) fn unseal(
     dialect: &'static Dialect,
     extensions: &[&str],
     result: Json,
-) -> Result<Unsealed, Violation> {
-    let result_type = result_type(&result).map_err(|_| Violation::ResultTypeIsNotText)?;
+) -> Result<Unsealed, ResultViolation> {
+    let result_type = result_type(&result).map_err(|_| ResultViolation::InvalidResultType)?;
     match result_type {
-        // An older server does not say.
+        // Servers of older versions send no `resultType`.
         None => Ok(Unsealed::Complete(result)),
         Some(of) if of == ResultType::COMPLETE => Ok(Unsealed::Complete(result)),
         Some(of) if of == ResultType::INPUT_REQUIRED => {
             if dialect.may_need_input(method) {
                 Ok(Unsealed::InputRequired(result))
             } else {
-                Err(Violation::InputRequiredNotAllowed(method.to_owned()))
+                Err(ResultViolation::InputRequiredNotAllowed(method.to_owned()))
             }
         }
         Some(of) if extensions.contains(&of.as_str()) => Ok(Unsealed::Extension {
             result_type: of.as_str().to_owned(),
             result,
         }),
-        Some(of) => Err(Violation::UnknownResultType(of.as_str().to_owned())),
+        Some(of) => Err(ResultViolation::UnknownResultType(of.as_str().to_owned())),
     }
 }
 
-/// What a result must say and does not is added behind what it says, whose text is written again only if
-/// something in it has to go.
+/// Adds the members that a modern result requires, and removes cache hints from incomplete results.
+///
+/// New members are appended, so that the text of a long result is copied only if a member must be removed.
 pub(super) fn seal(seal: &Seal, server: &Json, outcome: Outcome) -> Outcome {
     let mut result = outcome.map_err(|error| seal_error(seal.dialect, error))?;
-    let not_an_object = |NotAnObject| unsendable("the result is not an object");
-    let is_cached = seal.dialect.caches(&seal.method);
-    let said = Said::read(&result, is_cached).map_err(not_an_object)?;
-    let kind = said.kind()?;
+    let not_an_object = |NotAnObject| unsendable_result("result is not an object");
+    let is_cached = seal.dialect.is_cacheable(&seal.method);
+    let members = ResultMembers::read(&result, is_cached).map_err(not_an_object)?;
+    let kind = members.kind()?;
     if kind == ResultType::INPUT_REQUIRED && !seal.dialect.may_need_input(&seal.method) {
-        return Err(unsendable("this method cannot ask for input"));
+        return Err(unsendable_result(
+            "`input_required` is not allowed for this method",
+        ));
     }
     let is_complete = kind == ResultType::COMPLETE;
     let has_hints = is_cached && is_complete;
-    let lacking = [
-        ("resultType", r#""complete""#, said.result_type.is_none()),
-        ("ttlMs", "0", has_hints && said.ttl.is_none()),
-        // Whoever does not say that a result is for everybody may have made it for one.
+    let missing_members = [
+        ("resultType", r#""complete""#, members.result_type.is_none()),
+        ("ttlMs", "0", has_hints && members.ttl.is_none()),
+        // Private by default: a result without a scope may depend on the caller.
         (
             "cacheScope",
             r#""private""#,
-            has_hints && said.scope.is_none(),
+            has_hints && members.scope.is_none(),
         ),
     ];
-    let is_signed = said.is_signed();
-    let has_to_go = [
-        ("ttlMs", said.ttl.is_some() && !is_complete),
-        ("cacheScope", said.scope.is_some() && !is_complete),
-        // It comes back, with more in it.
-        ("_meta", said.meta.is_some() && !is_signed),
+    let has_server_info = members.has_server_info();
+    let removed_members = [
+        ("ttlMs", members.ttl.is_some() && !is_complete),
+        ("cacheScope", members.scope.is_some() && !is_complete),
+        // Written again by `add_server_info`, with `serverInfo`.
+        ("_meta", members.meta.is_some() && !has_server_info),
     ];
-    let unsigned = said.meta.filter(|_| !is_signed);
-    let unsigned = unsigned.map(|meta| result.slice(meta));
+    let meta_without_server_info = members.meta.filter(|_| !has_server_info);
+    let meta_without_server_info = meta_without_server_info.map(|meta| result.slice(meta));
 
-    if has_to_go.iter().any(|(_, goes)| *goes) {
-        result = without(&result, &has_to_go).map_err(not_an_object)?;
+    if removed_members.iter().any(|(_, is_removed)| *is_removed) {
+        result = without(&result, &removed_members).map_err(not_an_object)?;
     }
-    if is_signed && lacking.iter().all(|(.., is_lacking)| !is_lacking) {
+    if has_server_info && missing_members.iter().all(|(.., is_missing)| !is_missing) {
         return Ok(result);
     }
-    let mut open = result
-        .into_open()
+    let mut writer = result
+        .into_writer()
         .ok_or(NotAnObject)
         .map_err(not_an_object)?;
-    // For all that is added, so that the text moves once.
-    let lacks = lacking.iter().filter(|(.., is_lacking)| *is_lacking);
-    let added = lacks.map(|(name, value, _)| name.len() + value.len() + AROUND);
-    let signature = match is_signed {
+    // Reserve space for everything that is added, so that the text is moved at most once.
+    let missing = missing_members
+        .iter()
+        .filter(|(.., is_missing)| *is_missing);
+    let added = missing.map(|(name, value, _)| name.len() + value.len() + MEMBER_OVERHEAD);
+    let server_info_len = match has_server_info {
         true => 0,
-        false => SIGNATURE.len() + server.as_bytes().len() + AROUND,
+        false => SERVER_INFO_META.len() + server.as_bytes().len() + MEMBER_OVERHEAD,
     };
-    open.reserve(added.sum::<usize>() + signature);
-    for (name, value, _) in lacking.iter().filter(|(.., is_lacking)| *is_lacking) {
-        open.add(name, &Json::from_static(value));
+    writer.reserve(added.sum::<usize>() + server_info_len);
+    for (name, value, _) in missing_members
+        .iter()
+        .filter(|(.., is_missing)| *is_missing)
+    {
+        writer.add(name, &Json::from_static(value));
     }
-    if !is_signed {
-        sign(&mut open, unsigned.as_ref(), server);
+    if !has_server_info {
+        add_server_info(&mut writer, meta_without_server_info.as_ref(), server);
     }
-    Ok(open.close())
+    Ok(writer.close())
 }
 
-/// An object without those of the members that go.
+/// Returns the object without the members whose flag is set.
 fn without(json: &Json, members: &[(&str, bool)]) -> Result<Json, NotAnObject> {
     let object = Object::read(json)?;
     let kept = object
@@ -395,8 +403,8 @@ fn without(json: &Json, members: &[(&str, bool)]) -> Result<Json, NotAnObject> {
     Ok(Json::object(kept))
 }
 
-/// Adds a `_meta` that says what it said before, and which server made the result.
-fn sign(result: &mut OpenObject, meta: Option<&Json>, server: &Json) {
+/// Adds `_meta` with its previous members and `serverInfo`.
+fn add_server_info(result: &mut JsonObjectWriter, meta: Option<&Json>, server: &Json) {
     result.begin("_meta");
     let meta = meta.and_then(|meta| Object::read(meta).ok());
     for (name, value) in meta.iter().flat_map(Object::iter) {
@@ -406,51 +414,51 @@ fn sign(result: &mut OpenObject, meta: Option<&Json>, server: &Json) {
     result.end();
 }
 
-/// What a result says of that which every result must say.
+/// The text of those members of a result that `seal` checks.
 #[derive(Default)]
-struct Said<'a> {
+struct ResultMembers<'a> {
     result_type: Option<&'a [u8]>,
     meta: Option<&'a [u8]>,
-    /// Looked at only where a result may be cached.
+    /// Read only if the method's results are cacheable.
     ttl: Option<&'a [u8]>,
     scope: Option<&'a [u8]>,
 }
 
-impl<'a> Said<'a> {
-    /// Reads no further than to what it looks for: a server that says it first may say much behind it.
+impl<'a> ResultMembers<'a> {
+    /// Stops as soon as all members are found, so that a long result that has them first is not scanned.
     fn read(result: &'a Json, is_cached: bool) -> Result<Self, NotAnObject> {
-        let mut said = Self::default();
+        let mut found = Self::default();
         let mut members = Members::of(result.as_bytes())?;
         while let Some((name, value)) = members.next()? {
             let member = if name.is("resultType") {
-                &mut said.result_type
+                &mut found.result_type
             } else if name.is("_meta") {
-                &mut said.meta
+                &mut found.meta
             } else if is_cached && name.is("ttlMs") {
-                &mut said.ttl
+                &mut found.ttl
             } else if is_cached && name.is("cacheScope") {
-                &mut said.scope
+                &mut found.scope
             } else {
                 continue;
             };
             member.get_or_insert(value);
-            let has_hints = !is_cached || said.ttl.is_some() && said.scope.is_some();
-            if said.result_type.is_some() && said.meta.is_some() && has_hints {
+            let has_hints = !is_cached || found.ttl.is_some() && found.scope.is_some();
+            if found.result_type.is_some() && found.meta.is_some() && has_hints {
                 break;
             }
         }
-        Ok(said)
+        Ok(found)
     }
 
     fn kind(&self) -> Result<ResultType, RpcError> {
         let Some(text) = self.result_type else {
             return Ok(ResultType::COMPLETE);
         };
-        serde_json::from_slice(text).map_err(|_| unsendable("`resultType` is not text"))
+        serde_json::from_slice(text).map_err(|_| unsendable_result("`resultType` is not a string"))
     }
 
-    /// Whether it says which server made it.
-    fn is_signed(&self) -> bool {
+    /// Returns whether `_meta` has `serverInfo`.
+    fn has_server_info(&self) -> bool {
         let Some(Ok(mut members)) = self.meta.map(Members::of) else {
             return false;
         };
@@ -463,8 +471,8 @@ impl<'a> Said<'a> {
     }
 }
 
-/// The error of a request that is refused for want of an envelope.
-pub(super) fn no_envelope(served: &Dialects) -> Rejection {
+/// Returns the rejection of a request without an envelope.
+pub(super) fn missing_envelope(served: &Dialects) -> Rejection {
     let versions: Vec<_> = served.modern_versions().collect();
     Rejection::invalid_params(format!(
         "`params._meta` must have `{}` (supported: {})",
@@ -473,16 +481,16 @@ pub(super) fn no_envelope(served: &Dialects) -> Rejection {
     ))
 }
 
-/// The error of an `initialize` where no version with a handshake is served; it names those that are.
-pub(super) fn no_handshake(params: Option<&Params>, served: &Dialects) -> Rejection {
+/// Returns the rejection of `initialize` on a server without legacy versions; it lists the supported ones.
+pub(super) fn unsupported_initialize(params: Option<&Params>, served: &Dialects) -> Rejection {
     #[derive(Deserialize)]
-    struct Offer {
+    struct RequestedVersion {
         #[serde(rename = "protocolVersion")]
         version: String,
     }
 
-    let offer = params.and_then(|params| object(params));
-    let requested = offer.map_or_else(String::new, |Offer { version }| version);
+    let requested = params.and_then(|params| object(params));
+    let requested = requested.map_or_else(String::new, |RequestedVersion { version }| version);
     Rejection::unsupported_version(&requested, served)
 }
 
@@ -494,27 +502,27 @@ fn result_type(result: &Json) -> Result<Option<ResultType>, ()> {
     }
 }
 
-/// Codes that this version does not define must not be sent.
+/// Maps the error code to one that the version defines.
 fn seal_error(dialect: &Dialect, mut error: RpcError) -> RpcError {
     error.code = dialect.error_code(error.code);
     error
 }
 
-fn missing(key: &str) -> Rejection {
+fn missing_member(key: &str) -> Rejection {
     Rejection::invalid_params(format!("`params._meta` must have `{key}`"))
 }
 
 fn decode<'a, T: Deserialize<'a>>(key: &str, json: &'a Json) -> Result<T, Rejection> {
-    json.decode().map_err(|_| ill_formed(key))
+    json.decode().map_err(|_| invalid_member(key))
 }
 
-/// Decodes an object. serde alone would take an array too, for the members in their order.
+/// Decodes an object. serde alone would also accept an array of the fields in order.
 fn object<'a, T: Deserialize<'a>>(json: &'a Json) -> Option<T> {
     json.is_object().then(|| json.decode().ok()).flatten()
 }
 
-fn ill_formed(key: &str) -> Rejection {
-    Rejection::invalid_params(format!("`{key}` in `_meta` has the wrong shape"))
+fn invalid_member(key: &str) -> Rejection {
+    Rejection::invalid_params(format!("invalid `{key}` in `params._meta`"))
 }
 
 fn optional<'a, T: Deserialize<'a>>(
@@ -524,13 +532,13 @@ fn optional<'a, T: Deserialize<'a>>(
     json.map(|json| decode(key, json)).transpose()
 }
 
-/// What a signature looks like around the name of the server.
-const SIGNATURE: &str = r#","_meta":{"io.modelcontextprotocol/serverInfo":}"#;
+/// The text around `serverInfo` in a new `_meta`; used for its length.
+const SERVER_INFO_META: &str = r#","_meta":{"io.modelcontextprotocol/serverInfo":}"#;
 
-/// How many bytes stand around the name and the value of a member, with the end of an object.
-const AROUND: usize = 8;
+/// An upper bound of the punctuation around a member: quotes, colon, comma and closing bracket.
+const MEMBER_OVERHEAD: usize = 8;
 
-/// The members of `_meta` that are the envelope.
+/// The members of `_meta` that form the envelope.
 const ENVELOPE: [&str; 5] = [
     meta_key::PROTOCOL_VERSION,
     meta_key::CLIENT_INFO,

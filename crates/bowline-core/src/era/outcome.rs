@@ -1,4 +1,4 @@
-//! What an answer must look like on its way out, and what it turns out to be on its way in.
+//! Types of [`seal`](super::seal) and [`unseal`](super::unseal), which convert outcomes to and from the wire.
 
 use std::borrow::Cow;
 
@@ -6,18 +6,18 @@ use bowline_types::{Json, RpcError};
 
 use super::Dialect;
 
-/// What the answer to an admitted request must look like; used up by [`seal`](super::seal).
+/// The wire form of the response to an admitted request; an argument of [`seal`](super::seal).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Seal {
-    /// The version that the caller reads.
+    /// The caller's protocol version.
     pub dialect: &'static Dialect,
-    /// The inside name of the method that is answered.
+    /// The internal name of the request's method.
     pub method: Cow<'static, str>,
 }
 
 impl Seal {
-    /// The form of an answer to `method` in `dialect`.
+    /// Creates the form of a response to `method` in `dialect`.
     #[must_use]
     pub fn new(dialect: &'static Dialect, method: impl Into<Cow<'static, str>>) -> Self {
         Self {
@@ -27,48 +27,48 @@ impl Seal {
     }
 }
 
-/// What an answer turned out to be.
+/// An outcome in its internal form; returned by [`unseal`](super::unseal).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(
     clippy::exhaustive_enums,
-    reason = "a caller must handle every kind of answer"
+    reason = "a caller must handle every kind of outcome"
 )]
 pub enum Unsealed {
-    /// The result that the method names.
+    /// The final result of the method.
     Complete(Json),
-    /// The server needs something first; an `InputRequiredResult`.
+    /// An `InputRequiredResult`: the server needs input from the client first.
     InputRequired(Json),
-    /// A result of a kind that an extension adds.
+    /// A result whose `resultType` an extension defines.
     Extension {
-        /// Its `resultType`.
+        /// The `resultType`.
         result_type: String,
         /// The whole result.
         result: Json,
     },
-    /// The peer said no.
+    /// A JSON-RPC error from the peer.
     Failed(RpcError),
 }
 
-/// How a peer's result breaks the protocol.
+/// How a peer's result violates the protocol.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Violation {
-    /// A result is an object.
-    #[error("the result is not an object")]
+pub enum ResultViolation {
+    /// The result is not a JSON object.
+    #[error("expected `result` to be an object")]
     ResultIsNotAnObject,
-    /// `resultType` is text.
-    #[error("`resultType` is not one text")]
-    ResultTypeIsNotText,
-    /// The core has two result types, and no extension that was negotiated has this one.
-    #[error("the result is of the unknown type `{0}`")]
+    /// `resultType` is not a string, or is duplicated.
+    #[error("expected `resultType` to be one string")]
+    InvalidResultType,
+    /// Neither the core specification nor a negotiated extension defines this `resultType`.
+    #[error("unknown `resultType` `{0}`")]
     UnknownResultType(String),
-    /// Only some methods may be answered by `input_required`.
-    #[error("`{0}` cannot be answered by `input_required`")]
+    /// The result is `input_required`, which is not allowed for this method.
+    #[error("`input_required` is not allowed as a result of `{0}`")]
     InputRequiredNotAllowed(String),
-    /// The answer to `initialize` lacks something that it must have.
-    #[error("the answer to `initialize` has no valid `{0}`")]
-    BadHandshake(&'static str),
-    /// The server chose a version that cannot be spoken after `initialize`.
-    #[error("the server wants to speak version `{0}` after `initialize`")]
-    UnspeakableVersion(String),
+    /// A required member of the `initialize` result is missing or invalid.
+    #[error("missing or invalid `{0}` in the `initialize` result")]
+    InvalidInitializeResult(&'static str),
+    /// The server chose a version that is unknown, or modern and thus without `initialize`.
+    #[error("unsupported protocol version `{0}` in the `initialize` result")]
+    UnsupportedVersion(String),
 }

@@ -1,8 +1,8 @@
-//! Which era does a server speak? A verdict on what came back from the first attempt.
+//! Detection of a server's era from its reply to the client's first request, the probe.
 //!
-//! A client that speaks both eras sends `server/discover` first. On a duplex wire whatever is not modern
-//! is legacy: old servers answer a request before `initialize` with any error, with silence, or by going
-//! away. Over HTTP an outage and a locked door look alike for both eras and prove nothing.
+//! A client that supports both eras sends `server/discover` first. On a duplex wire every reply that is not modern
+//! means legacy: legacy servers react to a request before `initialize` with any error, with no response, or by
+//! exiting. Over HTTP, an outage or a missing authorization looks the same in both eras and is inconclusive.
 
 use bowline_types::{ErrorCode, Json, RpcError};
 use serde::Deserialize;
@@ -10,204 +10,211 @@ use serde::Deserialize;
 use super::{Dialect, Dialects};
 use crate::Outcome;
 
-/// What came back over a duplex wire.
+/// The reply to a probe over a duplex wire.
 #[derive(Clone, Copy, Debug)]
 #[allow(
     clippy::exhaustive_enums,
-    reason = "a prober must say which of these happened"
+    reason = "these are all the possible replies"
 )]
 pub enum DuplexReply<'a> {
-    /// An answer.
+    /// A response.
     Outcome(&'a Outcome),
-    /// Nothing, for as long as one is willing to wait.
-    Silence,
-    /// The end of the stream, or of the child process. It must be started again before going on.
-    Gone,
+    /// No reply before the timeout.
+    TimedOut,
+    /// The stream or the child process ended, and must be restarted before the next attempt.
+    Closed,
 }
 
-/// What came back over HTTP.
+/// The reply to a probe over HTTP.
 #[derive(Clone, Copy, Debug)]
 #[allow(
     clippy::exhaustive_enums,
-    reason = "a prober must say which of these happened"
+    reason = "these are all the possible replies"
 )]
 pub enum HttpReply<'a> {
-    /// A response with a JSON-RPC answer in it.
+    /// An HTTP response with a JSON-RPC response.
     Outcome {
         /// The HTTP status.
         status: u16,
-        /// The answer.
+        /// The outcome in the JSON-RPC response.
         outcome: &'a Outcome,
     },
-    /// A response without any, and its HTTP status.
+    /// The status of an HTTP response without a JSON-RPC response.
     Status(u16),
-    /// Nothing, for as long as one is willing to wait.
-    Silence,
-    /// No connection, or one that broke.
+    /// No reply before the timeout.
+    TimedOut,
+    /// The connection failed.
     Unreachable,
 }
 
-/// What to make of it.
+/// The conclusion from a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(
     clippy::exhaustive_enums,
-    reason = "a prober must act on every verdict"
+    reason = "a client must handle every verdict"
 )]
-pub enum Verdict {
-    /// The server is modern; speak this version.
+pub enum ProbeVerdict {
+    /// The server is modern; use this version.
     Modern(&'static Dialect),
-    /// The server is modern but refused the version; probe again with this one.
+    /// The server is modern but rejected the version; probe again with this one.
     Retry(&'static Dialect),
-    /// The server is legacy; offer this version in `initialize`.
+    /// The server is legacy; send `initialize` with this version.
     Legacy(&'static Dialect),
-    /// There is no version that both sides speak; the server told, or is taken, to speak these.
+    /// No version is supported by both sides. Contains the versions that the server listed, if any.
     Incompatible(Vec<String>),
-    /// The server wants credentials first; then probe again.
+    /// The server requires authorization; probe again after it.
     Unauthorized,
-    /// The reply is no evidence for either era.
-    Undecided(Undecided),
+    /// The reply does not show the era.
+    Inconclusive(InconclusiveReply),
 }
 
-/// Why a reply is no evidence.
+/// Why a reply does not show the era.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Undecided {
-    /// There was no reply.
-    #[error("the server did not answer in time")]
-    Silence,
-    /// There was no connection.
-    #[error("the server cannot be reached")]
+pub enum InconclusiveReply {
+    /// No reply before the timeout.
+    #[error("no response from the server before the timeout")]
+    TimedOut,
+    /// The connection failed.
+    #[error("connection to the server failed")]
     Unreachable,
-    /// The server is out of order, or too busy to tell.
-    #[error("the server answered with HTTP status {0}")]
+    /// A status that is independent of the era, such as 503.
+    #[error("server responded with HTTP status {0}")]
     Status(u16),
 }
 
-/// Judges what came back over a duplex wire; `tried` are the versions that were probed with, the latest
-/// last.
+/// Returns the verdict on a reply over a duplex wire; `tried` are the versions of the probes so far, the latest last.
 #[must_use]
 pub fn judge_duplex(
     reply: DuplexReply<'_>,
     ours: &Dialects,
     tried: &[&'static Dialect],
-) -> Verdict {
+) -> ProbeVerdict {
     match reply {
         DuplexReply::Outcome(outcome) => {
             judge_outcome(outcome, ours, tried).unwrap_or_else(|| fall_back(ours))
         }
-        DuplexReply::Silence | DuplexReply::Gone => fall_back(ours),
+        DuplexReply::TimedOut | DuplexReply::Closed => fall_back(ours),
     }
 }
 
-/// Judges what came back over HTTP from a request for `method`, which need not be the probe.
+/// Returns the verdict on a reply over HTTP to a request of `method`, which need not be `server/discover`.
 #[must_use]
 pub fn judge_http(
     method: &str,
     reply: HttpReply<'_>,
     ours: &Dialects,
     tried: &[&'static Dialect],
-) -> Verdict {
+) -> ProbeVerdict {
     let (status, outcome) = match reply {
-        HttpReply::Silence => return Verdict::Undecided(Undecided::Silence),
-        HttpReply::Unreachable => return Verdict::Undecided(Undecided::Unreachable),
+        HttpReply::TimedOut => return ProbeVerdict::Inconclusive(InconclusiveReply::TimedOut),
+        HttpReply::Unreachable => {
+            return ProbeVerdict::Inconclusive(InconclusiveReply::Unreachable);
+        }
         HttpReply::Status(status) => (status, None),
         HttpReply::Outcome { status, outcome } => (status, Some(outcome)),
     };
     if matches!(status, 401 | 403) {
-        return Verdict::Unauthorized;
+        return ProbeVerdict::Unauthorized;
     }
     if let Some(verdict) = outcome.and_then(|outcome| judge_outcome(outcome, ours, tried)) {
         return verdict;
     }
     if let (404, Some(Err(error)), [.., asked]) = (status, outcome, tried) {
-        // A modern server has every right not to know a method, but must know this one.
+        // A modern server may lack any method except `server/discover`.
         if error.code == ErrorCode::METHOD_NOT_FOUND && method != "server/discover" {
-            return Verdict::Modern(asked);
+            return ProbeVerdict::Modern(asked);
         }
     }
     match status {
-        // Like 5xx, a timeout and an overload say nothing about what the server speaks.
-        408 | 429 | 300..=399 | 500.. => Verdict::Undecided(Undecided::Status(status)),
+        // Like 5xx, a timeout (408) and an overload (429) do not depend on the era.
+        408 | 429 | 300..=399 | 500.. => {
+            ProbeVerdict::Inconclusive(InconclusiveReply::Status(status))
+        }
         _ => fall_back(ours),
     }
 }
 
-/// Judges the error that `initialize` ended with, after falling back too early: a server that was slow to
-/// start may turn out to be modern after all.
+/// Returns the modern version to use if the error of `initialize` shows that the server is modern.
+///
+/// This occurs if a server was too slow to answer the probe, so that the client fell back to `initialize`.
 #[must_use]
-pub fn judge_refused_handshake(error: &RpcError, ours: &Dialects) -> Option<&'static Dialect> {
-    let supported = supported_by(error)?;
+pub fn judge_rejected_initialize(error: &RpcError, ours: &Dialects) -> Option<&'static Dialect> {
+    let supported = supported_versions(error)?;
     ours.iter()
-        .find(|dialect| dialect.is_modern() && names(&supported, dialect))
+        .find(|dialect| dialect.is_modern() && lists_version(&supported, dialect))
 }
 
-/// Whether a refused `initialize` suggests that the server speaks the old HTTP+SSE transport.
+/// Returns whether the status of a rejected `initialize` suggests the HTTP+SSE transport of 2024-11-05.
 #[must_use]
-pub fn suggests_two_endpoints(status: u16) -> bool {
+pub fn suggests_http_sse(status: u16) -> bool {
     matches!(status, 400 | 404 | 405)
 }
 
-/// What an answer proves, if anything: a valid discovery, or an error that only modern servers know.
+/// Returns the verdict on a valid discovery, or on an error that only modern servers send; else `None`.
 fn judge_outcome(
     outcome: &Outcome,
     ours: &Dialects,
     tried: &[&'static Dialect],
-) -> Option<Verdict> {
+) -> Option<ProbeVerdict> {
     match outcome {
-        Ok(result) => discovered(result).map(|theirs| choose(theirs, ours)),
+        Ok(result) => discovered_versions(result).map(|theirs| choose(theirs, ours)),
         Err(error) => match error.code {
             ErrorCode::UNSUPPORTED_PROTOCOL_VERSION => {
-                supported_by(error).map(|theirs| choose_again(theirs, ours, tried))
+                supported_versions(error).map(|theirs| choose_retry(theirs, ours, tried))
             }
-            // A modern server that dislikes the request.
+            // Only modern servers define these codes.
             ErrorCode::HEADER_MISMATCH | ErrorCode::MISSING_CLIENT_CAPABILITY => {
-                tried.last().map(|asked| Verdict::Modern(asked))
+                tried.last().map(|asked| ProbeVerdict::Modern(asked))
             }
             _ => None,
         },
     }
 }
 
-fn choose(theirs: Vec<String>, ours: &Dialects) -> Verdict {
-    let shared = |dialect: &&'static Dialect| names(&theirs, dialect);
+fn choose(theirs: Vec<String>, ours: &Dialects) -> ProbeVerdict {
+    let shared = |dialect: &&'static Dialect| lists_version(&theirs, dialect);
     match ours.iter().find(shared) {
-        Some(dialect) if dialect.is_modern() => Verdict::Modern(dialect),
-        // A modern answer that names legacy versions only: those are spoken through `initialize`.
-        Some(dialect) => Verdict::Legacy(dialect),
-        None => Verdict::Incompatible(theirs),
+        Some(dialect) if dialect.is_modern() => ProbeVerdict::Modern(dialect),
+        // A modern result that lists legacy versions only; these need `initialize`.
+        Some(dialect) => ProbeVerdict::Legacy(dialect),
+        None => ProbeVerdict::Incompatible(theirs),
     }
 }
 
-/// A version that was refused although the server names it is tried once more: it was another replica that
-/// refused it, or an earlier one. But what was not tried yet comes first.
-fn choose_again(theirs: Vec<String>, ours: &Dialects, tried: &[&'static Dialect]) -> Verdict {
+/// Chooses the version of the next probe. A version that the server rejected and yet lists is tried a second time,
+/// because another replica, or an older release of it, may have sent the rejection. Untried versions come first.
+fn choose_retry(theirs: Vec<String>, ours: &Dialects, tried: &[&'static Dialect]) -> ProbeVerdict {
     let attempts = |dialect: &'static Dialect| tried.iter().filter(|it| **it == dialect).count();
-    let shared = || ours.iter().filter(|dialect| names(&theirs, dialect));
+    let shared = || {
+        ours.iter()
+            .filter(|dialect| lists_version(&theirs, dialect))
+    };
     let again = shared()
-        .filter(|dialect| dialect.is_modern() && attempts(dialect) < MOST_ATTEMPTS)
+        .filter(|dialect| dialect.is_modern() && attempts(dialect) < MAX_ATTEMPTS)
         .min_by_key(|dialect| attempts(dialect));
     if let Some(dialect) = again {
-        return Verdict::Retry(dialect);
+        return ProbeVerdict::Retry(dialect);
     }
     match shared().find(|dialect| !dialect.is_modern()) {
-        Some(dialect) => Verdict::Legacy(dialect),
-        None => Verdict::Incompatible(theirs),
+        Some(dialect) => ProbeVerdict::Legacy(dialect),
+        None => ProbeVerdict::Incompatible(theirs),
     }
 }
 
-fn fall_back(ours: &Dialects) -> Verdict {
+fn fall_back(ours: &Dialects) -> ProbeVerdict {
     match ours.latest_legacy() {
-        Some(dialect) => Verdict::Legacy(dialect),
-        None => Verdict::Incompatible(Vec::new()),
+        Some(dialect) => ProbeVerdict::Legacy(dialect),
+        None => ProbeVerdict::Incompatible(Vec::new()),
     }
 }
 
-fn names(versions: &[String], dialect: &Dialect) -> bool {
+fn lists_version(versions: &[String], dialect: &Dialect) -> bool {
     versions.iter().any(|version| version == dialect.version)
 }
 
-/// The versions in a result of `server/discover`, if it is one.
-fn discovered(result: &Json) -> Option<Vec<String>> {
+/// Returns the versions in a result of `server/discover`; `None` if it is not a valid one.
+fn discovered_versions(result: &Json) -> Option<Vec<String>> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Discovery {
@@ -225,8 +232,8 @@ fn discovered(result: &Json) -> Option<Vec<String>> {
     (is_complete && discovery.capabilities.is_object()).then_some(discovery.supported_versions)
 }
 
-/// The versions in the data of an unsupported-version error, if it is one.
-fn supported_by(error: &RpcError) -> Option<Vec<String>> {
+/// Returns the versions in the data of an unsupported-version error; `None` for any other error.
+fn supported_versions(error: &RpcError) -> Option<Vec<String>> {
     #[derive(Deserialize)]
     struct Supported {
         supported: Vec<String>,
@@ -239,8 +246,8 @@ fn supported_by(error: &RpcError) -> Option<Vec<String>> {
     data.decode().ok().map(|Supported { supported }| supported)
 }
 
-/// How often a version is tried that the server refuses and supports.
-const MOST_ATTEMPTS: usize = 2;
+/// The maximum number of probes with a version that the server both rejects and lists.
+const MAX_ATTEMPTS: usize = 2;
 
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,4 @@
-//! Why a message was not admitted.
+//! [`Rejection`]: the error for a message that was not admitted.
 
 use bowline_types::{ErrorCode, RpcError};
 use serde_json::json;
@@ -6,33 +6,35 @@ use serde_json::json;
 use super::Dialects;
 use crate::shortened;
 
-/// Why a message was not admitted: the error that its sender is told.
+/// Why a message was not admitted: the JSON-RPC error to send to the peer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(transparent)]
 pub struct Rejection(RpcError);
 
 impl Rejection {
-    /// A rejection with a code and a sentence.
+    /// Creates a rejection from a code and a message.
     #[must_use]
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self(RpcError::new(code, message))
     }
 
-    /// The params have the wrong shape.
+    /// Creates a rejection of invalid params.
     #[must_use]
     pub fn invalid_params(message: impl Into<String>) -> Self {
         Self::new(ErrorCode::INVALID_PARAMS, message)
     }
 
-    /// The method does not exist for this caller.
+    /// Creates a rejection of a method that does not exist for this caller.
     #[must_use]
     pub fn method_not_found(method: &str) -> Self {
-        let message = format!("there is no method `{}` here", shortened(method));
+        let message = format!("method not found: `{}`", shortened(method));
         Self::new(ErrorCode::METHOD_NOT_FOUND, message)
     }
 
-    /// The requested version is not served; names those that are: the modern ones, or those with a handshake
-    /// where there is nothing else, so that a client knows that one is worth trying.
+    /// Creates a rejection of a version that is not served.
+    ///
+    /// Its `data.supported` lists the modern versions that are served. A legacy-only server lists its legacy versions,
+    /// so that the client can fall back to `initialize`.
     #[must_use]
     pub fn unsupported_version(requested: &str, served: &Dialects) -> Self {
         let mut supported: Vec<_> = served.modern_versions().collect();
@@ -41,20 +43,20 @@ impl Rejection {
         }
         let error = RpcError::new(
             ErrorCode::UNSUPPORTED_PROTOCOL_VERSION,
-            // In these words: clients look for them.
+            // The exact text matters: clients search for it.
             "Unsupported protocol version",
         );
         let requested = shortened(requested).to_string();
         Self(error.with_data(json!({"supported": supported, "requested": requested})))
     }
 
-    /// The code of the error.
+    /// Returns the code of the error.
     #[must_use]
     pub fn code(&self) -> ErrorCode {
         self.0.code
     }
 
-    /// The error that the sender is told.
+    /// Returns the error to send to the peer.
     #[must_use]
     pub fn error(&self) -> &RpcError {
         &self.0
@@ -78,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rejection_repeats_only_the_beginning_of_what_was_sent() {
+    fn a_rejection_truncates_text_from_the_peer() {
         let huge = "h".repeat(1 << 20);
         let rejections = [
             Rejection::method_not_found(&huge),

@@ -1,4 +1,4 @@
-//! A request as everyone inside sees it: complete in itself, with whoever is asking.
+//! [`Request`]: a request in its internal form, together with its [`Caller`].
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::Dialect;
 use crate::RawRequest;
 use crate::json::Params;
 
-/// Who is asking.
+/// The sender of a request: its protocol version, `clientInfo`, capabilities and log level.
 ///
 /// # Examples
 ///
@@ -25,18 +25,18 @@ use crate::json::Params;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Caller {
-    /// The version it speaks.
+    /// The protocol version.
     pub dialect: &'static Dialect,
-    /// What it says it is. Never base a decision on it.
+    /// The self-reported name and version. Do not base any decision on it.
     pub implementation: Option<Implementation>,
-    /// What it can do.
+    /// The client's capabilities.
     pub capabilities: ClientCapabilities,
-    /// The least severe log message it wants; none at all if absent.
+    /// The minimum severity of log messages to send; `None` disables them.
     pub log_level: Option<LoggingLevel>,
 }
 
 impl Caller {
-    /// A caller of whom only the version is known.
+    /// Creates a caller with a protocol version and no further data.
     #[must_use]
     pub fn new(dialect: &'static Dialect) -> Self {
         Self {
@@ -48,22 +48,22 @@ impl Caller {
     }
 }
 
-/// A request, complete in itself.
+/// A request in its internal form, which depends on no earlier request.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Request {
-    /// What is asked for, by its modern name.
+    /// The modern name of the method.
     pub method: Cow<'static, str>,
-    /// An object; `_meta` stands in it as it came.
+    /// An object; its `_meta` is unchanged from the wire.
     pub params: Params,
-    /// Who is asking.
+    /// The sender.
     pub caller: Arc<Caller>,
-    /// What its progress notifications are to be marked with.
+    /// The token for progress notifications, if the caller requested any.
     pub progress_token: Option<ProgressToken>,
 }
 
 impl Request {
-    /// A request whose progress nobody asks for; `params` are an object.
+    /// Creates a request without a progress token. `params` must be an object.
     #[must_use]
     pub fn new(
         method: impl Into<Cow<'static, str>>,
@@ -79,18 +79,18 @@ impl Request {
     }
 }
 
-/// A request as it travels, but for its id.
+/// A request in its wire form, without an id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stamped {
-    /// What is asked for, by the name that the dialect has for it.
+    /// The dialect's name of the method.
     pub method: Cow<'static, str>,
     /// An object, if present.
     pub params: Option<Json>,
 }
 
 impl Stamped {
-    /// Gives the request its id.
+    /// Adds the id.
     #[must_use]
     pub fn with_id(self, id: impl Into<RequestId>) -> RawRequest {
         RawRequest {

@@ -1,4 +1,4 @@
-//! Writing requests, one after the other, for the same caller.
+//! [`Stamper`]: converts outgoing requests to their wire form and caches the caller's envelope.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -6,21 +6,22 @@ use bowline_types::Json;
 
 use super::{Caller, Request, Stamped, legacy, modern};
 
-/// Writes requests as their callers' dialects have them, and remembers what the last caller says of itself.
+/// Converts requests to the wire form of their caller's dialect, and caches the encoded envelope of the last caller.
 #[derive(Debug, Default)]
 pub struct Stamper {
-    /// The caller is kept with its envelope: as long as it is shared, nobody can change it.
+    /// The caller and its encoded envelope. Holding the `Arc` prevents changes of the caller in place, so that pointer
+    /// equality implies an equal envelope.
     last: Mutex<Option<(Arc<Caller>, Json)>>,
 }
 
 impl Stamper {
-    /// Writes a request as its caller's dialect has it.
+    /// Converts a request to the wire form of its caller's dialect.
     ///
-    /// Modern: `_meta` says who is asking. Legacy: it does not, and the inside `server/discover` is the
-    /// handshake, `initialize`. The envelope belongs to the caller: its keys in the request's own `_meta`
-    /// are replaced or removed. All other members of `_meta` travel as they are.
+    /// Modern: the caller's envelope (version, `clientInfo`, capabilities, log level) is written into `_meta`. Legacy:
+    /// there is no envelope, and `server/discover` becomes `initialize`. Envelope keys in the request's own `_meta` are
+    /// replaced or removed; its other members are kept.
     ///
-    /// Params that are no object are sent as they are, and the peer refuses them.
+    /// Params that are not an object are sent unchanged, and the peer rejects them.
     #[must_use]
     pub fn stamp(&self, request: &Request) -> Stamped {
         match legacy::Adapter::of(request.caller.dialect) {
@@ -30,7 +31,7 @@ impl Stamper {
     }
 
     fn envelope(&self, caller: &Arc<Caller>) -> Json {
-        // No code that could panic leaves anything half done under this lock.
+        // A panic under this lock leaves the previous value in place, so a poisoned value is consistent.
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         match &*last {
             Some((own, envelope)) if Arc::ptr_eq(own, caller) => envelope.clone(),
@@ -51,9 +52,9 @@ mod tests {
     use crate::era::Dialect;
 
     #[test]
-    fn each_caller_says_who_it_is_and_what_it_has_become() {
+    fn a_changed_caller_gets_a_new_envelope() {
         let stamper = Stamper::default();
-        let said = |caller: &Arc<Caller>| {
+        let stamped = |caller: &Arc<Caller>| {
             let request = Request::new("ping", Json::empty_object(), caller.clone());
             let params = stamper.stamp(&request).params.unwrap();
             params.as_str().to_owned()
@@ -63,9 +64,9 @@ mod tests {
         other.implementation = Some(Implementation::new("other", "1"));
         let other = Arc::new(other);
 
-        let first = [said(&one), said(&one), said(&other), said(&one)];
+        let first = [stamped(&one), stamped(&one), stamped(&other), stamped(&one)];
         Arc::make_mut(&mut one).log_level = Some(LoggingLevel::Alert);
-        let then = said(&one);
+        let then = stamped(&one);
 
         assert_eq!((&first[0], &first[0]), (&first[1], &first[3]));
         assert!(!first[0].contains("other") && first[2].contains("other"));

@@ -1,5 +1,5 @@
-//! What must hold of JSON, however oddly it is written: whoever splits it, edits it or reads only a part of it
-//! agrees with serde, which reads it all.
+//! Properties of the `json` module: splitting, editing and partial decoding agree with `serde_json`, which decodes
+//! everything.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,20 +10,23 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::script::write_json;
+use super::json_generator::generate_json;
 use crate::Message;
 use crate::era::{Caller, Dialect, Request, Seal, seal, stamp};
-use crate::json::params::KNOWN;
-use crate::json::{Object, Params, Unpicked, check::is_json, outline, pick};
+use crate::json::params::INDEXED_MEMBERS;
+use crate::json::{Object, Params, PickError, check::is_json, outline, pick};
 
-/// Reads the input as JSON text, as a script for writing some, and as text to be put into a string.
+/// Uses the input as JSON text, as a script that generates JSON, and as the contents of a string.
 pub fn json(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     check(&text);
-    let written = write_json(input);
-    assert!(is_json(&written), "a script writes JSON: {written}");
+    let written = generate_json(input);
+    assert!(
+        is_json(&written),
+        "a script generates valid JSON: {written}"
+    );
     check(&written);
-    check_writing(&text);
+    check_escaping(&text);
 }
 
 fn check(text: &str) {
@@ -37,32 +40,33 @@ fn check(text: &str) {
     }
 }
 
-/// An outline is the value, but for strings of which nobody wants to know what they say.
+/// An outline equals the decoded value, except for long strings, which may be empty.
 fn check_outline(json: &Json) {
     let value: Option<Value> = json.decode().ok();
     assert_eq!(outline(json, usize::MAX), value, "{json}");
-    for longest in [0, 8] {
-        let outlined = outline(json, longest);
+    for max_string_len in [0, 8] {
+        let outlined = outline(json, max_string_len);
         assert_eq!(outlined.is_some(), value.is_some(), "{json}");
         if let (Some(outlined), Some(value)) = (&outlined, &value) {
-            assert!(is_outline(outlined, value, longest), "{json}");
+            assert!(is_outline(outlined, value, max_string_len), "{json}");
         }
     }
 }
 
-fn is_outline(outlined: &Value, value: &Value, longest: usize) -> bool {
+fn is_outline(outlined: &Value, value: &Value, max_string_len: usize) -> bool {
     match (outlined, value) {
         (Value::String(left), Value::String(whole)) => {
-            left == whole || left.is_empty() && whole.len() > longest
+            left == whole || left.is_empty() && whole.len() > max_string_len
         }
         (Value::Array(left), Value::Array(whole)) => {
             let mut pairs = left.iter().zip(whole);
-            left.len() == whole.len() && pairs.all(|(left, it)| is_outline(left, it, longest))
+            left.len() == whole.len()
+                && pairs.all(|(left, it)| is_outline(left, it, max_string_len))
         }
         (Value::Object(left), Value::Object(whole)) => {
             let mut pairs = left.iter().zip(whole);
             let same = |((a, left), (b, it)): ((&String, _), (&String, _))| {
-                a == b && is_outline(left, it, longest)
+                a == b && is_outline(left, it, max_string_len)
             };
             left.len() == whole.len() && pairs.all(same)
         }
@@ -70,13 +74,13 @@ fn is_outline(outlined: &Value, value: &Value, longest: usize) -> bool {
     }
 }
 
-/// A string says what serde reads in it, and nothing else is one.
+/// `Json::text` equals what `serde_json` decodes as a `String`.
 fn check_text(json: &Json) {
     let text = json.text().ok();
     assert_eq!(text.as_deref(), json.decode::<String>().ok().as_deref());
 }
 
-/// Whoever looks for a member finds what serde finds, and refuses what stands twice.
+/// Every lookup of a member finds the value that `serde_json` finds, and rejects duplicates.
 fn check_members(json: &Json) {
     let entries: Option<Entries<'_>> = json.decode().ok();
     let object = Object::read(json).ok();
@@ -89,23 +93,24 @@ fn check_members(json: &Json) {
     assert!(members.eq(expected), "{json}");
 
     let params = Params::from(json.clone());
-    let split = split_on_arrival(json).expect("an object can be params");
+    let decoded_params =
+        params_after_decoding(json).expect("a request with an object as params decodes");
     let names = entries.iter().map(|(name, _)| &**name);
-    for name in names.chain(KNOWN).chain(["resultType"]) {
+    for name in names.chain(INDEXED_MEMBERS).chain(["resultType"]) {
         let mut found = entries.iter().filter(|(own, _)| own == name);
         let expected = match (found.next(), found.next()) {
-            (_, Some(_)) => Err(Unpicked::Twice(name.to_owned())),
+            (_, Some(_)) => Err(PickError::Duplicate(name.to_owned())),
             (first, None) => Ok(first.map(|(_, raw)| json.part(raw))),
         };
         let picked = pick(json, [name]).map(|[member]| member);
         assert_eq!(picked, expected, "`{name}` in {json}");
         assert_eq!(params.member(name), expected, "`{name}` in {json}");
-        assert_eq!(split.member(name), expected, "`{name}` in {json}");
+        assert_eq!(decoded_params.member(name), expected, "`{name}` in {json}");
     }
 }
 
-/// The params of a request that was read from a frame with these params.
-fn split_on_arrival(params: &Json) -> Option<Params> {
+/// Returns the params of a request after decoding a frame that contains them.
+fn params_after_decoding(params: &Json) -> Option<Params> {
     let frame = format!(r#"{{"jsonrpc":"2.0","params" : {params} ,"id":1,"method":"m"}}"#);
     match Message::decode(&Bytes::from(frame)) {
         Ok(Message::Request(request)) => request.params,
@@ -113,23 +118,23 @@ fn split_on_arrival(params: &Json) -> Option<Params> {
     }
 }
 
-/// What is added to an object, taken from it or written around it changes nothing else in it.
+/// Editing, sealing or stamping an object does not change its other members.
 fn check_edits(json: &Json) {
     let value: Option<Value> = json.decode().ok();
     let Some(Value::Object(members)) = value else {
         return;
     };
-    let object = Object::read(json).expect("what serde decodes can be split");
+    let object = Object::read(json).expect("an object that `serde_json` decodes can be split");
     assert_eq!(decoded(&object.to_json()), members, "{json}");
 
-    let mut open = json.clone().into_open().expect("it is an object");
-    open.add("added\n", &Json::null());
+    let mut writer = json.clone().into_writer().expect("it is an object");
+    writer.add("added\n", &Json::null());
     let mut with_more = members.clone();
     with_more.insert("added\n".to_owned(), Value::Null);
-    assert_eq!(decoded(&open.close()), with_more, "{json}");
+    assert_eq!(decoded(&writer.close()), with_more, "{json}");
 
-    // Of two members with one name serde takes the second, and whoever seals a result the first.
-    if says_anything_twice(&object) {
+    // Of duplicate members `serde_json` uses the last, and `seal` the first.
+    if has_duplicate_members(&object) {
         return;
     }
     for method in ["tools/call", "resources/read", "tools/list"] {
@@ -153,7 +158,7 @@ fn check_sealing(json: &Json, members: &Map<String, Value>, method: &'static str
     }
 }
 
-/// What a modern server answers for `result`; `None` if it cannot.
+/// Returns the expected modern form of `result`; `None` if sealing it is an error.
 fn modern_form(
     mut result: Map<String, Value>,
     method: &str,
@@ -164,7 +169,7 @@ fn modern_form(
     if kind == "input_required" && !Dialect::LATEST.may_need_input(method) {
         return None;
     }
-    if Dialect::LATEST.caches(method) {
+    if Dialect::LATEST.is_cacheable(method) {
         for (name, safe) in [("ttlMs", json!(0)), ("cacheScope", json!("private"))] {
             if kind == "complete" {
                 result.entry(name).or_insert(safe);
@@ -179,7 +184,7 @@ fn modern_form(
     Some(result)
 }
 
-/// What a legacy server answers for `result`; `None` if it cannot.
+/// Returns the expected legacy form of `result`; `None` if sealing it is an error.
 fn legacy_form(mut result: Map<String, Value>) -> Option<Map<String, Value>> {
     if result
         .remove("resultType")
@@ -198,7 +203,7 @@ fn legacy_form(mut result: Map<String, Value>) -> Option<Map<String, Value>> {
     Some(result)
 }
 
-/// A request says who is asking, and for the rest what it said.
+/// Stamping adds the caller's envelope to `_meta` and keeps everything else.
 fn check_stamping(json: &Json, members: &Map<String, Value>) {
     let caller = Caller::new(Dialect::LATEST);
     let mut request = Request::new("own/method", json.clone(), caller.into());
@@ -221,32 +226,35 @@ fn check_stamping(json: &Json, members: &Map<String, Value>) {
     assert_eq!(decoded(&stamped), expected, "{json}");
 }
 
-/// Whatever text is written into JSON, it is written as serde writes it.
-fn check_writing(text: &str) {
-    let expected = serde_json::to_string(text).expect("text has a JSON form");
+/// Strings are escaped as `serde_json` escapes them.
+fn check_escaping(text: &str) {
+    let expected = serde_json::to_string(text).expect("a string serializes");
     let named = Json::object([(text, &Json::null())]);
     assert_eq!(named.as_str(), format!("{{{expected}:null}}"));
     let mut result = CallToolResult::text(text);
     result.structured_content = Some(named);
-    let by_serde = serde_json::to_string(&result).expect("a result has a JSON form");
-    assert_eq!(result.to_json().expect("it has one").as_str(), by_serde);
+    let by_serde = serde_json::to_string(&result).expect("a result serializes");
+    assert_eq!(
+        result.to_json().expect("a result serializes").as_str(),
+        by_serde
+    );
 }
 
-/// Whether a name stands twice where sealing and stamping look for one.
-fn says_anything_twice(object: &Object<'_>) -> bool {
-    let twice = |object: &Object<'_>| {
+/// Returns whether the object or its `_meta` has duplicate members.
+fn has_duplicate_members(object: &Object<'_>) -> bool {
+    let has_duplicates = |object: &Object<'_>| {
         let mut names = BTreeSet::new();
         object.iter().any(|(name, _)| !names.insert(name))
     };
     let meta = object.member("_meta").map(Object::read);
-    twice(object) || meta.is_some_and(|meta| meta.is_ok_and(|meta| twice(&meta)))
+    has_duplicates(object) || meta.is_some_and(|meta| meta.is_ok_and(|meta| has_duplicates(&meta)))
 }
 
 fn decoded(json: &Json) -> Map<String, Value> {
-    json.decode().expect("what was written is an object")
+    json.decode().expect("the output is an object")
 }
 
-/// Takes the object that a member is, or an empty one in the place of anything else.
+/// Removes a member and returns it if it is an object, else an empty object.
 fn object_in(members: &mut Map<String, Value>, name: &str) -> Map<String, Value> {
     match members.remove(name) {
         Some(Value::Object(object)) => object,
@@ -258,18 +266,18 @@ fn owned((name, value): (&String, &Value)) -> (String, Value) {
     (name.clone(), value.clone())
 }
 
-/// The members of an object as serde finds them, those that stand twice included.
+/// The members of an object as `serde_json` finds them, with duplicates.
 struct Entries<'a>(Vec<(String, &'a RawValue)>);
 
 impl<'de> Deserialize<'de> for Entries<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(Collect)
+        deserializer.deserialize_map(EntriesVisitor)
     }
 }
 
-struct Collect;
+struct EntriesVisitor;
 
-impl<'de> Visitor<'de> for Collect {
+impl<'de> Visitor<'de> for EntriesVisitor {
     type Value = Entries<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

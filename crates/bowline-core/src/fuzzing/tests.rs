@@ -1,4 +1,4 @@
-//! Every property over its seeds and over random mutations of them.
+//! Runs every property over its seeds and over random mutations of them.
 
 use std::path::Path;
 
@@ -8,22 +8,22 @@ fn every_message_that_decodes_survives_a_round_trip() {
 }
 
 #[test]
-fn whoever_reads_a_part_of_json_agrees_with_whoever_reads_it_all() {
+fn partial_and_full_decoding_of_json_agree() {
     check("json", super::json);
 }
 
 #[test]
-fn however_json_is_written_whoever_reads_a_part_of_it_agrees() {
+fn partial_decoding_of_generated_json_agrees_with_serde() {
     let mut random = Random(0x9E37_79B9_7F4A_7C15);
     for _ in 0..MUTATIONS {
         let script = random.bytes(200);
-        let _shown = ShownOnPanic(&script);
+        let _guard = PrintOnPanic(&script);
         super::json(&script);
     }
 }
 
 #[test]
-fn every_event_stream_reads_the_same_however_it_is_cut() {
+fn every_event_stream_decodes_the_same_in_chunks_of_any_size() {
     check("sse", super::sse);
 }
 
@@ -33,27 +33,27 @@ fn every_header_that_is_mirrored_passes_the_check() {
 }
 
 #[test]
-fn every_request_is_admitted_or_refused_for_a_reason() {
+fn every_request_is_admitted_or_rejected_consistently() {
     check("admission", super::admission);
 }
 
 #[test]
-fn every_schedule_keeps_the_laws_of_the_mux() {
+fn every_schedule_keeps_the_invariants_of_the_mux() {
     check("mux", super::mux);
 }
 
-/// Runs `property` over the seeds of `target`, and over mutations that are the same in every run.
+/// Runs `property` over the seeds of `target`, and over mutations of them that are the same in every run.
 fn check(target: &str, property: fn(&[u8])) {
     let seeds = seeds(target);
-    assert!(!seeds.is_empty(), "there are no seeds for {target}");
+    assert!(!seeds.is_empty(), "no seeds for {target}");
     for seed in &seeds {
-        let _shown = ShownOnPanic(seed);
+        let _guard = PrintOnPanic(seed);
         property(seed);
     }
     let mut random = Random(0x9E37_79B9_7F4A_7C15);
     for _ in 0..MUTATIONS {
         let input = random.mutation(&seeds);
-        let _shown = ShownOnPanic(&input);
+        let _guard = PrintOnPanic(&input);
         property(&input);
     }
 }
@@ -64,7 +64,7 @@ fn seeds(target: &str) -> Vec<Vec<u8>> {
         .join(target);
     let entries = std::fs::read_dir(&folder).expect("the seeds are part of the repository");
     let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
-    // The order in which a folder is listed must not decide what is tested.
+    // The order of a directory listing depends on the file system, and the mutations depend on the order.
     paths.sort();
     paths
         .iter()
@@ -72,10 +72,10 @@ fn seeds(target: &str) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Prints the input that broke a property.
-struct ShownOnPanic<'a>(&'a [u8]);
+/// Prints the input on a panic.
+struct PrintOnPanic<'a>(&'a [u8]);
 
-impl Drop for ShownOnPanic<'_> {
+impl Drop for PrintOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("the input was b\"{}\"", self.0.escape_ascii());
@@ -98,8 +98,8 @@ impl Random {
         &from[self.below(from.len())]
     }
 
-    fn bytes(&mut self, most: usize) -> Vec<u8> {
-        let length = self.below(most + 1);
+    fn bytes(&mut self, max_len: usize) -> Vec<u8> {
+        let length = self.below(max_len + 1);
         (0..length)
             .map(|_| self.below(256).to_le_bytes()[0])
             .collect()
@@ -113,14 +113,14 @@ impl Random {
             let end = (at + self.below(12)).min(input.len());
             match self.below(6) {
                 0 => drop(input.drain(at..end)),
-                1 => input.insert(at, *self.pick(TELLING_BYTES)),
+                1 => input.insert(at, *self.pick(INTERESTING_BYTES)),
                 2 => {
                     let copy = input[at..end].to_vec();
                     input.splice(at..at, copy);
                 }
                 3 => {
-                    let word = *self.pick(TELLING_WORDS);
-                    input.splice(at..end, word.bytes());
+                    let token = *self.pick(INTERESTING_TOKENS);
+                    input.splice(at..end, token.bytes());
                 }
                 4 => {
                     let other = self.pick(seeds);
@@ -141,9 +141,9 @@ impl Random {
 
 const MUTATIONS: usize = 4_000;
 
-const TELLING_BYTES: &[u8] = b"\n\r\0 \t:,;=?\"\\{}[]019aZ-\x7f\x80\xc3\xef\xff";
+const INTERESTING_BYTES: &[u8] = b"\n\r\0 \t:,;=?\"\\{}[]019aZ-\x7f\x80\xc3\xef\xff";
 
-const TELLING_WORDS: &[&str] = &[
+const INTERESTING_TOKENS: &[&str] = &[
     "\r\n",
     "\n\n",
     "data:",

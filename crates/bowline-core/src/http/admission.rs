@@ -1,14 +1,14 @@
-//! The admission ladder: what an HTTP request must be to come in.
+//! Admission of HTTP requests: all checks before a message reaches the server, in order.
 //!
 //! ```text
 //! admit_head   1 source · path · method · content type · accept       needs no body
-//! admit        2 one message   3 which era?                           legacy leaves here
+//! admit        2 one message   3 which era?                           legacy messages end here
 //!              4 version in `_meta`   5 version header   6 served?   7 rest of the envelope
-//!              8 Mcp-Method   9 method answered?   10 Mcp-Name   11 Mcp-Param-*
+//!              8 Mcp-Method   9 method known?   10 Mcp-Name   11 Mcp-Param-*
 //! ```
 //!
-//! The rungs stand in this order in the code, so that a request that breaks two gets the earlier one's
-//! error. The body says what a message is; headers only confirm it.
+//! The code follows this order, so that a request that fails two checks gets the error of the earlier one. The body is
+//! authoritative; headers only confirm it.
 
 use std::sync::Arc;
 
@@ -18,140 +18,144 @@ use ::http::{Method, StatusCode};
 use bowline_types::{ErrorCode, RequestId, RpcError};
 use bytes::Bytes;
 
-use super::headers::{self, MirrorHeaders, Mismatch, ParamHeaders};
+use super::headers::{self, HeaderMismatch, MirrorHeaders, ParamHeaders};
 use super::legacy;
-use super::media::{self, Accepts};
-use super::paths::Paths;
-use super::source::SourcePolicy;
-use crate::era::{self, Callers, Dialect, Dialects, Request, Seal, modern, names_modern_era};
-use crate::json::{Params, Unpicked};
+use super::media::{self, AcceptedTypes};
+use super::paths::EndpointPaths;
+use super::source_policy::SourcePolicy;
+use crate::era::{self, CallerCache, Dialect, Dialects, Request, Seal, is_modern_version, modern};
+use crate::json::{Params, PickError};
 use crate::{
     BatchError, Malformed, Message, Notification, RawRequest, Response, is_batch, shortened,
 };
 
-/// What a request's head lets it do.
+/// An admitted request head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(
     clippy::exhaustive_enums,
-    reason = "a shell that forgets one kind leaves requests unanswered"
+    reason = "a server that ignores one kind leaves requests unanswered"
 )]
-pub enum Arrival {
-    /// It posts a message: read the body, within a limit, and [`admit`] it.
-    Post(Accepts),
-    /// It is a GET or DELETE, which only the legacy era knows.
-    LegacyVerb,
+pub enum AdmittedHead {
+    /// A POST: read the body, within a limit, and pass it to [`admit`].
+    Post(AcceptedTypes),
+    /// A GET or DELETE, which only the legacy era has.
+    LegacyMethod,
 }
 
-/// What a posted body turned out to be.
+/// An admitted POST body.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(
     clippy::exhaustive_enums,
-    reason = "a shell that forgets one kind leaves requests unanswered"
+    reason = "a server that ignores one kind leaves requests unanswered"
 )]
-pub enum Admitted {
-    /// A modern request: have it answered, and pass the outcome through [`era::seal`].
+pub enum AdmittedPost {
+    /// A modern request: run its handler and pass the outcome to [`era::seal`].
     Modern {
-        /// Names the request in its answer.
+        /// The id for the response.
         id: RequestId,
-        /// What is asked.
+        /// The request.
         request: Request,
-        /// What the answer must look like.
+        /// The wire form of the response.
         seal: Seal,
     },
-    /// A modern notification: answer 202 with an empty body.
+    /// A modern notification: respond with 202 and an empty body.
     Notification(Notification),
-    /// Anything from the legacy era, for its own handler.
-    Legacy(legacy::Post),
+    /// A legacy POST, for the legacy handler.
+    Legacy(legacy::LegacyPost),
 }
 
-/// What a server can tell about its methods without running a handler.
-pub trait Catalog {
-    /// Whether the method is answered: somebody knows it, and its capability is advertised.
-    fn answers(&self, method: &str) -> bool;
+/// Describes the methods and tools of a server to [`admit`].
+pub trait MethodCatalog {
+    /// Returns whether the method is implemented and its capability advertised.
+    fn has_method(&self, method: &str) -> bool;
 
-    /// The member of a method's params that `Mcp-Name` mirrors.
+    /// Returns the member of a method's params that `Mcp-Name` mirrors.
     fn name_member(&self, method: &str) -> Option<&str> {
         headers::name_member(method)
     }
 
-    /// Which arguments of a tool are mirrored, by the schema that this caller can see.
+    /// Returns the mirrored arguments of a tool, by the schema that this caller can see.
     ///
-    /// A tool that does not exist has none; whoever calls it learns that from the router.
+    /// Returns `None` for an unknown tool, which the router rejects later.
     fn param_headers(&self, tool: &str) -> Option<Arc<ParamHeaders>>;
 }
 
-/// Climbs the rungs that need no body, so that a request which fails here is never read.
+/// Runs the checks that need no body, so that the body of a rejected request is never read.
 ///
 /// # Errors
 ///
-/// If the request must not come in.
+/// If the request is rejected.
 pub fn admit_head(
     head: &Parts,
     source: &SourcePolicy,
-    paths: &Paths,
+    paths: &EndpointPaths,
     served: &Dialects,
-) -> Result<Arrival, Rejection> {
+) -> Result<AdmittedHead, HttpRejection> {
     source
         .check(&head.uri, &head.headers)
-        .map_err(|why| Rejection::http(StatusCode::FORBIDDEN, why.to_string()))?;
-    // Whatever the method: a client that looks for something else here must not take an answer of ours for it.
-    if !paths.has(head.uri.path()) {
-        let why = "there is no MCP endpoint at this path";
-        return Err(Rejection::http(StatusCode::NOT_FOUND, why));
+        .map_err(|why| HttpRejection::new(StatusCode::FORBIDDEN, why.to_string()))?;
+    // For every HTTP method: a client that probes this path for metadata must not get an MCP response.
+    if !paths.matches(head.uri.path()) {
+        let why = "no MCP endpoint at this path";
+        return Err(HttpRejection::new(StatusCode::NOT_FOUND, why));
     }
     let has_legacy = served.latest_legacy().is_some();
     match head.method {
         Method::POST => {}
-        Method::GET | Method::DELETE if has_legacy => return Ok(Arrival::LegacyVerb),
-        _ => return Err(Rejection::method_not_allowed(has_legacy)),
+        Method::GET | Method::DELETE if has_legacy => return Ok(AdmittedHead::LegacyMethod),
+        _ => return Err(HttpRejection::method_not_allowed(has_legacy)),
     }
     if !media::is_json(&head.headers) {
-        let why = "the content type must be `application/json`";
-        return Err(Rejection::http(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
+        let why = "`Content-Type` must be `application/json`";
+        return Err(HttpRejection::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
     }
-    let accepts = Accepts::read(&head.headers);
-    if accepts.nothing() {
-        let why = "the client accepts neither `application/json` nor `text/event-stream`";
-        return Err(Rejection::http(StatusCode::NOT_ACCEPTABLE, why));
+    let accepts = AcceptedTypes::read(&head.headers);
+    if accepts.is_empty() {
+        let why = "`Accept` must include `application/json` or `text/event-stream`";
+        return Err(HttpRejection::new(StatusCode::NOT_ACCEPTABLE, why));
     }
-    Ok(Arrival::Post(accepts))
+    Ok(AdmittedHead::Post(accepts))
 }
 
-/// Climbs the rungs that need the body of a POST.
+/// Runs the checks that need the body of a POST.
 ///
 /// # Errors
 ///
-/// If the message must not come in.
+/// If the message is rejected.
 pub fn admit(
     headers: &HeaderMap,
     body: &Bytes,
     served: &Dialects,
-    callers: &Callers,
-    catalog: &dyn Catalog,
-) -> Result<Admitted, Rejection> {
-    // 2. One message; or, in one legacy revision, several.
+    caller_cache: &CallerCache,
+    catalog: &dyn MethodCatalog,
+) -> Result<AdmittedPost, HttpRejection> {
+    // 2. One message, or a batch in the one legacy revision that has batches.
     let mirror = MirrorHeaders::read(headers);
     if is_batch(body) {
-        return legacy::admit_batch(&mirror, body, served).map(Admitted::Legacy);
+        return legacy::admit_batch(&mirror, body, served).map(AdmittedPost::Legacy);
     }
     let message = Message::decode(body)?;
 
-    // 3. Which era? The mark in the body decides; without it, the header does.
+    // 3. The era: modern if the header names a modern version or `_meta` any version. Responses are legacy.
     let is_modern = match &message {
         Message::Request(raw) => {
-            header_is_modern(&mirror) || modern::is_marked(raw.params.as_ref())
+            header_is_modern(&mirror) || modern::has_version(raw.params.as_ref())
         }
-        Message::Notification(told) => header_is_modern(&mirror) || tells_modern(told),
+        Message::Notification(notification) => {
+            header_is_modern(&mirror) || is_modern_notification(notification)
+        }
         Message::Response(_) => false,
     };
     match message {
         Message::Request(raw) if is_modern => {
             let id = raw.id.clone();
-            admit_modern(headers, &mirror, raw, served, callers, catalog)
-                .map_err(|refused| refused.about(id))
+            admit_modern(headers, &mirror, raw, served, caller_cache, catalog)
+                .map_err(|rejection| rejection.with_id(id))
         }
-        Message::Notification(told) if is_modern => Ok(Admitted::Notification(told)),
-        message => legacy::admit(&mirror, message, served).map(Admitted::Legacy),
+        Message::Notification(notification) if is_modern => {
+            Ok(AdmittedPost::Notification(notification))
+        }
+        message => legacy::admit(&mirror, message, served).map(AdmittedPost::Legacy),
     }
 }
 
@@ -160,38 +164,37 @@ fn admit_modern(
     mirror: &MirrorHeaders<'_>,
     raw: RawRequest,
     served: &Dialects,
-    callers: &Callers,
-    catalog: &dyn Catalog,
-) -> Result<Admitted, Rejection> {
+    caller_cache: &CallerCache,
+    catalog: &dyn MethodCatalog,
+) -> Result<AdmittedPost, HttpRejection> {
     let id = raw.id.clone();
 
-    // 4. The version stands in `_meta`, even if it stands in the header too.
-    let envelope = callers.envelope(raw.params.as_ref())?;
-    let envelope = envelope.ok_or_else(modern::unversioned)?;
+    // 4. `_meta` names the version, even if the header does too.
+    let envelope = caller_cache.envelope(raw.params.as_ref())?;
+    let envelope = envelope.ok_or_else(modern::missing_version)?;
 
     // 5. The header names the same version, served or not.
     mirror.check_version(envelope.version())?;
 
-    // 6. The version is served. The rest of the envelope is judged after that, for another version may
-    // have another one.
+    // 6. The version is served. Before the rest of the envelope, which may differ in other versions.
     let dialect = envelope.dialect(served)?;
 
     // 7. The rest of the envelope is well-formed.
-    let caller = callers.read(&envelope, dialect)?;
+    let caller = caller_cache.caller(&envelope, dialect)?;
     let progress_token = envelope.progress_token()?;
 
     // 8. The header names the same method.
     mirror.check_method(&raw.method)?;
 
-    // 9. Somebody answers the method. `initialize` and its kin end here.
-    if !catalog.answers(&raw.method) {
+    // 9. The method is implemented. `initialize` and other legacy methods are rejected here.
+    if !catalog.has_method(&raw.method) {
         return Err(era::Rejection::method_not_found(&raw.method).into());
     }
     let (request, seal) = modern::admit_from(raw, caller, progress_token)?;
 
-    // 10. The header names the same thing, if the body names one. Params without it are wrong, which the
-    // handler says better than a header could.
-    let member = |name| request.params.member(name).map_err(ambiguous);
+    // 10. `Mcp-Name` equals the name in the body. If the body has none, the handler reports that more precisely
+    // than a header error would.
+    let member = |name| request.params.member(name).map_err(invalid_params);
     let (name, arguments) = match catalog.name_member(&request.method) {
         Some(name) => (member(name)?, member("arguments")?),
         None => (None, None),
@@ -201,40 +204,40 @@ fn admit_modern(
         mirror.check_name(name)?;
     }
 
-    // 11. The headers say what the arguments say.
+    // 11. The `Mcp-Param-*` headers equal the arguments.
     let plan = name
         .filter(|_| request.method == "tools/call")
         .and_then(|tool| catalog.param_headers(&tool));
     if let Some(plan) = plan {
         plan.check(arguments.as_ref(), headers)?;
     }
-    Ok(Admitted::Modern { id, request, seal })
+    Ok(AdmittedPost::Modern { id, request, seal })
 }
 
-/// A header that a refusal needs.
+/// An additional header of a rejection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Header {
-    /// The methods that are allowed.
+enum RejectionHeader {
+    /// `Allow`: the supported HTTP methods.
     Allow(&'static str),
-    /// When to try again: in a second.
+    /// `Retry-After`: one second.
     RetryAfter,
 }
 
-/// Why a request did not come in: an HTTP status, and an error that names the message if it could be read.
+/// A rejected request: an HTTP status, and a JSON-RPC error with the id of the message if that could be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{status}: {error}")]
-pub struct Rejection {
+pub struct HttpRejection {
     status: StatusCode,
     id: Option<RequestId>,
-    /// Boxed, because it is rare, and every result that may carry it would be as large.
+    /// Boxed, to keep every `Result<_, HttpRejection>` small.
     error: Box<RpcError>,
-    header: Option<Header>,
+    header: Option<RejectionHeader>,
 }
 
-impl Rejection {
-    /// A rejection that HTTP has a status for, and JSON-RPC no code.
+impl HttpRejection {
+    /// Creates a rejection with this status, and the JSON-RPC error "invalid request".
     #[must_use]
-    pub fn http(status: StatusCode, why: impl Into<String>) -> Self {
+    pub fn new(status: StatusCode, why: impl Into<String>) -> Self {
         Self {
             status,
             id: None,
@@ -243,55 +246,55 @@ impl Rejection {
         }
     }
 
-    /// A rejection because a limit is reached: status 503, and the sender is told to try again.
+    /// Creates a rejection because of a limit: status 503 with `Retry-After`.
     #[must_use]
     pub fn overloaded(error: RpcError) -> Self {
         Self {
             status: StatusCode::SERVICE_UNAVAILABLE,
             id: None,
             error: Box::new(error),
-            header: Some(Header::RetryAfter),
+            header: Some(RejectionHeader::RetryAfter),
         }
     }
 
-    /// Names the message that was refused.
+    /// Sets the id of the rejected message.
     #[must_use]
-    pub fn about(self, id: impl Into<Option<RequestId>>) -> Self {
+    pub fn with_id(self, id: impl Into<Option<RequestId>>) -> Self {
         Self {
             id: id.into(),
             ..self
         }
     }
 
-    /// The status of the response.
+    /// Returns the status of the response.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         self.status
     }
 
-    /// The error that the sender is told.
+    /// Returns the JSON-RPC error.
     #[must_use]
     pub fn error(&self) -> &RpcError {
         &self.error
     }
 
-    /// The id of the message, if it could be read.
+    /// Returns the id of the message, if it could be decoded.
     #[must_use]
     pub fn id(&self) -> Option<&RequestId> {
         self.id.as_ref()
     }
 
-    /// A header that the response needs besides.
+    /// Returns an additional header of the response.
     #[must_use]
     pub fn header(&self) -> Option<(HeaderName, HeaderValue)> {
         let (name, value) = match self.header? {
-            Header::Allow(methods) => (ALLOW, methods),
-            Header::RetryAfter => (RETRY_AFTER, "1"),
+            RejectionHeader::Allow(methods) => (ALLOW, methods),
+            RejectionHeader::RetryAfter => (RETRY_AFTER, "1"),
         };
         Some((name, HeaderValue::from_static(value)))
     }
 
-    /// The body of the response.
+    /// Returns the body of the response.
     #[must_use]
     pub fn into_response(self) -> Response {
         Response {
@@ -307,17 +310,17 @@ impl Rejection {
             "POST"
         };
         Self {
-            header: Some(Header::Allow(allow)),
-            ..Self::http(
+            header: Some(RejectionHeader::Allow(allow)),
+            ..Self::new(
                 StatusCode::METHOD_NOT_ALLOWED,
-                "this method is not served here",
+                "this HTTP method is not supported",
             )
         }
     }
 }
 
-/// On this side of the handler every error is a bad request, except that nobody answers the method.
-impl From<RpcError> for Rejection {
+/// Before the handler, every error has status 400, except "method not found", which has 404.
+impl From<RpcError> for HttpRejection {
     fn from(error: RpcError) -> Self {
         let status = match error.code {
             ErrorCode::METHOD_NOT_FOUND => StatusCode::NOT_FOUND,
@@ -332,42 +335,42 @@ impl From<RpcError> for Rejection {
     }
 }
 
-impl From<era::Rejection> for Rejection {
+impl From<era::Rejection> for HttpRejection {
     fn from(rejection: era::Rejection) -> Self {
         RpcError::from(rejection).into()
     }
 }
 
-impl From<Mismatch> for Rejection {
-    fn from(mismatch: Mismatch) -> Self {
+impl From<HeaderMismatch> for HttpRejection {
+    fn from(mismatch: HeaderMismatch) -> Self {
         RpcError::from(mismatch).into()
     }
 }
 
-impl From<Malformed> for Rejection {
+impl From<Malformed> for HttpRejection {
     fn from(malformed: Malformed) -> Self {
         match malformed {
-            Malformed::Request { id, error } => Self::from(error).about(id),
-            // The id is that of a request of ours; an error with it would be taken for its answer.
-            Malformed::Response { why, .. } => Self::http(StatusCode::BAD_REQUEST, why),
+            Malformed::Request { id, error } => Self::from(error).with_id(id),
+            // The id is that of a request of ours; in an error it could match a request of the client.
+            Malformed::Response { why, .. } => Self::new(StatusCode::BAD_REQUEST, why),
         }
     }
 }
 
-impl From<BatchError> for Rejection {
+impl From<BatchError> for HttpRejection {
     fn from(error: BatchError) -> Self {
         Malformed::from(error).into()
     }
 }
 
-/// The version that a message claims by its header.
+/// The version in the `MCP-Protocol-Version` header.
 pub(super) enum HeaderVersion {
     Absent,
     Known(&'static Dialect),
     Unknown(String),
 }
 
-pub(super) fn header_version(mirror: &MirrorHeaders<'_>) -> Result<HeaderVersion, Mismatch> {
+pub(super) fn header_version(mirror: &MirrorHeaders<'_>) -> Result<HeaderVersion, HeaderMismatch> {
     let Some(version) = mirror.version()? else {
         return Ok(HeaderVersion::Absent);
     };
@@ -378,10 +381,10 @@ pub(super) fn header_version(mirror: &MirrorHeaders<'_>) -> Result<HeaderVersion
     })
 }
 
-/// Whether a notification claims to be modern.
-pub(super) fn tells_modern(told: &Notification) -> bool {
-    let params = told.params.clone().map(Params::from);
-    modern::is_marked(params.as_ref())
+/// Returns whether `_meta` of a notification marks it as modern.
+pub(super) fn is_modern_notification(notification: &Notification) -> bool {
+    let params = notification.params.clone().map(Params::from);
+    modern::has_version(params.as_ref())
 }
 
 fn header_is_modern(mirror: &MirrorHeaders<'_>) -> bool {
@@ -390,12 +393,12 @@ fn header_is_modern(mirror: &MirrorHeaders<'_>) -> bool {
         .ok()
         .flatten()
         .and_then(|version| std::str::from_utf8(version).ok())
-        .is_some_and(names_modern_era)
+        .is_some_and(is_modern_version)
 }
 
-/// A header could agree with one of two members, and the handler read the other.
-#[allow(clippy::needless_pass_by_value, reason = "it is made for `map_err`")]
-fn ambiguous(why: Unpicked) -> Rejection {
+/// Rejects duplicate members: a header could match one of them, and the handler read the other.
+#[allow(clippy::needless_pass_by_value, reason = "used with `map_err`")]
+fn invalid_params(why: PickError) -> HttpRejection {
     era::Rejection::invalid_params(format!("`params`: {}", shortened(why))).into()
 }
 

@@ -1,47 +1,47 @@
-//! What a server asks for when it refuses a request: the challenges of `WWW-Authenticate`.
+//! Parsing and formatting of `WWW-Authenticate` challenges.
 
 use std::fmt;
 
-/// One challenge: a scheme, and what it asks for.
+/// One challenge: a scheme and its parameters.
 ///
 /// # Examples
 ///
 /// ```
 /// use bowline_core::http::challenge::Challenge;
 ///
-/// let said = r#"Bearer error="insufficient_scope", scope="files:read files:write""#;
-/// let challenges = Challenge::parse_all([said]);
+/// let header = r#"Bearer error="insufficient_scope", scope="files:read files:write""#;
+/// let challenges = Challenge::parse_all([header]);
 ///
-/// assert!(challenges[0].is("bearer"));
+/// assert!(challenges[0].has_scheme("bearer"));
 /// assert_eq!(challenges[0].scope(), Some("files:read files:write"));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Challenge {
-    /// The scheme, as it was written.
+    /// The scheme, as received.
     pub scheme: String,
-    /// Names, in lower case, and values, in the order in which they came. A name comes once, and of more than
-    /// [`MAX_CHALLENGE_PARAMS`] the first count.
+    /// Names, in lower case, and values, in order. The first of duplicate names and the first [`MAX_CHALLENGE_PARAMS`]
+    /// are kept.
     pub params: Vec<(String, String)>,
 }
 
 impl Challenge {
-    /// Reads the challenges of all `WWW-Authenticate` headers of a response, and skips what is none.
+    /// Parses all `WWW-Authenticate` headers of a response. Skips the rest of a header after a syntax error.
     pub fn parse_all<'a>(headers: impl IntoIterator<Item = &'a str>) -> Vec<Self> {
         let mut challenges = Vec::new();
         headers
             .into_iter()
-            .for_each(|header| Reader(header).read_into(&mut challenges));
+            .for_each(|header| ChallengeParser(header).parse_into(&mut challenges));
         challenges
     }
 
-    /// Whether this is its scheme, in upper or lower case.
+    /// Returns whether the scheme is `scheme`, ignoring case.
     #[must_use]
-    pub fn is(&self, scheme: &str) -> bool {
+    pub fn has_scheme(&self, scheme: &str) -> bool {
         self.scheme.eq_ignore_ascii_case(scheme)
     }
 
-    /// A parameter, by its name in lower case.
+    /// Returns a parameter by its name in lower case.
     #[must_use]
     pub fn param(&self, name: &str) -> Option<&str> {
         let mut params = self.params.iter();
@@ -49,19 +49,19 @@ impl Challenge {
         found.map(|(_, value)| value.as_str())
     }
 
-    /// What is wrong with the token, such as `invalid_token` or `insufficient_scope`.
+    /// Returns the `error` code, such as `invalid_token` or `insufficient_scope`.
     #[must_use]
     pub fn error(&self) -> Option<&str> {
         self.param("error")
     }
 
-    /// The scopes that are needed, with a space between them.
+    /// Returns the required scopes, separated by spaces.
     #[must_use]
     pub fn scope(&self) -> Option<&str> {
         self.param("scope")
     }
 
-    /// Where the server says who issues its tokens.
+    /// Returns the URL of the protected resource metadata, which names the authorization servers.
     #[must_use]
     pub fn resource_metadata(&self) -> Option<&str> {
         self.param("resource_metadata")
@@ -80,28 +80,28 @@ impl fmt::Display for Challenge {
     }
 }
 
-/// What is left to read of a header.
-struct Reader<'a>(&'a str);
+/// The unread rest of a header.
+struct ChallengeParser<'a>(&'a str);
 
-impl Reader<'_> {
-    /// A comma may stand before the next parameter or before the next challenge: a word that is followed by
-    /// `=` is a parameter, any other is a scheme.
-    fn read_into(&mut self, challenges: &mut Vec<Challenge>) {
+impl ChallengeParser<'_> {
+    /// Appends the challenges of the header. Commas separate both parameters and challenges: a token before `=` is the
+    /// name of a parameter, any other is a scheme.
+    fn parse_into(&mut self, challenges: &mut Vec<Challenge>) {
         let first = challenges.len();
         loop {
             self.skip(|byte| byte == ' ' || byte == '\t' || byte == ',');
-            let word = self.word().to_owned();
-            if word.is_empty() {
-                return; // the end, or something that has no place here
+            let token = self.token().to_owned();
+            if token.is_empty() {
+                return; // the end, or a syntax error
             }
-            let after_word = self.0;
+            let after_token = self.0;
             self.skip(is_blank);
             if self.0.starts_with('=') && challenges.len() > first {
                 self.0 = &self.0[1..];
                 self.skip(is_blank);
                 let Some(value) = self.value() else { return };
-                let name = word.to_ascii_lowercase();
-                // Few enough to look through them for each.
+                let name = token.to_ascii_lowercase();
+                // A linear scan: `MAX_CHALLENGE_PARAMS` bounds it.
                 if let Some(challenge) = challenges.last_mut()
                     && challenge.params.len() < MAX_CHALLENGE_PARAMS
                     && challenge.param(&name).is_none()
@@ -109,9 +109,9 @@ impl Reader<'_> {
                     challenge.params.push((name, value));
                 }
             } else {
-                self.0 = after_word;
+                self.0 = after_token;
                 challenges.push(Challenge {
-                    scheme: word,
+                    scheme: token,
                     params: Vec::new(),
                 });
                 self.skip_token68();
@@ -119,17 +119,17 @@ impl Reader<'_> {
         }
     }
 
-    fn word(&mut self) -> &str {
+    fn token(&mut self) -> &str {
         let end = self.0.find(|c| !is_token(c)).unwrap_or(self.0.len());
-        let (word, rest) = self.0.split_at(end);
+        let (token, rest) = self.0.split_at(end);
         self.0 = rest;
-        word
+        token
     }
 
-    /// A word, or text between quotes; `None` if the quotes do not end.
+    /// Reads a token or a quoted string; `None` if the closing quote is missing.
     fn value(&mut self) -> Option<String> {
         let Some(quoted) = self.0.strip_prefix('"') else {
-            return Some(self.word().to_owned());
+            return Some(self.token().to_owned());
         };
         let mut value = String::new();
         let mut chars = quoted.char_indices();
@@ -146,12 +146,12 @@ impl Reader<'_> {
         None
     }
 
-    /// Skips what some schemes have in place of parameters: one word that may end in `=`.
+    /// Skips a `token68`, which some schemes have in place of parameters: one token that may end in `=`.
     fn skip_token68(&mut self) {
         let rest = self.0.trim_start_matches(is_blank);
         let end = rest.find([',', ' ', '\t']).unwrap_or(rest.len());
-        let (word, after) = rest.split_at(end);
-        let body = word.trim_end_matches('=');
+        let (token, after) = rest.split_at(end);
+        let body = token.trim_end_matches('=');
         let is_token68 = !body.is_empty()
             && body
                 .chars()
@@ -167,7 +167,7 @@ impl Reader<'_> {
     }
 }
 
-/// How many parameters of one challenge are read: 64.
+/// The maximum number of parameters kept per challenge: 64.
 pub const MAX_CHALLENGE_PARAMS: usize = 64;
 
 fn is_blank(c: char) -> bool {
@@ -182,7 +182,7 @@ fn is_token(c: char) -> bool {
 mod tests {
     use super::*;
 
-    /// Challenges as text: the scheme, and `name=value` for each parameter.
+    /// Parses challenges into text: the scheme, and `name=value` for each parameter.
     fn read(headers: &[&str]) -> Vec<String> {
         let challenges = Challenge::parse_all(headers.iter().copied());
         let texts = challenges.iter().map(|challenge| {
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn challenges_are_read_whatever_way_they_are_written() {
+    fn challenges_are_parsed_in_every_valid_syntax() {
         let cases: &[(&[&str], &[&str])] = &[
             (&["Bearer"], &["Bearer"]),
             (&[""], &[]),
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_broken_ends_the_header_and_not_the_program() {
+    fn a_syntax_error_ends_the_header_without_a_panic() {
         let cases: &[(&str, &[&str])] = &[
             ("Bearer a=\"open", &["Bearer"]),
             ("Bearer a=\"open\\", &["Bearer"]),
@@ -244,9 +244,9 @@ mod tests {
         assert_eq!(read(&["Bearer scope=a, scope=b"]), ["Bearer scope=a"]);
     }
 
-    /// Takes minutes where each is compared with all before it.
+    /// Regression test: takes minutes if each parameter is compared with all before it.
     #[test]
-    fn of_very_many_parameters_the_first_count() {
+    fn of_very_many_parameters_the_first_are_kept() {
         let params: Vec<_> = (0..200_000).map(|at| format!("p{at}={at}")).collect();
         let header = format!("Bearer {}, DPoP a=1", params.join(", "));
 
@@ -259,11 +259,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
-        let said = r#"Bearer scope="a \"b\" \\c", error="x""#;
+    fn a_formatted_challenge_parses_to_the_same_text() {
+        let header = r#"Bearer scope="a \"b\" \\c", error="x""#;
 
-        let challenges = Challenge::parse_all([said]);
+        let challenges = Challenge::parse_all([header]);
 
-        assert_eq!(challenges[0].to_string(), said);
+        assert_eq!(challenges[0].to_string(), header);
     }
 }

@@ -1,17 +1,19 @@
-//! The headers that mirror a message's body, so that intermediaries need not read it.
+//! The headers that mirror the body of a POST, so that intermediaries can route it without parsing JSON.
 //!
 //! ```text
 //! client: body ── mirror ──▶ MCP-Protocol-Version, Mcp-Method, Mcp-Name, Mcp-Param-*
-//! server: headers and body ── check ──▶ they agree, or a Mismatch
+//! server: headers and body ── check ──▶ they agree, or a HeaderMismatch
 //! ```
 //!
-//! The body decides what a message means; a header that says something else is refused.
+//! The body is authoritative; a header that differs from it is rejected.
 
 mod param;
-pub use param::{BadAnnotation, MAX_ANNOTATED_SCHEMA, MAX_PARAM_HEADERS, ParamHeaders, WhyBad};
+pub use param::{
+    AnnotationDefect, InvalidAnnotation, MAX_ANNOTATED_SCHEMA, MAX_PARAM_HEADERS, ParamHeaders,
+};
 
 mod value;
-pub use value::{Undecodable, decode_value, encode_value};
+pub use value::{UndecodableHeader, decode_value, encode_value};
 
 use std::borrow::Cow;
 
@@ -21,19 +23,19 @@ use bowline_types::{ErrorCode, Json, RpcError};
 use crate::json::pick;
 use crate::shortened;
 
-/// The protocol version of the message: `MCP-Protocol-Version`.
+/// The `MCP-Protocol-Version` header: the protocol version of the message.
 pub const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 
-/// The method of the message: `Mcp-Method`.
+/// The `Mcp-Method` header: the method of the message.
 pub const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 
-/// What the method is applied to, such as a tool's name: `Mcp-Name`.
+/// The `Mcp-Name` header: the target of the method, such as a tool name.
 pub const NAME: HeaderName = HeaderName::from_static("mcp-name");
 
-/// What the names of headers that mirror a tool's arguments begin with: `Mcp-Param-`.
+/// The prefix `Mcp-Param-` of the headers that mirror tool arguments.
 pub const PARAM_PREFIX: &str = "mcp-param-";
 
-/// The member of a method's params that `Mcp-Name` mirrors, if there is one.
+/// Returns the member of a method's params that `Mcp-Name` mirrors.
 #[must_use]
 pub fn name_member(method: &str) -> Option<&'static str> {
     match method {
@@ -46,16 +48,16 @@ pub fn name_member(method: &str) -> Option<&'static str> {
 
 /// Adds the headers that mirror a message to `out`.
 ///
-/// `plan` is that of the tool that is called, if its schema is known.
+/// `plan` is the plan of the called tool, if its schema is known.
 ///
 /// # Errors
 ///
-/// If the message has no faithful form as headers; nothing should be sent then.
+/// If a value cannot be encoded as a header. The message must not be sent then.
 pub fn mirror(
-    message: Mirrored<'_>,
+    message: MirroredMessage<'_>,
     plan: Option<&ParamHeaders>,
     out: &mut HeaderMap,
-) -> Result<(), Unmirrorable> {
+) -> Result<(), UnencodableHeader> {
     out.insert(
         PROTOCOL_VERSION,
         literal(PROTOCOL_VERSION, message.version)?,
@@ -70,26 +72,25 @@ pub fn mirror(
     Ok(())
 }
 
-/// The parts of a message that have headers.
+/// The parts of a message that headers mirror.
 #[derive(Clone, Copy, Debug)]
 #[allow(
     clippy::exhaustive_structs,
-    reason = "made by callers, field by field, and a new field must be thought of by each"
+    reason = "callers build it field by field, and must handle every new field"
 )]
-pub struct Mirrored<'a> {
-    /// The protocol version in its `_meta`.
+pub struct MirroredMessage<'a> {
+    /// The protocol version in `_meta`.
     pub version: &'a str,
     /// The method.
     pub method: &'a str,
     /// The params.
     pub params: Option<&'a Json>,
-    /// The member of `params` that `Mcp-Name` mirrors: what [`name_member`] says, unless a vendor's method
-    /// declares its own.
+    /// The member of `params` that `Mcp-Name` mirrors: [`name_member`], unless a vendor's method declares its own.
     pub name_member: Option<&'a str>,
 }
 
-impl Mirrored<'_> {
-    /// The text that `Mcp-Name` mirrors. Params that lack it are wrong, which is not for a header to say.
+impl MirroredMessage<'_> {
+    /// Returns the text that `Mcp-Name` mirrors. Returns `None` if the params lack it; the handler reports that.
     #[must_use]
     pub fn name(&self) -> Option<String> {
         let member = self.member(self.name_member?)?;
@@ -106,7 +107,7 @@ impl Mirrored<'_> {
     }
 }
 
-/// The headers of a received message that mirror its body, found in one pass: to look up each by its name takes longer.
+/// The mirror headers of a received message, collected in one pass, which is faster than a lookup of each name.
 ///
 /// # Examples
 ///
@@ -121,23 +122,23 @@ impl Mirrored<'_> {
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MirrorHeaders<'a> {
-    version: Value<'a>,
-    method: Value<'a>,
-    name: Value<'a>,
+    version: MirrorValue<'a>,
+    method: MirrorValue<'a>,
+    name: MirrorValue<'a>,
 }
 
-/// The value of a header, without the blanks around it.
+/// The trimmed value of a header.
 #[derive(Clone, Copy, Debug, Default)]
-enum Value<'a> {
+enum MirrorValue<'a> {
     #[default]
     Missing,
     Once(&'a [u8]),
-    /// Each reader could pick another one.
+    /// Rejected: an intermediary and the server could each pick a different value.
     Repeated,
 }
 
 impl<'a> MirrorHeaders<'a> {
-    /// Finds the headers that mirror a message.
+    /// Collects the mirror headers.
     #[must_use]
     pub fn read(headers: &'a HeaderMap) -> Self {
         let mut mirror = Self::default();
@@ -149,104 +150,108 @@ impl<'a> MirrorHeaders<'a> {
                 _ => continue,
             };
             *own = match own {
-                Value::Missing => Value::Once(value::trim(value.as_bytes())),
-                Value::Once(_) | Value::Repeated => Value::Repeated,
+                MirrorValue::Missing => MirrorValue::Once(value::trim(value.as_bytes())),
+                MirrorValue::Once(_) | MirrorValue::Repeated => MirrorValue::Repeated,
             };
         }
         mirror
     }
 
-    /// The value of `MCP-Protocol-Version`, if there is one.
+    /// Returns the value of `MCP-Protocol-Version`.
     ///
     /// # Errors
     ///
-    /// If it is repeated.
-    pub fn version(&self) -> Result<Option<&'a [u8]>, Mismatch> {
-        self.version.single(&PROTOCOL_VERSION)
+    /// If the header is repeated.
+    pub fn version(&self) -> Result<Option<&'a [u8]>, HeaderMismatch> {
+        self.version.optional(&PROTOCOL_VERSION)
     }
 
-    /// Checks that `MCP-Protocol-Version` is there and says `version`.
+    /// Checks that `MCP-Protocol-Version` equals `version`.
     ///
     /// # Errors
     ///
-    /// If it is missing, repeated, or says something else.
-    pub fn check_version(&self, version: &str) -> Result<(), Mismatch> {
+    /// If it is missing, repeated or different.
+    pub fn check_version(&self, version: &str) -> Result<(), HeaderMismatch> {
         self.version.check_literal(&PROTOCOL_VERSION, version)
     }
 
-    /// Checks that `Mcp-Method` is there and says `method`, in the same case.
+    /// Checks that `Mcp-Method` equals `method`, case-sensitively.
     ///
     /// # Errors
     ///
-    /// If it is missing, repeated, or says something else.
-    pub fn check_method(&self, method: &str) -> Result<(), Mismatch> {
+    /// If it is missing, repeated or different.
+    pub fn check_method(&self, method: &str) -> Result<(), HeaderMismatch> {
         self.method.check_literal(&METHOD, method)
     }
 
-    /// Checks that `Mcp-Name` is there and, decoded, says `name`, byte for byte.
+    /// Checks that the decoded `Mcp-Name` equals `name`.
     ///
     /// # Errors
     ///
-    /// If it is missing, repeated, undecodable, or says something else.
-    pub fn check_name(&self, name: &str) -> Result<(), Mismatch> {
+    /// If it is missing, repeated, undecodable or different.
+    pub fn check_name(&self, name: &str) -> Result<(), HeaderMismatch> {
         let value = self.name.required(&NAME)?;
         let seen = decoded(&NAME, value)?;
         if seen != name {
-            return Err(Mismatch::differs(&NAME, &seen, name));
+            return Err(HeaderMismatch::differs(&NAME, &seen, name));
         }
         Ok(())
     }
 }
 
-impl<'a> Value<'a> {
-    fn single(self, name: &HeaderName) -> Result<Option<&'a [u8]>, Mismatch> {
+impl<'a> MirrorValue<'a> {
+    fn optional(self, name: &HeaderName) -> Result<Option<&'a [u8]>, HeaderMismatch> {
         match self {
             Self::Missing => Ok(None),
             Self::Once(value) => Ok(Some(value)),
-            Self::Repeated => Err(Mismatch::repeated(name)),
+            Self::Repeated => Err(HeaderMismatch::repeated(name)),
         }
     }
 
-    fn required(self, name: &HeaderName) -> Result<&'a [u8], Mismatch> {
-        self.single(name)?.ok_or_else(|| Mismatch::missing(name))
+    fn required(self, name: &HeaderName) -> Result<&'a [u8], HeaderMismatch> {
+        self.optional(name)?
+            .ok_or_else(|| HeaderMismatch::missing(name))
     }
 
-    fn check_literal(self, name: &HeaderName, body: &str) -> Result<(), Mismatch> {
+    fn check_literal(self, name: &HeaderName, body: &str) -> Result<(), HeaderMismatch> {
         let seen = self.required(name)?;
         if seen != body.as_bytes() {
             let seen = String::from_utf8_lossy(seen);
-            return Err(Mismatch::differs(name, &seen, body));
+            return Err(HeaderMismatch::differs(name, &seen, body));
         }
         Ok(())
     }
 }
 
-/// The value of a header that may stand at most once, without the blanks around it.
+/// Returns the trimmed value of a header that must not be repeated.
 ///
 /// # Errors
 ///
-/// If it stands twice: each reader could pick another one.
-pub fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a [u8]>, Mismatch> {
+/// If it is repeated: an intermediary and the server could each pick a different value.
+pub fn single_value<'a>(
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+) -> Result<Option<&'a [u8]>, HeaderMismatch> {
     let mut values = headers.get_all(name).iter();
     let value = values.next().map(|value| value::trim(value.as_bytes()));
     match values.next() {
         None => Ok(value),
-        Some(_) => Err(Mismatch::repeated(name)),
+        Some(_) => Err(HeaderMismatch::repeated(name)),
     }
 }
 
-/// A header that is missing, unreadable, or contradicts the body.
+/// A header that is missing, repeated or undecodable, or that contradicts the body.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{header}` {why}")]
 #[non_exhaustive]
-pub struct Mismatch {
+pub struct HeaderMismatch {
     /// The header.
     pub header: HeaderName,
-    /// What is wrong with it.
+    /// The defect, phrased to follow the header name.
     pub why: Cow<'static, str>,
 }
 
-impl Mismatch {
+impl HeaderMismatch {
     fn new(header: &HeaderName, why: impl Into<Cow<'static, str>>) -> Self {
         Self {
             header: header.clone(),
@@ -259,46 +264,46 @@ impl Mismatch {
     }
 
     fn repeated(header: &HeaderName) -> Self {
-        Self::new(header, "stands more than once")
+        Self::new(header, "is repeated")
     }
 
     fn differs(header: &HeaderName, seen: &str, body: &str) -> Self {
         let (seen, body) = (shortened(seen), shortened(body));
-        Self::new(header, format!("says {seen:?}, the body {body:?}"))
+        Self::new(header, format!("is {seen:?}, the body has {body:?}"))
     }
 }
 
-impl From<Mismatch> for RpcError {
-    fn from(mismatch: Mismatch) -> Self {
+impl From<HeaderMismatch> for RpcError {
+    fn from(mismatch: HeaderMismatch) -> Self {
         Self::new(ErrorCode::HEADER_MISMATCH, mismatch.to_string())
     }
 }
 
-/// A message that cannot be sent because a header could not say what its body says.
+/// A message cannot be sent because a header cannot represent a value of its body.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{header}` cannot say {value}")]
+#[error("failed to encode {value} as a value of header `{header}`")]
 #[non_exhaustive]
-pub struct Unmirrorable {
+pub struct UnencodableHeader {
     /// The header.
     pub header: HeaderName,
-    /// What it would have to say.
+    /// The value that cannot be encoded.
     pub value: String,
 }
 
-/// A value without an encoded form: it is plain, or it cannot be sent.
-fn literal(header: HeaderName, text: &str) -> Result<HeaderValue, Unmirrorable> {
-    value::plain(text).ok_or_else(|| Unmirrorable {
+/// Encodes the value of a header that has no base64 form.
+fn literal(header: HeaderName, text: &str) -> Result<HeaderValue, UnencodableHeader> {
+    value::plain(text).ok_or_else(|| UnencodableHeader {
         header,
         value: format!("{text:?}"),
     })
 }
 
-fn required<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<&'a [u8], Mismatch> {
-    single(headers, name)?.ok_or_else(|| Mismatch::missing(name))
+fn required<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<&'a [u8], HeaderMismatch> {
+    single_value(headers, name)?.ok_or_else(|| HeaderMismatch::missing(name))
 }
 
-fn decoded<'a>(name: &HeaderName, value: &'a [u8]) -> Result<Cow<'a, str>, Mismatch> {
-    decode_value(value).map_err(|why| Mismatch::new(name, why.to_string()))
+fn decoded<'a>(name: &HeaderName, value: &'a [u8]) -> Result<Cow<'a, str>, HeaderMismatch> {
+    decode_value(value).map_err(|why| HeaderMismatch::new(name, why.to_string()))
 }
 
 #[cfg(test)]

@@ -1,32 +1,31 @@
-//! What the legacy era posts, on its way to its own handler.
+//! Admission of legacy POSTs, before the legacy handler.
 //!
-//! Only the version is judged here. Whether there is a session, and at which version, is for the handler
-//! that keeps sessions.
+//! Only the protocol version is checked here. The legacy handler checks the session and its version.
 
 use ::http::HeaderName;
 use bowline_types::{ErrorCode, RpcError};
 use bytes::Bytes;
 use serde::Deserialize;
 
-use super::admission::{HeaderVersion, Rejection, header_version, tells_modern};
+use super::admission::{HeaderVersion, HttpRejection, header_version, is_modern_notification};
 use super::headers::MirrorHeaders;
 use crate::era::{self, Dialect, Dialects, modern};
 use crate::{BatchError, Malformed, Message, RawRequest, decode_batch, shortened};
 
-/// Names the session a request belongs to: `Mcp-Session-Id`.
+/// The `Mcp-Session-Id` header: the session of a request.
 pub const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 
-/// Names the event after which a stream is to be resumed: `Last-Event-ID`.
+/// The `Last-Event-ID` header: the event after which to resume a stream.
 pub const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// A legacy POST.
+/// An admitted legacy POST.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Post {
-    /// The version in its header; without one, the session's counts, or [`Dialect::UNNAMED_ON_HTTP`].
+pub struct LegacyPost {
+    /// The version in its header. Without one, the session's version applies, or [`Dialect::ASSUMED_ON_HTTP`].
     pub dialect: Option<&'static Dialect>,
-    /// What was posted.
-    pub messages: Messages,
+    /// The body.
+    pub messages: PostBody,
 }
 
 /// The body of a legacy POST.
@@ -35,95 +34,95 @@ pub struct Post {
     clippy::exhaustive_enums,
     reason = "a body is one message or a batch of them"
 )]
-pub enum Messages {
+pub enum PostBody {
     /// One message.
     One(Message),
-    /// Several, each standing for itself.
-    Batch(Batch),
+    /// A JSON-RPC batch.
+    Batch(UndecodedBatch),
 }
 
-/// A batch that is not decoded yet: first make sure that its sender may send one.
+/// An undecoded batch. Check that the version of its session has batches before decoding it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Batch {
+pub struct UndecodedBatch {
     body: Bytes,
 }
 
-impl Batch {
+impl UndecodedBatch {
     /// Decodes at most `max` messages.
     ///
     /// # Errors
     ///
-    /// If it is not a batch of legacy messages, or has more than `max` of them.
+    /// If it is not a batch of legacy messages, or exceeds `max` messages.
     pub fn decode(&self, max: usize) -> Result<Vec<Result<Message, Malformed>>, BatchError> {
         let messages = decode_batch(&self.body, max)?;
-        let is_marked = |message: &Result<Message, Malformed>| match message {
-            Ok(Message::Request(raw)) => modern::is_marked(raw.params.as_ref()),
-            Ok(Message::Notification(told)) => tells_modern(told),
+        let is_modern = |message: &Result<Message, Malformed>| match message {
+            Ok(Message::Request(raw)) => modern::has_version(raw.params.as_ref()),
+            Ok(Message::Notification(notification)) => is_modern_notification(notification),
             Ok(Message::Response(_)) | Err(_) => false,
         };
-        if messages.iter().any(is_marked) {
-            let error = RpcError::new(ErrorCode::INVALID_REQUEST, NOT_A_BATCH);
+        if messages.iter().any(is_modern) {
+            let error = RpcError::new(ErrorCode::INVALID_REQUEST, UNEXPECTED_BATCH);
             return Err(Malformed::Request { id: None, error }.into());
         }
         Ok(messages)
     }
 }
 
-/// Lets a message without a modern mark in.
+/// Admits a message that is not marked as modern.
 pub(super) fn admit(
     mirror: &MirrorHeaders<'_>,
     message: Message,
     served: &Dialects,
-) -> Result<Post, Rejection> {
+) -> Result<LegacyPost, HttpRejection> {
     let id = match &message {
         Message::Request(raw) => Some(raw.id.clone()),
         Message::Response(_) | Message::Notification(_) => None,
     };
-    let dialect = version(mirror, &message, served).map_err(|refused| refused.about(id))?;
-    Ok(Post {
+    let dialect = version(mirror, &message, served).map_err(|rejection| rejection.with_id(id))?;
+    Ok(LegacyPost {
         dialect,
-        messages: Messages::One(message),
+        messages: PostBody::One(message),
     })
 }
 
-/// Lets a batch in undecoded, if a version that has them may be meant.
+/// Admits a batch undecoded, if the version in the header, or its default, has batches.
 pub(super) fn admit_batch(
     mirror: &MirrorHeaders<'_>,
     body: &Bytes,
     served: &Dialects,
-) -> Result<Post, Rejection> {
+) -> Result<LegacyPost, HttpRejection> {
     let dialect = match header_version(mirror)? {
         HeaderVersion::Known(dialect) => served.of(dialect.version),
-        HeaderVersion::Absent => served.of(Dialect::UNNAMED_ON_HTTP.version),
+        HeaderVersion::Absent => served.of(Dialect::ASSUMED_ON_HTTP.version),
         HeaderVersion::Unknown(_) => None,
     };
     match dialect {
-        Some(dialect) if dialect.batches => Ok(Post {
+        Some(dialect) if dialect.batches => Ok(LegacyPost {
             dialect: Some(dialect),
-            messages: Messages::Batch(Batch { body: body.clone() }),
+            messages: PostBody::Batch(UndecodedBatch { body: body.clone() }),
         }),
-        _ => Err(not_a_batch()),
+        _ => Err(unexpected_batch()),
     }
 }
 
-/// The refusal of a batch from a client whose version has none.
+/// Returns the rejection of a batch from a client whose version has no batches.
 #[must_use]
-pub fn not_a_batch() -> Rejection {
-    invalid(NOT_A_BATCH)
+pub fn unexpected_batch() -> HttpRejection {
+    invalid(UNEXPECTED_BATCH)
 }
 
-/// The version of a legacy message by its header.
+/// Returns the version in the header of a legacy message.
 fn version(
     mirror: &MirrorHeaders<'_>,
     message: &Message,
     served: &Dialects,
-) -> Result<Option<&'static Dialect>, Rejection> {
+) -> Result<Option<&'static Dialect>, HttpRejection> {
     if served.latest_legacy().is_none() {
         return Err(not_served(mirror, message, served));
     }
     match header_version(mirror)? {
         HeaderVersion::Absent => Ok(None),
-        // The handshake itself finds out which version is spoken.
+        // `initialize` negotiates the version, so its header may name one that is not served.
         HeaderVersion::Known(dialect) if !dialect.is_modern() && is_handshake(message) => {
             Ok(Some(dialect))
         }
@@ -133,24 +132,24 @@ fn version(
             Ok(Some(dialect))
         }
         HeaderVersion::Known(dialect) if dialect.is_modern() => {
-            Err(invalid("nobody asked for this response"))
+            Err(invalid("unexpected response: the server sent no request"))
         }
         HeaderVersion::Known(dialect) => Err(unknown_version(dialect.version)),
         HeaderVersion::Unknown(version) => Err(unknown_version(&version)),
     }
 }
 
-/// What a server without a legacy era tells a legacy client.
-fn not_served(mirror: &MirrorHeaders<'_>, message: &Message, served: &Dialects) -> Rejection {
+/// Returns the rejection of a legacy message by a server without the legacy era.
+fn not_served(mirror: &MirrorHeaders<'_>, message: &Message, served: &Dialects) -> HttpRejection {
     match message {
-        Message::Response(_) => invalid("nobody asked for this response"),
+        Message::Response(_) => invalid("unexpected response: the server sent no request"),
         Message::Request(raw) if is_handshake(message) => {
-            era::Rejection::unsupported_version(&requested(raw), served).into()
+            era::Rejection::unsupported_version(&requested_version(raw), served).into()
         }
         Message::Request(_) | Message::Notification(_) => match header_version(mirror) {
             Err(mismatch) => mismatch.into(),
             Ok(HeaderVersion::Absent) => header_mismatch("is missing"),
-            Ok(_) => header_mismatch("names a version that is not served"),
+            Ok(_) => header_mismatch("names an unsupported version"),
         },
     }
 }
@@ -159,51 +158,51 @@ fn is_handshake(message: &Message) -> bool {
     matches!(message, Message::Request(raw) if raw.method == "initialize")
 }
 
-/// The version that `initialize` asks for, for the error that refuses it.
-fn requested(raw: &RawRequest) -> String {
+/// Returns the version that `initialize` requests, for the error.
+fn requested_version(raw: &RawRequest) -> String {
     #[derive(Deserialize)]
-    struct Params {
+    struct InitializeParams {
         #[serde(rename = "protocolVersion")]
         version: String,
     }
 
-    let params: Option<Params> = raw.params.as_ref().and_then(|json| json.decode().ok());
+    let params: Option<InitializeParams> = raw.params.as_ref().and_then(|json| json.decode().ok());
     params.map(|params| params.version).unwrap_or_default()
 }
 
-fn header_mismatch(why: &str) -> Rejection {
+fn header_mismatch(why: &str) -> HttpRejection {
     let why = format!("`{}` {why}", super::headers::PROTOCOL_VERSION);
     RpcError::new(ErrorCode::HEADER_MISMATCH, why).into()
 }
 
-fn unknown_version(version: &str) -> Rejection {
-    // Clients look for these words to learn that another version may be welcome.
+fn unknown_version(version: &str) -> HttpRejection {
+    // Clients match this text to decide whether to try another version.
     invalid(&format!(
         "Unsupported protocol version: {:?}",
         shortened(version)
     ))
 }
 
-fn invalid(why: &str) -> Rejection {
+fn invalid(why: &str) -> HttpRejection {
     RpcError::new(ErrorCode::INVALID_REQUEST, why).into()
 }
 
-const NOT_A_BATCH: &str = "expected one JSON-RPC object, not a batch";
+const UNEXPECTED_BATCH: &str = "expected one JSON-RPC object, not a batch";
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::era::Callers;
-    use crate::http::admission::{self, Admitted, Catalog};
+    use crate::era::CallerCache;
+    use crate::http::admission::{self, AdmittedPost, MethodCatalog};
     use crate::http::headers::ParamHeaders;
     use ::http::{HeaderMap, HeaderValue};
     use serde_json::json;
     use std::sync::Arc;
 
-    struct AnswersAll;
+    struct AllMethods;
 
-    impl Catalog for AnswersAll {
-        fn answers(&self, _method: &str) -> bool {
+    impl MethodCatalog for AllMethods {
+        fn has_method(&self, _method: &str) -> bool {
             true
         }
 
@@ -237,12 +236,12 @@ mod tests {
             &headers,
             &body,
             &Dialects::all(),
-            &Callers::default(),
-            &AnswersAll,
+            &CallerCache::default(),
+            &AllMethods,
         );
 
         assert!(
-            matches!(admitted, Ok(Admitted::Modern { .. })),
+            matches!(admitted, Ok(AdmittedPost::Modern { .. })),
             "{admitted:?}"
         );
     }

@@ -1,10 +1,10 @@
-//! `Content-Type` and `Accept`: what a body is, and what the client can read.
+//! The `Content-Type` of a request body and the `Accept` header of the client.
 
 use ::http::header::{ACCEPT, CONTENT_TYPE, HeaderMap};
 
-/// Whether the body is declared to be JSON.
+/// Returns whether `Content-Type` is `application/json`.
 ///
-/// This is demanded strictly: a web page can post other types without asking the server first.
+/// Required strictly: a web page can post some other types without a CORS preflight.
 #[must_use]
 pub fn is_json(headers: &HeaderMap) -> bool {
     let mut values = headers.get_all(CONTENT_TYPE).iter();
@@ -15,31 +15,31 @@ pub fn is_json(headers: &HeaderMap) -> bool {
     essence(value).eq_ignore_ascii_case(JSON)
 }
 
-/// The kinds of answer that a client can read.
+/// The media types that a client accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(
     clippy::exhaustive_structs,
-    reason = "an answer is one of these two and no other"
+    reason = "a response has one of these two media types"
 )]
-pub struct Accepts {
-    /// One JSON object.
+pub struct AcceptedTypes {
+    /// `application/json`
     pub json: bool,
-    /// A stream of events.
+    /// `text/event-stream`
     pub events: bool,
 }
 
-impl Accepts {
-    /// Reads `Accept`. A client that does not send it can read everything.
+impl AcceptedTypes {
+    /// Reads `Accept`. Without the header, both types are accepted.
     #[must_use]
     pub fn read(headers: &HeaderMap) -> Self {
-        let everything = Self {
+        let both = Self {
             json: true,
             events: true,
         };
         match headers.get(ACCEPT) {
-            None => return everything,
-            // What the specification tells clients to send, word for word.
-            Some(value) if value == USUAL => return everything,
+            None => return both,
+            // Fast path: the value that the specification requires clients to send.
+            Some(value) if value == BOTH_TYPES => return both,
             Some(_) => {}
         }
         let ranges = || {
@@ -55,14 +55,14 @@ impl Accepts {
         }
     }
 
-    /// Whether it can read no answer that there is.
+    /// Returns whether the client accepts neither type.
     #[must_use]
-    pub fn nothing(self) -> bool {
+    pub fn is_empty(self) -> bool {
         !self.json && !self.events
     }
 }
 
-/// Whether the most specific of the ranges that include `media` wants it.
+/// Returns whether the most specific range that includes `media` has a weight above zero.
 fn accepts<'a>(media: &str, ranges: impl Iterator<Item = &'a str>) -> bool {
     ranges
         .filter_map(|range| Some((specificity(essence(range), media)?, !is_unwanted(range))))
@@ -80,7 +80,7 @@ fn specificity(range: &str, media: &str) -> Option<u8> {
     }
 }
 
-/// Whether the range has weight zero, which means "not this".
+/// Returns whether the range has weight zero (`q=0`), which excludes the type.
 fn is_unwanted(range: &str) -> bool {
     range.split(';').skip(1).any(|parameter| {
         let Some((name, weight)) = parameter.split_once('=') else {
@@ -94,14 +94,14 @@ fn is_unwanted(range: &str) -> bool {
     })
 }
 
-/// The media type without its parameters.
+/// Returns the media type without its parameters.
 fn essence(value: &str) -> &str {
     value.split(';').next().unwrap_or_default().trim()
 }
 
 const JSON: &str = "application/json";
 const EVENTS: &str = "text/event-stream";
-const USUAL: &str = "application/json, text/event-stream";
+const BOTH_TYPES: &str = "application/json, text/event-stream";
 
 #[cfg(test)]
 mod tests {
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_client_can_read_is_told_by_accept() {
+    fn accept_determines_the_accepted_types() {
         for (value, json, events) in [
             ("application/json, text/event-stream", true, true),
             ("text/event-stream,application/json;q=0.9", true, true),
@@ -143,9 +143,13 @@ mod tests {
         ] {
             let headers = HeaderMap::from_iter([(ACCEPT, value.parse().unwrap())]);
 
-            assert_eq!(Accepts::read(&headers), Accepts { json, events }, "{value}");
+            assert_eq!(
+                AcceptedTypes::read(&headers),
+                AcceptedTypes { json, events },
+                "{value}"
+            );
         }
-        assert!(!Accepts::read(&HeaderMap::new()).nothing());
+        assert!(!AcceptedTypes::read(&HeaderMap::new()).is_empty());
     }
 
     #[test]
@@ -155,8 +159,8 @@ mod tests {
         headers.append(ACCEPT, "text/event-stream".parse().unwrap());
 
         assert_eq!(
-            Accepts::read(&headers),
-            Accepts {
+            AcceptedTypes::read(&headers),
+            AcceptedTypes {
                 json: true,
                 events: true
             }

@@ -1,64 +1,64 @@
-//! Which paths of a server are MCP endpoints.
+//! The paths of a server that are MCP endpoints.
 
-/// The paths that a service answers. Every other is not found.
+/// The paths that a service answers; others get status 404.
 ///
-/// A slash at the end makes no difference. What is below `/.well-known/` is answered only if it is named: clients look
-/// there for metadata, and take whatever answers for that.
+/// A trailing slash is ignored. Paths below `/.well-known/` match only if they are listed: clients probe there for
+/// metadata, and would take an MCP response for it.
 ///
 /// # Examples
 ///
 /// ```
-/// use bowline_core::http::paths::Paths;
+/// use bowline_core::http::paths::EndpointPaths;
 ///
-/// let paths = Paths::only(["/mcp"]);
-/// assert!(paths.has("/mcp") && paths.has("/mcp/"));
-/// assert!(!paths.has("/register"));
+/// let paths = EndpointPaths::only(["/mcp"]);
+/// assert!(paths.matches("/mcp") && paths.matches("/mcp/"));
+/// assert!(!paths.matches("/register"));
 ///
-/// assert!(Paths::any().has("/tools"));
-/// assert!(!Paths::any().has("/.well-known/oauth-protected-resource"));
+/// assert!(EndpointPaths::any().matches("/tools"));
+/// assert!(!EndpointPaths::any().matches("/.well-known/oauth-protected-resource"));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Paths {
-    /// Without a slash at the end; `None` means any.
-    named: Option<Vec<String>>,
+pub struct EndpointPaths {
+    /// Without trailing slashes; `None` means any path.
+    listed: Option<Vec<String>>,
 }
 
-impl Paths {
-    /// Every path, for a service behind a router.
+impl EndpointPaths {
+    /// Matches every path outside of `/.well-known/`; for a service behind a router.
     #[must_use]
     pub const fn any() -> Self {
-        Self { named: None }
+        Self { listed: None }
     }
 
-    /// These paths.
+    /// Matches these paths only.
     #[must_use]
     pub fn only(paths: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        let named = paths.into_iter().map(|path| {
+        let listed = paths.into_iter().map(|path| {
             let path: String = path.into();
-            trimmed(&path).to_owned()
+            without_trailing_slash(&path).to_owned()
         });
         Self {
-            named: Some(named.collect()),
+            listed: Some(listed.collect()),
         }
     }
 
-    /// Whether the path of a request, without its query, is one of them.
+    /// Returns whether the path of a request, without its query, matches.
     #[must_use]
-    pub fn has(&self, path: &str) -> bool {
-        match &self.named {
-            Some(named) => named.iter().any(|own| own == trimmed(path)),
+    pub fn matches(&self, path: &str) -> bool {
+        match &self.listed {
+            Some(listed) => listed.iter().any(|own| own == without_trailing_slash(path)),
             None => !path.starts_with(WELL_KNOWN),
         }
     }
 }
 
-impl Default for Paths {
+impl Default for EndpointPaths {
     fn default() -> Self {
         Self::any()
     }
 }
 
-fn trimmed(path: &str) -> &str {
+fn without_trailing_slash(path: &str) -> &str {
     path.strip_suffix('/').unwrap_or(path)
 }
 
@@ -70,8 +70,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_found_with_and_without_a_slash_at_its_end() {
-        let paths = Paths::only(["/", "/mcp", "/v1/tools/"]);
+    fn a_path_matches_with_and_without_a_trailing_slash() {
+        let paths = EndpointPaths::only(["/", "/mcp", "/v1/tools/"]);
 
         for (path, found) in [
             ("/", true),
@@ -88,16 +88,16 @@ mod tests {
             ("/.well-known/oauth-authorization-server", false),
             ("/.well-known/oauth-protected-resource/mcp", false),
         ] {
-            assert_eq!(paths.has(path), found, "{path:?}");
+            assert_eq!(paths.matches(path), found, "{path:?}");
         }
     }
 
     #[test]
-    fn metadata_is_found_only_where_it_is_named() {
+    fn metadata_paths_match_only_if_they_are_listed() {
         let metadata = "/.well-known/oauth-protected-resource";
 
-        assert!(!Paths::any().has(metadata));
-        assert!(Paths::only([metadata]).has(metadata));
-        assert!(Paths::any().has("/well-known/mcp"));
+        assert!(!EndpointPaths::any().matches(metadata));
+        assert!(EndpointPaths::only([metadata]).matches(metadata));
+        assert!(EndpointPaths::any().matches("/well-known/mcp"));
     }
 }

@@ -1,52 +1,50 @@
-//! Which HTTP status an answer travels with.
+//! The HTTP status of a response, by its JSON-RPC outcome.
 
 use ::http::StatusCode;
 use bowline_types::ErrorCode;
 
 use crate::Outcome;
 
-/// Whether the head of the response, and with it the status, can still be chosen.
+/// Whether the head of the response, and with it the status, was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(
     clippy::exhaustive_enums,
     reason = "a head has been sent or it has not"
 )]
-pub enum Head {
-    /// Nothing was sent yet.
+pub enum HeadState {
+    /// The head was not sent yet.
     Uncommitted,
-    /// The response is a stream already, and its status is 200.
+    /// The response is a stream with status 200.
     Committed,
 }
 
-/// The status of a response that carries `outcome`.
+/// Returns the status of a response that carries the `outcome` of a handler.
 ///
-/// This is about what came out of a handler. A message that was not admitted brings its own status: see
-/// [`Rejection`](super::admission::Rejection).
+/// A message that was not admitted has its own status: see [`HttpRejection`](super::admission::HttpRejection).
 #[must_use]
-pub fn of_outcome(outcome: &Outcome, head: Head) -> StatusCode {
+pub fn of_outcome(outcome: &Outcome, head: HeadState) -> StatusCode {
     match outcome {
         Ok(_) => StatusCode::OK,
         Err(error) => of_error(error.code, head),
     }
 }
 
-/// The status of a response that carries an error with this code.
+/// Returns the status of a response that carries an error with this code.
 ///
-/// The specification ties a status to a few codes; every other error is an answer like any other.
+/// The specification assigns a status to a few codes; other errors have status 200.
 #[must_use]
-pub fn of_error(code: ErrorCode, head: Head) -> StatusCode {
+pub fn of_error(code: ErrorCode, head: HeadState) -> StatusCode {
     match (head, code) {
-        (Head::Committed, _) => StatusCode::OK,
-        (Head::Uncommitted, ErrorCode::METHOD_NOT_FOUND) => StatusCode::NOT_FOUND,
-        (Head::Uncommitted, code) if needs_bad_request(code) => StatusCode::BAD_REQUEST,
-        (Head::Uncommitted, _) => StatusCode::OK,
+        (HeadState::Committed, _) => StatusCode::OK,
+        (HeadState::Uncommitted, ErrorCode::METHOD_NOT_FOUND) => StatusCode::NOT_FOUND,
+        (HeadState::Uncommitted, code) if needs_bad_request(code) => StatusCode::BAD_REQUEST,
+        (HeadState::Uncommitted, _) => StatusCode::OK,
     }
 }
 
-/// Whether the specification wants this code to travel with status 400, and so never on a stream.
+/// Returns whether the specification requires status 400 for this code, which excludes it from streams.
 ///
-/// A missing client capability that a handler finds only after the head is out therefore has to be
-/// reported by another error.
+/// A handler that detects a missing client capability after the head was sent must report another error.
 #[must_use]
 pub fn needs_bad_request(code: ErrorCode) -> bool {
     matches!(
@@ -65,7 +63,7 @@ mod tests {
     use bowline_types::{Json, RpcError};
 
     #[test]
-    fn each_error_code_travels_with_its_status() {
+    fn each_error_code_has_its_status() {
         for (code, status) in [
             (ErrorCode::PARSE_ERROR, 400),
             (ErrorCode::INVALID_REQUEST, 400),
@@ -80,8 +78,12 @@ mod tests {
         ] {
             let outcome = Err(RpcError::new(code, "no"));
 
-            assert_eq!(of_outcome(&outcome, Head::Uncommitted), status, "{code}");
-            assert_eq!(of_outcome(&outcome, Head::Committed), 200, "{code}");
+            assert_eq!(
+                of_outcome(&outcome, HeadState::Uncommitted),
+                status,
+                "{code}"
+            );
+            assert_eq!(of_outcome(&outcome, HeadState::Committed), 200, "{code}");
         }
     }
 
@@ -89,7 +91,7 @@ mod tests {
     fn a_result_is_always_ok() {
         let result = Ok(Json::empty_object());
 
-        assert_eq!(of_outcome(&result, Head::Uncommitted), 200);
-        assert_eq!(of_outcome(&result, Head::Committed), 200);
+        assert_eq!(of_outcome(&result, HeadState::Uncommitted), 200);
+        assert_eq!(of_outcome(&result, HeadState::Committed), 200);
     }
 }

@@ -1,7 +1,7 @@
-//! What makes two questions, or two requests, the same.
+//! Digests by which a server recognizes a request, or an input request, in a later round.
 //!
-//! JSON says the same in many spellings, and a client may write its retry in another one. The digest is
-//! taken over one spelling: members sorted, no blanks.
+//! A client may serialize its retry differently. The digest therefore covers a canonical form of the JSON: sorted
+//! members, no white space.
 
 use std::fmt;
 
@@ -10,17 +10,17 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::{Kind, member};
+use super::{InputKind, member};
 use crate::json::Object;
 
-/// The digest of a question or of a request, by SHA-256.
+/// The SHA-256 digest of a request or of an input request.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest([u8; 32]);
 
-/// Tells one request from another, whichever of its rounds it is in.
+/// Returns the digest of a request, which is the same in all of its rounds.
 ///
-/// Left out is what differs from round to round: `inputResponses`, `requestState` and `_meta`. A server
-/// puts this into what it seals, so that nobody can carry the state of one request to another.
+/// It excludes the members that differ between rounds: `inputResponses`, `requestState` and `_meta`. A server seals it
+/// into the request state, so that a client cannot use the state of one request for another.
 ///
 /// # Examples
 ///
@@ -39,7 +39,7 @@ pub struct Digest([u8; 32]);
 /// ```
 #[must_use]
 pub fn request_digest(method: &str, params: Option<&Json>) -> Digest {
-    let mut text = opening("request", method);
+    let mut text = domain_separator("request", method);
     let object = params.map(Object::read).and_then(Result::ok);
     let mut members: Vec<_> = object
         .iter()
@@ -55,14 +55,14 @@ pub fn request_digest(method: &str, params: Option<&Json>) -> Digest {
 }
 
 impl Digest {
-    /// The 32 bytes.
+    /// Returns the 32 bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
-    pub(super) fn of_question(kind: Kind, params: Option<&Json>) -> Self {
-        let mut text = opening("question", kind.method());
+    pub(super) fn of_input_request(kind: InputKind, params: Option<&Json>) -> Self {
+        let mut text = domain_separator("question", kind.method());
         if let Some(params) = params {
             push_json(&mut text, params);
         }
@@ -97,7 +97,7 @@ impl<'de> Deserialize<'de> for Digest {
         let text = String::deserialize(deserializer)?;
         from_hex(&text)
             .map(Self)
-            .ok_or_else(|| serde::de::Error::custom("a digest is 64 hexadecimal digits"))
+            .ok_or_else(|| serde::de::Error::custom("expected 64 hexadecimal digits"))
     }
 }
 
@@ -114,15 +114,15 @@ fn from_hex(text: &str) -> Option<[u8; 32]> {
     Some(bytes)
 }
 
-/// Keeps the digests of different things apart.
-fn opening(what: &str, method: &str) -> Vec<u8> {
+/// Starts the digested bytes with a domain separator, so that a request and an input request never collide.
+fn domain_separator(what: &str, method: &str) -> Vec<u8> {
     let mut text = Vec::with_capacity(256);
     push_text(&mut text, what);
     push_text(&mut text, method);
     text
 }
 
-/// Writes `json` in the one spelling, or as it stands if it cannot be read, say for its depth.
+/// Appends the canonical form of `json`, or its text if it cannot be decoded, for example because of its depth.
 fn push_json(out: &mut Vec<u8>, json: &Json) {
     match json.decode::<Value>() {
         Ok(value) => push_value(out, &value),
@@ -133,7 +133,7 @@ fn push_json(out: &mut Vec<u8>, json: &Json) {
     }
 }
 
-/// Recursion is bounded: `serde_json` reads no deeper than 128.
+/// Recursion is bounded: `serde_json` limits the depth to 127.
 fn push_value(out: &mut Vec<u8>, value: &Value) {
     match value {
         Value::Object(members) => {
@@ -161,8 +161,8 @@ fn push_value(out: &mut Vec<u8>, value: &Value) {
     }
 }
 
-/// The length in front says where the text ends, so that no two lists of texts read alike. It has the
-/// same width on every machine, for the next round may be on another.
+/// Appends the text after its length, so that no two lists of texts have the same bytes. The length is a `u64` on every
+/// machine, because the next round may run on another.
 fn push_text(out: &mut Vec<u8>, text: &str) {
     let length = text.len() as u64;
     out.extend_from_slice(&length.to_be_bytes());
@@ -175,9 +175,9 @@ const VARYING: [&str; 3] = [member::INPUT_RESPONSES, member::REQUEST_STATE, memb
 mod tests {
     use super::*;
 
-    fn question(params: &str) -> Digest {
+    fn input_request(params: &str) -> Digest {
         let params = Json::parse(params.to_owned()).unwrap();
-        Digest::of_question(Kind::Elicitation, Some(&params))
+        Digest::of_input_request(InputKind::Elicitation, Some(&params))
     }
 
     fn request(params: &str) -> Digest {
@@ -189,12 +189,12 @@ mod tests {
         let plain = r#"{"a":[1,{"x":null,"y":"é"}],"b":true}"#;
         let odd = r#"{ "b" : true, "\u0061": [ 1, {"y":"\u00e9", "x":null} ] }"#;
 
-        assert_eq!(question(plain), question(odd));
+        assert_eq!(input_request(plain), input_request(odd));
         assert_eq!(request(plain), request(odd));
     }
 
     #[test]
-    fn what_varies_from_round_to_round_does_not_matter_but_only_at_the_top() {
+    fn members_that_vary_between_rounds_are_excluded_only_at_the_top_level() {
         let first = request(r#"{"name":"t","arguments":{}}"#);
         let retry =
             r#"{"_meta":{"p":1},"name":"t","arguments":{},"inputResponses":{},"requestState":""}"#;
@@ -217,10 +217,10 @@ mod tests {
             r#"{"a":{"b":1,"c":2}}"#,
             r#"{"a":null}"#,
         ];
-        let mut digests: Vec<Digest> = texts.iter().map(|text| question(text)).collect();
+        let mut digests: Vec<Digest> = texts.iter().map(|text| input_request(text)).collect();
         digests.extend(texts.iter().map(|text| request(text)));
         digests.push(request_digest("prompts/get", None));
-        digests.push(Digest::of_question(Kind::Roots, None));
+        digests.push(Digest::of_input_request(InputKind::Roots, None));
         let count = digests.len();
 
         digests.sort_unstable();

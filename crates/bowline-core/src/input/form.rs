@@ -13,7 +13,7 @@ use serde_json::{Number, Value};
 /// The content of an elicitation result does not match the requested schema.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum UnfitForm {
+pub enum InvalidFormContent {
     /// The content is not a JSON object.
     #[error("expected an object")]
     NotAnObject,
@@ -27,7 +27,7 @@ pub enum UnfitForm {
     },
 }
 
-/// Validates elicitation content against the requested schema: required fields, types, lengths, ranges, formats and enums.
+/// Validates elicitation content against the requested schema: required fields, types, lengths, ranges, formats, enums.
 ///
 /// Fields that the schema does not have, and fields with a schema that Bowline does not know, are not checked.
 ///
@@ -49,23 +49,25 @@ pub enum UnfitForm {
 /// assert_eq!(error.to_string(), "the field `age` must be at least 0");
 /// # Ok::<(), serde_json::Error>(())
 /// ```
-pub fn check_form(form: &ElicitSchema, content: &Json) -> Result<(), UnfitForm> {
+pub fn check_form(form: &ElicitSchema, content: &Json) -> Result<(), InvalidFormContent> {
     if !content.is_object() {
-        return Err(UnfitForm::NotAnObject);
+        return Err(InvalidFormContent::NotAnObject);
     }
-    let filled: BTreeMap<String, Value> = content.decode().map_err(|_| UnfitForm::NotAnObject)?;
-    let unfit = |field: &str, why: String| {
+    let filled: BTreeMap<String, Value> = content
+        .decode()
+        .map_err(|_| InvalidFormContent::NotAnObject)?;
+    let invalid = |field: &str, why: String| {
         let field = field.to_owned();
-        UnfitForm::Field { field, why }
+        InvalidFormContent::Field { field, why }
     };
     for name in form.required.iter().flatten() {
         if !filled.contains_key(name) {
-            return Err(unfit(name, "is required".to_owned()));
+            return Err(invalid(name, "is required".to_owned()));
         }
     }
     for (name, field) in &form.properties.0 {
         if let Some(value) = filled.get(name) {
-            check_field(field, value).map_err(|why| unfit(name, why))?;
+            check_field(field, value).map_err(|why| invalid(name, why))?;
         }
     }
     Ok(())
@@ -179,7 +181,7 @@ fn check_several(
     if let Some(max) = max.filter(|max| count > *max) {
         return Err(format!("must have at most {max} items"));
     }
-    // A set, because both lists may be long.
+    // A set: searching a list for each value is quadratic, and both lists may be long.
     let choices: std::collections::BTreeSet<&str> = choices.iter().map(String::as_str).collect();
     let is_choice = |value: &Value| value.as_str().is_some_and(|it| choices.contains(it));
     match chosen.iter().all(is_choice) {

@@ -1,35 +1,35 @@
-//! Whether a conversation that goes to a model may be sent: each use of a tool with its result.
+//! Validation of tool uses and tool results in sampling messages.
 
 use std::collections::BTreeSet;
 
 use bowline_types::{Role, SamplingMessage, SamplingMessageContentBlock as Block};
 
-/// Uses of tools and their results that do not fit together.
+/// Tool uses and tool results that do not match.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ToolUseViolation {
-    /// A use of a tool has no result in the message right after it.
-    #[error("the use `{id}` of a tool has no result in the next message")]
+    /// A tool use has no result in the next message.
+    #[error("tool use `{id}` has no tool result in the next message")]
     NoResult {
-        /// The id of the use.
+        /// The id of the tool use.
         id: String,
     },
-    /// A result belongs to no use of a tool in the message right before it.
-    #[error("the result `{id}` belongs to no use of a tool in the message before")]
+    /// A tool result matches no tool use in the previous message.
+    #[error("tool result `{id}` matches no tool use in the previous message")]
     NoUse {
-        /// The id of the use that it names.
+        /// The `toolUseId` of the result.
         id: String,
     },
-    /// A message has results of tools beside something else.
-    #[error("a message with results of tools has nothing else in it")]
+    /// A message with tool results has other content or is not from the user.
+    #[error("a message with tool results must be from the user and contain only tool results")]
     Mixed,
 }
 
-/// Checks that every use of a tool is followed by its result, in a message of results only.
+/// Checks that every tool use is followed by its result, in a user message that contains only tool results.
 ///
 /// # Errors
 ///
-/// The first thing that is wrong.
+/// If a message breaks a rule; the first violation is returned.
 ///
 /// # Examples
 ///
@@ -50,13 +50,13 @@ pub fn check_tool_uses(messages: &[SamplingMessage]) -> Result<(), ToolUseViolat
         if let Some(id) = results.difference(&open).next() {
             return Err(ToolUseViolation::NoUse { id: (*id).into() });
         }
-        must_be_closed(&open.difference(&results).copied().collect())?;
+        check_no_open_uses(&open.difference(&results).copied().collect())?;
         open = uses_of(message);
     }
-    must_be_closed(&open)
+    check_no_open_uses(&open)
 }
 
-fn must_be_closed(open: &BTreeSet<&str>) -> Result<(), ToolUseViolation> {
+fn check_no_open_uses(open: &BTreeSet<&str>) -> Result<(), ToolUseViolation> {
     match open.first() {
         None => Ok(()),
         Some(id) => Err(ToolUseViolation::NoResult { id: (*id).into() }),
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn results_stand_alone_in_a_message_of_the_user() {
+    fn results_must_be_alone_in_a_user_message() {
         let uses = json!({"role": "assistant", "content": used("1")});
         let mixed = json!({"role": "user", "content": [result("1"), text()]});
         let turned = json!({"role": "assistant", "content": result("1")});

@@ -1,9 +1,9 @@
 //! Validation of URLs for URL-mode elicitation.
 
-/// A URL must not be used for URL-mode elicitation.
+/// The reason a URL must not be used for URL-mode elicitation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum UnfitUrl {
+pub enum InvalidElicitationUrl {
     /// The scheme is neither `https` nor `http`.
     #[error("the URL scheme must be https or http")]
     Scheme,
@@ -15,8 +15,8 @@ pub enum UnfitUrl {
     Character,
 }
 
-/// Validates a URL that a user is asked to visit. Schemes such as `javascript:` can execute code in the application, and a user name
-/// before the host can disguise the host.
+/// Validates the URL of a URL-mode elicitation. Schemes such as `javascript:` can execute code in the application, and
+/// a user name before the host can disguise the host.
 ///
 /// # Errors
 ///
@@ -31,17 +31,17 @@ pub enum UnfitUrl {
 /// assert!(check_url("javascript:alert(1)").is_err());
 /// assert!(check_url("https://bank.example@evil.example/").is_err());
 /// ```
-pub fn check_url(url: &str) -> Result<(), UnfitUrl> {
+pub fn check_url(url: &str) -> Result<(), InvalidElicitationUrl> {
     let is_odd = |c: char| c.is_whitespace() || c.is_control() || c == '\\';
     if url.contains(is_odd) {
-        return Err(UnfitUrl::Character);
+        return Err(InvalidElicitationUrl::Character);
     }
-    let (scheme, rest) = url.split_once("://").ok_or(UnfitUrl::Scheme)?;
+    let (scheme, rest) = url.split_once("://").ok_or(InvalidElicitationUrl::Scheme)?;
     if !["https", "http"]
         .iter()
         .any(|it| scheme.eq_ignore_ascii_case(it))
     {
-        return Err(UnfitUrl::Scheme);
+        return Err(InvalidElicitationUrl::Scheme);
     }
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let host = authority
@@ -51,7 +51,7 @@ pub fn check_url(url: &str) -> Result<(), UnfitUrl> {
             if port.ends_with(']') { authority } else { host }
         });
     match host.is_empty() || authority.contains('@') {
-        true => Err(UnfitUrl::Host),
+        true => Err(InvalidElicitationUrl::Host),
         false => Ok(()),
     }
 }
@@ -73,18 +73,27 @@ mod tests {
             assert_eq!(check_url(fine), Ok(()), "{fine}");
         }
         for (url, why) in [
-            ("", UnfitUrl::Scheme),
-            ("example.com", UnfitUrl::Scheme),
-            ("javascript:alert(1)", UnfitUrl::Scheme),
-            ("javascript://example.com/%0Aalert(1)", UnfitUrl::Scheme),
-            ("file:///etc/passwd", UnfitUrl::Scheme),
-            ("data:text/html,x", UnfitUrl::Scheme),
-            ("https:///path", UnfitUrl::Host),
-            ("https://:80/", UnfitUrl::Host),
-            ("https://bank.example@evil.example/", UnfitUrl::Host),
-            ("https://bank.example\\@evil.example/", UnfitUrl::Character),
-            ("https://a b/", UnfitUrl::Character),
-            ("https://a/\n", UnfitUrl::Character),
+            ("", InvalidElicitationUrl::Scheme),
+            ("example.com", InvalidElicitationUrl::Scheme),
+            ("javascript:alert(1)", InvalidElicitationUrl::Scheme),
+            (
+                "javascript://example.com/%0Aalert(1)",
+                InvalidElicitationUrl::Scheme,
+            ),
+            ("file:///etc/passwd", InvalidElicitationUrl::Scheme),
+            ("data:text/html,x", InvalidElicitationUrl::Scheme),
+            ("https:///path", InvalidElicitationUrl::Host),
+            ("https://:80/", InvalidElicitationUrl::Host),
+            (
+                "https://bank.example@evil.example/",
+                InvalidElicitationUrl::Host,
+            ),
+            (
+                "https://bank.example\\@evil.example/",
+                InvalidElicitationUrl::Character,
+            ),
+            ("https://a b/", InvalidElicitationUrl::Character),
+            ("https://a/\n", InvalidElicitationUrl::Character),
         ] {
             assert_eq!(check_url(url), Err(why), "{url:?}");
         }

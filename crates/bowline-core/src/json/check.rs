@@ -1,65 +1,68 @@
-//! Checks that text is JSON, and splits an object at its top level on the way.
+//! Checks that text is valid JSON, and splits an object at its top level in the same pass.
 //!
-//! Every byte of every message passes here, long strings above all: those are searched rather than read.
+//! Every byte of every message is scanned here. Most bytes are in long strings, which are searched with `memchr`.
 
 use std::ops::Range;
 
 use memchr::memchr2;
 
-use super::split::Name;
+use super::split::MemberName;
 
-/// The text is not JSON, or not the JSON that it should be.
+/// The text is not valid JSON, or not of the expected type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NotJson;
 
-/// Checks that `text` is one object and nothing else. `member` is told of each name and where its value begins,
-/// and says where that ends, as [`value_end`] and [`object_end`] find it.
+/// Checks that `text` is one object without trailing text.
+///
+/// `member` is called with each name and the start of its value, and returns the end of the value, which it finds
+/// with [`value_end`] or [`object_end`].
 pub(crate) fn object<'a>(
     text: &'a str,
-    member: impl FnMut(Name<'a>, usize) -> Option<usize>,
+    member: impl FnMut(MemberName<'a>, usize) -> Option<usize>,
 ) -> Result<(), NotJson> {
     let text = text.as_bytes();
-    let end = object_end(text, blanks_end(text, 0), member).ok_or(NotJson)?;
-    if blanks_end(text, end) < text.len() {
+    let end = object_end(text, whitespace_end(text, 0), member).ok_or(NotJson)?;
+    if whitespace_end(text, end) < text.len() {
         return Err(NotJson);
     }
     Ok(())
 }
 
-/// Where the object ends that begins at `at`, if it is one.
+/// Returns the end of the object at `at`, or `None` if it is not a valid object.
 pub(crate) fn object_end<'a>(
     text: &'a [u8],
     at: usize,
-    mut member: impl FnMut(Name<'a>, usize) -> Option<usize>,
+    mut member: impl FnMut(MemberName<'a>, usize) -> Option<usize>,
 ) -> Option<usize> {
     if *text.get(at)? != b'{' {
         return None;
     }
-    let mut at = blanks_end(text, at + 1);
+    let mut at = whitespace_end(text, at + 1);
     if *text.get(at)? == b'}' {
         return Some(at + 1);
     }
     loop {
         let (name, value) = name_at(text, at)?;
-        at = blanks_end(text, member(name, value)?);
+        at = whitespace_end(text, member(name, value)?);
         match *text.get(at)? {
-            b',' => at = blanks_end(text, at + 1),
+            b',' => at = whitespace_end(text, at + 1),
             b'}' => return Some(at + 1),
             _ => return None,
         }
     }
 }
 
-/// Checks that `text` is one array and nothing else, and returns where its elements are; `None` if there are more than
-/// `max`. What stands behind these is not looked at.
+/// Checks that `text` is one array without trailing text, and returns the ranges of its elements.
+///
+/// Returns `None` if there are more than `max`; the text after these is not checked.
 pub(crate) fn elements(text: &str, max: usize) -> Result<Option<Vec<Range<usize>>>, NotJson> {
     let text = text.as_bytes();
     let mut found = Vec::new();
-    let start = blanks_end(text, 0);
+    let start = whitespace_end(text, 0);
     if text.get(start) != Some(&b'[') {
         return Err(NotJson);
     }
-    let mut at = blanks_end(text, start + 1);
+    let mut at = whitespace_end(text, start + 1);
     let mut is_over = text.get(at) == Some(&b']');
     while !is_over {
         if found.len() == max {
@@ -67,44 +70,46 @@ pub(crate) fn elements(text: &str, max: usize) -> Result<Option<Vec<Range<usize>
         }
         let end = value_end(text, at).ok_or(NotJson)?;
         found.push(at..end);
-        at = blanks_end(text, end);
+        at = whitespace_end(text, end);
         is_over = match text.get(at) {
             Some(b',') => false,
             Some(b']') => true,
             _ => return Err(NotJson),
         };
         if !is_over {
-            at = blanks_end(text, at + 1);
+            at = whitespace_end(text, at + 1);
         }
     }
-    if blanks_end(text, at + 1) < text.len() {
+    if whitespace_end(text, at + 1) < text.len() {
         return Err(NotJson);
     }
     Ok(Some(found))
 }
 
-/// The name of a member that begins at `at`, and where its value begins.
-pub(super) fn name_at(text: &[u8], at: usize) -> Option<(Name<'_>, usize)> {
+/// Returns the member name at `at` and the start of its value.
+pub(super) fn name_at(text: &[u8], at: usize) -> Option<(MemberName<'_>, usize)> {
     let (end, has_escapes) = string_end(text, at)?;
-    let name = Name::new(&text[at..end], has_escapes);
+    let name = MemberName::new(&text[at..end], has_escapes);
     Some((name, colon_end(text, end)?))
 }
 
-/// Whether `text` is one JSON value and nothing else.
+/// Returns whether `text` is one JSON value without trailing text.
 pub(crate) fn is_json(text: &str) -> bool {
     let text = text.as_bytes();
-    let end = value_end(text, blanks_end(text, 0));
-    end.is_some_and(|end| blanks_end(text, end) == text.len())
+    let end = value_end(text, whitespace_end(text, 0));
+    end.is_some_and(|end| whitespace_end(text, end) == text.len())
 }
 
-/// Where the value ends that begins at `at`, if it is one.
+/// Returns the end of the value at `at`, or `None` if it is not valid.
+///
+/// Does not recurse, so that deep nesting cannot overflow the stack.
 pub(crate) fn value_end(text: &[u8], mut at: usize) -> Option<usize> {
-    let mut brackets = Brackets::default();
+    let mut brackets = BracketStack::default();
     loop {
         at = match *text.get(at)? {
             b'"' => string_end(text, at)?.0,
             open @ (b'{' | b'[') => {
-                let inside = blanks_end(text, at + 1);
+                let inside = whitespace_end(text, at + 1);
                 let is_object = open == b'{';
                 if *text.get(inside)? == closing(is_object) {
                     inside + 1
@@ -119,15 +124,15 @@ pub(crate) fn value_end(text: &[u8], mut at: usize) -> Option<usize> {
             b'n' => word_end(text, at, b"null")?,
             _ => number_end(text, at)?,
         };
-        // A value is over, and so may be what it stands in.
+        // After a value, its array or object continues or ends.
         loop {
             let Some(is_object) = brackets.last() else {
                 return Some(at);
             };
-            at = blanks_end(text, at);
+            at = whitespace_end(text, at);
             match *text.get(at)? {
                 b',' => {
-                    at = item_start(text, blanks_end(text, at + 1), is_object)?;
+                    at = item_start(text, whitespace_end(text, at + 1), is_object)?;
                     break;
                 }
                 byte if byte == closing(is_object) => {
@@ -144,7 +149,7 @@ fn closing(is_object: bool) -> u8 {
     if is_object { b'}' } else { b']' }
 }
 
-/// Where the next value begins; in an object its name stands before it.
+/// Returns the start of the next value; in an object, after its name and colon.
 fn item_start(text: &[u8], at: usize, is_object: bool) -> Option<usize> {
     if !is_object {
         return Some(at);
@@ -153,11 +158,11 @@ fn item_start(text: &[u8], at: usize, is_object: bool) -> Option<usize> {
 }
 
 fn colon_end(text: &[u8], at: usize) -> Option<usize> {
-    let at = blanks_end(text, at);
-    (*text.get(at)? == b':').then(|| blanks_end(text, at + 1))
+    let at = whitespace_end(text, at);
+    (*text.get(at)? == b':').then(|| whitespace_end(text, at + 1))
 }
 
-pub(super) fn blanks_end(text: &[u8], mut at: usize) -> usize {
+pub(super) fn whitespace_end(text: &[u8], mut at: usize) -> usize {
     while let Some(b' ' | b'\n' | b'\r' | b'\t') = text.get(at) {
         at += 1;
     }
@@ -189,7 +194,7 @@ fn number_end(text: &[u8], mut at: usize) -> Option<usize> {
     Some(at)
 }
 
-/// Where the digits end of which at least one stands at `at`.
+/// Returns the end of the digits at `at`, of which there must be at least one.
 fn digits_end(text: &[u8], at: usize) -> Option<usize> {
     let mut end = at;
     while text.get(end).is_some_and(u8::is_ascii_digit) {
@@ -198,7 +203,7 @@ fn digits_end(text: &[u8], at: usize) -> Option<usize> {
     (end > at).then_some(end)
 }
 
-/// Where the string ends that begins at `at`, its quotes included, and whether anything in it is escaped.
+/// Returns the end of the string at `at`, after its closing quote, and whether it contains escapes.
 pub(super) fn string_end(text: &[u8], at: usize) -> Option<(usize, bool)> {
     if text.get(at) != Some(&b'"') {
         return None;
@@ -216,12 +221,13 @@ pub(super) fn string_end(text: &[u8], at: usize) -> Option<(usize, bool)> {
     }
 }
 
-/// How much of a string stands for itself: up to a quote, a backslash, or what may not stand in a string.
-/// Most strings are short, and over before a search made for long ones has begun.
+/// Returns the number of bytes before the next quote, backslash or control character.
+///
+/// Most strings are short and end within the first words, where the setup of `memchr2` would cost more.
 fn plain_len(text: &[u8]) -> Option<usize> {
     let (words, _) = text.as_chunks::<8>();
     let mut at = 0;
-    for word in words.iter().take(SHORT / 8) {
+    for word in words.iter().take(WORDWISE_LEN / 8) {
         let word = u64::from_le_bytes(*word);
         let found = backslashes_in(word) | quotes_and_controls_in(word);
         if found != 0 {
@@ -230,30 +236,32 @@ fn plain_len(text: &[u8]) -> Option<usize> {
         at += 8;
     }
     let end = at + memchr2(b'"', b'\\', &text[at..])?;
-    // Without an early end, so that many bytes are looked at in one step.
+    // `fold` instead of `any`: without an early exit the compiler vectorizes the loop.
     let has_control = text[at..end]
         .iter()
         .fold(false, |found, byte| found | (*byte < b' '));
     (!has_control).then_some(end)
 }
 
-/// A word whose lowest bit stands in the first of its bytes that is a backslash; zero if none is.
+/// Returns a word whose lowest set bit is in the first byte that is a backslash; zero if there is none.
 fn backslashes_in(word: u64) -> u64 {
     bytes_below(1, word ^ (ONES * u64::from(b'\\')))
 }
 
-/// The same for quotes and control characters: those stand below the blank, and the quote takes its place if
-/// one bit of each byte is turned round.
+/// The same for quotes and control characters. Flipping bit 1 of each byte maps `"` to the space and keeps control
+/// characters below it, so that one comparison finds both.
 fn quotes_and_controls_in(word: u64) -> u64 {
     bytes_below(b' ' + 1, word ^ (ONES * u64::from(b'"' ^ b' ')))
 }
 
-/// A word whose lowest bit stands in the first of its bytes that is less than `limit`; zero if none is.
+/// Returns a word whose lowest set bit is in the first byte that is less than `limit`; zero if there is none.
+///
+/// Only the lowest set bit is meaningful: the subtraction borrows from the bytes after a match.
 fn bytes_below(limit: u8, word: u64) -> u64 {
     word.wrapping_sub(ONES * u64::from(limit)) & !word & (ONES << 7)
 }
 
-/// Where what a backslash escapes is over.
+/// Returns the end of the escape whose backslash is before `at`.
 fn escape_end(text: &[u8], at: usize) -> Option<usize> {
     match text.get(at)? {
         b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => Some(at + 1),
@@ -265,15 +273,15 @@ fn escape_end(text: &[u8], at: usize) -> Option<usize> {
     }
 }
 
-/// The brackets that are open: whether each is that of an object. Few are as many as a word has bits.
+/// A stack of open brackets, one bit each: 1 for an object, 0 for an array. Allocates only beyond a depth of 64.
 #[derive(Default)]
-struct Brackets {
+struct BracketStack {
     depth: usize,
     inner: u64,
     outer: Vec<u64>,
 }
 
-impl Brackets {
+impl BracketStack {
     fn push(&mut self, is_object: bool) {
         if self.depth > 0 && self.depth.is_multiple_of(64) {
             self.outer.push(self.inner);
@@ -295,11 +303,11 @@ impl Brackets {
     }
 }
 
-/// A word with a one in each of its bytes.
+/// A word in which each byte is 1.
 const ONES: u64 = 0x0101_0101_0101_0101;
 
-/// How many bytes are looked at word by word before the search for long strings takes over.
-const SHORT: usize = 64;
+/// The number of bytes that are searched word by word before `memchr2` takes over.
+const WORDWISE_LEN: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -308,13 +316,13 @@ mod tests {
 
     use super::*;
 
-    /// What serde thinks, without looking at what the text means.
-    fn serde_takes(text: &str) -> bool {
+    /// Returns whether `serde_json` accepts the text as JSON, without decoding it.
+    fn serde_accepts(text: &str) -> bool {
         serde_json::from_str::<&RawValue>(text).is_ok()
     }
 
     #[test]
-    fn what_is_json_is_what_serde_takes_for_it() {
+    fn the_check_accepts_the_same_values_as_serde() {
         let values = [
             "",
             "0",
@@ -390,13 +398,13 @@ mod tests {
                 format!("{{\"name\":{value}}}"),
                 format!("[[],{{\"a\":[{value},0]}}]"),
             ] {
-                assert_eq!(is_json(&text), serde_takes(&text), "{text:?}");
+                assert_eq!(is_json(&text), serde_accepts(&text), "{text:?}");
             }
         }
     }
 
     #[test]
-    fn a_string_is_checked_wherever_in_it_the_fault_is() {
+    fn every_byte_of_a_string_is_checked() {
         for length in 0..200_usize {
             for at in [0, length / 2, length.saturating_sub(1)] {
                 for fault in ["", "\\n", "é"] {
@@ -414,11 +422,11 @@ mod tests {
         inside.insert_str(at, fault);
         let text = format!("[\"{inside}\",1]");
 
-        assert_eq!(is_json(&text), serde_takes(&text), "{text:?}");
+        assert_eq!(is_json(&text), serde_accepts(&text), "{text:?}");
     }
 
     #[test]
-    fn brackets_close_in_the_order_in_which_they_opened_however_many_they_are() {
+    fn mismatched_brackets_are_rejected_at_every_depth() {
         for depth in [1, 63, 64, 65, 127, 128, 129, 200, 5000] {
             let open: String = "[{\"a\":".repeat(depth);
             let close = "}]".repeat(depth);
@@ -448,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_what_serde_takes_for_one() {
+    fn the_check_accepts_the_same_objects_as_serde() {
         for text in [
             "{}",
             "{ }",

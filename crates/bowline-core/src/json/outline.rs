@@ -1,14 +1,14 @@
-//! A value from text that was checked before, as far as whoever looks at it wants to know.
+//! Decoding of JSON with its long strings left out, for checks that need only the structure.
 
 use bowline_types::Json;
 use serde_json::{Map, Value};
 
 use super::check::string_end;
 
-/// Decodes a value, but leaves every string empty that is longer than `longest` bytes: to somebody who asks
-/// only what there is, and not what it says, a long text is as good as a short one.
+/// Decodes a value, with an empty string in place of each string longer than `max_string_len` bytes.
 ///
-/// `None` if the value is nested too deeply, or is none that can be decoded.
+/// Member names are kept, and so are strings with escapes. Returns `None` if `serde_json` could not decode the value,
+/// for example because it is nested too deeply.
 ///
 /// # Examples
 ///
@@ -22,30 +22,31 @@ use super::check::string_end;
 /// assert_eq!(outline(&value.into(), 100), Some(json!({"name": "Moby Dick", "text": ""})));
 /// ```
 #[must_use]
-pub fn outline(json: &Json, longest: usize) -> Option<Value> {
-    let mut reader = Reader {
+pub fn outline(json: &Json, max_string_len: usize) -> Option<Value> {
+    let mut decoder = OutlineDecoder {
         rest: json.as_bytes(),
-        longest,
+        max_string_len,
     };
-    let value = reader.value(DEEPEST)?;
-    reader.skip_blanks();
-    reader.rest.is_empty().then_some(value)
+    let value = decoder.value(MAX_DEPTH)?;
+    decoder.skip_whitespace();
+    decoder.rest.is_empty().then_some(value)
 }
 
-struct Reader<'a> {
+struct OutlineDecoder<'a> {
     rest: &'a [u8],
-    longest: usize,
+    max_string_len: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> OutlineDecoder<'a> {
     fn value(&mut self, depth: usize) -> Option<Value> {
-        self.skip_blanks();
+        self.skip_whitespace();
         match self.rest.first()? {
-            b'"' => self.text(self.longest).map(Value::String),
+            b'"' => self.text(self.max_string_len).map(Value::String),
             b'{' => self.object(depth.checked_sub(1)?).map(Value::Object),
             b'[' => self.array(depth.checked_sub(1)?).map(Value::Array),
             _ => {
-                let is_over = |byte: &u8| matches!(byte, b',' | b'}' | b']') || is_blank(*byte);
+                let is_over =
+                    |byte: &u8| matches!(byte, b',' | b'}' | b']') || is_whitespace(*byte);
                 let end = self.rest.iter().position(is_over);
                 serde_json::from_slice(self.take(end.unwrap_or(self.rest.len()))).ok()
             }
@@ -57,7 +58,7 @@ impl<'a> Reader<'a> {
         self.take(1);
         while !self.ends_with(b'}')? {
             let name = self.text(usize::MAX)?;
-            self.skip_blanks();
+            self.skip_whitespace();
             self.rest = self.rest.strip_prefix(b":")?;
             object.insert(name, self.value(depth)?);
         }
@@ -73,33 +74,33 @@ impl<'a> Reader<'a> {
         Some(array)
     }
 
-    fn text(&mut self, longest: usize) -> Option<String> {
+    fn text(&mut self, max_string_len: usize) -> Option<String> {
         let (end, has_escapes) = string_end(self.rest, 0)?;
         let text = self.take(end);
         if has_escapes {
-            // Which may stand for no character at all, however long the string is.
+            // Decoded whatever its length: serde_json rejects unpaired surrogates, and so must this.
             return serde_json::from_slice(text).ok();
         }
         let inside = &text[1..end - 1];
-        if inside.len() > longest {
+        if inside.len() > max_string_len {
             return Some(String::new());
         }
         String::from_utf8(inside.to_vec()).ok()
     }
 
-    /// Whether what was begun is over; otherwise something follows, and the comma before it is gone.
+    /// Consumes the closing bracket and returns true, or skips the comma before the next item.
     fn ends_with(&mut self, closing: u8) -> Option<bool> {
-        self.skip_blanks();
+        self.skip_whitespace();
         let is_over = *self.rest.first()? == closing;
         if is_over || self.rest[0] == b',' {
             self.take(1);
-            self.skip_blanks();
+            self.skip_whitespace();
         }
         Some(is_over)
     }
 
-    fn skip_blanks(&mut self) {
-        while self.rest.first().is_some_and(|byte| is_blank(*byte)) {
+    fn skip_whitespace(&mut self) {
+        while self.rest.first().is_some_and(|byte| is_whitespace(*byte)) {
             self.rest = &self.rest[1..];
         }
     }
@@ -111,12 +112,12 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn is_blank(byte: u8) -> bool {
+fn is_whitespace(byte: u8) -> bool {
     matches!(byte, b' ' | b'\n' | b'\r' | b'\t')
 }
 
-/// As deep as serde goes.
-const DEEPEST: usize = 127;
+/// The depth limit of `serde_json`.
+const MAX_DEPTH: usize = 127;
 
 #[cfg(test)]
 mod tests {
@@ -124,12 +125,12 @@ mod tests {
 
     use super::*;
 
-    fn read(text: &str) -> Option<Value> {
+    fn unlimited_outline(text: &str) -> Option<Value> {
         outline(&Json::parse(text.to_owned()).unwrap(), usize::MAX)
     }
 
     #[test]
-    fn it_is_what_serde_makes_of_it() {
+    fn an_outline_without_a_limit_equals_the_decoded_value() {
         for text in [
             "1",
             "-0",
@@ -149,22 +150,26 @@ mod tests {
         ] {
             let serde: Option<Value> = serde_json::from_str(text).ok();
 
-            assert_eq!(read(text), serde, "{text}");
+            assert_eq!(unlimited_outline(text), serde, "{text}");
         }
     }
 
     #[test]
-    fn it_is_as_deep_as_serde_goes() {
+    fn the_depth_limit_is_that_of_serde() {
         for depth in [126, 127, 128, 129] {
             let text = "[".repeat(depth) + &"]".repeat(depth);
             let serde: Option<Value> = serde_json::from_str(&text).ok();
 
-            assert_eq!(read(&text).is_some(), serde.is_some(), "{depth}");
+            assert_eq!(
+                unlimited_outline(&text).is_some(),
+                serde.is_some(),
+                "{depth}"
+            );
         }
     }
 
     #[test]
-    fn of_long_strings_only_that_they_are_there_is_kept() {
+    fn long_strings_become_empty() {
         let long = "x".repeat(11);
         let json = Json::from(json!({"a": [long, "short"], (long.clone()): 1}));
 
@@ -174,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_no_json_after_all_is_nothing() {
+    fn invalid_json_has_no_outline() {
         for text in [
             "",
             "{",

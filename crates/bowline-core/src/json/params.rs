@@ -1,4 +1,4 @@
-//! The params of a request, split once for all who look into them.
+//! [`Params`]: the params of a request, with an index of their common members.
 
 use std::fmt;
 use std::ops::{Deref, Range};
@@ -6,11 +6,12 @@ use std::sync::OnceLock;
 
 use bowline_types::Json;
 
-use super::split::{Members, Name};
-use super::{NotAnObject, Unpicked, pick};
+use super::split::{MemberName, Members};
+use super::{NotAnObject, PickError, pick};
 
-/// The params of a request: JSON in which the members that everybody on the way asks for are found in one
-/// pass.
+/// The params of a request: JSON with an index of the members that are read in nearly every request.
+///
+/// The index is built while the frame is decoded, or when [`member`](Self::member) is first called.
 ///
 /// # Examples
 ///
@@ -27,97 +28,98 @@ use super::{NotAnObject, Unpicked, pick};
 #[derive(Clone)]
 pub struct Params {
     json: Json,
-    /// Where the members are, once somebody has looked.
-    known: OnceLock<Result<Known, NotAnObject>>,
+    /// The index, once it is built.
+    index: OnceLock<Result<MemberIndex, NotAnObject>>,
 }
 
-/// Where the [known](KNOWN) members are.
+/// The positions of the [indexed](INDEXED_MEMBERS) members.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Known([Place; KNOWN.len()]);
+pub(crate) struct MemberIndex([MemberPosition; INDEXED_MEMBERS.len()]);
 
-/// Where a member is.
+/// The position of a member.
 #[derive(Clone, Debug, Default)]
-enum Place {
+enum MemberPosition {
     #[default]
-    Nowhere,
-    /// Few frames have as many bytes as these can count.
+    Absent,
+    /// A byte range; `u32` halves the size of the index, and few frames are longer.
     At(Range<u32>),
-    /// Too far in for that: it has to be looked for each time.
-    FarIn,
-    Twice,
+    /// Beyond the range of `u32`: searched for on each access.
+    OutOfRange,
+    Duplicate,
 }
 
 impl Params {
-    /// No params: an empty object.
+    /// Returns an empty object.
     #[must_use]
     pub fn none() -> Self {
         Json::empty_object().into()
     }
 
-    /// The value of a member.
+    /// Returns the value of a member.
     ///
     /// # Errors
     ///
-    /// If the params are no object, or the member stands in them twice: nobody can say which of the two
-    /// counts.
-    pub fn member(&self, name: &str) -> Result<Option<Json>, Unpicked> {
-        let Some(at) = KNOWN.iter().position(|known| *known == name) else {
-            return self.look_for(name);
+    /// If the params are not an object, or the member is duplicated.
+    pub fn member(&self, name: &str) -> Result<Option<Json>, PickError> {
+        let Some(at) = INDEXED_MEMBERS.iter().position(|indexed| *indexed == name) else {
+            return self.search(name);
         };
-        let known = self.known.get_or_init(|| Known::find(self.json.as_bytes()));
-        match &known.as_ref().map_err(|not| *not)?.0[at] {
-            Place::Nowhere => Ok(None),
-            Place::At(Range { start, end }) => {
+        let index = self
+            .index
+            .get_or_init(|| MemberIndex::build(self.json.as_bytes()));
+        match &index.as_ref().map_err(|not| *not)?.0[at] {
+            MemberPosition::Absent => Ok(None),
+            MemberPosition::At(Range { start, end }) => {
                 let text = &self.json.as_bytes()[*start as usize..*end as usize];
                 Ok(Some(self.json.slice(text)))
             }
-            Place::FarIn => self.look_for(name),
-            Place::Twice => Err(Unpicked::Twice(name.to_owned())),
+            MemberPosition::OutOfRange => self.search(name),
+            MemberPosition::Duplicate => Err(PickError::Duplicate(name.to_owned())),
         }
     }
 
-    fn look_for(&self, name: &str) -> Result<Option<Json>, Unpicked> {
+    fn search(&self, name: &str) -> Result<Option<Json>, PickError> {
         let [member] = pick(&self.json, [name])?;
         Ok(member)
     }
 
-    /// Params whose members were found when they were checked.
-    pub(crate) fn split(json: Json, known: Known) -> Self {
+    /// Creates params from JSON and the index that was built while it was checked.
+    pub(crate) fn with_index(json: Json, index: MemberIndex) -> Self {
         Self {
             json,
-            known: OnceLock::from(Ok(known)),
+            index: OnceLock::from(Ok(index)),
         }
     }
 
-    /// The text, with what is known about it left behind.
+    /// Returns the JSON without the index.
     #[must_use]
     pub fn into_json(self) -> Json {
         self.json
     }
 }
 
-impl Known {
-    fn find(text: &[u8]) -> Result<Self, NotAnObject> {
-        let mut known = Self::default();
+impl MemberIndex {
+    fn build(text: &[u8]) -> Result<Self, NotAnObject> {
+        let mut index = Self::default();
         let mut members = Members::of(text)?;
         while let Some((name, value)) = members.next()? {
             let start = value.as_ptr().addr() - text.as_ptr().addr();
-            known.note(&name, start..start + value.len());
+            index.record(&name, start..start + value.len());
         }
-        Ok(known)
+        Ok(index)
     }
 
-    /// Takes note of where a member is in the text of the params.
-    pub(crate) fn note(&mut self, name: &Name<'_>, place: Range<usize>) {
-        let Some(at) = KNOWN.iter().position(|known| name.is(known)) else {
+    /// Records the byte range of a member in the text of the params, if it is indexed.
+    pub(crate) fn record(&mut self, name: &MemberName<'_>, range: Range<usize>) {
+        let Some(at) = INDEXED_MEMBERS.iter().position(|indexed| name.is(indexed)) else {
             return;
         };
         self.0[at] = match self.0[at] {
-            Place::Nowhere => match (place.start.try_into(), place.end.try_into()) {
-                (Ok(start), Ok(end)) => Place::At(start..end),
-                _ => Place::FarIn,
+            MemberPosition::Absent => match (range.start.try_into(), range.end.try_into()) {
+                (Ok(start), Ok(end)) => MemberPosition::At(start..end),
+                _ => MemberPosition::OutOfRange,
             },
-            _ => Place::Twice,
+            _ => MemberPosition::Duplicate,
         };
     }
 }
@@ -134,7 +136,7 @@ impl From<Json> for Params {
     fn from(json: Json) -> Self {
         Self {
             json,
-            known: OnceLock::new(),
+            index: OnceLock::new(),
         }
     }
 }
@@ -171,8 +173,8 @@ impl fmt::Debug for Params {
     }
 }
 
-/// The members that somebody asks for on the way of nearly every request.
-pub(crate) const KNOWN: [&str; 6] = [
+/// The members that are indexed, because routing, admission or tools read them in nearly every request.
+pub(crate) const INDEXED_MEMBERS: [&str; 6] = [
     "_meta",
     "name",
     "uri",
@@ -190,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn members_are_found_whether_they_are_known_or_not() {
+    fn members_are_found_whether_they_are_indexed_or_not() {
         let params = params(r#"{ "x": [1], "na\u006de" : "add", "arguments": {"name": 2} }"#);
 
         let found = |name| params.member(name).unwrap().map(|json| json.to_string());
@@ -203,21 +205,24 @@ mod tests {
     }
 
     #[test]
-    fn a_member_that_stands_twice_is_refused_to_whoever_asks_for_it() {
+    fn a_duplicate_member_is_an_error() {
         let params = params(r#"{"name": 1, "uri": 2, "name": 3, "name": 4}"#);
 
         assert_eq!(
             params.member("name"),
-            Err(Unpicked::Twice("name".to_owned()))
+            Err(PickError::Duplicate("name".to_owned()))
         );
         assert!(params.member("uri").unwrap().is_some());
     }
 
     #[test]
-    fn what_stands_too_far_in_to_be_noted_is_looked_for() {
-        let mut known = Known::default();
-        known.note(&Name::new(b"\"name\"", false), usize::MAX - 1..usize::MAX);
-        let params = Params::split(Json::parse(r#"{"name": 1}"#).unwrap(), known);
+    fn a_member_beyond_the_index_range_is_searched_for() {
+        let mut index = MemberIndex::default();
+        index.record(
+            &MemberName::new(b"\"name\"", false),
+            usize::MAX - 1..usize::MAX,
+        );
+        let params = Params::with_index(Json::parse(r#"{"name": 1}"#).unwrap(), index);
 
         assert_eq!(params.member("name"), Ok(Some(Json::encode(&1).unwrap())));
     }

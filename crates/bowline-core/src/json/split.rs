@@ -1,26 +1,25 @@
-//! The members of an object that was checked when it was read.
+//! [`Members`]: an iterator over the members of an object whose text was already checked to be JSON.
 
 use std::borrow::Cow;
 
 use super::NotAnObject;
-use super::check::{blanks_end, name_at, value_end};
+use super::check::{name_at, value_end, whitespace_end};
 
-/// The members of an object that nobody has looked at yet.
+/// Iterates over the members of an object without decoding them.
 ///
-/// The text is that of a [`Json`](bowline_types::Json). Where it is no object after all, that is an error
-/// and never a panic.
+/// The text is that of a [`Json`](bowline_types::Json). Invalid text is an error, not a panic.
 pub(crate) struct Members<'a> {
     text: &'a [u8],
-    /// Where the next name begins, or the end of the object.
+    /// The start of the next name, or the closing bracket.
     at: usize,
 }
 
-/// A name, and a value as text.
-type Member<'a> = (Name<'a>, &'a [u8]);
+/// A name and the text of its value.
+type Member<'a> = (MemberName<'a>, &'a [u8]);
 
-/// The name of a member, as it is written.
-pub(crate) struct Name<'a> {
-    /// With its quotes.
+/// A member name that is not unescaped.
+pub(crate) struct MemberName<'a> {
+    /// The text with its quotes.
     text: &'a [u8],
     has_escapes: bool,
 }
@@ -30,11 +29,11 @@ impl<'a> Members<'a> {
         if text.first() != Some(&b'{') {
             return Err(NotAnObject);
         }
-        let at = blanks_end(text, 1);
+        let at = whitespace_end(text, 1);
         Ok(Self { text, at })
     }
 
-    /// The next member.
+    /// Returns the next member.
     pub(crate) fn next(&mut self) -> Result<Option<Member<'a>>, NotAnObject> {
         if self.text.get(self.at) == Some(&b'}') {
             return Ok(None);
@@ -45,17 +44,17 @@ impl<'a> Members<'a> {
     fn split(&mut self) -> Option<Member<'a>> {
         let (name, start) = name_at(self.text, self.at)?;
         let end = value_end(self.text, start)?;
-        let behind = blanks_end(self.text, end);
-        self.at = match *self.text.get(behind)? {
-            b',' => blanks_end(self.text, behind + 1),
-            _ => behind,
+        let next = whitespace_end(self.text, end);
+        self.at = match *self.text.get(next)? {
+            b',' => whitespace_end(self.text, next + 1),
+            _ => next,
         };
         Some((name, &self.text[start..end]))
     }
 }
 
-impl<'a> Name<'a> {
-    /// A name as it is written, with its quotes.
+impl<'a> MemberName<'a> {
+    /// Creates a name from its text with quotes.
     pub(super) fn new(text: &'a [u8], has_escapes: bool) -> Self {
         Self { text, has_escapes }
     }
@@ -67,7 +66,7 @@ impl<'a> Name<'a> {
         self.unquoted() == name.as_bytes()
     }
 
-    /// The name itself, borrowed unless it is written with escapes.
+    /// Returns the unescaped name, borrowed unless it contains escapes.
     pub(crate) fn read(&self) -> Result<Cow<'a, str>, NotAnObject> {
         let read = if self.has_escapes {
             serde_json::from_slice(self.text).ok().map(Cow::Owned)
@@ -97,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_value_ends_where_it_ends() {
+    fn the_end_of_every_kind_of_value_is_found() {
         for value in [
             "1",
             "-1.5e+3",
@@ -138,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_no_object_is_an_error() {
+    fn text_that_is_not_an_object_is_an_error() {
         for text in [
             "",
             "[]",

@@ -1,4 +1,4 @@
-//! What is a message, what is not, and whom that concerns.
+//! Tests of decoding and encoding: valid messages, malformed ones, and the error for each.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn decode(text: &str) -> Result<Message, Malformed> {
     Message::decode(&Bytes::copy_from_slice(text.as_bytes()))
 }
 
-fn refused(text: &str) -> (Option<RequestId>, i64) {
+fn rejected(text: &str) -> (Option<RequestId>, i64) {
     match decode(text) {
         Err(Malformed::Request { id, error }) => (id, error.code.0),
         other => panic!("{text} gave {other:?}"),
@@ -14,7 +14,7 @@ fn refused(text: &str) -> (Option<RequestId>, i64) {
 }
 
 #[test]
-fn a_frame_fills_its_room() {
+fn the_computed_length_is_exact() {
     let json = Json::parse(r#"{"a":[1,2.0]}"#).unwrap();
     let request = |id: RequestId, params: Option<&Json>| -> Message {
         RawRequest {
@@ -40,12 +40,16 @@ fn a_frame_fills_its_room() {
     ];
 
     for message in messages {
-        assert_eq!(message.room(), message.to_frame().len(), "{message:?}");
+        assert_eq!(
+            message.encoded_len(),
+            message.to_frame().len(),
+            "{message:?}"
+        );
     }
 }
 
 #[test]
-fn what_is_encoded_decodes_to_the_same_message() {
+fn an_encoded_message_decodes_to_the_same_message() {
     let params = Json::parse(r#"{"a":[1,2.0],"_meta":{}}"#).unwrap();
     let error = RpcError::new(ErrorCode::INTERNAL_ERROR, "no \"luck\"\n").with_data(params.clone());
     let messages: [Message; 6] = [
@@ -106,7 +110,7 @@ fn params_are_a_slice_of_the_frame() {
 }
 
 #[test]
-fn what_is_not_json_is_a_parse_error_without_an_id() {
+fn invalid_json_is_a_parse_error_without_an_id() {
     let text = [
         "",
         "{",
@@ -117,15 +121,18 @@ fn what_is_not_json_is_a_parse_error_without_an_id() {
         r#"{"jsonrpc":"2.0","id":1,"method":"ping"} {}"#,
     ];
     for text in text {
-        assert_eq!(refused(text), (None, -32700), "{text:?}");
+        assert_eq!(rejected(text), (None, -32700), "{text:?}");
     }
     let not_utf8 = Bytes::from_static(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\xff\"}");
-    let answer = Message::decode(&not_utf8).unwrap_err().answer().unwrap();
+    let answer = Message::decode(&not_utf8)
+        .unwrap_err()
+        .error_response()
+        .unwrap();
     assert_eq!(answer.outcome.unwrap_err().code, ErrorCode::PARSE_ERROR);
 }
 
 #[test]
-fn what_is_json_but_no_request_is_an_invalid_request() {
+fn json_that_is_not_a_request_is_an_invalid_request() {
     let one = Some(RequestId::from(1));
     let table = [
         ("[]", None),
@@ -169,12 +176,12 @@ fn what_is_json_but_no_request_is_an_invalid_request() {
         ),
     ];
     for (text, id) in table {
-        assert_eq!(refused(text), (id, -32600), "{text}");
+        assert_eq!(rejected(text), (id, -32600), "{text}");
     }
 }
 
 #[test]
-fn a_broken_response_is_never_answered() {
+fn a_malformed_response_is_never_answered() {
     let one = Some(RequestId::from(1));
     let table = [
         (
@@ -204,7 +211,7 @@ fn a_broken_response_is_never_answered() {
             Malformed::Response { id, .. } => assert_eq!(id, expected, "{text}"),
             other @ Malformed::Request { .. } => panic!("{text} gave {other:?}"),
         }
-        assert_eq!(decode(text).unwrap_err().answer(), None);
+        assert_eq!(decode(text).unwrap_err().error_response(), None);
     }
 }
 
@@ -223,7 +230,7 @@ fn an_error_may_come_without_an_id() {
 }
 
 #[test]
-fn deep_nesting_costs_nothing_but_a_scan() {
+fn deep_nesting_does_not_overflow_the_stack() {
     let deep = format!("{}{}", "[".repeat(200_000), "]".repeat(200_000));
     let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"m","params":{{"x":{deep}}}}}"#);
 
@@ -252,7 +259,7 @@ fn unknown_members_are_ignored_and_names_may_be_escaped() {
 }
 
 #[test]
-fn in_a_batch_each_message_stands_for_itself() {
+fn a_malformed_message_does_not_affect_its_batch() {
     let frame = Bytes::from_static(
         br#" [{"jsonrpc":"2.0","id":1,"method":"m"}, 7, {"jsonrpc":"2.0","method":"n"}]"#,
     );
@@ -271,7 +278,7 @@ fn in_a_batch_each_message_stands_for_itself() {
 }
 
 #[test]
-fn what_is_not_an_array_of_something_is_not_a_batch() {
+fn only_a_nonempty_array_is_a_batch() {
     for (text, code) in [
         ("[]", ErrorCode::INVALID_REQUEST),
         ("[ ]", ErrorCode::INVALID_REQUEST),
@@ -287,7 +294,7 @@ fn what_is_not_an_array_of_something_is_not_a_batch() {
         let refused = decode_batch(&Bytes::from_static(text.as_bytes()), 10).unwrap_err();
 
         let Malformed::Request { id: None, error } = Malformed::from(refused) else {
-            panic!("{text}: the sender is told")
+            panic!("{text}: expected an error to send")
         };
         assert_eq!(error.code, code, "{text}");
     }
@@ -301,7 +308,7 @@ fn what_is_not_an_array_of_something_is_not_a_batch() {
 
 #[test]
 fn a_batch_is_counted_before_it_is_decoded() {
-    // What stands behind the first message too many is not even looked at.
+    // The text after the first excess message is not JSON, and is not read.
     let long = Bytes::from_static(b"[0,0,0,0 what is this");
 
     assert_eq!(
@@ -309,7 +316,7 @@ fn a_batch_is_counted_before_it_is_decoded() {
         BatchError::TooLong { max: 3 }
     );
     let told = Malformed::from(BatchError::TooLong { max: 3 })
-        .answer()
+        .error_response()
         .unwrap();
     let error = told.outcome.unwrap_err();
     assert_eq!(error.code, ErrorCode::INVALID_REQUEST);
@@ -320,7 +327,7 @@ fn a_batch_is_counted_before_it_is_decoded() {
 }
 
 #[test]
-fn the_pieces_of_a_response_are_its_frame() {
+fn the_buffers_of_a_vectored_response_are_its_frame() {
     let result = Json::from_static(r#"{"content":[]}"#);
     for id in [RequestId::from(7), RequestId::from("a\"b")] {
         let whole = Message::from(Response {
@@ -328,15 +335,15 @@ fn the_pieces_of_a_response_are_its_frame() {
             outcome: Ok(result.clone()),
         });
 
-        let pieces = Response::in_pieces(&id, result.clone());
+        let buffers = Response::encode_vectored(&id, result.clone());
 
-        assert_eq!(pieces.concat(), whole.to_frame());
-        assert_eq!(pieces[1].as_ptr(), result.as_bytes().as_ptr());
+        assert_eq!(buffers.concat(), whole.to_frame());
+        assert_eq!(buffers[1].as_ptr(), result.as_bytes().as_ptr());
     }
 }
 
 #[test]
-fn what_is_found_in_params_on_the_way_is_what_is_found_later() {
+fn the_index_built_while_decoding_equals_the_one_built_later() {
     for params in [
         r#"{}"#,
         r#"{ "name" : "a" , "arguments":{"name":1}, "_meta" :null}"#,
@@ -360,7 +367,7 @@ fn what_is_found_in_params_on_the_way_is_what_is_found_later() {
 }
 
 #[test]
-fn a_small_part_does_not_keep_a_long_frame_alive() {
+fn a_small_slice_does_not_keep_a_long_frame_alive() {
     let pad = "x".repeat(100_000);
     let request = r#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":1}"#;
     let padded = Bytes::from(format!(r#"{request},"pad":"{pad}"}}"#));

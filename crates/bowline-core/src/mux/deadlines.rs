@@ -1,73 +1,74 @@
-//! Deadlines of pending calls.
+//! The deadlines of pending calls.
 //!
-//! A call has an idle deadline, which progress moves, and a total deadline, which nothing moves. While the
-//! peer waits for us, idle deadlines are paused. While a call is held up on our side, both of its deadlines
-//! stand still.
+//! A call has an idle deadline, which progress restarts, and a total deadline, which is fixed. Idle deadlines are
+//! paused while the peer waits for us. Both deadlines of a call are paused while it is delayed on our side.
 //!
-//! Calls are queued by a time that is never later than their first deadline. Pausing and resuming idle deadlines leaves
-//! the queue as it is, for a peer decides how often that happens. A call whose time has come before its deadline
-//! is queued again then.
+//! Calls are queued by a time that is never later than their first deadline. Pausing and resuming idle deadlines does
+//! not touch the queue, because a peer controls how often that happens. A call whose queue time comes before its
+//! deadline is queued again.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use super::{CallId, Overdue};
+use super::{CallId, CallTimeout};
 
 /// The deadlines of one call.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Deadline {
+pub(super) struct CallDeadlines {
     idle: Option<(Instant, Duration)>,
     total: Option<(Instant, Duration)>,
-    held_since: Option<Instant>,
-    /// Where it is in the queue.
+    paused_since: Option<Instant>,
+    /// Its time in the queue.
     queued: Option<Instant>,
 }
 
-impl Deadline {
+impl CallDeadlines {
     pub(super) fn new(now: Instant, idle: Option<Duration>, total: Option<Duration>) -> Self {
-        // A time too far away to be written down never comes.
+        // A deadline beyond the range of `Instant` never passes.
         let at = |after: Duration| now.checked_add(after).map(|at| (at, after));
         Self {
             idle: idle.and_then(at),
             total: total.and_then(at),
-            held_since: None,
+            paused_since: None,
             queued: None,
         }
     }
 
-    /// Something was heard of the call.
-    fn heard(&mut self, now: Instant) {
+    /// Restarts the idle deadline.
+    fn restart_idle(&mut self, now: Instant) {
         self.idle = self
             .idle
             .and_then(|(_, after)| Some((now.checked_add(after)?, after)));
     }
 
-    /// The time since it was held does not count.
-    fn release(&mut self, now: Instant) {
-        let Some(since) = self.held_since.take() else {
+    /// Resumes both deadlines. The time since `paused_since` does not count.
+    fn resume(&mut self, now: Instant) {
+        let Some(since) = self.paused_since.take() else {
             return;
         };
-        self.heard(now);
-        let held = now.saturating_duration_since(since);
+        self.restart_idle(now);
+        let paused = now.saturating_duration_since(since);
         self.total = self
             .total
-            .and_then(|(at, after)| Some((at.checked_add(held)?, after)));
+            .and_then(|(at, after)| Some((at.checked_add(paused)?, after)));
     }
 
-    /// Which of the two comes first, of those that count.
-    fn first(&self, idle: Idle) -> Option<(Instant, Overdue)> {
-        if self.held_since.is_some() {
+    /// Returns the earlier of the active deadlines.
+    fn first(&self, idle: IdleState) -> Option<(Instant, CallTimeout)> {
+        if self.paused_since.is_some() {
             return None;
         }
         let idle = self.idle.and_then(|(at, after)| {
             let at = match idle {
-                Idle::Counts => at,
-                Idle::CountsSince(resumed) => at.max(resumed.checked_add(after)?),
-                Idle::Paused => return None,
+                IdleState::Active => at,
+                IdleState::ActiveSince(resumed) => at.max(resumed.checked_add(after)?),
+                IdleState::Paused => return None,
             };
-            Some((at, Overdue::Idle(after)))
+            Some((at, CallTimeout::Idle(after)))
         });
-        let total = self.total.map(|(at, after)| (at, Overdue::Total(after)));
+        let total = self
+            .total
+            .map(|(at, after)| (at, CallTimeout::Total(after)));
         match (idle, total) {
             (Some(idle), Some(total)) => Some(if total.0 <= idle.0 { total } else { idle }),
             (one, other) => one.or(other),
@@ -75,45 +76,45 @@ impl Deadline {
     }
 }
 
-/// All calls that have a deadline, soonest first.
+/// The calls that have a deadline, soonest first.
 #[derive(Debug, Default)]
-pub(super) struct Deadlines {
+pub(super) struct DeadlineQueue {
     queue: BTreeSet<(Instant, CallId)>,
-    idle: Idle,
-    /// Calls whose time came while idle deadlines were paused. They are queued by their total deadline, if at all.
+    idle: IdleState,
+    /// Calls whose queue time came while idle deadlines were paused. They are queued by their total deadline, if any.
     paused: BTreeSet<CallId>,
     /// How often a call was queued.
     #[cfg(test)]
     moves: usize,
 }
 
-/// Whether idle deadlines count.
+/// Whether idle deadlines are active.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Idle {
+enum IdleState {
     #[default]
-    Counts,
-    /// From then on, as if something had been heard of every call.
-    CountsSince(Instant),
+    Active,
+    /// Active since then, as if every call had made progress at that time.
+    ActiveSince(Instant),
     Paused,
 }
 
-impl Deadlines {
-    pub(super) fn insert(&mut self, call: CallId, deadline: &mut Deadline) {
-        // Also while they are paused: they will count again, and not earlier than this.
-        let first = deadline.first(match self.idle {
-            Idle::Paused => Idle::Counts,
-            counts => counts,
+impl DeadlineQueue {
+    pub(super) fn insert(&mut self, call: CallId, deadlines: &mut CallDeadlines) {
+        // Queued even while paused: once resumed, the idle deadline is not earlier than this.
+        let first = deadlines.first(match self.idle {
+            IdleState::Paused => IdleState::Active,
+            active => active,
         });
-        self.queue_at(first.map(|(at, _)| at), call, deadline);
+        self.queue_at(first.map(|(at, _)| at), call, deadlines);
     }
 
-    /// The deadline of a call that passes first, of those that count now.
-    pub(super) fn first(&self, deadline: &Deadline) -> Option<(Instant, Overdue)> {
-        deadline.first(self.idle)
+    /// Returns the earlier of a call's active deadlines.
+    pub(super) fn first(&self, deadlines: &CallDeadlines) -> Option<(Instant, CallTimeout)> {
+        deadlines.first(self.idle)
     }
 
-    fn queue_at(&mut self, at: Option<Instant>, call: CallId, deadline: &mut Deadline) {
-        deadline.queued = at;
+    fn queue_at(&mut self, at: Option<Instant>, call: CallId, deadlines: &mut CallDeadlines) {
+        deadlines.queued = at;
         if let Some(at) = at {
             self.queue.insert((at, call));
         }
@@ -123,64 +124,68 @@ impl Deadlines {
         }
     }
 
-    pub(super) fn remove(&mut self, call: CallId, deadline: &Deadline) {
-        if let Some(at) = deadline.queued {
+    pub(super) fn remove(&mut self, call: CallId, deadlines: &CallDeadlines) {
+        if let Some(at) = deadlines.queued {
             self.queue.remove(&(at, call));
         }
         self.paused.remove(&call);
     }
 
-    pub(super) fn heard(&mut self, now: Instant, call: CallId, deadline: &mut Deadline) {
-        self.remove(call, deadline);
-        deadline.heard(now);
-        self.insert(call, deadline);
+    pub(super) fn restart_idle(
+        &mut self,
+        now: Instant,
+        call: CallId,
+        deadlines: &mut CallDeadlines,
+    ) {
+        self.remove(call, deadlines);
+        deadlines.restart_idle(now);
+        self.insert(call, deadlines);
     }
 
-    /// The deadlines of this call stand still.
-    pub(super) fn hold(&mut self, now: Instant, call: CallId, deadline: &mut Deadline) {
-        self.remove(call, deadline);
-        deadline.queued = None;
-        deadline.held_since.get_or_insert(now);
+    /// Pauses both deadlines of a call.
+    pub(super) fn pause(&mut self, now: Instant, call: CallId, deadlines: &mut CallDeadlines) {
+        self.remove(call, deadlines);
+        deadlines.queued = None;
+        deadlines.paused_since.get_or_insert(now);
     }
 
-    /// The deadlines of this call count again.
-    pub(super) fn release(&mut self, now: Instant, call: CallId, deadline: &mut Deadline) {
-        self.remove(call, deadline);
-        deadline.release(now);
-        self.insert(call, deadline);
+    /// Resumes both deadlines of a call.
+    pub(super) fn resume(&mut self, now: Instant, call: CallId, deadlines: &mut CallDeadlines) {
+        self.remove(call, deadlines);
+        deadlines.resume(now);
+        self.insert(call, deadlines);
     }
 
-    /// Idle deadlines do not count any more.
+    /// Pauses idle deadlines.
     pub(super) fn pause_idle(&mut self) {
-        self.idle = Idle::Paused;
+        self.idle = IdleState::Paused;
     }
 
-    /// Idle deadlines count again, as if something had just been heard of every call. Returns the calls that have to be
-    /// [inserted](Self::insert) again.
+    /// Resumes idle deadlines; each restarts at `now`. Returns the calls to [insert](Self::insert) again.
     pub(super) fn resume_idle(&mut self, now: Instant) -> BTreeSet<CallId> {
-        self.idle = Idle::CountsSince(now);
+        self.idle = IdleState::ActiveSince(now);
         std::mem::take(&mut self.paused)
     }
 
-    /// When to look for calls that are overdue: not later than the first of them is.
+    /// Returns the first call in the queue and its time, which is not later than any deadline.
     pub(super) fn next(&self) -> Option<(Instant, CallId)> {
         self.queue.first().copied()
     }
 
-    /// Which deadline of a call, whose time has come, has passed at `now`. If none has, the call is queued again.
+    /// Returns the deadline of a call that has passed at `now`, if any. Otherwise queues the call again.
     pub(super) fn overdue(
         &mut self,
         now: Instant,
         call: CallId,
-        deadline: &mut Deadline,
-    ) -> Option<Overdue> {
-        let first = deadline.first(self.idle);
-        if let Some((_, which)) = first.filter(|(at, _)| *at <= now) {
-            return Some(which);
+        deadlines: &mut CallDeadlines,
+    ) -> Option<CallTimeout> {
+        let first = deadlines.first(self.idle);
+        if let Some((_, timeout)) = first.filter(|(at, _)| *at <= now) {
+            return Some(timeout);
         }
-        self.remove(call, deadline);
-        self.queue_at(first.map(|(at, _)| at), call, deadline);
-        if self.idle == Idle::Paused {
+        self.remove(call, deadlines);
+        self.queue_at(first.map(|(at, _)| at), call, deadlines);
+        if self.idle == IdleState::Paused {
             self.paused.insert(call);
         }
         None
@@ -199,24 +204,24 @@ mod tests {
     #[test]
     fn the_work_of_pausing_and_resuming_does_not_depend_on_the_number_of_calls() {
         let (now, second) = (Instant::now(), Duration::from_secs(1));
-        let mut deadlines = Deadlines::default();
+        let mut queue = DeadlineQueue::default();
         let mut calls: Vec<_> = (0..1000)
-            .map(|at| (CallId(at), Deadline::new(now, Some(second), None)))
+            .map(|at| (CallId(at), CallDeadlines::new(now, Some(second), None)))
             .collect();
-        for (call, deadline) in &mut calls {
-            deadlines.insert(*call, deadline);
+        for (call, deadlines) in &mut calls {
+            queue.insert(*call, deadlines);
         }
 
         for _ in 0..1000 {
-            deadlines.pause_idle();
-            assert!(deadlines.resume_idle(now + second / 2).is_empty());
+            queue.pause_idle();
+            assert!(queue.resume_idle(now + second / 2).is_empty());
         }
 
-        assert_eq!(deadlines.moves, calls.len());
-        let (call, deadline) = &mut calls[0];
-        assert_eq!(deadlines.overdue(now + second, *call, deadline), None);
+        assert_eq!(queue.moves, calls.len());
+        let (call, deadlines) = &mut calls[0];
+        assert_eq!(queue.overdue(now + second, *call, deadlines), None);
         let at = now + second + second / 2;
-        let idle = Some(Overdue::Idle(second));
-        assert_eq!(deadlines.overdue(at, *call, deadline), idle);
+        let idle = Some(CallTimeout::Idle(second));
+        assert_eq!(queue.overdue(at, *call, deadlines), idle);
     }
 }

@@ -1,19 +1,19 @@
-//! Requests of the peer whose answers have not left yet.
+//! The table of the peer's requests whose responses are not sent yet.
 //!
-//! They are keyed by the id as it was written: a peer may have `7` and `"7"` in flight at once. A request stays until
-//! its answer has left, so that a cancel finds the answer without searching the queue.
+//! Ids are compared verbatim: a peer may have `7` and `"7"` in flight at the same time. A request stays in the table
+//! until its response is sent, so that a cancel finds the queued response without searching the queue.
 
 use std::collections::BTreeMap;
 
 use bowline_types::RequestId;
 
-use super::outbox::Place;
-use crate::id::other_spelling;
+use super::outbox::QueuePosition;
+use crate::id::alternate_id;
 
-/// One request of the peer, told apart from an earlier or later one with the same id.
+/// Identifies a request of the peer, even if the peer reuses its id.
 ///
-/// A handler that runs on after its request was cancelled may finish when the peer has already used the
-/// id again; the serial number keeps it from answering the successor.
+/// A handler that continues after its request was cancelled may finish when the peer has already reused the id. The
+/// serial number prevents it from answering the new request.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct InFlightId {
     serial: u64,
@@ -21,7 +21,7 @@ pub struct InFlightId {
 }
 
 impl InFlightId {
-    /// The id as the peer wrote it.
+    /// Returns the id as the peer sent it.
     #[must_use]
     pub fn request_id(&self) -> &RequestId {
         &self.request_id
@@ -29,26 +29,26 @@ impl InFlightId {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct InFlight {
-    requests: BTreeMap<RequestId, Request>,
-    /// How many are not answered yet.
+pub(super) struct InFlightRequests {
+    requests: BTreeMap<RequestId, InFlightRequest>,
+    /// The number of unanswered requests.
     open: usize,
     last_serial: u64,
 }
 
 #[derive(Debug)]
-struct Request {
+struct InFlightRequest {
     serial: u64,
-    /// Where its answer waits, once it is answered.
-    answer: Option<Place>,
+    /// The position of its response in the outbox, once it is answered.
+    answer: Option<QueuePosition>,
 }
 
-impl InFlight {
+impl InFlightRequests {
     pub(super) fn insert(&mut self, request_id: RequestId) -> InFlightId {
         self.last_serial += 1;
         self.open += 1;
         let serial = self.last_serial;
-        let request = Request {
+        let request = InFlightRequest {
             serial,
             answer: None,
         };
@@ -56,7 +56,7 @@ impl InFlight {
         InFlightId { serial, request_id }
     }
 
-    /// Whether the request is not answered yet.
+    /// Returns whether the request is unanswered.
     pub(super) fn is_open(&self, id: &InFlightId) -> bool {
         let request = self.requests.get(&id.request_id);
         request.is_some_and(|own| own.serial == id.serial && own.answer.is_none())
@@ -66,12 +66,12 @@ impl InFlight {
         self.requests.contains_key(id)
     }
 
-    /// Notes where the answer of a request will wait, and returns whether it was not answered yet.
-    pub(super) fn answer(&mut self, id: &InFlightId, place: Place) -> bool {
+    /// Records the position of the response to a request. Returns whether the request was unanswered.
+    pub(super) fn answer(&mut self, id: &InFlightId, position: QueuePosition) -> bool {
         let request = self.requests.get_mut(&id.request_id);
         match request.filter(|own| own.serial == id.serial && own.answer.is_none()) {
             Some(own) => {
-                own.answer = Some(place);
+                own.answer = Some(position);
                 self.open -= 1;
                 true
             }
@@ -79,38 +79,41 @@ impl InFlight {
         }
     }
 
-    /// Forgets a request whose answer has left. No other has its id: that would have been refused until now.
-    pub(super) fn left(&mut self, id: &InFlightId) {
+    /// Removes a request whose response was sent. Its id cannot belong to another request: that was rejected until now.
+    pub(super) fn remove_answered(&mut self, id: &InFlightId) {
         let request = self.requests.remove(&id.request_id);
         debug_assert!(request.is_none_or(|own| own.serial == id.serial && own.answer.is_some()));
     }
 
-    /// Forgets the request that a cancel names: the one with exactly this id, else the one whose id is
-    /// the other spelling of the same number. Its answer may be waiting already.
-    pub(super) fn take(&mut self, named: &RequestId) -> Option<(InFlightId, Option<Place>)> {
+    /// Removes the request that a cancel names, and returns the position of its response if one is queued. Matches the id
+    /// verbatim, else its other spelling: `7` for `"7"` and the reverse.
+    pub(super) fn take(
+        &mut self,
+        named: &RequestId,
+    ) -> Option<(InFlightId, Option<QueuePosition>)> {
         let request_id = if self.requests.contains_key(named) {
             named.clone()
         } else {
-            other_spelling(named)?
+            alternate_id(named)?
         };
-        let Request { serial, answer } = self.requests.remove(&request_id)?;
+        let InFlightRequest { serial, answer } = self.requests.remove(&request_id)?;
         self.open -= usize::from(answer.is_none());
         Some((InFlightId { serial, request_id }, answer))
     }
 
-    /// Forgets all, and returns those that are not answered, oldest first.
+    /// Removes all requests, and returns the unanswered ones, oldest first.
     pub(super) fn drain(&mut self) -> Vec<InFlightId> {
         self.open = 0;
         let mut open: Vec<_> = std::mem::take(&mut self.requests)
             .into_iter()
             .filter(|(_, request)| request.answer.is_none())
-            .map(|(request_id, Request { serial, .. })| InFlightId { serial, request_id })
+            .map(|(request_id, InFlightRequest { serial, .. })| InFlightId { serial, request_id })
             .collect();
         open.sort();
         open
     }
 
-    /// How many are not answered yet.
+    /// Returns the number of unanswered requests.
     pub(super) fn len(&self) -> usize {
         self.open
     }

@@ -1,8 +1,7 @@
-//! The engine: exchanges over one duplex wire, without the wire.
+//! The engine: a state machine for the exchanges over one duplex wire, without I/O.
 //!
-//! A duplex wire carries a jumble of messages in both directions. The [`Mux`] makes exchanges out of
-//! them: it gives our calls their ids and finds the answers, remembers which requests of the peer are
-//! still to be answered, and knows when somebody stopped caring.
+//! The [`Mux`] assigns ids to our calls and matches their responses, tracks the peer's requests until their responses
+//! are sent, and handles timeouts and cancellation. The driver of `bowline` feeds it and executes its output.
 //!
 //! ```text
 //!   call · notify · abandon · respond          handle_message · handle_timeout · handle_end
@@ -17,9 +16,8 @@
 //!            poll_transmit             poll_event          poll_timeout
 //! ```
 //!
-//! Methods sort themselves by name: plain verbs are commands, `handle_*` is input, `poll_*` is output.
-//! It knows two methods, `notifications/cancelled` and `notifications/progress`, and one `_meta` key, the
-//! subscription id, because they refer to its tables; no more.
+//! Plain verbs are commands, `handle_*` methods take input, `poll_*` methods return output. The engine decodes only
+//! what refers to its tables: `notifications/cancelled`, `notifications/progress` and the subscription id in `_meta`.
 
 mod deadlines;
 
@@ -32,12 +30,10 @@ use outbox::Outbox;
 mod pending;
 pub use pending::{CallId, CallOptions};
 
-mod refers;
+mod references;
 
 #[cfg(any(test, fuzzing))]
 pub(crate) mod model;
-#[cfg(test)]
-mod pinned;
 #[cfg(test)]
 mod tests;
 
@@ -50,19 +46,19 @@ use bowline_types::{ErrorCode, Json, RequestId, RpcError};
 use crate::json::Params;
 use crate::message::{Malformed, Message, Notification, Outcome, RawRequest, Response};
 use crate::shortened;
-use in_flight::InFlight;
+use in_flight::InFlightRequests;
 use pending::PendingCalls;
-use refers::{Cancelled, Referent};
+use references::{CancelledParams, Reference};
 
-/// The exchanges of one duplex wire.
+/// The state machine for the exchanges over one duplex wire.
 ///
 /// # Examples
 ///
-/// Two engines back to back; the wire is a variable.
+/// Two engines, connected without a wire:
 ///
 /// ```
 /// use std::time::Instant;
-/// use bowline_core::mux::{CallOptions, Event, Mux};
+/// use bowline_core::mux::{CallOptions, Mux, MuxEvent};
 /// use bowline_types::Json;
 ///
 /// let now = Instant::now();
@@ -71,41 +67,41 @@ use refers::{Cancelled, Referent};
 /// let call = client.call(now, "ping", None, CallOptions::default())?;
 /// let request = client.poll_transmit().expect("the request is queued");
 /// server.handle_message(now, request);
-/// let Some(Event::Request { id, .. }) = server.poll_event() else { panic!("a request arrived") };
+/// let Some(MuxEvent::Request { id, .. }) = server.poll_event() else { panic!("a request arrived") };
 /// server.respond(&id, Ok(Json::empty_object()));
-/// client.handle_message(now, server.poll_transmit().expect("the answer is queued"));
+/// client.handle_message(now, server.poll_transmit().expect("the response is queued"));
 ///
-/// assert!(matches!(client.poll_event(), Some(Event::Settled { call: done, .. }) if done == call));
-/// # Ok::<(), bowline_core::mux::Refused>(())
+/// assert!(matches!(client.poll_event(), Some(MuxEvent::Settled { call: done, .. }) if done == call));
+/// # Ok::<(), bowline_core::mux::CallRefused>(())
 /// ```
 #[derive(Debug)]
 pub struct Mux {
-    limits: Limits,
+    limits: MuxLimits,
     pending: PendingCalls,
-    in_flight: InFlight,
+    in_flight: InFlightRequests,
     outbox: Outbox,
-    events: VecDeque<Event>,
-    intake: Intake,
+    events: VecDeque<MuxEvent>,
+    intake: IntakeState,
 }
 
-/// How much a [`Mux`] takes on.
+/// The limits of a [`Mux`].
 #[derive(Clone, Copy, Debug)]
 #[allow(
     clippy::exhaustive_structs,
-    reason = "a shell names what it chooses and leaves the rest"
+    reason = "callers set some fields and take the others from `Default`"
 )]
-pub struct Limits {
-    /// Requests of the peer being answered at once; more are refused.
+pub struct MuxLimits {
+    /// The maximum number of unanswered requests of the peer; further ones are rejected.
     pub in_flight: usize,
-    /// Messages waiting for the wire, above which new calls and notifications are refused. Answers and
-    /// cancels always find room: there are no more of them than requests.
+    /// The number of queued messages from which on new calls and notifications are rejected. Responses and cancels are
+    /// still queued: the number of requests bounds them.
     pub queued: usize,
-    /// Bytes waiting for the wire, above which new calls, notifications and requests of the peer are refused, and
-    /// answers are replaced by the error that the peer does not read. At twice as many, [`Mux::is_choked`].
+    /// The number of queued bytes from which on new calls, notifications and requests of the peer are rejected, and
+    /// responses are replaced by an overload error. At twice as many, [`Mux::is_choked`] returns true.
     pub queued_bytes: usize,
 }
 
-impl Default for Limits {
+impl Default for MuxLimits {
     fn default() -> Self {
         Self {
             in_flight: 4096,
@@ -115,234 +111,234 @@ impl Default for Limits {
     }
 }
 
-/// What became of something.
+/// An event the driver must act on; returned by [`Mux::poll_event`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Event {
-    /// The peer asks; owe it one [`Mux::respond`].
+pub enum MuxEvent {
+    /// A request of the peer. Answer it with one [`Mux::respond`].
     Request {
-        /// Under which to respond.
+        /// The id to respond with.
         id: InFlightId,
-        /// What is asked for.
+        /// The method.
         method: Cow<'static, str>,
-        /// With what.
+        /// The params.
         params: Option<Params>,
     },
-    /// The peer no longer wants the answer, or can no longer get it. Stop working on it.
+    /// The peer cancelled its request, or the wire ended. Stop its handler.
     Cancelled {
-        /// Which request.
+        /// The request.
         id: InFlightId,
-        /// Why, in the peer's words.
+        /// The peer's reason.
         reason: Option<String>,
     },
-    /// The peer says something that belongs to no call.
+    /// A notification that belongs to no call.
     Notification(Notification),
-    /// The peer says something that belongs to a call: progress, or news on a subscription.
-    Notified {
-        /// Which call.
+    /// A notification that belongs to a call: progress, or a notification of a subscription.
+    CallNotification {
+        /// The call.
         call: CallId,
-        /// What it says.
+        /// The notification.
         notification: Notification,
     },
-    /// A call of ours is over.
+    /// A call of ours ended.
     Settled {
-        /// Which call.
+        /// The call.
         call: CallId,
-        /// How it ended.
-        outcome: Result<Json, Failure>,
+        /// Its result, or the reason it failed.
+        outcome: Result<Json, CallFailure>,
     },
-    /// Something that concerns no exchange, for the log.
-    Oddity(Oddity),
+    /// Unexpected behaviour of the peer that affects no exchange, for the log.
+    Warning(ProtocolWarning),
 }
 
-/// Why a call of ours failed.
+/// The reason a call of ours failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Failure {
-    /// The peer said no.
+pub enum CallFailure {
+    /// The peer responded with an error.
     Peer(RpcError),
-    /// The peer's answer could not be understood.
+    /// The response was malformed.
     Malformed(&'static str),
-    /// It took too long. The peer was told to stop.
-    Timeout(Overdue),
-    /// The wire is at its end.
-    Ended(End),
-    /// The peer ended the subscription that this call was.
+    /// A deadline passed. The call was abandoned, which cancels it at the peer unless it is opted out or was not sent.
+    Timeout(CallTimeout),
+    /// The wire ended.
+    Ended(WireEnd),
+    /// The peer ended this subscription.
     Unsubscribed,
 }
 
-/// Which deadline passed.
+/// The deadline that passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Overdue {
-    /// Nothing was heard of the call for this long.
+pub enum CallTimeout {
+    /// The idle timeout: no progress for this long.
     Idle(Duration),
-    /// The call as a whole was allowed this long.
+    /// The total timeout.
     Total(Duration),
 }
 
-/// How a wire comes to its end.
+/// How a wire ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(
     clippy::exhaustive_enums,
-    reason = "a wire is closed by somebody, or it breaks"
+    reason = "a wire is closed by one side, or it fails"
 )]
-pub enum End {
+pub enum WireEnd {
     /// One side closed it.
     Closed,
     /// It failed.
     Broken,
 }
 
-/// Why a call is abandoned.
+/// The reason a call is abandoned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Reason {
-    /// Its caller let go of it.
+pub enum AbandonReason {
+    /// The caller dropped it.
     Dropped,
     /// A deadline passed.
-    Overdue(Overdue),
-    /// The caller gave a reason.
-    Given(String),
+    Timeout(CallTimeout),
+    /// The caller cancelled it with a reason.
+    Cancelled(String),
 }
 
-/// Why a call did not begin.
+/// The reason a call was not started.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Refused {
-    /// The caller chose an id that another call of ours has.
+pub enum CallRefused {
+    /// Another pending call has the id that the caller chose.
     #[error("the request id {0} is in use by another call")]
     IdInUse(RequestId),
-    /// The caller chose a progress token that another call of ours has.
+    /// Another pending call has the progress token that the caller chose.
     #[error("the progress token is in use by another call")]
     ProgressTokenInUse,
-    /// Too much is waiting for the wire already.
-    #[error("too many messages are waiting for the wire")]
+    /// The queue of outgoing messages is full.
+    #[error("the queue of outgoing messages is full")]
     Full,
-    /// The wire is at its end.
+    /// The wire ended.
     #[error("the wire is closed")]
-    Ended(End),
+    Ended(WireEnd),
 }
 
-/// Why a notification was not queued.
+/// The reason a notification was not queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum NotSent {
-    /// The request it belongs to is answered or cancelled.
+pub enum NotifyError {
+    /// Its request was answered or cancelled.
     RequestOver,
-    /// Too much is waiting for the wire already.
+    /// The queue of outgoing messages is full.
     Full,
-    /// The wire is at its end.
+    /// The wire ended.
     Ended,
 }
 
-/// Something odd that the peer did, which is nobody's outcome.
+/// Unexpected behaviour of the peer that is not the outcome of an exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Oddity {
-    /// It answered nothing we asked, or too late.
+pub enum ProtocolWarning {
+    /// A response that matches no pending call, for example a late one.
     UnexpectedResponse(RequestId),
-    /// It could not read a message of ours.
+    /// An error without an id: the peer could not decode a message of ours.
     ErrorWithoutId(RpcError),
-    /// It used an id for two requests at once; the second was refused.
+    /// A request with an id that is in flight; it was rejected.
     DuplicateRequest(RequestId),
-    /// It sent more requests than we take, or does not read the answers; one was refused.
-    Overload(RequestId, Overload),
-    /// It sent a response that could not be read, to nobody.
+    /// A request that exceeded a limit; it was answered with an error.
+    Overload(RequestId, ExceededLimit),
+    /// A malformed response that matches no pending call.
     MalformedResponse(&'static str),
 }
 
-/// Which limit a request of the peer met.
+/// The limit that a request of the peer exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Overload {
-    /// [`Limits::in_flight`]
+pub enum ExceededLimit {
+    /// [`MuxLimits::in_flight`]
     InFlight,
-    /// [`Limits::queued_bytes`]
+    /// [`MuxLimits::queued_bytes`]
     QueuedBytes,
 }
 
-/// A message on its way out, and what it belongs to.
+/// An outgoing message, and the request of the peer that it belongs to.
 ///
-/// A wire that has one stream per request, as a legacy conversation over HTTP does, puts the message onto
-/// the stream of that request; every other wire does not care.
+/// A wire with one stream per request, such as legacy HTTP, sends it on the stream of that request. Other wires ignore
+/// `within`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Outgoing {
+pub struct OutgoingMessage {
     /// The message.
     pub message: Message,
     /// The request of the peer that it belongs to.
     pub within: Option<InFlightId>,
 }
 
-/// Whether new requests of the peer are taken.
+/// Whether new requests of the peer are accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Intake {
+enum IntakeState {
     Open,
     Draining,
-    Ended(End),
+    Ended(WireEnd),
 }
 
-/// How many entries the tables of a [`Mux`] hold; all zero when nothing is going on.
+/// The sizes of the tables of a [`Mux`]; all zero when it is idle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "one number per table")]
-pub struct Sizes {
-    /// Calls of ours that are not settled.
+pub struct TableSizes {
+    /// Pending calls of ours.
     pub pending: usize,
-    /// Requests of the peer that are not answered.
+    /// Unanswered requests of the peer.
     pub in_flight: usize,
-    /// Messages that wait for the wire.
+    /// Queued messages.
     pub queued: usize,
-    /// Bytes that wait for the wire, with what the queue itself takes up.
+    /// Queued bytes, including the overhead of each entry.
     pub queued_bytes: usize,
 }
 
 impl Default for Mux {
     fn default() -> Self {
-        Self::new(Limits::default())
+        Self::new(MuxLimits::default())
     }
 }
 
 impl Mux {
-    /// An engine for a fresh wire.
+    /// Creates an engine for a new wire.
     #[must_use]
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: MuxLimits) -> Self {
         Self {
             limits,
             pending: PendingCalls::default(),
-            in_flight: InFlight::default(),
+            in_flight: InFlightRequests::default(),
             outbox: Outbox::default(),
-            // There may be thousands of wires that never had more than one.
+            // Not more: there may be thousands of wires that never have two events.
             events: VecDeque::with_capacity(1),
-            intake: Intake::Open,
+            intake: IntakeState::Open,
         }
     }
 
     // --- commands from the application ---
 
-    /// Starts a call. Its request leaves with [`Mux::poll_transmit`]; its end is [`Event::Settled`].
+    /// Starts a call. [`Mux::poll_transmit`] returns its request; [`MuxEvent::Settled`] is its end.
     ///
     /// # Errors
     ///
-    /// If the chosen id is in use, too much is queued, or the wire is at its end. Nothing was sent then.
+    /// If the id or progress token is in use, the queue is full, or the wire ended. Nothing is sent then.
     pub fn call(
         &mut self,
         now: Instant,
         method: impl Into<Cow<'static, str>>,
         params: Option<Json>,
         options: CallOptions,
-    ) -> Result<CallId, Refused> {
-        if let Intake::Ended(end) = self.intake {
-            return Err(Refused::Ended(end));
+    ) -> Result<CallId, CallRefused> {
+        if let IntakeState::Ended(end) = self.intake {
+            return Err(CallRefused::Ended(end));
         }
         if self.is_full() {
-            return Err(Refused::Full);
+            return Err(CallRefused::Full);
         }
         let bytes = params.as_ref().map_or(0, |params| params.as_bytes().len());
-        let place = self.outbox.next_place();
+        let position = self.outbox.next_position();
         let call = self
             .pending
-            .insert(now, method.into(), params, place, options)?;
+            .insert(now, method.into(), params, position, options)?;
         self.outbox.push_call(call, bytes);
         Ok(call)
     }
@@ -351,54 +347,55 @@ impl Mux {
     ///
     /// # Errors
     ///
-    /// If it was dropped instead.
-    pub fn notify(&mut self, notification: Notification) -> Result<(), NotSent> {
+    /// If the notification was dropped.
+    pub fn notify(&mut self, notification: Notification) -> Result<(), NotifyError> {
         self.has_room()?;
         self.outbox.push(notification, None);
         Ok(())
     }
 
-    /// Queues a notification that belongs to a request of the peer, unless that is over.
+    /// Queues a notification that belongs to a request of the peer.
     ///
     /// # Errors
     ///
-    /// If it was dropped instead.
+    /// If the notification was dropped.
     pub fn notify_within(
         &mut self,
         id: &InFlightId,
         notification: Notification,
-    ) -> Result<(), NotSent> {
+    ) -> Result<(), NotifyError> {
         if !self.in_flight.is_open(id) {
-            return Err(NotSent::RequestOver);
+            return Err(NotifyError::RequestOver);
         }
         self.has_room()?;
-        self.outbox.push_word(id.clone(), notification);
+        self.outbox
+            .push_notification_within(id.clone(), notification);
         Ok(())
     }
 
-    /// Forgets a call. This is what dropping it means.
-    pub fn abandon(&mut self, call: CallId, why: &Reason) {
-        let Some(pending) = self.pending.give_up(call) else {
+    /// Abandons a call: withdraws its request if it is not sent, otherwise queues a cancel. No event follows.
+    pub fn abandon(&mut self, call: CallId, reason: &AbandonReason) {
+        let Some(pending) = self.pending.remove_unanswered(call) else {
             return; // settled or abandoned before
         };
-        if let Some(place) = pending.place() {
-            self.outbox.take_back(place);
-        } else if pending.is_cancelled_by(why) {
-            let cancel = refers::cancel(pending.id(), &why.to_string());
+        if let Some(position) = pending.position() {
+            self.outbox.withdraw(position);
+        } else if pending.sends_cancel_for(reason) {
+            let cancel = references::cancel(pending.id(), &reason.to_string());
             self.outbox.push(cancel, pending.within().cloned());
         }
     }
 
-    /// Answers a request of the peer. A request that is over is not answered.
+    /// Answers a request of the peer. Ignored if the request was answered or cancelled.
     pub fn respond(&mut self, id: &InFlightId, outcome: Outcome) {
-        // A cancelled request must not be answered (spec: basic/patterns/cancellation), so having
-        // forgotten it is what silences a late answer.
-        if !self.in_flight.answer(id, self.outbox.next_place()) {
+        // A cancelled request must not be answered (spec: basic/patterns/cancellation). Its entry was removed, so a
+        // late response ends here.
+        if !self.in_flight.answer(id, self.outbox.next_position()) {
             return;
         }
         let request = id.request_id();
         let outcome = match self.outbox.bytes() >= self.limits.queued_bytes {
-            true => Err(self.overload(request.clone(), Overload::QueuedBytes)),
+            true => Err(self.overload(request.clone(), ExceededLimit::QueuedBytes)),
             false => outcome,
         };
         let response = Response {
@@ -408,18 +405,18 @@ impl Mux {
         self.outbox.push(response, Some(id.clone()));
     }
 
-    /// Refuses new requests of the peer from now on; those in flight may still be answered.
+    /// Rejects new requests of the peer from now on. Those in flight can still be answered.
     pub fn drain(&mut self) {
-        if self.intake == Intake::Open {
-            self.intake = Intake::Draining;
+        if self.intake == IntakeState::Open {
+            self.intake = IntakeState::Draining;
         }
     }
 
     // --- input from outside ---
 
-    /// Takes in what the peer sent.
+    /// Processes a message of the peer.
     pub fn handle_message(&mut self, now: Instant, message: Message) {
-        if matches!(self.intake, Intake::Ended(_)) {
+        if matches!(self.intake, IntakeState::Ended(_)) {
             return;
         }
         match message {
@@ -429,125 +426,127 @@ impl Mux {
         }
     }
 
-    /// Takes in a frame that was no message. It costs only itself.
+    /// Processes a malformed frame: rejects a request, or fails the call that a response names.
     pub fn handle_malformed(&mut self, malformed: Malformed) {
         match malformed {
             Malformed::Request { id, error } => {
-                // An error that names a request in flight would settle that one.
+                // At the peer, an error with the id of a request in flight would settle that request.
                 let id = id.filter(|id| !self.in_flight.contains_request(id));
                 self.refuse(id, error);
             }
             Malformed::Response { id, why } => {
                 let settled = id.and_then(|id| self.pending.take_answered(&id));
                 match settled {
-                    Some(call) => self.settle(call, Err(Failure::Malformed(why))),
+                    Some(call) => self.settle(call, Err(CallFailure::Malformed(why))),
                     None => self
                         .events
-                        .push_back(Event::Oddity(Oddity::MalformedResponse(why))),
+                        .push_back(MuxEvent::Warning(ProtocolWarning::MalformedResponse(why))),
                 }
             }
         }
     }
 
-    /// Lets idle deadlines stand still, total ones not: the peer may be silent because it waits for us.
+    /// Pauses all idle deadlines, because the peer may be silent while it waits for us. Total deadlines continue.
     pub fn pause_idle(&mut self) {
         self.pending.pause_idle();
     }
 
-    /// Lets idle deadlines count again, from now on.
+    /// Resumes idle deadlines; each restarts at `now`.
     pub fn resume_idle(&mut self, now: Instant) {
         self.pending.resume_idle(now);
     }
 
-    /// Lets both deadlines of one call stand still: it is held up on our side of the wire, for instance
-    /// because a person has to agree first.
-    pub fn hold(&mut self, now: Instant, id: &RequestId) {
-        self.pending.hold(now, id);
+    /// Pauses both deadlines of a call that is delayed on our side, for example by authorization.
+    pub fn pause_deadlines(&mut self, now: Instant, id: &RequestId) {
+        self.pending.pause_deadlines(now, id);
     }
 
-    /// Lets the deadlines of a call that was held count again; the time in between does not.
-    pub fn release(&mut self, now: Instant, id: &RequestId) {
-        self.pending.release(now, id);
+    /// Resumes the deadlines of a call. The time since [`Mux::pause_deadlines`] does not count.
+    pub fn resume_deadlines(&mut self, now: Instant, id: &RequestId) {
+        self.pending.resume_deadlines(now, id);
     }
 
-    /// Forgets a call whose request was lost on its way, where the wire can tell. The peer has not heard of
-    /// it, so it is told nothing; why it was lost is for the wire to say.
-    pub fn handle_lost(&mut self, id: &RequestId) -> Option<CallId> {
+    /// Removes a call whose request the wire could not deliver. The peer did not receive it, so no cancel follows; the
+    /// caller of this method reports the failure.
+    pub fn handle_undelivered(&mut self, id: &RequestId) -> Option<CallId> {
         self.pending.take_answered(id)
     }
 
-    /// The wire will not receive anything for a call before `until` (`None`: ever). Fails the call now if its deadline is earlier.
+    /// Fails a call now if it has a deadline before `until`. The wire cannot receive its response earlier than `until`;
+    /// `None` means not at all.
     pub fn handle_wait(&mut self, until: Option<Instant>, id: &RequestId) {
-        if let Some((call, overdue)) = self.pending.overdue_by(until, id) {
-            self.fail_overdue(call, overdue);
+        if let Some((call, timeout)) = self.pending.overdue_before(until, id) {
+            self.time_out(call, timeout);
         }
     }
 
     /// Fails the calls whose deadline has passed.
     pub fn handle_timeout(&mut self, now: Instant) {
-        while let Some((call, overdue)) = self.pending.next_overdue(now) {
-            self.fail_overdue(call, overdue);
+        while let Some((call, timeout)) = self.pending.next_overdue(now) {
+            self.time_out(call, timeout);
         }
     }
 
-    fn fail_overdue(&mut self, call: CallId, overdue: Overdue) {
-        // The cancel is queued before the caller learns that it timed out.
-        self.abandon(call, &Reason::Overdue(overdue));
-        self.settle(call, Err(Failure::Timeout(overdue)));
+    fn time_out(&mut self, call: CallId, timeout: CallTimeout) {
+        // The cancel is queued before the caller sees the timeout.
+        self.abandon(call, &AbandonReason::Timeout(timeout));
+        self.settle(call, Err(CallFailure::Timeout(timeout)));
     }
 
-    /// Ends everything: the wire is closed or broken.
-    pub fn handle_end(&mut self, end: End) {
-        if matches!(self.intake, Intake::Ended(_)) {
+    /// Processes the end of the wire: fails all calls and cancels all requests in flight.
+    pub fn handle_end(&mut self, end: WireEnd) {
+        if matches!(self.intake, IntakeState::Ended(_)) {
             return;
         }
-        self.intake = Intake::Ended(end);
+        self.intake = IntakeState::Ended(end);
         self.outbox.clear();
         for call in self.pending.drain() {
-            self.settle(call, Err(Failure::Ended(end)));
+            self.settle(call, Err(CallFailure::Ended(end)));
         }
         for id in self.in_flight.drain() {
-            self.events.push_back(Event::Cancelled { id, reason: None });
+            self.events
+                .push_back(MuxEvent::Cancelled { id, reason: None });
         }
     }
 
     // --- output ---
 
-    /// The next message for the wire. A request handed out here counts as sent.
+    /// Returns the next message for the wire. A returned request counts as sent.
     pub fn poll_transmit(&mut self) -> Option<Message> {
         self.poll_outgoing().map(|outgoing| outgoing.message)
     }
 
-    /// The same, with what the message belongs to.
-    pub fn poll_outgoing(&mut self) -> Option<Outgoing> {
+    /// Like [`Mux::poll_transmit`], with the request that the message belongs to.
+    pub fn poll_outgoing(&mut self) -> Option<OutgoingMessage> {
         let send = |call| self.pending.send(call);
-        self.outbox.pop(send, |id| self.in_flight.left(id))
+        self.outbox
+            .pop(send, |id| self.in_flight.remove_answered(id))
     }
 
-    /// Whether so much waits for the wire, with even the short errors that are sent in the place of answers, that the
-    /// wire should be closed: the peer keeps asking and does not read.
+    /// Returns whether the queue reached twice [`MuxLimits::queued_bytes`]: the peer keeps sending requests and does not
+    /// even read the short overload errors. The wire should be closed then.
     #[must_use]
     pub fn is_choked(&self) -> bool {
         self.outbox.bytes() >= self.limits.queued_bytes.saturating_mul(2)
     }
 
-    /// The next thing the application should know.
-    pub fn poll_event(&mut self) -> Option<Event> {
+    /// Returns the next event.
+    pub fn poll_event(&mut self) -> Option<MuxEvent> {
         self.events.pop_front()
     }
 
-    /// When to call [`Mux::handle_timeout`] next. It may find that nothing is overdue yet.
+    /// Returns when to call [`Mux::handle_timeout`] next. The first deadline may be later.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.pending.next_deadline()
     }
 
-    // --- questions ---
+    // --- inspection ---
 
-    /// How much the tables hold.
+    /// Returns the sizes of the tables.
     #[must_use]
-    pub fn sizes(&self) -> Sizes {
-        Sizes {
+    pub fn sizes(&self) -> TableSizes {
+        TableSizes {
             pending: self.pending.len(),
             in_flight: self.in_flight.len(),
             queued: self.outbox.len(),
@@ -555,13 +554,13 @@ impl Mux {
         }
     }
 
-    /// The id of a call that is not settled, as it is on the wire.
+    /// Returns the request id of a pending call.
     #[must_use]
     pub fn request_id(&self, call: CallId) -> Option<&RequestId> {
         self.pending.request_id(call)
     }
 
-    /// Whether the request of a call still waits for the wire: abandoned now, it never was.
+    /// Returns whether the request of a call is still queued: abandoning it now sends nothing.
     #[must_use]
     pub fn is_unsent(&self, call: CallId) -> bool {
         self.pending.is_unsent(call)
@@ -572,32 +571,33 @@ impl Mux {
     fn handle_request(&mut self, request: RawRequest) {
         let RawRequest { id, method, params } = request;
         if self.in_flight.contains_request(&id) {
-            // An answer with this id would settle the first request, which is still to get its own.
+            // At the peer, an error with this id would settle the first request, which still gets its own response.
             let error = format!("the request id {} is already in flight", shortened(&id));
             self.refuse(None, RpcError::new(ErrorCode::INVALID_REQUEST, error));
             self.events
-                .push_back(Event::Oddity(Oddity::DuplicateRequest(id)));
+                .push_back(MuxEvent::Warning(ProtocolWarning::DuplicateRequest(id)));
             return;
         }
-        if self.intake == Intake::Draining {
+        if self.intake == IntakeState::Draining {
             return self.refuse(
                 Some(id),
                 RpcError::new(ErrorCode::INTERNAL_ERROR, "shutting down"),
             );
         }
-        let overload = if self.in_flight.len() >= self.limits.in_flight {
-            Some(Overload::InFlight)
+        let exceeded = if self.in_flight.len() >= self.limits.in_flight {
+            Some(ExceededLimit::InFlight)
         } else if self.outbox.bytes() >= self.limits.queued_bytes {
-            Some(Overload::QueuedBytes)
+            Some(ExceededLimit::QueuedBytes)
         } else {
             None
         };
-        if let Some(overload) = overload {
-            let error = self.overload(id.clone(), overload);
+        if let Some(limit) = exceeded {
+            let error = self.overload(id.clone(), limit);
             return self.refuse(Some(id), error);
         }
         let id = self.in_flight.insert(id);
-        self.events.push_back(Event::Request { id, method, params });
+        self.events
+            .push_back(MuxEvent::Request { id, method, params });
     }
 
     fn handle_response(&mut self, response: Response) {
@@ -607,66 +607,66 @@ impl Mux {
         } = response
         else {
             if let Err(error) = response.outcome {
-                match self.pending.take_lone_opening() {
-                    Some(call) => self.settle(call, Err(Failure::Peer(error))),
+                match self.pending.take_only_opening() {
+                    Some(call) => self.settle(call, Err(CallFailure::Peer(error))),
                     None => self
                         .events
-                        .push_back(Event::Oddity(Oddity::ErrorWithoutId(error))),
+                        .push_back(MuxEvent::Warning(ProtocolWarning::ErrorWithoutId(error))),
                 }
             }
             return;
         };
         match self.pending.take_answered(&id) {
-            Some(call) => self.settle(call, outcome.map_err(Failure::Peer)),
+            Some(call) => self.settle(call, outcome.map_err(CallFailure::Peer)),
             None => self
                 .events
-                .push_back(Event::Oddity(Oddity::UnexpectedResponse(id))),
+                .push_back(MuxEvent::Warning(ProtocolWarning::UnexpectedResponse(id))),
         }
     }
 
     fn handle_notification(&mut self, now: Instant, notification: Notification) {
-        match refers::referent(&notification) {
-            Referent::Cancelled(cancelled) => self.handle_cancelled(cancelled),
-            Referent::Progress(token) => {
-                // Late progress, or progress on nothing, is nobody's.
-                if let Some(call) = self.pending.heard(now, &token) {
+        match references::read_reference(&notification) {
+            Reference::Cancelled(cancelled) => self.handle_cancelled(cancelled),
+            Reference::Progress(token) => {
+                // Progress with an unknown token, for example late progress, is dropped.
+                if let Some(call) = self.pending.record_progress(now, &token) {
                     self.events
-                        .push_back(Event::Notified { call, notification });
+                        .push_back(MuxEvent::CallNotification { call, notification });
                 }
             }
-            Referent::Subscription(id) => {
+            Reference::Subscription(id) => {
                 if let Some(call) = self.pending.subscription(&id) {
                     self.events
-                        .push_back(Event::Notified { call, notification });
+                        .push_back(MuxEvent::CallNotification { call, notification });
                 }
             }
-            Referent::Nothing => self.events.push_back(Event::Notification(notification)),
-            Referent::Unreadable => {}
+            Reference::NoExchange => self.events.push_back(MuxEvent::Notification(notification)),
+            Reference::Malformed => {}
         }
     }
 
-    /// Looks for the request among the peer's; failing that, for a subscription of ours.
-    fn handle_cancelled(&mut self, cancelled: Cancelled) {
-        let Cancelled { request_id, reason } = cancelled;
+    /// Cancels the request of the peer with this id or, if there is none, ends our subscription with it.
+    fn handle_cancelled(&mut self, cancelled: CancelledParams) {
+        let CancelledParams { request_id, reason } = cancelled;
         if let Some((id, answer)) = self.in_flight.take(&request_id) {
-            // An answer that has not left is taken back: nothing is said of a request after its cancel.
-            if let Some(place) = answer {
-                self.outbox.take_back(place);
+            // Withdraw a queued response: no message may follow the cancel of its request.
+            if let Some(position) = answer {
+                self.outbox.withdraw(position);
             }
-            self.outbox.silence(&id);
-            self.events.push_back(Event::Cancelled { id, reason });
+            self.outbox.withdraw_notifications(&id);
+            self.events.push_back(MuxEvent::Cancelled { id, reason });
         } else if let Some(call) = self.pending.subscription(&request_id) {
-            self.pending.give_up(call);
-            self.settle(call, Err(Failure::Unsubscribed));
+            self.pending.remove_unanswered(call);
+            self.settle(call, Err(CallFailure::Unsubscribed));
         }
     }
 
-    fn has_room(&self) -> Result<(), NotSent> {
-        if matches!(self.intake, Intake::Ended(_)) {
-            return Err(NotSent::Ended);
+    fn has_room(&self) -> Result<(), NotifyError> {
+        if matches!(self.intake, IntakeState::Ended(_)) {
+            return Err(NotifyError::Ended);
         }
         if self.is_full() {
-            return Err(NotSent::Full);
+            return Err(NotifyError::Full);
         }
         Ok(())
     }
@@ -675,24 +675,26 @@ impl Mux {
         self.outbox.len() >= self.limits.queued || self.outbox.bytes() >= self.limits.queued_bytes
     }
 
-    /// The error for a request that met a limit.
-    fn overload(&mut self, id: RequestId, overload: Overload) -> RpcError {
+    /// Logs an overload, and returns the error for the request.
+    fn overload(&mut self, id: RequestId, limit: ExceededLimit) -> RpcError {
         self.events
-            .push_back(Event::Oddity(Oddity::Overload(id, overload)));
-        let why = match overload {
-            Overload::InFlight => {
+            .push_back(MuxEvent::Warning(ProtocolWarning::Overload(id, limit)));
+        let why = match limit {
+            ExceededLimit::InFlight => {
                 "overloaded: too many requests in progress (limit `peer_requests`)"
             }
-            Overload::QueuedBytes => "overloaded: answers are not read (limit `output_bytes`)",
+            ExceededLimit::QueuedBytes => {
+                "overloaded: responses are not read (limit `output_bytes`)"
+            }
         };
         RpcError::new(ErrorCode::INTERNAL_ERROR, why)
     }
 
-    fn settle(&mut self, call: CallId, outcome: Result<Json, Failure>) {
-        self.events.push_back(Event::Settled { call, outcome });
+    fn settle(&mut self, call: CallId, outcome: Result<Json, CallFailure>) {
+        self.events.push_back(MuxEvent::Settled { call, outcome });
     }
 
-    /// Answers what never became a request in flight. [`Mux::is_choked`] bounds these answers.
+    /// Queues the error for a rejected message, unless the queue [is choked](Self::is_choked): no other limit applies.
     fn refuse(&mut self, id: Option<RequestId>, error: RpcError) {
         if !self.is_choked() {
             let outcome = Err(error);
@@ -701,18 +703,18 @@ impl Mux {
     }
 }
 
-/// As the peer is told.
-impl std::fmt::Display for Reason {
+/// The `reason` of `notifications/cancelled`.
+impl std::fmt::Display for AbandonReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Dropped => f.write_str("caller cancelled"),
-            Self::Overdue(overdue) => overdue.fmt(f),
-            Self::Given(reason) => f.write_str(reason),
+            Self::Timeout(timeout) => timeout.fmt(f),
+            Self::Cancelled(reason) => f.write_str(reason),
         }
     }
 }
 
-impl std::fmt::Display for Overdue {
+impl std::fmt::Display for CallTimeout {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Idle(after) | Self::Total(after) => write!(f, "timed out after {after:?}"),

@@ -1,9 +1,9 @@
-//! Random schedules of two engines back to back, checked against the laws.
+//! Random schedules of two connected engines, checked against the invariants of the engine.
 //!
-//! A schedule is a list of bytes, each an operation or its argument, so that a fuzzer and a seeded
-//! generator drive the same model. Every broken law panics with what was seen.
+//! A schedule is a list of bytes, each an operation or its argument, so that a fuzzer and a seeded generator drive the
+//! same model. A violated invariant panics.
 
-#![allow(clippy::panic, reason = "a broken law is reported by panicking")]
+#![allow(clippy::panic, reason = "a broken invariant is reported by a panic")]
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -11,79 +11,81 @@ use std::time::{Duration, Instant};
 use bowline_types::{Json, ProgressToken, RequestId};
 use serde::{Deserialize, Serialize};
 
-use super::{CallId, CallOptions, End, Event, InFlightId, Limits, Mux, Reason, Sizes};
-use crate::id::{CorrelationKey, other_spelling};
+use super::{
+    AbandonReason, CallId, CallOptions, InFlightId, Mux, MuxEvent, MuxLimits, TableSizes, WireEnd,
+};
+use crate::id::{CorrelationKey, alternate_id};
 use crate::message::{Message, Notification};
 
-/// Plays one schedule.
-pub(crate) fn play(schedule: &[u8]) {
+/// Runs one schedule.
+pub(crate) fn run_schedule(schedule: &[u8]) {
     let mut bytes = schedule.iter().copied();
     let queued = if bytes.next().is_some_and(|byte| byte % 4 == 0) {
         3
     } else {
         1000
     };
-    let mut world = World::new(queued);
+    let mut simulation = Simulation::new(queued);
     while let Some(operation) = bytes.next() {
-        world.step(operation, bytes.next().unwrap_or_default());
+        simulation.step(operation, bytes.next().unwrap_or_default());
     }
-    world.finish();
+    simulation.finish();
 }
 
-/// Two ends, two directions of wire between them, and the time.
-struct World {
-    ends: [Player; 2],
+/// Two ends, the two directions of the wire between them, and the time.
+struct Simulation {
+    ends: [ModelEnd; 2],
     /// `wires[n]` leads to `ends[n]`.
     wires: [VecDeque<Message>; 2],
     now: Instant,
     next_tag: u64,
 }
 
-/// One end: its engine, and what must be true of it.
-struct Player {
+/// One end: its engine, and the expected state.
+struct ModelEnd {
     mux: Mux,
-    calls: BTreeMap<CallId, Ledger>,
-    /// Requests of the other end that its application has seen and not answered yet.
+    calls: BTreeMap<CallId, CallHistory>,
+    /// Requests of the other end that its application received and has not answered.
     serving: Vec<(InFlightId, u64)>,
     over: BTreeSet<InFlightId>,
 }
 
-/// What is known of one call.
-struct Ledger {
+/// The history of one call.
+struct CallHistory {
     id: RequestId,
     tag: u64,
-    fate: Fate,
+    state: CallState,
     sent: bool,
     cancelled: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Fate {
+enum CallState {
     Open,
     Settled,
     Abandoned,
     TimedOut,
 }
 
-/// The params of every request and the result of every answer: whose it is.
+/// The params of every request and the result of every response: identifies the call.
 #[derive(Serialize, Deserialize)]
-struct Tag {
+struct CallTag {
     tag: u64,
 }
 
-impl World {
+impl Simulation {
     fn new(queued: usize) -> Self {
-        let player = || Player {
-            mux: Mux::new(Limits {
+        let end = || ModelEnd {
+            mux: Mux::new(MuxLimits {
                 queued,
-                ..Limits::default()
+                ..MuxLimits::default()
             }),
             calls: BTreeMap::new(),
             serving: Vec::new(),
             over: BTreeSet::new(),
         };
         Self {
-            ends: [player(), player()],
+            ends: [end(), end()],
             wires: [VecDeque::new(), VecDeque::new()],
             now: Instant::now(),
             next_tag: 0,
@@ -102,7 +104,7 @@ impl World {
             10 => self.pass_time(argument),
             _ => self.deliver_twice(end),
         }
-        self.ends.iter_mut().for_each(Player::drain_events);
+        self.ends.iter_mut().for_each(ModelEnd::drain_events);
     }
 
     fn call(&mut self, end: usize, argument: u8) {
@@ -114,9 +116,9 @@ impl World {
             2 => Some("x".into()),
             _ => None,
         };
-        // Nobody can tell a late answer to a call that was given up from the answer to a successor with
-        // the same id, so a caller that chooses ids does not choose that one again.
-        let chosen = chosen.filter(|id| !self.ends[end].gave_up(id));
+        // A late response to an abandoned call would settle a successor with the same id, so a caller that chooses ids
+        // must not reuse that one.
+        let chosen = chosen.filter(|id| !self.ends[end].has_abandoned(id));
         let options = CallOptions {
             id: chosen.clone(),
             progress_token: Some(ProgressToken::from(i64::try_from(tag).unwrap_or(0))),
@@ -141,14 +143,14 @@ impl World {
             return;
         };
         if let (Message::Response(response), 0) = (&mut message, argument % 4) {
-            // Some peers spell an id differently in the answer.
-            let other = response.id.as_ref().and_then(other_spelling);
+            // Some peers spell the id differently in the response.
+            let other = response.id.as_ref().and_then(alternate_id);
             response.id = other.or(response.id.take());
         }
         self.ends[to].mux.handle_message(self.now, message);
     }
 
-    /// A confused peer sends a request twice; the second must not disturb the first.
+    /// Delivers a request twice; the second must not affect the first.
     fn deliver_twice(&mut self, to: usize) {
         let Some(message @ Message::Request(_)) = self.wires[to].front().cloned() else {
             return;
@@ -161,7 +163,7 @@ impl World {
         assert_eq!(
             self.ends[to].mux.sizes().in_flight,
             after,
-            "a duplicate was taken in"
+            "a duplicate was accepted"
         );
         assert!(after <= before + 1);
     }
@@ -173,39 +175,40 @@ impl World {
         }
     }
 
-    /// Lets everything in transit arrive, ends both wires, and looks for what is left.
+    /// Delivers everything in transit, ends both wires, and checks that no entry is left.
     fn finish(&mut self) {
         while self.is_moving() {
             for end in 0..2 {
                 self.transmit(end);
                 self.deliver(end, 1);
             }
-            self.ends.iter_mut().for_each(Player::drain_events);
+            self.ends.iter_mut().for_each(ModelEnd::drain_events);
         }
         for end in &mut self.ends {
             end.check_cancels();
-            end.mux.handle_end(End::Closed);
+            end.mux.handle_end(WireEnd::Closed);
             end.drain_events();
             end.check_end();
         }
     }
 
     fn is_moving(&self) -> bool {
-        let queued = |end: &Player| end.mux.sizes().queued > 0;
+        let queued = |end: &ModelEnd| end.mux.sizes().queued > 0;
         self.ends.iter().any(queued) || self.wires.iter().any(|wire| !wire.is_empty())
     }
 }
 
-impl Player {
+impl ModelEnd {
     fn call(&mut self, now: Instant, tag: u64, chosen: Option<RequestId>, options: CallOptions) {
         let taken = |id: &RequestId| {
-            let same = |open: &Ledger| CorrelationKey::from(&open.id) == CorrelationKey::from(id);
+            let same =
+                |open: &CallHistory| CorrelationKey::from(&open.id) == CorrelationKey::from(id);
             self.calls
                 .values()
-                .any(|open| open.fate == Fate::Open && same(open))
+                .any(|open| open.state == CallState::Open && same(open))
         };
         let clash = chosen.as_ref().is_some_and(taken);
-        let params = Json::encode(&Tag { tag }).expect("a number has a JSON form");
+        let params = Json::encode(&CallTag { tag }).expect("a number is serializable");
         match self.mux.call(now, "m", Some(params), options) {
             Ok(call) => {
                 assert!(!clash, "an id in flight was accepted");
@@ -218,30 +221,33 @@ impl Player {
                     chosen.is_none_or(|chosen| chosen == id),
                     "a chosen id was changed"
                 );
-                let fate = Fate::Open;
+                let state = CallState::Open;
                 self.calls.insert(
                     call,
-                    Ledger {
+                    CallHistory {
                         id,
                         tag,
-                        fate,
+                        state,
                         sent: false,
                         cancelled: false,
                     },
                 );
             }
-            Err(super::Refused::IdInUse(_)) => assert!(clash, "a free id was refused"),
-            Err(super::Refused::Full) => assert!(self.mux.sizes().queued >= 3),
+            Err(super::CallRefused::IdInUse(_)) => assert!(clash, "a free id was refused"),
+            Err(super::CallRefused::Full) => assert!(self.mux.sizes().queued >= 3),
             Err(refused) => panic!("refused: {refused}"),
         }
     }
 
-    fn gave_up(&self, id: &RequestId) -> bool {
-        let same = |ledger: &Ledger| CorrelationKey::from(&ledger.id) == CorrelationKey::from(id);
-        let given_up = |ledger: &Ledger| matches!(ledger.fate, Fate::Abandoned | Fate::TimedOut);
+    fn has_abandoned(&self, id: &RequestId) -> bool {
+        let same =
+            |history: &CallHistory| CorrelationKey::from(&history.id) == CorrelationKey::from(id);
+        let is_abandoned = |history: &CallHistory| {
+            matches!(history.state, CallState::Abandoned | CallState::TimedOut)
+        };
         self.calls
             .values()
-            .any(|ledger| given_up(ledger) && same(ledger))
+            .any(|history| is_abandoned(history) && same(history))
     }
 
     fn respond(&mut self, argument: u8) {
@@ -251,7 +257,7 @@ impl Player {
         let (id, tag) = self
             .serving
             .swap_remove(usize::from(argument) % self.serving.len());
-        let result = Json::encode(&Tag { tag }).expect("a number has a JSON form");
+        let result = Json::encode(&CallTag { tag }).expect("a number is serializable");
         let before = self.mux.sizes().queued;
         self.mux.respond(&id, Ok(result));
         let answered = self.mux.sizes().queued > before;
@@ -267,11 +273,11 @@ impl Player {
             return;
         }
         let nth = usize::from(argument) % self.calls.len();
-        let (call, ledger) = self.calls.iter_mut().nth(nth).expect("there are that many");
-        if ledger.fate == Fate::Open {
-            ledger.fate = Fate::Abandoned;
+        let (call, history) = self.calls.iter_mut().nth(nth).expect("`nth` is in range");
+        if history.state == CallState::Open {
+            history.state = CallState::Abandoned;
         }
-        self.mux.abandon(*call, &Reason::Dropped);
+        self.mux.abandon(*call, &AbandonReason::Dropped);
         assert_eq!(
             self.mux.request_id(*call),
             None,
@@ -293,18 +299,23 @@ impl Player {
         );
     }
 
-    /// Looks at what leaves: nothing out of order, no cancel of what was not sent, none twice.
+    /// Checks an outgoing message: requests in order, and one cancel at most, only for a request that was sent.
     fn check_sent(&mut self, message: &Message) {
         match message {
             Message::Request(request) => {
                 let tag = tag_of(request.params.as_deref());
-                let ledger = self.calls.values_mut().find(|ledger| ledger.tag == tag);
-                let ledger = ledger.expect("only what was called is sent");
-                assert_eq!(ledger.fate, Fate::Open, "a withdrawn request was sent");
-                assert!(!ledger.sent, "sent twice");
-                ledger.sent = true;
-                let earlier =
-                    |other: &Ledger| other.tag < tag && !other.sent && other.fate == Fate::Open;
+                let history = self.calls.values_mut().find(|history| history.tag == tag);
+                let history = history.expect("only requests of calls are sent");
+                assert_eq!(
+                    history.state,
+                    CallState::Open,
+                    "a withdrawn request was sent"
+                );
+                assert!(!history.sent, "sent twice");
+                history.sent = true;
+                let earlier = |other: &CallHistory| {
+                    other.tag < tag && !other.sent && other.state == CallState::Open
+                };
                 assert!(
                     !self.calls.values().any(earlier),
                     "a later call overtook an earlier one"
@@ -317,15 +328,15 @@ impl Player {
                 let value: serde_json::Value = params.decode().expect("params are JSON");
                 let id: RequestId =
                     serde_json::from_value(value["requestId"].clone()).expect("an id");
-                let given_up = |ledger: &&mut Ledger| {
-                    ledger.id == id
-                        && matches!(ledger.fate, Fate::Abandoned | Fate::TimedOut)
-                        && ledger.sent
-                        && !ledger.cancelled
+                let is_abandoned = |history: &&mut CallHistory| {
+                    history.id == id
+                        && matches!(history.state, CallState::Abandoned | CallState::TimedOut)
+                        && history.sent
+                        && !history.cancelled
                 };
-                let ledger = self.calls.values_mut().find(given_up);
-                ledger
-                    .expect("a cancel names a sent call that was given up, once")
+                let history = self.calls.values_mut().find(is_abandoned);
+                history
+                    .expect("a cancel names a sent and abandoned call, once")
                     .cancelled = true;
             }
             _ => {}
@@ -335,25 +346,29 @@ impl Player {
     fn drain_events(&mut self) {
         while let Some(event) = self.mux.poll_event() {
             match event {
-                Event::Request { id, params, .. } => {
+                MuxEvent::Request { id, params, .. } => {
                     self.serving.push((id, tag_of(params.as_deref())));
                 }
-                Event::Cancelled { id, .. } => {
+                MuxEvent::Cancelled { id, .. } => {
                     assert!(self.over.insert(id), "cancelled twice");
                 }
-                Event::Notified { call, notification } => {
-                    let ledger = &self.calls[&call];
-                    assert_eq!(ledger.fate, Fate::Open, "progress on a call that is over");
+                MuxEvent::CallNotification { call, notification } => {
+                    let history = &self.calls[&call];
+                    assert_eq!(
+                        history.state,
+                        CallState::Open,
+                        "progress on a call that is over"
+                    );
                     let params = notification.params.expect("progress has params");
                     let value: serde_json::Value = params.decode().expect("params are JSON");
                     assert_eq!(
-                        value["progressToken"], ledger.tag,
-                        "somebody else's progress"
+                        value["progressToken"], history.tag,
+                        "progress of another call"
                     );
                 }
-                Event::Settled { call, outcome } => self.check_settled(call, outcome),
-                Event::Notification(other) => panic!("nobody sent {other:?}"),
-                Event::Oddity(_) => {}
+                MuxEvent::Settled { call, outcome } => self.check_settled(call, outcome),
+                MuxEvent::Notification(other) => panic!("unexpected {other:?}"),
+                MuxEvent::Warning(_) => {}
             }
         }
         if self.mux.sizes().pending == 0 {
@@ -361,32 +376,32 @@ impl Player {
         }
     }
 
-    fn check_settled(&mut self, call: CallId, outcome: Result<Json, super::Failure>) {
-        let ledger = self
+    fn check_settled(&mut self, call: CallId, outcome: Result<Json, super::CallFailure>) {
+        let history = self
             .calls
             .get_mut(&call)
             .expect("only calls of ours settle");
         assert_eq!(
-            ledger.fate,
-            Fate::Open,
+            history.state,
+            CallState::Open,
             "settled twice, or after it was abandoned"
         );
-        ledger.fate = Fate::Settled;
+        history.state = CallState::Settled;
         match outcome {
-            Ok(result) => assert_eq!(tag_of(Some(&result)), ledger.tag, "somebody else's answer"),
-            Err(super::Failure::Timeout(_)) => ledger.fate = Fate::TimedOut,
-            Err(super::Failure::Ended(_)) => {}
-            Err(other) => panic!("nobody caused {other:?}"),
+            Ok(result) => assert_eq!(tag_of(Some(&result)), history.tag, "result of another call"),
+            Err(super::CallFailure::Timeout(_)) => history.state = CallState::TimedOut,
+            Err(super::CallFailure::Ended(_)) => {}
+            Err(other) => panic!("unexpected {other:?}"),
         }
     }
 
-    /// Every sent call that was given up has been cancelled.
+    /// Checks that exactly the sent and abandoned calls were cancelled.
     fn check_cancels(&self) {
-        for ledger in self.calls.values() {
-            let given_up = matches!(ledger.fate, Fate::Abandoned | Fate::TimedOut);
+        for history in self.calls.values() {
+            let is_abandoned = matches!(history.state, CallState::Abandoned | CallState::TimedOut);
             assert_eq!(
-                ledger.cancelled,
-                given_up && ledger.sent,
+                history.cancelled,
+                is_abandoned && history.sent,
                 "a cancel was lost or made up"
             );
         }
@@ -395,20 +410,20 @@ impl Player {
     fn check_end(&self) {
         assert_eq!(
             self.mux.sizes(),
-            Sizes::default(),
+            TableSizes::default(),
             "something is left in a table"
         );
         assert_eq!(self.mux.poll_timeout(), None, "a deadline is left");
-        for ledger in self.calls.values() {
-            assert_ne!(ledger.fate, Fate::Open, "a call never ended");
+        for history in self.calls.values() {
+            assert_ne!(history.state, CallState::Open, "a call never ended");
         }
     }
 }
 
 fn tag_of(params: Option<&Json>) -> u64 {
-    let Tag { tag } = params
+    let CallTag { tag } = params
         .and_then(|params| params.decode().ok())
-        .expect("it carries a tag");
+        .expect("every message has a tag");
     tag
 }
 
@@ -429,9 +444,9 @@ mod tests {
         (0..length).map(|_| next()).collect()
     }
 
-    struct Seed(u64);
+    struct SeedReporter(u64);
 
-    impl Drop for Seed {
+    impl Drop for SeedReporter {
         fn drop(&mut self) {
             if std::thread::panicking() {
                 eprintln!("the failing seed is {}", self.0);
@@ -440,10 +455,10 @@ mod tests {
     }
 
     #[test]
-    fn every_law_holds_on_25_000_random_schedules() {
+    fn all_invariants_hold_on_25_000_random_schedules() {
         for seed in 0..25_000 {
-            let _named = Seed(seed);
-            play(&schedule(seed));
+            let _reporter = SeedReporter(seed);
+            run_schedule(&schedule(seed));
         }
     }
 

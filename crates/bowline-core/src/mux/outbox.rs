@@ -1,195 +1,202 @@
-//! Messages that wait for the wire, in the order they were queued, and how many bytes they take up.
+//! The queue of outgoing messages, and its size in bytes.
 //!
-//! A queued request is kept with its call, not here, so that abandoning it is a lookup and not a search. What is taken
-//! back leaves a ghost in the queue, which is skipped; the queue is swept when half of it is ghosts.
+//! A queued request is stored with its call, so that abandoning it is a lookup, not a search. A withdrawn message
+//! leaves a placeholder in the queue, which is skipped; placeholders are removed when they are more than half of it.
 
 use std::collections::VecDeque;
 
-use super::{CallId, InFlightId, Outgoing};
+use super::{CallId, InFlightId, OutgoingMessage};
 use crate::message::{Message, Notification};
 
 #[derive(Debug)]
 pub(super) struct Outbox {
-    queue: VecDeque<Queued>,
-    /// One for each message in the queue. Apart from it: a longer entry would be moved by calls.
-    labels: VecDeque<Label>,
-    last_place: u64,
-    ghosts: usize,
-    /// How many entries are notifications within a request.
-    words: usize,
+    queue: VecDeque<QueueEntry>,
+    /// One for each entry of `queue`. Separate, because every push and pop would move a larger entry.
+    labels: VecDeque<EntryLabel>,
+    last_position: u64,
+    withdrawn: usize,
+    /// The number of queued notifications that belong to a request.
+    scoped_notifications: usize,
     bytes: usize,
 }
 
-/// Where a message is in the queue. Never used twice.
+/// The position of a message in the queue. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place(u64);
+pub(super) struct QueuePosition(u64);
 
 #[derive(Debug)]
-struct Label {
+struct EntryLabel {
     /// Ascending.
-    place: Place,
-    /// None if it is that of a ghost.
+    position: QueuePosition,
+    /// Zero for a withdrawn entry.
     bytes: usize,
 }
 
 #[derive(Debug)]
-enum Queued {
+enum QueueEntry {
     Call(CallId),
-    Message(Outgoing),
-    /// Silenced if the request is cancelled before it leaves.
-    Word(InFlightId, Notification),
-    Ghost,
+    Message(OutgoingMessage),
+    /// Withdrawn if its request is cancelled before it is sent.
+    ScopedNotification(InFlightId, Notification),
+    /// The placeholder of a withdrawn message.
+    Withdrawn,
 }
 
 impl Default for Outbox {
     fn default() -> Self {
         Self {
-            // As with events: most wires never had more than one message waiting.
+            // Not more: most wires never have two queued messages.
             queue: VecDeque::with_capacity(1),
             labels: VecDeque::with_capacity(1),
-            last_place: 0,
-            ghosts: 0,
-            words: 0,
+            last_position: 0,
+            withdrawn: 0,
+            scoped_notifications: 0,
             bytes: 0,
         }
     }
 }
 
 impl Outbox {
-    /// Where the next message that is pushed will be.
-    pub(super) fn next_place(&self) -> Place {
-        Place(self.last_place + 1)
+    /// Returns the position of the next message that is pushed.
+    pub(super) fn next_position(&self) -> QueuePosition {
+        QueuePosition(self.last_position + 1)
     }
 
     pub(super) fn push(&mut self, message: impl Into<Message>, within: Option<InFlightId>) {
         let message = message.into();
         self.queue
-            .push_back(Queued::Message(Outgoing { message, within }));
-        // Looked at where it is, and not on its way: it is long.
+            .push_back(QueueEntry::Message(OutgoingMessage { message, within }));
+        // Measured in the queue: the message is large, and measuring it earlier would cost another move.
         let bytes = match self.queue.back() {
-            Some(Queued::Message(queued)) => queued.message.variable_len(),
+            Some(QueueEntry::Message(queued)) => queued.message.variable_len(),
             _ => 0,
         };
         self.label(bytes);
     }
 
-    pub(super) fn push_word(&mut self, within: InFlightId, notification: Notification) {
-        self.words += 1;
-        self.label(notification.size());
-        self.queue.push_back(Queued::Word(within, notification));
+    pub(super) fn push_notification_within(
+        &mut self,
+        within: InFlightId,
+        notification: Notification,
+    ) {
+        self.scoped_notifications += 1;
+        self.label(notification.encoded_len());
+        self.queue
+            .push_back(QueueEntry::ScopedNotification(within, notification));
     }
 
-    /// Queues the request of a call, which is this long.
+    /// Queues the request of a call; `bytes` is its length.
     pub(super) fn push_call(&mut self, call: CallId, bytes: usize) {
         self.label(bytes);
-        self.queue.push_back(Queued::Call(call));
+        self.queue.push_back(QueueEntry::Call(call));
     }
 
     fn label(&mut self, bytes: usize) {
-        let place = self.next_place();
-        self.last_place = place.0;
-        // An entry takes up memory even if its message is short.
+        let position = self.next_position();
+        self.last_position = position.0;
+        // An entry takes memory even if its message is short.
         let bytes = bytes + PER_ENTRY;
         self.bytes += bytes;
-        self.labels.push_back(Label { place, bytes });
+        self.labels.push_back(EntryLabel { position, bytes });
     }
 
-    /// Takes back what is at a place, unless it has left. Whether it was there.
-    pub(super) fn take_back(&mut self, place: Place) -> bool {
+    /// Withdraws the message at a position. Returns whether it was still queued.
+    pub(super) fn withdraw(&mut self, position: QueuePosition) -> bool {
         let found = self
             .labels
-            .binary_search_by_key(&place, |label| label.place);
+            .binary_search_by_key(&position, |label| label.position);
         let Ok(at) = found else {
             return false;
         };
         match self.queue.get_mut(at) {
-            None | Some(Queued::Ghost) => false,
+            None | Some(QueueEntry::Withdrawn) => false,
             Some(queued) => {
-                *queued = Queued::Ghost;
+                *queued = QueueEntry::Withdrawn;
                 self.bytes -= std::mem::take(&mut self.labels[at].bytes);
-                self.ghosts += 1;
-                self.sweep();
+                self.withdrawn += 1;
+                self.compact();
                 true
             }
         }
     }
 
-    /// Takes back what was said within a request that nobody listens to any more.
-    pub(super) fn silence(&mut self, request: &InFlightId) {
-        if self.words == 0 {
+    /// Withdraws the notifications of a cancelled request.
+    pub(super) fn withdraw_notifications(&mut self, request: &InFlightId) {
+        if self.scoped_notifications == 0 {
             return;
         }
         for (queued, label) in self.queue.iter_mut().zip(&mut self.labels) {
-            if matches!(queued, Queued::Word(within, _) if within == request) {
-                *queued = Queued::Ghost;
+            if matches!(queued, QueueEntry::ScopedNotification(within, _) if within == request) {
+                *queued = QueueEntry::Withdrawn;
                 self.bytes -= std::mem::take(&mut label.bytes);
-                self.words -= 1;
-                self.ghosts += 1;
+                self.scoped_notifications -= 1;
+                self.withdrawn += 1;
             }
         }
-        self.sweep();
+        self.compact();
     }
 
-    /// Removes the ghosts once half of the queue is ghosts. This keeps both the queue and the cost per ghost bounded.
-    fn sweep(&mut self) {
-        if self.ghosts > self.queue.len() / 2 {
-            let is_ghost = |queued: &Queued| matches!(queued, Queued::Ghost);
-            let mut ghosts = self.queue.iter().map(is_ghost);
-            self.labels.retain(|_| ghosts.next() == Some(false));
-            self.queue.retain(|queued| !is_ghost(queued));
-            self.ghosts = 0;
+    /// Removes the withdrawn entries once they are more than half of the queue. This bounds both the queue and the cost
+    /// per withdrawal.
+    fn compact(&mut self) {
+        if self.withdrawn > self.queue.len() / 2 {
+            let is_withdrawn = |queued: &QueueEntry| matches!(queued, QueueEntry::Withdrawn);
+            let mut withdrawn = self.queue.iter().map(is_withdrawn);
+            self.labels.retain(|_| withdrawn.next() == Some(false));
+            self.queue.retain(|queued| !is_withdrawn(queued));
+            self.withdrawn = 0;
         }
     }
 
-    /// The next message. `send` hands out the request of a call, and `answered` is told which request it answers.
+    /// Returns the next message. `send` returns the request of a call; `answered` receives the request of a response.
     pub(super) fn pop(
         &mut self,
-        mut send: impl FnMut(CallId) -> Option<Outgoing>,
+        mut send: impl FnMut(CallId) -> Option<OutgoingMessage>,
         answered: impl FnOnce(&InFlightId),
-    ) -> Option<Outgoing> {
+    ) -> Option<OutgoingMessage> {
         loop {
             self.bytes -= self.labels.pop_front()?.bytes;
             match self.queue.pop_front()? {
-                Queued::Message(outgoing) => {
+                QueueEntry::Message(outgoing) => {
                     if let (Message::Response(_), Some(id)) = (&outgoing.message, &outgoing.within)
                     {
                         answered(id);
                     }
                     return Some(outgoing);
                 }
-                Queued::Word(within, notification) => {
-                    self.words -= 1;
-                    return Some(Outgoing {
+                QueueEntry::ScopedNotification(within, notification) => {
+                    self.scoped_notifications -= 1;
+                    return Some(OutgoingMessage {
                         message: notification.into(),
                         within: Some(within),
                     });
                 }
-                Queued::Call(call) => {
+                QueueEntry::Call(call) => {
                     if let Some(request) = send(call) {
                         return Some(request);
                     }
                 }
-                Queued::Ghost => self.ghosts -= 1,
+                QueueEntry::Withdrawn => self.withdrawn -= 1,
             }
         }
     }
 
     pub(super) fn clear(&mut self) {
         *self = Self {
-            last_place: self.last_place,
+            last_position: self.last_position,
             ..Self::default()
         };
     }
 
     pub(super) fn len(&self) -> usize {
-        self.queue.len() - self.ghosts
+        self.queue.len() - self.withdrawn
     }
 
-    /// How many bytes wait, with what the queue itself takes up.
+    /// Returns the number of queued bytes, including the overhead of each entry.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 }
 
-/// What an entry takes up besides what differs from message to message.
+/// The overhead of an entry in bytes.
 const PER_ENTRY: usize = 256;

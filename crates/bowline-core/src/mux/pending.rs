@@ -1,7 +1,7 @@
-//! Calls of ours that are not settled yet.
+//! The table of our calls that are not settled.
 //!
-//! A call is found by its [`CallId`], by the id its answer names, and by its progress token. Ids and
-//! tokens are compared in the coerced domain of [`CorrelationKey`].
+//! A call is found by its [`CallId`], by its request id and by its progress token. Ids and tokens are compared as
+//! [`CorrelationKey`]s, so that `7` equals `"7"`.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,40 +9,40 @@ use std::time::{Duration, Instant};
 
 use bowline_types::{Json, ProgressToken, RequestId};
 
-use super::deadlines::{Deadline, Deadlines};
-use super::outbox::Place;
-use super::{InFlightId, Outgoing, Overdue, Reason, Refused};
-use crate::id::{CorrelationKey, Minter};
+use super::deadlines::{CallDeadlines, DeadlineQueue};
+use super::outbox::QueuePosition;
+use super::{AbandonReason, CallRefused, CallTimeout, InFlightId, OutgoingMessage};
+use crate::id::{CorrelationKey, RequestIdGenerator};
 use crate::json::Params;
 use crate::message::RawRequest;
 
-/// One call of ours. Never used twice, whatever happens to request ids.
+/// Identifies a call of ours. Unlike a request id, it is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallId(pub(super) u64);
 
-/// What can be chosen about a call.
+/// The options of a call.
 #[derive(Clone, Debug)]
 #[allow(
     clippy::exhaustive_structs,
-    reason = "a shell names what it chooses and leaves the rest"
+    reason = "callers set some fields and take the others from `Default`"
 )]
 pub struct CallOptions {
-    /// The id to use on the wire; otherwise one is minted.
+    /// The request id; by default one is generated.
     ///
-    /// An id is free again once its call is over. Do not choose that of an abandoned call again, though:
-    /// if the peer's answer was already under way, it is taken for the answer to the new call.
+    /// An id is free again once its call has ended. Do not reuse that of an abandoned call: a late response to it would
+    /// settle the new call.
     pub id: Option<RequestId>,
-    /// The progress token that the params carry.
+    /// The progress token in the params.
     pub progress_token: Option<ProgressToken>,
-    /// How long to wait while nothing is heard of the call.
+    /// The maximum time without progress.
     pub idle_timeout: Option<Duration>,
-    /// How long to wait in all.
+    /// The maximum time in total.
     pub total_timeout: Option<Duration>,
-    /// Whether the peer is told when the call is abandoned. It is always told of a reason that is given.
+    /// Whether abandoning the call sends a cancel. [`AbandonReason::Cancelled`] always does.
     pub cancel_on_abandon: bool,
-    /// Whether the call is a subscription: notifications may name it, and the peer may end it.
+    /// Whether the call is a subscription: notifications may carry its id, and the peer may cancel it.
     pub is_subscription: bool,
-    /// The request of the peer that the call is made for; see [`Outgoing`].
+    /// The request of the peer whose handler makes the call; see [`OutgoingMessage`].
     pub within: Option<InFlightId>,
 }
 
@@ -60,30 +60,30 @@ impl Default for CallOptions {
     }
 }
 
-/// One call in the table.
+/// A pending call.
 #[derive(Debug)]
-pub(super) struct Pending {
+pub(super) struct PendingCall {
     id: RequestId,
     token: Option<CorrelationKey>,
-    deadline: Deadline,
-    /// The request, until it leaves.
-    unsent: Option<Unsent>,
+    deadlines: CallDeadlines,
+    /// The request, until it is sent.
+    unsent: Option<UnsentRequest>,
     may_be_cancelled: bool,
     cancel_on_abandon: bool,
     is_subscription: bool,
     within: Option<InFlightId>,
 }
 
-/// A request that has not left.
+/// A request that is not sent yet.
 #[derive(Debug)]
-struct Unsent {
+struct UnsentRequest {
     method: Cow<'static, str>,
     params: Option<Json>,
-    /// Where it waits.
-    place: Place,
+    /// Its position in the outbox.
+    position: QueuePosition,
 }
 
-impl Pending {
+impl PendingCall {
     pub(super) fn id(&self) -> &RequestId {
         &self.id
     }
@@ -92,28 +92,29 @@ impl Pending {
         self.unsent.is_some()
     }
 
-    /// Where the request waits, if it has not left.
-    pub(super) fn place(&self) -> Option<Place> {
-        self.unsent.as_ref().map(|unsent| unsent.place)
+    /// Returns the position of the request in the outbox, if it is not sent yet.
+    pub(super) fn position(&self) -> Option<QueuePosition> {
+        self.unsent.as_ref().map(|unsent| unsent.position)
     }
 
     pub(super) fn within(&self) -> Option<&InFlightId> {
         self.within.as_ref()
     }
 
-    /// Whether the peer is told that the call is given up. Who gives a reason wants it to be heard.
-    pub(super) fn is_cancelled_by(&self, why: &Reason) -> bool {
-        self.may_be_cancelled && (self.cancel_on_abandon || matches!(why, Reason::Given(_)))
+    /// Returns whether abandoning the call for this reason sends a cancel.
+    pub(super) fn sends_cancel_for(&self, reason: &AbandonReason) -> bool {
+        self.may_be_cancelled
+            && (self.cancel_on_abandon || matches!(reason, AbandonReason::Cancelled(_)))
     }
 }
 
 #[derive(Debug, Default)]
 pub(super) struct PendingCalls {
-    calls: BTreeMap<CallId, Pending>,
+    calls: BTreeMap<CallId, PendingCall>,
     by_id: BTreeMap<CorrelationKey, CallId>,
     by_token: BTreeMap<CorrelationKey, CallId>,
-    deadlines: Deadlines,
-    minter: Minter,
+    deadline_queue: DeadlineQueue,
+    id_generator: RequestIdGenerator,
     last_call: u64,
 }
 
@@ -123,85 +124,88 @@ impl PendingCalls {
         now: Instant,
         method: Cow<'static, str>,
         params: Option<Json>,
-        place: Place,
+        position: QueuePosition,
         options: CallOptions,
-    ) -> Result<CallId, Refused> {
+    ) -> Result<CallId, CallRefused> {
         let token = options.progress_token.as_ref().map(CorrelationKey::from);
         if token
             .as_ref()
             .is_some_and(|token| self.by_token.contains_key(token))
         {
-            return Err(Refused::ProgressTokenInUse);
+            return Err(CallRefused::ProgressTokenInUse);
         }
         let id = match options.id {
             Some(id) if self.by_id.contains_key(&CorrelationKey::from(&id)) => {
-                return Err(Refused::IdInUse(id));
+                return Err(CallRefused::IdInUse(id));
             }
             Some(id) => id,
-            None => self.minter.mint(|key| self.by_id.contains_key(key)),
+            None => self
+                .id_generator
+                .next_id(|key| self.by_id.contains_key(key)),
         };
 
         self.last_call += 1;
         let call = CallId(self.last_call);
-        let mut deadline = Deadline::new(now, options.idle_timeout, options.total_timeout);
+        let mut deadlines = CallDeadlines::new(now, options.idle_timeout, options.total_timeout);
         self.by_id.insert(CorrelationKey::from(&id), call);
         if let Some(token) = &token {
             self.by_token.insert(token.clone(), call);
         }
-        self.deadlines.insert(call, &mut deadline);
-        let pending = Pending {
+        self.deadline_queue.insert(call, &mut deadlines);
+        let pending = PendingCall {
             id,
             token,
-            deadline,
+            deadlines,
             may_be_cancelled: !NEVER_CANCELLED.contains(&&*method),
             cancel_on_abandon: options.cancel_on_abandon,
             is_subscription: options.is_subscription,
             within: options.within,
-            unsent: Some(Unsent {
+            unsent: Some(UnsentRequest {
                 method,
                 params,
-                place,
+                position,
             }),
         };
         self.calls.insert(call, pending);
         Ok(call)
     }
 
-    /// Hands out the request of a call that is still wanted, and counts it as sent.
-    pub(super) fn send(&mut self, call: CallId) -> Option<Outgoing> {
+    /// Returns the request of a pending call, which counts as sent from now on.
+    pub(super) fn send(&mut self, call: CallId) -> Option<OutgoingMessage> {
         let pending = self.calls.get_mut(&call)?;
-        let Unsent { method, params, .. } = pending.unsent.take()?;
+        let UnsentRequest { method, params, .. } = pending.unsent.take()?;
         let request = RawRequest {
             id: pending.id.clone(),
             method,
             params: params.map(Params::from),
         };
-        Some(Outgoing {
+        Some(OutgoingMessage {
             message: request.into(),
             within: pending.within.clone(),
         })
     }
 
-    /// Removes a call that is given up before its answer came.
-    pub(super) fn give_up(&mut self, call: CallId) -> Option<Pending> {
+    /// Removes a call that ends without a response.
+    pub(super) fn remove_unanswered(&mut self, call: CallId) -> Option<PendingCall> {
         let pending = self.remove(call)?;
         if !pending.is_unsent() {
-            self.minter.avoid(&CorrelationKey::from(&pending.id));
+            // A late response would settle a new call with the same id.
+            self.id_generator.avoid(&CorrelationKey::from(&pending.id));
         }
         Some(pending)
     }
 
-    fn remove(&mut self, call: CallId) -> Option<Pending> {
+    fn remove(&mut self, call: CallId) -> Option<PendingCall> {
         let pending = self.calls.remove(&call)?;
         self.by_id.remove(&CorrelationKey::from(&pending.id));
         if let Some(token) = &pending.token {
             self.by_token.remove(token);
         }
-        self.deadlines.remove(call, &pending.deadline);
+        self.deadline_queue.remove(call, &pending.deadlines);
         Some(pending)
     }
 
-    /// Removes the call that an answer names. What was not sent cannot have been answered.
+    /// Removes the call with this request id, unless its request is not sent yet: a response cannot be meant for it.
     pub(super) fn take_answered(&mut self, id: &RequestId) -> Option<CallId> {
         let call = *self.by_id.get(&CorrelationKey::from(id))?;
         if self.calls.get(&call)?.is_unsent() {
@@ -210,103 +214,110 @@ impl PendingCalls {
         self.remove(call).map(|_| call)
     }
 
-    /// Removes the opening, if it was sent and is all that waits for an answer: an error that names no
-    /// request can then be about nothing else.
-    pub(super) fn take_lone_opening(&mut self) -> Option<CallId> {
+    /// Removes the `initialize` or `server/discover` call if it was sent and is the only pending call: an error without
+    /// an id can then only be its response.
+    pub(super) fn take_only_opening(&mut self) -> Option<CallId> {
         let (call, pending) = self.calls.first_key_value()?;
-        let is_lone = self.calls.len() == 1 && !pending.may_be_cancelled && !pending.is_unsent();
-        let call = is_lone.then_some(*call)?;
+        let is_only = self.calls.len() == 1 && !pending.may_be_cancelled && !pending.is_unsent();
+        let call = is_only.then_some(*call)?;
         self.remove(call).map(|_| call)
     }
 
-    /// The call that a progress token names; its idle deadline moves.
-    pub(super) fn heard(&mut self, now: Instant, token: &ProgressToken) -> Option<CallId> {
+    /// Returns the call with this progress token, and restarts its idle deadline.
+    pub(super) fn record_progress(
+        &mut self,
+        now: Instant,
+        token: &ProgressToken,
+    ) -> Option<CallId> {
         let call = *self.by_token.get(&CorrelationKey::from(token))?;
         let pending = self.calls.get_mut(&call)?;
-        self.deadlines.heard(now, call, &mut pending.deadline);
+        self.deadline_queue
+            .restart_idle(now, call, &mut pending.deadlines);
         Some(call)
     }
 
-    /// The subscription that has this id.
+    /// Returns the subscription with this request id.
     pub(super) fn subscription(&self, id: &RequestId) -> Option<CallId> {
         let call = *self.by_id.get(&CorrelationKey::from(id))?;
         self.calls.get(&call)?.is_subscription.then_some(call)
     }
 
-    /// A call whose deadline has passed.
-    pub(super) fn next_overdue(&mut self, now: Instant) -> Option<(CallId, Overdue)> {
-        while let Some((_, call)) = self.deadlines.next().filter(|(at, _)| *at <= now) {
-            let deadline = &mut self.calls.get_mut(&call)?.deadline;
-            if let Some(which) = self.deadlines.overdue(now, call, deadline) {
-                return Some((call, which));
+    /// Returns a call whose deadline has passed.
+    pub(super) fn next_overdue(&mut self, now: Instant) -> Option<(CallId, CallTimeout)> {
+        while let Some((_, call)) = self.deadline_queue.next().filter(|(at, _)| *at <= now) {
+            let deadlines = &mut self.calls.get_mut(&call)?.deadlines;
+            if let Some(timeout) = self.deadline_queue.overdue(now, call, deadlines) {
+                return Some((call, timeout));
             }
         }
         None
     }
 
-    /// The call with this id, if its deadline passes before `until`, and which that is.
-    pub(super) fn overdue_by(
+    /// Returns the call with this id and its first deadline, if that passes before `until`.
+    pub(super) fn overdue_before(
         &self,
         until: Option<Instant>,
         id: &RequestId,
-    ) -> Option<(CallId, Overdue)> {
+    ) -> Option<(CallId, CallTimeout)> {
         let call = *self.by_id.get(&CorrelationKey::from(id))?;
         let pending = self.calls.get(&call).filter(|it| !it.is_unsent())?;
-        let (at, which) = self.deadlines.first(&pending.deadline)?;
+        let (at, timeout) = self.deadline_queue.first(&pending.deadlines)?;
         until
             .is_none_or(|until| at < until)
-            .then_some((call, which))
+            .then_some((call, timeout))
     }
 
-    pub(super) fn hold(&mut self, now: Instant, id: &RequestId) {
+    pub(super) fn pause_deadlines(&mut self, now: Instant, id: &RequestId) {
         if let Some(call) = self.by_id.get(&CorrelationKey::from(id))
             && let Some(pending) = self.calls.get_mut(call)
-            // What was not sent cannot be held up: this is about a predecessor with the same id.
+            // A request that is not sent cannot be delayed: this is about an earlier call with the same id.
             && !pending.is_unsent()
         {
-            self.deadlines.hold(now, *call, &mut pending.deadline);
+            self.deadline_queue
+                .pause(now, *call, &mut pending.deadlines);
         }
     }
 
-    pub(super) fn release(&mut self, now: Instant, id: &RequestId) {
+    pub(super) fn resume_deadlines(&mut self, now: Instant, id: &RequestId) {
         if let Some(call) = self.by_id.get(&CorrelationKey::from(id))
             && let Some(pending) = self.calls.get_mut(call)
         {
-            self.deadlines.release(now, *call, &mut pending.deadline);
+            self.deadline_queue
+                .resume(now, *call, &mut pending.deadlines);
         }
     }
 
     pub(super) fn pause_idle(&mut self) {
-        self.deadlines.pause_idle();
+        self.deadline_queue.pause_idle();
     }
 
     pub(super) fn resume_idle(&mut self, now: Instant) {
-        for call in self.deadlines.resume_idle(now) {
+        for call in self.deadline_queue.resume_idle(now) {
             if let Some(pending) = self.calls.get_mut(&call) {
-                self.deadlines.remove(call, &pending.deadline);
-                self.deadlines.insert(call, &mut pending.deadline);
+                self.deadline_queue.remove(call, &pending.deadlines);
+                self.deadline_queue.insert(call, &mut pending.deadlines);
             }
         }
     }
 
     pub(super) fn next_deadline(&self) -> Option<Instant> {
-        self.deadlines.next().map(|(at, _)| at)
+        self.deadline_queue.next().map(|(at, _)| at)
     }
 
-    /// Forgets all, in call order.
+    /// Removes all calls and returns them in call order.
     pub(super) fn drain(&mut self) -> Vec<CallId> {
         self.by_id.clear();
         self.by_token.clear();
-        self.deadlines.clear();
+        self.deadline_queue.clear();
         std::mem::take(&mut self.calls).into_keys().collect()
     }
 
     pub(super) fn is_unsent(&self, call: CallId) -> bool {
-        self.calls.get(&call).is_some_and(Pending::is_unsent)
+        self.calls.get(&call).is_some_and(PendingCall::is_unsent)
     }
 
     pub(super) fn request_id(&self, call: CallId) -> Option<&RequestId> {
-        self.calls.get(&call).map(Pending::id)
+        self.calls.get(&call).map(PendingCall::id)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -314,5 +325,5 @@ impl PendingCalls {
     }
 }
 
-/// Openings: the specification forbids cancelling the first, and the second decides what "cancel" means.
+/// The specification forbids cancelling `initialize`. How to cancel is known only after `server/discover`.
 const NEVER_CANCELLED: [&str; 2] = ["initialize", "server/discover"];

@@ -1,59 +1,59 @@
-//! The incremental decoder.
+//! The incremental SSE decoder.
 
 use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
 
-use super::Event;
+use super::SseEvent;
 
-/// Turns chunks of a stream into events.
+/// Decodes the chunks of a stream into events.
 ///
-/// Call [`next`](Self::next) until it gives `None`, then push the next chunk: what is kept in between is
-/// at most one unfinished line and one unfinished event, both within the [`Limits`].
+/// Call [`next`](Self::next) until it returns `None`, then push the next chunk. The decoder then buffers at most one
+/// unfinished line and one unfinished event, both within the [`DecoderLimits`].
 ///
 /// # Examples
 ///
 /// ```
-/// use bowline_core::sse::{Decoder, Limits};
+/// use bowline_core::sse::{Decoder, DecoderLimits};
 ///
-/// let mut decoder = Decoder::new(Limits::default());
+/// let mut decoder = Decoder::new(DecoderLimits::default());
 /// decoder.push("data: {}\n".into());
 /// assert!(decoder.next().is_none(), "the event is not finished");
 /// decoder.push("\n".into());
 /// assert_eq!(decoder.next().unwrap()?.data, "{}");
-/// # Ok::<(), bowline_core::sse::TooLarge>(())
+/// # Ok::<(), bowline_core::sse::SseLimitExceeded>(())
 /// ```
 #[derive(Debug)]
 pub struct Decoder {
-    limits: Limits,
-    /// What was pushed and not read. Each byte is looked at once, however the stream is cut.
+    limits: DecoderLimits,
+    /// The unread chunks. Each byte is scanned once, however the stream is split.
     chunks: VecDeque<Bytes>,
-    /// The beginning of a line whose end has not come.
+    /// The beginning of an unfinished line.
     unfinished: BytesMut,
-    /// The last line ended in CR, so that an LF right behind it belongs to the same line end.
+    /// The last line ended in CR: an LF right after it belongs to the same line break.
     after_cr: bool,
     at_start: bool,
-    event: Unfinished,
+    event: UnfinishedEvent,
     last_event_id: Option<String>,
     retry: Option<u64>,
     comments: u64,
     ended: bool,
 }
 
-/// How large a line and an event may be, in bytes.
+/// The limits of a [`Decoder`], in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(
     clippy::exhaustive_structs,
-    reason = "a line and an event are all there is to limit"
+    reason = "a line and an event are all that is buffered"
 )]
-pub struct Limits {
-    /// The longest line, without its end.
+pub struct DecoderLimits {
+    /// The maximum length of a line, without its line break.
     pub line: usize,
-    /// The most that the fields of one event may add up to.
+    /// The maximum total length of the fields of an event.
     pub event: usize,
 }
 
-impl Default for Limits {
+impl Default for DecoderLimits {
     fn default() -> Self {
         Self {
             line: 16 * 1024 * 1024,
@@ -62,29 +62,29 @@ impl Default for Limits {
     }
 }
 
-/// The stream exceeded a limit. It cannot be read on from there.
+/// The stream exceeded a limit and cannot be decoded further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum TooLarge {
-    /// A line was longer than this.
-    #[error("a line of the event stream is longer than {0} bytes")]
+pub enum SseLimitExceeded {
+    /// A line exceeds this many bytes.
+    #[error("SSE line exceeds the limit of {0} bytes")]
     Line(usize),
-    /// An event was larger than this.
-    #[error("an event of the event stream is larger than {0} bytes")]
+    /// An event exceeds this many bytes.
+    #[error("SSE event exceeds the limit of {0} bytes")]
     Event(usize),
 }
 
 impl Decoder {
-    /// A decoder at the start of a stream.
+    /// Creates a decoder at the start of a stream.
     #[must_use]
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: DecoderLimits) -> Self {
         Self {
             limits,
             chunks: VecDeque::new(),
             unfinished: BytesMut::new(),
             after_cr: false,
             at_start: true,
-            event: Unfinished::default(),
+            event: UnfinishedEvent::default(),
             last_event_id: None,
             retry: None,
             comments: 0,
@@ -92,25 +92,25 @@ impl Decoder {
         }
     }
 
-    /// Takes the next chunk of the stream. After an error it is thrown away.
+    /// Adds the next chunk of the stream. Ignored after an error.
     pub fn push(&mut self, chunk: Bytes) {
         if !self.ended && !chunk.is_empty() {
             self.chunks.push_back(chunk);
         }
     }
 
-    /// The next whole event, or `None` if more bytes are needed.
+    /// Returns the next event, or `None` if more bytes are needed.
     ///
-    /// An event that the stream ends in the middle of is never given.
+    /// An event without its final blank line is never returned.
     ///
     /// # Errors
     ///
-    /// If a limit was exceeded; from then on there is nothing but `None`.
+    /// If a limit is exceeded. Later calls return `None`.
     #[allow(
         clippy::should_implement_trait,
         reason = "`None` means not yet, which an iterator's end does not"
     )]
-    pub fn next(&mut self) -> Option<Result<Event, TooLarge>> {
+    pub fn next(&mut self) -> Option<Result<SseEvent, SseLimitExceeded>> {
         loop {
             let event = match self.line() {
                 Ok(None) => return None,
@@ -125,28 +125,28 @@ impl Decoder {
         }
     }
 
-    /// The id that a client names to resume the stream after the events read so far.
+    /// Returns the last event id, with which a client resumes the stream after the events so far.
     #[must_use]
     pub fn last_event_id(&self) -> Option<&str> {
         self.last_event_id.as_deref()
     }
 
-    /// The last wait before reconnecting that the stream asked for, in milliseconds.
+    /// Returns the last `retry` of the stream: the delay before reconnecting, in milliseconds.
     ///
-    /// It counts even when it stood in a block without data, which is no event.
+    /// It counts even in a block without data, which is not an event.
     #[must_use]
     pub fn retry(&self) -> Option<u64> {
         self.retry
     }
 
-    /// The number of comments so far: lines that carry nothing, which servers send to keep a stream alive.
+    /// Returns the number of comments so far, which servers send to keep a stream open.
     #[must_use]
     pub fn comments(&self) -> u64 {
         self.comments
     }
 
-    /// Takes the next whole line, without its end.
-    fn line(&mut self) -> Result<Option<Bytes>, TooLarge> {
+    /// Takes the next complete line, without its line break.
+    fn line(&mut self) -> Result<Option<Bytes>, SseLimitExceeded> {
         while let Some(chunk) = self.chunks.front_mut() {
             if std::mem::take(&mut self.after_cr) && chunk.first() == Some(&b'\n') {
                 let _ = chunk.split_to(1);
@@ -171,12 +171,12 @@ impl Decoder {
                     None
                 }
             };
-            let line = line.map(|line| self.without_mark(line));
+            let line = line.map(|line| self.without_byte_order_mark(line));
             let length = line
                 .as_ref()
                 .map_or_else(|| self.unfinished_length(), Bytes::len);
             if length > self.limits.line {
-                return Err(TooLarge::Line(self.limits.line));
+                return Err(SseLimitExceeded::Line(self.limits.line));
             }
             if line.is_some() {
                 return Ok(line);
@@ -185,15 +185,15 @@ impl Decoder {
         Ok(None)
     }
 
-    /// A byte order mark may stand before the first line, and does not belong to it.
-    fn without_mark(&mut self, mut line: Bytes) -> Bytes {
+    /// Removes a byte order mark from the first line.
+    fn without_byte_order_mark(&mut self, mut line: Bytes) -> Bytes {
         if std::mem::take(&mut self.at_start) && line.starts_with(BYTE_ORDER_MARK) {
             let _ = line.split_to(BYTE_ORDER_MARK.len());
         }
         line
     }
 
-    /// How long the line is so far, not counting what may turn out to be a byte order mark.
+    /// Returns the length of the unfinished line, without what is or may become a byte order mark.
     fn unfinished_length(&self) -> usize {
         let marked = self.at_start
             && (self.unfinished.starts_with(BYTE_ORDER_MARK)
@@ -202,7 +202,7 @@ impl Decoder {
         self.unfinished.len().saturating_sub(mark)
     }
 
-    fn read_line(&mut self, line: &Bytes) -> Result<Option<Event>, TooLarge> {
+    fn read_line(&mut self, line: &Bytes) -> Result<Option<SseEvent>, SseLimitExceeded> {
         if line.is_empty() {
             return Ok(self.dispatch());
         }
@@ -227,14 +227,14 @@ impl Decoder {
             _ => {}
         }
         if self.event.size() > self.limits.event {
-            return Err(TooLarge::Event(self.limits.event));
+            return Err(SseLimitExceeded::Event(self.limits.event));
         }
         Ok(None)
     }
 
-    /// Ends the event. Without data there is none, but its id and retry count all the same.
-    fn dispatch(&mut self) -> Option<Event> {
-        let Unfinished {
+    /// Ends the event. Without data there is no event, but `id` and `retry` still apply.
+    fn dispatch(&mut self) -> Option<SseEvent> {
+        let UnfinishedEvent {
             name,
             data,
             id,
@@ -244,7 +244,7 @@ impl Decoder {
             self.last_event_id = (!id.is_empty()).then(|| id.clone());
         }
         self.retry = retry.or(self.retry);
-        Some(Event {
+        Some(SseEvent {
             name: name.filter(|name| !name.is_empty()),
             data: data.joined()?,
             id,
@@ -252,7 +252,7 @@ impl Decoder {
         })
     }
 
-    fn end(&mut self, error: TooLarge) -> TooLarge {
+    fn end(&mut self, error: SseLimitExceeded) -> SseLimitExceeded {
         let limits = self.limits;
         let (last_event_id, retry) = (self.last_event_id.take(), self.retry);
         *self = Self {
@@ -266,32 +266,32 @@ impl Decoder {
     }
 }
 
-/// The fields of an event whose blank line has not come.
+/// The fields of an unfinished event.
 #[derive(Debug, Default)]
-struct Unfinished {
+struct UnfinishedEvent {
     name: Option<String>,
-    data: Lines,
+    data: DataLines,
     id: Option<String>,
     retry: Option<u64>,
 }
 
-impl Unfinished {
+impl UnfinishedEvent {
     fn size(&self) -> usize {
         let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
         self.data.len() + length(&self.name) + length(&self.id)
     }
 }
 
-/// Lines of data. One line, which is all that a message needs, stays a slice of the chunk it came in.
+/// The lines of data. A single line, as every message is, stays a slice of its chunk.
 #[derive(Debug, Default)]
-enum Lines {
+enum DataLines {
     #[default]
     None,
     One(Bytes),
     Many(BytesMut),
 }
 
-impl Lines {
+impl DataLines {
     fn push(&mut self, line: &Bytes) {
         match self {
             Self::None => *self = Self::One(line.clone()),
@@ -331,7 +331,7 @@ fn text(value: &[u8]) -> String {
     String::from_utf8_lossy(value).into_owned()
 }
 
-/// Reads digits and nothing else; what does not fit is ignored like what is no number.
+/// Parses digits only. A number out of range is ignored like any other invalid value.
 fn milliseconds(value: &[u8]) -> Option<u64> {
     if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
         return None;

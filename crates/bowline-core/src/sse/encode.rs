@@ -1,15 +1,15 @@
-//! The encoder. Whatever is in an event, it stays one event.
+//! The SSE encoder. The content of an event cannot add a field or start another event.
 
 use memchr::memchr2;
 
-use super::Event;
+use super::SseEvent;
 use crate::Message;
 
 /// Appends one event to `out`.
 ///
-/// Line breaks of any kind in the data arrive as `\n`. A name or an id has no line breaks, and an id no
-/// NUL, in this format; they are left out rather than let them end the field.
-pub fn encode(event: &Event, out: &mut Vec<u8>) {
+/// All line breaks in the data are received as `\n`. Line breaks in a name or id, and NUL in an id, are removed: a line
+/// break would end the field, and receivers ignore an id with NUL.
+pub fn encode(event: &SseEvent, out: &mut Vec<u8>) {
     if let Some(name) = event.name.as_deref().filter(|name| !name.is_empty()) {
         push_field("event", name, out);
     }
@@ -23,30 +23,30 @@ pub fn encode(event: &Event, out: &mut Vec<u8>) {
     out.push(b'\n');
 }
 
-/// Appends an event that carries a message and nothing else.
+/// Appends an event with a message as its data.
 pub fn encode_message(message: &Message, out: &mut Vec<u8>) {
-    out.reserve(message.room() + b"data: \n\n".len());
+    out.reserve(message.encoded_len() + b"data: \n\n".len());
     out.extend_from_slice(b"data: ");
-    message.encode(out); // which is one line
+    message.encode(out); // a message is one line
     out.extend_from_slice(b"\n\n");
 }
 
-/// Appends an event that carries the frame of a message and nothing else.
+/// Appends an event with an encoded message as its data.
 ///
-/// A frame is one line, so that it is copied as it is; one that is not is still encoded correctly.
+/// A frame is usually one line, which is copied verbatim; several lines are encoded correctly, too.
 pub fn encode_frame(frame: &[u8], out: &mut Vec<u8>) {
     out.reserve(frame.len() + b"data: \n\n".len());
     push_lines(b"data: ", frame, out);
     out.push(b'\n');
 }
 
-/// Appends a comment, which readers ignore.
+/// Appends a comment, which receivers ignore.
 pub fn encode_comment(text: &str, out: &mut Vec<u8>) {
     push_lines(b": ", text.as_bytes(), out);
     out.push(b'\n');
 }
 
-/// A comment that keeps an idle stream from being cut, ready to be sent.
+/// An encoded comment that keeps an idle stream open.
 pub const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
 
 fn push_field(name: &str, value: &str, out: &mut Vec<u8>) {
@@ -57,7 +57,7 @@ fn push_field(name: &str, value: &str, out: &mut Vec<u8>) {
     out.push(b'\n');
 }
 
-/// Appends each line of `text` behind `prefix`. CR, LF and CRLF all end a line.
+/// Appends each line of `text` after `prefix`. CR, LF and CRLF end a line.
 fn push_lines(prefix: &[u8], text: &[u8], out: &mut Vec<u8>) {
     let mut rest = text;
     loop {

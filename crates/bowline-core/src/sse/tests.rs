@@ -1,9 +1,13 @@
-//! What a stream means, however it is cut, and what is refused.
+//! Tests of the SSE decoder, with every chunk size, and of the encoder.
 
 use super::*;
 
-/// All events of `stream`, pushed in chunks of `size` bytes, and the error it ends with.
-fn read(stream: &[u8], size: usize, limits: Limits) -> (Vec<Event>, Option<TooLarge>) {
+/// Decodes `stream` in chunks of `size` bytes. Returns its events and the error it ends with.
+fn read(
+    stream: &[u8],
+    size: usize,
+    limits: DecoderLimits,
+) -> (Vec<SseEvent>, Option<SseLimitExceeded>) {
     let mut decoder = Decoder::new(limits);
     let mut events = Vec::new();
     for chunk in stream.chunks(size) {
@@ -21,17 +25,20 @@ fn read(stream: &[u8], size: usize, limits: Limits) -> (Vec<Event>, Option<TooLa
     (events, None)
 }
 
-/// The events of `stream`, which must be the same whole and in pieces.
-fn events(stream: &str) -> Vec<Event> {
-    let whole = read(stream.as_bytes(), usize::MAX, Limits::default());
+/// Decodes `stream`, which must give the same events for every chunk size.
+fn events(stream: &str) -> Vec<SseEvent> {
+    let whole = read(stream.as_bytes(), usize::MAX, DecoderLimits::default());
     for size in 1..=stream.len().max(1) {
-        assert_eq!(read(stream.as_bytes(), size, Limits::default()), whole);
+        assert_eq!(
+            read(stream.as_bytes(), size, DecoderLimits::default()),
+            whole
+        );
     }
     whole.0
 }
 
 fn data(stream: &str) -> Vec<String> {
-    let text = |event: Event| String::from_utf8(event.data.to_vec()).unwrap();
+    let text = |event: SseEvent| String::from_utf8(event.data.to_vec()).unwrap();
     events(stream).into_iter().map(text).collect()
 }
 
@@ -50,13 +57,13 @@ fn every_line_end_ends_a_line() {
 
 #[test]
 fn a_cr_ends_its_event_without_waiting_for_the_lf() {
-    let mut decoder = Decoder::new(Limits::default());
+    let mut decoder = Decoder::new(DecoderLimits::default());
 
     decoder.push("data: a\r\n\r".into());
 
-    assert_eq!(decoder.next(), Some(Ok(Event::new("a"))));
+    assert_eq!(decoder.next(), Some(Ok(SseEvent::new("a"))));
     decoder.push("\ndata: b\n\n".into());
-    assert_eq!(decoder.next(), Some(Ok(Event::new("b"))));
+    assert_eq!(decoder.next(), Some(Ok(SseEvent::new("b"))));
 }
 
 #[test]
@@ -65,7 +72,7 @@ fn lines_of_data_are_joined() {
 }
 
 #[test]
-fn one_blank_after_the_colon_is_not_data() {
+fn one_space_after_the_colon_is_not_data() {
     assert_eq!(
         data("data:a\n\ndata: b\n\ndata:  c \n\n"),
         ["a", "b", " c "]
@@ -73,7 +80,7 @@ fn one_blank_after_the_colon_is_not_data() {
 }
 
 #[test]
-fn a_block_without_data_is_no_event_and_empty_data_is() {
+fn a_block_without_data_is_not_an_event_but_empty_data_is() {
     assert_eq!(data("event: x\nid: 1\n\n"), [""; 0]);
     assert_eq!(data("data\n\n"), [""]);
     assert_eq!(data("data:\n\n"), [""]);
@@ -81,7 +88,7 @@ fn a_block_without_data_is_no_event_and_empty_data_is() {
 }
 
 #[test]
-fn an_unfinished_event_is_not_given() {
+fn an_unfinished_event_is_not_returned() {
     assert_eq!(data("data: a\n\ndata: b\n"), ["a"]);
     assert_eq!(data("data: a\n\ndata: b"), ["a"]);
 }
@@ -108,13 +115,13 @@ fn an_event_has_a_name_an_id_and_a_retry() {
 
     let events = events(stream);
 
-    let ping = Event {
+    let ping = SseEvent {
         name: Some("ping".to_owned()),
         id: Some("7".to_owned()),
         retry: Some(250),
-        ..Event::new("a")
+        ..SseEvent::new("a")
     };
-    assert_eq!(events, [ping, Event::new("b")]);
+    assert_eq!(events, [ping, SseEvent::new("b")]);
 }
 
 #[test]
@@ -144,26 +151,26 @@ fn retry_is_digits_only() {
 }
 
 #[test]
-fn the_last_event_id_stays_until_it_is_replaced_or_taken_back() {
-    let mut decoder = Decoder::new(Limits::default());
+fn the_last_event_id_stays_until_it_is_replaced_or_cleared() {
+    let mut decoder = Decoder::new(DecoderLimits::default());
     decoder.push("id: 1\ndata: a\n\ndata: b\n\nid: 2\nretry: 9\n\nid\ndata: c\n\nid: 3\n".into());
 
     assert_eq!(decoder.last_event_id(), None);
     assert_eq!(
         decoder.next(),
-        Some(Ok(Event {
+        Some(Ok(SseEvent {
             id: Some("1".into()),
-            ..Event::new("a")
+            ..SseEvent::new("a")
         }))
     );
     assert_eq!(decoder.last_event_id(), Some("1"));
-    assert_eq!(decoder.next(), Some(Ok(Event::new("b"))));
+    assert_eq!(decoder.next(), Some(Ok(SseEvent::new("b"))));
     assert_eq!(decoder.last_event_id(), Some("1"));
     assert_eq!(
         decoder.next(),
-        Some(Ok(Event {
+        Some(Ok(SseEvent {
             id: Some(String::new()),
-            ..Event::new("c")
+            ..SseEvent::new("c")
         }))
     );
     assert_eq!(decoder.last_event_id(), None);
@@ -173,8 +180,8 @@ fn the_last_event_id_stays_until_it_is_replaced_or_taken_back() {
 }
 
 #[test]
-fn a_line_over_the_limit_is_the_end_whether_or_not_its_own_end_came() {
-    let limits = Limits {
+fn a_line_over_the_limit_is_an_error_even_if_it_is_incomplete() {
+    let limits = DecoderLimits {
         line: 10,
         event: 100,
     };
@@ -182,9 +189,9 @@ fn a_line_over_the_limit_is_the_end_whether_or_not_its_own_end_came() {
     for (stream, error) in [
         ("data: 6789\n\n", None),
         ("\u{FEFF}data: 6789\n\n", None),
-        ("data: 67890\n\n", Some(TooLarge::Line(10))),
-        ("data: 67890", Some(TooLarge::Line(10))),
-        (":2345678901", Some(TooLarge::Line(10))),
+        ("data: 67890\n\n", Some(SseLimitExceeded::Line(10))),
+        ("data: 67890", Some(SseLimitExceeded::Line(10))),
+        (":2345678901", Some(SseLimitExceeded::Line(10))),
     ] {
         for size in 1..=stream.len() {
             let (events, seen) = read(stream.as_bytes(), size, limits);
@@ -198,8 +205,8 @@ fn a_line_over_the_limit_is_the_end_whether_or_not_its_own_end_came() {
 }
 
 #[test]
-fn an_event_over_the_limit_is_the_end_and_those_before_it_are_given() {
-    let limits = Limits {
+fn an_event_over_the_limit_is_an_error_after_the_events_before_it() {
+    let limits = DecoderLimits {
         line: 100,
         event: 4,
     };
@@ -208,17 +215,17 @@ fn an_event_over_the_limit_is_the_end_and_those_before_it_are_given() {
     for size in 1..=stream.len() {
         let (events, error) = read(stream, size, limits);
 
-        assert_eq!(events, [Event::new("1234"), Event::new("1\n23")]);
-        assert_eq!(error, Some(TooLarge::Event(4)));
+        assert_eq!(events, [SseEvent::new("1234"), SseEvent::new("1\n23")]);
+        assert_eq!(error, Some(SseLimitExceeded::Event(4)));
     }
 }
 
 #[test]
-fn nothing_is_kept_after_the_error() {
-    let mut decoder = Decoder::new(Limits { line: 4, event: 4 });
+fn nothing_is_buffered_after_an_error() {
+    let mut decoder = Decoder::new(DecoderLimits { line: 4, event: 4 });
     decoder.push("id:7\ndata\n\n12345\ndata\n\n".into());
     assert!(matches!(decoder.next(), Some(Ok(_))));
-    assert_eq!(decoder.next(), Some(Err(TooLarge::Line(4))));
+    assert_eq!(decoder.next(), Some(Err(SseLimitExceeded::Line(4))));
 
     decoder.push("\n\ndata\n\n".into());
 
@@ -233,7 +240,7 @@ fn nothing_is_kept_after_the_error() {
 #[test]
 fn a_line_within_a_chunk_is_not_copied() {
     let chunk = Bytes::from_static(b"data: {\"a\":1}\n\n");
-    let mut decoder = Decoder::new(Limits::default());
+    let mut decoder = Decoder::new(DecoderLimits::default());
 
     decoder.push(chunk.clone());
 
@@ -243,13 +250,18 @@ fn a_line_within_a_chunk_is_not_copied() {
 
 #[test]
 fn what_is_encoded_decodes_to_the_same_event() {
-    let full = Event {
+    let full = SseEvent {
         name: Some("endpoint".to_owned()),
         id: Some("a b".to_owned()),
         retry: Some(0),
-        ..Event::new(" one\n\n two:\n")
+        ..SseEvent::new(" one\n\n two:\n")
     };
-    for event in [full, Event::new(""), Event::new("{}"), Event::new(": x")] {
+    for event in [
+        full,
+        SseEvent::new(""),
+        SseEvent::new("{}"),
+        SseEvent::new(": x"),
+    ] {
         let mut stream = Vec::new();
 
         encode_comment("a\nb", &mut stream);
@@ -261,11 +273,11 @@ fn what_is_encoded_decodes_to_the_same_event() {
 }
 
 #[test]
-fn nothing_in_an_event_ends_it_early() {
-    let event = Event {
+fn the_content_of_an_event_cannot_end_it_early() {
+    let event = SseEvent {
         name: Some("a\ndata: x\r\n".to_owned()),
         id: Some("1\r\n\r\n\0".to_owned()),
-        ..Event::new("a\r\n\r\ndata: b\r")
+        ..SseEvent::new("a\r\n\r\ndata: b\r")
     };
     let mut stream = Vec::new();
 

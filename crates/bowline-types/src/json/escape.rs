@@ -1,10 +1,7 @@
-//! Strings, written as JSON has them.
-//!
-//! Text may be long, and seldom has anything in it to escape: it is searched many bytes at once, and copied
-//! in long runs.
+//! Encodes strings as JSON, optimized for long text with few escapes: scans 32 bytes at a time and copies whole runs.
 
-/// Appends `text` with its quotes.
-pub(crate) fn push_text(out: &mut Vec<u8>, text: &str) {
+/// Appends `text` as a quoted JSON string.
+pub(crate) fn push_string(out: &mut Vec<u8>, text: &str) {
     let mut rest = text.as_bytes();
     out.push(b'"');
     loop {
@@ -19,10 +16,10 @@ pub(crate) fn push_text(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
 }
 
-/// How many bytes come before the first that is special.
+/// Returns the number of bytes before the first that has to be escaped.
 fn plain_len(text: &[u8]) -> usize {
     let (chunks, _) = text.as_chunks::<32>();
-    // Without an early end, so that a whole chunk is looked at in a few steps.
+    // `fold` without an early exit, so that the compiler vectorizes the scan of a chunk.
     let is_plain = |chunk: &&[u8; 32]| {
         !chunk
             .iter()
@@ -61,7 +58,7 @@ mod tests {
 
     fn written(text: &str) -> String {
         let mut out = Vec::new();
-        push_text(&mut out, text);
+        push_string(&mut out, text);
         String::from_utf8(out).unwrap()
     }
 
@@ -78,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_special_is_found_wherever_it_stands() {
+    fn escapes_are_found_at_any_offset() {
         for length in 0..100 {
             for special in ["", "\"", "\n", "\u{1}", "é"] {
                 for at in [0, length / 2, length] {

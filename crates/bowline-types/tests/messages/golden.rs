@@ -1,7 +1,6 @@
 //! Our own examples, in `tests/golden/<definition>/`.
 //!
-//! A file is called after what it shows. If that is the form of an older revision, the name ends in
-//! `@` and the revision.
+//! The name of an example for an older revision ends in `@` and the revision.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,19 +12,19 @@ use crate::registry::{TYPES, round_trip};
 /// One example message.
 pub(crate) struct Example {
     pub(crate) path: PathBuf,
-    /// The definition it is an example of.
+    /// The name of the definition.
     pub(crate) definition: String,
-    /// The revision whose form it has, if that is not the newest.
+    /// The revision, if it is not the latest.
     pub(crate) revision: Option<String>,
     pub(crate) message: Value,
 }
 
-/// Our own examples.
+/// Returns our own examples.
 pub(crate) fn goldens() -> Vec<Example> {
     examples(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden"))
 }
 
-/// The examples under `folder`, which has one folder per definition.
+/// Returns the examples in `folder`, which has one folder per definition.
 pub(crate) fn examples(folder: &Path) -> Vec<Example> {
     entries(folder)
         .iter()
@@ -46,7 +45,7 @@ pub(crate) fn examples(folder: &Path) -> Vec<Example> {
         .collect()
 }
 
-/// Fails with everything that is wrong with some examples, and else says how many there are.
+/// Fails with all errors of the examples, or returns their number.
 pub(crate) fn check_round_trips(examples: &[Example]) -> usize {
     let faults: Vec<String> = examples.iter().filter_map(fault).collect();
 

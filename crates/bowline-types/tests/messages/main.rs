@@ -1,8 +1,8 @@
 //! Example messages: each is decoded into its type and encoded again to the same JSON.
 //!
-//! `golden` holds our own, one folder per definition of the specification, and always runs. `official` holds
-//! the specification's own examples against our types, and our examples against its schemas; it runs if
-//! `BOWLINE_SPEC` names a folder that has them.
+//! `golden` tests our own examples, one folder per definition of the specification, and always runs.
+//! `official` tests the specification's examples with our types, and our examples with its schemas; it runs
+//! if `BOWLINE_SPEC` names a folder with both.
 
 #[cfg(test)]
 mod golden;

@@ -66,7 +66,7 @@ fn every_official_definition_is_a_type_or_has_a_reason_not_to_be() {
     println!("official definitions: {} accounted for", official.len());
 }
 
-/// The folder with the specification, or nothing, which is said aloud.
+/// Returns the folder with the specification, or prints that the test did not run.
 fn spec(what: &str) -> Option<PathBuf> {
     let folder = env::var_os("BOWLINE_SPEC").map(PathBuf::from);
     if folder.is_none() {
@@ -87,7 +87,7 @@ impl Schema {
         self.document[self.section].as_object().unwrap()
     }
 
-    /// The schema of one definition, complete in itself.
+    /// Returns a self-contained schema of one definition.
     fn of(&self, definition: &str) -> Value {
         let mut schema = json!({
             "$schema": self.document["$schema"],
@@ -114,7 +114,7 @@ fn schemas(spec: &Path) -> BTreeMap<String, Schema> {
         .collect()
 }
 
-/// What is wrong with an example, by the schema of its revision or of the newest that has its type.
+/// Validates an example with the schema of its revision, or the latest with its definition, and returns the error.
 fn invalid(example: &Example, schemas: &BTreeMap<String, Schema>) -> Option<String> {
     let path = example.path.display();
     let schema = match &example.revision {
@@ -127,7 +127,7 @@ fn invalid(example: &Example, schemas: &BTreeMap<String, Schema>) -> Option<Stri
     let Some(schema) =
         schema.filter(|schema| schema.definitions().contains_key(&example.definition))
     else {
-        return Some(format!("{path}: there is no such definition"));
+        return Some(format!("{path}: unknown definition"));
     };
     let validator = jsonschema::validator_for(&schema.of(&example.definition))
         .unwrap_or_else(|error| panic!("{path}: {error}"));

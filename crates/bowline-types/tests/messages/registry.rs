@@ -1,4 +1,4 @@
-//! Which of our types each definition of the specification is.
+//! Maps each definition of the specification to our type.
 
 use bowline_types::legacy_tasks::{
     CancelTaskResult, CreateTaskResult, GetTaskPayloadResult, GetTaskResult, ListTasksResult,
@@ -13,7 +13,7 @@ use serde_json::Value;
 /// Decodes a message and encodes it again.
 pub(crate) type RoundTrip = fn(Value) -> Result<Value, String>;
 
-/// Every definition, of any revision, that is a type of ours.
+/// The definitions of all revisions that have a type.
 pub(crate) const TYPES: &[(&str, RoundTrip)] = &[
     ("Annotations", plain::<Annotations>),
     ("AudioContent", plain::<AudioContent>),
@@ -91,7 +91,7 @@ pub(crate) const TYPES: &[(&str, RoundTrip)] = &[
     ("InvalidParamsError", invalid_params),
     ("InvalidRequestError", invalid_request),
     ("JSONArray", plain::<Json>),
-    ("JSONObject", plain::<Settings>),
+    ("JSONObject", plain::<CapabilitySettings>),
     ("JSONValue", plain::<Json>),
     ("LegacyTitledEnumSchema", plain::<LegacyTitledEnumSchema>),
     ("ListPromptsRequest", request::<ListPromptsRequest>),
@@ -289,7 +289,7 @@ pub(crate) const TYPES: &[(&str, RoundTrip)] = &[
     ),
 ];
 
-/// Definitions that are no types of ours, and why.
+/// The definitions without a type, and the reason.
 pub(crate) const NO_TYPES: &[(&str, &str)] = &[
     ("Annotated", BASE),
     ("BaseMetadata", BASE),
@@ -318,11 +318,11 @@ pub(crate) const NO_TYPES: &[(&str, &str)] = &[
     ("ServerResult", BY_METHOD),
 ];
 
-const BASE: &str = "its members are written out in every type that extends it";
-const BY_METHOD: &str = "which of the union it is follows from the method";
-const FRAME: &str = "frames are read and written by the core";
+const BASE: &str = "its members are repeated in every type that extends it";
+const BY_METHOD: &str = "the method determines the variant of the union";
+const FRAME: &str = "bowline-core encodes and decodes messages";
 
-/// How the definition called `name` is decoded and encoded.
+/// Returns the round-trip function of a definition.
 pub(crate) fn round_trip(name: &str) -> Option<RoundTrip> {
     TYPES
         .iter()
@@ -330,7 +330,7 @@ pub(crate) fn round_trip(name: &str) -> Option<RoundTrip> {
         .map(|(_, round_trip)| *round_trip)
 }
 
-/// Reads a message from text, from a value, and from what we write, which must all agree.
+/// Decodes a message from text, from a value, and from our own encoding; all three must agree.
 fn plain<T: Serialize + DeserializeOwned>(message: Value) -> Result<Value, String> {
     let text = Json::from(message.clone());
     let from_text: T = text.decode().map_err(|error| error.to_string())?;
@@ -341,7 +341,7 @@ fn plain<T: Serialize + DeserializeOwned>(message: Value) -> Result<Value, Strin
     for other in [&from_value, &from_ours] {
         let other = Json::encode(other).map_err(|error| error.to_string())?;
         if other != encoded {
-            return Err(format!("it is {encoded} by one way and {other} by another"));
+            return Err(format!("expected {encoded}, got {other}"));
         }
     }
     encoded.decode().map_err(|error| error.to_string())
@@ -352,7 +352,7 @@ fn request<M: Method>(message: Value) -> Result<Value, String> {
     member::<M::Params>(message, "params")
 }
 
-fn notification<N: Notice>(message: Value) -> Result<Value, String> {
+fn notification<N: NotificationMethod>(message: Value) -> Result<Value, String> {
     expect(&message, "/method", &N::NAME.into())?;
     member::<N::Params>(message, "params")
 }
@@ -384,7 +384,7 @@ fn error(message: Value, code: ErrorCode) -> Result<Value, String> {
     plain::<RpcError>(message)
 }
 
-/// Round-trips one member of an object and leaves the others.
+/// Round-trips one member of an object and keeps the others.
 fn member<T: Serialize + DeserializeOwned>(mut object: Value, name: &str) -> Result<Value, String> {
     if let Some(value) = object.get_mut(name) {
         *value = plain::<T>(value.take())?;
@@ -399,7 +399,7 @@ fn expect(message: &Value, pointer: &str, expected: &Value) -> Result<(), String
     }
 }
 
-/// Every reserved key that is there must be readable as its type.
+/// Round-trips a `_meta` object, whose reserved keys must decode to their types.
 fn meta(message: Value) -> Result<Value, String> {
     let meta: Meta = serde_json::from_value(message.clone()).map_err(|error| error.to_string())?;
     [

@@ -1,10 +1,8 @@
-//! Results that are still good, and the place where they are kept.
+//! The [`Cache`] trait for cacheable results, and [`MemoryCache`].
 //!
-//! A [`Cache`] only stores. What may be kept, for whom and for how long is decided by the client from what
-//! the server says.
+//! A cache only stores. The client decides from `ttlMs` and `cacheScope` what to store, for whom and for how long.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bowline_types::{
     Json, ListPromptsRequest, ListResourceTemplatesRequest, ListResourcesRequest, ListToolsRequest,
@@ -14,73 +12,75 @@ use tokio::time::Instant;
 
 use super::Change;
 
-/// A place for results that are still good.
+use crate::sync::Mutex;
+
+/// A store for cacheable results (those with `ttlMs`).
 ///
-/// Any number of clients, of one server or of several, can share a cache: the [key](CacheKey) of a result contains the server, the
-/// owner and the request.
+/// Any number of clients, of one or several servers, can share a cache: the [key](CacheKey) of a result contains
+/// the server, the owner and the request.
 ///
 /// # Examples
 ///
 /// ```
 /// use bowline::client::{Cache, CacheEntry, CacheKey, Change};
 ///
-/// /// Keeps nothing at all.
-/// struct Forgetful;
+/// /// Stores no results.
+/// struct NoCache;
 ///
-/// impl Cache for Forgetful {
-///     fn find(&self, _: &CacheKey) -> Option<CacheEntry> {
+/// impl Cache for NoCache {
+///     fn get(&self, _: &CacheKey) -> Option<CacheEntry> {
 ///         None
 ///     }
-///     fn keep(&self, _: CacheKey, _: CacheEntry) {}
+///     fn insert(&self, _: CacheKey, _: CacheEntry) {}
 ///     fn evict(&self, _server: &str, _: &Change) {}
 /// }
 /// ```
 pub trait Cache: Send + Sync + 'static {
-    /// What is kept under `key`, fresh or not.
-    fn find(&self, key: &CacheKey) -> Option<CacheEntry>;
+    /// Returns the entry for `key`, fresh or expired.
+    fn get(&self, key: &CacheKey) -> Option<CacheEntry>;
 
-    /// Keeps a result, in the place of whatever was kept under `key`.
-    fn keep(&self, key: CacheKey, entry: CacheEntry);
+    /// Stores an entry for `key`, replacing an earlier one.
+    fn insert(&self, key: CacheKey, entry: CacheEntry);
 
-    /// Forgets every entry whose key [`is_outdated_by`](CacheKey::is_outdated_by) a change at `server`.
+    /// Removes every entry whose key [`is_outdated_by`](CacheKey::is_outdated_by) a change at `server`.
     fn evict(&self, server: &str, change: &Change);
 }
 
-/// What a result is the answer to, and who may have it.
+/// The key of a cached result: the server, the request, and who may use the result.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub struct CacheKey {
     /// The server: its URL, or what [`Connect::server_identity`](super::Connect::server_identity) set.
     pub server: String,
-    /// Who may have it.
-    pub owner: Owner,
-    /// The method.
+    /// Who may use the result.
+    pub owner: CacheOwner,
+    /// The method of the request.
     pub method: String,
-    /// The params, as JSON text.
+    /// The params of the request, as JSON text.
     pub params: String,
 }
 
-/// Who may have a result.
+/// Who may use a cached result.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
-pub enum Owner {
-    /// Anybody.
-    Anyone,
+pub enum CacheOwner {
+    /// Every client (`cacheScope` is `public`).
+    Public,
     /// The principal that the application set with [`Connect::principal`](super::Connect::principal).
     Principal(String),
     /// The signed-in user, as returned by [`Authorizer::identity`](crate::http::client::Authorizer::identity).
     Identity(String),
-    /// One client, which does not say whom it acts for.
+    /// One client, which has neither a principal nor an authorizer.
     Client(u64),
 }
 
-/// A result, and until when it is good.
+/// A cached result and when it expires.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheEntry {
     /// The result.
     pub result: Json,
-    /// Until when it is good.
+    /// When the result expires.
     pub fresh_until: Instant,
 }
 
@@ -107,15 +107,15 @@ impl CacheKey {
         }
     }
 
-    /// Whether it is about the resource at `uri`, or about one that it is a part of.
+    /// Returns whether the request reads the resource at `uri`, a part of it, or a resource that it is a part of.
     fn reads(&self, uri: &str) -> bool {
         let params: Option<ReadResourceRequestParams> = serde_json::from_str(&self.params).ok();
-        // A server may name a part of what was subscribed to, and the whole then changed as well.
+        // `notifications/resources/updated` may name a sub-resource of the one that was subscribed to.
         params.is_none_or(|params| uri.starts_with(&params.uri) || params.uri.starts_with(uri))
     }
 }
 
-/// Keeps results in memory, a bounded number of them; the oldest make room.
+/// An in-memory [`Cache`] of bounded size; evicts the oldest entries first.
 ///
 /// # Examples
 ///
@@ -126,53 +126,48 @@ impl CacheKey {
 ///
 /// // Shared by two clients that act for the same user.
 /// let cache = Arc::new(MemoryCache::default());
-/// let connect = || Client::to(&server).server_identity("notes").principal("ada");
+/// let connect = || Client::in_process(&server).server_identity("notes").principal("ada");
 /// let one = connect().cache(cache.clone()).await?;
 /// let two = connect().cache(cache).await?;
 /// # Ok(()) }
 /// ```
 #[derive(Debug)]
 pub struct MemoryCache {
-    most_entries: usize,
-    most_bytes: usize,
-    kept: Mutex<Kept>,
+    max_entries: usize,
+    max_bytes: usize,
+    stored: Mutex<StoredEntries>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct StoredEntries {
     entries: BTreeMap<CacheKey, (u64, CacheEntry)>,
-    /// The keys in the order in which they came.
+    /// The keys in the order of their insertion, for eviction.
     ages: BTreeMap<u64, CacheKey>,
     last_age: u64,
     bytes: usize,
 }
 
 impl MemoryCache {
-    /// A cache of at most this many results, and at most this many bytes of JSON.
+    /// Creates a cache of at most `max_entries` results with at most `max_bytes` bytes of JSON in total.
     #[must_use]
-    pub fn new(most_entries: usize, most_bytes: usize) -> Self {
+    pub fn new(max_entries: usize, max_bytes: usize) -> Self {
         Self {
-            most_entries,
-            most_bytes,
-            kept: Mutex::default(),
+            max_entries,
+            max_bytes,
+            stored: Mutex::default(),
         }
     }
 
-    /// How many results are kept.
+    /// Returns the number of cached results.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.lock().entries.len()
+        self.stored.lock().entries.len()
     }
 
-    /// Whether nothing is kept.
+    /// Returns whether the cache is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Kept> {
-        // No code that could panic runs under this lock.
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -183,38 +178,42 @@ impl Default for MemoryCache {
 }
 
 impl Cache for MemoryCache {
-    fn find(&self, key: &CacheKey) -> Option<CacheEntry> {
-        self.lock().entries.get(key).map(|(_, entry)| entry.clone())
+    fn get(&self, key: &CacheKey) -> Option<CacheEntry> {
+        self.stored
+            .lock()
+            .entries
+            .get(key)
+            .map(|(_, entry)| entry.clone())
     }
 
-    fn keep(&self, key: CacheKey, entry: CacheEntry) {
-        let mut kept = self.lock();
-        kept.forget(&key);
-        kept.bytes += entry.size();
-        kept.last_age += 1;
-        let age = kept.last_age;
-        kept.ages.insert(age, key.clone());
-        kept.entries.insert(key, (age, entry));
-        while kept.entries.len() > self.most_entries || kept.bytes > self.most_bytes {
-            let Some((_, oldest)) = kept.ages.pop_first() else {
+    fn insert(&self, key: CacheKey, entry: CacheEntry) {
+        let mut stored = self.stored.lock();
+        stored.remove(&key);
+        stored.bytes += entry.size();
+        stored.last_age += 1;
+        let age = stored.last_age;
+        stored.ages.insert(age, key.clone());
+        stored.entries.insert(key, (age, entry));
+        while stored.entries.len() > self.max_entries || stored.bytes > self.max_bytes {
+            let Some((_, oldest)) = stored.ages.pop_first() else {
                 break;
             };
-            kept.forget(&oldest);
+            stored.remove(&oldest);
         }
     }
 
     fn evict(&self, server: &str, change: &Change) {
-        let mut kept = self.lock();
-        let keys = kept.entries.keys();
+        let mut stored = self.stored.lock();
+        let keys = stored.entries.keys();
         let outdated = keys.filter(|key| key.is_outdated_by(server, change));
         for key in outdated.cloned().collect::<Vec<_>>() {
-            kept.forget(&key);
+            stored.remove(&key);
         }
     }
 }
 
-impl Kept {
-    fn forget(&mut self, key: &CacheKey) {
+impl StoredEntries {
+    fn remove(&mut self, key: &CacheKey) {
         if let Some((age, entry)) = self.entries.remove(key) {
             self.ages.remove(&age);
             self.bytes -= entry.size();

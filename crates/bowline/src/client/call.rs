@@ -1,9 +1,10 @@
-//! A request that was sent: a future whose drop is the cancel.
+//! [`Call`], a request in flight, which is cancelled when it is dropped, and its result, [`Reply`].
 //!
 //! ```text
-//! exchange ──answered──▶ Reply
-//!    ▲  └──input required──▶ the host decides ──┐
-//!    └──────────── next exchange ◀──────────────┘
+//! Waiting ──result──▶ (ListingTools) ──▶ Reply
+//!  ▲  ├──input_required──▶ AnsweringInput ──────────────┐
+//!  │  └──error, version not confirmed──▶ Correcting ──┐ │
+//!  └────────────────── next exchange ◀────────────────┴─┘
 //! ```
 
 use std::future::{Future, IntoFuture};
@@ -14,37 +15,38 @@ use std::time::Duration;
 
 use bowline_core::Notification;
 use bowline_core::era::{Caller, Request};
-use bowline_core::input::{Misuse, Rounds, Step as Asks, is_input_required};
+use bowline_core::input::{ClientRounds, InputStep, RoundsMisuse, is_input_required};
 use bowline_core::mux::CallOptions;
 use bowline_types::{
     CallToolRequest, CallToolResult, ContentBlock, InputRequiredResult, Json, ListToolsRequest,
-    Meta, Method, Notice, ProgressNotification, ProgressNotificationParams, RequestId, Tool,
+    Meta, Method, NotificationMethod, ProgressNotification, ProgressNotificationParams, RequestId,
+    Tool,
 };
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout};
 
 use super::Client;
-use super::asking::{Asking, pause_before};
-use super::outputs::Looked;
+use super::input_requests::{HostAnswers, retry_pause};
+use super::output_validation::ValidationStatus;
 use super::remembered_version::cannot_have_run;
-use crate::exchange::{Answer, BoxFuture, Channel, Exchange, InProcess, Step};
+use crate::exchange::{Answer, BoxFuture, Channel, Exchange, ExchangeEvent, InProcess};
 use crate::{Error, Result};
 
-/// Called for each progress report.
+/// Called for each progress notification.
 pub(super) type OnProgress = Box<dyn FnMut(ProgressNotificationParams) + Send>;
 
-/// A request that was sent, and the future of its reply.
+/// A request in flight; a future of its [`Reply`].
 ///
 /// # Cancel safety
 ///
-/// Dropping it cancels the request: the server's handler is dropped, and nobody else is disturbed.
+/// Dropping it cancels the request, which drops the server's handler. Other calls are not affected.
 ///
 /// # Examples
 ///
 /// ```
 /// # async fn example(client: bowline::Client) -> bowline::Result<()> {
 /// let call = client.call_tool("slow", ()).start();
-/// println!("request {:?} is under way", call.id());
+/// println!("request {:?} is in flight", call.id());
 /// call.cancel("the user closed the tab");
 /// # Ok(()) }
 /// ```
@@ -54,23 +56,23 @@ pub struct Call {
     request: Request,
     options: CallOptions,
     on_progress: Option<OnProgress>,
-    rounds: Option<Rounds>,
-    /// Whether the caller answers the server's questions, rather than the host.
-    by_hand: bool,
-    /// When the round under way began, if its time is limited, and what the rounds before it took of the total time.
+    rounds: Option<ClientRounds>,
+    /// Whether an `input_required` result is returned to the caller instead of being answered by the host.
+    manual_input: bool,
+    /// When the current round began, if there is a total timeout, and the time that the earlier rounds took of it.
     round_began: Option<Instant>,
-    spent: Duration,
-    state: State,
+    time_spent: Duration,
+    phase: RequestPhase,
 }
 
-enum State {
+enum RequestPhase {
     Waiting(Exchange),
-    /// The host is answering the server's questions.
-    Asking(Asking),
+    /// The host is answering the input requests of the server.
+    AnsweringInput(HostAnswers),
     /// The request failed, and the server is being probed: the remembered version may be wrong.
     Correcting(BoxFuture<'static, bool>, Error),
-    /// The result is there; what it must look like is being asked for.
-    Listing(BoxFuture<'static, Result<Vec<Tool>>>, Json),
+    /// The result has arrived; `tools/list` fetches the output schema to validate it.
+    ListingTools(BoxFuture<'static, Result<Vec<Tool>>>, Json),
     Done,
 }
 
@@ -82,7 +84,7 @@ impl Call {
         on_progress: Option<OnProgress>,
         exchange: Exchange,
     ) -> Self {
-        let state = State::Waiting(exchange);
+        let phase = RequestPhase::Waiting(exchange);
         let round_began = options.total_timeout.map(|_| Instant::now());
         Self {
             client,
@@ -90,28 +92,31 @@ impl Call {
             options,
             on_progress,
             rounds: None,
-            by_hand: false,
+            manual_input: false,
             round_began,
-            spent: Duration::ZERO,
-            state,
+            time_spent: Duration::ZERO,
+            phase,
         }
     }
 
-    pub(super) fn by_hand(mut self, by_hand: bool) -> Self {
-        self.by_hand = by_hand;
+    pub(super) fn manual_input(mut self, manual_input: bool) -> Self {
+        self.manual_input = manual_input;
         self
     }
 
-    /// The id of the request that is under way, if one is.
+    /// Returns the id of the request in flight; `None` between two requests of the call and once it is done.
     #[must_use]
     pub fn id(&self) -> Option<&RequestId> {
-        match &self.state {
-            State::Waiting(exchange) => exchange.request_id(),
-            State::Asking(_) | State::Correcting(..) | State::Listing(..) | State::Done => None,
+        match &self.phase {
+            RequestPhase::Waiting(exchange) => exchange.request_id(),
+            RequestPhase::AnsweringInput(_)
+            | RequestPhase::Correcting(..)
+            | RequestPhase::ListingTools(..)
+            | RequestPhase::Done => None,
         }
     }
 
-    /// Cancels the call and tells the server why.
+    /// Cancels the request, with a reason for the server where the transport can carry one.
     ///
     /// # Examples
     ///
@@ -122,33 +127,36 @@ impl Call {
     /// # Ok(()) }
     /// ```
     pub fn cancel(mut self, reason: impl Into<String>) {
-        if let State::Waiting(exchange) = std::mem::replace(&mut self.state, State::Done) {
+        if let RequestPhase::Waiting(exchange) =
+            std::mem::replace(&mut self.phase, RequestPhase::Done)
+        {
             exchange.cancel(reason);
         }
     }
 
-    /// The callback, for the request that carries on where this one ended.
+    /// Takes the callback, for the request of the next page.
     pub(super) fn take_on_progress(&mut self) -> Option<OnProgress> {
         self.on_progress.take()
     }
 
-    /// Looks at a result before its caller gets it.
-    fn take_in(&mut self, result: Json) -> Poll<Result<Reply>> {
-        let outputs = &self.client.inner.hearing.outputs;
+    /// Stores the output schemas of a `tools/list` result, or validates a `tools/call` result. Pending if the tool is
+    /// not known and must be listed first.
+    fn process_result(&mut self, result: Json) -> Poll<Result<Reply>> {
+        let schemas = &self.client.inner.notifications.output_schemas;
         match &*self.request.method {
-            ListToolsRequest::NAME => outputs.learn(&result),
-            CallToolRequest::NAME => match outputs.look(&self.request.params, &result) {
-                Ok(Looked::Fine) => {}
-                Ok(Looked::Unlisted) => {
+            ListToolsRequest::NAME => schemas.store(&result),
+            CallToolRequest::NAME => match schemas.validate(&self.request.params, &result) {
+                Ok(ValidationStatus::Valid) => {}
+                Ok(ValidationStatus::UnknownTool) => {
                     let list = self.client.list_tools().into_future();
-                    let list = match self.left() {
+                    let list = match self.remaining_time() {
                         Some(after) => Box::pin(async move {
                             let listed = timeout(after, list).await;
                             listed.unwrap_or(Err(Error::Timeout { after }))
                         }),
                         None => list,
                     };
-                    self.state = State::Listing(list, result);
+                    self.phase = RequestPhase::ListingTools(list, result);
                     return Poll::Pending;
                 }
                 Err(error) => return Poll::Ready(Err(error)),
@@ -158,9 +166,9 @@ impl Call {
         Poll::Ready(Ok(Reply(result)))
     }
 
-    fn hear(&mut self, notification: &Notification) {
+    fn handle_notification(&mut self, notification: &Notification) {
         if notification.method != ProgressNotification::NAME {
-            return self.client.hear_within(notification);
+            return self.client.deliver_from_exchange(notification);
         }
         let (Some(on_progress), Some(params)) = (&mut self.on_progress, &notification.params)
         else {
@@ -168,68 +176,68 @@ impl Call {
         };
         match params.decode() {
             Ok(progress) => on_progress(progress),
-            Err(error) => tracing::warn!(%error, "the server's progress has the wrong shape"),
+            Err(error) => tracing::warn!(%error, "failed to decode a progress notification"),
         }
     }
 
-    /// Puts the server's questions to the host.
-    fn ask(&mut self, result: &Json) -> Result<State> {
+    /// Passes the input requests of a result to the host.
+    fn start_round(&mut self, result: &Json) -> Result<RequestPhase> {
         let rounds = match &mut self.rounds {
             Some(rounds) => rounds,
             none => {
                 let (method, params) = (&self.request.method, Json::clone(&self.request.params));
-                let cap = self.client.inner.most_rounds;
-                let rounds = Rounds::new(method.clone(), Some(params), cap);
-                none.insert(rounds.map_err(misuse)?)
+                let max_rounds = self.client.inner.config.max_rounds;
+                let rounds = ClientRounds::new(method.clone(), Some(params), max_rounds);
+                none.insert(rounds.map_err(rounds_misuse)?)
             }
         };
-        let asks = rounds
+        let step = rounds
             .next(result)
             .map_err(|broken| Error::protocol(broken.to_string()))?;
-        let host = InProcess::new(self.client.inner.host.clone());
+        let host = InProcess::new(self.client.inner.config.host.clone());
         let caller = self.request.caller.clone();
-        let asking = match asks {
-            Asks::Ask(questions) => Asking::new(host, caller, questions)?,
-            Asks::Retry => {
-                let pause = pause_before(rounds.round());
-                self.spend(pause)?;
-                Asking::pause(host, caller, pause)
+        let answers = match step {
+            InputStep::Ask(questions) => HostAnswers::new(host, caller, questions)?,
+            InputStep::Retry => {
+                let pause = retry_pause(rounds.round());
+                self.add_time_spent(pause)?;
+                HostAnswers::pause(host, caller, pause)
             }
         };
-        Ok(State::Asking(asking))
+        Ok(RequestPhase::AnsweringInput(answers))
     }
 
-    /// Counts time as part of the call: the total deadline is that of all rounds. Time in which the host or an authorizer
-    /// decides is not counted.
+    /// Adds to the time spent: the total timeout covers all rounds, except for the time in which the host or an
+    /// authorizer waits for a user.
     ///
     /// # Errors
     ///
-    /// If that is more than is left, in which case there is no use in waiting.
-    fn spend(&mut self, time: Duration) -> Result<()> {
-        self.spent = self.spent.saturating_add(time);
+    /// [`Error::Timeout`] if the total timeout is exceeded.
+    fn add_time_spent(&mut self, time: Duration) -> Result<()> {
+        self.time_spent = self.time_spent.saturating_add(time);
         match self.options.total_timeout {
-            Some(after) if self.spent >= after => Err(Error::Timeout { after }),
+            Some(after) if self.time_spent >= after => Err(Error::Timeout { after }),
             _ => Ok(()),
         }
     }
 
     fn end_round(&mut self, paused: Duration) -> Result<()> {
         let took = self.round_began.map(|began| began.elapsed());
-        self.spend(took.unwrap_or_default().saturating_sub(paused))
+        self.add_time_spent(took.unwrap_or_default().saturating_sub(paused))
     }
 
-    /// What is left of the total time for what is to come.
-    fn left(&self) -> Option<Duration> {
+    /// Returns the rest of the total timeout.
+    fn remaining_time(&self) -> Option<Duration> {
         let total = self.options.total_timeout?;
-        Some(total.saturating_sub(self.spent))
+        Some(total.saturating_sub(self.time_spent))
     }
 
-    /// Returns the error, or the next state if a wrong remembered version may have caused it.
-    fn fail_or_correct(&mut self, error: Error, paused: Duration) -> Result<State> {
+    /// Returns the error, or the next phase if a wrong remembered version may have caused it.
+    fn fail_or_correct(&mut self, error: Error, paused: Duration) -> Result<RequestPhase> {
         if let Error::Timeout { after } = error
-            && Some(after) == self.left()
+            && Some(after) == self.remaining_time()
         {
-            // The caller set the total; what was left of it for this round means nothing to them.
+            // Report the total that the caller set, not the rest of it that limited this round.
             let after = self.options.total_timeout.unwrap_or(after);
             return Err(Error::Timeout { after });
         }
@@ -238,7 +246,7 @@ impl Call {
             return Err(error);
         }
         self.end_round(paused)?;
-        let left = self.left();
+        let left = self.remaining_time();
         self.round_began = left.map(|_| Instant::now());
         let correcting = self.client.clone().correct_version();
         let correcting = async move {
@@ -247,41 +255,44 @@ impl Call {
                 None => correcting.await,
             }
         };
-        Ok(State::Correcting(Box::pin(correcting), error))
+        Ok(RequestPhase::Correcting(Box::pin(correcting), error))
     }
 
     /// Sends the request again in the server's actual version.
-    fn resend(&mut self) -> State {
+    fn resend(&mut self) -> RequestPhase {
         let mut caller = Caller::clone(&self.client.caller());
         caller.log_level = self.request.caller.log_level;
         self.request.caller = Arc::new(caller);
         let options = CallOptions {
             id: None,
-            total_timeout: self.left(),
+            total_timeout: self.remaining_time(),
             ..self.options.clone()
         };
         self.round_began = options.total_timeout.map(|_| Instant::now());
-        let channel = &self.client.inner.now().channel;
-        State::Waiting(channel.open(self.request.clone(), options))
+        let channel = self.client.inner.current_connection();
+        RequestPhase::Waiting(channel.open(self.request.clone(), options))
     }
 
-    /// Sends the request again, with the answers.
-    fn retry(&mut self, answers: Vec<(String, Json)>) -> Result<State> {
+    /// Sends the request again, with the host's answers (`inputResponses`).
+    fn retry(&mut self, answers: Vec<(String, Json)>) -> Result<RequestPhase> {
         let rounds = self.rounds.as_mut().ok_or(Error::Closed)?;
         for (key, answer) in answers {
-            rounds.answer(&key, answer).map_err(misuse)?;
+            rounds.answer(&key, answer).map_err(rounds_misuse)?;
         }
         let mut request = self.request.clone();
-        request.params = rounds.retry_params().map_err(misuse)?.into();
-        // A retry is a new request: a chosen id was used up by the first.
+        request.params = rounds.retry_params().map_err(rounds_misuse)?.into();
+        // A retry is a new request, so it must not reuse an id that the caller chose.
         let options = CallOptions {
             id: None,
-            total_timeout: self.left(),
+            total_timeout: self.remaining_time(),
             ..self.options.clone()
         };
         self.round_began = options.total_timeout.map(|_| Instant::now());
-        Ok(State::Waiting(
-            self.client.inner.now().channel.open(request, options),
+        Ok(RequestPhase::Waiting(
+            self.client
+                .inner
+                .current_connection()
+                .open(request, options),
         ))
     }
 }
@@ -292,64 +303,68 @@ impl Future for Call {
     fn poll(self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         loop {
-            let next = match &mut this.state {
-                State::Waiting(exchange) => match ready!(exchange.poll_step(cx)) {
-                    Step::Notification(notification) => {
-                        this.hear(&notification);
+            let next = match &mut this.phase {
+                RequestPhase::Waiting(exchange) => match ready!(exchange.poll_event(cx)) {
+                    ExchangeEvent::Notification(notification) => {
+                        this.handle_notification(&notification);
                         continue;
                     }
-                    Step::Answered(Ok(Answer::InputRequired(result))) if !this.by_hand => {
+                    ExchangeEvent::Answered(Ok(Answer::InputRequired(result)))
+                        if !this.manual_input =>
+                    {
                         let paused = exchange.paused();
-                        this.end_round(paused).and_then(|()| this.ask(&result))
+                        this.end_round(paused)
+                            .and_then(|()| this.start_round(&result))
                     }
-                    Step::Answered(Ok(Answer::Complete(result))) => {
+                    ExchangeEvent::Answered(Ok(Answer::Complete(result))) => {
                         this.client.confirm_version();
                         let paused = exchange.paused();
-                        let _ = this.end_round(paused); // the answer came in time
-                        this.state = State::Done;
-                        match this.take_in(result) {
+                        let _ = this.end_round(paused); // the result arrived in time
+                        this.phase = RequestPhase::Done;
+                        match this.process_result(result) {
                             Poll::Ready(reply) => return Poll::Ready(reply),
                             Poll::Pending => continue,
                         }
                     }
-                    Step::Answered(Ok(
+                    ExchangeEvent::Answered(Ok(
                         Answer::InputRequired(result) | Answer::Extension { result, .. },
                     )) => {
-                        this.state = State::Done;
+                        this.phase = RequestPhase::Done;
                         return Poll::Ready(Ok(Reply(result)));
                     }
-                    Step::Answered(Err(error)) => {
+                    ExchangeEvent::Answered(Err(error)) => {
                         let paused = exchange.paused();
                         this.fail_or_correct(error, paused)
                     }
                 },
-                State::Correcting(correcting, error) => {
+                RequestPhase::Correcting(correcting, error) => {
                     let is_corrected = ready!(correcting.as_mut().poll(cx));
                     let error = std::mem::replace(error, Error::Closed);
+                    // Resent only if the error proves that it did not run: a tool must not act twice.
                     match is_corrected && cannot_have_run(&error) {
                         true => this.end_round(Duration::ZERO).map(|()| this.resend()),
                         false => Err(error),
                     }
                 }
-                State::Asking(answers) => {
+                RequestPhase::AnsweringInput(answers) => {
                     ready!(Pin::new(answers).poll(cx)).and_then(|answers| this.retry(answers))
                 }
-                State::Listing(list, result) => {
+                RequestPhase::ListingTools(list, result) => {
                     if let Err(error) = ready!(list.as_mut().poll(cx)) {
-                        tracing::debug!(%error, "there is no list to check a tool's output by");
+                        tracing::debug!(%error, "failed to list the tools; output not validated");
                     }
-                    let outputs = &this.client.inner.hearing.outputs;
-                    let looked = outputs.look(&this.request.params, result);
-                    let reply = looked.map(|_| Reply(result.clone()));
-                    this.state = State::Done;
+                    let schemas = &this.client.inner.notifications.output_schemas;
+                    let validated = schemas.validate(&this.request.params, result);
+                    let reply = validated.map(|_| Reply(result.clone()));
+                    this.phase = RequestPhase::Done;
                     return Poll::Ready(reply);
                 }
-                State::Done => Err(Error::misuse("a call that is done was polled again")),
+                RequestPhase::Done => Err(Error::misuse("`Call` was polled after completion")),
             };
             match next {
-                Ok(state) => this.state = state,
+                Ok(phase) => this.phase = phase,
                 Err(error) => {
-                    this.state = State::Done;
+                    this.phase = RequestPhase::Done;
                     return Poll::Ready(Err(error));
                 }
             }
@@ -366,12 +381,12 @@ impl std::fmt::Debug for Call {
     }
 }
 
-#[allow(clippy::needless_pass_by_value, reason = "it is made for `map_err`")]
-fn misuse(misuse: Misuse) -> Error {
+#[allow(clippy::needless_pass_by_value, reason = "passed to `map_err`")]
+fn rounds_misuse(misuse: RoundsMisuse) -> Error {
     Error::misuse(misuse.to_string())
 }
 
-/// What a request was answered with.
+/// The result of a request.
 ///
 /// # Examples
 ///
@@ -385,24 +400,24 @@ fn misuse(misuse: Misuse) -> Error {
 pub struct Reply(Json);
 
 impl Reply {
-    /// The result, as JSON text.
+    /// Returns the result as JSON text.
     #[must_use]
     pub fn json(&self) -> &Json {
         &self.0
     }
 
-    /// The result as the type that its method names.
+    /// Decodes the result as `T`.
     ///
     /// # Errors
     ///
-    /// If the server's result does not have that shape.
+    /// [`Error::Protocol`] if the result is not a `T`.
     pub fn decode<T: DeserializeOwned>(&self) -> Result<T> {
         self.0
             .decode()
-            .map_err(|error| Error::undecodable("the result has the wrong shape", error))
+            .map_err(|error| Error::undecodable("failed to decode the result", error))
     }
 
-    /// The text of a tool's result: its text blocks, a line each.
+    /// Returns the text blocks of a tool result, joined by newlines.
     #[must_use]
     pub fn text(&self) -> String {
         let content = self
@@ -416,12 +431,12 @@ impl Reply {
         texts.collect::<Vec<_>>().join("\n")
     }
 
-    /// The structured output of a tool. What is no object, such as a number, servers wrap into one as its
-    /// only member `result`; it is found there.
+    /// Decodes the `structuredContent` of a tool result. A value that is not an object, such as a number, is also
+    /// accepted as `{"result": value}`, as servers wrap it.
     ///
     /// # Errors
     ///
-    /// If there is none, or it does not have the shape of `T`.
+    /// [`Error::Protocol`] if there is no `structuredContent`, or it is not a `T`.
     ///
     /// # Examples
     ///
@@ -444,17 +459,17 @@ impl Reply {
         }
 
         let Some(structured) = self.tool_result()?.structured_content else {
-            return Err(Error::protocol("the tool gave no structured output"));
+            return Err(Error::protocol("tool result without `structuredContent`"));
         };
         structured.decode().or_else(|error| {
             let wrapped: Result<Wrapped<T>, _> = structured.decode();
             wrapped
                 .map(|wrapped| wrapped.result)
-                .map_err(|_| Error::undecodable("the structured output has the wrong shape", error))
+                .map_err(|_| Error::undecodable("failed to decode `structuredContent`", error))
         })
     }
 
-    /// Whether the tool says that it failed. What went wrong is in [`Reply::text`].
+    /// Returns whether the tool failed (`isError`); [`Reply::text`] has the message.
     ///
     /// # Examples
     ///
@@ -462,7 +477,7 @@ impl Reply {
     /// # async fn example(client: bowline::Client) -> bowline::Result<()> {
     /// let reply = client.call_tool("divide", serde_json::json!({"a": 1, "b": 0})).await?;
     /// if reply.is_error() {
-    ///     println!("it did not work: {}", reply.text());
+    ///     println!("division failed: {}", reply.text());
     /// }
     /// # Ok(()) }
     /// ```
@@ -472,24 +487,24 @@ impl Reply {
             .is_ok_and(|result| result.is_error == Some(true))
     }
 
-    /// The result of a tool.
+    /// Decodes the result as that of `tools/call`.
     ///
     /// # Errors
     ///
-    /// If the result is not that of a tool.
+    /// [`Error::Protocol`] if it is not a tool result.
     pub fn tool_result(&self) -> Result<CallToolResult> {
         self.decode()
     }
 
-    /// What the server needs first, of a request that was sent
-    /// [by hand](super::Draft::by_hand).
+    /// Returns the `input_required` result of a request that was sent with
+    /// [`manual_input`](super::RequestBuilder::manual_input).
     #[must_use]
     pub fn input_required(&self) -> Option<InputRequiredResult> {
         let needs_input = is_input_required(&self.0);
         needs_input.then(|| self.0.decode().ok()).flatten()
     }
 
-    /// What accompanies the result.
+    /// Returns the `_meta` of the result.
     #[must_use]
     pub fn meta(&self) -> Option<Meta> {
         #[derive(serde::Deserialize)]

@@ -1,27 +1,27 @@
-//! What can change at a server, and which changes a client wants to hear about.
+//! [`Change`], a change notification of a server, and [`Changes`], the filter of a subscription.
 
 use bowline_core::Notification;
 use bowline_types::{
-    Notice, PromptListChangedNotification, ResourceListChangedNotification,
+    NotificationMethod, PromptListChangedNotification, ResourceListChangedNotification,
     ResourceUpdatedNotification, ResourceUpdatedNotificationParams, SubscriptionFilter,
     ToolListChangedNotification,
 };
 
-/// Something that changed at the server.
+/// A change at the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Change {
-    /// The list of tools.
+    /// The list of tools changed (`notifications/tools/list_changed`).
     Tools,
-    /// The list of prompts.
+    /// The list of prompts changed (`notifications/prompts/list_changed`).
     Prompts,
-    /// The list of resources.
+    /// The list of resources changed (`notifications/resources/list_changed`).
     Resources,
-    /// What one resource holds.
+    /// The resource at this URI was updated (`notifications/resources/updated`).
     Resource(String),
-    /// Nobody listened for a while, and anything may have changed: look at everything again.
+    /// Notifications may have been lost: fetch everything again.
     Missed,
-    /// Something that an extension tells of.
+    /// Any other notification, such as an extension's.
     Other(Notification),
 }
 
@@ -45,7 +45,7 @@ impl From<Notification> for Change {
     }
 }
 
-/// Which changes a client wants to hear about.
+/// The changes to subscribe to; a builder for [`SubscriptionFilter`].
 ///
 /// # Examples
 ///
@@ -55,39 +55,39 @@ impl From<Notification> for Change {
 /// let wanted = Changes::new().tools().resource("file:///notes.txt");
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
-#[must_use = "it is a wish until it is given to `Client::subscribe` or `Client::watch`"]
+#[must_use = "a filter does nothing until it is passed to `Client::subscribe` or `Client::watch`"]
 pub struct Changes(SubscriptionFilter);
 
 impl Changes {
-    /// None yet.
+    /// Creates an empty filter.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Those of all three lists.
+    /// Creates a filter for changes of the lists of tools, prompts and resources.
     pub fn lists() -> Self {
         Self::new().tools().prompts().resources()
     }
 
-    /// Those of the list of tools.
+    /// Adds changes of the list of tools.
     pub fn tools(mut self) -> Self {
         self.0.tools_list_changed = Some(true);
         self
     }
 
-    /// Those of the list of prompts.
+    /// Adds changes of the list of prompts.
     pub fn prompts(mut self) -> Self {
         self.0.prompts_list_changed = Some(true);
         self
     }
 
-    /// Those of the list of resources.
+    /// Adds changes of the list of resources.
     pub fn resources(mut self) -> Self {
         self.0.resources_list_changed = Some(true);
         self
     }
 
-    /// Those of what the resource at `uri` holds.
+    /// Adds updates of the resource at `uri`.
     pub fn resource(mut self, uri: impl Into<String>) -> Self {
         let uris = self.0.resource_subscriptions.get_or_insert_default();
         uris.push(uri.into());

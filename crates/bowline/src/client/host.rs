@@ -1,4 +1,4 @@
-//! The host: how a client answers when a server asks.
+//! [`Host`], which answers elicitation, sampling and roots requests of a server.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -6,27 +6,27 @@ use std::sync::Arc;
 
 use bowline_core::Outcome;
 use bowline_core::era::{Caller, Request};
-use bowline_core::input::{Kind, Question, check_form, check_tool_uses, check_url};
+use bowline_core::input::{InputKind, RawInputRequest, check_form, check_tool_uses, check_url};
 use bowline_core::json::Object;
 use bowline_types::{
-    ClientCapabilities, CreateMessageRequestParams, CreateMessageResult, ElicitAction,
-    ElicitRequestFormParams, ElicitRequestParams, ElicitRequestUrlParams, ElicitResult,
-    ElicitSchema, ElicitationCapability, ErrorCode, InputRequest, Json, ListRootsResult, Root,
-    RootsCapability, RpcError, SamplingCapability, SamplingContent, Settings,
+    CapabilitySettings, ClientCapabilities, CreateMessageRequestParams, CreateMessageResult,
+    ElicitAction, ElicitRequestFormParams, ElicitRequestParams, ElicitRequestUrlParams,
+    ElicitResult, ElicitSchema, ElicitationCapability, ErrorCode, InputRequest, Json,
+    ListRootsResult, Root, RootsCapability, RpcError, SamplingCapability, SamplingContent,
 };
 use serde::Serialize;
 
 use crate::exchange::{BoxFuture, Context, Responder};
 
-/// What a client answers when a server asks: the user, a model, a list of folders.
+/// Answers the requests of a server to its client: elicitation, sampling and roots.
 ///
-/// What it can answer is what the client declares, so there is nothing to declare by hand. The same
-/// functions answer in every era.
+/// The client declares the capabilities for the functions that are set. The same functions answer the
+/// `inputRequests` of the modern era and the server-to-client requests of the legacy era.
 ///
 /// # Cancel safety
 ///
-/// The future of an answer is dropped when the server takes its question back, and when the call that
-/// the server works on is dropped.
+/// The future of a function is dropped when the server cancels its request, and when the call that the request
+/// belongs to is dropped.
 ///
 /// # Examples
 ///
@@ -40,33 +40,33 @@ use crate::exchange::{BoxFuture, Context, Responder};
 ///     println!("{}", form.message);
 ///     ElicitResult::accept(json!({"name": "Ada"}))
 /// });
-/// let client = bowline::Client::to(&server).host(host).await?;
+/// let client = bowline::Client::in_process(&server).host(host).await?;
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Default)]
-#[must_use = "a host answers for a client that is given it by `Connect::host`"]
+#[must_use = "a host does nothing until it is passed to `Connect::host`"]
 pub struct Host {
-    form: Option<Answers<ElicitRequestFormParams, ElicitResult>>,
-    url: Option<Answers<ElicitRequestUrlParams, ElicitResult>>,
-    sampling: Option<Answers<CreateMessageRequestParams, Result<CreateMessageResult, RpcError>>>,
+    form: Option<HostFn<ElicitRequestFormParams, ElicitResult>>,
+    url: Option<HostFn<ElicitRequestUrlParams, ElicitResult>>,
+    sampling: Option<HostFn<CreateMessageRequestParams, Result<CreateMessageResult, RpcError>>>,
     sampling_tools: bool,
     sampling_context: bool,
-    roots: Option<Answers<(), Vec<Root>>>,
-    roots_change: bool,
+    roots: Option<HostFn<(), Vec<Root>>>,
+    roots_list_changed: bool,
 }
 
-/// A function that answers one kind of question.
-type Answers<Q, A> = Arc<dyn Fn(Q) -> BoxFuture<'static, A> + Send + Sync>;
+/// A function that answers one kind of request.
+type HostFn<Q, A> = Arc<dyn Fn(Q) -> BoxFuture<'static, A> + Send + Sync>;
 
 impl Host {
-    /// A host that answers nothing yet.
+    /// Creates a host without any capability.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Shows the user a form.
+    /// Sets the function that shows a form to the user (form mode elicitation).
     ///
-    /// Fields that an accepted form leaves out get the defaults that the server suggests.
+    /// Fields that are missing from an accepted form are set to the defaults of the requested schema.
     ///
     /// # Examples
     ///
@@ -91,7 +91,8 @@ impl Host {
         self
     }
 
-    /// Asks the user for consent to visit a URL. Do not visit it before the user agrees.
+    /// Sets the function that asks the user for consent to open a URL (URL mode elicitation). It must not open the URL
+    /// before the user agrees.
     pub fn elicitation_url<F>(
         mut self,
         answer: impl Fn(ElicitRequestUrlParams) -> F + Send + Sync + 'static,
@@ -103,7 +104,7 @@ impl Host {
         self
     }
 
-    /// Has a model write something.
+    /// Sets the function that samples a model (`sampling/createMessage`).
     ///
     /// # Examples
     ///
@@ -127,19 +128,19 @@ impl Host {
         self
     }
 
-    /// Lets servers hand tools to the model.
+    /// Declares `sampling.tools`: servers may pass tools to the model.
     pub fn sampling_tools(mut self) -> Self {
         self.sampling_tools = true;
         self
     }
 
-    /// Lets servers have what they and others told this client added to what the model is asked.
+    /// Declares `sampling.context`: servers may request context of theirs or of all servers (`includeContext`).
     pub fn sampling_context(mut self) -> Self {
         self.sampling_context = true;
         self
     }
 
-    /// Tells which folders servers may work in.
+    /// Sets the function that returns the roots (`roots/list`).
     ///
     /// # Examples
     ///
@@ -156,26 +157,26 @@ impl Host {
         self
     }
 
-    /// Promises that [`Client::roots_changed`](super::Client::roots_changed) will tell when the roots
-    /// change.
-    pub fn roots_change(mut self) -> Self {
-        self.roots_change = true;
+    /// Declares `roots.listChanged`: the application calls [`Client::roots_changed`](super::Client::roots_changed) when
+    /// the roots change.
+    pub fn roots_list_changed(mut self) -> Self {
+        self.roots_list_changed = true;
         self
     }
 
-    async fn answer(&self, question: Question) -> Outcome {
+    async fn answer(&self, question: RawInputRequest) -> Outcome {
         question
-            .check_capabilities(&self.answers())
-            .map_err(|missing| RpcError::new(code_of(&question), missing.to_string()))?;
+            .check_capabilities(&self.provided_capabilities())
+            .map_err(|missing| RpcError::new(unsupported_code(&question), missing.to_string()))?;
         let asked = question.to_input_request().map_err(|error| {
-            let why = format!("the question is unreadable: {error}");
+            let why = format!("failed to decode the params: {error}");
             RpcError::new(ErrorCode::INVALID_PARAMS, why)
         })?;
         match (asked, self) {
             (InputRequest::Elicit(params), Self { form, url, .. }) => match (*params, form, url) {
                 (ElicitRequestParams::Form(params), Some(form), _) => {
                     let schema = params.requested_schema.clone();
-                    encode(&fill_in(form(params).await, &schema)?)
+                    encode(&apply_form_defaults(form(params).await, &schema)?)
                 }
                 (ElicitRequestParams::Url(params), _, Some(url)) => {
                     check_url(&params.url).map_err(|unfit| {
@@ -185,7 +186,7 @@ impl Host {
                     result.content = None;
                     encode(&result)
                 }
-                _ => Err(nobody_answers(&question)),
+                _ => Err(unsupported(&question)),
             },
             (
                 InputRequest::CreateMessage(params),
@@ -198,11 +199,11 @@ impl Host {
                     RpcError::new(ErrorCode::INVALID_PARAMS, violation.to_string())
                 })?;
                 let has_tools = params.tools.is_some();
-                let written = sampling(*params).await?;
+                let message = sampling(*params).await?;
                 encode(&if has_tools {
-                    written
+                    message
                 } else {
-                    in_one_block(written)?
+                    single_block(message)?
                 })
             }
             (
@@ -218,7 +219,7 @@ impl Host {
                 }
                 encode(&ListRootsResult::new(roots))
             }
-            _ => Err(nobody_answers(&question)),
+            _ => Err(unsupported(&question)),
         }
     }
 }
@@ -226,35 +227,35 @@ impl Host {
 impl Responder for Host {
     fn respond<'a>(&'a self, request: Request, _: Context) -> BoxFuture<'a, Outcome> {
         Box::pin(async move {
-            match Question::from_request(&request.method, Some(request.params.into_json())) {
+            match RawInputRequest::from_request(&request.method, Some(request.params.into_json())) {
                 Some(question) => self.answer(question).await,
                 None => {
-                    let why = format!("this client does not answer `{}`", request.method);
+                    let why = format!("method not found: `{}`", request.method);
                     Err(RpcError::new(ErrorCode::METHOD_NOT_FOUND, why))
                 }
             }
         })
     }
 
-    fn roots_changed(&self, _: &Caller) {} // it is the host that says so
+    fn roots_changed(&self, _: &Caller) {} // sent by clients only
 
-    fn answers(&self) -> ClientCapabilities {
+    fn provided_capabilities(&self) -> ClientCapabilities {
         let mut capabilities = ClientCapabilities::default();
         if self.form.is_some() || self.url.is_some() {
             let mut elicitation = ElicitationCapability::default();
-            elicitation.form = self.form.is_some().then(Settings::default);
-            elicitation.url = self.url.is_some().then(Settings::default);
+            elicitation.form = self.form.is_some().then(CapabilitySettings::default);
+            elicitation.url = self.url.is_some().then(CapabilitySettings::default);
             capabilities.elicitation = Some(elicitation);
         }
         if self.sampling.is_some() {
             let mut sampling = SamplingCapability::default();
-            sampling.tools = self.sampling_tools.then(Settings::default);
-            sampling.context = self.sampling_context.then(Settings::default);
+            sampling.tools = self.sampling_tools.then(CapabilitySettings::default);
+            sampling.context = self.sampling_context.then(CapabilitySettings::default);
             capabilities.sampling = Some(sampling);
         }
         if self.roots.is_some() {
             let roots = capabilities.roots.insert(RootsCapability::default());
-            roots.list_changed = self.roots_change.then_some(true);
+            roots.list_changed = self.roots_list_changed.then_some(true);
         }
         capabilities
     }
@@ -263,13 +264,16 @@ impl Responder for Host {
 impl std::fmt::Debug for Host {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Host")
-            .field("answers", &self.answers())
+            .field("answers", &self.provided_capabilities())
             .finish_non_exhaustive()
     }
 }
 
 /// Adds the defaults of fields that an accepted form leaves out, and validates the result.
-fn fill_in(mut result: ElicitResult, schema: &ElicitSchema) -> Result<ElicitResult, RpcError> {
+fn apply_form_defaults(
+    mut result: ElicitResult,
+    schema: &ElicitSchema,
+) -> Result<ElicitResult, RpcError> {
     if result.action != ElicitAction::Accept {
         result.content = None;
         return Ok(result);
@@ -277,12 +281,12 @@ fn fill_in(mut result: ElicitResult, schema: &ElicitSchema) -> Result<ElicitResu
     let content = result.content.take().unwrap_or_else(Json::empty_object);
     let ours = |why: String| RpcError::new(ErrorCode::INTERNAL_ERROR, why);
     let content = Object::read(&content)
-        .map_err(|_| ours("the host filled in a form by something else than an object".into()))?;
+        .map_err(|_| ours("expected an object as form content from the host".into()))?;
     let mut filled: Vec<(&str, Json)> = content
         .iter()
         .map(|(name, value)| (name, value.clone()))
         .collect();
-    // The server decides how many fields there are, so none is looked for among all of them.
+    // A set: the server chooses the number of fields, and a linear search for each would be quadratic.
     let mut names: BTreeSet<&str> = content.iter().map(|(name, _)| name).collect();
     for (name, field) in &schema.properties.0 {
         let field = serde_json::to_value(field).unwrap_or_default();
@@ -300,34 +304,34 @@ fn fill_in(mut result: ElicitResult, schema: &ElicitSchema) -> Result<ElicitResu
     Ok(result)
 }
 
-/// Without tools a model answers with one block.
-fn in_one_block(mut written: CreateMessageResult) -> Result<CreateMessageResult, RpcError> {
-    if let SamplingContent::Many(blocks) = &mut written.content {
+/// Returns the result with a single content block, the only form without tools.
+fn single_block(mut message: CreateMessageResult) -> Result<CreateMessageResult, RpcError> {
+    if let SamplingContent::Many(blocks) = &mut message.content {
         let (Some(block), true) = (blocks.pop(), blocks.is_empty()) else {
-            let why = "the host answered with a number of blocks, which takes tools";
+            let why = "expected one content block from the host, because the request has no tools";
             return Err(RpcError::new(ErrorCode::INTERNAL_ERROR, why));
         };
-        written.content = SamplingContent::One(block);
+        message.content = SamplingContent::One(block);
     }
-    Ok(written)
+    Ok(message)
 }
 
-/// How a question is refused that was asked although nobody here said that it can be answered.
-fn code_of(question: &Question) -> ErrorCode {
+/// Returns the error code for a request whose capability this client does not declare.
+fn unsupported_code(question: &RawInputRequest) -> ErrorCode {
     match question.kind {
-        Kind::Elicitation => ErrorCode::INVALID_PARAMS,
-        Kind::Sampling | Kind::Roots => ErrorCode::METHOD_NOT_FOUND,
+        InputKind::Elicitation => ErrorCode::INVALID_PARAMS,
+        InputKind::Sampling | InputKind::Roots => ErrorCode::METHOD_NOT_FOUND,
     }
 }
 
-fn nobody_answers(question: &Question) -> RpcError {
-    let why = format!("this client does not answer `{}`", question.kind);
-    RpcError::new(code_of(question), why)
+fn unsupported(question: &RawInputRequest) -> RpcError {
+    let why = format!("this client does not support `{}`", question.kind);
+    RpcError::new(unsupported_code(question), why)
 }
 
 fn encode(answer: &impl Serialize) -> Outcome {
     Json::encode(answer).map_err(|error| {
-        let why = format!("the host's answer has no JSON form: {error}");
+        let why = format!("failed to serialize the host's result: {error}");
         RpcError::new(ErrorCode::INTERNAL_ERROR, why)
     })
 }
@@ -352,8 +356,8 @@ mod tests {
     }
 
     #[test]
-    fn what_an_accepted_form_leaves_out_gets_its_default_and_nothing_else_changes() {
-        let filled = fill_in(
+    fn missing_fields_of_an_accepted_form_get_their_defaults() {
+        let filled = apply_form_defaults(
             ElicitResult::accept(json!({"name": "Ada", "age": 36})),
             &schema(),
         );
@@ -362,7 +366,7 @@ mod tests {
         assert_eq!(content, json!({"name": "Ada", "age": 36, "vegan": false}));
     }
 
-    /// Takes a minute where each field is looked for among all of them.
+    /// Takes a minute if each field is found by a linear search.
     #[test]
     fn a_form_of_very_many_fields_is_completed_in_linear_time() {
         let names: Vec<_> = (0..40_000).map(|at| format!("f{at}")).collect();
@@ -374,7 +378,7 @@ mod tests {
         let schema = json!({"type": "object", "properties": fields, "required": names});
         let schema = serde_json::from_value(schema).unwrap();
 
-        let filled = fill_in(ElicitResult::accept(json!({})), &schema).unwrap();
+        let filled = apply_form_defaults(ElicitResult::accept(json!({})), &schema).unwrap();
 
         let content: serde_json::Value = filled.content.unwrap().decode().unwrap();
         assert_eq!(content.as_object().unwrap().len(), names.len());
@@ -382,7 +386,7 @@ mod tests {
 
     #[test]
     fn a_required_field_without_a_default_must_be_filled_in() {
-        let error = fill_in(ElicitResult::accept(json!({})), &schema()).unwrap_err();
+        let error = apply_form_defaults(ElicitResult::accept(json!({})), &schema()).unwrap_err();
 
         assert_eq!(
             error.message,
@@ -395,13 +399,16 @@ mod tests {
         let mut declined = ElicitResult::accept(json!({"name": "Ada"}));
         declined.action = ElicitAction::Decline;
 
-        assert_eq!(fill_in(declined, &schema()).unwrap().content, None);
+        assert_eq!(
+            apply_form_defaults(declined, &schema()).unwrap().content,
+            None
+        );
     }
 
     #[test]
     fn a_host_declares_exactly_what_it_answers() {
         let declined = async |_| ElicitResult::new(ElicitAction::Decline);
-        let declared = |host: &Host| serde_json::to_value(host.answers()).unwrap();
+        let declared = |host: &Host| serde_json::to_value(host.provided_capabilities()).unwrap();
 
         assert_eq!(declared(&Host::new()), json!({}));
         assert_eq!(

@@ -1,7 +1,7 @@
-//! Lists that come in pages: all of them, one of them, or item by item.
+//! Paginated lists (`tools/list` and others): all items, one page, or a stream of items.
 //!
-//! A cursor means something to the server only. The list ends with the page that names no next one, and a
-//! cursor that comes again would make it endless, so that is where patience ends.
+//! Cursors are opaque. The list ends with the page without `nextCursor`; a repeated cursor is an error, because
+//! following it would never end.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::future::{Future, IntoFuture, poll_fn};
@@ -16,31 +16,31 @@ use bowline_types::{
 };
 use futures_core::Stream;
 
-use super::draft::Terms;
-use super::{Call, Client, Draft, Typed, encode_object};
+use super::request_builder::RequestOptions;
+use super::{Call, Client, RequestBuilder, Typed, encode_object};
 use crate::exchange::BoxFuture;
 use crate::{Error, Result};
 
-/// A method that gives a list in pages.
-pub trait Listed: Method<Params = PaginatedRequestParams> + 'static {
-    /// What the list is of.
+/// A method with a paginated result.
+pub trait PaginatedMethod: Method<Params = PaginatedRequestParams> + 'static {
+    /// The type of the items.
     type Item: Send + Unpin + 'static;
 
-    /// Takes a page apart: its items, and where the next page starts.
+    /// Splits a page into its items and `nextCursor`.
     fn into_page(result: Self::Result) -> (Vec<Self::Item>, Option<Cursor>);
 }
 
-/// Listing; gives everything on the list.
+/// Marks a list request; awaiting the [`RequestBuilder`] returns the items of all pages.
 #[derive(Debug)]
 pub struct List<M> {
-    most_pages: usize,
-    most_items: usize,
+    max_pages: usize,
+    max_items: usize,
     max_bytes: usize,
     method: PhantomData<fn() -> M>,
 }
 
 impl Client {
-    /// Lists the server's tools, all pages of them.
+    /// Lists the server's tools, from all pages (`tools/list`).
     ///
     /// # Examples
     ///
@@ -57,15 +57,15 @@ impl Client {
     ///
     /// let mut tools = client.list_tools().stream();
     /// while let Some(tool) = tools.next().await {
-    ///     println!("{}", tool?.name); // dropping `tools` cancels the page that is on its way
+    ///     println!("{}", tool?.name); // dropping `tools` cancels the request in flight
     /// }
     /// # Ok(()) }
     /// ```
-    pub fn list_tools(&self) -> Draft<List<ListToolsRequest>> {
+    pub fn list_tools(&self) -> RequestBuilder<List<ListToolsRequest>> {
         self.list()
     }
 
-    /// Lists the server's resources, all pages of them.
+    /// Lists the server's resources, from all pages (`resources/list`).
     ///
     /// # Examples
     ///
@@ -76,11 +76,11 @@ impl Client {
     /// }
     /// # Ok(()) }
     /// ```
-    pub fn list_resources(&self) -> Draft<List<ListResourcesRequest>> {
+    pub fn list_resources(&self) -> RequestBuilder<List<ListResourcesRequest>> {
         self.list()
     }
 
-    /// Lists the server's resource templates, all pages of them.
+    /// Lists the server's resource templates, from all pages (`resources/templates/list`).
     ///
     /// # Examples
     ///
@@ -91,11 +91,11 @@ impl Client {
     /// }
     /// # Ok(()) }
     /// ```
-    pub fn list_resource_templates(&self) -> Draft<List<ListResourceTemplatesRequest>> {
+    pub fn list_resource_templates(&self) -> RequestBuilder<List<ListResourceTemplatesRequest>> {
         self.list()
     }
 
-    /// Lists the server's prompts, all pages of them.
+    /// Lists the server's prompts, from all pages (`prompts/list`).
     ///
     /// # Examples
     ///
@@ -106,67 +106,67 @@ impl Client {
     /// }
     /// # Ok(()) }
     /// ```
-    pub fn list_prompts(&self) -> Draft<List<ListPromptsRequest>> {
+    pub fn list_prompts(&self) -> RequestBuilder<List<ListPromptsRequest>> {
         self.list()
     }
 
-    /// Lists whatever a method lists.
-    pub fn list<M: Listed>(&self) -> Draft<List<M>> {
+    /// Lists the items of method `M`, from all pages.
+    pub fn list<M: PaginatedMethod>(&self) -> RequestBuilder<List<M>> {
         let list = List {
-            most_pages: MOST_PAGES,
-            most_items: MOST_ITEMS,
+            max_pages: MAX_PAGES,
+            max_items: MAX_ITEMS,
             max_bytes: MAX_BYTES,
             method: PhantomData,
         };
         let params = encode_object(&PaginatedRequestParams::default());
-        Draft::new(self, M::NAME, params, list)
+        RequestBuilder::new(self, M::NAME, params, list)
     }
 }
 
-impl<M: Listed> Draft<List<M>> {
-    /// Asks for the first page only.
-    pub fn first_page(self) -> Draft<Typed<M>> {
-        self.only(None)
+impl<M: PaginatedMethod> RequestBuilder<List<M>> {
+    /// Requests the first page only.
+    pub fn first_page(self) -> RequestBuilder<Typed<M>> {
+        self.single_page(None)
     }
 
-    /// Asks for the page that an earlier one named, and no other.
-    pub fn cursor(self, cursor: impl Into<Cursor>) -> Draft<Typed<M>> {
-        self.only(Some(cursor.into()))
+    /// Requests the page at `cursor` only.
+    pub fn cursor(self, cursor: impl Into<Cursor>) -> RequestBuilder<Typed<M>> {
+        self.single_page(Some(cursor.into()))
     }
 
-    fn only(mut self, cursor: Option<Cursor>) -> Draft<Typed<M>> {
-        self.terms.params = params_for(cursor);
-        Draft {
-            terms: self.terms,
-            act: Typed::new(),
+    fn single_page(mut self, cursor: Option<Cursor>) -> RequestBuilder<Typed<M>> {
+        self.options.params = params_for(cursor);
+        RequestBuilder {
+            options: self.options,
+            kind: Typed::new(),
         }
     }
 
-    /// Takes in at most this many pages; a longer list is the server's mistake. 1,000 by default.
-    pub fn most_pages(mut self, pages: usize) -> Self {
-        self.act.most_pages = pages;
+    /// Sets the maximum number of pages; a longer list fails with [`Error::Protocol`]. 1,000 by default.
+    pub fn max_pages(mut self, pages: usize) -> Self {
+        self.kind.max_pages = pages;
         self
     }
 
-    /// Takes in at most this many items; a longer list is the server's mistake. 100,000 by default.
-    pub fn most_items(mut self, items: usize) -> Self {
-        self.act.most_items = items;
+    /// Sets the maximum number of items; a longer list fails with [`Error::Protocol`]. 100,000 by default.
+    pub fn max_items(mut self, items: usize) -> Self {
+        self.kind.max_items = items;
         self
     }
 
-    /// Sets how many bytes all pages may have together; a list beyond that fails. 64 MiB by default.
+    /// Sets the maximum size of all pages in bytes; a larger list fails with [`Error::Protocol`]. 64 MiB by default.
     pub fn max_bytes(mut self, bytes: usize) -> Self {
-        self.act.max_bytes = bytes;
+        self.kind.max_bytes = bytes;
         self
     }
 
-    /// Gives the items one by one; a page is asked for when it is needed.
-    pub fn stream(self) -> Items<M> {
-        Items::new(self)
+    /// Returns a stream of the items, which requests each page when it is needed.
+    pub fn stream(self) -> ItemStream<M> {
+        ItemStream::new(self)
     }
 }
 
-impl<M: Listed> IntoFuture for Draft<List<M>> {
+impl<M: PaginatedMethod> IntoFuture for RequestBuilder<List<M>> {
     type Output = Result<Vec<M::Item>>;
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
@@ -175,13 +175,11 @@ impl<M: Listed> IntoFuture for Draft<List<M>> {
     }
 }
 
-/// The items of a list, one by one.
-///
-/// After an error there is no next item.
+/// A stream of the items of a paginated list. It ends after an error.
 ///
 /// # Cancel safety
 ///
-/// Dropping it cancels the request for the page that is on its way.
+/// Dropping it cancels the request in flight.
 ///
 /// # Examples
 ///
@@ -193,31 +191,31 @@ impl<M: Listed> IntoFuture for Draft<List<M>> {
 /// let first: Option<Tool> = tools.next().await.transpose()?;
 /// # Ok(()) }
 /// ```
-#[must_use = "nothing is asked for until it is polled"]
-pub struct Items<M: Listed> {
+#[must_use = "streams do nothing unless polled"]
+pub struct ItemStream<M: PaginatedMethod> {
     list: List<M>,
-    state: State,
+    state: PageState,
     ready: VecDeque<M::Item>,
     cursors: BTreeSet<Cursor>,
     pages: usize,
     items: usize,
-    /// How many bytes the pages had.
+    /// The size of all pages so far.
     bytes: usize,
 }
 
-enum State {
-    /// The next page is asked for on these terms.
-    Ready(Terms),
-    /// A page is on its way; the next is asked for on the terms.
-    Asking(Box<Call>, Terms),
+enum PageState {
+    /// The next page is requested with these options.
+    Ready(RequestOptions),
+    /// A page is being fetched; the options are for the one after it.
+    Fetching(Box<Call>, RequestOptions),
     Done,
 }
 
-impl<M: Listed> Items<M> {
-    fn new(draft: Draft<List<M>>) -> Self {
+impl<M: PaginatedMethod> ItemStream<M> {
+    fn new(builder: RequestBuilder<List<M>>) -> Self {
         Self {
-            list: draft.act,
-            state: State::Ready(draft.terms),
+            list: builder.kind,
+            state: PageState::Ready(builder.options),
             ready: VecDeque::new(),
             cursors: BTreeSet::new(),
             pages: 0,
@@ -226,20 +224,20 @@ impl<M: Listed> Items<M> {
         }
     }
 
-    /// The next item; `None` at the end of the list.
+    /// Returns the next item; `None` at the end of the list.
     ///
     /// # Cancel safety
     ///
-    /// Safe: an item is taken only when it is returned.
+    /// Safe: an item is removed only when it is returned.
     pub async fn next(&mut self) -> Option<Result<M::Item>> {
         poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }
 
     async fn collect(mut self) -> Result<Vec<M::Item>> {
         let mut items = Vec::new();
-        let mut spare = match &self.state {
-            State::Ready(terms) => Some(terms.for_another_page(params_for(None))),
-            State::Asking(..) | State::Done => None,
+        let mut restart = match &self.state {
+            PageState::Ready(options) => Some(options.for_next_page(params_for(None))),
+            PageState::Fetching(..) | PageState::Done => None,
         };
         while let Some(item) = self.next().await {
             match item {
@@ -247,15 +245,15 @@ impl<M: Listed> Items<M> {
                 Err(Error::Peer(error))
                     if error.code == ErrorCode::INVALID_PARAMS && self.pages > 0 =>
                 {
-                    // A cursor that was good once and is no longer: the pages so far are of an older
-                    // list. One new start is enough to tell that from a server that is confused.
-                    let Some(mut terms) = spare.take() else {
+                    // The cursor has expired, so the earlier pages belong to an outdated list. Start over, but only
+                    // once: the server may reject every cursor.
+                    let Some(mut options) = restart.take() else {
                         return Err(error.into());
                     };
-                    terms.freshness = terms.freshness.anew();
+                    options.cache_mode = options.cache_mode.reloading();
                     items.clear();
-                    let act = self.list;
-                    self = Self::new(Draft { terms, act });
+                    let kind = self.list;
+                    self = Self::new(RequestBuilder { options, kind });
                 }
                 Err(error) => return Err(error),
             }
@@ -263,8 +261,8 @@ impl<M: Listed> Items<M> {
         Ok(items)
     }
 
-    /// Counts the bytes of a page before it is decoded, which takes more.
-    fn charge(&mut self, bytes: usize) -> Result<()> {
+    /// Adds the size of a page. Called before the page is decoded, which takes more memory.
+    fn add_bytes(&mut self, bytes: usize) -> Result<()> {
         self.bytes = self.bytes.saturating_add(bytes);
         if self.bytes > self.list.max_bytes {
             let max = self.list.max_bytes;
@@ -275,32 +273,38 @@ impl<M: Listed> Items<M> {
         Ok(())
     }
 
-    /// Takes in a page and says what comes next.
-    fn turn(&mut self, result: M::Result, mut terms: Terms) -> Result<State> {
+    /// Queues the items of a page and returns the next state.
+    fn add_page(&mut self, result: M::Result, mut options: RequestOptions) -> Result<PageState> {
         let (items, next) = M::into_page(result);
         self.pages += 1;
         self.items += items.len();
         self.ready.extend(items);
-        if self.items > self.list.most_items {
-            let most = self.list.most_items;
-            return Err(Error::protocol(format!("a list of more than {most} items")));
+        if self.items > self.list.max_items {
+            let max = self.list.max_items;
+            return Err(Error::protocol(format!(
+                "the list exceeds the limit of {max} items"
+            )));
         }
         let Some(next) = next else {
-            return Ok(State::Done);
+            return Ok(PageState::Done);
         };
-        if self.pages >= self.list.most_pages {
-            let most = self.list.most_pages;
-            return Err(Error::protocol(format!("a list of more than {most} pages")));
+        if self.pages >= self.list.max_pages {
+            let max = self.list.max_pages;
+            return Err(Error::protocol(format!(
+                "the list exceeds the limit of {max} pages"
+            )));
         }
         if !self.cursors.insert(next.clone()) {
-            return Err(Error::protocol("a list that comes back to the same cursor"));
+            return Err(Error::protocol(
+                "the server repeated a cursor in `nextCursor`",
+            ));
         }
-        terms.params = params_for(Some(next));
-        Ok(State::Ready(terms))
+        options.params = params_for(Some(next));
+        Ok(PageState::Ready(options))
     }
 }
 
-impl<M: Listed> Stream for Items<M> {
+impl<M: PaginatedMethod> Stream for ItemStream<M> {
     type Item = Result<M::Item>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Option<Self::Item>> {
@@ -309,23 +313,23 @@ impl<M: Listed> Stream for Items<M> {
             if let Some(item) = this.ready.pop_front() {
                 return Poll::Ready(Some(Ok(item)));
             }
-            match std::mem::replace(&mut this.state, State::Done) {
-                State::Done => return Poll::Ready(None),
-                State::Ready(terms) => {
-                    let next = terms.for_another_page(params_for(None));
-                    this.state = State::Asking(Box::new(terms.start()), next);
+            match std::mem::replace(&mut this.state, PageState::Done) {
+                PageState::Done => return Poll::Ready(None),
+                PageState::Ready(options) => {
+                    let next = options.for_next_page(params_for(None));
+                    this.state = PageState::Fetching(Box::new(options.start()), next);
                 }
-                State::Asking(mut call, mut terms) => {
+                PageState::Fetching(mut call, mut options) => {
                     let Poll::Ready(reply) = Pin::new(&mut *call).poll(cx) else {
-                        this.state = State::Asking(call, terms);
+                        this.state = PageState::Fetching(call, options);
                         return Poll::Pending;
                     };
-                    terms.on_progress = call.take_on_progress();
+                    options.on_progress = call.take_on_progress();
                     let result = reply.and_then(|reply| {
-                        this.charge(reply.json().as_bytes().len())?;
+                        this.add_bytes(reply.json().as_bytes().len())?;
                         reply.decode()
                     });
-                    match result.and_then(|result| this.turn(result, terms)) {
+                    match result.and_then(|result| this.add_page(result, options)) {
                         Ok(state) => this.state = state,
                         Err(error) => {
                             this.ready.clear();
@@ -338,16 +342,16 @@ impl<M: Listed> Stream for Items<M> {
     }
 }
 
-impl<M: Listed> std::fmt::Debug for Items<M> {
+impl<M: PaginatedMethod> std::fmt::Debug for ItemStream<M> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Items")
+        f.debug_struct("ItemStream")
             .field("method", &M::NAME)
             .field("pages", &self.pages)
             .finish_non_exhaustive()
     }
 }
 
-impl Listed for ListToolsRequest {
+impl PaginatedMethod for ListToolsRequest {
     type Item = Tool;
 
     fn into_page(result: ListToolsResult) -> (Vec<Tool>, Option<Cursor>) {
@@ -355,7 +359,7 @@ impl Listed for ListToolsRequest {
     }
 }
 
-impl Listed for ListResourcesRequest {
+impl PaginatedMethod for ListResourcesRequest {
     type Item = Resource;
 
     fn into_page(result: ListResourcesResult) -> (Vec<Resource>, Option<Cursor>) {
@@ -363,7 +367,7 @@ impl Listed for ListResourcesRequest {
     }
 }
 
-impl Listed for ListResourceTemplatesRequest {
+impl PaginatedMethod for ListResourceTemplatesRequest {
     type Item = ResourceTemplate;
 
     fn into_page(result: ListResourceTemplatesResult) -> (Vec<ResourceTemplate>, Option<Cursor>) {
@@ -371,7 +375,7 @@ impl Listed for ListResourceTemplatesRequest {
     }
 }
 
-impl Listed for ListPromptsRequest {
+impl PaginatedMethod for ListPromptsRequest {
     type Item = Prompt;
 
     fn into_page(result: ListPromptsResult) -> (Vec<Prompt>, Option<Cursor>) {
@@ -385,6 +389,6 @@ fn params_for(cursor: Option<Cursor>) -> Result<bowline_types::Json> {
     encode_object(&params)
 }
 
-const MOST_PAGES: usize = 1_000;
-const MOST_ITEMS: usize = 100_000;
+const MAX_PAGES: usize = 1_000;
+const MAX_ITEMS: usize = 100_000;
 const MAX_BYTES: usize = 64 * 1024 * 1024;

@@ -1,90 +1,85 @@
-//! Clients: what an application holds to reach a server.
+//! [`Client`], a connection to a server, and what its methods return.
 
 mod connect;
 pub use connect::Connect;
 
-mod habits;
+mod config;
 
 mod host;
 pub use host::Host;
 
+mod transport;
+use transport::{ChildCommand, Connection, Transport};
+
+mod opener;
+
 #[cfg(feature = "http-client")]
 mod http;
-#[cfg(feature = "http-client")]
-mod over_http;
 #[cfg(not(feature = "http-client"))]
-#[path = "over_http_off.rs"]
-mod over_http;
-
-mod link;
-
-mod gate;
-use gate::Gate;
-
-mod opening;
+#[path = "http_disabled.rs"]
+mod http;
 
 mod restart;
 
-mod verdict;
-pub use verdict::Verdict;
+mod known_server;
+pub use known_server::KnownServer;
 
 #[cfg(feature = "http-client")]
-mod verdicts;
+mod era_cache;
 #[cfg(feature = "http-client")]
-pub use verdicts::Verdicts;
+pub use era_cache::EraCache;
 
-mod draft;
-pub use draft::{Draft, OneRequest};
+mod request_builder;
+pub use request_builder::{RequestBuilder, SingleRequest};
 
-mod acts;
-pub use acts::{CallTool, Complete, Ping, Raw, SetLogLevel, Typed};
+mod requests;
+pub use requests::{CallTool, Complete, Ping, SetLogLevel, Typed, Untyped};
 
 mod lists;
-pub use lists::{Items, List, Listed};
+pub use lists::{ItemStream, List, PaginatedMethod};
 
 mod call;
 pub use call::{Call, Reply};
 
-mod asking;
+mod input_requests;
 
-mod offers;
+mod capabilities;
 
-mod outputs;
-pub use outputs::OutputCheck;
+mod output_validation;
+pub use output_validation::OutputValidation;
 
 #[cfg(feature = "validate")]
 mod schema;
 #[cfg(not(feature = "validate"))]
-#[path = "schema_off.rs"]
+#[path = "schema_disabled.rs"]
 mod schema;
 
 mod remembered_version;
 
 mod cache;
-pub use cache::{Cache, CacheEntry, CacheKey, MemoryCache, Owner};
+pub use cache::{Cache, CacheEntry, CacheKey, CacheOwner, MemoryCache};
 
-mod caching;
+mod cache_policy;
 
 mod changes;
 pub use changes::{Change, Changes};
 
 mod subscription;
-pub use subscription::{Ended, Subscribe, Subscription};
+pub use subscription::{Subscribe, Subscription, SubscriptionEnd};
 
 mod watch;
 pub use watch::Watch;
 
-mod hearing;
+mod notification_dispatch;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use bowline_core::Notification;
 use bowline_core::era::{Caller, Dialect, Request};
 use bowline_core::mux::CallOptions;
 use bowline_types::{
-    DiscoverResult, Implementation, Json, LoggingLevel, Notice, ProgressToken,
+    DiscoverResult, Implementation, Json, LoggingLevel, NotificationMethod, ProgressToken,
     RootsListChangedNotification, ServerCapabilities, SubscriptionFilter,
 };
 use serde::Serialize;
@@ -93,17 +88,16 @@ use crate::exchange::{Exchange, Responder, TraceContext};
 use crate::peer::Peer;
 use crate::wire::{Command, Wire};
 use crate::{Error, Result};
-use caching::Freshness;
-use habits::TraceSource;
-use hearing::Hearing;
-use link::{Link, OpenWire, Reached};
+use cache_policy::CacheMode;
+use config::ClientConfig;
+use notification_dispatch::NotificationDispatch;
 use remembered_version::RememberedVersion;
 
-/// A connection to a server. Cheap to clone; the connection ends with its last clone.
+/// A connection to a server. Cheap to clone; the connection is closed when the last clone is dropped.
 ///
 /// # Examples
 ///
-/// Losing a race cancels the call, and the server stops working on it:
+/// Dropping a call, as `select!` does here, cancels it at the server:
 ///
 /// ```
 /// # use bowline::Client;
@@ -118,84 +112,47 @@ use remembered_version::RememberedVersion;
 /// ```
 #[derive(Clone)]
 pub struct Client {
-    inner: Arc<Inner>,
+    inner: Arc<ClientInner>,
 }
 
-struct Inner {
-    /// The connection as it was made.
-    first: Current,
-    /// Set while `first` relies on a remembered version.
+struct ClientInner {
+    /// The connection as it was opened.
+    first: Connection,
+    /// Set if `first` was opened with a remembered version.
     remembered: Option<RememberedVersion>,
-    hearing: Arc<Hearing>,
-    checks_capabilities: bool,
-    trace: Option<TraceSource>,
-    host: Arc<dyn Responder>,
-    timeout: Duration,
-    most_rounds: u32,
+    notifications: Arc<NotificationDispatch>,
+    config: ClientConfig,
     last_token: AtomicI64,
-    /// How to connect once more to a server that can be started again.
-    again: Option<Mutex<Box<Connect>>>,
+    /// The command of the server, if [`Client::spawn`] started it.
+    child: Option<ChildCommand>,
 }
 
-/// A link and the protocol version spoken over it.
-struct Current {
-    channel: Gate,
-    link: Link,
-    dialect: &'static Dialect,
-    /// Who is asking, with the log level as it was last set.
-    caller: Mutex<Arc<Caller>>,
-    server: Option<DiscoverResult>,
-}
-
-impl Current {
-    fn new(reached: Reached) -> Self {
-        let Reached {
-            link,
-            caller,
-            server,
-            ..
-        } = reached;
-        Self {
-            channel: Gate::new(link.channel.clone()),
-            link,
-            dialect: caller.dialect,
-            caller: Mutex::new(Arc::new(caller)),
-            server,
-        }
-    }
-}
-
-impl Inner {
-    fn now(&self) -> &Current {
+impl ClientInner {
+    /// Returns the connection that requests are sent over.
+    fn current_connection(&self) -> &Connection {
         let corrected = self
             .remembered
             .as_ref()
             .and_then(RememberedVersion::corrected);
         corrected.unwrap_or(&self.first)
     }
-
-    /// The wire, if there is one. Correcting the version of a duplex connection keeps its wire.
-    fn wire(&self) -> Option<&OpenWire> {
-        let now = self.now().link.wire.as_ref();
-        now.or(self.first.link.wire.as_ref())
-    }
 }
 
 impl Client {
-    /// Connects to a server, or anything else that answers requests, in the same process.
+    /// Connects to a [`Server`](crate::Server), or any other [`Responder`], in the same process.
     ///
     /// # Examples
     ///
     /// ```
     /// # async fn example(server: bowline::Server) -> bowline::Result<()> {
-    /// let client = bowline::Client::to(&server).await?;
+    /// let client = bowline::Client::in_process(&server).await?;
     /// # Ok(()) }
     /// ```
-    pub fn to<R: Responder + Clone>(server: &R) -> Connect {
-        Connect::to(Arc::new(server.clone()))
+    pub fn in_process<R: Responder + Clone>(server: &R) -> Connect {
+        Connect::in_process(Arc::new(server.clone()))
     }
 
-    /// Connects over a wire.
+    /// Connects over a [`Wire`].
     ///
     /// # Examples
     ///
@@ -203,21 +160,21 @@ impl Client {
     /// # async fn example(server: bowline::Server) -> bowline::Result<()> {
     /// let (near, far) = bowline::wire::memory();
     /// tokio::spawn(server.serve(far));
-    /// let client = bowline::Client::over(near).await?;
+    /// let client = bowline::Client::from_wire(near).await?;
     /// # Ok(()) }
     /// ```
-    pub fn over(wire: impl Wire) -> Connect {
-        Connect::over(Box::new(wire))
+    pub fn from_wire(wire: impl Wire) -> Connect {
+        Connect::over_wire(Box::new(wire))
     }
 
     /// Starts a server as a child process, without a shell, and connects to it.
     ///
-    /// A child that exits fails every call with an error that shows what it exited with and what it last
-    /// said on stderr. The child is ended with the connection, and never outlives it; [`Client::close`]
-    /// returns when it was reaped. What it inherits and how it is ended is told at [`Command`].
+    /// If the child exits, every call fails with an error that contains its exit status and the last lines of its
+    /// stderr. The child is terminated with the connection and never outlives it; [`Client::close`] returns after it
+    /// was reaped. [`Command`] documents what it inherits and how it is terminated.
     ///
-    /// If the child exits while it is asked what it speaks, as some old servers do, it is started once
-    /// more. Later it is started again only by [`Client::restart`].
+    /// If the child exits at the version probe, or [does not respond](Connect::respawn_after) after it, as some older
+    /// servers do, it is started once more. Later it is started again only by [`Client::restart`].
     ///
     /// # Examples
     ///
@@ -236,9 +193,9 @@ impl Client {
         Connect::child(command.into())
     }
 
-    /// Asks to be told when something changes.
+    /// Subscribes to changes at the server (`subscriptions/listen`).
     ///
-    /// In the legacy era this is made of `resources/subscribe` and what the server says unasked.
+    /// In the legacy era this is emulated by `resources/subscribe` and the server's unsolicited notifications.
     ///
     /// # Examples
     ///
@@ -256,7 +213,7 @@ impl Client {
         Subscribe::new(self, changes.into())
     }
 
-    /// Asks to be told when something changes, again and again if a subscription is lost.
+    /// Subscribes to changes at the server, and subscribes again whenever the subscription ends.
     ///
     /// # Examples
     ///
@@ -276,13 +233,12 @@ impl Client {
         Watch::new(self, changes.into())
     }
 
-    /// Tells the server that the roots have changed, where its era has a word for it. Servers of later
-    /// versions ask whenever they want the roots, so there is nothing to tell them.
+    /// Sends `notifications/roots/list_changed`, if the protocol version has it. In later versions this does nothing:
+    /// their servers request the roots whenever they need them.
     ///
     /// # Errors
     ///
-    /// [`Error::Misuse`] if the client did not declare that its roots change; see
-    /// [`Host::roots_change`].
+    /// [`Error::Misuse`] if the client does not declare `roots.listChanged`; see [`Host::roots_list_changed`].
     ///
     /// # Examples
     ///
@@ -292,8 +248,8 @@ impl Client {
     ///
     /// let host = Host::new()
     ///     .roots(async || vec![Root::new("file:///project")])
-    ///     .roots_change();
-    /// let client = Client::to(&server).host(host).await?;
+    ///     .roots_list_changed();
+    /// let client = Client::in_process(&server).host(host).await?;
     /// client.roots_changed()?;
     /// # Ok(()) }
     /// ```
@@ -302,7 +258,7 @@ impl Client {
         let roots = caller.capabilities.roots.as_ref();
         if roots.and_then(|roots| roots.list_changed) != Some(true) {
             return Err(Error::misuse(
-                "this client did not declare that its roots change; `Host::roots_change` does",
+                "this client does not declare `roots.listChanged`; call `Host::roots_list_changed` first",
             ));
         }
         let method = RootsListChangedNotification::NAME;
@@ -310,37 +266,41 @@ impl Client {
             if let Some(peer) = self.peer() {
                 peer.notify(Notification::new(method, None));
             }
-            if let Some(responder) = &self.inner.first.link.responder {
-                responder.roots_changed(&caller);
+            if let Transport::InProcess { server, .. } = &*self.inner.first.transport {
+                server.roots_changed(&caller);
             }
         }
         Ok(())
     }
 
-    /// Says whom the client acts for from now on: private results of others are not used any more.
+    /// Sets the principal that the client acts for. Cached private results of the previous one are no longer used.
     pub fn set_principal(&self, principal: impl Into<String>) {
-        self.inner.hearing.caching.belong_to(principal.into());
+        self.inner
+            .notifications
+            .cache_policy
+            .set_principal(principal.into());
     }
 
-    /// What was found out about the server, for [`Connect::remembered`] the next time.
+    /// Returns the server's protocol version and capabilities, for [`Connect::known_server`] at the next connection.
     #[must_use]
-    pub fn verdict(&self) -> Verdict {
-        Verdict::new(self.dialect(), self.server().cloned())
+    pub fn known_server(&self) -> KnownServer {
+        KnownServer::new(self.dialect(), self.server().cloned())
     }
 
-    /// What the server said of itself, if it was asked.
+    /// Returns the server's `server/discover` result, or that of `initialize` in the same form; `None` if neither was
+    /// requested.
     #[must_use]
     pub fn server(&self) -> Option<&DiscoverResult> {
-        self.inner.now().server.as_ref()
+        self.inner.current_connection().server.as_ref()
     }
 
-    /// What the server calls itself, if it told.
+    /// Returns the server's name and version (`serverInfo`), if the server sent them.
     #[must_use]
     pub fn server_implementation(&self) -> Option<Implementation> {
         self.server()?.meta.as_ref()?.server_info().ok().flatten()
     }
 
-    /// What the server offers, as far as is known.
+    /// Returns the capabilities of the server; `None` if they were not requested.
     ///
     /// # Examples
     ///
@@ -354,66 +314,67 @@ impl Client {
         self.server().map(|server| &server.capabilities)
     }
 
-    /// The protocol version that is spoken.
+    /// Returns the protocol version in use.
     #[must_use]
     pub fn dialect(&self) -> &'static Dialect {
-        self.inner.now().dialect
+        self.inner.current_connection().dialect
     }
 
-    /// The other end of the wire, if there is one: for counting what is going on.
+    /// Returns the peer at the other end of the wire, for example to read its statistics; `None` without a wire.
     #[must_use]
     pub fn peer(&self) -> Option<&Peer> {
-        self.inner.wire().map(|wire| &wire.peer)
+        self.inner
+            .current_connection()
+            .wire()
+            .map(|wire| &wire.peer)
     }
 
-    /// Ends the connection in good order: what is queued is sent, then the wire is closed. Where there is no
-    /// wire, no more requests are taken, and those that are under way may end.
+    /// Closes the connection: flushes queued messages, for at most a second, and closes the wire. Without a wire, new
+    /// requests fail with [`Error::Closed`] and those in flight may complete.
     ///
-    /// A wire that does not take what is queued within a second is closed all the same. A server that was
-    /// started by [`Client::spawn`] is ended, and has been reaped when this returns.
+    /// A server that was started by [`Client::spawn`] is terminated, and has been reaped when this returns.
     ///
     /// # Errors
     ///
-    /// None on today's wires.
+    /// None at present.
     ///
     /// # Cancel safety
     ///
-    /// Safe: the connection closes even if nobody waits for it.
+    /// Safe: the connection is closed even if the future is dropped.
     pub async fn close(self) -> Result<()> {
-        match self.inner.wire() {
-            Some(wire) => wire.close().await,
-            None => self.inner.now().channel.close(),
-        }
+        self.inner.current_connection().close().await;
         Ok(())
     }
 
     fn caller(&self) -> Arc<Caller> {
-        let caller = self.inner.now().caller.lock();
-        caller.unwrap_or_else(PoisonError::into_inner).clone()
+        self.inner.current_connection().caller()
     }
 
-    /// Wants log messages of at least this severity with every request.
-    fn log_from(&self, level: LoggingLevel) {
-        let caller = self.inner.now().caller.lock();
-        let mut caller = caller.unwrap_or_else(PoisonError::into_inner);
-        Arc::make_mut(&mut caller).log_level = Some(level);
+    /// Sets the log level that is sent with every request.
+    fn set_default_log_level(&self, level: LoggingLevel) {
+        self.inner.current_connection().set_log_level(level);
     }
 
-    fn open(&self, request: Request, options: CallOptions, freshness: Freshness) -> Exchange {
-        let (caching, channel) = (&self.inner.hearing.caching, &self.inner.now().channel);
-        caching.open(channel, request, options, freshness)
+    fn open(&self, request: Request, options: CallOptions, cache_mode: CacheMode) -> Exchange {
+        let cache_policy = &self.inner.notifications.cache_policy;
+        cache_policy.open(
+            self.inner.current_connection(),
+            request,
+            options,
+            cache_mode,
+        )
     }
 
-    /// Hears what came with an exchange, unless a wire's driver has heard it already.
-    fn hear_within(&self, notification: &Notification) {
-        if self.inner.wire().is_none() {
-            self.inner.hearing.hear(notification);
+    /// Delivers a notification that belongs to an exchange, unless the driver of a wire has delivered it already.
+    fn deliver_from_exchange(&self, notification: &Notification) {
+        if self.inner.current_connection().wire().is_none() {
+            self.inner.notifications.deliver(notification);
         }
     }
 
-    /// The trace that a request belongs to, if it is the client who knows.
+    /// Returns the current trace from [`Connect::trace`].
     fn trace(&self) -> Option<TraceContext> {
-        self.inner.trace.as_ref().and_then(|trace| trace())
+        self.inner.config.trace.as_ref().and_then(|trace| trace())
     }
 
     fn mint_token(&self) -> ProgressToken {
@@ -429,15 +390,15 @@ impl std::fmt::Debug for Client {
     }
 }
 
-/// Encodes params or arguments; what is nothing in Rust (`()`, `None`) is the empty object.
+/// Encodes params or arguments as a JSON object; `()` and `None` become the empty object.
 fn encode_object(value: &impl Serialize) -> Result<Json> {
     let json = Json::encode(value)
-        .map_err(|error| Error::misuse(format!("the arguments have no JSON form: {error}")))?;
+        .map_err(|error| Error::misuse(format!("failed to serialize arguments: {error}")))?;
     if json.is_null() {
         Ok(Json::empty_object())
     } else if json.is_object() {
         Ok(json)
     } else {
-        Err(Error::misuse("arguments and params are a JSON object"))
+        Err(Error::misuse("arguments must serialize to a JSON object"))
     }
 }

@@ -11,39 +11,34 @@ use bowline_core::era::{Caller, Dialect};
 use bowline_types::ErrorCode;
 use tokio::sync::OnceCell;
 
-use super::link::{Link, Reached};
-use super::over_http::status_of;
-use super::{Client, Current};
-use crate::exchange::BoxFuture;
-use crate::{Error, Result};
-
-/// Probes a server again whose version was remembered.
-pub(super) trait Reprobe: Send + Sync {
-    /// Probes over `link`, or over a new one.
-    fn probe<'a>(&'a self, link: &'a Link, caller: Caller) -> BoxFuture<'a, Result<Reached>>;
-
-    /// Called once when the remembered version is confirmed.
-    fn confirm(&self, caller: &Caller);
-}
+use super::Client;
+use super::config::ClientConfig;
+use super::http::status_of;
+use super::opener::Opener;
+use super::transport::Connection;
+use crate::Error;
 
 /// A remembered version that no response has confirmed yet.
 pub(super) struct RememberedVersion {
-    reprobe: Box<dyn Reprobe>,
     is_settled: AtomicBool,
     /// The connection in the server's actual version; `None` if the remembered one was right.
-    corrected: OnceCell<Option<Current>>,
+    corrected: OnceCell<Option<Connection>>,
 }
 
 impl RememberedVersion {
-    pub(super) fn new(reprobe: Box<dyn Reprobe>) -> Self {
-        Self {
-            reprobe,
+    /// Returns `None` if the version of `connection` needs no confirmation: it was negotiated.
+    pub(super) fn of(config: &ClientConfig, connection: &Connection) -> Option<Self> {
+        if config.known_server.is_none() || !connection.dialect.is_modern() {
+            connection.confirm();
+            return None;
+        }
+        Some(Self {
             is_settled: AtomicBool::new(false),
             corrected: OnceCell::new(),
-        }
+        })
     }
 
-    pub(super) fn corrected(&self) -> Option<&Current> {
+    pub(super) fn corrected(&self) -> Option<&Connection> {
         self.corrected.get()?.as_ref()
     }
 }
@@ -54,7 +49,7 @@ impl Client {
         if let Some(remembered) = &self.inner.remembered
             && !remembered.is_settled.swap(true, Ordering::AcqRel)
         {
-            remembered.reprobe.confirm(&self.caller());
+            self.inner.first.confirm();
         }
     }
 
@@ -82,10 +77,15 @@ impl Client {
         let asked = remembered.corrected.get_or_try_init(async || {
             let first = &self.inner.first;
             let caller = Caller::clone(&self.caller());
-            let reached = remembered.reprobe.probe(&first.link, caller).await?;
+            let opener = Opener {
+                config: &self.inner.config,
+                notifications: &self.inner.notifications,
+            };
+            let probed = opener.probe_again(first.transport.clone(), caller).await?;
+            probed.confirm();
             remembered.is_settled.store(true, Ordering::Release);
-            is_new = reached.caller.dialect != first.dialect;
-            Ok::<_, Error>(is_new.then(|| Current::new(reached)))
+            is_new = probed.dialect != first.dialect;
+            Ok::<_, Error>(is_new.then_some(probed))
         });
         let is_corrected = match asked.await {
             Ok(corrected) => corrected.is_some(),
@@ -99,7 +99,7 @@ impl Client {
                 version = self.dialect().version,
                 "corrected the remembered protocol version"
             );
-            self.ask_for_logs().await;
+            self.send_log_level().await;
         }
         is_corrected
     }

@@ -1,25 +1,24 @@
-//! Starting a server again: by the same command, on the same terms, with what is known of it.
+//! [`Client::restart`], which starts a child process again with the same command and configuration.
 
-use std::sync::PoisonError;
-
+use super::connect::ConnectTarget;
 use super::{Change, Client, Connect};
 use crate::{Error, Result};
 
 impl Client {
-    /// Starts the server of [`Client::spawn`] again, and connects to it as before.
+    /// Starts the server of [`Client::spawn`] again, and returns a client that is connected to the new process.
     ///
-    /// What it speaks is remembered, so that it is not asked again. What was cached is forgotten. This
-    /// client and its clones stay with the old process: if that is still there it is
-    /// [ended](Self::close) first, and their calls fail. Subscriptions are to be made anew.
+    /// The protocol version is reused without a probe, and cached results are evicted. This client and its clones stay
+    /// connected to the old process, which is [closed](Self::close) first: their calls fail, and subscriptions must be
+    /// made again.
     ///
     /// # Errors
     ///
-    /// [`Error::Misuse`] if the server was not started by this client; otherwise as connecting fails, and
-    /// then it can be tried again.
+    /// [`Error::Misuse`] if the server was not started by [`Client::spawn`]; otherwise the error of connecting, after
+    /// which `restart` can be called again.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future ends whatever it has started. The old process may have been ended already.
+    /// Dropping the future terminates the new process. The old one may have been terminated already.
     ///
     /// # Examples
     ///
@@ -29,34 +28,26 @@ impl Client {
     ///
     /// let mut forecast = client.call_tool("forecast", ()).await;
     /// if let Err(Error::Transport { what, .. }) = &forecast {
-    ///     eprintln!("{what}"); // how it ended, and its last lines on stderr
+    ///     eprintln!("{what}"); // its exit status and the last lines of its stderr
     ///     client = client.restart().await?;
     ///     forecast = client.call_tool("forecast", ()).await;
     /// }
     /// # Ok(()) }
     /// ```
     pub async fn restart(&self) -> Result<Self> {
-        let mut again = self.connect_again()?;
-        if let Some(wire) = self.inner.wire() {
-            wire.close().await;
-        }
-        let hearing = self.inner.hearing.clone();
-        // Another process may offer something else.
-        hearing.hear_change(&Change::Missed);
-        again = again.remembered(self.verdict());
-        if let Some(level) = self.caller().log_level {
-            again = again.log_level(level);
-        }
-        again.connect_hearing(hearing).await
-    }
-
-    fn connect_again(&self) -> Result<Connect> {
-        let again = self.inner.again.as_ref().and_then(|again| {
-            let again = again.lock().unwrap_or_else(PoisonError::into_inner);
-            again.again()
-        });
-        again.ok_or_else(|| {
-            Error::misuse("only a server that `Client::spawn` started can be started again")
-        })
+        let Some(child) = &self.inner.child else {
+            return Err(Error::misuse(
+                "only a server started by `Client::spawn` can be restarted",
+            ));
+        };
+        self.inner.current_connection().close().await;
+        let notifications = self.inner.notifications.clone();
+        // The new process may offer other tools, resources and prompts.
+        notifications.apply_change(&Change::Missed);
+        let mut config = self.inner.config.clone();
+        config.known_server = Some(self.known_server());
+        config.caller.log_level = self.caller().log_level;
+        let connect = Connect::with_config(ConnectTarget::Child(child.clone()), config);
+        connect.connect_with(notifications).await
     }
 }

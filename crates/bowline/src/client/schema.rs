@@ -1,32 +1,34 @@
-//! Checking JSON against a schema that a server wrote.
+//! Validates JSON against the schema of an untrusted server.
 //!
-//! A schema and a value are applied to each other only if that takes a bounded number of steps: otherwise the output counts as
-//! unchecked, which is an error. A server that wants its output unchecked has only to declare no schema.
+//! A schema is applied to a value only if that takes a bounded number of steps; otherwise validation fails. A server
+//! that does not want its output validated can omit the schema.
 
-mod work;
+mod step_limit;
 
 use bowline_types::Json;
 use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
 
-use work::{BYTES_IN_A_STEP, STEPS_OF_A_PART, TooMuchWork, check_work, size};
+use step_limit::{
+    BYTES_PER_STEP, MAX_STEPS_PER_PART, StepLimitExceeded, check_step_limit, count_values,
+};
 
-/// A JSON Schema, ready for use. What it refers to elsewhere is never fetched.
-pub(super) struct Schema {
+/// A compiled JSON Schema. Other documents are never fetched.
+pub(super) struct CompiledSchema {
     text: Value,
-    /// How large a schema is of which no part meets a value twice.
+    /// The number of parts of a schema that applies no part to the same value twice.
     plain_size: Option<usize>,
     validator: Validator,
 }
 
-impl Schema {
-    /// Compiles a schema; the error says why it cannot be used.
+impl CompiledSchema {
+    /// Compiles a schema; the error is the reason why it is unusable.
     pub(super) fn read(text: &Json) -> Result<Self, String> {
-        if text.as_bytes().len() > MAX_SCHEMA {
-            return Err(format!("it exceeds the limit of {MAX_SCHEMA} bytes"));
+        if text.as_bytes().len() > MAX_SCHEMA_BYTES {
+            return Err(format!("it exceeds the limit of {MAX_SCHEMA_BYTES} bytes"));
         }
         let text: Value = text.decode().map_err(|error| error.to_string())?;
-        let parts = size(&text);
+        let parts = count_values(&text);
         if parts > MAX_PARTS {
             return Err(format!("it exceeds the limit of {MAX_PARTS} parts"));
         }
@@ -40,7 +42,7 @@ impl Schema {
         let plain_size = is_plain.then_some(parts);
         let patterns = PatternOptions::fancy_regex()
             .backtrack_limit(MAX_BACKTRACKS)
-            .size_limit(MAX_PATTERN);
+            .size_limit(MAX_REGEX_BYTES);
         let validator = jsonschema::options()
             .with_pattern_options(patterns)
             .build(&text)
@@ -52,11 +54,11 @@ impl Schema {
         })
     }
 
-    /// Validates `value`. Fails, too, if the validation would exceed [`MAX_STEPS`].
+    /// Validates the JSON `text`. Fails, too, if the validation would exceed [`MAX_STEPS`].
     pub(super) fn check(&self, text: &str) -> Result<(), String> {
         let value: Value = serde_json::from_str(text).map_err(|e| e.to_string())?;
-        if !self.is_surely_quick(text, &value)
-            && let Err(TooMuchWork) = check_work(&self.text, &value, MAX_STEPS)
+        if !self.is_trivially_within_limit(text, &value)
+            && let Err(StepLimitExceeded) = check_step_limit(&self.text, &value, MAX_STEPS)
         {
             return Err(format!(
                 "the validation exceeds the limit of {MAX_STEPS} steps"
@@ -70,17 +72,17 @@ impl Schema {
             .map_err(|error| shortened(&error))
     }
 
-    /// Whether every part of the schema may meet every part of the value, which takes no walk to find out. It is so
-    /// for nearly all.
-    fn is_surely_quick(&self, text: &str, value: &Value) -> bool {
-        let value_size = size(value) + text.len() / BYTES_IN_A_STEP;
+    /// Returns whether applying every part of the schema to every part of the value is within [`MAX_STEPS`], which
+    /// holds for nearly all outputs and makes the walk of [`check_step_limit`] unnecessary.
+    fn is_trivially_within_limit(&self, text: &str, value: &Value) -> bool {
+        let value_size = count_values(value) + text.len() / BYTES_PER_STEP;
         self.plain_size.is_some_and(|schema_size| {
-            schema_size.saturating_mul(value_size) <= MAX_STEPS / STEPS_OF_A_PART
+            schema_size.saturating_mul(value_size) <= MAX_STEPS / MAX_STEPS_PER_PART
         })
     }
 }
 
-/// Whether some object in `value` has a member whose name begins with `prefix`.
+/// Returns whether some object in `value` has a member whose name begins with `prefix`.
 fn contains_member(value: &Value, prefix: &str) -> bool {
     match value {
         Value::Array(items) => items.iter().any(|item| contains_member(item, prefix)),
@@ -91,10 +93,10 @@ fn contains_member(value: &Value, prefix: &str) -> bool {
     }
 }
 
-/// The error without most of the value that it quotes.
+/// Returns the error text, truncated, because it quotes the value.
 fn shortened(error: &jsonschema::ValidationError<'_>) -> String {
     let mut text = error.to_string();
-    if let Some((end, _)) = text.char_indices().nth(LONGEST_COMPLAINT) {
+    if let Some((end, _)) = text.char_indices().nth(MAX_ERROR_CHARS) {
         text.truncate(end);
         text.push('…');
     }
@@ -103,13 +105,13 @@ fn shortened(error: &jsonschema::ValidationError<'_>) -> String {
 
 /// Counts the references. A reference to another document is an error, because it is never fetched.
 fn count_references(schema: &Value) -> Result<usize, String> {
-    // Draft 4 has `id` for `$id`. In later drafts `id` is an ordinary member.
-    let of_draft_4 = |schema: &Value| {
+    // Draft 4 has `id` instead of `$id`. In later drafts `id` is an ordinary member.
+    let is_draft_4 = |schema: &Value| {
         schema["$schema"]
             .as_str()
             .is_some_and(|it| it.contains("draft-04"))
     };
-    let id = if of_draft_4(schema) { "id" } else { "$id" };
+    let id = if is_draft_4(schema) { "id" } else { "$id" };
 
     fn count(value: &Value, id: &str, depth: usize) -> Result<usize, String> {
         let mut found = 0;
@@ -130,7 +132,7 @@ fn count_references(schema: &Value) -> Result<usize, String> {
                         ("$ref" | "$dynamicRef" | "$recursiveRef", Some(_)) => {
                             return Err("it has a `$ref` to another document".to_owned());
                         }
-                        // It may change what a reference means.
+                        // A nested id changes the base of the references below it.
                         (name, Some(_)) if depth > 0 && name == id => {
                             return Err(format!("it has an `{id}` below its root"));
                         }
@@ -146,19 +148,19 @@ fn count_references(schema: &Value) -> Result<usize, String> {
     count(schema, id, 0)
 }
 
-/// How long an output schema may be, in bytes: 256 KiB.
-const MAX_SCHEMA: usize = 256 * 1024;
-/// How many subschemas, keywords and values it may have.
+/// The maximum size of an output schema in bytes: 256 KiB.
+const MAX_SCHEMA_BYTES: usize = 256 * 1024;
+/// The maximum number of subschemas, keywords and values in a schema.
 const MAX_PARTS: usize = 20_000;
-/// How many `$ref`s it may have: a validator takes quadratic time to follow a chain of them.
+/// The maximum number of `$ref`s in a schema: a validator takes quadratic time to follow a chain of them.
 const MAX_REFERENCES: usize = 256;
-/// How many steps a check may take; a step is a keyword that meets a value.
+/// The maximum number of steps of one validation; a step applies a keyword to a value.
 const MAX_STEPS: usize = 1_000_000;
-/// How often a regular expression may go back in its text.
+/// The maximum number of backtracking steps of a regular expression.
 const MAX_BACKTRACKS: usize = 10_000;
-/// How large a compiled regular expression may be, in bytes.
-const MAX_PATTERN: usize = 256 * 1024;
-const LONGEST_COMPLAINT: usize = 300;
+/// The maximum size of a compiled regular expression in bytes.
+const MAX_REGEX_BYTES: usize = 256 * 1024;
+const MAX_ERROR_CHARS: usize = 300;
 
 #[cfg(test)]
 mod tests;

@@ -1,29 +1,31 @@
-//! Being told when something changes.
+//! [`Subscription`], a stream of change notifications, and [`Subscribe`], which opens one.
 //!
-//! One API for both eras: where the wire has no `subscriptions/listen`, the channel makes one up.
+//! One API for both eras: where the protocol has no `subscriptions/listen`, the channel emulates it.
 
 use std::future::{IntoFuture, poll_fn};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{self, Poll, ready};
+use std::time::Duration;
 
 use bowline_core::era::Request;
 use bowline_core::mux::CallOptions;
 use bowline_types::{
-    Method, Notice, RequestId, SubscriptionFilter, SubscriptionsAcknowledgedNotification,
-    SubscriptionsAcknowledgedNotificationParams, SubscriptionsListenRequest,
-    SubscriptionsListenRequestParams,
+    Method, NotificationMethod, RequestId, SubscriptionFilter,
+    SubscriptionsAcknowledgedNotification, SubscriptionsAcknowledgedNotificationParams,
+    SubscriptionsListenRequest, SubscriptionsListenRequestParams,
 };
 use futures_core::Stream;
+use tokio::time::{Instant, sleep};
 
 use super::{Change, Client, encode_object};
-use crate::exchange::{BoxFuture, Channel, Exchange, Step};
+use crate::exchange::{BoxFuture, Channel, Exchange, ExchangeEvent};
 use crate::{Error, Result};
 
-/// A subscription that was not asked for yet; await it.
+/// A builder for a subscription; awaiting it sends `subscriptions/listen`.
 ///
 /// # Cancel safety
 ///
-/// Nothing is sent before it is awaited. Dropping the future after that ends the subscription.
+/// No message is sent before it is awaited. Dropping the future after that ends the subscription.
 ///
 /// # Examples
 ///
@@ -32,10 +34,10 @@ use crate::{Error, Result};
 /// use bowline::client::Changes;
 ///
 /// let changes = client.subscribe(Changes::lists()).id("news").await?;
-/// println!("the server agreed to {:?}", changes.honoured());
+/// println!("the server agreed to {:?}", changes.acknowledged_filter());
 /// # Ok(()) }
 /// ```
-#[must_use = "nothing is sent until it is awaited"]
+#[must_use = "the request is sent only when this is awaited"]
 #[derive(Debug)]
 pub struct Subscribe {
     client: Client,
@@ -56,26 +58,28 @@ impl Subscribe {
         }
     }
 
-    /// Uses this request id instead of a minted one.
+    /// Uses this request id instead of a generated one.
     pub fn id(mut self, id: impl Into<RequestId>) -> Self {
         self.options.id = Some(id.into());
         self
     }
 
     async fn subscribe(self) -> Result<Subscription> {
-        let wish = self.client.offered(self.filter);
-        let params = encode_object(&SubscriptionsListenRequestParams::new(wish))?;
+        let filter = self.client.supported_filter(self.filter);
+        let params = encode_object(&SubscriptionsListenRequestParams::new(filter))?;
         let caller = self.client.caller();
         let request = Request::new(SubscriptionsListenRequest::NAME, params, caller);
-        let mut exchange = self.client.inner.now().channel.open(request, self.options);
-        let honoured = tokio::time::timeout(self.client.inner.timeout, acknowledged(&mut exchange))
-            .await
-            .map_err(|_| Error::Timeout {
-                after: self.client.inner.timeout,
-            })??;
+        let mut exchange = self
+            .client
+            .inner
+            .current_connection()
+            .open(request, self.options);
+        let limit = self.client.inner.config.timeout;
+        let first = first_event(&mut exchange, limit).await?;
+        let acknowledged = acknowledged_filter(first)?;
         Ok(Subscription {
             exchange: Some(exchange),
-            honoured,
+            acknowledged,
             ended: None,
             client: self.client,
         })
@@ -91,13 +95,13 @@ impl IntoFuture for Subscribe {
     }
 }
 
-/// Changes, as the server tells them; a stream.
+/// A stream of changes at the server.
 ///
-/// A subscription that is lost stays lost; [`Client::watch`] subscribes again.
+/// A lost subscription is not renewed; use [`Client::watch`] for that.
 ///
 /// # Cancel safety
 ///
-/// Dropping it ends the subscription, and the server forgets it.
+/// Dropping it ends the subscription, also at the server.
 ///
 /// # Examples
 ///
@@ -117,65 +121,65 @@ impl IntoFuture for Subscribe {
 #[derive(Debug)]
 pub struct Subscription {
     exchange: Option<Exchange>,
-    honoured: SubscriptionFilter,
-    ended: Option<Ended>,
-    /// The connection lives as long as somebody listens.
+    acknowledged: SubscriptionFilter,
+    ended: Option<SubscriptionEnd>,
+    /// Keeps the connection open while the subscription exists.
     client: Client,
 }
 
-/// How a subscription came to its end.
+/// Why a subscription ended.
 ///
 /// # Examples
 ///
 /// ```
 /// # async fn example(client: bowline::Client) -> bowline::Result<()> {
-/// use bowline::client::{Changes, Ended};
+/// use bowline::client::{Changes, SubscriptionEnd};
 ///
 /// let mut changes = client.subscribe(Changes::new().tools()).await?;
 /// while let Ok(Some(change)) = changes.next().await {
 ///     println!("{change:?}");
 /// }
-/// if changes.ended() == Some(Ended::Lagged) {
+/// if changes.ended() == Some(SubscriptionEnd::Lagged) {
 ///     println!("too slow: some changes were missed");
 /// }
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Ended {
-    /// The server ended it in good order.
+pub enum SubscriptionEnd {
+    /// The server ended it with a result.
     Graceful,
-    /// The server gave it up without a result.
+    /// The server cancelled it.
     Cancelled,
-    /// Changes came faster than they were taken in; some were missed.
+    /// The notification queue overflowed; some changes were lost.
     Lagged,
     /// The wire failed or was closed, or the server broke the protocol.
     Lost,
 }
 
 impl Subscription {
-    /// What the server agreed to tell, which may be less than was asked for.
+    /// Returns the filter that the server acknowledged, which may be smaller than the requested one.
     #[must_use]
-    pub fn honoured(&self) -> &SubscriptionFilter {
-        &self.honoured
+    pub fn acknowledged_filter(&self) -> &SubscriptionFilter {
+        &self.acknowledged
     }
 
-    /// The next change; `None` once the server has ended the subscription in good order.
+    /// Returns the next change; `None` after the server has ended the subscription gracefully.
     ///
     /// # Errors
     ///
-    /// Once, if the subscription did not end in good order; [`Subscription::ended`] says how it did.
+    /// Once, if the subscription ended otherwise; [`Subscription::ended`] returns why.
     ///
     /// # Cancel safety
     ///
-    /// Safe: a change is taken only when it is returned.
+    /// Safe: a change is removed only when it is returned.
     pub async fn next(&mut self) -> Result<Option<Change>> {
         poll_fn(|cx| self.poll_change(cx)).await
     }
 
-    /// How the subscription came to its end, if it did.
+    /// Returns why the subscription ended; `None` while it is open.
     #[must_use]
-    pub fn ended(&self) -> Option<Ended> {
+    pub fn ended(&self) -> Option<SubscriptionEnd> {
         self.ended
     }
 
@@ -183,16 +187,19 @@ impl Subscription {
         let Some(exchange) = &mut self.exchange else {
             return Poll::Ready(Ok(None));
         };
-        let (ended, result) = match ready!(exchange.poll_step(cx)) {
-            Step::Notification(notification) => {
-                self.client.hear_within(&notification);
+        let (ended, result) = match ready!(exchange.poll_event(cx)) {
+            ExchangeEvent::Notification(notification) => {
+                self.client.deliver_from_exchange(&notification);
                 return Poll::Ready(Ok(Some(Change::from(notification))));
             }
-            Step::Answered(Ok(_)) => (Ended::Graceful, Ok(None)),
-            Step::Answered(Err(error)) => (Ended::of(&error), Err(error)),
+            ExchangeEvent::Answered(Ok(_)) => (SubscriptionEnd::Graceful, Ok(None)),
+            ExchangeEvent::Answered(Err(error)) => (SubscriptionEnd::of(&error), Err(error)),
         };
-        if ended == Ended::Lagged {
-            self.client.inner.hearing.hear_change(&Change::Missed);
+        if ended == SubscriptionEnd::Lagged {
+            self.client
+                .inner
+                .notifications
+                .apply_change(&Change::Missed);
         }
         self.exchange = None;
         self.ended = Some(ended);
@@ -208,7 +215,7 @@ impl Stream for Subscription {
     }
 }
 
-impl Ended {
+impl SubscriptionEnd {
     fn of(error: &Error) -> Self {
         match error {
             Error::Cancelled { .. } => Self::Cancelled,
@@ -218,25 +225,45 @@ impl Ended {
     }
 }
 
-/// Waits for the server's first word on a subscription.
-async fn acknowledged(exchange: &mut Exchange) -> Result<SubscriptionFilter> {
-    let first = match exchange.step().await {
-        Step::Notification(first) => first,
-        Step::Answered(Err(error)) => return Err(error),
-        Step::Answered(Ok(_)) => {
-            return Err(Error::protocol("the subscription ended before it began"));
+/// Waits for the first event. The time in which the user decides, such as on a consent screen, does not count.
+async fn first_event(exchange: &mut Exchange, limit: Duration) -> Result<ExchangeEvent> {
+    let started = Instant::now();
+    let mut sleep = pin!(sleep(limit));
+    poll_fn(|cx| {
+        if let Poll::Ready(event) = exchange.poll_event(cx) {
+            return Poll::Ready(Ok(event));
+        }
+        while sleep.as_mut().poll(cx).is_ready() {
+            let counted = started.elapsed().saturating_sub(exchange.paused());
+            if counted >= limit {
+                return Poll::Ready(Err(Error::Timeout { after: limit }));
+            }
+            sleep.as_mut().reset(Instant::now() + (limit - counted));
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+/// Reads the acknowledgement, which is the first message of a subscription.
+fn acknowledged_filter(first: ExchangeEvent) -> Result<SubscriptionFilter> {
+    let first = match first {
+        ExchangeEvent::Notification(first) => first,
+        ExchangeEvent::Answered(Err(error)) => return Err(error),
+        ExchangeEvent::Answered(Ok(_)) => {
+            return Err(Error::protocol("subscription ended before acknowledgement"));
         }
     };
     if first.method != SubscriptionsAcknowledgedNotification::NAME {
         return Err(Error::protocol(
-            "the subscription was not acknowledged first",
+            "expected an acknowledgement as the first message of the subscription",
         ));
     }
     let params = first
         .params
-        .ok_or_else(|| Error::protocol("the acknowledgement is empty"))?;
+        .ok_or_else(|| Error::protocol("the acknowledgement has no params"))?;
     let params: SubscriptionsAcknowledgedNotificationParams = params
         .decode()
-        .map_err(|error| Error::undecodable("the acknowledgement has the wrong shape", error))?;
+        .map_err(|error| Error::undecodable("failed to decode the acknowledgement", error))?;
     Ok(params.notifications)
 }

@@ -1,9 +1,9 @@
-//! A subscription that does not stay lost.
+//! [`Watch`], a stream of changes that subscribes again whenever its subscription ends.
 //!
 //! ```text
-//! Waiting ──time is up──▶ Subscribing ──acknowledged──▶ Listening
+//! Waiting ──pause over──▶ Subscribing ──acknowledged──▶ Listening
 //!    ▲                        │ failed                      │ ended
-//!    └────────────────────────┴──────────────────────────────┘   give up after too many in a row
+//!    └────────────────────────┴─────────────────────────────┘   Done after `max_failures` in a row
 //! ```
 
 use std::collections::hash_map::RandomState;
@@ -22,12 +22,11 @@ use crate::exchange::BoxFuture;
 use crate::peer::Peer;
 use crate::{Error, Result};
 
-/// Changes, as the server tells them, across subscriptions; a stream.
+/// A stream of changes at the server, across subscriptions.
 ///
-/// When a subscription ends, for whatever reason, another takes its place after a pause that grows with
-/// each failure. Then [`Change::Missed`] comes first, for nobody knows what happened in between. It ends
-/// with an error if the server cannot be subscribed to time after time, and at once if the wire has come to
-/// its end.
+/// When a subscription ends, for any reason, it subscribes again after a pause that grows with each failure. The next
+/// item is then [`Change::Missed`], because changes in between were not received. It ends with an error after
+/// [several failures in a row](Self::max_failures), and immediately if the wire has ended.
 ///
 /// # Cancel safety
 ///
@@ -47,18 +46,18 @@ use crate::{Error, Result};
 /// }
 /// # Ok(()) }
 /// ```
-#[must_use = "nothing is watched until it is polled"]
+#[must_use = "streams do nothing unless polled"]
 pub struct Watch {
     client: Client,
     filter: SubscriptionFilter,
-    most_failures: u32,
+    max_failures: u32,
     /// In a row.
     failures: u32,
-    has_listened: bool,
-    state: State,
+    was_subscribed: bool,
+    state: WatchState,
 }
 
-enum State {
+enum WatchState {
     Waiting(Pin<Box<Sleep>>),
     Subscribing(BoxFuture<'static, Result<Subscription>>),
     Listening(Box<Subscription>, Instant),
@@ -71,44 +70,44 @@ impl Watch {
         Self {
             client: client.clone(),
             filter,
-            most_failures: MOST_FAILURES,
+            max_failures: MAX_FAILURES,
             failures: 0,
-            has_listened: false,
-            state: State::Subscribing(subscribing),
+            was_subscribed: false,
+            state: WatchState::Subscribing(subscribing),
         }
     }
 
-    /// Gives up after this many failures in a row. 8 by default.
-    pub fn most_failures(mut self, failures: u32) -> Self {
-        self.most_failures = failures;
+    /// Sets the number of failures in a row after which it ends with an error. 8 by default.
+    pub fn max_failures(mut self, failures: u32) -> Self {
+        self.max_failures = failures;
         self
     }
 
-    /// The next change; `None` once an error was returned.
+    /// Returns the next change; `None` after an error was returned.
     ///
     /// # Errors
     ///
-    /// Once, when it gives up, with what happened last.
+    /// Once, when it gives up: the error of the last attempt.
     ///
     /// # Cancel safety
     ///
-    /// Safe: a change is taken only when it is returned.
+    /// Safe: a change is removed only when it is returned.
     pub async fn next(&mut self) -> Result<Option<Change>> {
         let next = poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await;
         next.transpose()
     }
 
-    /// Begins to wait for the next attempt, or gives up.
-    fn retry(&mut self, error: Error) -> Result<State> {
+    /// Starts the pause before the next attempt, or returns the error to give up.
+    fn retry(&mut self, error: Error) -> Result<WatchState> {
         self.failures += 1;
-        // A wire that has come to its end does not come back.
+        // A wire that has ended cannot be reopened.
         let has_ended = self.client.peer().is_some_and(Peer::has_ended);
-        if self.failures >= self.most_failures || has_ended {
+        if self.failures >= self.max_failures || has_ended {
             return Err(error);
         }
-        let pause = pause(self.failures);
-        tracing::debug!(%error, ?pause, "a subscription ended; it will be renewed");
-        Ok(State::Waiting(Box::pin(tokio::time::sleep(pause))))
+        let pause = backoff(self.failures);
+        tracing::debug!(%error, ?pause, "subscription ended; subscribing again after a pause");
+        Ok(WatchState::Waiting(Box::pin(tokio::time::sleep(pause))))
     }
 }
 
@@ -119,28 +118,33 @@ impl Stream for Watch {
         let this = self.get_mut();
         loop {
             let failure = match &mut this.state {
-                State::Done => return Poll::Ready(None),
-                State::Waiting(pause) => {
+                WatchState::Done => return Poll::Ready(None),
+                WatchState::Waiting(pause) => {
                     ready!(pause.as_mut().poll(cx));
                     let subscribing = this.client.subscribe(this.filter.clone()).into_future();
-                    this.state = State::Subscribing(subscribing);
+                    this.state = WatchState::Subscribing(subscribing);
                     continue;
                 }
-                State::Subscribing(subscribing) => match ready!(subscribing.as_mut().poll(cx)) {
+                WatchState::Subscribing(subscribing) => match ready!(subscribing.as_mut().poll(cx))
+                {
                     Ok(subscription) => {
-                        this.state = State::Listening(Box::new(subscription), Instant::now());
-                        if std::mem::replace(&mut this.has_listened, true) {
-                            this.client.inner.hearing.hear_change(&Change::Missed);
+                        this.state = WatchState::Listening(Box::new(subscription), Instant::now());
+                        if std::mem::replace(&mut this.was_subscribed, true) {
+                            this.client
+                                .inner
+                                .notifications
+                                .apply_change(&Change::Missed);
                             return Poll::Ready(Some(Ok(Change::Missed)));
                         }
                         continue;
                     }
                     Err(error) => error,
                 },
-                State::Listening(subscription, since) => {
+                WatchState::Listening(subscription, since) => {
                     let next = ready!(Pin::new(&mut **subscription).poll_next(cx));
-                    // A server that ends each subscription at once has not earned a new start.
-                    if since.elapsed() > LONGEST_PAUSE {
+                    // Reset only after a while: a server that ends each subscription immediately must not be
+                    // retried for ever.
+                    if since.elapsed() > MAX_PAUSE {
                         this.failures = 0;
                     }
                     match next {
@@ -155,7 +159,7 @@ impl Stream for Watch {
             match this.retry(failure) {
                 Ok(state) => this.state = state,
                 Err(error) => {
-                    this.state = State::Done;
+                    this.state = WatchState::Done;
                     return Poll::Ready(Some(Err(error)));
                 }
             }
@@ -172,14 +176,14 @@ impl std::fmt::Debug for Watch {
     }
 }
 
-/// Twice as long after each failure, and never for two clients alike, lest they all come back at once.
-fn pause(failures: u32) -> Duration {
-    let longest = FIRST_PAUSE * 2_u32.saturating_pow(failures.saturating_sub(1).min(16));
-    let longest = longest.min(LONGEST_PAUSE);
+/// Exponential backoff with jitter, so that the clients of a restarted server do not all subscribe at the same time.
+fn backoff(failures: u32) -> Duration {
+    let max = FIRST_PAUSE * 2_u32.saturating_pow(failures.saturating_sub(1).min(16));
+    let max = max.min(MAX_PAUSE);
     let chance = RandomState::new().hash_one(failures) % 1_000;
-    longest / 2 + longest / 2 * u32::try_from(chance).unwrap_or(0) / 1_000
+    max / 2 + max / 2 * u32::try_from(chance).unwrap_or(0) / 1_000
 }
 
-const MOST_FAILURES: u32 = 8;
+const MAX_FAILURES: u32 = 8;
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const MAX_PAUSE: Duration = Duration::from_secs(30);

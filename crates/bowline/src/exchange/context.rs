@@ -1,22 +1,24 @@
-//! What a handler may know and do for the current request.
+//! [`Context`], which handlers use to read the current request and to send to its caller.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bowline_core::Notification;
 use bowline_core::era::{Caller, Request};
 use bowline_core::json::Params;
 use bowline_types::{
-    Json, LoggingLevel, LoggingMessageNotification, LoggingMessageNotificationParams, Meta, Notice,
-    ProgressNotification, ProgressToken, RequestId,
+    Json, LoggingLevel, LoggingMessageNotification, LoggingMessageNotificationParams, Meta,
+    NotificationMethod, ProgressNotification, ProgressToken, RequestId,
 };
 
-use super::progress::{Progress, Reports};
-use super::{CancelMode, Channel, Extensions, Input, Principal, TraceContext};
+use super::progress::{Progress, ProgressReports};
+use super::{CancelMode, Channel, Extensions, InputRound, Principal, TraceContext};
 use crate::deprecation;
 use crate::signal::Signal;
+use crate::sync::{Mutex, MutexGuard};
 
-/// What a handler may know and do for the current request. Cheap to clone.
+/// The context of the current request: its caller, progress, logging, input from the client, cancellation. Cheap to
+/// clone.
 ///
 /// # Examples
 ///
@@ -33,86 +35,86 @@ use crate::signal::Signal;
 /// ```
 #[derive(Clone)]
 pub struct Context {
-    shared: Arc<Shared>,
+    shared: Arc<ContextShared>,
     principal: Principal,
-    /// What is asked in the current round, where something may be.
-    input: Option<Arc<Input>>,
+    /// The current round, if the method supports input from the client.
+    input: Option<Arc<InputRound>>,
     extensions: Extensions,
-    is_mute: bool,
+    is_logging_disabled: bool,
     /// The default logger name.
     logger: Option<Arc<str>>,
 }
 
-struct Shared {
+struct ContextShared {
     request_id: RequestId,
     caller: Arc<Caller>,
     progress_token: Option<ProgressToken>,
-    /// Where its `_meta` is.
+    /// Contains `_meta`.
     params: Mutex<Params>,
-    outlet: Arc<dyn Outlet>,
-    reports: Reports,
+    sink: Arc<dyn NotificationSink>,
+    reports: ProgressReports,
     cancelled: Signal,
-    /// Whether the handler, once cancelled, is told so and runs on instead of being dropped.
-    runs_on: AtomicBool,
+    /// Whether the mode is [`CancelMode::Signal`].
+    is_signal_mode: AtomicBool,
     shutting_down: Signal,
 }
 
-/// Where a handler's words go: onto the wire of the request, or into the exchange in process.
-pub trait Outlet: Send + Sync + 'static {
-    /// Says something that belongs to the request. Silent once the request is over.
+/// The destination of a handler's notifications: the wire of the request, or the in-process exchange.
+pub trait NotificationSink: Send + Sync + 'static {
+    /// Sends a notification that belongs to the request. Does nothing after the request has ended.
     fn notify(&self, notification: Notification);
 
-    /// The way back to the caller, where its era lets a server ask.
-    fn way_back(&self) -> Option<Arc<dyn Channel>>;
+    /// Returns the channel for server-to-client requests, or `None` if the caller's protocol version has none.
+    fn back_channel(&self) -> Option<Arc<dyn Channel>>;
 }
 
 impl Context {
-    /// The context of `request`, whose handler's words go to `outlet`.
-    pub fn new(request_id: RequestId, request: &Request, outlet: Arc<dyn Outlet>) -> Self {
+    /// Creates the context of `request`. Notifications of its handler go to `sink`.
+    pub fn new(request_id: RequestId, request: &Request, sink: Arc<dyn NotificationSink>) -> Self {
         Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(ContextShared {
                 request_id,
                 caller: request.caller.clone(),
                 progress_token: request.progress_token.clone(),
                 params: Mutex::new(request.params.clone()),
-                outlet,
-                reports: Reports::default(),
+                sink,
+                reports: ProgressReports::default(),
                 cancelled: Signal::default(),
-                runs_on: AtomicBool::new(false),
+                is_signal_mode: AtomicBool::new(false),
                 shutting_down: Signal::default(),
             }),
             principal: Principal::anonymous(),
             input: None,
             extensions: Extensions::default(),
-            is_mute: false,
+            is_logging_disabled: false,
             logger: None,
         }
     }
 
-    /// The same context, on behalf of somebody. For layers that check credentials.
+    /// Sets the principal. For layers that check credentials.
     #[must_use]
     pub fn with_principal(mut self, principal: Principal) -> Self {
         self.principal = principal;
         self
     }
 
-    /// The same context, in which questions may be asked.
-    pub(crate) fn with_input(mut self, input: Arc<Input>) -> Self {
+    /// Sets the round in which the handler may request input.
+    pub(crate) fn with_input(mut self, input: Arc<InputRound>) -> Self {
         self.input = Some(input);
         self
     }
 
-    pub(crate) fn input(&self) -> Option<&Arc<Input>> {
+    pub(crate) fn input(&self) -> Option<&Arc<InputRound>> {
         self.input.as_ref()
     }
 
-    /// The id of the request, as the caller wrote it.
+    /// Returns the id of the request, as the caller sent it.
     #[must_use]
     pub fn request_id(&self) -> &RequestId {
         &self.shared.request_id
     }
 
-    /// Who is asking.
+    /// Returns the client's protocol version, implementation and capabilities.
     ///
     /// # Examples
     ///
@@ -132,7 +134,7 @@ impl Context {
         self.shared.caller.clone()
     }
 
-    /// On whose behalf it is asked.
+    /// Returns the authenticated principal of the request.
     ///
     /// # Examples
     ///
@@ -140,7 +142,7 @@ impl Context {
     /// use bowline::Context;
     ///
     /// async fn whoami(cx: Context) -> String {
-    ///     cx.principal().name().unwrap_or("nobody in particular").to_owned()
+    ///     cx.principal().name().unwrap_or("anonymous").to_owned()
     /// }
     /// ```
     #[must_use]
@@ -148,14 +150,14 @@ impl Context {
         &self.principal
     }
 
-    /// What accompanies the request.
+    /// Returns the `_meta` of the request.
     #[must_use]
     pub fn meta(&self) -> Option<Meta> {
         let meta = self.shared.params().member("_meta").ok()??;
         meta.decode().ok()?
     }
 
-    /// The trace that the request belongs to, if its caller says so in the form that the W3C gives it.
+    /// Returns the W3C trace context of the request, if its `_meta` has a valid one.
     ///
     /// # Examples
     ///
@@ -171,7 +173,7 @@ impl Context {
         TraceContext::read(&self.meta()?)
     }
 
-    /// What the server shares with its handlers, by its type; see `Server::state`.
+    /// Returns the shared state of type `S`; see `Server::state`.
     ///
     /// # Examples
     ///
@@ -185,25 +187,24 @@ impl Context {
     /// ```
     #[must_use]
     pub fn state<S: Send + Sync + 'static>(&self) -> Option<&S> {
-        self.extensions.find()
+        self.extensions.get()
     }
 
-    /// Everything that the server and its layers add to the request.
+    /// Returns the values that the server and its layers added to the request.
     #[must_use]
     pub fn extensions(&self) -> &Extensions {
         &self.extensions
     }
 
-    /// Everything that the server and its layers add to the request, for a layer that adds more. Clones
-    /// of the context that exist already do not see it.
+    /// Returns the extensions mutably, for layers that add values. Existing clones of the context do not see changes.
     pub fn extensions_mut(&mut self) -> &mut Extensions {
         &mut self.extensions
     }
 
-    /// Reports progress, if the caller asked for it.
+    /// Sends `notifications/progress`, if the caller sent a `progressToken`.
     ///
-    /// Progress only ever grows: a report that is not above all before it is not sent. Of reports that come
-    /// from several threads at once some may be left out.
+    /// A report that is not greater than all previous ones is not sent. Of concurrent reports from several threads,
+    /// only the latest may be sent.
     ///
     /// # Examples
     ///
@@ -225,8 +226,8 @@ impl Context {
         });
     }
 
-    /// Logs something to the caller, if the server [may](crate::Server::logging) and the caller asked for
-    /// messages this severe.
+    /// Sends `notifications/message` to the caller, if the server has the [`logging`](crate::Server::logging)
+    /// capability and the caller requested this level.
     ///
     /// # Examples
     ///
@@ -235,13 +236,13 @@ impl Context {
     /// use bowline::types::LoggingLevel;
     ///
     /// async fn import(cx: Context) {
-    ///     cx.log(LoggingLevel::Warning, serde_json::json!("the third line is empty"));
+    ///     cx.log(LoggingLevel::Warning, serde_json::json!("line 3 is empty"));
     /// }
     /// ```
     pub fn log(&self, level: LoggingLevel, data: impl Into<Json>) {
-        if self.logs(level) {
+        if self.is_logged(level) {
             let logger = self.logger.as_deref().map(str::to_owned);
-            self.log_by(logger, level, data.into());
+            self.send_log(logger, level, data.into());
         }
     }
 
@@ -255,23 +256,23 @@ impl Context {
     /// use serde_json::json;
     ///
     /// async fn import(cx: Context) {
-    ///     cx.log_as("database", LoggingLevel::Warning, json!("a slow query"));
+    ///     cx.log_as("database", LoggingLevel::Warning, json!("slow query"));
     /// }
     /// ```
     pub fn log_as(&self, logger: &str, level: LoggingLevel, data: impl Into<Json>) {
-        if self.logs(level) {
-            self.log_by(Some(logger.to_owned()), level, data.into());
+        if self.is_logged(level) {
+            self.send_log(Some(logger.to_owned()), level, data.into());
         }
     }
 
     /// Returns whether the caller receives log messages of this level.
-    fn logs(&self, level: LoggingLevel) -> bool {
+    fn is_logged(&self, level: LoggingLevel) -> bool {
         let least = self.shared.caller.log_level;
-        !self.is_mute && least.is_some_and(|least| level >= least)
+        !self.is_logging_disabled && least.is_some_and(|least| level >= least)
     }
 
-    fn log_by(&self, logger: Option<String>, level: LoggingLevel, data: Json) {
-        deprecation::warn_of(LoggingMessageNotification::NAME, self.caller().dialect);
+    fn send_log(&self, logger: Option<String>, level: LoggingLevel, data: Json) {
+        deprecation::warn_deprecated(LoggingMessageNotification::NAME, self.caller().dialect);
         let mut params = LoggingMessageNotificationParams::new(level, data);
         params.logger = logger;
         self.notify::<LoggingMessageNotification>(&params);
@@ -282,45 +283,45 @@ impl Context {
         self.logger = Some(logger.clone());
     }
 
-    /// Says something that belongs to this request. Silent once the request is over.
-    pub fn notify<N: Notice>(&self, params: &N::Params) {
+    /// Sends a notification that belongs to this request. Does nothing after the request has ended.
+    pub fn notify<N: NotificationMethod>(&self, params: &N::Params) {
         match Json::encode(params) {
-            Ok(params) => self.say(Notification::new(N::NAME, Some(params))),
+            Ok(params) => self.send_notification(Notification::new(N::NAME, Some(params))),
             Err(error) => {
-                tracing::warn!(method = N::NAME, %error, "a notification has no JSON form")
+                tracing::warn!(method = N::NAME, %error, "failed to serialize a notification")
             }
         }
     }
 
-    /// As [`notify`](Self::notify), with params that are encoded already.
-    pub(crate) fn say(&self, notification: Notification) {
-        self.shared.outlet.notify(notification);
+    /// Like [`notify`](Self::notify), with encoded params.
+    pub(crate) fn send_notification(&self, notification: Notification) {
+        self.shared.sink.notify(notification);
     }
 
-    /// The way back to the caller, where its era lets a server ask. What is asked through it is
-    /// cancelled when the exchange is dropped, and so when this request's handler is.
+    /// Returns the channel for server-to-client requests, or `None` if the caller's protocol version has none. Such a
+    /// request is cancelled when its exchange is dropped, for example together with the handler.
     #[must_use]
-    pub fn way_back(&self) -> Option<Arc<dyn Channel>> {
-        self.shared.outlet.way_back()
+    pub fn back_channel(&self) -> Option<Arc<dyn Channel>> {
+        self.shared.sink.back_channel()
     }
 
-    /// Waits until the caller gives up, or the handler is stopped because it needs input first. For what
-    /// a handler spawned: the handler itself is dropped.
+    /// Waits until the request is cancelled, or the handler is stopped because it needs input from the client.
+    /// For tasks that a handler spawned; the handler itself is dropped.
     ///
     /// # Cancel safety
     ///
-    /// Safe: nothing is lost by dropping it.
+    /// Safe: the signal is not consumed.
     ///
     /// # Examples
     ///
     /// ```
     /// use bowline::Context;
     ///
-    /// async fn watch_over(cx: Context) {
-    ///     // A task of the handler's own is not dropped with it, and has to look.
+    /// async fn copy(cx: Context) {
+    ///     // A spawned task is not dropped with the handler.
     ///     tokio::spawn(async move {
     ///         tokio::select! {
-    ///             () = cx.cancelled() => println!("the caller gave up"),
+    ///             () = cx.cancelled() => println!("cancelled"),
     ///             () = copy_everything() => {}
     ///         }
     ///     });
@@ -331,58 +332,56 @@ impl Context {
         self.shared.cancelled.wait().await;
     }
 
-    /// Whether the caller gave up, or the handler was stopped because it needs input first.
+    /// Returns whether the request was cancelled, or the handler stopped because it needs input from the client.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.shared.cancelled.is_raised()
     }
 
-    /// Waits until this end is shutting down, when what would go on for ever should come to its end.
+    /// Waits until the server shuts down. Handlers without an end, such as subscriptions, should then return.
     ///
     /// # Cancel safety
     ///
-    /// Safe: nothing is lost by dropping it.
+    /// Safe: the signal is not consumed.
     pub async fn shutting_down(&self) {
         self.shared.shutting_down.wait().await;
     }
 
-    /// Keeps as little of the request as it can: of a handler that may go on for days, this is what its
-    /// caller costs. What accompanies the request is copied, because it would hold on to the whole buffer
-    /// in which it arrived, and what the server and its layers have added is forgotten.
-    pub(crate) fn let_request_go(&mut self) {
+    /// Reduces the memory of a request that may run for days, such as a subscription: copies the params out of the
+    /// buffer in which they were received, which they would keep alive, and drops the extensions.
+    pub(crate) fn release_request(&mut self) {
         self.extensions = Extensions::default();
         let mut params = self.shared.params();
         *params = params.to_unshared().into();
     }
 
-    /// The part of it that whoever runs the handler needs.
-    pub(crate) fn alarm(&self) -> Alarm {
-        Alarm(self.shared.clone())
+    /// Returns the part that the runner of the handler needs.
+    pub(crate) fn control(&self) -> HandlerControl {
+        HandlerControl(self.shared.clone())
     }
 
-    /// Logs nothing to the caller: what does not say that it logs must not.
-    pub(crate) fn mute(&mut self) {
-        self.is_mute = true;
+    /// Disables log messages: a server without the `logging` capability must not send any.
+    pub(crate) fn disable_logging(&mut self) {
+        self.is_logging_disabled = true;
     }
 
     pub(crate) fn cancel(&self) {
         self.shared.cancelled.raise();
     }
 
-    /// What becomes of the handler when its caller gives up: it is dropped, unless it has
-    /// [chosen](Self::choose) otherwise.
+    /// Returns how the handler is stopped: [`CancelMode::Drop`], unless [chosen](Self::set_cancel_mode) otherwise.
     pub(crate) fn cancel_mode(&self) -> CancelMode {
         self.shared.cancel_mode()
     }
 
-    /// Chooses what becomes of the handler that is about to start, when its caller gives up. Returns
-    /// `false` if the caller has done so already: what has not started then never does.
+    /// Sets how the handler that is about to start is stopped. Returns `false` if the request is already cancelled; the
+    /// handler must not start then.
     ///
-    /// Whoever cancels raises the flag and then asks for the mode; here it is the other way round. So one
-    /// of the two always sees the other.
-    pub(crate) fn choose(&self, mode: CancelMode) -> bool {
+    /// The canceller raises the flag and then reads the mode; this stores the mode and then reads the flag. With
+    /// `SeqCst` at least one of them sees the other's store; otherwise a `Signal` handler could start and be dropped.
+    pub(crate) fn set_cancel_mode(&self, mode: CancelMode) -> bool {
         self.shared
-            .runs_on
+            .is_signal_mode
             .store(mode == CancelMode::Signal, Ordering::SeqCst);
         !self.is_cancelled()
     }
@@ -392,12 +391,11 @@ impl Context {
     }
 }
 
-/// Tells a handler, from outside, that its request is over. What the server and its layers added to the request
-/// is not kept alive by it.
+/// Cancels or shuts down a handler from outside. Unlike a [`Context`] it does not keep the extensions alive.
 #[derive(Clone)]
-pub(crate) struct Alarm(Arc<Shared>);
+pub(crate) struct HandlerControl(Arc<ContextShared>);
 
-impl Alarm {
+impl HandlerControl {
     pub(crate) fn cancel(&self) {
         self.0.cancelled.raise();
     }
@@ -409,16 +407,16 @@ impl Alarm {
 
     #[cfg_attr(
         not(feature = "http-server"),
-        allow(dead_code, reason = "elsewhere the context itself is at hand")
+        allow(dead_code, reason = "other transports use the context itself")
     )]
     pub(crate) fn shut_down(&self) {
         self.0.shutting_down.raise();
     }
 }
 
-impl Shared {
+impl ContextShared {
     fn cancel_mode(&self) -> CancelMode {
-        if self.runs_on.load(Ordering::SeqCst) {
+        if self.is_signal_mode.load(Ordering::SeqCst) {
             CancelMode::Signal
         } else {
             CancelMode::Drop
@@ -426,8 +424,7 @@ impl Shared {
     }
 
     fn params(&self) -> MutexGuard<'_, Params> {
-        // No code that could panic halfway through a change runs under this lock.
-        self.params.lock().unwrap_or_else(PoisonError::into_inner)
+        self.params.lock()
     }
 }
 

@@ -1,4 +1,4 @@
-//! A time limit of an exchange that no engine keeps.
+//! The timeouts of an exchange that is not managed by a `Mux`.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -6,37 +6,94 @@ use std::task;
 use std::time::Duration;
 
 use bowline_core::Notification;
-use bowline_types::{Notice, ProgressNotification};
-use tokio::time::Sleep;
+use bowline_core::mux::CallOptions;
+use bowline_types::{NotificationMethod, ProgressNotification};
+use tokio::time::{Instant, Sleep};
 
-/// A time limit that starts at the first poll.
-pub(crate) struct Deadline {
+/// The idle and the total timeout of an exchange. Both start at the first poll.
+pub(super) struct Deadlines {
+    idle: Option<Deadline>,
+    total: Option<Deadline>,
+}
+
+/// Whether the timeouts of an exchange run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TimeoutState {
+    Running,
+    /// The server waits for this client's host, so it cannot report progress.
+    IdlePaused,
+    /// The user decides, such as on a consent screen.
+    Paused,
+}
+
+impl Deadlines {
+    pub(super) fn new(options: &CallOptions) -> Self {
+        Self {
+            idle: options.idle_timeout.map(Deadline::from),
+            total: options.total_timeout.map(Deadline::from),
+        }
+    }
+
+    /// Returns the timeout that has elapsed, if one has. Applies `state` until the next call.
+    pub(super) fn poll_elapsed(
+        &mut self,
+        state: TimeoutState,
+        cx: &mut task::Context<'_>,
+    ) -> Option<Duration> {
+        if state != TimeoutState::Running {
+            self.idle.iter_mut().for_each(Deadline::restart);
+        }
+        if state == TimeoutState::Paused {
+            self.total.iter_mut().for_each(Deadline::pause);
+            return None;
+        }
+        // The total timeout comes first: nothing extends it.
+        let idle = self.idle.as_mut();
+        let idle = idle.filter(|_| state == TimeoutState::Running);
+        let deadlines = [self.total.as_mut(), idle];
+        deadlines
+            .into_iter()
+            .flatten()
+            .find_map(|deadline| deadline.poll_elapsed(cx))
+    }
+
+    /// Restarts the idle timeout on `notifications/progress`. Other notifications do not, as on every transport.
+    pub(super) fn on_notification(&mut self, notification: &Notification) {
+        if notification.method == ProgressNotification::NAME {
+            self.idle.iter_mut().for_each(Deadline::restart);
+        }
+    }
+}
+
+/// A timeout that starts at the first poll.
+pub(super) struct Deadline {
     after: Duration,
-    pub(super) sleep: Option<Pin<Box<Sleep>>>,
-    /// How much of it is left, if it stands still.
-    pub(super) left: Option<Duration>,
+    sleep: Option<Pin<Box<Sleep>>>,
+    /// The remaining time while it is paused.
+    left: Option<Duration>,
 }
 
 impl Deadline {
-    /// How long it was, once it has passed.
-    pub(crate) fn poll_overdue(&mut self, cx: &mut task::Context<'_>) -> Option<Duration> {
+    /// Returns the timeout once it has elapsed.
+    pub(super) fn poll_elapsed(&mut self, cx: &mut task::Context<'_>) -> Option<Duration> {
         let sleep = self.sleep.get_or_insert_with(|| {
             Box::pin(tokio::time::sleep(self.left.take().unwrap_or(self.after)))
         });
         sleep.as_mut().poll(cx).is_ready().then_some(self.after)
     }
 
-    /// Starts again at the next poll.
-    pub(crate) fn restart(&mut self) {
-        self.sleep = None;
-        self.left = None;
+    /// Stops the timeout until the next poll.
+    pub(super) fn pause(&mut self) {
+        if let Some(sleep) = self.sleep.take() {
+            let now = Instant::now();
+            self.left = Some(sleep.deadline().saturating_duration_since(now));
+        }
     }
 
-    /// Starts again if the notification is progress; nothing else moves an idle deadline, on any channel.
-    pub(crate) fn hear(&mut self, notification: &Notification) {
-        if notification.method == ProgressNotification::NAME {
-            self.restart();
-        }
+    /// Starts again at the next poll.
+    fn restart(&mut self) {
+        self.sleep = None;
+        self.left = None;
     }
 }
 

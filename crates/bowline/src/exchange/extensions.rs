@@ -1,9 +1,9 @@
-//! Values by their type: what a server shares with its handlers, and what a layer knows of a request.
+//! [`Extensions`], a type map for the shared state of a server and for values that layers add to a request.
 
 use std::any::{Any, TypeId};
 use std::sync::Arc;
 
-/// A map that holds at most one value of each type. Cheap to clone; a clone changes on its own.
+/// A map with at most one value of each type. Cheap to clone; changes to a clone do not affect the original.
 ///
 /// # Examples
 ///
@@ -12,42 +12,42 @@ use std::sync::Arc;
 ///
 /// let mut extensions = Extensions::default();
 /// extensions.insert("a database");
-/// assert_eq!(extensions.find::<&str>(), Some(&"a database"));
-/// assert_eq!(extensions.find::<u8>(), None);
+/// assert_eq!(extensions.get::<&str>(), Some(&"a database"));
+/// assert_eq!(extensions.get::<u8>(), None);
 /// ```
 #[derive(Clone, Default)]
-pub struct Extensions(Option<Arc<Values>>);
+pub struct Extensions(Option<Arc<ExtensionEntries>>);
 
-/// There are few, and they are looked for by their types: no map is as quick.
-type Values = Vec<(TypeId, Arc<dyn Any + Send + Sync>)>;
+/// A list: for the few entries that there are, a linear search is faster than a hash map.
+type ExtensionEntries = Vec<(TypeId, Arc<dyn Any + Send + Sync>)>;
 
 impl Extensions {
-    /// Puts a value in; it takes the place of an earlier one of the same type.
+    /// Inserts a value, replacing an earlier one of the same type.
     pub fn insert<T: Send + Sync + 'static>(&mut self, value: T) {
         self.put(TypeId::of::<T>(), Arc::new(value));
     }
 
-    /// Puts a value in that others share; it is found as if it had been inserted by itself.
+    /// Inserts a shared value; [`get`](Self::get) returns it as a `T`.
     #[cfg_attr(
         not(feature = "http-server"),
-        allow(dead_code, reason = "the head of an HTTP request is shared")
+        allow(dead_code, reason = "used for the head of an HTTP request")
     )]
     pub(crate) fn insert_shared<T: Send + Sync + 'static>(&mut self, value: Arc<T>) {
         self.put(TypeId::of::<T>(), value);
     }
 
-    /// The value of a type, if there is one.
+    /// Returns the value of type `T`.
     #[must_use]
-    pub fn find<T: Send + Sync + 'static>(&self) -> Option<&T> {
+    pub fn get<T: Send + Sync + 'static>(&self) -> Option<&T> {
         self.value(TypeId::of::<T>())?.downcast_ref()
     }
 
-    /// Whether there is a value of the type with this id.
-    pub(crate) fn holds(&self, of: TypeId) -> bool {
+    /// Returns whether there is a value of the type with this id.
+    pub(crate) fn contains_type(&self, of: TypeId) -> bool {
         self.value(of).is_some()
     }
 
-    /// Adds everything that `others` holds; of two values of one type, the one from `others` stays.
+    /// Adds all values of `others`, which replace values of the same type.
     pub fn extend(&mut self, others: &Self) {
         match (&mut self.0, &others.0) {
             (_, None) => {}
@@ -74,13 +74,13 @@ impl Extensions {
         Some(&**value)
     }
 
-    /// How many values there are.
+    /// Returns the number of values.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.as_ref().map_or(0, |values| values.len())
     }
 
-    /// Whether there is no value at all.
+    /// Returns whether the map is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -89,7 +89,7 @@ impl Extensions {
 
 impl std::fmt::Debug for Extensions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // The values may be secrets, and need not know how to print themselves.
+        // The values may be secrets, and need not implement `Debug`.
         f.debug_struct("Extensions")
             .field("len", &self.len())
             .finish_non_exhaustive()
@@ -101,19 +101,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clone_changes_on_its_own() {
+    fn changing_a_clone_does_not_change_the_original() {
         let mut first = Extensions::default();
         first.insert(1_u8);
         let mut second = first.clone();
 
         second.insert(2_u8);
 
-        assert_eq!(first.find::<u8>(), Some(&1));
-        assert_eq!(second.find::<u8>(), Some(&2));
+        assert_eq!(first.get::<u8>(), Some(&1));
+        assert_eq!(second.get::<u8>(), Some(&2));
     }
 
     #[test]
-    fn what_is_added_wins_and_the_rest_stays() {
+    fn extend_replaces_values_of_the_same_type_and_keeps_the_others() {
         let mut own = Extensions::default();
         own.insert(1_u8);
         own.insert("kept");
@@ -122,8 +122,8 @@ mod tests {
 
         own.extend(&others);
 
-        assert_eq!(own.find::<u8>(), Some(&2));
-        assert_eq!(own.find::<&str>(), Some(&"kept"));
+        assert_eq!(own.get::<u8>(), Some(&2));
+        assert_eq!(own.get::<&str>(), Some(&"kept"));
         assert_eq!(own.len(), 2);
     }
 }

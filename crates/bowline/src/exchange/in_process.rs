@@ -1,29 +1,30 @@
-//! A responder as a channel: the in-process transport.
+//! [`InProcess`], the in-process transport: a channel that calls a responder directly.
 //!
-//! No framing and no task. The handler runs inside the caller's future, so dropping one drops the other.
-//! Ids obey the same rules as on a wire.
+//! There is no framing and no task: the handler runs inside the caller's future and is dropped with it.
+//! Request ids follow the same rules as on a wire.
 
 use std::borrow::Cow;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{self, Poll};
+use std::task::{self, Poll, Waker};
 use std::time::Duration;
 
-use bowline_core::era::{Dialect, Request, Seal, ServerAsksBy, seal, unseal};
+use bowline_core::Notification;
+use bowline_core::era::{Dialect, InputMechanism, Request, Seal, seal, unseal};
 use bowline_core::mux::CallOptions;
-use bowline_core::{Notification, Outcome};
-use bowline_types::{Json, Method, PingRequest, RequestId, SetLevelRequest};
+use bowline_types::{Json, Method, PingRequest, SetLevelRequest};
 
-use super::deadline::Deadline;
-use super::ids::{Ids, Reservation};
-use super::run::{Running, run};
-use super::said::Said;
-use super::way_back::{Questions, WayBack};
-use super::{Answer, CancelMode, Channel, Context, Exchange, Ongoing, Outlet, Responder, Step};
-use crate::Error;
+use super::back_channel::{BackChannel, OpenRequests};
+use super::deadline::TimeoutState;
+use super::local_exchange::{ExchangeWork, LocalExchange};
+use super::notification_queue::NotificationQueue;
+use super::request_ids::RequestIds;
+use super::run_handler::{RunningHandler, run_handler};
+use super::{Answer, CancelMode, Channel, Context, Exchange, NotificationSink, Responder};
+use crate::{Error, Result};
 
-/// Reaches a responder in the same process.
+/// A channel to a responder in the same process.
 ///
 /// # Examples
 ///
@@ -40,29 +41,29 @@ use crate::Error;
 #[derive(Clone)]
 pub struct InProcess {
     responder: Arc<dyn Responder>,
-    way_back: Option<Arc<dyn Channel>>,
-    ids: Ids,
+    back_channel: Option<Arc<dyn Channel>>,
+    ids: RequestIds,
 }
 
 impl InProcess {
-    /// A channel to `responder`.
+    /// Creates a channel to `responder`.
     #[must_use]
     pub fn new(responder: Arc<dyn Responder>) -> Self {
         Self {
             responder,
-            way_back: None,
-            ids: Ids::default(),
+            back_channel: None,
+            ids: RequestIds::default(),
         }
     }
 
-    /// Lets handlers ask the caller through `way_back`, where its era has server requests.
+    /// Sets the channel for server-to-client requests. It is used in the legacy era, which has such requests.
     #[must_use]
-    pub fn with_way_back(mut self, way_back: Arc<dyn Channel>) -> Self {
-        self.way_back = Some(way_back);
+    pub fn with_back_channel(mut self, back_channel: Arc<dyn Channel>) -> Self {
+        self.back_channel = Some(back_channel);
         self
     }
 
-    /// How many requests are in progress.
+    /// Returns the number of requests in progress.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.ids.in_use()
@@ -71,35 +72,36 @@ impl InProcess {
 
 impl Channel for InProcess {
     fn open(&self, request: Request, options: CallOptions) -> Exchange {
-        if is_answered_at_the_door(&request) {
+        if is_answered_by_admission(&request) {
             return Exchange::answered(Json::empty_object());
         }
-        let reservation = match self.ids.reserve(options.id) {
+        let reservation = match self.ids.reserve(options.id.clone()) {
             Ok(reservation) => reservation,
             Err(refused) => return Exchange::failed(Error::misuse(refused.to_string())),
         };
-        let said = Arc::new(Said::default());
-        let asks = request.caller.dialect.server_asks_by == ServerAsksBy::Request;
-        let questions = Questions::default();
-        let way_back = self.way_back.clone().filter(|_| asks);
-        let way_back = way_back.map(|channel| WayBack::new(channel, questions.clone()));
-        let outlet = Arc::new(ToCaller {
-            said: said.clone(),
-            way_back: way_back.map(|it| Arc::new(it) as _),
+        let notifications = Arc::new(NotificationQueue::default());
+        let has_server_requests = request.caller.dialect.input_mechanism == InputMechanism::Request;
+        let open_requests = OpenRequests::default();
+        let back_channel = self.back_channel.clone().filter(|_| has_server_requests);
+        let back_channel =
+            back_channel.map(|channel| BackChannel::new(channel, open_requests.clone()));
+        let sink = Arc::new(InProcessSink {
+            notifications: notifications.clone(),
+            back_channel: back_channel.map(|it| Arc::new(it) as _),
         });
-        let cx = Context::new(reservation.id().clone(), &request, outlet);
-        Exchange::new(Handled {
+        let cx = Context::new(reservation.id().clone(), &request, sink);
+        let work = HandlerWork {
             method: request.method.clone(),
             dialect: request.caller.dialect,
-            running: Some(run(self.responder.clone(), request, cx)),
-            outcome: None,
-            said,
-            questions,
+            running: run_handler(self.responder.clone(), request, cx),
+            open_requests,
+        };
+        Exchange::new(LocalExchange::new(
+            work,
+            notifications,
             reservation,
-            idle: options.idle_timeout.map(Deadline::from),
-            total: options.total_timeout.map(Deadline::from),
-            is_subscription: options.is_subscription,
-        })
+            &options,
+        ))
     }
 }
 
@@ -111,128 +113,72 @@ impl std::fmt::Debug for InProcess {
     }
 }
 
-/// A handler that runs inside its caller's future.
-struct Handled {
+/// A handler that runs inside the caller's future.
+struct HandlerWork {
     method: Cow<'static, str>,
     dialect: &'static Dialect,
-    running: Option<Running>,
-    outcome: Option<Outcome>,
-    said: Arc<Said>,
-    questions: Questions,
-    reservation: Reservation,
-    idle: Option<Deadline>,
-    total: Option<Deadline>,
-    is_subscription: bool,
+    running: RunningHandler,
+    open_requests: OpenRequests,
 }
 
-impl Ongoing for Handled {
-    fn poll_step(&mut self, cx: &mut task::Context<'_>) -> Poll<Step> {
-        if let Some(after) = self.poll_overdue(cx) {
-            self.let_go();
-            return Poll::Ready(Step::Answered(Err(Error::Timeout { after })));
-        }
-        // What the handler says now is seen below, and need not wake this task.
-        self.said.attend();
-        if let Some(running) = &mut self.running
-            && let Poll::Ready(outcome) = Pin::new(running).poll(cx)
-        {
-            self.running = None;
-            self.outcome = Some(outcome);
-        }
-        // What the handler said before it ended comes before its answer.
-        if let Some(notification) = self.said.next_or_wake(cx.waker()) {
-            self.idle
-                .iter_mut()
-                .for_each(|idle| idle.hear(&notification));
-            return Poll::Ready(Step::Notification(notification));
-        }
-        // Of a subscription every notification counts.
-        if self.is_subscription && self.said.has_lost() {
-            self.let_go();
-            return Poll::Ready(Step::Answered(Err(Error::Lagged)));
-        }
-        match self.outcome.take() {
-            Some(outcome) => {
-                // A result is inside already; an error has the code that its caller's dialect has for it.
-                let form = Seal::new(self.dialect, self.method.clone());
-                let outcome = match outcome {
-                    Ok(result) => Ok(result),
-                    refused => seal(&form, &Json::empty_object(), refused),
-                };
-                let unsealed = unseal(&self.method, Dialect::LATEST, &[], outcome);
-                Poll::Ready(Step::Answered(Answer::from_unsealed(unsealed)))
-            }
-            None => Poll::Pending,
-        }
+impl ExchangeWork for HandlerWork {
+    fn poll_answer(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<Answer>> {
+        let outcome = task::ready!(Pin::new(&mut self.running).poll(cx));
+        // A result needs no sealing in process. An error does: its code depends on the caller's version.
+        let form = Seal::new(self.dialect, self.method.clone());
+        let outcome = match outcome {
+            Ok(result) => Ok(result),
+            refused => seal(&form, &Json::empty_object(), refused),
+        };
+        let unsealed = unseal(&self.method, Dialect::LATEST, &[], outcome);
+        Poll::Ready(Answer::from_unsealed(unsealed))
     }
 
-    fn request_id(&self) -> Option<&RequestId> {
-        Some(self.reservation.id())
+    fn timeout_state(&self, waker: &Waker) -> TimeoutState {
+        match self.open_requests.has_open(waker) {
+            true => TimeoutState::IdlePaused,
+            false => TimeoutState::Running,
+        }
     }
 
     fn paused(&self) -> Duration {
         Duration::ZERO
     }
 
-    fn cancel(self: Box<Self>, reason: String) {
-        tracing::debug!(id = %self.reservation.id(), reason, "a call in process was cancelled");
-    }
-}
-
-impl Handled {
-    fn poll_overdue(&mut self, cx: &mut task::Context<'_>) -> Option<Duration> {
-        if self.questions.are_open(cx.waker()) {
-            // It counts again from where this is woken by the last answer.
-            self.idle.iter_mut().for_each(Deadline::restart);
-            return self.total.as_mut().and_then(|total| total.poll_overdue(cx));
-        }
-        // The total deadline is asked first: it is the one that nothing moves.
-        let deadlines = [&mut self.total, &mut self.idle];
-        deadlines
-            .into_iter()
-            .flatten()
-            .find_map(|deadline| deadline.poll_overdue(cx))
-    }
-
-    /// Stops the handler, or lets it run on unheard if that is how it wants to be cancelled.
-    fn let_go(&mut self) {
-        self.said.close();
-        let Some(running) = self.running.take() else {
-            return;
-        };
-        if running.alarm().cancel_mode() == CancelMode::Signal
+    /// Stops the handler, or spawns it with its output discarded if its mode is [`CancelMode::Signal`].
+    fn abandon(self) {
+        let Self { running, .. } = self;
+        if running.control().cancel_mode() == CancelMode::Signal
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
-            running.alarm().cancel();
+            running.control().cancel();
             runtime.spawn(running);
         }
     }
-}
 
-impl Drop for Handled {
-    fn drop(&mut self) {
-        self.let_go();
+    fn cancel(self) {
+        self.abandon();
     }
 }
 
-/// What a handler says to a caller in the same process.
-struct ToCaller {
-    said: Arc<Said>,
-    way_back: Option<Arc<dyn Channel>>,
+/// The [`NotificationSink`] of an in-process handler.
+struct InProcessSink {
+    notifications: Arc<NotificationQueue>,
+    back_channel: Option<Arc<dyn Channel>>,
 }
 
-impl Outlet for ToCaller {
+impl NotificationSink for InProcessSink {
     fn notify(&self, notification: Notification) {
-        self.said.push(notification);
+        self.notifications.push(notification);
     }
 
-    fn way_back(&self) -> Option<Arc<dyn Channel>> {
-        self.way_back.clone()
+    fn back_channel(&self) -> Option<Arc<dyn Channel>> {
+        self.back_channel.clone()
     }
 }
 
-/// Whether the request is one that the door of a wire answers by itself; responders do not know it.
-fn is_answered_at_the_door(request: &Request) -> bool {
+/// Returns whether `DuplexAdmission` answers this request on a wire (`ping`, `logging/setLevel`), not the responder.
+fn is_answered_by_admission(request: &Request) -> bool {
     let answers = [PingRequest::NAME, SetLevelRequest::NAME];
     answers.contains(&&*request.method) && request.caller.dialect.knows_request(&request.method)
 }

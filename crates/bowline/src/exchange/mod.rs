@@ -1,55 +1,54 @@
-//! The one seam: exchanges.
+//! The transport-independent interface between clients and servers: [`Channel`], [`Responder`], [`Exchange`].
 //!
 //! An exchange is one request, the notifications that belong to it, and one answer. A [`Channel`] starts
-//! exchanges and a [`Responder`] answers them; everything that carries a request from one to the other
-//! stands between these two traits.
+//! exchanges and a [`Responder`] answers them; every transport implements one or calls the other.
 //!
 //! ```text
-//!   Client ──▶ Channel ─ ─ ─ a wire, HTTP, or nothing at all ─ ─ ─▶ Responder ◀── Server
+//!   Client ──▶ Channel ─ ─ ─ wire, HTTP, or in process ─ ─ ─▶ Responder ◀── Server
 //! ```
 
 mod context;
-pub(crate) use context::Alarm;
-pub use context::{Context, Outlet};
+pub(crate) use context::HandlerControl;
+pub use context::{Context, NotificationSink};
 
 mod deadline;
 
 #[cfg(feature = "http-client")]
-mod driven;
-#[cfg(feature = "http-client")]
-pub(crate) use driven::Driven;
+mod future_exchange;
+
+mod local_exchange;
 
 mod extensions;
 pub use extensions::Extensions;
 
-mod ids;
+mod request_ids;
 #[cfg(feature = "http-client")]
-pub(crate) use ids::Ids;
+pub(crate) use request_ids::RequestIds;
 
 #[cfg_attr(
     not(all(feature = "http-client", feature = "http-server")),
     allow(
         dead_code,
-        reason = "only an HTTP response has more to wait for than words, or can be held back"
+        reason = "backpressure and `QueuePoll::MustPoll` are used by HTTP only"
     )
 )]
-mod said;
-#[cfg(feature = "http-server")]
-pub(crate) use said::Look;
+mod notification_queue;
 #[cfg(any(feature = "http-client", feature = "http-server"))]
-pub(crate) use said::Said;
+pub(crate) use notification_queue::NotificationQueue;
+#[cfg(feature = "http-server")]
+pub(crate) use notification_queue::QueuePoll;
 
 mod in_process;
 pub use in_process::InProcess;
 
 mod input;
-pub use input::{Ask, AskError, Elicit, Elicited, NotAForm};
-pub(crate) use input::{DEFAULT_ASK_TIMEOUT, Input, Once};
+pub(crate) use input::{DEFAULT_CLIENT_REQUEST_TIMEOUT, InputRound, OnceGuard};
+pub use input::{Elicitation, ElicitationOutcome, FormTypeError, InputError, PendingInput};
 
 #[cfg(feature = "http-client")]
-mod pause;
+mod timeout_pause;
 #[cfg(feature = "http-client")]
-pub(crate) use pause::{Pause, Stopwatch, within};
+pub(crate) use timeout_pause::{TimeoutControl, TimeoutPause, timeout_with_pauses};
 
 mod progress;
 pub use progress::Progress;
@@ -57,17 +56,17 @@ pub use progress::Progress;
 mod principal;
 pub use principal::Principal;
 
-mod run;
+mod run_handler;
 #[cfg(feature = "http-server")]
-pub(crate) use run::Running;
-pub(crate) use run::run;
+pub(crate) use run_handler::RunningHandler;
+pub(crate) use run_handler::run_handler;
 
 mod trace_context;
 pub use trace_context::TraceContext;
-mod scopes;
-pub use scopes::InsufficientScope;
+mod insufficient_scope;
+pub use insufficient_scope::InsufficientScope;
 
-mod way_back;
+mod back_channel;
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -83,24 +82,23 @@ use bowline_types::{ClientCapabilities, Json, RequestId};
 
 use crate::{Error, Result};
 
-/// A future without a name.
+/// A boxed, `Send` future.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// A way to reach a peer.
+/// Sends requests to a peer.
 ///
 /// # Examples
 ///
-/// A channel in front of another one:
+/// A channel that wraps another one and prints every method:
 ///
 /// ```
-///
 /// use bowline::exchange::{CallOptions, Channel, Exchange, Request};
 ///
-/// struct Noted<C>(C);
+/// struct Printed<C>(C);
 ///
-/// impl<C: Channel> Channel for Noted<C> {
+/// impl<C: Channel> Channel for Printed<C> {
 ///     fn open(&self, request: Request, options: CallOptions) -> Exchange {
-///         println!("{} is asked", request.method);
+///         println!("{}", request.method);
 ///         self.0.open(request, options)
 ///     }
 /// }
@@ -110,12 +108,11 @@ pub trait Channel: Send + Sync + 'static {
     fn open(&self, request: Request, options: CallOptions) -> Exchange;
 }
 
-/// Something that answers requests.
+/// Answers requests.
 ///
 /// # Cancel safety
 ///
-/// The future that `respond` returns is dropped when the caller gives up. It must be fine with that at
-/// every `.await`.
+/// The future that `respond` returns is dropped when the request is cancelled, at any `.await`.
 ///
 /// # Examples
 ///
@@ -123,11 +120,11 @@ pub trait Channel: Send + Sync + 'static {
 /// use bowline::exchange::{BoxFuture, Caller, Outcome, Request, Responder};
 /// use bowline::{Client, Context, Json};
 ///
-/// /// Says yes to everything.
+/// /// Answers every request with an empty result.
 /// #[derive(Clone)]
-/// struct Agreeable;
+/// struct Empty;
 ///
-/// impl Responder for Agreeable {
+/// impl Responder for Empty {
 ///     fn respond<'a>(&'a self, _: Request, _: Context) -> BoxFuture<'a, Outcome> {
 ///         Box::pin(async { Ok(Json::empty_object()) })
 ///     }
@@ -137,47 +134,46 @@ pub trait Channel: Send + Sync + 'static {
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> bowline::Result<()> {
-/// let client = Client::to(&Agreeable).speaking("2026-07-28").await?;
+/// let client = Client::in_process(&Empty).protocol_version("2026-07-28").await?;
 /// client.raw("com.example/anything", ()).await?;
 /// # Ok(()) }
 /// ```
 pub trait Responder: Send + Sync + 'static {
-    /// Answers one request. The future is dropped if the peer gives up.
+    /// Answers one request. The future is dropped if the request is cancelled.
     fn respond<'a>(&'a self, request: Request, cx: Context) -> BoxFuture<'a, Outcome>;
 
-    /// What the principal of a request with these params must be allowed, as far as that is known before it
-    /// is answered. Legacy HTTP commits to a status before a handler runs, and asks this first.
+    /// Returns the scopes that a request requires of its principal, as far as they are known before it is handled.
+    /// Legacy HTTP calls this first, because it sends the status line before the handler runs.
     fn scopes(&self, method: &str, params: Option<&Params>) -> Vec<String> {
         let _ = (method, params);
         Vec::new()
     }
 
-    /// Checks that it can be put to use, before the first request comes.
+    /// Checks the configuration before the first request.
     ///
     /// # Errors
     ///
-    /// [`Error::Misuse`] if it was put together wrongly.
+    /// [`Error::Misuse`] if the configuration is invalid.
     fn check(&self) -> Result<()> {
         Ok(())
     }
 
-    /// Hears that the roots of a client have changed: what it was told of them is out of date.
+    /// Called when a client sends `notifications/roots/list_changed`, which exists in the legacy era only.
     ///
-    /// It is called from the task that reads the wire and must not block. Clients say so in the legacy era
-    /// only; since then they are asked whenever their roots are wanted.
+    /// Runs on the task that reads the wire, so it must not block.
     ///
-    /// There is no default, so that a responder around another does not forget to pass it on.
+    /// There is no default implementation, so that a responder that wraps another one cannot forget to forward it.
     fn roots_changed(&self, caller: &Caller);
 
-    /// Which of a server's questions it answers, if it is the host of a client.
+    /// Returns the client capabilities that this responder provides as the host of a client.
     ///
-    /// A client declares this, beside what it is told to declare.
-    fn answers(&self) -> ClientCapabilities {
+    /// The client declares them in addition to its configured capabilities.
+    fn provided_capabilities(&self) -> ClientCapabilities {
         ClientCapabilities::default()
     }
 }
 
-/// What becomes of a handler whose caller gave up.
+/// How a handler is stopped when its request is cancelled.
 ///
 /// # Examples
 ///
@@ -185,164 +181,164 @@ pub trait Responder: Send + Sync + 'static {
 /// use bowline::{CancelMode, Context, Tool};
 ///
 /// async fn commit(cx: Context) -> &'static str {
-///     // Runs to its end even if nobody waits for it any more.
+///     // Runs to completion even if the request is cancelled.
 ///     if cx.is_cancelled() { "too late to stop" } else { "done" }
 /// }
 ///
 /// let tool = Tool::new("commit", commit).cancel_mode(CancelMode::Signal);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(clippy::exhaustive_enums, reason = "a handler is stopped or it is not")]
+#[allow(clippy::exhaustive_enums, reason = "a handler is dropped or it is not")]
 pub enum CancelMode {
-    /// Its future is dropped at its next `.await`.
+    /// The handler's future is dropped at its next `.await`.
     #[default]
     Drop,
-    /// It is told through [`Context::cancelled`] and runs on, unheard.
+    /// [`Context::cancelled`] resolves and the handler runs on. Its answer and notifications are discarded.
     Signal,
 }
 
-/// One request in progress: what is said while it runs, and its answer.
+/// A request in progress: yields its notifications, then its answer.
 ///
 /// # Cancel safety
 ///
-/// Dropping it cancels the request, in whatever way its wire has.
+/// Dropping it cancels the request.
 ///
 /// # Examples
 ///
 /// ```
 /// # use bowline::exchange::{CallOptions, Channel, Request};
 /// # async fn example(channel: impl Channel, request: Request) -> bowline::Result<()> {
-/// use bowline::exchange::Step;
+/// use bowline::exchange::ExchangeEvent;
 ///
 /// let mut exchange = channel.open(request, CallOptions::default());
 /// let answer = loop {
-///     match exchange.step().await {
-///         Step::Notification(said) => println!("{}", said.method),
-///         Step::Answered(answer) => break answer?,
+///     match exchange.next_event().await {
+///         ExchangeEvent::Notification(notification) => println!("{}", notification.method),
+///         ExchangeEvent::Answered(answer) => break answer?,
 ///     }
 /// };
 /// # Ok(()) }
 /// ```
 #[must_use = "dropping an exchange cancels its request"]
 pub struct Exchange {
-    ongoing: Box<dyn Ongoing>,
+    inner: Box<dyn PollExchange>,
 }
 
-/// What an exchange yields next.
+/// An item that an [`Exchange`] yields.
 #[derive(Debug)]
 #[allow(
     clippy::exhaustive_enums,
-    reason = "an exchange says something, or it is over"
+    reason = "an exchange yields a notification or ends"
 )]
-pub enum Step {
-    /// The peer says something that belongs to the request.
+pub enum ExchangeEvent {
+    /// A notification that belongs to the request.
     Notification(Notification),
-    /// The exchange is over.
+    /// The answer. It is the last item.
     Answered(Result<Answer>),
 }
 
-/// What a request is answered with, in its inside form.
+/// The successful answer to a request, independent of the protocol version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(
     clippy::exhaustive_enums,
     reason = "a caller must handle every kind of answer"
 )]
 pub enum Answer {
-    /// The result that the method names.
+    /// The result type of the method.
     Complete(Json),
-    /// The server needs something first; an `InputRequiredResult`.
+    /// An `InputRequiredResult`: the server needs input from the client first.
     InputRequired(Json),
-    /// A result of a kind that an extension adds.
+    /// A result whose `resultType` an extension defines.
     Extension {
-        /// Its `resultType`.
+        /// The `resultType`.
         result_type: String,
         /// The whole result.
         result: Json,
     },
 }
 
-/// What is behind an [`Exchange`]: a call over a wire, an HTTP response, a handler in process.
+/// The implementation of an [`Exchange`]: a call over a wire, an HTTP response, or a handler in process.
 ///
 /// Dropping it before it was answered must cancel the request.
-pub trait Ongoing: Send {
-    /// The next step. Not polled again after [`Step::Answered`].
-    fn poll_step(&mut self, cx: &mut task::Context<'_>) -> Poll<Step>;
+pub trait PollExchange: Send {
+    /// Polls for the next event. Not polled again after [`ExchangeEvent::Answered`].
+    fn poll_event(&mut self, cx: &mut task::Context<'_>) -> Poll<ExchangeEvent>;
 
-    /// The id of the request, if it got as far as having one.
+    /// Returns the id of the request, or `None` if it failed before it was assigned one.
     fn request_id(&self) -> Option<&RequestId>;
 
-    /// For how long its time has stood still, because a person decided something. A call of several rounds counts its
-    /// time by this.
+    /// Returns how long the timeouts were paused for the user, such as for a consent screen. A call with several
+    /// rounds adds this to its own timeout.
     fn paused(&self) -> Duration;
 
-    /// Cancels the request and gives the peer a reason.
+    /// Cancels the request and sends the reason to the peer.
     fn cancel(self: Box<Self>, reason: String);
 }
 
 impl Exchange {
-    /// An exchange that is carried on by `ongoing`.
-    pub fn new(ongoing: impl Ongoing + 'static) -> Self {
+    /// Creates an exchange from its implementation.
+    pub fn new(inner: impl PollExchange + 'static) -> Self {
         Self {
-            ongoing: Box::new(ongoing),
+            inner: Box::new(inner),
         }
     }
 
-    /// An exchange that failed before it began.
+    /// Creates an exchange that yields `error`.
     pub fn failed(error: Error) -> Self {
-        Self::new(Settled(Some(Err(error))))
+        Self::new(ReadyExchange(Some(Err(error))))
     }
 
-    /// An exchange that was answered before it began.
+    /// Creates an exchange that yields `result` as its complete answer.
     pub fn answered(result: Json) -> Self {
-        Self::new(Settled(Some(Ok(Answer::Complete(result)))))
+        Self::new(ReadyExchange(Some(Ok(Answer::Complete(result)))))
     }
 
-    /// The id of the request, if it got as far as having one.
+    /// Returns the id of the request, or `None` if it failed before it was assigned one.
     #[must_use]
     pub fn request_id(&self) -> Option<&RequestId> {
-        self.ongoing.request_id()
+        self.inner.request_id()
     }
 
-    /// For how long its time has stood still, because a person decided something.
+    /// Returns how long the timeouts were paused for the user, such as for a consent screen.
     #[must_use]
     pub fn paused(&self) -> Duration {
-        self.ongoing.paused()
+        self.inner.paused()
     }
 
-    /// The next step. Not to be called again after [`Step::Answered`].
+    /// Waits for the next event. Must not be called again after [`ExchangeEvent::Answered`].
     ///
     /// # Cancel safety
     ///
-    /// Safe: a step is taken only when it is returned.
-    pub async fn step(&mut self) -> Step {
-        poll_fn(|cx| self.poll_step(cx)).await
+    /// Safe: an event is consumed only when it is returned.
+    pub async fn next_event(&mut self) -> ExchangeEvent {
+        poll_fn(|cx| self.poll_event(cx)).await
     }
 
-    /// Polls for the next step.
-    pub fn poll_step(&mut self, cx: &mut task::Context<'_>) -> Poll<Step> {
-        self.ongoing.poll_step(cx)
+    /// Polls for the next event.
+    pub fn poll_event(&mut self, cx: &mut task::Context<'_>) -> Poll<ExchangeEvent> {
+        self.inner.poll_event(cx)
     }
 
-    /// Waits for the answer and ignores everything else.
+    /// Waits for the answer and discards notifications.
     ///
     /// # Errors
     ///
-    /// As the exchange fails.
+    /// The error of the exchange.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future cancels the request.
     pub async fn answer(mut self) -> Result<Answer> {
         loop {
-            if let Step::Answered(answer) = self.step().await {
+            if let ExchangeEvent::Answered(answer) = self.next_event().await {
                 return answer;
             }
         }
     }
 
-    /// Cancels the request and gives the peer a reason.
+    /// Cancels the request and sends the reason to the peer.
     pub fn cancel(self, reason: impl Into<String>) {
-        self.ongoing.cancel(reason.into());
+        self.inner.cancel(reason.into());
     }
 }
 
@@ -355,9 +351,9 @@ impl std::fmt::Debug for Exchange {
 }
 
 impl Answer {
-    /// Sorts what came back; a peer's error is [`Error::Peer`].
+    /// Converts an unsealed outcome; a JSON-RPC error becomes [`Error::Peer`].
     pub(crate) fn from_unsealed(
-        unsealed: Result<Unsealed, bowline_core::era::Violation>,
+        unsealed: Result<Unsealed, bowline_core::era::ResultViolation>,
     ) -> Result<Self> {
         match unsealed {
             Ok(Unsealed::Complete(result)) => Ok(Self::Complete(result)),
@@ -375,12 +371,14 @@ impl Answer {
     }
 }
 
-/// An exchange that was over before it began.
-struct Settled(Option<Result<Answer>>);
+/// An exchange whose answer is already known.
+struct ReadyExchange(Option<Result<Answer>>);
 
-impl Ongoing for Settled {
-    fn poll_step(&mut self, _: &mut task::Context<'_>) -> Poll<Step> {
-        Poll::Ready(Step::Answered(self.0.take().unwrap_or(Err(Error::Closed))))
+impl PollExchange for ReadyExchange {
+    fn poll_event(&mut self, _: &mut task::Context<'_>) -> Poll<ExchangeEvent> {
+        Poll::Ready(ExchangeEvent::Answered(
+            self.0.take().unwrap_or(Err(Error::Closed)),
+        ))
     }
 
     fn request_id(&self) -> Option<&RequestId> {

@@ -1,4 +1,4 @@
-//! On whose behalf a request is made, and what it may do for them.
+//! [`Principal`], the authenticated caller of a request.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -9,13 +9,12 @@ use std::time::Instant;
 
 use bowline_types::Json;
 
-/// On whose behalf a request is made, as far as the server has made sure of it.
+/// The authenticated caller of a request: a name, scopes and claims.
 ///
-/// Anonymous, unless a layer that has checked a credential says otherwise. What a client says of itself
-/// is no principal.
+/// Anonymous, unless a layer that verified a credential sets another one. What a client declares about itself does not
+/// affect its principal.
 ///
-/// Two principals are equal if they have the same name: what somebody may do can differ from one request
-/// to the next, and it is still the same somebody.
+/// Two principals are equal if they have the same name: scopes and claims may differ from one request to the next.
 ///
 /// # Examples
 ///
@@ -28,10 +27,10 @@ use bowline_types::Json;
 /// assert_eq!(Principal::anonymous().name(), None);
 /// ```
 #[derive(Clone, Default)]
-pub struct Principal(Option<Arc<Identity>>);
+pub struct Principal(Option<Arc<NamedPrincipal>>);
 
 #[derive(Clone)]
-struct Identity {
+struct NamedPrincipal {
     name: Arc<str>,
     scopes: BTreeSet<String>,
     claims: Option<Json>,
@@ -39,16 +38,16 @@ struct Identity {
 }
 
 impl Principal {
-    /// Nobody in particular.
+    /// Returns the anonymous principal, which has no scopes.
     #[must_use]
     pub fn anonymous() -> Self {
         Self::default()
     }
 
-    /// Somebody, under a name that nobody else has.
+    /// Creates a principal with a unique name.
     #[must_use]
     pub fn named(name: impl Into<Arc<str>>) -> Self {
-        Self(Some(Arc::new(Identity {
+        Self(Some(Arc::new(NamedPrincipal {
             name: name.into(),
             scopes: BTreeSet::new(),
             claims: None,
@@ -56,70 +55,70 @@ impl Principal {
         })))
     }
 
-    /// Adds to what may be done on their behalf. Nobody in particular may do nothing in particular.
+    /// Adds scopes. Does nothing on an anonymous principal.
     #[must_use]
     pub fn with_scopes<S: Into<String>>(mut self, scopes: impl IntoIterator<Item = S>) -> Self {
-        if let Some(identity) = &mut self.0 {
+        if let Some(named) = &mut self.0 {
             let scopes = scopes.into_iter().map(Into::into);
-            Arc::make_mut(identity).scopes.extend(scopes);
+            Arc::make_mut(named).scopes.extend(scopes);
         }
         self
     }
 
-    /// The same, who may do nothing in particular.
+    /// Removes all scopes.
     #[must_use]
     pub fn without_scopes(mut self) -> Self {
-        if let Some(identity) = &mut self.0 {
-            Arc::make_mut(identity).scopes.clear();
+        if let Some(named) = &mut self.0 {
+            Arc::make_mut(named).scopes.clear();
         }
         self
     }
 
-    /// Sets what else their credential says, an object.
+    /// Sets the claims of the credential, a JSON object.
     #[must_use]
     pub fn with_claims(mut self, claims: Json) -> Self {
-        if let Some(identity) = &mut self.0 {
-            Arc::make_mut(identity).claims = Some(claims);
+        if let Some(named) = &mut self.0 {
+            Arc::make_mut(named).claims = Some(claims);
         }
         self
     }
 
-    /// Sets when their credential ends. Streams that listen for changes on their behalf end with it.
+    /// Sets when the credential expires. The principal's subscriptions end at that time.
     #[must_use]
     pub fn with_expiry(mut self, expires_at: Instant) -> Self {
-        if let Some(identity) = &mut self.0 {
-            Arc::make_mut(identity).expires_at = Some(expires_at);
+        if let Some(named) = &mut self.0 {
+            Arc::make_mut(named).expires_at = Some(expires_at);
         }
         self
     }
 
-    /// Returns when their credential ends, if that is known.
+    /// Returns when the credential expires, if that is known.
     #[must_use]
     pub fn expires_at(&self) -> Option<Instant> {
         self.0.as_ref()?.expires_at
     }
 
-    /// The name, unless it is nobody in particular.
+    /// Returns the name, or `None` if anonymous.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
-        self.0.as_ref().map(|identity| &*identity.name)
+        self.0.as_ref().map(|named| &*named.name)
     }
 
-    /// What may be done on their behalf, in alphabetical order.
+    /// Returns the scopes, in alphabetical order.
     pub fn scopes(&self) -> impl Iterator<Item = &str> {
-        let scopes = self.0.iter().flat_map(|identity| &identity.scopes);
+        let scopes = self.0.iter().flat_map(|named| &named.scopes);
         scopes.map(String::as_str)
     }
 
-    /// Whether this may be done on their behalf.
+    /// Returns whether the principal has this scope.
     #[must_use]
     pub fn has_scope(&self, scope: &str) -> bool {
         self.0
             .as_ref()
-            .is_some_and(|identity| identity.scopes.contains(scope))
+            .is_some_and(|named| named.scopes.contains(scope))
     }
 
-    /// What else their credential says: the claims of a token, for example.
+    /// Returns the claims of the credential, such as those of a token.
     #[must_use]
     pub fn claims(&self) -> Option<&Json> {
         self.0.as_ref()?.claims.as_ref()
@@ -152,7 +151,7 @@ impl Hash for Principal {
     }
 }
 
-/// The name only: claims are nobody else's business.
+/// Prints the name only, because claims may be confidential.
 impl fmt::Debug for Principal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.name() {
@@ -167,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn somebody_who_may_do_more_is_still_the_same() {
+    fn principals_with_the_same_name_are_equal_whatever_their_scopes() {
         let before = Principal::named("ada").with_scopes(["read"]);
         let after = before.clone().with_scopes(["write"]);
 
@@ -178,14 +177,14 @@ mod tests {
     }
 
     #[test]
-    fn nobody_in_particular_may_do_nothing_in_particular() {
-        let nobody = Principal::anonymous()
+    fn an_anonymous_principal_has_no_scopes_and_no_claims() {
+        let anonymous = Principal::anonymous()
             .with_scopes(["read"])
             .with_claims(Json::empty_object());
 
-        assert!(!nobody.has_scope("read"));
-        assert_eq!(nobody.claims(), None);
-        assert_ne!(nobody, Principal::named(""));
+        assert!(!anonymous.has_scope("read"));
+        assert_eq!(anonymous.claims(), None);
+        assert_ne!(anonymous, Principal::named(""));
     }
 
     #[test]

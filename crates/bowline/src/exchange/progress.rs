@@ -1,10 +1,10 @@
-//! How far a request has come, told in an order that only grows.
-
-use std::sync::{Mutex, MutexGuard, PoisonError};
+//! [`Progress`], and [`ProgressReports`], which sends `notifications/progress` with increasing values only.
 
 use bowline_types::{ProgressNotificationParams, ProgressToken};
 
-/// How far a request has come.
+use crate::sync::Mutex;
+
+/// The progress of a request, for `notifications/progress`.
 ///
 /// # Examples
 ///
@@ -14,7 +14,7 @@ use bowline_types::{ProgressNotificationParams, ProgressToken};
 /// let half = Progress::at(2.0).of(4.0).message("second of four files");
 /// ```
 #[derive(Clone, Debug, PartialEq)]
-#[must_use = "it is sent by `Context::progress`"]
+#[must_use = "progress is sent by `Context::progress`"]
 pub struct Progress {
     at: f64,
     total: Option<f64>,
@@ -22,7 +22,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// As far as this, in whatever unit; it must grow from one report to the next.
+    /// Creates a report of `progress`, in any unit. It must increase from one report to the next.
     pub fn at(at: f64) -> Self {
         Self {
             at,
@@ -31,13 +31,13 @@ impl Progress {
         }
     }
 
-    /// Out of this many.
+    /// Sets the `total`.
     pub fn of(mut self, total: f64) -> Self {
         self.total = Some(total);
         self
     }
 
-    /// With a sentence for people.
+    /// Sets the human-readable `message`.
     pub fn message(mut self, message: impl Into<String>) -> Self {
         self.message = Some(message.into());
         self
@@ -47,7 +47,7 @@ impl Progress {
 impl Progress {
     pub(super) fn into_params(self, token: ProgressToken) -> ProgressNotificationParams {
         let mut params = ProgressNotificationParams::new(token, self.at);
-        // What is no number has no form in JSON.
+        // JSON has no NaN and no infinity.
         params.total = self.total.filter(|total| total.is_finite());
         params.message = self.message;
         params
@@ -60,27 +60,27 @@ impl From<f64> for Progress {
     }
 }
 
-/// What was reported of one request, from however many threads.
+/// The progress reports of one request. They may come from several threads.
 #[derive(Default)]
-pub(super) struct Reports(Mutex<State>);
+pub(super) struct ProgressReports(Mutex<ReportState>);
 
 #[derive(Default)]
-struct State {
+struct ReportState {
     highest: Option<f64>,
     is_sending: bool,
-    /// What came while another report was being sent; of several, the last.
+    /// The latest report that arrived while another one was being sent.
     next: Option<Progress>,
 }
 
-impl Reports {
-    /// Sends `progress` if it is above all before it; if another report is being sent, whoever does that sends
-    /// this one after it.
+impl ProgressReports {
+    /// Sends `progress` if it is greater than all previous reports. If another thread is sending a report, that
+    /// thread sends this one afterwards: `send` runs without the lock, so two threads could send out of order.
     pub(super) fn send(&self, progress: Progress, send: impl Fn(Progress)) {
         let at = progress.at;
         let mut next = match self.admit(progress) {
             Ok(now) => now,
-            Err(DoesNotGrow) => {
-                tracing::debug!(at, "progress does not grow and is not sent");
+            Err(NotIncreasing) => {
+                tracing::debug!(at, "dropped a progress report that does not increase");
                 None
             }
         };
@@ -90,13 +90,13 @@ impl Reports {
         }
     }
 
-    /// What is to be sent right now.
-    fn admit(&self, progress: Progress) -> Result<Option<Progress>, DoesNotGrow> {
-        let mut state = self.lock();
-        // Written so that a NaN is never sent either.
-        let grows = state.highest.is_none_or(|highest| progress.at > highest);
-        if !(grows && progress.at.is_finite()) {
-            return Err(DoesNotGrow);
+    /// Records a report. Returns it if the caller must send it.
+    fn admit(&self, progress: Progress) -> Result<Option<Progress>, NotIncreasing> {
+        let mut state = self.0.lock();
+        // A NaN as the first report passes `is_none_or`, so `is_finite` is checked too.
+        let increases = state.highest.is_none_or(|highest| progress.at > highest);
+        if !(increases && progress.at.is_finite()) {
+            return Err(NotIncreasing);
         }
         state.highest = Some(progress.at);
         if state.is_sending {
@@ -108,19 +108,14 @@ impl Reports {
     }
 
     fn next(&self) -> Option<Progress> {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         let next = state.next.take();
         state.is_sending = next.is_some();
         next
     }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // No code that could panic runs under this lock.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-struct DoesNotGrow;
+struct NotIncreasing;
 
 #[cfg(test)]
 mod tests {
@@ -129,8 +124,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_reported_while_another_report_is_sent_comes_after_it() {
-        let reports = Reports::default();
+    fn a_report_during_another_one_is_sent_after_it() {
+        let reports = ProgressReports::default();
         let sent = RefCell::new(Vec::new());
 
         reports.send(Progress::at(1.0), |progress| {
@@ -147,8 +142,8 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_grow_is_not_sent() {
-        let reports = Reports::default();
+    fn a_report_that_does_not_increase_is_not_sent() {
+        let reports = ProgressReports::default();
         let sent = RefCell::new(Vec::new());
 
         for at in [f64::NAN, 1.0, 1.0, 0.5, f64::INFINITY, 2.0, f64::NAN] {
@@ -159,11 +154,11 @@ mod tests {
     }
 
     #[test]
-    fn a_total_that_is_no_number_is_left_out() {
-        for (total, told) in [(4.0, Some(4.0)), (f64::NAN, None), (f64::INFINITY, None)] {
+    fn a_total_that_is_not_finite_is_omitted() {
+        for (total, expected) in [(4.0, Some(4.0)), (f64::NAN, None), (f64::INFINITY, None)] {
             let params = Progress::at(1.0).of(total).into_params(1.into());
 
-            assert_eq!(params.total, told);
+            assert_eq!(params.total, expected);
         }
     }
 }

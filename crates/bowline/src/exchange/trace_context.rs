@@ -1,15 +1,14 @@
-//! Where a request belongs in a distributed trace, in the words of the W3C's Trace Context.
+//! [`TraceContext`], the W3C trace context of a request.
 
 use bowline_types::Meta;
 
 use crate::{Error, Result};
 
-/// The trace that a request belongs to: a `traceparent` and perhaps a `tracestate`, well-formed both.
+/// A W3C trace context: a valid `traceparent` and an optional valid `tracestate`.
 ///
-/// It travels in the `_meta` of requests. A handler finds its caller's by
-/// [`Context::trace`](super::Context::trace) and passes it on with what it asks of other servers by
-/// [`Draft::trace`](crate::client::Draft::trace); a client that always knows its trace is told once, by
-/// [`Connect::trace`](crate::client::Connect::trace).
+/// It is sent in the `_meta` of requests. Handlers read it by [`Context::trace`](super::Context::trace) and forward it
+/// to other servers by [`RequestBuilder::trace`](crate::client::RequestBuilder::trace).
+/// [`Connect::trace`](crate::client::Connect::trace) sets it for all requests of a client.
 ///
 /// # Examples
 ///
@@ -22,7 +21,7 @@ use crate::{Error, Result};
 /// # Ok::<(), bowline::Error>(())
 /// ```
 ///
-/// A tool that asks another server, in the same trace:
+/// A tool that calls another server in the same trace:
 ///
 /// ```
 /// use bowline::{Client, Context, State, ToolError};
@@ -39,7 +38,7 @@ pub struct TraceContext {
 }
 
 impl TraceContext {
-    /// The trace that `traceparent` names.
+    /// Creates a trace context from a `traceparent`.
     ///
     /// # Errors
     ///
@@ -49,7 +48,7 @@ impl TraceContext {
         let traceparent = traceparent.into();
         if !is_traceparent(&traceparent) {
             return Err(Error::misuse(format!(
-                "`{traceparent}` is not a traceparent: `00-<32 digits>-<16 digits>-<2 digits>`"
+                "expected a traceparent like `00-<32 digits>-<16 digits>-<2 digits>`, got `{traceparent}`"
             )));
         }
         Ok(Self {
@@ -58,43 +57,43 @@ impl TraceContext {
         })
     }
 
-    /// The same, with what tracing systems add.
+    /// Sets the vendor-specific `tracestate`.
     ///
     /// # Errors
     ///
-    /// [`Error::Misuse`] if it is not a list of at most 32 `key=value`s in the characters that the W3C
-    /// allows.
+    /// [`Error::Misuse`] if it is not a list of at most 32 `key=value` members in the characters that the W3C
+    /// specification allows.
     pub fn with_state(mut self, tracestate: impl Into<String>) -> Result<Self> {
         let tracestate = tracestate.into();
         if !is_tracestate(&tracestate) {
             return Err(Error::misuse(format!(
-                "`{tracestate}` is not a tracestate: `key=value,key=value`"
+                "expected a tracestate like `key=value,key=value`, got `{tracestate}`"
             )));
         }
         self.tracestate = Some(tracestate);
         Ok(self)
     }
 
-    /// The version, the trace, the parent within it, and flags.
+    /// Returns the `traceparent`: version, trace id, parent id and flags.
     #[must_use]
     pub fn traceparent(&self) -> &str {
         &self.traceparent
     }
 
-    /// What tracing systems add.
+    /// Returns the vendor-specific `tracestate`.
     #[must_use]
     pub fn tracestate(&self) -> Option<&str> {
         self.tracestate.as_deref()
     }
 
-    /// The id of the whole trace: 32 hexadecimal digits.
+    /// Returns the trace id: 32 hexadecimal digits.
     #[must_use]
     pub fn trace_id(&self) -> &str {
         &self.traceparent[TRACE_ID]
     }
 
-    /// What a peer sent. What is malformed is left out, as the W3C wants it; a `tracestate` alone says
-    /// nothing.
+    /// Reads the trace context of a received `_meta`. Malformed values are ignored, as the W3C specification requires,
+    /// and so is a `tracestate` without a `traceparent`.
     pub(crate) fn read(meta: &Meta) -> Option<Self> {
         let trace = Self::new(meta.traceparent().ok()??).ok()?;
         let tracestate = meta.tracestate().ok().flatten();
@@ -112,7 +111,7 @@ impl TraceContext {
     }
 }
 
-/// Later versions may append to the form of version 00.
+/// Accepts later versions, which may append fields to those of version 00.
 fn is_traceparent(text: &str) -> bool {
     let bytes = text.as_bytes();
     let Some((known, rest)) = bytes.split_at_checked(TRACEPARENT_LENGTH) else {
@@ -137,12 +136,12 @@ fn is_traceparent(text: &str) -> bool {
 }
 
 fn is_tracestate(text: &str) -> bool {
-    // Empty members are allowed, and count for nothing.
+    // Empty members are allowed and not counted.
     let members = text
         .split(',')
         .map(|member| member.trim_matches([' ', '\t']));
     let members: Vec<&str> = members.filter(|member| !member.is_empty()).collect();
-    (1..=MOST_STATES).contains(&members.len()) && members.into_iter().all(is_state)
+    (1..=MAX_STATES).contains(&members.len()) && members.into_iter().all(is_state)
 }
 
 fn is_state(member: &str) -> bool {
@@ -157,16 +156,16 @@ fn is_state(member: &str) -> bool {
         .next()
         .is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
     begins
-        && key.len() <= LONGEST_STATE
+        && key.len() <= MAX_STATE_LENGTH
         && key.bytes().all(in_key)
-        && (1..=LONGEST_STATE).contains(&value.len())
+        && (1..=MAX_STATE_LENGTH).contains(&value.len())
         && value.bytes().all(in_value)
 }
 
 const TRACEPARENT_LENGTH: usize = 55;
 const TRACE_ID: std::ops::Range<usize> = 3..35;
-const MOST_STATES: usize = 32;
-const LONGEST_STATE: usize = 256;
+const MAX_STATES: usize = 32;
+const MAX_STATE_LENGTH: usize = 256;
 
 #[cfg(test)]
 mod tests {
@@ -175,7 +174,7 @@ mod tests {
     const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
     #[test]
-    fn a_traceparent_has_the_form_that_the_w3c_gives_it() {
+    fn a_traceparent_has_the_form_of_the_w3c_specification() {
         let later = format!("cc{}-what-the-future-holds", &PARENT[2..]);
         for good in [PARENT, &later, &PARENT.replace("-01", "-ff")] {
             assert!(TraceContext::new(good).is_ok(), "{good}");
@@ -224,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_state_does_not_cost_the_trace() {
+    fn an_invalid_tracestate_does_not_discard_the_traceparent() {
         let mut meta = Meta::default();
         meta.set_traceparent(PARENT);
         meta.set_tracestate("no list");

@@ -1,4 +1,4 @@
-//! Streamable HTTP: a POST and its response are an exchange.
+//! The Streamable HTTP transport: each POST with its response is one exchange.
 
 #[cfg(feature = "http-client")]
 pub mod client;
@@ -9,5 +9,5 @@ pub mod server;
 pub use server::HttpService;
 
 #[cfg(feature = "http-server")]
-#[cfg_attr(bowline_no_legacy, path = "legacy_stub.rs")]
+#[cfg_attr(not(feature = "legacy"), path = "legacy_disabled.rs")]
 pub mod legacy;

@@ -1,7 +1,7 @@
-//! Layers: what is done around every request, whatever carries it.
+//! Layers: middleware around every request, on every transport.
 //!
-//! A layer is an async function of a request and what comes next. It may look at the request, change it,
-//! answer it itself, pass it on, look at the outcome, or change that.
+//! A layer is an async function of a request and [`Next`]. It may read or change the request, answer it, pass it on,
+//! and read or change the outcome.
 //!
 //! ```
 //! use bowline::layer::Next;
@@ -17,16 +17,16 @@
 //!
 //! # Cancel safety
 //!
-//! When the caller gives up, the layer's future is dropped together with the handler's inside it.
+//! When a request is cancelled, the layer's future is dropped together with the handler's inside it.
 
-mod limit;
-pub use limit::Limit;
+mod concurrency_limit;
+pub use concurrency_limit::ConcurrencyLimit;
 
 mod timeout;
 pub use timeout::Timeout;
 
 mod tower;
-pub use tower::{Arriving, FromTower, NextService, ResponderService};
+pub use tower::{FromTower, NextService, ResponderService, ServiceRequest};
 
 mod trace;
 pub use trace::Trace;
@@ -40,7 +40,7 @@ use bowline_types::ClientCapabilities;
 
 use crate::exchange::{BoxFuture, Context, Params, Principal, Responder};
 
-/// Something that is done around requests.
+/// Middleware around requests.
 ///
 /// # Examples
 ///
@@ -49,15 +49,15 @@ use crate::exchange::{BoxFuture, Context, Params, Principal, Responder};
 /// use bowline::exchange::{Outcome, Principal, Request};
 /// use bowline::layer::Next;
 ///
-/// /// Everybody is Ada here.
+/// /// Runs every request on behalf of Ada.
 /// async fn as_ada(request: Request, next: Next) -> Outcome {
-///     next.on_behalf_of(Principal::named("ada")).run(request).await
+///     next.with_principal(Principal::named("ada")).run(request).await
 /// }
 ///
 /// let server = Server::new("trusting", "1.0.0").layer(as_ada);
 /// ```
 pub trait Layer: Send + Sync + 'static {
-    /// Handles a request on its way in, and its outcome on the way out.
+    /// Handles a request; `next` passes it on to the inner layers and the responder.
     fn handle(&self, request: Request, next: Next) -> BoxFuture<'static, Outcome>;
 }
 
@@ -71,62 +71,58 @@ where
     }
 }
 
-/// What comes after a layer: the layers inside it, and at last the responder.
+/// The inner layers and the responder, as seen from a layer.
 #[derive(Clone)]
-#[must_use = "a request that is not passed on is not answered"]
+#[must_use = "the inner layers and the responder run only if `run` is called"]
 pub struct Next {
-    stack: Arc<Stack>,
-    /// How many layers are behind us.
-    passed: usize,
+    stack: Arc<LayerStack>,
+    /// The number of outer layers, which have run already.
+    depth: usize,
     cx: Context,
 }
 
-struct Stack {
+struct LayerStack {
     layers: Vec<Arc<dyn Layer>>,
     responder: Arc<dyn Responder>,
 }
 
 impl Next {
-    /// All of `layers`, and then `responder`.
-    pub(crate) fn around(
-        layers: &[Arc<dyn Layer>],
-        responder: impl Responder,
-        cx: Context,
-    ) -> Self {
-        let stack = Stack {
+    /// Creates the start of a stack: all of `layers`, then `responder`.
+    pub(crate) fn new(layers: &[Arc<dyn Layer>], responder: impl Responder, cx: Context) -> Self {
+        let stack = LayerStack {
             layers: layers.to_vec(),
             responder: Arc::new(responder),
         };
         Self {
             stack: Arc::new(stack),
-            passed: 0,
+            depth: 0,
             cx,
         }
     }
 
-    /// What a handler may know and do for the current request.
+    /// Returns the context of the request.
     #[must_use]
     pub fn context(&self) -> &Context {
         &self.cx
     }
 
-    /// Says on whose behalf the request is made. For layers that have checked a credential.
-    pub fn on_behalf_of(mut self, principal: Principal) -> Self {
+    /// Sets the principal of the request, for layers that have verified a credential.
+    pub fn with_principal(mut self, principal: Principal) -> Self {
         self.cx = self.cx.with_principal(principal);
         self
     }
 
-    /// Passes the request on.
+    /// Passes the request to the next layer, or to the responder after the last one.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future drops the handler.
     pub fn run(self, request: Request) -> BoxFuture<'static, Outcome> {
-        match self.stack.layers.get(self.passed).cloned() {
+        match self.stack.layers.get(self.depth).cloned() {
             Some(layer) => layer.handle(
                 request,
                 Self {
-                    passed: self.passed + 1,
+                    depth: self.depth + 1,
                     ..self
                 },
             ),
@@ -137,7 +133,7 @@ impl Next {
 
 impl std::fmt::Debug for Next {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let ahead = self.stack.layers.len() - self.passed;
+        let ahead = self.stack.layers.len() - self.depth;
         f.debug_struct("Next")
             .field("layers_ahead", &ahead)
             .finish_non_exhaustive()
@@ -155,19 +151,19 @@ impl std::fmt::Debug for Next {
 ///
 /// # async fn example(server: Server) -> bowline::Result<()> {
 /// let patient = Layered::new(server).layer(Timeout::new(Duration::from_secs(10)));
-/// let client = Client::to(&patient).await?;
+/// let client = Client::in_process(&patient).await?;
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
 pub struct Layered {
-    stack: Arc<Stack>,
+    stack: Arc<LayerStack>,
 }
 
 impl Layered {
-    /// `responder` without any layer yet.
+    /// Wraps `responder` without layers.
     #[must_use]
     pub fn new(responder: impl Responder) -> Self {
-        let stack = Stack {
+        let stack = LayerStack {
             layers: Vec::new(),
             responder: Arc::new(responder),
         };
@@ -176,12 +172,12 @@ impl Layered {
         }
     }
 
-    /// Adds a layer inside those that are there.
+    /// Adds a layer inside the existing ones.
     #[must_use]
     pub fn layer(self, layer: impl Layer) -> Self {
         let mut layers = self.stack.layers.clone();
         layers.push(Arc::new(layer));
-        let stack = Stack {
+        let stack = LayerStack {
             layers,
             responder: self.stack.responder.clone(),
         };
@@ -195,7 +191,7 @@ impl Responder for Layered {
     fn respond<'a>(&'a self, request: Request, cx: Context) -> BoxFuture<'a, Outcome> {
         Next {
             stack: self.stack.clone(),
-            passed: 0,
+            depth: 0,
             cx,
         }
         .run(request)
@@ -213,8 +209,8 @@ impl Responder for Layered {
         self.stack.responder.roots_changed(caller);
     }
 
-    fn answers(&self) -> ClientCapabilities {
-        self.stack.responder.answers()
+    fn provided_capabilities(&self) -> ClientCapabilities {
+        self.stack.responder.provided_capabilities()
     }
 }
 

@@ -1,4 +1,4 @@
-//! A time limit for handlers.
+//! [`Timeout`], a layer that limits how long a handler may run.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use bowline_types::{ErrorCode, RpcError};
 use super::{Layer, Next};
 use crate::exchange::BoxFuture;
 
-/// Drops a handler that takes longer than this, and answers with an internal error.
+/// Drops a handler that runs longer than the limit, and answers with an internal error.
 ///
-/// Subscriptions are not limited: they are meant to go on.
+/// Subscriptions (`subscriptions/listen`) are not limited: they run until they are cancelled.
 ///
 /// # Examples
 ///
@@ -28,7 +28,7 @@ pub struct Timeout {
 }
 
 impl Timeout {
-    /// Handlers may take this long.
+    /// Limits the run time of handlers to `after`.
     #[must_use]
     pub fn new(after: Duration) -> Self {
         Self { after }
@@ -44,7 +44,7 @@ impl Layer for Timeout {
         Box::pin(async move {
             let timely = tokio::time::timeout(after, next.run(request)).await;
             timely.unwrap_or_else(|_| {
-                let why = format!("the handler took longer than {after:?}");
+                let why = format!("handler timed out after {after:?}");
                 Err(RpcError::new(ErrorCode::INTERNAL_ERROR, why))
             })
         })

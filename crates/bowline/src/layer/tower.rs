@@ -1,4 +1,4 @@
-//! Both ways between layers and tower.
+//! Adapters between tower and layers, in both directions.
 
 use std::sync::Arc;
 use std::task::{self, Poll};
@@ -12,16 +12,16 @@ use tower_service::Service;
 use super::{Layer, Next};
 use crate::exchange::{BoxFuture, Context, Responder};
 
-/// A request and its context, as a tower service takes them.
+/// A request and its context: the request type of the tower services.
 #[derive(Clone, Debug)]
 #[allow(
     clippy::exhaustive_structs,
-    reason = "a handler gets these two and no more"
+    reason = "a responder takes exactly these two"
 )]
-pub struct Arriving {
-    /// What is asked.
+pub struct ServiceRequest {
+    /// The request.
     pub request: Request,
-    /// What a handler may know and do for it.
+    /// The context of the request.
     pub cx: Context,
 }
 
@@ -38,14 +38,14 @@ pub struct Arriving {
 pub struct ResponderService(Arc<dyn Responder>);
 
 impl ResponderService {
-    /// The service that asks `responder`.
+    /// Creates a service that passes requests to `responder`.
     #[must_use]
     pub fn new(responder: impl Responder) -> Self {
         Self(Arc::new(responder))
     }
 }
 
-impl Service<Arriving> for ResponderService {
+impl Service<ServiceRequest> for ResponderService {
     type Response = Json;
     type Error = RpcError;
     type Future = BoxFuture<'static, Outcome>;
@@ -54,9 +54,9 @@ impl Service<Arriving> for ResponderService {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, arriving: Arriving) -> Self::Future {
+    fn call(&mut self, request: ServiceRequest) -> Self::Future {
         let responder = self.0.clone();
-        Box::pin(async move { responder.respond(arriving.request, arriving.cx).await })
+        Box::pin(async move { responder.respond(request.request, request.cx).await })
     }
 }
 
@@ -66,11 +66,11 @@ impl std::fmt::Debug for ResponderService {
     }
 }
 
-/// What comes after a tower layer, as a tower service.
+/// [`Next`] as a tower service: the inner service of a tower layer.
 #[derive(Clone, Debug)]
 pub struct NextService(Next);
 
-impl Service<Arriving> for NextService {
+impl Service<ServiceRequest> for NextService {
     type Response = Json;
     type Error = RpcError;
     type Future = BoxFuture<'static, Outcome>;
@@ -79,17 +79,17 @@ impl Service<Arriving> for NextService {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, arriving: Arriving) -> Self::Future {
+    fn call(&mut self, request: ServiceRequest) -> Self::Future {
         let mut next = self.0.clone();
-        next.cx = arriving.cx;
-        next.run(arriving.request)
+        next.cx = request.cx;
+        next.run(request.request)
     }
 }
 
-/// A tower layer as one of ours.
+/// A [`Layer`] made from a tower layer.
 ///
-/// The tower service is made anew for each request. A tower layer whose service keeps state of its own, such as
-/// a rate, must share it behind the layer, as tower's own layers for concurrency and rates can.
+/// The tower layer creates a service for each request. State that spans requests, such as a rate limit, must be shared
+/// by the layer, as tower's `GlobalConcurrencyLimitLayer` does.
 ///
 /// # Examples
 ///
@@ -103,7 +103,7 @@ impl Service<Arriving> for NextService {
 pub struct FromTower<L>(L);
 
 impl<L> FromTower<L> {
-    /// Our form of `layer`.
+    /// Wraps a tower layer.
     #[must_use]
     pub fn new(layer: L) -> Self {
         Self(layer)
@@ -113,7 +113,7 @@ impl<L> FromTower<L> {
 impl<L, S> Layer for FromTower<L>
 where
     L: TowerLayer<NextService, Service = S> + Send + Sync + 'static,
-    S: Service<Arriving, Response = Json, Error = RpcError> + Send + 'static,
+    S: Service<ServiceRequest, Response = Json, Error = RpcError> + Send + 'static,
     S::Future: Send + 'static,
 {
     fn handle(&self, request: Request, next: Next) -> BoxFuture<'static, Outcome> {
@@ -121,7 +121,7 @@ where
         let mut service = self.0.layer(NextService(next));
         Box::pin(async move {
             std::future::poll_fn(|task| service.poll_ready(task)).await?;
-            service.call(Arriving { request, cx }).await
+            service.call(ServiceRequest { request, cx }).await
         })
     }
 }

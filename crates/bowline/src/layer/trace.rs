@@ -1,4 +1,4 @@
-//! A span around each request.
+//! [`Trace`], a layer that opens a `tracing` span for each request.
 
 use std::time::Instant;
 
@@ -9,9 +9,9 @@ use tracing::Instrument as _;
 use super::{Layer, Next};
 use crate::exchange::BoxFuture;
 
-/// Puts a `tracing` span around each request, with its method, id and caller, and the `traceparent` that the
-/// caller sent, so that a subscriber can continue the caller's trace. What a handler asks of other servers
-/// carries it on by [`Draft::trace`](crate::client::Draft::trace).
+/// Opens a `tracing` span for each request, with its method, id, protocol version and `traceparent`, so that a
+/// subscriber can continue the caller's trace. A handler passes it on to other servers with
+/// [`RequestBuilder::trace`](crate::client::RequestBuilder::trace).
 ///
 /// # Examples
 ///
@@ -25,7 +25,7 @@ use crate::exchange::BoxFuture;
 pub struct Trace;
 
 impl Trace {
-    /// The layer.
+    /// Creates the layer.
     #[must_use]
     pub fn new() -> Self {
         Self
@@ -53,8 +53,8 @@ impl Layer for Trace {
                 let outcome = next.run(request).await;
                 let elapsed = started.elapsed();
                 match &outcome {
-                    Ok(_) => tracing::info!(?elapsed, "answered"),
-                    Err(error) => tracing::info!(?elapsed, error = %shortened(error), "refused"),
+                    Ok(_) => tracing::info!(?elapsed, "completed"),
+                    Err(error) => tracing::info!(?elapsed, error = %shortened(error), "failed"),
                 }
                 outcome
             }

@@ -1,20 +1,21 @@
-//! Accounts that charges are made to, one within the other.
+//! [`Account`], a hierarchy of resource accounts, and [`Charge`], a guard for charged bytes and requests.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use tokio::sync::Notify;
 
-use super::{Limit, LimitReached, Limits, Meters, Usage};
+use super::{Limit, LimitReached, Limits, Usage, UsageCounters};
+use crate::sync::Mutex;
 
-/// What is held on behalf of one peer, one principal, or all peers together.
+/// The bytes and requests of one peer, one principal, or all peers.
 ///
-/// A charge to an account is also one to its parent. It is made before the memory is taken, and given back when the
-/// [`Charge`] is dropped.
+/// A charge is applied to an account and its parents before memory is allocated, and returned when the [`Charge`] is
+/// dropped.
 #[derive(Debug)]
 pub(crate) struct Account {
-    scope: Scope,
+    scope: AccountScope,
     limits: Limits,
     bytes: AtomicUsize,
     requests: AtomicUsize,
@@ -22,39 +23,39 @@ pub(crate) struct Account {
     waiting: AtomicUsize,
     freed: Notify,
     parent: Option<Arc<Self>>,
-    meters: Arc<Meters>,
-    /// The accounts of principals; only in the account of all peers.
+    counters: Arc<UsageCounters>,
+    /// The accounts of principals; only used in the total account.
     principals: Mutex<BTreeMap<String, Weak<Self>>>,
-    /// The name of the principal, if this is the account of one.
+    /// The name of the principal, in the account of one.
     name: Option<String>,
 }
 
-/// On whose behalf something is held.
+/// The level of an account in the hierarchy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scope {
+pub(crate) enum AccountScope {
     Total,
     Principal,
     Peer,
 }
 
-/// What is held.
+/// The kind of charged memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Held {
+pub(crate) enum ChargeKind {
     /// A request, from the first byte of its body until it is answered.
     Request,
-    /// What waits for the peer to read it.
+    /// Output that the peer has not read.
     Output,
-    /// An event that a client may ask for again.
+    /// An SSE event that is stored for resumption.
     Event,
 }
 
 impl Account {
-    /// The account of all peers of one server.
+    /// Creates the total account of a server.
     pub(crate) fn total(limits: Limits) -> Arc<Self> {
-        Arc::new(Self::new(Scope::Total, limits, Arc::default()))
+        Arc::new(Self::new(AccountScope::Total, limits, Arc::default()))
     }
 
-    fn new(scope: Scope, limits: Limits, meters: Arc<Meters>) -> Self {
+    fn new(scope: AccountScope, limits: Limits, counters: Arc<UsageCounters>) -> Self {
         Self {
             scope,
             limits,
@@ -63,78 +64,72 @@ impl Account {
             waiting: AtomicUsize::new(0),
             freed: Notify::new(),
             parent: None,
-            meters,
+            counters,
             principals: Mutex::default(),
             name: None,
         }
     }
 
-    fn child(self: &Arc<Self>, scope: Scope) -> Self {
-        let mut account = Self::new(scope, self.limits, self.meters.clone());
+    fn child(self: &Arc<Self>, scope: AccountScope) -> Self {
+        let mut account = Self::new(scope, self.limits, self.counters.clone());
         account.parent = Some(self.clone());
         account
     }
 
-    /// An account of one peer within this one.
+    /// Creates the account of a peer within this one.
     pub(crate) fn peer(self: &Arc<Self>) -> Arc<Self> {
-        Arc::new(self.child(Scope::Peer))
+        Arc::new(self.child(AccountScope::Peer))
     }
 
-    /// The account of a principal, which all of its peers share; this one, if it has no name. For the account of all
-    /// peers only.
+    /// Returns the account that all peers of a principal share, or this one for an anonymous principal. Must be called
+    /// on the total account.
     pub(crate) fn principal(self: &Arc<Self>, name: Option<&str>) -> Arc<Self> {
         let Some(name) = name else {
             return self.clone();
         };
-        let mut principals = self.lock_principals();
+        let mut principals = self.principals.lock();
         if let Some(account) = principals.get(name).and_then(Weak::upgrade) {
             return account;
         }
-        let mut account = self.child(Scope::Principal);
+        let mut account = self.child(AccountScope::Principal);
         account.name = Some(name.to_owned());
         let account = Arc::new(account);
         principals.insert(name.to_owned(), Arc::downgrade(&account));
         account
     }
 
-    fn lock_principals(&self) -> MutexGuard<'_, BTreeMap<String, Weak<Self>>> {
-        // No code that could panic runs under this lock.
-        let principals = self.principals.lock();
-        principals.unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(crate) fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    pub(crate) fn meters(&self) -> &Arc<Meters> {
-        &self.meters
+    pub(crate) fn counters(&self) -> &Arc<UsageCounters> {
+        &self.counters
     }
 
     pub(crate) fn usage(&self) -> Usage {
-        let total = self.and_parents().last().unwrap_or(self);
-        self.meters.usage(total.requests())
+        let total = self.ancestors().last().unwrap_or(self);
+        self.counters.usage(total.requests())
     }
 
-    /// How many requests are being read or answered.
+    /// Returns the number of requests in progress.
     pub(crate) fn requests(&self) -> usize {
         self.requests.load(Ordering::Relaxed)
     }
 
-    /// Charges one request of this many bytes.
-    pub(crate) fn request(self: &Arc<Self>, bytes: usize) -> Result<Charge, LimitReached> {
-        for (added, account) in self.and_parents().enumerate() {
+    /// Charges one request with its bytes.
+    pub(crate) fn charge_request(self: &Arc<Self>, bytes: usize) -> Result<Charge, LimitReached> {
+        for (added, account) in self.ancestors().enumerate() {
             let (limit, max) = account.max_requests();
             if !add(&account.requests, 1, max) {
-                for account in self.and_parents().take(added) {
+                for account in self.ancestors().take(added) {
                     account.requests.fetch_sub(1, Ordering::AcqRel);
                 }
-                return Err(self.meters.refuse(limit, max));
+                return Err(self.counters.refuse(limit, max));
             }
         }
         let mut charge = Charge {
             account: self.clone(),
-            held: Held::Request,
+            kind: ChargeKind::Request,
             bytes: 0,
             requests: 1,
         };
@@ -142,56 +137,61 @@ impl Account {
         Ok(charge)
     }
 
-    /// Charges bytes that are no request's.
-    pub(crate) fn hold(self: &Arc<Self>, held: Held, bytes: usize) -> Result<Charge, LimitReached> {
-        let mut charge = self.nothing(held);
+    /// Charges bytes without a request.
+    pub(crate) fn charge(
+        self: &Arc<Self>,
+        kind: ChargeKind,
+        bytes: usize,
+    ) -> Result<Charge, LimitReached> {
+        let mut charge = self.empty_charge(kind);
         charge.grow(bytes)?;
         Ok(charge)
     }
 
-    /// A charge of nothing, to grow later.
-    pub(crate) fn nothing(self: &Arc<Self>, held: Held) -> Charge {
+    /// Returns an empty charge, to grow later.
+    pub(crate) fn empty_charge(self: &Arc<Self>, kind: ChargeKind) -> Charge {
         Charge {
             account: self.clone(),
-            held,
+            kind,
             bytes: 0,
             requests: 0,
         }
     }
 
-    fn and_parents(&self) -> impl Iterator<Item = &Self> {
+    /// Returns this account and its parents.
+    fn ancestors(&self) -> impl Iterator<Item = &Self> {
         std::iter::successors(Some(self), |account| account.parent.as_deref())
     }
 
     fn max_requests(&self) -> (Limit, usize) {
         match self.scope {
-            Scope::Total => (Limit::Requests, self.limits.requests),
-            Scope::Principal => (Limit::PrincipalRequests, self.limits.principal_requests),
-            Scope::Peer => (Limit::PeerRequests, self.limits.peer_requests),
+            AccountScope::Total => (Limit::Requests, self.limits.requests),
+            AccountScope::Principal => (Limit::PrincipalRequests, self.limits.principal_requests),
+            AccountScope::Peer => (Limit::PeerRequests, self.limits.peer_requests),
         }
     }
 
-    /// How many bytes may be held when a charge has grown to `size`.
+    /// Returns the maximum total bytes for a charge that grows to `size`.
     fn max_bytes(&self, size: usize) -> (Limit, usize) {
         match self.scope {
-            // The last quarter is for small charges: few large ones must not lock everybody out.
-            Scope::Total if size > SMALL => {
+            // The last quarter is reserved for small charges, so that a few large ones cannot block all others.
+            AccountScope::Total if size > MAX_SMALL_CHARGE => {
                 let max = self.limits.total_bytes;
                 (Limit::TotalBytes, max - max / 4)
             }
-            Scope::Total => (Limit::TotalBytes, self.limits.total_bytes),
-            Scope::Principal => (Limit::PrincipalBytes, self.limits.principal_bytes),
-            Scope::Peer => (Limit::PeerBytes, self.limits.peer_bytes),
+            AccountScope::Total => (Limit::TotalBytes, self.limits.total_bytes),
+            AccountScope::Principal => (Limit::PrincipalBytes, self.limits.principal_bytes),
+            AccountScope::Peer => (Limit::PeerBytes, self.limits.peer_bytes),
         }
     }
 
-    /// Adds `more` bytes to a charge of `size`, here and in the parents, or nowhere: then the account that has no room
-    /// is returned.
+    /// Adds `more` bytes to a charge of `size`, in this account and its parents or in none of them. Fails with the
+    /// account that is full.
     fn try_add(&self, size: usize, more: usize) -> Result<(), &Self> {
-        for (added, account) in self.and_parents().enumerate() {
+        for (added, account) in self.ancestors().enumerate() {
             let (_, max) = account.max_bytes(size.saturating_add(more));
             if !add(&account.bytes, more, max) {
-                for account in self.and_parents().take(added) {
+                for account in self.ancestors().take(added) {
                     account.bytes.fetch_sub(more, Ordering::AcqRel);
                 }
                 return Err(account);
@@ -200,8 +200,8 @@ impl Account {
         Ok(())
     }
 
-    fn give_back(&self, bytes: usize, requests: usize) {
-        for account in self.and_parents() {
+    fn release(&self, bytes: usize, requests: usize) {
+        for account in self.ancestors() {
             account.bytes.fetch_sub(bytes, Ordering::AcqRel);
             account.requests.fetch_sub(requests, Ordering::AcqRel);
             if account.waiting.load(Ordering::Acquire) > 0 {
@@ -216,8 +216,8 @@ impl Drop for Account {
         let (Some(name), Some(total)) = (&self.name, &self.parent) else {
             return;
         };
-        let mut principals = total.lock_principals();
-        // Another account of the same name may have been made since the last holder of this one let go.
+        let mut principals = total.principals.lock();
+        // `principal` may have created a new account of this name since the last `Arc` of this one was dropped.
         if principals
             .get(name)
             .is_some_and(|account| account.strong_count() == 0)
@@ -227,12 +227,12 @@ impl Drop for Account {
     }
 }
 
-/// Something that is held, until this is dropped.
+/// Charged bytes, and possibly a request; returned to the account when dropped.
 #[derive(Debug)]
-#[must_use = "dropping a charge gives it back"]
+#[must_use = "dropping a charge returns it to the account"]
 pub(crate) struct Charge {
     account: Arc<Account>,
-    held: Held,
+    kind: ChargeKind,
     bytes: usize,
     requests: usize,
 }
@@ -246,16 +246,16 @@ impl Charge {
         self.bytes
     }
 
-    /// Charges this many bytes more, if there is room; that there is none is not counted as a refusal.
+    /// Charges `more` bytes if possible. A failure is not counted as a refusal.
     pub(crate) fn try_grow(&mut self, more: usize) -> bool {
-        let has_room = self.account.try_add(self.bytes, more).is_ok();
-        if has_room {
+        let is_charged = self.account.try_add(self.bytes, more).is_ok();
+        if is_charged {
             self.grown(more);
         }
-        has_room
+        is_charged
     }
 
-    /// Charges this many bytes more.
+    /// Charges `more` bytes.
     pub(crate) fn grow(&mut self, more: usize) -> Result<(), LimitReached> {
         match self.account.try_add(self.bytes, more) {
             Ok(()) => {
@@ -264,38 +264,38 @@ impl Charge {
             }
             Err(full) => {
                 let (limit, max) = full.max_bytes(0);
-                Err(self.account.meters.refuse(limit, max))
+                Err(self.account.counters.refuse(limit, max))
             }
         }
     }
 
-    /// Charges this many bytes more as soon as there is room for them. Fails at once if too many tasks wait for room: each
-    /// of them holds what it has read and could not charge.
+    /// Waits until `more` bytes can be charged. Fails immediately if too many tasks are waiting, since each of them
+    /// holds bytes that it has read and could not charge.
     ///
     /// # Cancel safety
     ///
-    /// Safe: they are charged when it returns.
-    pub(crate) async fn grow_when_possible(&mut self, more: usize) -> Result<(), LimitReached> {
+    /// Safe: the bytes are charged only when it returns.
+    pub(crate) async fn wait_and_grow(&mut self, more: usize) -> Result<(), LimitReached> {
         let account = self.account.clone();
-        let mut waiting: Option<Waiting<'_>> = None;
+        let mut waiting: Option<WaitingTask<'_>> = None;
         while let Err(full) = account.try_add(self.bytes, more) {
-            // A task that was woken in vain keeps its place.
+            // A task that was woken and failed again stays counted as waiting.
             if !waiting
                 .as_ref()
                 .is_some_and(|own| std::ptr::eq(own.0, full))
             {
                 let (limit, max) = full.max_bytes(0);
-                let place = Waiting::of(full);
-                waiting = Some(place.ok_or_else(|| account.meters.refuse(limit, max))?);
+                let task = WaitingTask::of(full);
+                waiting = Some(task.ok_or_else(|| account.counters.refuse(limit, max))?);
             }
             let freed = full.freed.notified();
-            // Something may have been given back before this task was known to wait.
+            // Bytes may have been returned before `waiting` was incremented; that sent no notification.
             if account.try_add(self.bytes, more).is_ok() {
                 break;
             }
             freed.await;
             if account.try_add(self.bytes, more).is_ok() {
-                // One task is woken at a time, and there may be room for the next one too.
+                // `release` wakes one task, so this one wakes the next: there may be bytes for it, too.
                 full.freed.notify_one();
                 break;
             }
@@ -304,74 +304,74 @@ impl Charge {
         Ok(())
     }
 
-    /// Sets the charge to what is held, whether there is room or not: it is held already. New charges feel it.
+    /// Sets the charge to bytes that are already held, even beyond the limit. New charges are then refused.
     pub(crate) fn set(&mut self, bytes: usize) {
         if bytes < self.bytes {
             self.shrink(self.bytes - bytes);
         } else if bytes > self.bytes {
             let more = bytes - self.bytes;
-            for account in self.account.and_parents() {
+            for account in self.account.ancestors() {
                 account.bytes.fetch_add(more, Ordering::AcqRel);
             }
             self.grown(more);
         }
     }
 
-    /// Moves this many bytes to a charge of their own, which counts as no request. Nothing is given back yet, so that no
-    /// task is woken: whoever holds a lock can drop the new charge after releasing it.
+    /// Moves bytes to a new charge, which counts as no request. Since no bytes are returned, no task is woken: a caller
+    /// that holds a lock can drop the new charge after unlocking.
     pub(crate) fn split(&mut self, bytes: usize) -> Self {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
         Self {
             account: self.account.clone(),
-            held: self.held,
+            kind: self.kind,
             bytes,
             requests: 0,
         }
     }
 
-    /// Gives some of it back.
+    /// Returns some bytes to the account.
     pub(crate) fn shrink(&mut self, bytes: usize) {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
-        self.meter().fetch_sub(bytes, Ordering::Relaxed);
-        self.account.give_back(bytes, 0);
+        self.counter().fetch_sub(bytes, Ordering::Relaxed);
+        self.account.release(bytes, 0);
     }
 
     fn grown(&mut self, more: usize) {
         self.bytes += more;
-        self.meter().fetch_add(more, Ordering::Relaxed);
+        self.counter().fetch_add(more, Ordering::Relaxed);
     }
 
-    fn meter(&self) -> &AtomicUsize {
-        self.account.meters.bytes(self.held)
+    fn counter(&self) -> &AtomicUsize {
+        self.account.counters.bytes(self.kind)
     }
 }
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        self.meter().fetch_sub(self.bytes, Ordering::Relaxed);
-        self.account.give_back(self.bytes, self.requests);
+        self.counter().fetch_sub(self.bytes, Ordering::Relaxed);
+        self.account.release(self.bytes, self.requests);
     }
 }
 
-/// A task that waits for bytes of an account.
-struct Waiting<'a>(&'a Account);
+/// A guard that counts a task as waiting for bytes of an account.
+struct WaitingTask<'a>(&'a Account);
 
-impl<'a> Waiting<'a> {
-    /// A place among those that wait, unless too many do.
+impl<'a> WaitingTask<'a> {
+    /// Counts a waiting task, unless there are too many.
     fn of(account: &'a Account) -> Option<Self> {
         add(&account.waiting, 1, MAX_WAITING).then(|| Self(account))
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingTask<'_> {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
-/// Adds to a counter unless that exceeds `max`.
+/// Adds to a counter, unless the sum exceeds `max`.
 fn add(counter: &AtomicUsize, more: usize, max: usize) -> bool {
     let added = counter.fetch_update(Ordering::AcqRel, Ordering::Acquire, |held| {
         held.checked_add(more).filter(|sum| *sum <= max)
@@ -379,10 +379,10 @@ fn add(counter: &AtomicUsize, more: usize, max: usize) -> bool {
     added.is_ok()
 }
 
-/// Charges up to this many bytes may use the last quarter of the total: a message of 64 KiB, with what its connection reads
-/// ahead.
-const SMALL: usize = 96 * 1024;
-/// How many tasks may wait for bytes of one account.
+/// Charges up to this size may use the last quarter of the total: a message of 64 KiB and the read-ahead of its
+/// connection.
+const MAX_SMALL_CHARGE: usize = 96 * 1024;
+/// The maximum number of tasks that wait for bytes of one account.
 const MAX_WAITING: usize = 128;
 
 #[cfg(test)]
@@ -409,11 +409,11 @@ mod tests {
     }
 
     #[test]
-    fn a_charge_is_given_back_everywhere_when_it_is_dropped() {
+    fn a_dropped_charge_is_released_in_all_accounts() {
         let total = Account::total(limits());
         let peer = total.principal(Some("ada")).peer();
 
-        let charge = peer.request(100).unwrap();
+        let charge = peer.charge_request(100).unwrap();
         let held = total.usage();
         drop(charge);
 
@@ -423,11 +423,11 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_charge_leaves_nothing_behind() {
+    fn a_refused_charge_changes_no_account() {
         let total = Account::total(limits());
         let peer = total.principal(Some("ada")).peer();
 
-        assert_eq!(reached(peer.request(300_001)), Limit::PeerBytes);
+        assert_eq!(reached(peer.charge_request(300_001)), Limit::PeerBytes);
 
         let usage = total.usage();
         assert_eq!((usage.requests, usage.bytes()), (0, 0));
@@ -440,36 +440,44 @@ mod tests {
         let total = Account::total(limits());
         let principal = total.principal(Some("ada"));
         let (one, other) = (principal.peer(), principal.peer());
-        let _two = [one.request(1).unwrap(), one.request(1).unwrap()];
-        assert_eq!(reached(one.request(1)), Limit::PeerRequests);
+        let _two = [
+            one.charge_request(1).unwrap(),
+            one.charge_request(1).unwrap(),
+        ];
+        assert_eq!(reached(one.charge_request(1)), Limit::PeerRequests);
 
-        let _third = other.request(1).unwrap();
-        assert_eq!(reached(other.request(1)), Limit::PrincipalRequests);
+        let _third = other.charge_request(1).unwrap();
+        assert_eq!(reached(other.charge_request(1)), Limit::PrincipalRequests);
 
-        let stranger = total.peer();
-        let _fourth = stranger.request(1).unwrap();
-        assert_eq!(reached(stranger.request(1)), Limit::Requests);
+        let anonymous = total.peer();
+        let _fourth = anonymous.charge_request(1).unwrap();
+        assert_eq!(reached(anonymous.charge_request(1)), Limit::Requests);
     }
 
     #[test]
     fn large_charges_leave_the_last_quarter_to_small_ones() {
         let total = Account::total(limits());
         let large: Vec<_> = (0..3)
-            .map(|_| total.peer().hold(Held::Output, 250_000).unwrap())
+            .map(|_| total.peer().charge(ChargeKind::Output, 250_000).unwrap())
             .collect();
 
         assert_eq!(
-            reached(total.peer().hold(Held::Request, 100_000)),
+            reached(total.peer().charge(ChargeKind::Request, 100_000)),
             Limit::TotalBytes
         );
-        assert!(total.peer().hold(Held::Request, SMALL).is_ok());
+        assert!(
+            total
+                .peer()
+                .charge(ChargeKind::Request, MAX_SMALL_CHARGE)
+                .is_ok()
+        );
 
         drop(large);
-        assert!(total.peer().hold(Held::Request, 100_000).is_ok());
+        assert!(total.peer().charge(ChargeKind::Request, 100_000).is_ok());
     }
 
     #[test]
-    fn peers_of_one_principal_share_its_account_for_as_long_as_one_is_there() {
+    fn peers_of_one_principal_share_its_account_while_one_exists() {
         let total = Account::total(limits());
         let first = total.principal(Some("ada"));
 
@@ -477,18 +485,18 @@ mod tests {
         assert!(!Arc::ptr_eq(&first, &total.principal(Some("bob"))));
         drop(first);
 
-        assert!(total.lock_principals().is_empty());
+        assert!(total.principals.lock().is_empty());
     }
 
     #[tokio::test]
-    async fn whoever_waits_for_room_gets_it_when_something_is_given_back() {
+    async fn waiting_charges_grow_when_bytes_are_released() {
         let total = Account::total(limits());
-        let held = total.hold(Held::Request, 740_000).unwrap();
+        let held = total.charge(ChargeKind::Request, 740_000).unwrap();
         let mut waiting: Vec<_> = (0..3)
             .map(|_| {
-                let mut charge = total.nothing(Held::Request);
+                let mut charge = total.empty_charge(ChargeKind::Request);
                 tokio::spawn(async move {
-                    charge.grow_when_possible(100_000).await.unwrap();
+                    charge.wait_and_grow(100_000).await.unwrap();
                     charge
                 })
             })
@@ -506,15 +514,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_so_many_wait_for_room_and_the_next_is_refused_at_once() {
+    async fn beyond_the_limit_of_waiting_tasks_a_charge_is_refused_immediately() {
         let total = Account::total(limits());
-        let held = total.hold(Held::Request, 700_000).unwrap();
+        let held = total.charge(ChargeKind::Request, 700_000).unwrap();
         let mut charges: Vec<_> = (0..MAX_WAITING)
-            .map(|_| total.nothing(Held::Request))
+            .map(|_| total.empty_charge(ChargeKind::Request))
             .collect();
         let mut waiting: Vec<_> = charges
             .iter_mut()
-            .map(|charge| Box::pin(charge.grow_when_possible(100_000)))
+            .map(|charge| Box::pin(charge.wait_and_grow(100_000)))
             .collect();
         for task in &mut waiting {
             assert!(
@@ -522,21 +530,21 @@ mod tests {
             );
         }
 
-        let mut late = total.nothing(Held::Request);
-        let refused = late.grow_when_possible(100_000).await;
+        let mut late = total.empty_charge(ChargeKind::Request);
+        let refused = late.wait_and_grow(100_000).await;
 
         assert_eq!(refused.unwrap_err().limit, Limit::TotalBytes);
         assert_eq!(total.usage().refused(Limit::TotalBytes), 1);
         drop(held);
         drop(waiting);
-        assert!(late.grow_when_possible(100_000).await.is_ok());
+        assert!(late.wait_and_grow(100_000).await.is_ok());
         assert_eq!(total.waiting.load(Ordering::Relaxed), 0);
     }
 
     #[test]
-    fn a_charge_can_be_given_back_in_parts() {
+    fn a_charge_can_be_released_in_parts() {
         let total = Account::total(limits());
-        let mut whole = total.peer().request(100).unwrap();
+        let mut whole = total.peer().charge_request(100).unwrap();
 
         let part = whole.split(30);
         let after_split = total.usage();
@@ -549,15 +557,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_already_counts_even_beyond_the_limit() {
+    fn bytes_already_held_count_even_beyond_the_limit() {
         let total = Account::total(limits());
-        let mut output = total.peer().nothing(Held::Output);
+        let mut output = total.peer().empty_charge(ChargeKind::Output);
 
         output.set(2_000_000);
 
-        assert_eq!(reached(total.peer().request(1)), Limit::TotalBytes);
+        assert_eq!(reached(total.peer().charge_request(1)), Limit::TotalBytes);
         output.set(10);
-        assert!(total.peer().request(1).is_ok());
+        assert!(total.peer().charge_request(1).is_ok());
         assert_eq!(total.usage().output_bytes, 10);
     }
 }

@@ -1,35 +1,35 @@
-//! How much peers can make this process hold and do.
+//! [`Limits`] on the memory and work that peers can cause, and [`Usage`], the current values.
 //!
 //! ```text
 //! Limits ── configure ──▶ Account: all peers ◀── principal ◀── connection, wire or legacy session
-//!                              │                                  │ charge, before it is spent
+//!                              │                                  │ charge, before allocating
 //!                              ▼                                  ▼
-//!                            Usage                              Charge ── given back when dropped
+//!                            Usage                              Charge ── returned when dropped
 //! ```
 //!
-//! Whatever a peer can make us hold is charged to an [`Account`] first. A charge that does not fit is refused with an
-//! error that names the limit, and counted.
+//! Memory that a peer can cause is charged to an [`Account`] before it is allocated. A charge beyond a limit is refused
+//! with an error that names the limit, and counted.
 
 mod account;
-pub(crate) use account::{Account, Charge, Held};
+pub(crate) use account::{Account, Charge, ChargeKind};
 
-mod places;
-pub(crate) use places::Places;
+mod semaphore;
+pub(crate) use semaphore::LimitSemaphore;
 
 mod usage;
 pub use usage::Usage;
-pub(crate) use usage::{Gauge, Meters};
+pub(crate) use usage::{Gauge, UsageCounters};
 
 use bowline_types::{ErrorCode, Json, RpcError};
 
-/// How much peers can make a server hold and do. The defaults keep a server within a container of 512 MiB.
+/// Limits on the memory and work that peers can cause. With the defaults a server fits into a container of 512 MiB.
 ///
 /// A *peer* is a duplex wire, an HTTP/2 connection or a legacy session over HTTP. A *principal* is an authenticated
 /// caller; anonymous callers have only the limits of their peer and those of the whole server.
 ///
-/// Beyond a limit, HTTP requests are refused with status 503 (413 for a long message, 431 for a long head), requests on duplex wires with the
-/// error "overloaded"; the message and the `data` of the error name the limit. [`Server::usage`](crate::Server::usage)
-/// counts what is held and what was refused.
+/// Beyond a limit, HTTP requests are refused with status 503 (413 for a long message, 431 for a long head), and
+/// requests on duplex wires with the error "overloaded"; its message and `data` name the limit.
+/// [`Server::usage`](crate::Server::usage) returns the current usage and the number of refusals.
 ///
 /// # Examples
 ///
@@ -45,58 +45,60 @@ use bowline_types::{ErrorCode, Json, RpcError};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(
     clippy::exhaustive_structs,
-    reason = "users name what they choose and leave the rest"
+    reason = "users set some fields and use `..Limits::default()`"
 )]
 pub struct Limits {
-    /// Bytes held for all peers together: requests, queued output, events kept for resumption. 128 MiB.
+    /// Bytes held for all peers: requests, queued output, events stored for resumption. Default: 128 MiB.
     ///
-    /// The last quarter is kept for small requests, of at most 64 KiB, so that few large ones cannot lock everybody out.
+    /// The last quarter is reserved for requests of at most 64 KiB, so that a few large ones cannot block all others.
     pub total_bytes: usize,
-    /// Bytes held for one principal. 64 MiB.
+    /// Bytes held for one principal. Default: 64 MiB.
     pub principal_bytes: usize,
-    /// Bytes held for one peer. 32 MiB.
+    /// Bytes held for one peer. Default: 32 MiB.
     pub peer_bytes: usize,
-    /// The longest body of an HTTP request, in bytes. 4 MiB. The longest line of a duplex wire is that wire's own setting.
+    /// Maximum bytes of the body of an HTTP request. Default: 4 MiB. For lines, see
+    /// [`Lines::max_line`](crate::wire::Lines::max_line).
     pub message_bytes: usize,
-    /// The longest head of an HTTP request over a connection of `serve_http`, in bytes; at least 8 KiB. 16 KiB. A longer one is
-    /// refused with status 431.
+    /// Maximum bytes of the head of an HTTP request, on connections of `serve_http`; at least 8 KiB. Default: 16 KiB. A
+    /// longer one is refused with status 431.
     pub head_bytes: usize,
-    /// Bytes that wait for one duplex wire to be read. 4 MiB. Beyond it requests are answered with the short error
+    /// Output bytes queued for one duplex wire. Default: 4 MiB. Beyond it requests are answered with the short error
     /// "overloaded"; at twice the limit the wire is closed.
     pub output_bytes: usize,
-    /// Messages of our own, calls and notifications, that wait for one duplex wire to be read. 16,384.
+    /// Requests and notifications of the server queued for one duplex wire. Default: 16,384.
     pub output_messages: usize,
-    /// Bytes of notifications that wait for a slow listener of one call or subscription. 8 MiB.
+    /// Bytes of notifications queued for one call or subscription. Default: 8 MiB.
     pub unread_bytes: usize,
-    /// Notifications that wait for a slow listener of one call or subscription. 1,024.
+    /// Notifications queued for one call or subscription. Default: 1,024.
     pub unread_messages: usize,
-    /// Requests being read or answered for all peers together, subscriptions included. 16,384.
+    /// Requests in progress (being read or answered) for all peers, including subscriptions. Default: 16,384.
     pub requests: usize,
-    /// Requests being read or answered for one principal. 8,192.
+    /// Requests in progress for one principal. Default: 8,192.
     pub principal_requests: usize,
-    /// Requests being read or answered for one peer. 4,096.
+    /// Requests in progress for one peer. Default: 4,096.
     pub peer_requests: usize,
-    /// Handlers that run for all peers together. Unlimited.
+    /// Handlers running for all peers. Default: unlimited.
     pub handlers: usize,
-    /// Synchronous handlers that run for all peers together, including those whose callers gave up. 256.
+    /// Synchronous handlers running for all peers, including those whose requests were cancelled. Default: 256.
     pub blocking: usize,
-    /// Subscriptions of all peers together. 16,384. A client of the legacy era has one for the lists and one for each resource.
+    /// Subscriptions of all peers. Default: 16,384. A legacy client has one for the lists and one for each resource.
     pub subscriptions: usize,
-    /// Subscriptions of one peer. 1,024.
+    /// Subscriptions of one peer. Default: 1,024.
     pub peer_subscriptions: usize,
-    /// HTTP connections of `serve_http`. 4,096. More are not accepted until one ends.
+    /// HTTP connections of `serve_http`. Default: 4,096. Further ones are accepted when one closes.
     pub connections: usize,
-    /// Messages in one JSON-RPC batch (2025-03-26 only). 100.
+    /// Messages in one JSON-RPC batch (2025-03-26 only). Default: 100.
     pub batch_messages: usize,
-    /// Legacy sessions over HTTP. 10,000. To open one more, the one that was idle for longest is ended.
+    /// Legacy sessions over HTTP. Default: 10,000. A new session ends the one that was idle for longest.
     pub sessions: usize,
-    /// Legacy sessions of one principal. 1,000. To open one more, its own that was idle for longest is ended.
+    /// Legacy sessions of one principal. Default: 1,000. A new session ends the principal's that was idle for longest.
     pub principal_sessions: usize,
-    /// Bytes of events that all legacy sessions together keep for resumption. 32 MiB. Beyond it the oldest are dropped.
+    /// Bytes of events that all legacy sessions store for resumption. Default: 32 MiB. Beyond it the oldest are
+    /// dropped.
     pub event_bytes: usize,
-    /// Bytes of events that one legacy session keeps for resumption. 8 MiB. Beyond it its oldest are dropped.
+    /// Bytes of events that one legacy session stores for resumption. Default: 8 MiB. Beyond it its oldest are dropped.
     pub session_event_bytes: usize,
-    /// Events that one legacy session keeps for resumption. 1,024. Beyond it its oldest are dropped.
+    /// Events that one legacy session stores for resumption. Default: 1,024. Beyond it its oldest are dropped.
     pub session_events: usize,
 }
 
@@ -210,24 +212,24 @@ impl Limit {
         Self::SessionEvents,
     ];
 
-    /// The name of the field of [`Limits`] that sets it.
+    /// Returns the name of the field of [`Limits`].
     #[must_use]
     pub fn name(self) -> &'static str {
-        self.in_words().0
+        self.description().0
     }
 
-    /// The name of its field, and what it counts.
-    fn in_words(self) -> (&'static str, &'static str) {
+    /// Returns the name of the field, and a description of the unit it counts.
+    fn description(self) -> (&'static str, &'static str) {
         match self {
             Self::TotalBytes => ("total_bytes", "bytes held for all peers"),
             Self::PrincipalBytes => ("principal_bytes", "bytes held for this principal"),
             Self::PeerBytes => ("peer_bytes", "bytes held for this peer"),
             Self::MessageBytes => ("message_bytes", "bytes of a message"),
             Self::HeadBytes => ("head_bytes", "bytes of a request's head"),
-            Self::OutputBytes => ("output_bytes", "bytes that the peer has not read"),
-            Self::OutputMessages => ("output_messages", "messages that the peer has not read"),
-            Self::UnreadBytes => ("unread_bytes", "bytes of notifications not taken"),
-            Self::UnreadMessages => ("unread_messages", "notifications not taken"),
+            Self::OutputBytes => ("output_bytes", "bytes queued for the peer"),
+            Self::OutputMessages => ("output_messages", "messages queued for the peer"),
+            Self::UnreadBytes => ("unread_bytes", "bytes of queued notifications"),
+            Self::UnreadMessages => ("unread_messages", "queued notifications"),
             Self::Requests => ("requests", "requests in progress for all peers"),
             Self::PrincipalRequests => (
                 "principal_requests",
@@ -242,11 +244,11 @@ impl Limit {
             Self::BatchMessages => ("batch_messages", "messages in a batch"),
             Self::Sessions => ("sessions", "sessions"),
             Self::PrincipalSessions => ("principal_sessions", "sessions of this principal"),
-            Self::EventBytes => ("event_bytes", "bytes of events kept for all sessions"),
+            Self::EventBytes => ("event_bytes", "bytes of stored events of all sessions"),
             Self::SessionEventBytes => {
-                ("session_event_bytes", "bytes of events kept for a session")
+                ("session_event_bytes", "bytes of stored events of a session")
             }
-            Self::SessionEvents => ("session_events", "events kept for a session"),
+            Self::SessionEvents => ("session_events", "stored events of a session"),
         }
     }
 
@@ -255,17 +257,17 @@ impl Limit {
     }
 }
 
-/// Something was refused because a limit is reached.
+/// The error of a request that was refused because a limit is reached.
 ///
-/// As an [`RpcError`] its message begins with "overloaded", and its `data` is `{"limit": name, "max": number}`. The same
-/// request may succeed later.
+/// As an [`RpcError`] its message begins with "overloaded", and its `data` is `{"limit": name, "max": number}`. The
+/// same request may succeed later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("overloaded: {max} {} (limit `{}`)", limit.in_words().1, limit.name())]
+#[error("overloaded: {max} {} (limit `{}`)", limit.description().1, limit.name())]
 #[non_exhaustive]
 pub struct LimitReached {
-    /// Which limit.
+    /// The limit.
     pub limit: Limit,
-    /// What it is set to.
+    /// Its value.
     pub max: usize,
 }
 
@@ -291,7 +293,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_limit_has_an_index_of_its_own_and_names_its_field() {
+    fn every_limit_has_a_unique_index_and_the_name_of_its_field() {
         let debug = format!("{:?}", Limits::default());
 
         for (index, limit) in Limit::ALL.into_iter().enumerate() {

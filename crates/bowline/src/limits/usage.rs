@@ -1,10 +1,10 @@
-//! What is held and what was refused, to be read by telemetry.
+//! [`Usage`], a snapshot of resource usage for telemetry, and [`UsageCounters`], its counters.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use super::{Held, Limit, LimitReached};
+use super::{ChargeKind, Limit, LimitReached};
 
-/// What a server holds for its peers at the moment, and what it has refused since it was made.
+/// A snapshot of the resources that a server uses for its peers, and of its refusals since its creation.
 ///
 /// # Examples
 ///
@@ -18,13 +18,13 @@ use super::{Held, Limit, LimitReached};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Usage {
-    /// Requests being read or answered.
+    /// Requests in progress.
     pub requests: usize,
     /// Bytes of these requests.
     pub request_bytes: usize,
-    /// Bytes of answers and notifications that peers have not read.
+    /// Bytes of queued answers and notifications.
     pub output_bytes: usize,
-    /// Bytes of events that legacy sessions keep for resumption.
+    /// Bytes of events that legacy sessions store for resumption.
     pub event_bytes: usize,
     /// HTTP connections of `serve_http`.
     pub connections: usize,
@@ -34,36 +34,36 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// How often something was refused, dropped or closed because this limit was reached.
+    /// Returns how often this limit caused a refusal, a dropped message or a closed connection.
     #[must_use]
     pub fn refused(&self, limit: Limit) -> u64 {
         self.refused[limit.index()]
     }
 
-    /// All bytes together.
+    /// Returns the sum of all bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.request_bytes + self.output_bytes + self.event_bytes
     }
 }
 
-/// The counters behind [`Usage`], shared by everything that serves for one server.
+/// The counters of [`Usage`], shared by all accounts of one server.
 #[derive(Debug, Default)]
-pub(crate) struct Meters {
+pub(crate) struct UsageCounters {
     bytes: [AtomicUsize; 3],
     gauges: [AtomicUsize; 2],
     refused: [AtomicU64; Limit::ALL.len()],
 }
 
-/// Something that is counted while it exists, besides charges.
+/// A count that is not made of charges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gauge {
     Connections,
     Sessions,
 }
 
-impl Meters {
-    /// Counts a refusal, and passes its reason on.
+impl UsageCounters {
+    /// Counts a refusal, and returns its error.
     pub(crate) fn refuse(&self, limit: Limit, max: usize) -> LimitReached {
         self.refused[limit.index()].fetch_add(1, Ordering::Relaxed);
         LimitReached::new(limit, max)
@@ -77,22 +77,22 @@ impl Meters {
         self.refused[limit.index()].load(Ordering::Relaxed)
     }
 
-    /// How many bytes of a kind are held for all peers.
-    pub(crate) fn held(&self, held: Held) -> usize {
-        self.bytes(held).load(Ordering::Relaxed)
+    /// Returns the bytes of this kind that are held for all peers.
+    pub(crate) fn charged_bytes(&self, kind: ChargeKind) -> usize {
+        self.bytes(kind).load(Ordering::Relaxed)
     }
 
-    pub(super) fn bytes(&self, held: Held) -> &AtomicUsize {
-        &self.bytes[held as usize]
+    pub(super) fn bytes(&self, kind: ChargeKind) -> &AtomicUsize {
+        &self.bytes[kind as usize]
     }
 
-    /// All of it, with the requests of the total account.
+    /// Returns a snapshot, with the requests of the total account.
     pub(super) fn usage(&self, requests: usize) -> Usage {
         Usage {
             requests,
-            request_bytes: self.held(Held::Request),
-            output_bytes: self.held(Held::Output),
-            event_bytes: self.held(Held::Event),
+            request_bytes: self.charged_bytes(ChargeKind::Request),
+            output_bytes: self.charged_bytes(ChargeKind::Output),
+            event_bytes: self.charged_bytes(ChargeKind::Event),
             connections: self.gauge(Gauge::Connections).load(Ordering::Relaxed),
             sessions: self.gauge(Gauge::Sessions).load(Ordering::Relaxed),
             refused: Limit::ALL.map(|limit| self.refused(limit)),

@@ -1,4 +1,4 @@
-//! Our side of an exchange over a wire: a future whose drop is the cancel.
+//! [`WireCall`], an exchange over a wire that this side started; dropping it cancels the request.
 
 use std::borrow::Cow;
 use std::task::{self, Poll, Waker};
@@ -6,42 +6,42 @@ use std::time::Duration;
 
 use bowline_core::Notification;
 use bowline_core::era::{Dialect, Request, unseal};
-use bowline_core::mux::{CallId, End, Failure, Overdue, Reason};
+use bowline_core::mux::{AbandonReason, CallFailure, CallId, CallTimeout, WireEnd};
 use bowline_types::{Json, RequestId};
 
 use super::Peer;
-use super::unread::{Unread, WhenFull};
+use super::unread_queue::{OverflowPolicy, UnreadQueue};
 use crate::Error;
-use crate::exchange::{Answer, Ongoing, Step};
+use crate::exchange::{Answer, ExchangeEvent, PollExchange};
 use crate::limits::Account;
 
-/// What has arrived for one call and was not picked up yet.
+/// The received notifications and outcome of one call, until the call is polled.
 pub(super) struct Mailbox {
-    notifications: Unread,
-    when_full: WhenFull,
-    outcome: Option<Ended>,
+    notifications: UnreadQueue,
+    overflow_policy: OverflowPolicy,
+    outcome: Option<CallEnd>,
     waker: Option<Waker>,
 }
 
 /// How a call ended.
-enum Ended {
-    /// As the engine tells it.
-    Settled(Result<Json, Failure>),
-    /// Its request was lost, as the wire tells it.
+enum CallEnd {
+    /// With the outcome of the `Mux`.
+    Settled(Result<Json, CallFailure>),
+    /// The wire failed to carry the request or its answer.
     Lost(Error),
 }
 
 impl Mailbox {
-    pub(super) fn new(when_full: WhenFull) -> Self {
+    pub(super) fn new(overflow_policy: OverflowPolicy) -> Self {
         Self {
-            notifications: Unread::default(),
-            when_full,
+            notifications: UnreadQueue::default(),
+            overflow_policy,
             outcome: None,
             waker: None,
         }
     }
 
-    /// Takes in a notification; returns whom to wake, once the lock is released.
+    /// Queues a notification. Returns the waker, to be woken after the lock is released.
     pub(super) fn notify(
         &mut self,
         notification: Notification,
@@ -49,23 +49,23 @@ impl Mailbox {
     ) -> Option<Waker> {
         let is_news = self
             .notifications
-            .push(notification, self.when_full, account);
+            .push(notification, self.overflow_policy, account);
         self.waker.take_if(|_| is_news)
     }
 
-    pub(super) fn settle(&mut self, outcome: Result<Json, Failure>) -> Option<Waker> {
-        self.outcome = Some(Ended::Settled(outcome));
+    pub(super) fn settle(&mut self, outcome: Result<Json, CallFailure>) -> Option<Waker> {
+        self.outcome = Some(CallEnd::Settled(outcome));
         self.waker.take()
     }
 
-    pub(super) fn lose(&mut self, error: Error) -> Option<Waker> {
-        self.outcome = Some(Ended::Lost(error));
+    pub(super) fn fail(&mut self, error: Error) -> Option<Waker> {
+        self.outcome = Some(CallEnd::Lost(error));
         self.waker.take()
     }
 }
 
-/// A request that is on its way. Dropping it before it is answered cancels the request.
-pub(super) struct Call {
+/// A call in progress. Dropping it before it is answered cancels the request.
+pub(super) struct WireCall {
     peer: Peer,
     call: CallId,
     id: RequestId,
@@ -73,7 +73,7 @@ pub(super) struct Call {
     dialect: &'static Dialect,
 }
 
-impl Call {
+impl WireCall {
     pub(super) fn new(peer: Peer, call: CallId, id: RequestId, request: &Request) -> Self {
         let (method, dialect) = (request.method.clone(), request.caller.dialect);
         Self {
@@ -85,27 +85,27 @@ impl Call {
         }
     }
 
-    fn abandon(&self, why: &Reason) {
+    fn abandon(&self, reason: &AbandonReason) {
         let mailbox = self.peer.with(|state| {
-            state.mux.abandon(self.call, why);
+            state.mux.abandon(self.call, reason);
             state.mailboxes.remove(&self.call)
         });
-        drop(mailbox); // it holds a waker: not under the lock
+        drop(mailbox); // contains a waker, which must not be dropped under the lock
     }
 
-    fn answer(&self, outcome: Result<Json, Failure>) -> Result<Answer, Error> {
+    fn answer(&self, outcome: Result<Json, CallFailure>) -> Result<Answer, Error> {
         let outcome = match outcome {
             Ok(result) => Ok(result),
-            Err(Failure::Peer(error)) => Err(error),
-            Err(Failure::Malformed(why)) => return Err(Error::protocol(why)),
-            Err(Failure::Timeout(Overdue::Idle(after) | Overdue::Total(after))) => {
+            Err(CallFailure::Peer(error)) => Err(error),
+            Err(CallFailure::Malformed(why)) => return Err(Error::protocol(why)),
+            Err(CallFailure::Timeout(CallTimeout::Idle(after) | CallTimeout::Total(after))) => {
                 return Err(Error::Timeout { after });
             }
-            Err(Failure::Ended(End::Closed)) => return Err(Error::Closed),
-            Err(Failure::Ended(End::Broken)) => return Err(self.peer.end_error()),
-            Err(Failure::Unsubscribed) => {
+            Err(CallFailure::Ended(WireEnd::Closed)) => return Err(Error::Closed),
+            Err(CallFailure::Ended(WireEnd::Broken)) => return Err(self.peer.end_error()),
+            Err(CallFailure::Unsubscribed) => {
                 return Err(Error::Cancelled {
-                    reason: "the server ended it".into(),
+                    reason: "the server ended the subscription".into(),
                 });
             }
             Err(other) => return Err(Error::protocol(format!("{other:?}"))),
@@ -114,22 +114,23 @@ impl Call {
     }
 }
 
-impl Ongoing for Call {
-    fn poll_step(&mut self, cx: &mut task::Context<'_>) -> Poll<Step> {
+impl PollExchange for WireCall {
+    fn poll_event(&mut self, cx: &mut task::Context<'_>) -> Poll<ExchangeEvent> {
+        // Cloned before locking, like old wakers are dropped after unlocking: a waker is foreign code.
         let waker = cx.waker().clone();
-        let mut state = self.peer.shared.lock();
+        let mut state = self.peer.shared.state.lock();
         let Some(mailbox) = state.mailboxes.get_mut(&self.call) else {
             drop(state);
-            return Poll::Ready(Step::Answered(Err(Error::Closed)));
+            return Poll::Ready(ExchangeEvent::Answered(Err(Error::Closed)));
         };
         if let Some(notification) = mailbox.notifications.pop() {
             drop(state);
-            return Poll::Ready(Step::Notification(notification));
+            return Poll::Ready(ExchangeEvent::Notification(notification));
         }
-        if mailbox.notifications.has_lost() {
+        if mailbox.notifications.has_overflowed() {
             drop(state);
-            self.abandon(&Reason::Given("the listener fell behind".into()));
-            return Poll::Ready(Step::Answered(Err(Error::Lagged)));
+            self.abandon(&AbandonReason::Cancelled("subscription lagged".into()));
+            return Poll::Ready(ExchangeEvent::Answered(Err(Error::Lagged)));
         }
         let Some(outcome) = mailbox.outcome.take() else {
             let old = mailbox.waker.replace(waker);
@@ -140,9 +141,9 @@ impl Ongoing for Call {
         let mailbox = state.mailboxes.remove(&self.call);
         drop(state);
         drop(mailbox);
-        Poll::Ready(Step::Answered(match outcome {
-            Ended::Settled(outcome) => self.answer(outcome),
-            Ended::Lost(error) => Err(error),
+        Poll::Ready(ExchangeEvent::Answered(match outcome {
+            CallEnd::Settled(outcome) => self.answer(outcome),
+            CallEnd::Lost(error) => Err(error),
         }))
     }
 
@@ -155,12 +156,12 @@ impl Ongoing for Call {
     }
 
     fn cancel(self: Box<Self>, reason: String) {
-        self.abandon(&Reason::Given(reason));
+        self.abandon(&AbandonReason::Cancelled(reason));
     }
 }
 
-impl Drop for Call {
+impl Drop for WireCall {
     fn drop(&mut self) {
-        self.abandon(&Reason::Dropped); // nothing happens if it is settled or cancelled already
+        self.abandon(&AbandonReason::Dropped); // no effect if it is already settled or cancelled
     }
 }

@@ -1,14 +1,14 @@
-//! The task that moves messages between a wire and the engine.
+//! [`Driver`], the task that moves messages between a wire and the `Mux`.
 //!
 //! ```text
-//! Running ──close──▶ Closing ──flushed, or time is up──▶ Ended
+//! Running ──close──▶ Closing ──flushed, or timed out────▶ Ended
 //!    │                                                     ▲
-//!    ├── input ends ──▶ Closing, until handlers are done ──┤
+//!    ├── end of input ──▶ Closing, until handlers end ─────┤
 //!    └── the wire breaks ──────────────────────────────────┘
 //! ```
 //!
-//! One turn: receive, expire deadlines, hand out events, transmit. Receiving comes first and never stops
-//! for want of room to send: the message that would free a handler may be the next one.
+//! One turn: receive, expire deadlines, dispatch events, transmit. Receiving comes first and does not wait for the
+//! output queue: the next message may be the answer or the cancel that a handler waits for.
 
 use std::future::Future;
 use std::io;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use bowline_core::mux::{End, Event, Oddity, Outgoing, Overload};
+use bowline_core::mux::{ExceededLimit, MuxEvent, OutgoingMessage, ProtocolWarning, WireEnd};
 use bowline_core::{
     BatchError, Malformed, Message, Notification, decode_batch, is_batch, shortened,
 };
@@ -25,47 +25,47 @@ use bowline_types::{ErrorCode, RequestId, RpcError};
 use bytes::Bytes;
 use tokio::time::{Instant, Sleep};
 
-use super::serving::{Role, Serving};
-use super::{Closing, Peer, legacy};
+use super::request_handlers::{LocalRole, RequestHandlers};
+use super::{CloseMode, Peer, legacy};
 use crate::Error;
-use crate::far_future::instant_after;
-use crate::limits::{Charge, Held, Limit};
+use crate::instant_after::instant_after;
+use crate::limits::{Charge, ChargeKind, Limit};
 use crate::wire::{Received, Wire};
 
-/// Drives one wire until it is at its end.
+/// Drives one wire until it ends.
 ///
 /// # Cancel safety
 ///
 /// Dropping the driver closes the wire, fails every call and drops every handler.
-#[must_use = "nothing happens on a wire that nobody drives"]
+#[must_use = "futures do nothing unless polled"]
 pub(crate) struct Driver {
     wire: Box<dyn Wire>,
     peer: Peer,
-    serving: Serving,
-    phase: Phase,
+    request_handlers: RequestHandlers,
+    phase: DriverPhase,
     timer: Option<Pin<Box<Sleep>>>,
-    /// Kept between turns for its room.
-    events: Vec<Event>,
-    /// What waits for the wire.
+    /// A buffer that is reused between turns.
+    events: Vec<MuxEvent>,
+    /// The bytes of queued output.
     output: Charge,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Phase {
+enum DriverPhase {
     Running,
     Closing { until: Instant, input_ended: bool },
     Ended,
 }
 
 impl Driver {
-    pub(super) fn new(wire: Box<dyn Wire>, peer: Peer, role: Role) -> Self {
-        let serving = Serving::new(peer.clone(), role);
-        let (phase, timer, events) = (Phase::Running, None, Vec::with_capacity(1));
-        let output = peer.shared.account.nothing(Held::Output);
+    pub(super) fn new(wire: Box<dyn Wire>, peer: Peer, role: LocalRole) -> Self {
+        let request_handlers = RequestHandlers::new(peer.clone(), role);
+        let (phase, timer, events) = (DriverPhase::Running, None, Vec::with_capacity(1));
+        let output = peer.shared.account.empty_charge(ChargeKind::Output);
         Self {
             wire,
             peer,
-            serving,
+            request_handlers,
             phase,
             timer,
             events,
@@ -79,31 +79,31 @@ impl Future for Driver {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = &mut *self;
-        for _ in 0..MOST_TURNS {
-            this.park(cx.waker());
+        for _ in 0..MAX_TURNS {
+            this.store_waker(cx.waker());
             let has_more = this.receive(cx);
             let timed_out = this.expire(cx);
-            let told = this.dispatch();
+            let wire_notified = this.dispatch();
             let sent = this.transmit(cx);
-            this.consider_ending(cx);
-            if this.phase == Phase::Ended {
+            this.update_phase(cx);
+            if this.phase == DriverPhase::Ended {
                 return Poll::Ready(());
             }
-            // A wire that was told something may have something to say.
-            if !(has_more || timed_out || told || sent) {
+            // A wire that was notified of a cancel may have become ready to receive or send.
+            if !(has_more || timed_out || wire_notified || sent) {
                 return Poll::Pending;
             }
         }
-        // Others on this thread want their turn too.
+        // Yields to other tasks of this worker.
         cx.waker().wake_by_ref();
         Poll::Pending
     }
 }
 
 impl Driver {
-    /// Leaves the waker where handles find it.
-    fn park(&self, waker: &Waker) {
-        let mut state = self.peer.shared.lock();
+    /// Stores the waker for handles, before a turn reads the `Mux`, so that a later change wakes the driver.
+    fn store_waker(&self, waker: &Waker) {
+        let mut state = self.peer.shared.state.lock();
         if !state
             .driver
             .as_ref()
@@ -115,12 +115,12 @@ impl Driver {
         }
     }
 
-    /// Takes in some frames. Whether there may be more.
+    /// Receives some frames. Returns whether there may be more.
     fn receive(&mut self, cx: &mut Context<'_>) -> bool {
         if matches!(
             self.phase,
-            Phase::Ended
-                | Phase::Closing {
+            DriverPhase::Ended
+                | DriverPhase::Closing {
                     input_ended: true,
                     ..
                 }
@@ -128,39 +128,43 @@ impl Driver {
             return false;
         }
         let mut bytes = 0;
-        for _ in 0..MOST_FRAMES {
-            // What is taken in is charged when it is dispatched, so that not much is taken in before that.
-            if bytes >= MOST_BYTES {
+        for _ in 0..MAX_FRAMES {
+            // Received messages are charged to the account when they are dispatched, so few are read before that.
+            if bytes >= MAX_BYTES {
                 break;
             }
             match self.wire.poll_receive(cx) {
                 Poll::Pending => return false,
                 Poll::Ready(Received::Frame(frame)) => {
                     bytes += frame.len();
-                    self.take_in(&frame);
+                    self.receive_frame(&frame);
                 }
-                Poll::Ready(Received::Message(message)) => self.take_in_message(Ok(message)),
+                Poll::Ready(Received::Message(message)) => self.receive_message(Ok(message)),
                 Poll::Ready(Received::TooLong { limit }) => {
-                    let why = format!("a frame is at most {limit} bytes long");
+                    let why = format!("message exceeds {limit} bytes");
                     let error = RpcError::new(ErrorCode::INVALID_REQUEST, why);
-                    self.take_in_malformed(Malformed::Request { id: None, error });
+                    self.receive_malformed(Malformed::Request { id: None, error });
                 }
-                Poll::Ready(Received::Lost { id, error }) => self.lost(&id, error),
-                Poll::Ready(Received::Held { id }) => {
+                Poll::Ready(Received::RequestFailed { id, error }) => {
+                    self.request_failed(&id, error)
+                }
+                Poll::Ready(Received::Paused { id }) => {
                     let now = Instant::now().into_std();
-                    self.peer.shared.lock().mux.hold(now, &id);
+                    self.peer.shared.state.lock().mux.pause_deadlines(now, &id);
                 }
-                Poll::Ready(Received::Released { id }) => {
+                Poll::Ready(Received::Resumed { id }) => {
                     let now = Instant::now().into_std();
-                    self.peer.shared.lock().mux.release(now, &id);
+                    self.peer.shared.state.lock().mux.resume_deadlines(now, &id);
                 }
-                Poll::Ready(Received::Waiting { id, until }) => {
+                Poll::Ready(Received::ReconnectDelayed { id, until }) => {
                     let until = until.map(Instant::into_std);
-                    self.peer.shared.lock().mux.handle_wait(until, &id);
+                    self.peer.shared.state.lock().mux.handle_wait(until, &id);
                 }
-                Poll::Ready(Received::Missed) => self.missed(),
+                Poll::Ready(Received::NotificationsMissed) => self.notifications_missed(),
                 Poll::Ready(Received::Reset) => self.reset(),
-                Poll::Ready(Received::StreamLost { error }) => self.peer.notices().lose(error),
+                Poll::Ready(Received::StreamLost { error }) => {
+                    self.peer.notification_hub().report_loss(error)
+                }
                 Poll::Ready(Received::End) => {
                     self.input_ended();
                     return true;
@@ -174,99 +178,114 @@ impl Driver {
         true
     }
 
-    fn take_in(&mut self, frame: &Bytes) {
-        if is_batch(frame) && self.serving.accepts_batches() {
+    fn receive_frame(&mut self, frame: &Bytes) {
+        if is_batch(frame) && self.request_handlers.accepts_batches() {
             let account = &self.peer.shared.account;
             match decode_batch(frame, account.limits().batch_messages) {
                 Ok(parts) => parts
                     .into_iter()
-                    .for_each(|part| self.take_in_message(part)),
+                    .for_each(|part| self.receive_message(part)),
                 Err(refused) => {
                     if let BatchError::TooLong { max } = refused {
-                        account.meters().refuse(Limit::BatchMessages, max);
+                        account.counters().refuse(Limit::BatchMessages, max);
                     }
-                    self.take_in_malformed(refused.into());
+                    self.receive_malformed(refused.into());
                 }
             }
         } else {
-            self.take_in_message(Message::decode(frame));
+            self.receive_message(Message::decode(frame));
         }
     }
 
-    fn take_in_message(&mut self, message: Result<Message, Malformed>) {
+    fn receive_message(&mut self, message: Result<Message, Malformed>) {
         match message {
-            Ok(Message::Request(request)) if self.serving.answers_nothing() => {
-                // Ignored, not refused: on stdio a modern client must not write responses.
+            Ok(Message::Request(request)) if self.request_handlers.ignores_requests() => {
+                // Ignored and not refused: on stdio a modern client must not write responses.
                 let method = shortened(&request.method).to_string();
                 tracing::warn!(
                     method,
-                    "ignored a request of the server, which its version does not have"
+                    "ignored a request of the server; its protocol version has no server requests"
                 );
                 let error = format!(
-                    "the server sent the request `{method}`, which its version does not have"
+                    "unexpected request `{method}`: this protocol version has no server requests"
                 );
-                self.peer.notices().overhear_error(&Error::protocol(error));
+                self.peer
+                    .notification_hub()
+                    .run_error_callback(&Error::protocol(error));
             }
             Ok(message) => {
                 let now = Instant::now().into_std();
-                self.peer.shared.lock().mux.handle_message(now, message);
+                self.peer
+                    .shared
+                    .state
+                    .lock()
+                    .mux
+                    .handle_message(now, message);
             }
-            Err(malformed) => self.take_in_malformed(malformed),
+            Err(malformed) => self.receive_malformed(malformed),
         }
     }
 
-    fn take_in_malformed(&mut self, malformed: Malformed) {
+    fn receive_malformed(&mut self, malformed: Malformed) {
         let what = shortened(&malformed).to_string();
-        tracing::warn!(malformed = what, "a frame was no message");
-        let error = Error::protocol(format!("a frame was no message: {what}"));
-        self.peer.notices().overhear_error(&error);
-        if matches!(malformed, Malformed::Request { id: None, .. }) && !self.serving.is_server() {
-            return; // servers print to their output by mistake, and a client has no answer to that
+        tracing::warn!(malformed = what, "received a malformed message");
+        let error = Error::protocol(format!("malformed message: {what}"));
+        self.peer.notification_hub().run_error_callback(&error);
+        if matches!(malformed, Malformed::Request { id: None, .. })
+            && !self.request_handlers.is_server()
+        {
+            return; // a server printed to stdout by mistake; a client must not answer that
         }
-        self.peer.shared.lock().mux.handle_malformed(malformed);
+        self.peer
+            .shared
+            .state
+            .lock()
+            .mux
+            .handle_malformed(malformed);
     }
 
-    fn lost(&mut self, id: &RequestId, error: Error) {
-        let mut state = self.peer.shared.lock();
-        let call = state.mux.handle_lost(id);
+    fn request_failed(&mut self, id: &RequestId, error: Error) {
+        let mut state = self.peer.shared.state.lock();
+        let call = state.mux.handle_undelivered(id);
         let mailbox = call.and_then(|call| state.mailboxes.get_mut(&call));
-        let waker = mailbox.and_then(|mailbox| mailbox.lose(error));
+        let waker = mailbox.and_then(|mailbox| mailbox.fail(error));
         drop(state);
         waker.into_iter().for_each(Waker::wake);
     }
 
-    /// Notifications may have been lost: what they would have been about counts as changed.
-    fn missed(&mut self) {
-        let held = self.peer.shared.lock().legacy.held();
-        for notification in legacy::everything_changed(held) {
-            self.hear(&notification);
+    /// Handles [`Received::NotificationsMissed`]: reports every list and every subscribed resource as changed.
+    fn notifications_missed(&mut self) {
+        let resources = self.peer.shared.state.lock().legacy.subscribed_resources();
+        for notification in legacy::all_change_notifications(resources) {
+            self.handle_notification(&notification);
         }
     }
 
-    /// The other side has forgotten what it asked and what it was asked to tell.
+    /// Handles [`Received::Reset`]: cancels the server's requests, and restores subscriptions and the log level.
     fn reset(&mut self) {
-        for cancel in self.serving.cancels() {
+        for cancel in self.request_handlers.cancel_notifications() {
             let now = Instant::now().into_std();
-            let mut state = self.peer.shared.lock();
+            let mut state = self.peer.shared.state.lock();
             state.mux.handle_message(now, Message::from(cancel));
         }
         self.peer.with(|state| state.legacy.reset());
-        self.peer.notices().reset();
-        self.serving.restore_log_level();
+        self.peer.notification_hub().reset();
+        self.request_handlers.restore_log_level();
     }
 
-    /// Fails what is overdue. Whether the timer rang.
+    /// Fails calls whose deadline has passed. Returns whether the timer fired.
     fn expire(&mut self, cx: &mut Context<'_>) -> bool {
         let deadline = self
             .peer
             .shared
+            .state
             .lock()
             .mux
             .poll_timeout()
             .map(Instant::from_std);
         let closing = match self.phase {
-            Phase::Closing { until, .. } => Some(until),
-            Phase::Running | Phase::Ended => None,
+            DriverPhase::Closing { until, .. } => Some(until),
+            DriverPhase::Running | DriverPhase::Ended => None,
         };
         let Some(next) = [deadline, closing].into_iter().flatten().min() else {
             return false;
@@ -282,82 +301,93 @@ impl Driver {
         }
         self.timer = None;
         let now = Instant::now();
-        self.peer.shared.lock().mux.handle_timeout(now.into_std());
+        self.peer
+            .shared
+            .state
+            .lock()
+            .mux
+            .handle_timeout(now.into_std());
         if closing.is_some_and(|until| until <= now) {
-            self.end(End::Closed);
+            self.end(WireEnd::Closed);
         }
         true
     }
 
-    /// Hands out what the engine has to tell. Whether the wire was told anything.
+    /// Dispatches the events of the `Mux`. Returns whether the wire was notified of a cancel.
     fn dispatch(&mut self) -> bool {
         let mut events = std::mem::take(&mut self.events);
         {
-            let mut state = self.peer.shared.lock();
+            let mut state = self.peer.shared.state.lock();
             events.extend(std::iter::from_fn(|| state.mux.poll_event()));
         }
-        let mut told = false;
+        let mut wire_notified = false;
         for event in events.drain(..) {
-            told |= matches!(event, Event::Cancelled { .. });
+            wire_notified |= matches!(event, MuxEvent::Cancelled { .. });
             self.handle(event);
         }
         self.events = events;
-        self.serving.reap();
-        told
+        self.request_handlers.reap();
+        wire_notified
     }
 
-    fn handle(&mut self, event: Event) {
+    fn handle(&mut self, event: MuxEvent) {
         match event {
-            Event::Settled { call, outcome } => {
+            MuxEvent::Settled { call, outcome } => {
                 self.peer.deliver(call, |mailbox| mailbox.settle(outcome));
             }
-            Event::Notified { call, notification } => {
-                self.peer.notices().overhear(&notification);
+            MuxEvent::CallNotification { call, notification } => {
+                self.peer.notification_hub().run_callback(&notification);
                 let account = &self.peer.shared.account;
                 self.peer
                     .deliver(call, |mailbox| mailbox.notify(notification, account));
             }
-            Event::Request { id, method, params } => self.serving.begin(id, method, params),
-            Event::Cancelled { id, reason } => {
+            MuxEvent::Request { id, method, params } => {
+                self.request_handlers.begin(id, method, params)
+            }
+            MuxEvent::Cancelled { id, reason } => {
                 let (request, reason) = (id.request_id(), reason.as_deref().map(shortened));
-                tracing::debug!(id = %shortened(request), reason = ?reason, "the caller gave up");
-                self.serving.cancel(&id);
+                tracing::debug!(id = %shortened(request), reason = ?reason, "peer cancelled a request");
+                self.request_handlers.cancel(&id);
                 self.wire.cancelled(id.request_id());
             }
-            Event::Notification(notification) => self.hear(&notification),
-            Event::Oddity(Oddity::ErrorWithoutId(error)) => {
+            MuxEvent::Notification(notification) => self.handle_notification(&notification),
+            MuxEvent::Warning(ProtocolWarning::ErrorWithoutId(error)) => {
                 let what = shortened(&error);
-                tracing::warn!(error = %what, "the other side refused something without saying what");
-                self.peer.notices().overhear_error(&Error::Peer(error));
+                tracing::warn!(error = %what, "received an error response without an id");
+                self.peer
+                    .notification_hub()
+                    .run_error_callback(&Error::Peer(error));
             }
-            Event::Oddity(Oddity::Overload(id, overload)) => self.overloaded(&id, overload),
-            Event::Oddity(oddity) => {
-                tracing::debug!(oddity = ?shortened(oddity), "the other side did something odd");
+            MuxEvent::Warning(ProtocolWarning::Overload(id, limit)) => {
+                self.overloaded(&id, limit);
+            }
+            MuxEvent::Warning(warning) => {
+                tracing::debug!(warning = ?shortened(warning), "unexpected message");
             }
             _ => {}
         }
     }
 
-    fn overloaded(&self, id: &RequestId, overload: Overload) {
+    fn overloaded(&self, id: &RequestId, limit: ExceededLimit) {
         let account = &self.peer.shared.account;
         let limits = account.limits();
-        let reached = match overload {
-            Overload::QueuedBytes => account
-                .meters()
+        let reached = match limit {
+            ExceededLimit::QueuedBytes => account
+                .counters()
                 .refuse(Limit::OutputBytes, limits.output_bytes),
             _ => account
-                .meters()
+                .counters()
                 .refuse(Limit::PeerRequests, limits.peer_requests),
         };
         tracing::debug!(id = %shortened(id), %reached, "refused a request");
     }
 
-    fn hear(&mut self, notification: &Notification) {
-        self.serving.hear(notification);
-        self.peer.notices().publish(notification);
+    fn handle_notification(&mut self, notification: &Notification) {
+        self.request_handlers.handle_notification(notification);
+        self.peer.notification_hub().publish(notification);
     }
 
-    /// Moves messages onto the wire while there is room. Whether any moved.
+    /// Sends messages while the wire is ready. Returns whether any was sent.
     fn transmit(&mut self, cx: &mut Context<'_>) -> bool {
         let mut sent = false;
         loop {
@@ -369,9 +399,9 @@ impl Driver {
                 }
                 Poll::Ready(Ok(())) => {}
             }
-            let Some(Outgoing {
+            let Some(OutgoingMessage {
                 message, within, ..
-            }) = self.peer.shared.lock().mux.poll_outgoing()
+            }) = self.peer.shared.state.lock().mux.poll_outgoing()
             else {
                 break;
             };
@@ -388,104 +418,105 @@ impl Driver {
         sent
     }
 
-    /// Looks whether a close that somebody asked for is done, or the other side has to be given up.
-    fn consider_ending(&mut self, cx: &mut Context<'_>) {
+    /// Starts or completes a requested close, and breaks the wire if the peer does not read.
+    fn update_phase(&mut self, cx: &mut Context<'_>) {
         let (closing, sizes, is_choked) = {
-            let state = self.peer.shared.lock();
+            let state = self.peer.shared.state.lock();
             (state.closing, state.mux.sizes(), state.mux.is_choked())
         };
         self.output.set(sizes.queued_bytes);
         if is_choked {
-            return self.choked();
+            return self.handle_unread_output();
         }
-        if let (Phase::Running, Some(how)) = (self.phase, closing) {
-            let (Closing::Flush(limit) | Closing::Drain(limit)) = how;
-            self.phase = Phase::Closing {
+        if let (DriverPhase::Running, Some(how)) = (self.phase, closing) {
+            let (CloseMode::Flush(limit) | CloseMode::Drain(limit)) = how;
+            self.phase = DriverPhase::Closing {
                 until: instant_after(Instant::now(), limit),
                 input_ended: false,
             };
-            self.serving.shut_down();
+            self.request_handlers.shut_down();
             cx.waker().wake_by_ref();
             return;
         }
-        let Phase::Closing { input_ended, .. } = self.phase else {
+        let DriverPhase::Closing { input_ended, .. } = self.phase else {
             return;
         };
-        let drains = input_ended || matches!(closing, Some(Closing::Drain(_)));
+        let drains = input_ended || matches!(closing, Some(CloseMode::Drain(_)));
         let is_done = sizes.queued == 0 && (!drains || sizes.in_flight == 0);
         if is_done && self.wire.poll_close(cx).is_ready() {
-            self.end(End::Closed);
+            self.end(WireEnd::Closed);
         }
     }
 
-    fn choked(&mut self) {
+    fn handle_unread_output(&mut self) {
         let account = &self.peer.shared.account;
         let limit = account.limits().output_bytes;
-        let reached = account.meters().refuse(Limit::OutputBytes, limit);
-        let why = "the other side keeps sending requests and does not read the answers";
+        let reached = account.counters().refuse(Limit::OutputBytes, limit);
+        let why = "the peer sends requests but does not read the answers";
         tracing::warn!(%reached, "closed the wire: {why}");
         self.broken(io::Error::other(why));
     }
 
-    /// The other side will say nothing more. It may still want the answers to what it asked, those
-    /// included that sit in the wire's buffer.
+    /// Handles the end of the input. The peer may still read answers, including those in the wire's buffer, so the
+    /// handlers may finish.
     fn input_ended(&mut self) {
         let until = match self.phase {
-            Phase::Closing { until, .. } => until,
-            Phase::Running | Phase::Ended => Instant::now() + AFTER_INPUT,
+            DriverPhase::Closing { until, .. } => until,
+            DriverPhase::Running | DriverPhase::Ended => Instant::now() + INPUT_END_GRACE,
         };
-        self.phase = Phase::Closing {
+        self.phase = DriverPhase::Closing {
             until,
             input_ended: true,
         };
-        self.serving.shut_down();
+        self.request_handlers.shut_down();
     }
 
     fn broken(&mut self, error: io::Error) {
-        if self.phase == Phase::Ended {
-            return; // a wire that was closed cannot be written to, and that is no failure
+        if self.phase == DriverPhase::Ended {
+            return; // writing to a closed wire fails, as expected
         }
-        tracing::debug!(%error, "the wire broke");
-        if let Phase::Closing {
+        tracing::debug!(%error, "wire broken");
+        if let DriverPhase::Closing {
             input_ended: true, ..
         } = self.phase
         {
-            // It said its last word and left; that it takes in nothing any more is no failure.
-            return self.end(End::Closed);
+            // The peer closed both directions; that is an orderly end.
+            return self.end(WireEnd::Closed);
         }
         self.peer
             .shared
+            .state
             .lock()
             .failure
             .get_or_insert(Arc::new(error));
-        self.end(End::Broken);
+        self.end(WireEnd::Broken);
     }
 
-    fn end(&mut self, end: End) {
-        if self.phase == Phase::Ended {
+    fn end(&mut self, end: WireEnd) {
+        if self.phase == DriverPhase::Ended {
             return;
         }
-        self.phase = Phase::Ended;
-        self.peer.shared.lock().mux.handle_end(end);
+        self.phase = DriverPhase::Ended;
+        self.peer.shared.state.lock().mux.handle_end(end);
         self.dispatch();
-        self.serving.stop();
+        self.request_handlers.stop();
         self.output.set(0);
-        self.peer.notices().end();
+        self.peer.notification_hub().end();
         self.peer.shared.ended.send_replace(true);
     }
 }
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        self.end(End::Closed);
+        self.end(WireEnd::Closed);
     }
 }
 
-/// How many turns a driver takes before it lets others have theirs.
-const MOST_TURNS: usize = 8;
-/// How many frames it takes in before it looks at anything else.
-const MOST_FRAMES: usize = 64;
-/// How many bytes of frames it takes in before it looks at anything else; one frame may be longer.
-const MOST_BYTES: usize = 256 * 1024;
-/// How long handlers may go on after the input has ended.
-const AFTER_INPUT: Duration = Duration::from_secs(2);
+/// Turns per poll, before the driver yields to other tasks.
+const MAX_TURNS: usize = 8;
+/// Frames that are received per turn.
+const MAX_FRAMES: usize = 64;
+/// Bytes that are received per turn; a single frame may be longer.
+const MAX_BYTES: usize = 256 * 1024;
+/// How long handlers may run after the end of the input.
+const INPUT_END_GRACE: Duration = Duration::from_secs(2);

@@ -1,8 +1,8 @@
-//! Subscriptions in the legacy era, whose wire has no `subscriptions/listen`.
+//! Emulation of `subscriptions/listen` on wires of the legacy era, and restoring state after a `Received::Reset`.
 //!
-//! On a client, the inside request is carried out by `resources/subscribe`, unsolicited notifications
-//! and `resources/unsubscribe`. On a server, what such a client should hear is found by an inside
-//! `subscriptions/listen` of our own. Neither client nor server code knows.
+//! On a client, `subscriptions/listen` is emulated by `resources/subscribe`, unsolicited notifications and
+//! `resources/unsubscribe`. On a server, an internal `subscriptions/listen` per legacy client yields the notifications
+//! that the client is sent. The code of clients and servers is the same in both eras.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
@@ -11,11 +11,11 @@ use std::sync::Arc;
 use std::task::{self, Poll, Waker};
 use std::time::Duration;
 
-use bowline_core::era::{Caller, Request, tell};
+use bowline_core::era::{Caller, Request, convert_notification};
 use bowline_core::mux::{CallId, CallOptions};
 use bowline_core::{Notification, shortened};
 use bowline_types::{
-    Json, Method, Notice, PromptListChangedNotification, RequestId,
+    Json, Method, NotificationMethod, PromptListChangedNotification, RequestId,
     ResourceListChangedNotification, ResourceUpdatedNotification,
     ResourceUpdatedNotificationParams, SetLevelRequest, SubscribeRequest, SubscribeRequestParams,
     SubscriptionFilter, SubscriptionsAcknowledgedNotification,
@@ -24,31 +24,38 @@ use bowline_types::{
 };
 use tokio::task::JoinSet;
 
-use super::notices::{Heard, Listener};
-use super::{LISTEN, Peer, State};
+use super::notification_hub::{ListenerEvent, NotificationListener};
+use super::{LISTEN, Peer, PeerState};
 use crate::Error;
-use crate::exchange::{Channel, Context, Exchange, Ongoing, Outlet, Responder, Step, run};
+use crate::exchange::{
+    Channel, Context, Exchange, ExchangeEvent, NotificationSink, PollExchange, Responder,
+    run_handler,
+};
 
-/// Whether `request` has no counterpart on the wire of its caller's era.
+/// Returns whether `request` does not exist in its caller's era.
 pub(super) fn must_emulate(request: &Request) -> bool {
     request.method == LISTEN && !request.caller.dialect.is_modern()
 }
 
-/// Carries out an inside `subscriptions/listen` over a legacy wire.
+/// Emulates `subscriptions/listen` on a legacy wire.
 pub(super) fn listen(peer: &Peer, request: &Request) -> Exchange {
     let filter = match request.params.decode::<SubscriptionsListenRequestParams>() {
         Ok(params) => params.notifications,
-        Err(error) => return Exchange::failed(Error::misuse(format!("no valid filter: {error}"))),
+        Err(error) => {
+            return Exchange::failed(Error::misuse(format!(
+                "invalid subscription filter: {error}"
+            )));
+        }
     };
-    if let Some(error) = peer.notices().lost() {
+    if let Some(error) = peer.notification_hub().lost() {
         return Exchange::failed(stream_lost(error));
     }
-    let listener = peer.notices().listen();
-    let mut listen = Listen {
+    let listener = peer.notification_hub().listen();
+    let mut listen = EmulatedListen {
         peer: peer.clone(),
         caller: request.caller.clone(),
         listener,
-        subscribing: VecDeque::new(),
+        pending: VecDeque::new(),
         held: Vec::new(),
         acknowledged: false,
         filter,
@@ -57,31 +64,31 @@ pub(super) fn listen(peer: &Peer, request: &Request) -> Exchange {
     Exchange::new(listen)
 }
 
-/// Takes note of a log level, for the server may forget it.
-pub(super) fn remember(peer: &Peer, request: &Request) {
+/// Stores a `logging/setLevel` request, to repeat it after a reset of the server.
+pub(super) fn remember_log_level(peer: &Peer, request: &Request) {
     if request.method == SetLevelRequest::NAME && !request.caller.dialect.is_modern() {
         let mut request = request.clone();
-        request.progress_token = None; // it may be in use when the request is sent again
+        request.progress_token = None; // the token may be in use when the request is repeated
         let replaced = peer.with(|state| state.legacy.set_level(request));
         drop(replaced); // not under the lock
     }
 }
 
-/// Sets the log level that the server has forgotten. It tries until the server has answered: nobody waits for this, so
-/// that nobody could be told that it failed.
+/// Sends `logging/setLevel` again after a reset of the server, and retries until the server answers: the application
+/// does not wait for it, so an error could not be reported.
 ///
-/// One request at a time: of two, the older might come in last.
+/// Sends one request at a time, because two could arrive out of order.
 async fn restore_log_level(peer: Peer) {
-    let mut pause = FIRST_PAUSE;
+    let mut backoff = MIN_BACKOFF;
     while let Some((request, version)) = peer.with(|state| state.legacy.level_to_restore()) {
-        match peer.call(&request, limited()).1.answer().await {
+        match peer.call(&request, deadline_options()).1.answer().await {
             Err(Error::Transport { .. } | Error::Timeout { .. }) => {
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(LONGEST_PAUSE);
+                tokio::time::sleep(backoff).await;
+                backoff = (backoff * 2).min(MAX_BACKOFF);
                 continue;
             }
             Err(error) => {
-                tracing::debug!(error = %shortened(&error), "failed to set the log level again")
+                tracing::debug!(error = %shortened(&error), "failed to restore the log level")
             }
             Ok(_) => {}
         }
@@ -89,8 +96,8 @@ async fn restore_log_level(peer: Peer) {
     }
 }
 
-/// The notifications that may have been lost: one for each list, and one for each resource in `held`.
-pub(super) fn everything_changed(held: Vec<String>) -> Vec<Notification> {
+/// Returns the notifications that may have been lost: one per list, and one per resource in `held`.
+pub(super) fn all_change_notifications(held: Vec<String>) -> Vec<Notification> {
     let lists = [
         ToolListChangedNotification::NAME,
         PromptListChangedNotification::NAME,
@@ -111,29 +118,29 @@ fn stream_lost(error: Arc<Error>) -> Error {
     }
 }
 
-/// A subscription made of legacy parts.
-struct Listen {
+/// An emulated `subscriptions/listen`.
+struct EmulatedListen {
     peer: Peer,
     caller: Arc<Caller>,
-    listener: Listener,
+    listener: NotificationListener,
     filter: SubscriptionFilter,
-    /// Requests that are not answered yet.
-    subscribing: VecDeque<Subscribing>,
-    /// Resources whose last holder unsubscribes.
+    /// Pending `resources/subscribe` requests.
+    pending: VecDeque<PendingSubscribe>,
+    /// The resources that this subscription holds; the last holder of a resource unsubscribes.
     held: Vec<String>,
     acknowledged: bool,
 }
 
-/// A `resources/subscribe` under way.
-struct Subscribing {
+/// A pending `resources/subscribe`.
+struct PendingSubscribe {
     uri: String,
     call: Option<CallId>,
     exchange: Exchange,
-    /// Before which reset it was sent: an answer of a server that has been reset since confirms nothing.
+    /// The generation in which it was sent. An answer from before a reset does not confirm the subscription.
     generation: u64,
 }
 
-impl Listen {
+impl EmulatedListen {
     fn subscribe(&mut self) {
         for uri in self
             .filter
@@ -145,32 +152,32 @@ impl Listen {
                 continue;
             }
             if self.peer.with(|state| state.legacy.hold(&uri)) {
-                self.ask(uri.clone());
+                self.send_subscribe(uri.clone());
             }
             self.held.push(uri);
         }
     }
 
-    /// The server has forgotten its subscriptions: asks for those that no other holder has asked for since.
+    /// Subscribes again after a reset of the server, except to resources that another holder has confirmed since.
     fn subscribe_again(&mut self) {
         for uri in self.held.clone() {
             if !self.peer.with(|state| state.legacy.is_confirmed(&uri)) {
-                self.ask(uri);
+                self.send_subscribe(uri);
             }
         }
     }
 
-    fn ask(&mut self, uri: String) {
+    fn send_subscribe(&mut self, uri: String) {
         let params = SubscribeRequestParams::new(uri.clone());
         let request = self.request::<SubscribeRequest>(&params);
-        // Its cancel would leave open whether the server obeyed; unsubscribing does not.
+        // Not cancelled when dropped: after a cancel it is unknown whether the server subscribed. `Drop` unsubscribes.
         let options = CallOptions {
             cancel_on_abandon: false,
-            ..limited()
+            ..deadline_options()
         };
         let generation = self.peer.with(|state| state.legacy.generation);
         let (call, exchange) = self.peer.call(&request, options);
-        self.subscribing.push_back(Subscribing {
+        self.pending.push_back(PendingSubscribe {
             uri,
             call,
             exchange,
@@ -183,18 +190,18 @@ impl Listen {
         Request::new(M::NAME, params, self.caller.clone())
     }
 
-    /// Lets go of requests that were not answered. Those that left may have been heard.
+    /// Drops pending requests. The server may have received those that were sent, so they must be unsubscribed from.
     fn stop_subscribing(&mut self) {
-        for Subscribing {
+        for PendingSubscribe {
             uri,
             call,
             exchange,
             ..
-        } in self.subscribing.drain(..)
+        } in self.pending.drain(..)
         {
             self.peer.with(|state| {
                 if call.is_some_and(|call| !state.mux.is_unsent(call)) {
-                    state.legacy.may_be_known(&uri);
+                    state.legacy.set_may_be_subscribed(&uri);
                 }
             });
             drop(exchange);
@@ -209,7 +216,7 @@ impl Listen {
         )
     }
 
-    fn wants(&self, notification: &Notification) -> bool {
+    fn matches_filter(&self, notification: &Notification) -> bool {
         let filter = &self.filter;
         match &*notification.method {
             ToolListChangedNotification::NAME => filter.tools_list_changed == Some(true),
@@ -226,44 +233,49 @@ impl Listen {
     }
 }
 
-impl Ongoing for Listen {
-    fn poll_step(&mut self, cx: &mut task::Context<'_>) -> Poll<Step> {
-        while let Some(subscribing) = self.subscribing.front_mut() {
-            let Step::Answered(answer) = task::ready!(subscribing.exchange.poll_step(cx)) else {
+impl PollExchange for EmulatedListen {
+    fn poll_event(&mut self, cx: &mut task::Context<'_>) -> Poll<ExchangeEvent> {
+        while let Some(pending) = self.pending.front_mut() {
+            let ExchangeEvent::Answered(answer) = task::ready!(pending.exchange.poll_event(cx))
+            else {
                 continue;
             };
-            let answered = self.subscribing.pop_front();
+            let answered = self.pending.pop_front();
             if let Err(error) = answer {
-                return Poll::Ready(Step::Answered(Err(error)));
+                return Poll::Ready(ExchangeEvent::Answered(Err(error)));
             }
-            if let Some(Subscribing {
+            if let Some(PendingSubscribe {
                 uri, generation, ..
             }) = answered
             {
-                let confirm = |state: &mut State| state.legacy.confirm(&uri, generation);
+                let confirm = |state: &mut PeerState| state.legacy.confirm(&uri, generation);
                 self.peer.with(confirm);
             }
         }
         if !self.acknowledged {
             self.acknowledged = true;
-            return Poll::Ready(Step::Notification(self.acknowledgement()));
+            return Poll::Ready(ExchangeEvent::Notification(self.acknowledgement()));
         }
         loop {
             match task::ready!(self.listener.poll_next(cx)) {
-                Some(Heard::Notification(notification)) if self.wants(&notification) => {
-                    return Poll::Ready(Step::Notification(notification));
+                Some(ListenerEvent::Notification(notification))
+                    if self.matches_filter(&notification) =>
+                {
+                    return Poll::Ready(ExchangeEvent::Notification(notification));
                 }
-                Some(Heard::Notification(_)) => {}
-                Some(Heard::Reset) => {
-                    // What was lost meanwhile is in the queue, behind this: it is told once the server has agreed.
+                Some(ListenerEvent::Notification(_)) => {}
+                Some(ListenerEvent::Reset) => {
+                    // The changes that were lost are queued behind this mark, and are yielded once resubscribed.
                     self.subscribe_again();
-                    return self.poll_step(cx);
+                    return self.poll_event(cx);
                 }
-                Some(Heard::Lagged) => return Poll::Ready(Step::Answered(Err(Error::Lagged))),
-                Some(Heard::Lost(error)) => {
-                    return Poll::Ready(Step::Answered(Err(stream_lost(error))));
+                Some(ListenerEvent::Lagged) => {
+                    return Poll::Ready(ExchangeEvent::Answered(Err(Error::Lagged)));
                 }
-                None => return Poll::Ready(Step::Answered(Err(self.peer.end_error()))),
+                Some(ListenerEvent::Lost(error)) => {
+                    return Poll::Ready(ExchangeEvent::Answered(Err(stream_lost(error))));
+                }
+                None => return Poll::Ready(ExchangeEvent::Answered(Err(self.peer.end_error()))),
             }
         }
     }
@@ -279,53 +291,53 @@ impl Ongoing for Listen {
     fn cancel(self: Box<Self>, _: String) {}
 }
 
-impl Drop for Listen {
+impl Drop for EmulatedListen {
     fn drop(&mut self) {
         self.stop_subscribing();
         for uri in std::mem::take(&mut self.held) {
-            if self.peer.with(|state| state.legacy.let_go(&uri)) {
+            if self.peer.with(|state| state.legacy.release(&uri)) {
                 let params = UnsubscribeRequestParams::new(uri);
                 let request = self.request::<UnsubscribeRequest>(&params);
-                // Nobody waits for the answer; the deadline ends the call.
-                if let Err(error) = self.peer.start(&request, limited(), None) {
-                    tracing::debug!(error = %shortened(&error), "a resource was not unsubscribed from");
+                // The answer is discarded; the deadline ends the call.
+                if let Err(error) = self.peer.start(&request, deadline_options(), None) {
+                    tracing::debug!(error = %shortened(&error), "failed to unsubscribe from a resource");
                 }
             }
         }
     }
 }
 
-/// What the server of one wire was asked to remember.
+/// The state that a legacy server keeps for this wire: subscriptions and the log level.
 #[derive(Debug, Default)]
-pub(super) struct Held {
-    resources: BTreeMap<String, Watched>,
+pub(super) struct RestorableState {
+    resources: BTreeMap<String, SubscribedResource>,
     /// The last `logging/setLevel`.
     log_level: Option<Request>,
-    /// Counts the changes of the level and of the server's memory of it.
+    /// Incremented when the level changes and when the server is reset.
     level_version: u64,
-    /// Whether the level must be set again, because the server has forgotten it.
+    /// Whether the level must be set again after a reset of the server.
     must_restore: bool,
-    /// Whether a task does that.
+    /// Whether a task is restoring it.
     is_restoring: bool,
-    /// How often the server has forgotten all of it.
+    /// How often the server was reset.
     generation: u64,
 }
 
 #[derive(Debug, Default)]
-struct Watched {
+struct SubscribedResource {
     holders: usize,
-    /// Whether the server may think that we are subscribed, so that it must be told when we are not.
-    is_known: bool,
-    /// In which generation the server agreed. Until it has in this one every holder asks for itself, because another's
-    /// request may still be withdrawn or refused.
+    /// Whether the server may have a subscription, so that the last holder must unsubscribe.
+    may_be_subscribed: bool,
+    /// The generation in which the server confirmed it. Until then every holder sends its own request, because another
+    /// holder's request may still be withdrawn or refused.
     confirmed: Option<u64>,
 }
 
-impl Held {
-    /// Adds a holder. Whether it must ask the server.
+impl RestorableState {
+    /// Adds a holder. Returns whether it must send `resources/subscribe`.
     fn hold(&mut self, uri: &str) -> bool {
-        let watched = self.resources.entry(uri.to_owned()).or_default();
-        watched.holders += 1;
+        let resource = self.resources.entry(uri.to_owned()).or_default();
+        resource.holders += 1;
         !self.is_confirmed(uri)
     }
 
@@ -333,69 +345,69 @@ impl Held {
         let confirmed = self
             .resources
             .get(uri)
-            .and_then(|watched| watched.confirmed);
+            .and_then(|resource| resource.confirmed);
         confirmed == Some(self.generation)
     }
 
-    /// The server may have heard of a request that nobody waits for any more.
-    fn may_be_known(&mut self, uri: &str) {
-        if let Some(watched) = self.resources.get_mut(uri) {
-            watched.is_known = true;
+    /// Records that the server may have received a `resources/subscribe` that was dropped.
+    fn set_may_be_subscribed(&mut self, uri: &str) {
+        if let Some(resource) = self.resources.get_mut(uri) {
+            resource.may_be_subscribed = true;
         }
     }
 
-    /// The server agreed to a request that was sent in this generation.
+    /// Records that the server confirmed a request that was sent in this generation.
     fn confirm(&mut self, uri: &str, generation: u64) {
-        if let Some(watched) = self.resources.get_mut(uri) {
-            watched.is_known = true;
-            watched.confirmed = Some(generation);
+        if let Some(resource) = self.resources.get_mut(uri) {
+            resource.may_be_subscribed = true;
+            resource.confirmed = Some(generation);
         }
     }
 
-    /// Takes a holder away. Whether it was the last, and must tell the server.
-    fn let_go(&mut self, uri: &str) -> bool {
-        let Some(watched) = self.resources.get_mut(uri) else {
+    /// Removes a holder. Returns whether it was the last one and must unsubscribe.
+    fn release(&mut self, uri: &str) -> bool {
+        let Some(resource) = self.resources.get_mut(uri) else {
             return false;
         };
-        watched.holders -= 1;
-        if watched.holders > 0 {
+        resource.holders -= 1;
+        if resource.holders > 0 {
             return false;
         }
-        let must_tell = watched.is_known;
+        let must_unsubscribe = resource.may_be_subscribed;
         self.resources.remove(uri);
-        must_tell
+        must_unsubscribe
     }
 
-    /// The application sets another level; returns the request that set the one before.
+    /// Stores a new level. Returns the previous request.
     fn set_level(&mut self, request: Request) -> Option<Request> {
         self.level_version += 1;
         self.log_level.replace(request)
     }
 
-    /// The request that sets the level again, if the server must be sent one. Without one the task that asks is over.
+    /// Returns the request that restores the level, if that is needed. If it returns `None`, the restoring task ends.
     fn level_to_restore(&mut self) -> Option<(Request, u64)> {
         let request = self.log_level.clone().filter(|_| self.must_restore);
         self.is_restoring = request.is_some();
         Some((request?, self.level_version))
     }
 
-    /// The server has answered. If the level was set or forgotten meanwhile, the answer says nothing about that.
+    /// Records the server's answer. The level must be restored again if it changed or the server was reset since.
     fn restored(&mut self, version: u64) {
         self.must_restore = self.level_version != version;
     }
 
-    /// The server has forgotten everything.
+    /// Records a reset of the server.
     pub(super) fn reset(&mut self) {
         self.generation += 1;
         self.level_version += 1;
         self.must_restore = true;
-        for watched in self.resources.values_mut() {
-            watched.is_known = false;
+        for resource in self.resources.values_mut() {
+            resource.may_be_subscribed = false;
         }
     }
 
-    /// The resources that have a holder.
-    pub(super) fn held(&self) -> Vec<String> {
+    /// Returns the resources that have a holder.
+    pub(super) fn subscribed_resources(&self) -> Vec<String> {
         self.resources.keys().cloned().collect()
     }
 
@@ -404,16 +416,16 @@ impl Held {
     }
 }
 
-/// What the clients of one legacy wire are told without asking each time.
+/// The internal subscriptions of a server for its legacy client; on a client, the task that restores the log level.
 #[derive(Default)]
-pub(super) struct Watches {
+pub(super) struct LegacySubscriptions {
     tasks: JoinSet<()>,
     by_uri: BTreeMap<String, tokio::task::AbortHandle>,
     lists: Option<tokio::task::AbortHandle>,
 }
 
-impl Watches {
-    pub(super) fn watch(
+impl LegacySubscriptions {
+    pub(super) fn subscribe(
         &mut self,
         peer: &Peer,
         caller: Arc<Caller>,
@@ -429,13 +441,13 @@ impl Watches {
         self.by_uri.insert(uri, task);
     }
 
-    pub(super) fn watch_lists(
+    pub(super) fn subscribe_lists(
         &mut self,
         peer: &Peer,
         caller: Arc<Caller>,
         responder: Arc<dyn Responder>,
     ) {
-        // The client of an earlier handshake was another, perhaps with another version. It must not be told besides.
+        // A second `initialize` may have another version; without this, the client would get each notification twice.
         if let Some(earlier) = self.lists.take() {
             earlier.abort();
             while self.tasks.try_join_next().is_some() {}
@@ -447,23 +459,23 @@ impl Watches {
         self.lists = Some(self.start(peer, caller, responder, filter));
     }
 
-    /// On a client: sets the log level again that the server has forgotten.
+    /// On a client: restores the log level after a reset of the server.
     pub(super) fn restore_log_level(&mut self, peer: &Peer) {
         while self.tasks.try_join_next().is_some() {}
-        // The task that is at it already sees for itself that the server has forgotten the level once more.
+        // A running task sees `must_restore` and `level_version` and sends the level once more.
         let is_restoring =
-            |state: &mut State| std::mem::replace(&mut state.legacy.is_restoring, true);
+            |state: &mut PeerState| std::mem::replace(&mut state.legacy.is_restoring, true);
         if !peer.with(is_restoring) {
             self.tasks.spawn(restore_log_level(peer.clone()));
         }
     }
 
-    /// Whether `uri` is watched, or may be without there being more than `most`.
-    pub(super) fn has_room_for(&self, uri: &str, most: usize) -> bool {
-        self.by_uri.len() < most || self.by_uri.contains_key(uri)
+    /// Returns whether `uri` is subscribed already, or one more subscription does not exceed `max`.
+    pub(super) fn has_capacity_for(&self, uri: &str, max: usize) -> bool {
+        self.by_uri.len() < max || self.by_uri.contains_key(uri)
     }
 
-    pub(super) fn unwatch(&mut self, uri: &str) {
+    pub(super) fn unsubscribe(&mut self, uri: &str) {
         self.by_uri
             .remove(uri)
             .into_iter()
@@ -489,14 +501,14 @@ impl Watches {
         let cx = Context::new(
             "unsolicited".into(),
             &request,
-            Arc::new(Unsolicited {
+            Arc::new(UnsolicitedSink {
                 peer: peer.clone(),
                 caller: request.caller.clone(),
             }),
         );
-        let mut running = run(responder, request, cx);
-        // Polled once here, so that it listens before the client is told that it does; the task polls it
-        // again, with a waker that counts.
+        let mut running = run_handler(responder, request, cx);
+        // Polled once here, so that it listens before the client receives the answer to `resources/subscribe`. The
+        // task polls it again and registers its own waker.
         let first = Pin::new(&mut running).poll(&mut task::Context::from_waker(Waker::noop()));
         self.tasks.spawn(async move {
             if first.is_pending() {
@@ -506,30 +518,30 @@ impl Watches {
     }
 }
 
-/// Onto the wire, as if nobody had asked.
-struct Unsolicited {
+/// The [`NotificationSink`] of an internal subscription: sends unsolicited notifications.
+struct UnsolicitedSink {
     peer: Peer,
     caller: Arc<Caller>,
 }
 
-impl Outlet for Unsolicited {
+impl NotificationSink for UnsolicitedSink {
     fn notify(&self, notification: Notification) {
-        if let Some(notification) = tell(self.caller.dialect, notification) {
+        if let Some(notification) = convert_notification(self.caller.dialect, notification) {
             self.peer.notify(notification);
         }
     }
 
-    fn way_back(&self) -> Option<Arc<dyn Channel>> {
+    fn back_channel(&self) -> Option<Arc<dyn Channel>> {
         None
     }
 }
 
-fn limited() -> CallOptions {
+fn deadline_options() -> CallOptions {
     CallOptions {
         total_timeout: Some(Duration::from_secs(30)),
         ..CallOptions::default()
     }
 }
 
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const MIN_BACKOFF: Duration = Duration::from_secs(1);
+const MAX_BACKOFF: Duration = Duration::from_secs(30);

@@ -1,28 +1,28 @@
-//! Exchanges over a duplex wire: a lock, some wakers, a timer and a task around the engine.
+//! Exchanges over a duplex wire: [`Peer`] is the handle, `Driver` the task; both lock the sans-IO `Mux`.
 //!
 //! ```text
-//!   Peer, Call ──lock──▶ Mux ◀──lock── Driver ──▶ Wire
-//!        └────────── wakes ──────────────┘
+//!   Peer, WireCall ──lock──▶ Mux ◀──lock── Driver ──▶ Wire
+//!       └─────────── wakes ────────────────┘
 //! ```
 //!
-//! Handles lock, change the engine, unlock, and wake the driver. There is no command channel: an id
-//! exists before `open` returns, dropping a call cannot be lost, and the order on the wire is the order
-//! of the calls. Nothing is woken, and nothing foreign is dropped, while the lock is held.
+//! Handles lock and change the `Mux`, unlock, and wake the driver. There is no command channel, so that an id exists
+//! before `open` returns, a dropped call cannot fail to be cancelled, and messages are sent in the order of the calls.
+//! Wakers and values of other code are woken and dropped only after unlocking, since they may lock again.
 
 mod call;
 
 mod driver;
 pub(crate) use driver::Driver;
 
-mod notices;
-pub(crate) use notices::Notices;
+mod notification_hub;
+pub(crate) use notification_hub::NotificationHub;
 
-mod serving;
-pub(crate) use serving::Role;
+mod request_handlers;
+pub(crate) use request_handlers::LocalRole;
 
-mod unread;
+mod unread_queue;
 
-#[cfg_attr(bowline_no_legacy, path = "legacy_stub.rs")]
+#[cfg_attr(not(feature = "legacy"), path = "legacy_disabled.rs")]
 mod legacy;
 
 #[cfg(test)]
@@ -30,82 +30,89 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
 use bowline_core::era::{Request, Stamper};
-use bowline_core::mux::{CallId, CallOptions, InFlightId, Limits, Mux, NotSent, Refused, Sizes};
+use bowline_core::mux::{
+    CallId, CallOptions, CallRefused, InFlightId, Mux, MuxLimits, NotifyError, TableSizes,
+};
 use bowline_core::{Notification, Outcome};
 use bowline_types::RequestId;
 use tokio::sync::watch;
 
 use crate::exchange::{Channel, Exchange};
 use crate::limits::Account;
+use crate::sync::Mutex;
 use crate::wire::Wire;
 use crate::{Error, Result};
-use call::{Call, Mailbox};
-use unread::WhenFull;
+use call::{Mailbox, WireCall};
+use unread_queue::OverflowPolicy;
 
-/// A cheap handle to the other end of a duplex wire.
+/// A handle to the peer at the other end of a duplex wire. Cheap to clone.
 #[derive(Clone)]
 pub struct Peer {
-    shared: Arc<Shared>,
+    shared: Arc<PeerShared>,
 }
 
-struct Shared {
-    state: Mutex<State>,
+struct PeerShared {
+    state: Mutex<PeerState>,
     stamper: Stamper,
-    notices: Notices,
-    /// What is held for the other end.
+    notification_hub: NotificationHub,
+    /// The resource account of the peer.
     account: Arc<Account>,
-    /// Turns true when the driver is done.
+    /// True once the driver has ended.
     ended: watch::Sender<bool>,
 }
 
-/// Everything under the lock.
-struct State {
+/// The state under the lock.
+struct PeerState {
     mux: Mux,
-    /// The table entry is the mailbox: no other channel carries an outcome to its call.
+    /// Outcomes and notifications of pending calls.
     mailboxes: BTreeMap<CallId, Mailbox>,
-    /// Requests of the other side whose handlers are at their end; no more than there were handlers.
+    /// Requests of the peer whose handlers have ended, for `RequestHandlers::reap`; bounded by the number of handlers.
     finished: Vec<InFlightId>,
     driver: Option<Waker>,
-    closing: Option<Closing>,
+    closing: Option<CloseMode>,
     failure: Option<Arc<io::Error>>,
-    legacy: legacy::Held,
+    legacy: legacy::RestorableState,
 }
 
-/// How much is still done before the wire is closed.
+/// How the wire is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Closing {
-    /// What is queued is sent, for at most this long.
+pub(crate) enum CloseMode {
+    /// Sends queued messages, for at most this long.
     Flush(Duration),
-    /// New requests are refused, running handlers may finish, for at most this long.
+    /// Refuses new requests and waits for running handlers, for at most this long.
     Drain(Duration),
 }
 
 impl Peer {
-    /// A handle, and the driver that must run for anything to happen.
-    pub(crate) fn new(wire: Box<dyn Wire>, role: Role, account: Arc<Account>) -> (Self, Driver) {
+    /// Creates a handle and its driver, which must be spawned.
+    pub(crate) fn new(
+        wire: Box<dyn Wire>,
+        role: LocalRole,
+        account: Arc<Account>,
+    ) -> (Self, Driver) {
         let limits = account.limits();
-        let limits = Limits {
+        let limits = MuxLimits {
             in_flight: limits.peer_requests,
             queued: limits.output_messages,
             queued_bytes: limits.output_bytes,
         };
-        let shared = Arc::new(Shared {
-            state: Mutex::new(State {
+        let shared = Arc::new(PeerShared {
+            state: Mutex::new(PeerState {
                 mux: Mux::new(limits),
                 mailboxes: BTreeMap::new(),
                 finished: Vec::new(),
                 driver: None,
                 closing: None,
                 failure: None,
-                legacy: legacy::Held::default(),
+                legacy: legacy::RestorableState::default(),
             }),
             stamper: Stamper::default(),
-            notices: Notices::new(account.clone()),
+            notification_hub: NotificationHub::new(account.clone()),
             account,
             ended: watch::Sender::new(false),
         });
@@ -114,71 +121,77 @@ impl Peer {
         (peer, driver)
     }
 
-    /// Says something that belongs to no request.
+    /// Sends a notification that belongs to no request.
     pub fn notify(&self, notification: Notification) {
         let result = self.with(|state| state.mux.notify(notification));
-        if let Err(NotSent::Full) = result {
-            tracing::warn!("the other side does not read; a notification was dropped");
+        if let Err(NotifyError::Full) = result {
+            tracing::warn!("output queue full; dropped a notification");
         }
     }
 
-    /// How much is going on: all zero when nothing is.
+    /// Returns the sizes of the tables and queues; all zero when idle.
     #[must_use]
-    pub fn sizes(&self) -> Sizes {
-        self.shared.lock().mux.sizes()
+    pub fn sizes(&self) -> TableSizes {
+        self.shared.state.lock().mux.sizes()
     }
 
-    /// Whether nothing at all is remembered: no call, no request, no mailbox, no listener.
+    /// Returns whether all tables are empty: calls, requests, mailboxes, listeners.
     #[doc(hidden)]
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        let state = self.shared.lock();
-        let tables = state.mux.sizes() == Sizes::default();
+        let state = self.shared.state.lock();
+        let tables = state.mux.sizes() == TableSizes::default();
         tables
             && state.mailboxes.is_empty()
             && state.legacy.is_empty()
-            && !self.shared.notices.has_listeners()
+            && !self.shared.notification_hub.has_listeners()
     }
 
-    /// What the other side says that belongs to no call.
-    pub(crate) fn notices(&self) -> &Notices {
-        &self.shared.notices
+    /// Returns the dispatcher of notifications that belong to no call.
+    pub(crate) fn notification_hub(&self) -> &NotificationHub {
+        &self.shared.notification_hub
     }
 
-    pub(crate) fn close(&self, how: Closing) {
+    pub(crate) fn close(&self, how: CloseMode) {
         self.with(|state| {
             state.closing.get_or_insert(how);
-            if let Closing::Drain(_) = how {
+            if let CloseMode::Drain(_) = how {
                 state.mux.drain();
             }
         });
     }
 
-    /// Waits until the driver is done.
+    /// Waits until the driver has ended.
     ///
     /// # Cancel safety
     ///
-    /// Safe: nothing is lost by dropping it.
+    /// Safe: the state is not consumed.
     pub(crate) async fn ended(&self) {
-        // The sender lives in `shared`, so this cannot fail before the driver is done.
+        // Cannot fail: the sender is in `shared`, which `self` keeps alive.
         let _ = self.shared.ended.subscribe().wait_for(|ended| *ended).await;
     }
 
-    /// Puts something into the mailbox of a call, if somebody still waits for it.
+    /// Puts something into the mailbox of a call, unless it was abandoned, and wakes the call.
     fn deliver(&self, call: CallId, put: impl FnOnce(&mut Mailbox) -> Option<Waker>) {
-        let waker = self.shared.lock().mailboxes.get_mut(&call).and_then(put);
+        let waker = self
+            .shared
+            .state
+            .lock()
+            .mailboxes
+            .get_mut(&call)
+            .and_then(put);
         waker.into_iter().for_each(Waker::wake);
     }
 
-    /// Whether the driver is done.
+    /// Returns whether the driver has ended.
     pub(crate) fn has_ended(&self) -> bool {
         *self.shared.ended.borrow()
     }
 
     fn notify_within(&self, id: &InFlightId, notification: Notification) {
         let result = self.with(|state| state.mux.notify_within(id, notification));
-        if let Err(NotSent::Full) = result {
-            tracing::warn!("the other side does not read; a notification was dropped");
+        if let Err(NotifyError::Full) = result {
+            tracing::warn!("output queue full; dropped a notification");
         }
     }
 
@@ -187,8 +200,8 @@ impl Peer {
     }
 
     /// Changes the state, then wakes the driver.
-    fn with<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
-        let mut state = self.shared.lock();
+    fn with<T>(&self, change: impl FnOnce(&mut PeerState) -> T) -> T {
+        let mut state = self.shared.state.lock();
         let result = change(&mut state);
         let driver = state.driver.take();
         drop(state);
@@ -202,21 +215,21 @@ impl Channel for Peer {
         if legacy::must_emulate(&request) {
             return legacy::listen(self, &request);
         }
-        legacy::remember(self, &request);
+        legacy::remember_log_level(self, &request);
         self.call(&request, options).1
     }
 }
 
 impl Peer {
-    /// Starts a call, and tells which it is unless it failed at once.
+    /// Starts a call. Returns no id if it could not be started.
     fn call(&self, request: &Request, options: CallOptions) -> (Option<CallId>, Exchange) {
         let mailbox = Mailbox::new(match options.is_subscription || request.method == LISTEN {
-            true => WhenFull::Lag,
-            false => WhenFull::DropOldest,
+            true => OverflowPolicy::Lag,
+            false => OverflowPolicy::DropOldest,
         });
         match self.start(request, options, Some(mailbox)) {
             Ok((call, id)) => {
-                let exchange = Exchange::new(Call::new(self.clone(), call, id, request));
+                let exchange = Exchange::new(WireCall::new(self.clone(), call, id, request));
                 (Some(call), exchange)
             }
             Err(error) => (None, Exchange::failed(error)),
@@ -244,27 +257,20 @@ impl Peer {
             Ok((call, id.expect("a call that has just begun is pending")))
         });
         started.map_err(|refused| match refused {
-            Refused::Ended(_) => self.end_error(),
+            CallRefused::Ended(_) => self.end_error(),
             refused => Error::misuse(refused.to_string()),
         })
     }
 
-    /// Why nothing goes over this wire any more.
+    /// Returns the error of calls after the driver has ended.
     fn end_error(&self) -> Error {
-        match self.shared.lock().failure.clone() {
+        match self.shared.state.lock().failure.clone() {
             Some(failure) => Error::Transport {
                 what: failure.to_string(),
                 source: Some(Box::new(failure)),
             },
             None => Error::Closed,
         }
-    }
-}
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // The engine does not panic; if it did, its tables would still be whole.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -276,5 +282,5 @@ impl std::fmt::Debug for Peer {
     }
 }
 
-/// The one method that the two eras do not share a spelling of.
+/// The modern method for subscriptions; `legacy` emulates it.
 const LISTEN: &str = "subscriptions/listen";

@@ -1,10 +1,12 @@
-//! What the shell adds to the engine, seen from the other end of the wire, line by line.
+//! Tests of [`Peer`] and its driver, observed line by line at the other end of the wire.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_core::era::{Caller, Dialect, Dialects, Door, Offers, Request, stamp};
-use bowline_core::mux::{CallOptions, Sizes};
+use bowline_core::era::{
+    Caller, Dialect, Dialects, DuplexAdmission, LegacyFeatures, Request, stamp,
+};
+use bowline_core::mux::{CallOptions, TableSizes};
 use bowline_core::{Message, Outcome};
 use bowline_types::Json;
 use serde_json::{Value, json};
@@ -12,7 +14,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::{Peer, Role};
+use super::{LocalRole, Peer};
 use crate::exchange::{BoxFuture, Channel, Context, Responder};
 use crate::limits::{Account, Limit, Limits};
 use crate::wire::Lines;
@@ -21,16 +23,16 @@ use crate::wire::Lines;
 async fn dropping_a_call_that_was_sent_sends_one_cancel_in_its_place() {
     let (peer, mut far) = client();
     let call = peer.open(request("slow"), CallOptions::default());
-    let sent = far.hears().await;
+    let sent = far.receive().await;
 
     drop(call);
     let _next = peer.open(request("next"), CallOptions::default());
 
-    let cancel = far.hears().await;
+    let cancel = far.receive().await;
     assert_eq!(cancel["method"], "notifications/cancelled");
     assert_eq!(cancel["params"]["requestId"], sent["id"]);
-    assert_eq!(far.hears().await["method"], "next");
-    assert_eq!(peer.shared.lock().mailboxes.len(), 1);
+    assert_eq!(far.receive().await["method"], "next");
+    assert_eq!(peer.shared.state.lock().mailboxes.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -38,85 +40,87 @@ async fn dropping_a_call_that_was_not_sent_sends_nothing() {
     let (peer, mut far) = client();
     let call = peer.open(request("hasty"), CallOptions::default());
 
-    drop(call); // the driver has had no turn in between
+    drop(call); // the driver was not polled in between
     let _next = peer.open(request("next"), CallOptions::default());
 
-    assert_eq!(far.hears().await["method"], "next");
+    assert_eq!(far.receive().await["method"], "next");
     assert_eq!(peer.sizes().pending, 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn cancelling_a_call_gives_the_reason_and_is_said_once() {
+async fn cancelling_a_call_sends_the_reason_once() {
     let (peer, mut far) = client();
     let call = peer.open(request("slow"), CallOptions::default());
-    far.hears().await;
+    far.receive().await;
 
     call.cancel("the user pressed stop");
     let _next = peer.open(request("next"), CallOptions::default());
 
-    let cancel = far.hears().await;
+    let cancel = far.receive().await;
     assert_eq!(cancel["params"]["reason"], "the user pressed stop");
-    assert_eq!(far.hears().await["method"], "next");
+    assert_eq!(far.receive().await["method"], "next");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_cancel_drops_the_handler_and_its_request_is_not_answered() {
-    let (mut waiter, mut far) = server();
-    far.asks(1, "wait").await;
-    assert_eq!(waiter.next().await, Waiter::Began);
+    let (mut events, mut far) = server();
+    far.send_request(1, "wait").await;
+    assert_eq!(events.next().await, WaitEvent::Started);
 
-    far.says(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#)
-        .await;
+    far.send_line(
+        r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#,
+    )
+    .await;
 
-    assert_eq!(waiter.next().await, Waiter::Gone);
-    far.asks(2, "echo").await;
-    assert_eq!(far.hears().await["id"], 2);
+    assert_eq!(events.next().await, WaitEvent::Dropped);
+    far.send_request(2, "echo").await;
+    assert_eq!(far.receive().await["id"], 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_of_a_handler_costs_only_its_request() {
-    let (_waiter, mut far) = server();
+async fn a_panic_in_a_handler_fails_only_its_request() {
+    let (_events, mut far) = server();
 
-    far.asks(1, "panic at once").await;
-    far.asks(2, "panic later").await;
+    far.send_request(1, "panic at once").await;
+    far.send_request(2, "panic later").await;
 
-    let (one, other) = (far.hears().await, far.hears().await);
+    let (one, other) = (far.receive().await, far.receive().await);
     assert_eq!([&one["id"], &other["id"]], [1, 2]);
     assert_eq!(
         [one, other].map(|answer| answer["error"]["code"].clone()),
         [-32603, -32603]
     );
-    far.asks(3, "echo").await;
-    assert_eq!(far.hears().await["id"], 3);
+    far.send_request(3, "echo").await;
+    assert_eq!(far.receive().await["id"], 3);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_frame_that_is_no_message_costs_only_itself() {
-    let (_waiter, mut far) = server();
-    far.asks(1, "wait").await;
+async fn a_malformed_frame_does_not_affect_other_requests() {
+    let (_events, mut far) = server();
+    far.send_request(1, "wait").await;
 
-    far.says("nonsense").await;
+    far.send_line("nonsense").await;
 
-    let complaint = far.hears().await;
+    let error = far.receive().await;
     assert_eq!(
-        (&complaint["id"], &complaint["error"]["code"]),
+        (&error["id"], &error["error"]["code"]),
         (&Value::Null, &json!(-32700))
     );
-    far.asks(2, "echo").await;
-    assert_eq!(far.hears().await["id"], 2);
+    far.send_request(2, "echo").await;
+    assert_eq!(far.receive().await["id"], 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_end_of_the_wire_ends_calls_and_handlers_and_leaves_nothing() {
-    let (mut waiter, mut far) = server();
-    far.asks(1, "wait").await;
-    assert_eq!(waiter.next().await, Waiter::Began);
+    let (mut events, mut far) = server();
+    far.send_request(1, "wait").await;
+    assert_eq!(events.next().await, WaitEvent::Started);
     let (peer, other_far) = client();
     let call = peer.open(request("slow"), CallOptions::default());
 
     drop((far, other_far));
 
-    assert_eq!(waiter.next().await, Waiter::Gone);
+    assert_eq!(events.next().await, WaitEvent::Dropped);
     assert!(
         timeout(SOON, call.answer())
             .await
@@ -124,32 +128,32 @@ async fn the_end_of_the_wire_ends_calls_and_handlers_and_leaves_nothing() {
             .is_err()
     );
     timeout(SOON, peer.ended()).await.expect("the driver ends");
-    assert_eq!(peer.sizes(), Sizes::default());
-    assert!(peer.shared.lock().mailboxes.is_empty());
+    assert_eq!(peer.sizes(), TableSizes::default());
+    assert!(peer.shared.state.lock().mailboxes.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_keeps_asking_and_does_not_read_is_cut_off() {
+async fn a_client_that_sends_requests_but_does_not_read_is_disconnected() {
     let limits = Limits {
         output_bytes: 100_000,
         ..Limits::default()
     };
-    let (sender, _news) = mpsc::unbounded_channel();
-    let (peer, mut far) = connect_within(limits, moody_server(sender));
+    let (sender, _events) = mpsc::unbounded_channel();
+    let (peer, mut far) = connect_within(limits, test_server(sender));
 
-    let mut asked = 0;
-    let cut_off = async {
+    let mut sent = 0;
+    let disconnect = async {
         while !peer.has_ended() {
-            asked += 1;
-            let line = format!("{}\n", asks(asked, "quick"));
+            sent += 1;
+            let line = format!("{}\n", request_line(sent, "quick"));
             if far.0.write_all(line.as_bytes()).await.is_err() {
                 break;
             }
         }
         peer.ended().await;
     };
-    timeout(SOON, cut_off).await.expect("it is cut off");
-    // Those that were at work are dropped at their next turn.
+    timeout(SOON, disconnect).await.expect("the wire is closed");
+    // Running handlers are dropped when the runtime polls their tasks.
     for _ in 0..1000 {
         tokio::task::yield_now().await;
     }
@@ -165,18 +169,18 @@ async fn a_client_that_keeps_asking_and_does_not_read_is_cut_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_keeps_asking_and_does_not_read_is_cut_off() {
+async fn a_server_that_sends_requests_but_does_not_read_is_disconnected() {
     let limits = Limits {
         output_bytes: 100_000,
         ..Limits::default()
     };
-    let host = Arc::new(Moody(mpsc::unbounded_channel().0));
+    let host = Arc::new(TestResponder(mpsc::unbounded_channel().0));
     let server = Arc::new(std::sync::OnceLock::from(Arc::new(Caller::new(
         Dialect::LATEST_LEGACY,
     ))));
-    let (peer, mut far) = connect_within(limits, Role::Client { server, host });
+    let (peer, mut far) = connect_within(limits, LocalRole::Client { server, host });
 
-    let cut_off = async {
+    let disconnect = async {
         for id in 1.. {
             let ping = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#);
             if peer.has_ended()
@@ -191,7 +195,7 @@ async fn a_server_that_keeps_asking_and_does_not_read_is_cut_off() {
         }
         peer.ended().await;
     };
-    timeout(SOON, cut_off).await.expect("it is cut off");
+    timeout(SOON, disconnect).await.expect("the wire is closed");
 
     let usage = peer.shared.account.usage();
     assert!(usage.refused(Limit::OutputBytes) > 0, "{usage:?}");
@@ -203,8 +207,8 @@ async fn requests_in_progress_are_counted_by_their_bytes() {
         peer_bytes: 100_000,
         ..Limits::default()
     };
-    let (sender, mut news) = mpsc::unbounded_channel();
-    let (peer, mut far) = connect_within(limits, moody_server(sender));
+    let (sender, mut events) = mpsc::unbounded_channel();
+    let (peer, mut far) = connect_within(limits, test_server(sender));
     let long = |id: i64| {
         let mut request = request("wait");
         request.params = Json::encode(&json!({"text": "x".repeat(40_000)}))
@@ -214,27 +218,27 @@ async fn requests_in_progress_are_counted_by_their_bytes() {
     };
 
     for id in 1..=3 {
-        far.says(std::str::from_utf8(&long(id)).unwrap()).await;
+        far.send_line(std::str::from_utf8(&long(id)).unwrap()).await;
     }
-    let refused = far.hears().await;
+    let refused = far.receive().await;
 
     assert_eq!(refused["id"], 3);
     assert_eq!(refused["error"]["data"]["limit"], "peer_bytes", "{refused}");
-    assert_eq!(news.recv().await, Some(Waiter::Began));
+    assert_eq!(events.recv().await, Some(WaitEvent::Started));
     let cancel =
         json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}});
-    far.says(&cancel.to_string()).await;
-    while news.recv().await != Some(Waiter::Gone) {}
-    far.asks(4, "quick").await;
-    assert_eq!(far.hears().await["id"], 4);
+    far.send_line(&cancel.to_string()).await;
+    while events.recv().await != Some(WaitEvent::Dropped) {}
+    far.send_request(4, "quick").await;
+    assert_eq!(far.receive().await["id"], 4);
     assert!(peer.shared.account.usage().request_bytes < 50_000);
 }
 
-/// The other end of a wire, by hand.
-struct Far(BufReader<DuplexStream>);
+/// The other end of a wire, as lines.
+struct RemoteEnd(BufReader<DuplexStream>);
 
-impl Far {
-    async fn says(&mut self, line: &str) {
+impl RemoteEnd {
+    async fn send_line(&mut self, line: &str) {
         let line = format!("{line}\n");
         self.0
             .write_all(line.as_bytes())
@@ -242,12 +246,12 @@ impl Far {
             .expect("the wire is open");
     }
 
-    async fn asks(&mut self, id: i64, method: &'static str) {
-        self.says(&asks(id, method)).await;
+    async fn send_request(&mut self, id: i64, method: &'static str) {
+        self.send_line(&request_line(id, method)).await;
     }
 
-    /// The next line. The clock is paused, so waiting in vain takes no time.
-    async fn hears(&mut self) -> Value {
+    /// Returns the next line. The clock is paused, so a timeout takes no real time.
+    async fn receive(&mut self) -> Value {
         let mut line = String::new();
         let read = timeout(SOON, self.0.read_line(&mut line)).await;
         read.expect("a line arrives").expect("the wire is open");
@@ -255,39 +259,41 @@ impl Far {
     }
 }
 
-/// A request as a line.
-fn asks(id: i64, method: &'static str) -> String {
+/// Encodes a request as a line.
+fn request_line(id: i64, method: &'static str) -> String {
     let message = Message::from(stamp(&request(method)).with_id(id)).to_frame();
     String::from_utf8(message.into()).unwrap()
 }
 
-/// What the responder tells of a handler that waits.
-struct News(mpsc::UnboundedReceiver<Waiter>);
+/// The events of handlers that wait.
+struct WaitEvents(mpsc::UnboundedReceiver<WaitEvent>);
 
-impl News {
-    async fn next(&mut self) -> Waiter {
-        let told = timeout(SOON, self.0.recv()).await;
-        told.expect("it is told").expect("the responder lives")
+impl WaitEvents {
+    async fn next(&mut self) -> WaitEvent {
+        let event = timeout(SOON, self.0.recv()).await;
+        event
+            .expect("an event arrives")
+            .expect("the responder is alive")
     }
 }
 
-/// Answers, waits or panics, as the method says, and tells what becomes of whoever waits.
-struct Moody(mpsc::UnboundedSender<Waiter>);
+/// Answers, waits or panics, depending on the method, and reports when a waiting handler begins and is dropped.
+struct TestResponder(mpsc::UnboundedSender<WaitEvent>);
 
 #[derive(Debug, PartialEq)]
-enum Waiter {
-    Began,
-    Gone,
+enum WaitEvent {
+    Started,
+    Dropped,
 }
 
-impl Responder for Moody {
+impl Responder for TestResponder {
     fn respond<'a>(&'a self, request: Request, _: Context) -> BoxFuture<'a, Outcome> {
         assert_ne!(request.method, "panic at once");
         Box::pin(async move {
             tokio::task::yield_now().await;
             assert_ne!(request.method, "panic later");
             if request.method == "wait" {
-                let _tells = TellsWhenGone::new(&self.0);
+                let _reporter = DropReporter::new(&self.0);
                 std::future::pending::<()>().await;
             }
             Ok(Json::empty_object())
@@ -297,52 +303,52 @@ impl Responder for Moody {
     fn roots_changed(&self, _: &Caller) {}
 }
 
-struct TellsWhenGone<'a>(&'a mpsc::UnboundedSender<Waiter>);
+struct DropReporter<'a>(&'a mpsc::UnboundedSender<WaitEvent>);
 
-impl<'a> TellsWhenGone<'a> {
-    fn new(teller: &'a mpsc::UnboundedSender<Waiter>) -> Self {
-        let _ = teller.send(Waiter::Began); // a test that does not listen does not care
-        Self(teller)
+impl<'a> DropReporter<'a> {
+    fn new(sender: &'a mpsc::UnboundedSender<WaitEvent>) -> Self {
+        let _ = sender.send(WaitEvent::Started); // fails if the test dropped the receiver
+        Self(sender)
     }
 }
 
-impl Drop for TellsWhenGone<'_> {
+impl Drop for DropReporter<'_> {
     fn drop(&mut self) {
-        let _ = self.0.send(Waiter::Gone);
+        let _ = self.0.send(WaitEvent::Dropped);
     }
 }
 
-fn client() -> (Peer, Far) {
-    let host = Arc::new(Moody(mpsc::unbounded_channel().0));
+fn client() -> (Peer, RemoteEnd) {
+    let host = Arc::new(TestResponder(mpsc::unbounded_channel().0));
     let server = Arc::default();
-    connect(Role::Client { server, host })
+    connect(LocalRole::Client { server, host })
 }
 
-fn server() -> (News, Far) {
+fn server() -> (WaitEvents, RemoteEnd) {
     let (sender, receiver) = mpsc::unbounded_channel();
-    let (_, far) = connect(moody_server(sender));
-    (News(receiver), far)
+    let (_, far) = connect(test_server(sender));
+    (WaitEvents(receiver), far)
 }
 
-fn moody_server(sender: mpsc::UnboundedSender<Waiter>) -> Role {
-    Role::Server {
-        door: Door::new(Dialects::all(), Offers::default()),
-        responder: Arc::new(Moody(sender)),
+fn test_server(sender: mpsc::UnboundedSender<WaitEvent>) -> LocalRole {
+    LocalRole::Server {
+        admission: DuplexAdmission::new(Dialects::all(), LegacyFeatures::default()),
+        responder: Arc::new(TestResponder(sender)),
         identity: Json::empty_object(),
     }
 }
 
-fn connect(role: Role) -> (Peer, Far) {
+fn connect(role: LocalRole) -> (Peer, RemoteEnd) {
     connect_within(Limits::default(), role)
 }
 
-fn connect_within(limits: Limits, role: Role) -> (Peer, Far) {
+fn connect_within(limits: Limits, role: LocalRole) -> (Peer, RemoteEnd) {
     let (near, far) = tokio::io::duplex(64 * 1024);
     let (read, write) = tokio::io::split(near);
     let account = Account::total(limits).peer();
     let (peer, driver) = Peer::new(Box::new(Lines::new(read, write)), role, account);
     tokio::spawn(driver);
-    (peer, Far(BufReader::new(far)))
+    (peer, RemoteEnd(BufReader::new(far)))
 }
 
 fn request(method: &'static str) -> Request {
@@ -353,5 +359,5 @@ fn request(method: &'static str) -> Request {
     )
 }
 
-/// Longer than anything here takes on the paused clock.
+/// Longer than any step of these tests takes on the paused clock.
 const SOON: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! Completion: proposals for an argument of a prompt or a variable of a template, while it is typed.
+//! `completion/complete`: suggestions for an argument of a prompt or a variable of a resource template.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use bowline_types::{CompleteReference, CompleteRequestParams, Completion, ErrorCode, RpcError};
 
-use super::Offer;
+use super::ServerDefinition;
 use crate::exchange::{BoxFuture, Context};
 
-/// Proposes values for one argument.
+/// Suggests values for one argument of a prompt or one variable of a resource template.
 ///
 /// # Examples
 ///
@@ -20,147 +20,151 @@ use crate::exchange::{BoxFuture, Context};
 ///
 /// let greet = Prompt::raw("greet", async |arguments, _cx| Ok(format!("Greet in {}.", arguments["language"])))
 ///     .required("language", "which one");
-/// let languages = Completer::for_prompt("greet", "language", async |typing, _cx| {
-///     Ok(typing.among(["Danish", "Dutch", "French"]))
+/// let languages = Completer::for_prompt("greet", "language", async |input, _cx| {
+///     Ok(input.matching(["Danish", "Dutch", "French"]))
 /// });
 /// let server = Server::new("greeter", "1.0.0").prompt(greet).completion(languages);
 /// ```
 #[derive(Clone)]
-#[must_use = "a completer is offered by `Server::completion`"]
+#[must_use = "a completer does nothing until it is added with `Server::completion`"]
 pub struct Completer {
-    pub(super) target: Target,
+    pub(super) target: CompletionTarget,
     handler: Arc<dyn CompletionHandler>,
 }
 
-/// What is behind a [`Completer`].
+/// The handler of a [`Completer`].
 pub trait CompletionHandler: Send + Sync + 'static {
-    /// Proposes values, best first. The future is dropped if the caller gives up.
+    /// Returns the suggestions, best first. The future is dropped if the request is cancelled.
     fn complete<'a>(
         &'a self,
-        typing: Typing,
+        input: CompletionInput,
         cx: Context,
     ) -> BoxFuture<'a, Result<Completion, RpcError>>;
 }
 
-/// What was typed so far, and what was decided before.
+/// The input of a completer: the partial value, and the other arguments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Typing {
-    /// The beginning of the value.
+pub struct CompletionInput {
+    /// The value as typed so far.
     pub value: String,
-    /// The other arguments, as far as they are known.
+    /// The arguments that the client has already resolved.
     pub arguments: BTreeMap<String, String>,
 }
 
-/// What a completer's handler may return. Of more than a hundred values the first hundred are sent.
+/// A return type of a completer. At most 100 values are sent.
 pub trait IntoCompletion {
-    /// The proposals.
+    /// Converts it into the completion.
     fn into_completion(self) -> Completion;
 }
 
-/// Whose argument it is, and which.
+/// The prompt argument or template variable that is completed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Target {
+pub(super) enum CompletionTarget {
     Prompt { name: String, argument: String },
     Template { uri: String, variable: String },
 }
 
-impl fmt::Display for Target {
+impl fmt::Display for CompletionTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Prompt { name, argument } => write!(f, "`{argument}` of the prompt `{name}`"),
-            Self::Template { uri, variable } => write!(f, "`{variable}` of the template `{uri}`"),
+            Self::Prompt { name, argument } => {
+                write!(f, "argument `{argument}` of prompt `{name}`")
+            }
+            Self::Template { uri, variable } => {
+                write!(f, "variable `{variable}` of template `{uri}`")
+            }
         }
     }
 }
 
 impl Completer {
-    /// Proposes values for an argument of a prompt.
+    /// Creates a completer for an argument of a prompt.
     pub fn for_prompt<H, F, R>(
         prompt: impl Into<String>,
         argument: impl Into<String>,
         handler: H,
     ) -> Self
     where
-        H: Fn(Typing, Context) -> F + Send + Sync + 'static,
+        H: Fn(CompletionInput, Context) -> F + Send + Sync + 'static,
         F: Future<Output = Result<R, RpcError>> + Send + 'static,
         R: IntoCompletion,
     {
         let (name, argument) = (prompt.into(), argument.into());
         Self {
-            target: Target::Prompt { name, argument },
-            handler: Arc::new(Function(handler)),
+            target: CompletionTarget::Prompt { name, argument },
+            handler: Arc::new(CompletionFn(handler)),
         }
     }
 
-    /// Proposes values for a variable of a resource template, which is named by its text.
+    /// Creates a completer for a variable of the resource template with this text.
     pub fn for_template<H, F, R>(
         template: impl Into<String>,
         variable: impl Into<String>,
         handler: H,
     ) -> Self
     where
-        H: Fn(Typing, Context) -> F + Send + Sync + 'static,
+        H: Fn(CompletionInput, Context) -> F + Send + Sync + 'static,
         F: Future<Output = Result<R, RpcError>> + Send + 'static,
         R: IntoCompletion,
     {
         let (uri, variable) = (template.into(), variable.into());
         Self {
-            target: Target::Template { uri, variable },
-            handler: Arc::new(Function(handler)),
+            target: CompletionTarget::Template { uri, variable },
+            handler: Arc::new(CompletionFn(handler)),
         }
     }
 
-    /// Proposes values by a handler of one's own.
+    /// Replaces the handler by a [`CompletionHandler`].
     pub fn with_handler(mut self, handler: impl CompletionHandler) -> Self {
         self.handler = Arc::new(handler);
         self
     }
 }
 
-impl Typing {
-    /// Those of some values that begin with what was typed, whatever their case.
+impl CompletionInput {
+    /// Returns those of `values` that start with the typed text, ignoring case.
     #[must_use]
-    pub fn among<S: Into<String>>(&self, values: impl IntoIterator<Item = S>) -> Completion {
-        let beginning = self.value.to_lowercase();
+    pub fn matching<S: Into<String>>(&self, values: impl IntoIterator<Item = S>) -> Completion {
+        let prefix = self.value.to_lowercase();
         let values = values.into_iter().map(Into::into);
-        let fitting = values.filter(|value| value.to_lowercase().starts_with(&beginning));
-        Completion::new(fitting.collect())
+        let matches = values.filter(|value| value.to_lowercase().starts_with(&prefix));
+        Completion::new(matches.collect())
     }
 }
 
 /// Answers `completion/complete`.
 pub(super) async fn complete(
-    offer: &Offer,
-    asked: CompleteRequestParams,
+    definition: &ServerDefinition,
+    params: CompleteRequestParams,
     mut cx: Context,
 ) -> Result<Completion, RpcError> {
-    let target = Target::of(&asked);
-    let offered = offer.completers.get(&target);
-    if !target.exists(offer, offered.is_some()) {
+    let target = CompletionTarget::of(&params);
+    let entry = definition.completers.get(&target);
+    if !target.exists(definition, entry.is_some()) {
         return Err(RpcError::new(
             ErrorCode::INVALID_PARAMS,
-            "there is no such argument to complete",
+            "unknown prompt, resource template or argument",
         ));
     }
-    // Something that exists and has nothing to propose is not a mistake.
-    let Some(offered) = offered else {
+    // An existing argument without a completer has no suggestions, which is not an error.
+    let Some(entry) = entry else {
         return Ok(Completion::default());
     };
-    cx.extensions_mut().extend(&offered.state);
-    let context = asked.context.and_then(|context| context.arguments);
-    let typing = Typing {
-        value: asked.argument.value,
+    cx.extensions_mut().extend(&entry.state);
+    let context = params.context.and_then(|context| context.arguments);
+    let input = CompletionInput {
+        value: params.argument.value,
         arguments: context.unwrap_or_default(),
     };
-    let completion = offered.item.handler.complete(typing, cx).await?;
-    Ok(cut(completion))
+    let completion = entry.item.handler.complete(input, cx).await?;
+    Ok(truncated(completion))
 }
 
-impl Target {
-    fn of(asked: &CompleteRequestParams) -> Self {
-        let argument = asked.argument.name.clone();
-        match &asked.reference {
+impl CompletionTarget {
+    fn of(params: &CompleteRequestParams) -> Self {
+        let argument = params.argument.name.clone();
+        match &params.reference {
             CompleteReference::Resource(of) => Self::Template {
                 uri: of.uri.clone(),
                 variable: argument,
@@ -169,6 +173,7 @@ impl Target {
                 name: of.name.clone(),
                 argument,
             },
+            // An unknown type of reference, answered like an unknown prompt.
             _ => Self::Prompt {
                 name: String::new(),
                 argument,
@@ -176,18 +181,19 @@ impl Target {
         }
     }
 
-    /// Whether the prompt or template is offered, and has the argument if nobody completes it.
-    fn exists(&self, offer: &Offer, is_completed: bool) -> bool {
+    /// Returns whether the prompt or template exists and has the argument. An argument with a completer need not be
+    /// declared.
+    fn exists(&self, definition: &ServerDefinition, is_completed: bool) -> bool {
         match self {
             Self::Prompt { name, argument } => {
-                let prompts = offer.prompts.now();
+                let prompts = definition.prompts.snapshot();
                 let prompt = prompts.find(name);
-                prompt.is_some_and(|offered| is_completed || offered.item.takes(argument))
+                prompt.is_some_and(|entry| is_completed || entry.item.has_argument(argument))
             }
             Self::Template { uri, variable } => {
-                let templates = offer.templates.now();
-                templates.find(uri).is_some_and(|offered| {
-                    let mut names = offered.item.uri_template().variables();
+                let templates = definition.templates.snapshot();
+                templates.find(uri).is_some_and(|entry| {
+                    let mut names = entry.item.uri_template().variables();
                     is_completed || names.any(|name| name == variable)
                 })
             }
@@ -195,34 +201,34 @@ impl Target {
     }
 }
 
-/// Leaves as many values as may be sent, and says that there are more.
-fn cut(mut completion: Completion) -> Completion {
-    if completion.values.len() > Completion::MOST {
+/// Truncates the values to the maximum of the specification, and sets `total` and `hasMore`.
+fn truncated(mut completion: Completion) -> Completion {
+    if completion.values.len() > Completion::MAX_VALUES {
         completion
             .total
             .get_or_insert(completion.values.len() as u64);
         completion.has_more = Some(true);
-        completion.values.truncate(Completion::MOST);
+        completion.values.truncate(Completion::MAX_VALUES);
     }
     completion
 }
 
-/// A function as a handler.
-struct Function<H>(H);
+/// The handler for a function.
+struct CompletionFn<H>(H);
 
-impl<H, F, R> CompletionHandler for Function<H>
+impl<H, F, R> CompletionHandler for CompletionFn<H>
 where
-    H: Fn(Typing, Context) -> F + Send + Sync + 'static,
+    H: Fn(CompletionInput, Context) -> F + Send + Sync + 'static,
     F: Future<Output = Result<R, RpcError>> + Send + 'static,
     R: IntoCompletion,
 {
     fn complete<'a>(
         &'a self,
-        typing: Typing,
+        input: CompletionInput,
         cx: Context,
     ) -> BoxFuture<'a, Result<Completion, RpcError>> {
-        let proposed = self.0(typing, cx);
-        Box::pin(async { proposed.await.map(R::into_completion) })
+        let suggestions = self.0(input, cx);
+        Box::pin(async { suggestions.await.map(R::into_completion) })
     }
 }
 

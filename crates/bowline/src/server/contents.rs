@@ -1,4 +1,4 @@
-//! What a resource contains, as its handler has it.
+//! The return types of resource handlers, and their conversion into a [`ReadResourceResult`].
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,7 +7,7 @@ use bowline_types::{
 };
 use bytes::Bytes;
 
-/// Text or bytes that are the contents of a resource, or a part of them.
+/// The contents of a resource, or a part of them: text or bytes.
 ///
 /// # Examples
 ///
@@ -18,48 +18,48 @@ use bytes::Bytes;
 /// let image = Contents::blob([0x89, b'P', b'N', b'G']).mime_type("image/png").uri("docs://logo");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[must_use = "contents are returned by a resource's handler"]
+#[must_use = "contents do nothing unless a resource handler returns them"]
 pub struct Contents {
-    body: Body,
+    body: ContentsBody,
     uri: Option<String>,
     mime_type: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Body {
+enum ContentsBody {
     Text(String),
-    /// In base64.
+    /// Base64.
     Blob(String),
 }
 
-/// What a resource's handler may return.
+/// A return type of a resource handler.
 #[diagnostic::on_unimplemented(
-    message = "a resource cannot contain `{Self}`",
-    label = "has no form as the contents of a resource",
-    note = "a resource contains text, bytes, `Contents`, a `ReadResourceResult`, or a `Result` of one of these \
+    message = "a resource cannot return `{Self}`",
+    label = "cannot be converted into a `ReadResourceResult`",
+    note = "a resource returns text, bytes, `Contents`, a `ReadResourceResult`, or a `Result` of one of these \
             whose error is `RpcError`"
 )]
 pub trait IntoReadResult {
-    /// The result of `resources/read` for the resource at `uri`.
+    /// Converts it into the result of `resources/read` for the resource with this URI.
     ///
     /// # Errors
     ///
-    /// If the resource could not be read.
+    /// If the resource cannot be read.
     fn into_read_result(self, uri: &str) -> Result<ReadResourceResult, RpcError>;
 }
 
 impl Contents {
-    /// Text.
+    /// Creates text contents.
     pub fn text(text: impl Into<String>) -> Self {
-        Self::new(Body::Text(text.into()))
+        Self::new(ContentsBody::Text(text.into()))
     }
 
-    /// Bytes.
+    /// Creates binary contents.
     pub fn blob(bytes: impl AsRef<[u8]>) -> Self {
-        Self::new(Body::Blob(STANDARD.encode(bytes)))
+        Self::new(ContentsBody::Blob(STANDARD.encode(bytes)))
     }
 
-    fn new(body: Body) -> Self {
+    fn new(body: ContentsBody) -> Self {
         Self {
             body,
             uri: None,
@@ -67,27 +67,27 @@ impl Contents {
         }
     }
 
-    /// Says of what media type they are.
+    /// Sets the media type.
     pub fn mime_type(mut self, mime_type: impl Into<String>) -> Self {
         self.mime_type = Some(mime_type.into());
         self
     }
 
-    /// Says where they are, if that is not what was asked for: a file in a folder, say.
+    /// Sets the URI, if it differs from the requested one, for example a file in a requested directory.
     pub fn uri(mut self, uri: impl Into<String>) -> Self {
         self.uri = Some(uri.into());
         self
     }
 
-    fn at(self, uri: &str) -> ResourceContents {
+    fn into_resource_contents(self, uri: &str) -> ResourceContents {
         let uri = self.uri.unwrap_or_else(|| uri.to_owned());
         match self.body {
-            Body::Text(text) => {
+            ContentsBody::Text(text) => {
                 let mut contents = TextResourceContents::new(uri, text);
                 contents.mime_type = self.mime_type;
                 contents.into()
             }
-            Body::Blob(blob) => {
+            ContentsBody::Blob(blob) => {
                 let mut contents = BlobResourceContents::new(uri, blob);
                 contents.mime_type = self.mime_type;
                 contents.into()
@@ -110,7 +110,9 @@ impl<T: IntoReadResult> IntoReadResult for Result<T, RpcError> {
 
 impl IntoReadResult for Vec<Contents> {
     fn into_read_result(self, uri: &str) -> Result<ReadResourceResult, RpcError> {
-        let contents = self.into_iter().map(|contents| contents.at(uri));
+        let contents = self
+            .into_iter()
+            .map(|contents| contents.into_resource_contents(uri));
         Ok(ReadResourceResult::new(contents.collect()))
     }
 }

@@ -1,4 +1,4 @@
-//! What a handler asks for: each of its parameters is found in what it is given.
+//! Extractors: the parameters of handlers.
 
 use std::any::{TypeId, type_name};
 use std::sync::Arc;
@@ -13,184 +13,188 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::schema;
 use crate::exchange::{Context, Principal};
 
-/// A parameter of a handler: something that can be found in what the handler is given.
+/// A parameter of a handler, extracted from the request.
+///
+/// Implemented by [`Args`], [`State`], [`Extension`] (also in an `Option`), [`Context`], [`Principal`], `Arc<Caller>`,
+/// [`Meta`] (the `_meta` of the request), [`Json`] (the undecoded arguments) and, in resource handlers,
+/// [`RequestedUri`](super::RequestedUri).
 ///
 /// # Examples
 ///
-/// A parameter of one's own, here the region that a layer found out:
+/// An extractor for a region that a layer has added to the request:
 ///
 /// ```
-/// use bowline::server::{Extract, ExtractError, Given};
+/// use bowline::server::{Extract, ExtractError, HandlerInput};
 ///
 /// struct Region(String);
 ///
 /// impl Extract for Region {
-///     fn extract(given: &Given) -> Result<Self, ExtractError> {
-///         let region = given.context().extensions().find::<String>();
-///         region.cloned().map(Self).ok_or_else(|| ExtractError::server("nobody knows the region"))
+///     fn extract(input: &HandlerInput) -> Result<Self, ExtractError> {
+///         let region = input.context().extensions().get::<String>();
+///         region.cloned().map(Self).ok_or_else(|| ExtractError::server("no layer has set the region"))
 ///     }
 /// }
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a parameter of a handler",
-    label = "not something a handler is given",
+    label = "not an extractor",
     note = "a handler takes `Args<T>`, `State<S>`, `Extension<T>`, `Context`, `Principal`, `Arc<Caller>`, \
             `Meta` or `Json`",
-    note = "what the model passes is one `Args<T>`, where `T` derives `Deserialize` and `JsonSchema`"
+    note = "the arguments of a call are one `Args<T>`, where `T` derives `Deserialize` and `JsonSchema`"
 )]
 pub trait Extract: Sized + Send + 'static {
-    /// Finds it.
+    /// Extracts it from the request.
     ///
     /// # Errors
     ///
-    /// If it is not there, or has the wrong shape.
-    fn extract(given: &Given) -> Result<Self, ExtractError>;
+    /// If it is missing or invalid.
+    fn extract(input: &HandlerInput) -> Result<Self, ExtractError>;
 
-    /// Says what must be there, once, when the handler becomes a tool.
-    fn declare(needs: &mut Needs) {
-        let _ = needs;
+    /// Declares the arguments and state that it requires. Called once, when the handler is registered.
+    fn declare(requirements: &mut HandlerRequirements) {
+        let _ = requirements;
     }
 }
 
-/// What a handler is given: the arguments of one request, and its context.
+/// The input of extractors: the arguments, `_meta` and context of one request.
 #[derive(Clone, Debug)]
-pub struct Given {
+pub struct HandlerInput {
     arguments: Json,
     meta: Option<Json>,
     cx: Context,
-    permits: Permits,
+    permits: CallPermits,
 }
 
-impl Given {
-    /// `arguments` are an object.
+impl HandlerInput {
+    /// Creates the input from arguments, which must be a JSON object, and a context.
     #[must_use]
     pub fn new(arguments: Json, cx: Context) -> Self {
         Self {
             arguments,
             meta: None,
             cx,
-            permits: Permits::default(),
+            permits: CallPermits::default(),
         }
     }
 
-    /// Adds the `_meta` of the request.
+    /// Sets the `_meta` of the request.
     #[must_use]
     pub fn with_meta(mut self, meta: Option<Json>) -> Self {
         self.meta = meta;
         self
     }
 
-    /// The arguments, an object.
+    /// Returns the arguments, a JSON object.
     #[must_use]
     pub fn arguments(&self) -> &Json {
         &self.arguments
     }
 
-    /// The `_meta` of the request.
+    /// Returns the `_meta` of the request.
     #[must_use]
     pub fn meta(&self) -> Option<&Json> {
         self.meta.as_ref()
     }
 
-    /// The context of the request.
+    /// Returns the context of the request.
     #[must_use]
     pub fn context(&self) -> &Context {
         &self.cx
     }
 
-    pub(super) fn hold(&mut self, permit: OwnedSemaphorePermit) {
+    pub(super) fn hold_permit(&mut self, permit: OwnedSemaphorePermit) {
         self.permits.0.push(Arc::new(permit));
     }
 
-    /// The right to run, which whatever runs must keep until it ends.
-    pub(super) fn permits(&self) -> Permits {
+    /// Returns the permits, which must be held until the handler has ended.
+    pub(super) fn permits(&self) -> CallPermits {
         self.permits.clone()
     }
 }
 
-/// The right to run: a place among those of the tool, and among those of the server.
+/// The permits of a call: for the concurrency limit of the tool, and for the blocking limit of the server.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Permits(Vec<Arc<OwnedSemaphorePermit>>);
+pub(super) struct CallPermits(Vec<Arc<OwnedSemaphorePermit>>);
 
-/// Why a parameter of a handler could not be found.
+/// The error of an extractor.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExtractError {
-    /// The caller's doing: the arguments have the wrong shape.
+    /// The arguments are invalid: an error of the caller.
     #[error("{0}")]
     Arguments(String),
-    /// The server's doing: something that it should have is not there.
+    /// The server lacks a value that the handler requires.
     #[error("{0}")]
     Server(String),
 }
 
 impl ExtractError {
-    /// The caller passed something wrong.
+    /// Creates an [`ExtractError::Arguments`].
     #[must_use]
     pub fn arguments(what: impl Into<String>) -> Self {
         Self::Arguments(what.into())
     }
 
-    /// The server lacks something.
+    /// Creates an [`ExtractError::Server`].
     #[must_use]
     pub fn server(what: impl Into<String>) -> Self {
         Self::Server(what.into())
     }
 }
 
-/// What the parameters of a handler need, known before it is ever called.
+/// The requirements of the parameters of a handler, collected when the handler is registered.
 #[derive(Clone, Debug, Default)]
-pub struct Needs {
+pub struct HandlerRequirements {
     input_schema: Option<Json>,
-    state: Vec<NeededState>,
-    has_arguments_twice: bool,
+    state: Vec<RequiredState>,
+    has_duplicate_args: bool,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct NeededState {
+pub(super) struct RequiredState {
     pub(super) id: TypeId,
     pub(super) name: &'static str,
 }
 
-impl Needs {
-    /// What these parameters need.
+impl HandlerRequirements {
+    /// Returns the requirements of these parameters.
     #[must_use]
     pub fn of<E: Parameters>() -> Self {
-        let mut needs = Self::default();
-        E::declare(&mut needs);
-        needs
+        let mut requirements = Self::default();
+        E::declare(&mut requirements);
+        requirements
     }
 
-    /// Arguments in the shape of `T`.
+    /// Adds arguments with the schema of `T`.
     pub fn arguments<T: JsonSchema>(&mut self) {
-        self.has_arguments_twice |= self.input_schema.is_some();
+        self.has_duplicate_args |= self.input_schema.is_some();
         self.input_schema = Some(schema::of_input::<T>());
     }
 
-    /// State of the type `S`.
+    /// Adds state of the type `S`.
     pub fn state<S: 'static>(&mut self) {
-        self.state.push(NeededState {
+        self.state.push(RequiredState {
             id: TypeId::of::<S>(),
             name: type_name::<S>(),
         });
     }
 
-    /// The schema of the arguments, if there are any.
+    /// Returns the schema of the arguments, if there are any.
     #[must_use]
     pub fn input_schema(&self) -> Option<&Json> {
         self.input_schema.as_ref()
     }
 
-    pub(super) fn states(&self) -> &[NeededState] {
+    pub(super) fn states(&self) -> &[RequiredState] {
         &self.state
     }
 
-    pub(super) fn has_arguments_twice(&self) -> bool {
-        self.has_arguments_twice
+    pub(super) fn has_duplicate_args(&self) -> bool {
+        self.has_duplicate_args
     }
 }
 
-/// The arguments, decoded. The fields of `T` are the arguments; those that are `Option`s may be left out.
+/// Extracts the arguments into `T`, whose fields are the arguments. Fields of type `Option` are optional.
 ///
 /// # Examples
 ///
@@ -214,23 +218,24 @@ impl Needs {
 /// let tool = Tool::new("add", add).description("Adds two numbers.");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::exhaustive_structs, reason = "handlers take it apart")]
+#[allow(clippy::exhaustive_structs, reason = "handlers destructure it")]
 pub struct Args<T>(pub T);
 
 impl<T: DeserializeOwned + JsonSchema + Send + 'static> Extract for Args<T> {
-    fn extract(given: &Given) -> Result<Self, ExtractError> {
-        match given.arguments.decode() {
+    fn extract(input: &HandlerInput) -> Result<Self, ExtractError> {
+        match input.arguments.decode() {
             Ok(arguments) => Ok(Self(arguments)),
             Err(error) => Err(ExtractError::Arguments(shortened(error).to_string())),
         }
     }
 
-    fn declare(needs: &mut Needs) {
-        needs.arguments::<T>();
+    fn declare(requirements: &mut HandlerRequirements) {
+        requirements.arguments::<T>();
     }
 }
 
-/// A copy of what [`Server::state`](super::Server::state) was given; behind an `Arc` unless it is cheap to clone.
+/// Extracts a clone of a value that was added with [`Server::state`](super::Server::state). Use an `Arc` for values
+/// that are expensive to clone.
 ///
 /// # Examples
 ///
@@ -248,31 +253,31 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static> Extract for Args<T> {
 /// assert!(server.check().is_ok());
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::exhaustive_structs, reason = "handlers take it apart")]
+#[allow(clippy::exhaustive_structs, reason = "handlers destructure it")]
 pub struct State<S>(pub S);
 
 impl<S: Clone + Send + Sync + 'static> Extract for State<S> {
-    fn extract(given: &Given) -> Result<Self, ExtractError> {
-        let state = given.cx.state::<S>();
+    fn extract(input: &HandlerInput) -> Result<Self, ExtractError> {
+        let state = input.cx.state::<S>();
         state
             .cloned()
             .map(Self)
             .ok_or_else(|| missing::<S>("state"))
     }
 
-    fn declare(needs: &mut Needs) {
-        needs.state::<S>();
+    fn declare(requirements: &mut HandlerRequirements) {
+        requirements.state::<S>();
     }
 }
 
-/// A copy of what the transport or a layer added to the request.
+/// Extracts a clone of a value that the transport or a layer has added to the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::exhaustive_structs, reason = "handlers take it apart")]
+#[allow(clippy::exhaustive_structs, reason = "handlers destructure it")]
 pub struct Extension<T>(pub T);
 
 impl<T: Clone + Send + Sync + 'static> Extract for Extension<T> {
-    fn extract(given: &Given) -> Result<Self, ExtractError> {
-        let extension = given.cx.extensions().find::<T>();
+    fn extract(input: &HandlerInput) -> Result<Self, ExtractError> {
+        let extension = input.cx.extensions().get::<T>();
         extension
             .cloned()
             .map(Self)
@@ -281,27 +286,27 @@ impl<T: Clone + Send + Sync + 'static> Extract for Extension<T> {
 }
 
 impl Extract for Context {
-    fn extract(given: &Given) -> Result<Self, ExtractError> {
-        Ok(given.cx.clone())
+    fn extract(input: &HandlerInput) -> Result<Self, ExtractError> {
+        Ok(input.cx.clone())
     }
 }
 
 impl Extract for Principal {
-    fn extract(given: &Given) -> Result<Self, ExtractError> {
-        Ok(given.cx.principal().clone())
+    fn extract(input: &HandlerInput) -> Result<Self, ExtractError> {
+        Ok(input.cx.principal().clone())
     }
 }
 
 impl Extract for Arc<Caller> {
-    fn extract(given: &Given) -> Result<Self, ExtractError> {
-        Ok(given.cx.caller().clone())
+    fn extract(input: &HandlerInput) -> Result<Self, ExtractError> {
+        Ok(input.cx.caller().clone())
     }
 }
 
 /// The `_meta` of the request; empty if it has none.
 impl Extract for Meta {
-    fn extract(given: &Given) -> Result<Self, ExtractError> {
-        given.meta.as_ref().map_or_else(
+    fn extract(input: &HandlerInput) -> Result<Self, ExtractError> {
+        input.meta.as_ref().map_or_else(
             || Ok(Self::default()),
             |meta| {
                 meta.decode().map_err(|error| {
@@ -312,22 +317,22 @@ impl Extract for Meta {
     }
 }
 
-/// The arguments as they came.
+/// The arguments as undecoded JSON.
 impl Extract for Json {
-    fn extract(given: &Given) -> Result<Self, ExtractError> {
-        Ok(given.arguments.clone())
+    fn extract(input: &HandlerInput) -> Result<Self, ExtractError> {
+        Ok(input.arguments.clone())
     }
 }
 
-/// What may be there or not is asked for as an `Option`.
+/// `None` if the request has no such extension.
 impl<T: Clone + Send + Sync + 'static> Extract for Option<Extension<T>> {
-    fn extract(given: &Given) -> Result<Self, ExtractError> {
-        Ok(Extension::extract(given).ok())
+    fn extract(input: &HandlerInput) -> Result<Self, ExtractError> {
+        Ok(Extension::extract(input).ok())
     }
 }
 
 fn missing<T>(what: &str) -> ExtractError {
-    ExtractError::Server(format!("there is no {what} of type `{}`", type_name::<T>()))
+    ExtractError::Server(format!("missing {what} of type `{}`", type_name::<T>()))
 }
 
 /// The parameters of a handler: a tuple of up to eight, each an [`Extract`].
@@ -336,28 +341,28 @@ fn missing<T>(what: &str) -> ExtractError {
     note = "a handler has up to eight parameters"
 )]
 pub trait Parameters: Sized + Send + 'static {
-    /// Finds them, one after the other.
+    /// Extracts the parameters in order.
     ///
     /// # Errors
     ///
-    /// If one of them is not there, or has the wrong shape.
-    fn extract(given: &Given) -> Result<Self, ExtractError>;
+    /// The error of the first parameter that is missing or invalid.
+    fn extract(input: &HandlerInput) -> Result<Self, ExtractError>;
 
-    /// Says what must be there.
-    fn declare(needs: &mut Needs);
+    /// Declares the requirements of all parameters.
+    fn declare(requirements: &mut HandlerRequirements);
 }
 
 macro_rules! parameters {
     ($($parameter:ident)*) => {
         impl<$($parameter: Extract),*> Parameters for ($($parameter,)*) {
             #[allow(unused_variables, reason = "a handler may have no parameters")]
-            fn extract(given: &Given) -> Result<Self, ExtractError> {
-                Ok(($($parameter::extract(given)?,)*))
+            fn extract(input: &HandlerInput) -> Result<Self, ExtractError> {
+                Ok(($($parameter::extract(input)?,)*))
             }
 
             #[allow(unused_variables, reason = "a handler may have no parameters")]
-            fn declare(needs: &mut Needs) {
-                $($parameter::declare(needs);)*
+            fn declare(requirements: &mut HandlerRequirements) {
+                $($parameter::declare(requirements);)*
             }
         }
     };

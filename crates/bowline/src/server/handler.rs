@@ -1,7 +1,7 @@
-//! Functions as handlers.
+//! The traits of functions that are handlers of tools, prompts and resources.
 //!
-//! The traits say only that something is a function of so many parameters. What the parameters and the
-//! result must be is asked separately, so that the compiler can point at the one that is wrong.
+//! They bound only the number of parameters. The bounds on parameters and result are in `Tool::new` and its like, so
+//! that a compiler error names the parameter or result that is wrong, and not the whole function.
 
 use std::future::Future;
 
@@ -9,12 +9,12 @@ use std::future::Future;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a handler",
     label = "not an `async fn` of up to eight parameters",
-    note = "a synchronous function becomes a tool by `Tool::blocking`"
+    note = "for a synchronous function use `Tool::blocking`"
 )]
 pub trait Handler<E>: Send + Sync + 'static {
-    /// What it returns in the end.
+    /// The output of the future.
     type Output;
-    /// What runs it.
+    /// The future that the function returns.
     type Future: Future<Output = Self::Output>;
 
     /// Calls the function.
@@ -25,10 +25,10 @@ pub trait Handler<E>: Send + Sync + 'static {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a synchronous handler",
     label = "not a function of up to eight parameters",
-    note = "an `async fn` becomes a tool by `Tool::new`"
+    note = "for an `async fn` use `Tool::new`"
 )]
 pub trait BlockingHandler<E>: Send + Sync + 'static {
-    /// What it returns.
+    /// The return value of the function.
     type Output;
 
     /// Calls the function.

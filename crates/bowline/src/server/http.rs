@@ -1,9 +1,9 @@
-//! A server over HTTP: what it tells the admission ladder, and its own way onto a socket.
+//! Serving a [`Server`] over HTTP, and its [`MethodCatalog`] of methods and tool headers for the admission of requests.
 
 use std::sync::Arc;
 
-use bowline_core::era::Offers;
-use bowline_core::http::admission::Catalog;
+use bowline_core::era::LegacyFeatures;
+use bowline_core::http::admission::MethodCatalog;
 use bowline_core::http::headers::ParamHeaders;
 use bowline_types::{
     CallToolRequest, CompleteRequest, DiscoverRequest, GetPromptRequest, ListPromptsRequest,
@@ -17,9 +17,8 @@ use crate::Result;
 use crate::http::HttpService;
 
 impl Server {
-    /// This server as an HTTP service, to mount in axum or any other HTTP server, or to
+    /// Returns this server as a `tower::Service`, to mount in axum or any other HTTP server, or to
     /// [`bind`](HttpService::bind) to an address.
-    ///
     ///
     /// # Examples
     ///
@@ -30,25 +29,25 @@ impl Server {
     /// // `service` is a `tower::Service`: `axum::Router::new().route_service("/mcp", service)`
     /// ```
     pub fn http(&self) -> HttpService {
-        let service = HttpService::new(self.clone(), self.clone(), &self.offer.identity);
-        service.having(|site| {
-            site.served = self.offer.served.clone();
-            site.offers = Offers::from(&self.offer.capabilities());
-            site.account = self.offer.account.clone();
-            site.shutdown = self.shutdown.clone();
+        let service = HttpService::new(self.clone(), self.clone(), &self.definition.identity);
+        service.modify(|state| {
+            state.served = self.definition.served.clone();
+            state.legacy_features = LegacyFeatures::from(&self.definition.capabilities());
+            state.account = self.definition.account.clone();
+            state.shutdown = self.shutdown.clone();
         })
     }
 
-    /// Serves HTTP at this address until [`Server::shut_down`]; HTTP/1.1 and HTTP/2, at the paths `/` and `/mcp`. Others,
-    /// and HTTP+SSE, can be chosen through [`Server::http`].
+    /// Serves HTTP/1.1 and HTTP/2 at this address, on the paths `/` and `/mcp`, until [`Server::shut_down`].
+    /// [`Server::http`] configures other paths and HTTP+SSE.
     ///
     /// # Errors
     ///
-    /// [`Error::Transport`](crate::Error::Transport) if the address cannot be had.
+    /// [`Error::Transport`](crate::Error::Transport) if the address cannot be bound, and as [`check`](Self::check).
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future closes every connection, and drops the handlers of their modern requests.
+    /// Dropping the future closes every connection and drops the handlers of modern requests.
     ///
     /// # Examples
     ///
@@ -63,22 +62,27 @@ impl Server {
     }
 }
 
-/// What is not advertised is not answered.
-impl Catalog for Server {
-    fn answers(&self, method: &str) -> bool {
+/// Methods of a capability that is not advertised are not found.
+impl MethodCatalog for Server {
+    fn has_method(&self, method: &str) -> bool {
         match method {
             DiscoverRequest::NAME | SubscriptionsListenRequest::NAME => true,
-            ListToolsRequest::NAME | CallToolRequest::NAME => self.offer.has_tools(),
-            ListPromptsRequest::NAME | GetPromptRequest::NAME => self.offer.has_prompts(),
+            ListToolsRequest::NAME | CallToolRequest::NAME => self.definition.has_tools(),
+            ListPromptsRequest::NAME | GetPromptRequest::NAME => self.definition.has_prompts(),
             ListResourcesRequest::NAME
             | ListResourceTemplatesRequest::NAME
-            | ReadResourceRequest::NAME => self.offer.has_resources(),
-            CompleteRequest::NAME => self.offer.has_completions(),
+            | ReadResourceRequest::NAME => self.definition.has_resources(),
+            CompleteRequest::NAME => self.definition.has_completions(),
             _ => false,
         }
     }
 
     fn param_headers(&self, tool: &str) -> Option<Arc<ParamHeaders>> {
-        self.offer.tools.now().find(tool)?.item.param_headers()
+        self.definition
+            .tools
+            .snapshot()
+            .find(tool)?
+            .item
+            .param_headers()
     }
 }

@@ -1,86 +1,93 @@
-//! Servers: what answers requests.
+//! MCP servers: [`Server`] with its tools, prompts, resources and completers, and the handlers behind them.
 
-mod changes;
-pub use changes::{Bus, Change, Changed, Changes, Heard, LocalBus};
+mod change_bus;
+pub use change_bus::{
+    ChangeBus, ChangeEvent, ChangeNotifier, ChangeReceiver, LocalBus, ServerChange,
+};
 
 mod completion;
-pub use completion::{Completer, CompletionHandler, IntoCompletion, Typing};
+pub use completion::{Completer, CompletionHandler, CompletionInput, IntoCompletion};
 
 mod contents;
 pub use contents::{Contents, IntoReadResult};
 
+mod definition;
+pub use definition::ListKind;
+
 mod extract;
-pub use extract::{Args, Extension, Extract, ExtractError, Given, Needs, Parameters, State};
+pub use extract::{
+    Args, Extension, Extract, ExtractError, HandlerInput, HandlerRequirements, Parameters, State,
+};
 
 mod handler;
 pub use handler::{BlockingHandler, Handler};
 
-mod live;
-pub use live::{Prompts, Resources, Tools};
+#[cfg(feature = "http-server")]
+mod http;
+
+mod input_required;
 
 mod mount;
-
-mod offer;
-pub use offer::List;
 
 mod output;
 pub use output::{IntoToolResult, Structured, ToolError};
 
-mod page;
+mod pagination;
 
 mod prompt;
 pub use prompt::{IntoPromptResult, Prompt, PromptHandler};
 
 mod registry;
 
+mod registry_handles;
+pub use registry_handles::{PromptsHandle, ResourcesHandle, ToolsHandle};
+
+mod request_state;
+pub use request_state::StateKeys;
+
 mod resource;
 pub use resource::{
-    AskedUri, IntoResourceTemplate, Resource, ResourceHandler, ResourceTemplate, not_found,
+    IntoResourceTemplate, RequestedUri, Resource, ResourceHandler, ResourceTemplate, not_found,
 };
-
-mod rounds;
-
-#[cfg(feature = "http-server")]
-mod http;
 
 mod router;
 
 mod schema;
 
-mod sealed;
-pub use sealed::StateKeys;
-
 mod stdio;
+
+mod string_arguments;
 
 mod subscription;
 
 mod template;
-pub use template::{UriTemplate, Value, Variables};
-
-mod texts;
+pub use template::{UriTemplate, VariableValue, Variables};
 
 mod tool;
-pub use tool::{Askable, Tool, ToolHandler, Toolbox, invalid_params};
+pub use tool::{RequiredCapability, Tool, ToolHandler, Toolbox, invalid_params};
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_core::Outcome;
-use bowline_core::era::{Caller, Dialects, Door, Offers, Request};
+use bowline_core::era::{Caller, Dialects, DuplexAdmission, LegacyFeatures, Request};
 use bowline_types::{CacheScope, ErrorCode, Icon, Implementation, Json, RpcError};
 
-use crate::callback::contained;
+use crate::callback::catch_panic;
 use crate::exchange::{BoxFuture, Context, Params, Responder};
 use crate::layer::{Layer, Next};
 use crate::limits::{Limits, Usage};
-use crate::peer::{Closing, Peer, Role};
+use crate::peer::{CloseMode, LocalRole, Peer};
 use crate::shutdown::Shutdown;
 use crate::wire::Wire;
-use crate::{Marks, Result};
-use offer::Offer;
-use page::Cache;
+use crate::{MarkStore, Result};
+use definition::ServerDefinition;
+use pagination::CacheHints;
 
-/// A server: a name, and what it offers. Cheap to clone; clones are the same server.
+/// An MCP server: its name, tools, prompts and resources.
+///
+/// Cloning is cheap. Clones share their registries: [`tools`](Self::tools) changes all of them, while a builder
+/// method such as [`tool`](Self::tool) changes the returned server only.
 ///
 /// # Examples
 ///
@@ -96,51 +103,50 @@ use page::Cache;
 #[derive(Clone)]
 #[must_use = "a server does nothing until it is served or connected to"]
 pub struct Server {
-    offer: Arc<Offer>,
-    bus: Arc<dyn Bus>,
+    definition: Arc<ServerDefinition>,
+    bus: Arc<dyn ChangeBus>,
     shutdown: Shutdown,
 }
 
 impl Server {
-    /// A server that offers nothing yet.
+    /// Creates a server without tools, prompts and resources.
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
         Self {
-            offer: Arc::new(Offer::new(Implementation::new(name, version))),
+            definition: Arc::new(ServerDefinition::new(Implementation::new(name, version))),
             bus: Arc::new(LocalBus::default()),
             shutdown: Shutdown::default(),
         }
     }
 
-    /// Names the server, for people.
+    /// Sets the title that user interfaces show.
     pub fn title(self, title: impl Into<String>) -> Self {
-        self.identified(|identity| identity.title = Some(title.into()))
+        self.with_identity(|identity| identity.title = Some(title.into()))
     }
 
-    /// Says what the server does, for people.
+    /// Sets the description that user interfaces show.
     pub fn description(self, description: impl Into<String>) -> Self {
-        self.identified(|identity| identity.description = Some(description.into()))
+        self.with_identity(|identity| identity.description = Some(description.into()))
     }
 
-    /// Says where to read more about the server.
+    /// Sets `websiteUrl`, the address of more information about the server.
     pub fn website(self, url: impl Into<String>) -> Self {
-        self.identified(|identity| identity.website_url = Some(url.into()))
+        self.with_identity(|identity| identity.website_url = Some(url.into()))
     }
 
-    /// Says how the server may be shown.
+    /// Sets the icons that user interfaces may show.
     pub fn icons(self, icons: impl IntoIterator<Item = Icon>) -> Self {
-        self.identified(|identity| identity.icons = Some(icons.into_iter().collect()))
+        self.with_identity(|identity| identity.icons = Some(icons.into_iter().collect()))
     }
 
-    /// Tells models how to use this server.
+    /// Sets the `instructions`, a hint to models on how to use this server.
     pub fn instructions(self, instructions: impl Into<String>) -> Self {
-        self.offering(|offer| offer.instructions = Some(instructions.into()))
+        self.with_definition(|definition| definition.instructions = Some(instructions.into()))
     }
 
-    /// Offers a tool.
+    /// Adds a tool.
     ///
-    /// A tool that cannot be offered, such as one whose schema is not valid or whose name is taken, is left
-    /// out, and [`check`](Self::check) says why; so does every way to serve or to connect. To put a tool
-    /// in the place of another, use [`tools`](Self::tools).
+    /// A tool with an invalid definition or a duplicate name is left out, and [`check`](Self::check), serving and
+    /// connecting return an error that names it. To replace a tool, use [`tools`](Self::tools).
     ///
     /// # Examples
     ///
@@ -151,22 +157,22 @@ impl Server {
     ///     "noon"
     /// }
     ///
-    /// let server = Server::new("clock", "1.0.0").tool(Tool::new("now", now).description("Tells the time."));
+    /// let server = Server::new("clock", "1.0.0").tool(Tool::new("now", now).description("Returns the time."));
     /// ```
     pub fn tool(self, tool: impl Into<Tool>) -> Self {
         let tool = tool.into().registered();
-        self.offering(|offer| match tool {
-            Ok(tool) => offer.add_tool(tool.name().to_owned(), tool.into()),
-            Err(flaw) => offer.flaws.push(flaw.to_string()),
+        self.with_definition(|definition| match tool {
+            Ok(tool) => definition.add_tool(tool.name().to_owned(), tool.into()),
+            Err(error) => definition.errors.push(error.to_string()),
         })
     }
 
-    /// Offers all the tools of a box, such as a type with `#[tools]` on its `impl` block.
+    /// Adds all tools of a [`Toolbox`], such as a type with `#[tools]` on its `impl` block.
     pub fn toolbox(self, tools: impl Toolbox) -> Self {
         tools.into_tools().into_iter().fold(self, Self::tool)
     }
 
-    /// Offers a prompt. If its name is taken it is left out, and [`check`](Self::check) says so.
+    /// Adds a prompt. One with a duplicate name is left out, and [`check`](Self::check) returns an error.
     ///
     /// # Examples
     ///
@@ -179,10 +185,12 @@ impl Server {
     /// ```
     pub fn prompt(self, prompt: impl Into<Prompt>) -> Self {
         let prompt = prompt.into();
-        self.offering(|offer| offer.add_prompt(prompt.name().to_owned(), prompt.into()))
+        self.with_definition(|definition| {
+            definition.add_prompt(prompt.name().to_owned(), prompt.into())
+        })
     }
 
-    /// Offers a resource. If there is one at its URI it is left out, and [`check`](Self::check) says so.
+    /// Adds a resource. One with a duplicate URI is left out, and [`check`](Self::check) returns an error.
     ///
     /// # Examples
     ///
@@ -194,47 +202,49 @@ impl Server {
     /// ```
     pub fn resource(self, resource: impl Into<Resource>) -> Self {
         let resource = resource.into();
-        self.offering(|offer| offer.add_resource(resource.uri().to_owned(), resource.into()))
+        self.with_definition(|definition| {
+            definition.add_resource(resource.uri().to_owned(), resource.into())
+        })
     }
 
-    /// Offers all resources whose URIs fit a template. A resource of its own at such a URI comes first;
-    /// of several templates that fit, the one with the most fixed text.
+    /// Adds a resource template, whose handler reads every resource with a matching URI.
     ///
-    /// A template that is none is left out, and [`check`](Self::check) says why.
+    /// A [`resource`](Self::resource) with the requested URI takes precedence; of several templates that match, the
+    /// one with the most literal text. An invalid template is left out, and [`check`](Self::check) returns an error.
     ///
     /// # Examples
     ///
     /// ```
     /// use bowline::{ResourceTemplate, Server};
     ///
-    /// let page = ResourceTemplate::raw("docs://{page}", "page", async |asked, _| {
-    ///     Ok(format!("this is {}", asked.variables.text("page").unwrap_or("none")))
+    /// let page = ResourceTemplate::raw("docs://{page}", "page", async |requested, _| {
+    ///     Ok(format!("this is {}", requested.variables.text("page").unwrap_or("none")))
     /// });
     /// let server = Server::new("library", "1.0.0").resource_template(page);
     /// assert!(server.check().is_ok());
     /// ```
     pub fn resource_template(self, template: impl IntoResourceTemplate) -> Self {
         let template = template.into_resource_template();
-        self.offering(|offer| match template {
+        self.with_definition(|definition| match template {
             Ok(template) => {
                 let text = template.uri_template().as_str().to_owned();
-                offer.add_template(text, template.into());
+                definition.add_template(text, template.into());
             }
-            Err(flaw) => offer.flaws.push(flaw.to_string()),
+            Err(error) => definition.errors.push(error.to_string()),
         })
     }
 
-    /// Proposes values for an argument of a prompt or a variable of a template.
+    /// Adds a completer for an argument of a prompt or a variable of a resource template (`completion/complete`).
     pub fn completion(self, completer: impl Into<Completer>) -> Self {
         let completer = completer.into();
-        self.offering(|offer| offer.add_completer(completer.into()))
+        self.with_definition(|definition| definition.add_completer(completer.into()))
     }
 
-    /// Offers all that another server offers at this moment.
+    /// Adds the tools, prompts, resources, resource templates and completers that another server has at this moment.
     ///
-    /// Its tools and prompts are called by the prefix, an underscore and their name; its resources keep
-    /// their URIs. Its handlers find its own [state](Self::state) first, then this server's. Changes are
-    /// announced by this server.
+    /// The names of tools and prompts get the prefix and an underscore; resources keep their URIs. The handlers find
+    /// the [state](Self::state) of the other server first, then that of this one. Server-wide
+    /// [layers](Self::layer) of the other server do not apply, and later changes to it have no effect here.
     ///
     /// # Examples
     ///
@@ -250,20 +260,23 @@ impl Server {
     /// assert_eq!(server.tools().names(), ["weather_forecast"]);
     /// ```
     pub fn mount(self, prefix: &str, inner: &Self) -> Self {
-        self.offering(|offer| mount::mount(offer, prefix, inner))
+        self.with_definition(|definition| mount::mount(definition, prefix, inner))
     }
 
-    /// Says that there is such a list, even while there is nothing on it: for what is added later.
-    pub fn advertise(self, list: List) -> Self {
-        self.offering(|offer| offer.advertise(list))
+    /// Advertises the capability even when the list is empty, for entries that are added later.
+    pub fn advertise(self, list: ListKind) -> Self {
+        self.with_definition(|definition| definition.advertise(list))
     }
 
-    /// Puts at most this many entries on one page of a list. All are on one page by default.
-    pub fn page_size(self, most: usize) -> Self {
-        self.offering(|offer| offer.repage(|offer| offer.page_size = Some(most.max(1))))
+    /// Sets how many entries a page of a list has at most. By default a list is one page.
+    pub fn page_size(self, max: usize) -> Self {
+        self.with_definition(|definition| {
+            definition
+                .change_and_discard_pages(|definition| definition.page_size = Some(max.max(1)))
+        })
     }
 
-    /// Says how long lists and the server's introduction stay fresh, and who may share them.
+    /// Sets `ttlMs` and `cacheScope` of every list and of the result of `server/discover`.
     ///
     /// # Examples
     ///
@@ -274,29 +287,33 @@ impl Server {
     /// let server = Server::new("steady", "1.0.0").cache(Duration::from_secs(300), CacheScope::PUBLIC);
     /// ```
     pub fn cache(self, ttl: Duration, scope: CacheScope) -> Self {
-        let cache = Cache::new(ttl, scope);
-        self.offering(|offer| offer.repage(|offer| offer.cache = Some(cache)))
+        let cache = CacheHints::new(ttl, scope);
+        self.with_definition(|definition| {
+            definition.change_and_discard_pages(|definition| definition.cache = Some(cache))
+        })
     }
 
-    /// Says how long one list stays fresh, and who may share it.
-    pub fn cache_list(self, list: List, ttl: Duration, scope: CacheScope) -> Self {
-        let cache = Cache::new(ttl, scope);
-        self.offering(|offer| {
-            offer.repage(|offer| {
-                offer.caches.insert(list, cache);
+    /// Sets `ttlMs` and `cacheScope` of one list. Takes precedence over [`cache`](Self::cache).
+    pub fn cache_list(self, list: ListKind, ttl: Duration, scope: CacheScope) -> Self {
+        let cache = CacheHints::new(ttl, scope);
+        self.with_definition(|definition| {
+            definition.change_and_discard_pages(|definition| {
+                definition.list_cache.insert(list, cache);
             });
         })
     }
 
-    /// Lets handlers log to clients that ask for it: [`Context::log`] is silent otherwise.
+    /// Advertises the `logging` capability. Without it, [`Context::log`] sends no messages.
     pub fn logging(self) -> Self {
-        self.offering(|offer| offer.logger = Some(offer.identity.name.as_str().into()))
+        self.with_definition(|definition| {
+            definition.logger = Some(definition.identity.name.as_str().into())
+        })
     }
 
-    /// Calls `on_roots_changed` when a client says that its [roots](Context::roots) have changed.
+    /// Sets a callback for `notifications/roots/list_changed`, which reports that [`Context::roots`] has changed.
     ///
-    /// It is called from the task that reads the wire and must not block. Only clients of the legacy era say
-    /// so; since then, ask whenever the roots are wanted.
+    /// It is called on the task that reads the wire and must not block. Only clients of legacy protocol versions
+    /// send this notification; for others, request the roots each time they are needed.
     ///
     /// # Examples
     ///
@@ -315,22 +332,24 @@ impl Server {
         self,
         on_roots_changed: impl Fn(&Caller) + Send + Sync + 'static,
     ) -> Self {
-        self.offering(|offer| offer.on_roots_changed.push(Arc::new(on_roots_changed)))
+        self.with_definition(|definition| {
+            definition.on_roots_changed.push(Arc::new(on_roots_changed))
+        })
     }
 
-    /// Announces changes over this bus, and listens to it.
-    pub fn bus(mut self, bus: impl Bus) -> Self {
+    /// Sets the bus for change notifications. Defaults to a [`LocalBus`] of this server.
+    pub fn bus(mut self, bus: impl ChangeBus) -> Self {
         self.bus = Arc::new(bus);
         self
     }
 
-    /// Lets clients ask to be told when a resource changes; see [`Server::changed`].
+    /// Advertises `resources.subscribe`, with which clients subscribe to [updates](Server::changed) of a resource.
     pub fn resource_updates(self) -> Self {
-        self.offering(|offer| offer.resource_updates = true)
+        self.with_definition(|definition| definition.resource_updates = true)
     }
 
-    /// Shares a value with every handler, which finds it by its type: as [`State`], or by
-    /// [`Context::state`]. A later value of the same type takes the place of the earlier.
+    /// Shares a value with every handler, which gets it by its type: as [`State`], or from
+    /// [`Context::state`]. A later value of the same type replaces the earlier one.
     ///
     /// # Examples
     ///
@@ -349,10 +368,10 @@ impl Server {
     /// assert!(server.check().is_ok());
     /// ```
     pub fn state<S: Send + Sync + 'static>(self, value: S) -> Self {
-        self.offering(|offer| offer.state.insert(value))
+        self.with_definition(|definition| definition.state.insert(value))
     }
 
-    /// Serves these protocol versions only.
+    /// Sets the protocol versions to serve. Defaults to all that this library implements.
     ///
     /// # Examples
     ///
@@ -363,62 +382,63 @@ impl Server {
     /// let server = Server::new("new only", "1.0.0").versions(Dialects::only(Dialect::is_modern));
     /// ```
     pub fn versions(self, served: Dialects) -> Self {
-        self.offering(|offer| offer.served = served)
+        self.with_definition(|definition| definition.served = served)
     }
 
-    /// Sets how much peers can make this server hold and do.
+    /// Sets the limits on the memory and the concurrent work that peers can cause.
     pub fn limits(self, limits: Limits) -> Self {
-        self.offering(|offer| offer.limit(limits))
+        self.with_definition(|definition| definition.limit(limits))
     }
 
-    /// Returns what is held for peers at the moment, over every transport, and what was refused so far.
+    /// Returns what all peers currently use of the [limits](Self::limits), and what was refused so far.
     #[must_use]
     pub fn usage(&self) -> Usage {
-        self.offer.account.usage()
+        self.definition.account.usage()
     }
 
-    /// Seals with these keys what must be known when a request comes back with the input it needed.
+    /// Sets the keys that encrypt the `requestState` of multi round-trip requests.
     ///
-    /// Without them each server makes up a key of its own, so that no other replica takes up its requests.
-    pub fn input_keys(self, keys: impl Into<StateKeys>) -> Self {
-        self.offering(|offer| offer.input.keys = keys.into())
+    /// By default each server generates its own key, so that no other replica can continue its requests.
+    pub fn request_state_keys(self, keys: impl Into<StateKeys>) -> Self {
+        self.with_definition(|definition| definition.input.keys = keys.into())
     }
 
-    /// Sets the store in which [`Context::once`](crate::Context::once) marks its effects. Defaults to a [`MemoryMarks`](crate::MemoryMarks), which
-    /// holds 100,000 marks. Replicas that share [keys](Self::input_keys) must share a store.
-    pub fn marks(self, marks: impl Marks) -> Self {
-        self.offering(|offer| offer.input.marks = Arc::new(marks))
+    /// Sets the store in which [`Context::once`](crate::Context::once) marks its effects. Defaults to a
+    /// [`MemoryMarkStore`](crate::MemoryMarkStore), which holds 100,000 marks. Replicas that share
+    /// [keys](Self::request_state_keys) must share a store.
+    pub fn mark_store(self, store: impl MarkStore) -> Self {
+        self.with_definition(|definition| definition.input.mark_store = Arc::new(store))
     }
 
-    /// How many bytes a request may keep from one round to the next. 64 KiB by default.
-    pub fn input_limit(self, bytes: usize) -> Self {
-        self.offering(|offer| offer.input.state_limit = bytes)
+    /// Sets the maximum size of a `requestState` in bytes, before encryption. Defaults to 64 KiB.
+    pub fn max_request_state(self, bytes: usize) -> Self {
+        self.with_definition(|definition| definition.input.state_limit = bytes)
     }
 
-    /// How long a client may take to answer a question where it is asked directly. 5 min by default.
-    pub fn ask_timeout(self, timeout: Duration) -> Self {
-        self.offering(|offer| offer.input.ask_timeout = timeout)
+    /// Sets the timeout of requests from a handler to its client (legacy protocol versions). Defaults to 5 min.
+    pub fn client_request_timeout(self, timeout: Duration) -> Self {
+        self.with_definition(|definition| definition.input.client_request_timeout = timeout)
     }
 
-    /// The tools, to add and remove some while the server runs.
+    /// Returns a handle that adds and removes tools while the server runs.
     #[must_use]
-    pub fn tools(&self) -> Tools<'_> {
-        Tools(self)
+    pub fn tools(&self) -> ToolsHandle<'_> {
+        ToolsHandle(self)
     }
 
-    /// The prompts, to add and remove some while the server runs.
+    /// Returns a handle that adds and removes prompts while the server runs.
     #[must_use]
-    pub fn prompts(&self) -> Prompts<'_> {
-        Prompts(self)
+    pub fn prompts(&self) -> PromptsHandle<'_> {
+        PromptsHandle(self)
     }
 
-    /// The resources and templates, to add and remove some while the server runs.
+    /// Returns a handle that adds and removes resources and resource templates while the server runs.
     #[must_use]
-    pub fn resources(&self) -> Resources<'_> {
-        Resources(self)
+    pub fn resources(&self) -> ResourcesHandle<'_> {
+        ResourcesHandle(self)
     }
 
-    /// Stands a layer around every request, inside those that are there already.
+    /// Adds a layer around every request, inside the existing ones.
     ///
     /// # Examples
     ///
@@ -431,20 +451,20 @@ impl Server {
     ///     .layer(Timeout::new(Duration::from_secs(30)));
     /// ```
     pub fn layer(self, layer: impl Layer) -> Self {
-        self.offering(|offer| offer.layers.push(Arc::new(layer)))
+        self.with_definition(|definition| definition.layers.push(Arc::new(layer)))
     }
 
-    /// Tells subscribers that something changed.
+    /// Returns a handle that sends change notifications to subscribers.
     #[must_use]
-    pub fn changed(&self) -> Changed<'_> {
-        Changed::new(&self.bus)
+    pub fn changed(&self) -> ChangeNotifier<'_> {
+        ChangeNotifier::new(&self.bus)
     }
 
-    /// Checks that everything can be offered, and that every handler finds its state.
+    /// Checks that all definitions are valid and that every handler finds its [state](Self::state).
     ///
     /// # Errors
     ///
-    /// [`Error::Misuse`](crate::Error::Misuse) with everything that is wrong.
+    /// [`Error::Misuse`](crate::Error::Misuse), which lists everything that is wrong.
     ///
     /// # Examples
     ///
@@ -454,18 +474,18 @@ impl Server {
     /// let twice = Server::new("s", "1.0.0")
     ///     .tool(Tool::new("now", async || "noon"))
     ///     .tool(Tool::new("now", async || "midnight"));
-    /// let flaw = twice.check().unwrap_err();
-    /// assert_eq!(flaw.to_string(), "two tools are called `now`");
+    /// let error = twice.check().unwrap_err();
+    /// assert_eq!(error.to_string(), "duplicate tool name `now`");
     /// ```
     pub fn check(&self) -> Result<()> {
-        self.offer.check()
+        self.definition.check()
     }
 
-    /// Serves one wire until it is at its end.
+    /// Serves one wire until it ends.
     ///
     /// # Errors
     ///
-    /// As [`check`](Self::check). A wire that breaks is the end of that wire, and is logged.
+    /// As [`check`](Self::check). A failure of the wire is logged and ends the wire without an error.
     ///
     /// # Cancel safety
     ///
@@ -488,23 +508,24 @@ impl Server {
         self.serve_counted(wire).1.await
     }
 
-    /// Serves one wire, with a handle by which to count what is going on at this end of it.
+    /// Serves one wire, and returns a [`Peer`] with which tests count the exchanges in progress.
     #[doc(hidden)]
     pub fn serve_counted(self, wire: impl Wire) -> (Peer, BoxFuture<'static, Result<()>>) {
-        let offers = Offers::from(&self.offer.capabilities());
-        let role = Role::Server {
-            door: Door::new(self.offer.served.clone(), offers),
-            identity: Json::encode(&self.offer.identity).unwrap_or_else(|_| Json::empty_object()),
+        let features = LegacyFeatures::from(&self.definition.capabilities());
+        let role = LocalRole::Server {
+            admission: DuplexAdmission::new(self.definition.served.clone(), features),
+            identity: Json::encode(&self.definition.identity)
+                .unwrap_or_else(|_| Json::empty_object()),
             responder: Arc::new(self.clone()),
         };
-        let (peer, mut driver) = Peer::new(Box::new(wire), role, self.offer.account.peer());
+        let (peer, mut driver) = Peer::new(Box::new(wire), role, self.definition.account.peer());
         let (counted, shutdown) = (peer.clone(), self.shutdown);
         let serving = Box::pin(async move {
-            // A wire that is at its end needs no shutdown any more.
+            // The driver is polled first: a wire that has ended needs no shutdown.
             tokio::select! {
                 biased;
                 () = &mut driver => return Ok(()),
-                grace = shutdown.asked() => peer.close(Closing::Drain(grace)),
+                grace = shutdown.requested() => peer.close(CloseMode::Drain(grace)),
             }
             driver.await;
             Ok(())
@@ -512,11 +533,10 @@ impl Server {
         (counted, serving)
     }
 
-    /// Ends every wire in good order: new requests are refused, subscriptions come to their end, and
-    /// running handlers get `grace` before they are dropped.
+    /// Shuts down gracefully: refuses new requests, ends subscriptions with a result, and drops running handlers
+    /// after `grace`.
     ///
-    /// In process a handler that runs already is part of its caller's future, and goes on as long as
-    /// that does.
+    /// In process a running handler is part of its caller's future and continues as long as that does.
     ///
     /// # Examples
     ///
@@ -528,74 +548,80 @@ impl Server {
     /// let server = Server::new("polite", "1.0.0");
     /// let serving = tokio::spawn(server.clone().serve_http("127.0.0.1:0"));
     /// server.shut_down(Duration::from_secs(10));
-    /// serving.await.expect("it does not panic")
+    /// serving.await.expect("the server does not panic")
     /// # }
     /// ```
     pub fn shut_down(&self, grace: Duration) {
-        self.shutdown.ask(grace);
+        self.shutdown.request(grace);
     }
 
-    /// Waits until somebody asks for a shutdown.
+    /// Waits for [`shut_down`](Self::shut_down).
     async fn shutting_down(&self) {
-        self.shutdown.asked().await;
+        self.shutdown.requested().await;
     }
 
-    /// Answers what all layers have passed on.
-    fn respond_inside<'a>(&'a self, request: Request, cx: Context) -> BoxFuture<'a, Outcome> {
-        rounds::in_rounds(&self.offer.input, request, cx, |request, cx| {
+    /// Answers a request that has passed all layers.
+    fn respond_inside_layers<'a>(
+        &'a self,
+        request: Request,
+        cx: Context,
+    ) -> BoxFuture<'a, Outcome> {
+        input_required::run_round(&self.definition.input, request, cx, |request, cx| {
             router::route(self, request, cx)
         })
     }
 
-    fn identified(self, change: impl FnOnce(&mut Implementation)) -> Self {
-        self.offering(|offer| offer.repage(|offer| change(&mut offer.identity)))
+    fn with_identity(self, change: impl FnOnce(&mut Implementation)) -> Self {
+        self.with_definition(|definition| {
+            definition.change_and_discard_pages(|definition| change(&mut definition.identity))
+        })
     }
 
-    fn offering(mut self, change: impl FnOnce(&mut Offer)) -> Self {
-        change(Arc::make_mut(&mut self.offer));
+    fn with_definition(mut self, change: impl FnOnce(&mut ServerDefinition)) -> Self {
+        change(Arc::make_mut(&mut self.definition));
         self
     }
 }
 
 impl Responder for Server {
     fn respond<'a>(&'a self, request: Request, mut cx: Context) -> BoxFuture<'a, Outcome> {
-        // A wire refuses new requests itself; in process nothing else stands before the handlers.
-        if self.shutdown.is_asked() {
+        // The driver of a wire refuses new requests itself; in-process requests are refused here.
+        if self.shutdown.is_requested() {
             let error = RpcError::new(ErrorCode::INTERNAL_ERROR, "shutting down");
             return Box::pin(std::future::ready(Err(error)));
         }
-        cx.extensions_mut().extend(&self.offer.state);
-        match &self.offer.logger {
+        cx.extensions_mut().extend(&self.definition.state);
+        match &self.definition.logger {
             Some(logger) => cx.set_logger(logger),
-            None => cx.mute(),
+            None => cx.disable_logging(),
         }
-        if self.offer.layers.is_empty() {
-            return self.respond_inside(request, cx);
+        if self.definition.layers.is_empty() {
+            return self.respond_inside_layers(request, cx);
         }
-        Next::around(&self.offer.layers, Inside(self.clone()), cx).run(request)
+        Next::new(&self.definition.layers, InnerServer(self.clone()), cx).run(request)
     }
 
     fn roots_changed(&self, caller: &Caller) {
-        for on_roots_changed in &self.offer.on_roots_changed {
-            contained("changed roots", || on_roots_changed(caller));
+        for on_roots_changed in &self.definition.on_roots_changed {
+            catch_panic("`on_roots_changed`", || on_roots_changed(caller));
         }
     }
 
     fn scopes(&self, method: &str, params: Option<&Params>) -> Vec<String> {
-        router::scopes(self, method, params)
+        router::required_scopes(self, method, params)
     }
 
     fn check(&self) -> Result<()> {
-        self.offer.check()
+        self.definition.check()
     }
 }
 
-/// A server without its layers.
-struct Inside(Server);
+/// The server inside its layers.
+struct InnerServer(Server);
 
-impl Responder for Inside {
+impl Responder for InnerServer {
     fn respond<'a>(&'a self, request: Request, cx: Context) -> BoxFuture<'a, Outcome> {
-        self.0.respond_inside(request, cx)
+        self.0.respond_inside_layers(request, cx)
     }
 
     fn roots_changed(&self, caller: &Caller) {
@@ -606,7 +632,7 @@ impl Responder for Inside {
 impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Server")
-            .field("identity", &self.offer.identity)
+            .field("identity", &self.definition.identity)
             .field("tools", &self.tools().names())
             .finish_non_exhaustive()
     }

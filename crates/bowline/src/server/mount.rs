@@ -1,56 +1,56 @@
-//! One server within another.
+//! Mounting a server in another; see [`Server::mount`].
 
 use super::Server;
-use super::completion::Target;
-use super::offer::Offer;
-use super::registry::{Offered, Snapshot};
+use super::completion::CompletionTarget;
+use super::definition::ServerDefinition;
+use super::registry::{RegistryEntry, Snapshot};
 use crate::exchange::Extensions;
 
-/// Adds everything that `inner` offers to `outer`.
-pub(super) fn mount(outer: &mut Offer, prefix: &str, inner: &Server) {
-    let inner = &*inner.offer;
-    for (name, tool) in all(&inner.tools.now(), &inner.state) {
+/// Copies the registries and callbacks of `inner` into `outer`.
+pub(super) fn mount(outer: &mut ServerDefinition, prefix: &str, inner: &Server) {
+    let inner = &*inner.definition;
+    for (name, tool) in entries_with_state(&inner.tools.snapshot(), &inner.state) {
         outer.add_tool(prefixed(prefix, &name), tool);
     }
-    for (name, prompt) in all(&inner.prompts.now(), &inner.state) {
+    for (name, prompt) in entries_with_state(&inner.prompts.snapshot(), &inner.state) {
         outer.add_prompt(prefixed(prefix, &name), prompt);
     }
-    for (uri, resource) in all(&inner.resources.now(), &inner.state) {
+    for (uri, resource) in entries_with_state(&inner.resources.snapshot(), &inner.state) {
         outer.add_resource(uri, resource);
     }
-    for (text, template) in all(&inner.templates.now(), &inner.state) {
+    for (text, template) in entries_with_state(&inner.templates.snapshot(), &inner.state) {
         outer.add_template(text, template);
     }
     for completer in inner.completers.values() {
         let mut completer = with_state(completer, &inner.state);
-        if let Target::Prompt { name, .. } = &mut completer.item.target {
+        if let CompletionTarget::Prompt { name, .. } = &mut completer.item.target {
             *name = prefixed(prefix, name);
         }
         outer.add_completer(completer);
     }
-    outer.flaws.extend(inner.flaws.iter().cloned());
+    outer.errors.extend(inner.errors.iter().cloned());
     outer.resource_updates |= inner.resource_updates;
-    let listeners = inner.on_roots_changed.iter().cloned();
-    outer.on_roots_changed.extend(listeners);
+    let callbacks = inner.on_roots_changed.iter().cloned();
+    outer.on_roots_changed.extend(callbacks);
 }
 
-fn all<'a, T: Clone + 'a>(
+fn entries_with_state<'a, T: Clone + 'a>(
     snapshot: &'a Snapshot<T>,
     state: &'a Extensions,
-) -> impl Iterator<Item = (String, Offered<T>)> + 'a {
+) -> impl Iterator<Item = (String, RegistryEntry<T>)> + 'a {
     let entries = snapshot.entries().iter();
-    entries.map(|(name, offered)| (name.clone(), with_state(offered, state)))
+    entries.map(|(name, entry)| (name.clone(), with_state(entry, state)))
 }
 
-/// What `offered` shares wins: it comes from further inside.
-fn with_state<T: Clone>(offered: &Offered<T>, state: &Extensions) -> Offered<T> {
+/// The state of `entry` takes precedence: it comes from a server that was mounted in the inner one.
+fn with_state<T: Clone>(entry: &RegistryEntry<T>, state: &Extensions) -> RegistryEntry<T> {
     let mut state = state.clone();
-    state.extend(&offered.state);
-    let item = offered.item.clone();
-    Offered { item, state }
+    state.extend(&entry.state);
+    let item = entry.item.clone();
+    RegistryEntry { item, state }
 }
 
-/// An underscore, because many models take no other separator in the name of a tool.
+/// The separator is an underscore, because many models accept no other one in tool names.
 fn prefixed(prefix: &str, name: &str) -> String {
     match prefix {
         "" => name.to_owned(),

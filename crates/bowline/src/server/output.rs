@@ -1,4 +1,4 @@
-//! What a tool may return, and how it becomes the result that a model reads.
+//! The return types of tool handlers, and their conversion into a [`CallToolResult`].
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -12,9 +12,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::schema;
-use crate::exchange::{AskError, InsufficientScope};
+use crate::exchange::{InputError, InsufficientScope};
 
-/// Something that a tool may return.
+/// A return type of a tool handler.
 ///
 /// # Examples
 ///
@@ -33,30 +33,31 @@ use crate::exchange::{AskError, InsufficientScope};
 /// ```
 #[diagnostic::on_unimplemented(
     message = "a tool cannot return `{Self}`",
-    label = "has no form as the result of a tool",
+    label = "cannot be converted into a `CallToolResult`",
     note = "a tool returns text, a number, `Structured<T>`, content blocks, a `CallToolResult`, or a `Result` \
             of one of these whose error is `ToolError` or `RpcError`",
-    note = "a type of your own that derives `Serialize` and `JsonSchema` is returned as `Structured(value)`"
+    note = "return a type that derives `Serialize` and `JsonSchema` as `Structured(value)`"
 )]
 pub trait IntoToolResult {
-    /// Turns it into the result.
+    /// Converts it into the result of `tools/call`.
     ///
     /// # Errors
     ///
-    /// If the call failed in a way that the model is not told about.
+    /// If the call fails with a JSON-RPC error, which the model does not see.
     fn into_tool_result(self) -> Result<CallToolResult, RpcError>;
 
-    /// The schema of its structured output, if it has any. If that may be something else than an object,
-    /// the tool wraps both for callers until 2025-11-25: the output becomes the member `result` of an object.
+    /// Returns the schema of its structured output, if it has any. If the schema allows values that are not objects,
+    /// callers of protocol versions until 2025-11-25 get the output as the member `result` of an object.
     #[must_use]
     fn output_schema() -> Option<Json> {
         None
     }
 }
 
-/// Typed output: `T` as JSON, with the schema of `T`, and the same once more as text.
+/// Typed output: `structuredContent` with the schema of `T`, and the same JSON as text content.
 ///
-/// What is no object, such as a list, is wrapped into one, as its only member `result`, for callers until 2025-11-25.
+/// For callers of protocol versions until 2025-11-25, a value that is not an object becomes the member `result` of
+/// one.
 ///
 /// # Examples
 ///
@@ -77,7 +78,7 @@ pub trait IntoToolResult {
 /// let tool = Tool::new("weather", weather);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::exhaustive_structs, reason = "handlers make it")]
+#[allow(clippy::exhaustive_structs, reason = "handlers construct it")]
 pub struct Structured<T>(pub T);
 
 impl<T: Serialize + JsonSchema> IntoToolResult for Structured<T> {
@@ -104,9 +105,9 @@ impl IntoToolResult for serde_json::Value {
     }
 }
 
-/// A failure that the model is told about, so that it can do better.
+/// A tool failure that the model sees: a result with `isError`.
 ///
-/// Every error turns into one by `?`.
+/// `?` converts every error into one. To fail with a JSON-RPC error instead, return an [`RpcError`].
 ///
 /// # Examples
 ///
@@ -115,7 +116,7 @@ impl IntoToolResult for serde_json::Value {
 ///
 /// async fn parse(number: String) -> Result<i64, ToolError> {
 ///     if number.is_empty() {
-///         return Err(ToolError::new("there is nothing to parse"));
+///         return Err(ToolError::new("`number` is empty"));
 ///     }
 ///     Ok(number.parse()?)
 /// }
@@ -123,21 +124,21 @@ impl IntoToolResult for serde_json::Value {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolError {
     content: Vec<ContentBlock>,
-    /// What the client is told instead, because no model can do anything about it.
-    for_the_client: Option<RpcError>,
+    /// The error that is sent to the client instead, because the model cannot correct it.
+    rpc_error: Option<RpcError>,
 }
 
 impl ToolError {
-    /// Says what went wrong, and best of all what to do instead.
+    /// Creates an error with a text for the model, which should say how to correct the call.
     #[must_use]
     pub fn new(text: impl Into<String>) -> Self {
         Self {
             content: vec![ContentBlock::text(text)],
-            for_the_client: None,
+            rpc_error: None,
         }
     }
 
-    /// Adds to what it says.
+    /// Adds a content block.
     #[must_use]
     pub fn with_content(mut self, block: impl Into<ContentBlock>) -> Self {
         self.content.push(block.into());
@@ -145,7 +146,7 @@ impl ToolError {
     }
 
     fn into_result(self) -> Result<CallToolResult, RpcError> {
-        if let Some(error) = self.for_the_client {
+        if let Some(error) = self.rpc_error {
             return Err(error);
         }
         let mut result = CallToolResult::new(self.content);
@@ -154,18 +155,22 @@ impl ToolError {
     }
 }
 
-/// Says the error and what caused it. That the client cannot be asked something, or that its credential
-/// allows too little, is told to the client and not to the model.
+/// The text is the error and its causes. A missing client capability and an insufficient scope are not reported to the
+/// model but to the client, as a JSON-RPC error.
 impl<E: std::error::Error + 'static> From<E> for ToolError {
     fn from(error: E) -> Self {
         let any = &error as &dyn Any;
-        let asked = any.downcast_ref::<AskError>();
-        let lacking = asked
-            .filter(|asked| matches!(asked, AskError::Missing(_) | AskError::Unsupported { .. }));
-        let too_little = any.downcast_ref::<InsufficientScope>().cloned();
-        let for_the_client = lacking
-            .map(AskError::to_rpc_error)
-            .or_else(|| too_little.map(RpcError::from));
+        let input_error = any.downcast_ref::<InputError>();
+        let missing_capability = input_error.filter(|error| {
+            matches!(
+                error,
+                InputError::Missing(_) | InputError::Unsupported { .. }
+            )
+        });
+        let missing_scope = any.downcast_ref::<InsufficientScope>().cloned();
+        let rpc_error = missing_capability
+            .map(InputError::to_rpc_error)
+            .or_else(|| missing_scope.map(RpcError::from));
         let mut text = error.to_string();
         let mut cause = error.source();
         while let Some(error) = cause {
@@ -173,7 +178,7 @@ impl<E: std::error::Error + 'static> From<E> for ToolError {
             cause = error.source();
         }
         Self {
-            for_the_client,
+            rpc_error,
             ..Self::new(text)
         }
     }
@@ -216,7 +221,7 @@ impl IntoToolResult for CallToolResult {
     }
 }
 
-/// Done, and nothing to say about it.
+/// A result without content.
 impl IntoToolResult for () {
     fn into_tool_result(self) -> Result<CallToolResult, RpcError> {
         Ok(CallToolResult::default())
@@ -269,32 +274,35 @@ macro_rules! plain_values {
 
 plain_values!(bool f32 f64 i8 i16 i32 i64 i128 isize u8 u16 u32 u64 u128 usize);
 
-/// Makes structured output the member `result` of an object: until 2025-11-25 it had to be one.
+/// Wraps structured output in an object, as the member `result`: until 2025-11-25 only objects are allowed.
 pub(super) fn wrap(result: &mut CallToolResult) -> Result<(), RpcError> {
     #[derive(Serialize)]
-    struct Wrapped {
+    struct ResultObject {
         result: Json,
     }
 
     if let Some(value) = result.structured_content.take() {
-        let wrapped = Wrapped { result: value };
-        result.structured_content = Some(Json::encode(&wrapped).map_err(no_json_form)?);
+        let wrapped = ResultObject { result: value };
+        result.structured_content = Some(Json::encode(&wrapped).map_err(serialize_failed)?);
     }
     Ok(())
 }
 
-/// The value as structured output, and once more as text.
+/// Returns the value as structured output and as text.
 fn structured(value: &impl Serialize) -> Result<CallToolResult, RpcError> {
-    let value = Json::encode(value).map_err(no_json_form)?;
+    let value = Json::encode(value).map_err(serialize_failed)?;
     let mut result = CallToolResult::text(value.as_str());
     result.structured_content = Some(value);
     Ok(result)
 }
 
-#[allow(clippy::needless_pass_by_value, reason = "it is made for `map_err`")]
-fn no_json_form(error: serde_json::Error) -> RpcError {
-    tracing::error!(%error, "the output of a tool has no JSON form");
-    RpcError::new(ErrorCode::INTERNAL_ERROR, "the output has no JSON form")
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "the signature that `map_err` requires"
+)]
+fn serialize_failed(error: serde_json::Error) -> RpcError {
+    tracing::error!(%error, "failed to serialize the output of a tool");
+    RpcError::new(ErrorCode::INTERNAL_ERROR, "failed to serialize the output")
 }
 
 #[cfg(test)]
@@ -334,41 +342,41 @@ mod tests {
     }
 
     #[test]
-    fn an_error_that_became_a_tool_error_tells_the_model_its_causes() {
+    fn a_tool_error_includes_the_causes_of_its_error() {
         fn failing() -> Result<i64, ToolError> {
             Err(crate::Error::Transport {
                 what: "the line is dead".into(),
-                source: Some("somebody tripped".into()),
+                source: Some("connection reset".into()),
             })?
         }
 
         assert_eq!(
             written(failing()),
             json!({
-                "content": [{"type": "text", "text": "the wire failed: the line is dead: somebody tripped"}],
+                "content": [{"type": "text", "text": "transport failed: the line is dead: connection reset"}],
                 "isError": true,
             })
         );
     }
 
     #[test]
-    fn the_client_and_not_the_model_is_told_what_the_client_lacks() {
+    fn a_missing_client_capability_is_an_rpc_error() {
         fn asking() -> Result<i64, ToolError> {
             let (what, version) = ("roots/list", "1999");
-            Err(AskError::Unsupported { what, version })?
+            Err(InputError::Unsupported { what, version })?
         }
 
         let error = asking().into_tool_result().unwrap_err();
 
         assert_eq!(error.code, ErrorCode::MISSING_CLIENT_CAPABILITY);
-        assert!(written(Err::<(), ToolError>(AskError::Declined.into()))["isError"] == true);
+        assert!(written(Err::<(), ToolError>(InputError::Declined.into()))["isError"] == true);
     }
 
     #[test]
-    fn the_client_and_not_the_model_is_told_what_its_credential_lacks() {
+    fn an_insufficient_scope_is_an_rpc_error() {
         fn deleting() -> Result<(), ToolError> {
-            let nobody = crate::exchange::Principal::anonymous();
-            Ok(InsufficientScope::check(["files:write"], &nobody)?)
+            let anonymous = crate::exchange::Principal::anonymous();
+            Ok(InsufficientScope::check(["files:write"], &anonymous)?)
         }
 
         let error = deleting().into_tool_result().unwrap_err();
@@ -380,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn an_rpc_error_is_not_told_to_the_model() {
+    fn an_rpc_error_is_not_a_tool_result() {
         let refused = RpcError::new(ErrorCode::INVALID_PARAMS, "no");
 
         let result = Err::<i64, _>(refused.clone()).into_tool_result();

@@ -1,4 +1,4 @@
-//! Prompts: messages that a user picks, filled in by a handler.
+//! [`Prompt`]: a template of messages that a user selects and a handler renders.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -10,10 +10,10 @@ use bowline_types::{
 };
 use serde::Deserialize;
 
-use super::extract::{NeededState, Needs, Parameters};
+use super::extract::{HandlerRequirements, Parameters, RequiredState};
 use super::handler::Handler;
-use super::page::Listed;
-use super::texts::{self, OfTexts};
+use super::pagination::ListEntry;
+use super::string_arguments::{self, StringArgsHandler};
 use super::tool::invalid_params;
 use crate::exchange::{BoxFuture, Context};
 
@@ -32,16 +32,16 @@ use crate::exchange::{BoxFuture, Context};
 /// let server = Server::new("reviewer", "1.0.0").prompt(review);
 /// ```
 #[derive(Clone)]
-#[must_use = "a prompt is offered by `Server::prompt`"]
+#[must_use = "a prompt does nothing until it is added with `Server::prompt`"]
 pub struct Prompt {
     definition: bowline_types::Prompt,
     handler: Arc<dyn PromptHandler>,
-    states: Vec<NeededState>,
+    states: Vec<RequiredState>,
 }
 
-/// What is behind a [`Prompt`].
+/// The handler of a [`Prompt`].
 pub trait PromptHandler: Send + Sync + 'static {
-    /// Fills the prompt in. The future is dropped if the caller gives up.
+    /// Renders the prompt. The future is dropped if the request is cancelled.
     fn render<'a>(
         &'a self,
         arguments: BTreeMap<String, String>,
@@ -49,53 +49,55 @@ pub trait PromptHandler: Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<GetPromptResult, RpcError>>;
 }
 
-/// What a prompt's handler may return.
+/// A return type of a prompt handler.
 #[diagnostic::on_unimplemented(
     message = "a prompt cannot return `{Self}`",
-    label = "has no form as the result of a prompt",
+    label = "cannot be converted into a `GetPromptResult`",
     note = "a prompt returns text, `PromptMessage`s, a `GetPromptResult`, or a `Result` of one of these whose \
             error is `RpcError`"
 )]
 pub trait IntoPromptResult {
-    /// The result of `prompts/get`.
+    /// Converts it into the result of `prompts/get`.
     ///
     /// # Errors
     ///
-    /// If the prompt could not be filled in.
+    /// If the prompt cannot be rendered.
     fn into_prompt_result(self) -> Result<GetPromptResult, RpcError>;
 }
 
 impl Prompt {
-    /// A prompt whose handler is an `async fn` of up to eight extractors, each an
-    /// [`Extract`](super::Extract).
+    /// Creates a prompt from an `async fn` that takes up to eight extractors ([`Extract`](super::Extract)).
     ///
-    /// The fields of its [`Args`](super::Args) are the arguments of the prompt. They arrive as text; what
-    /// is a number or a `bool` is read from it.
+    /// The fields of its [`Args`](super::Args) are the arguments of the prompt, which are strings in the protocol;
+    /// numbers and `bool`s are parsed from them.
     pub fn new<H, E>(name: impl Into<String>, handler: H) -> Self
     where
         H: Handler<E, Output: IntoPromptResult, Future: Send>,
         E: Parameters,
     {
-        let needs = Needs::of::<E>();
+        let requirements = HandlerRequirements::of::<E>();
         let mut definition = bowline_types::Prompt::new(name);
-        let arguments = texts::prompt_arguments(&needs);
+        let arguments = string_arguments::prompt_arguments(&requirements);
         definition.arguments = (!arguments.is_empty()).then_some(arguments);
-        let mut prompt = Self::with_handler(definition, OfTexts::<H, E>::new(handler, &needs));
-        prompt.states = needs.states().to_vec();
+        let mut prompt = Self::with_handler(
+            definition,
+            StringArgsHandler::<H, E>::new(handler, &requirements),
+        );
+        prompt.states = requirements.states().to_vec();
         prompt
     }
 
-    /// A prompt whose handler takes the arguments as they come: text by name. Required ones are there.
+    /// Creates a prompt from a function of the arguments by name. Required arguments are always present.
     pub fn raw<H, F, R>(name: impl Into<String>, handler: H) -> Self
     where
         H: Fn(BTreeMap<String, String>, Context) -> F + Send + Sync + 'static,
         F: Future<Output = Result<R, RpcError>> + Send + 'static,
         R: IntoPromptResult,
     {
-        Self::with_handler(bowline_types::Prompt::new(name), Function(handler))
+        Self::with_handler(bowline_types::Prompt::new(name), PromptFn(handler))
     }
 
-    /// A prompt with a handler of one's own.
+    /// Creates a prompt from its definition and a [`PromptHandler`].
     pub fn with_handler(definition: bowline_types::Prompt, handler: impl PromptHandler) -> Self {
         Self {
             definition,
@@ -104,25 +106,25 @@ impl Prompt {
         }
     }
 
-    /// Names the prompt, for people.
+    /// Sets the title that user interfaces show.
     pub fn title(mut self, title: impl Into<String>) -> Self {
         self.definition.title = Some(title.into());
         self
     }
 
-    /// Says what the prompt gives.
+    /// Sets the description of the prompt.
     pub fn description(mut self, description: impl Into<String>) -> Self {
         self.definition.description = Some(description.into());
         self
     }
 
-    /// Says how the prompt may be shown.
+    /// Sets the icons that user interfaces may show.
     pub fn icons(mut self, icons: impl IntoIterator<Item = Icon>) -> Self {
         self.definition.icons = Some(icons.into_iter().collect());
         self
     }
 
-    /// Takes an argument that has to be given.
+    /// Adds a required argument.
     pub fn required(self, name: impl Into<String>, description: impl Into<String>) -> Self {
         let mut argument = PromptArgument::new(name);
         argument.description = Some(description.into());
@@ -130,7 +132,7 @@ impl Prompt {
         self.argument(argument)
     }
 
-    /// Takes an argument that may be given.
+    /// Adds an optional argument.
     pub fn optional(self, name: impl Into<String>, description: impl Into<String>) -> Self {
         let mut argument = PromptArgument::new(name);
         argument.description = Some(description.into());
@@ -138,7 +140,7 @@ impl Prompt {
         self.argument(argument)
     }
 
-    /// Takes an argument.
+    /// Adds an argument.
     pub fn argument(mut self, argument: PromptArgument) -> Self {
         self.definition
             .arguments
@@ -147,36 +149,36 @@ impl Prompt {
         self
     }
 
-    /// The name under which it is asked for.
+    /// Returns the name of the prompt.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.definition.name
     }
 
-    pub(super) fn states(&self) -> &[NeededState] {
+    pub(super) fn states(&self) -> &[RequiredState] {
         &self.states
     }
 
-    pub(super) fn takes(&self, argument: &str) -> bool {
+    pub(super) fn has_argument(&self, argument: &str) -> bool {
         let mut arguments = self.definition.arguments.iter().flatten();
         arguments.any(|taken| taken.name == argument)
     }
 
-    /// Fills the prompt in, if what it needs is there.
+    /// Checks that all required arguments are present, and renders the prompt.
     pub(super) async fn render(
         &self,
-        asked: Asked,
+        params: GetPromptParams,
         cx: Context,
     ) -> Result<GetPromptResult, RpcError> {
-        let given = asked.arguments.unwrap_or_default();
+        let arguments = params.arguments.unwrap_or_default();
         let required = self.definition.arguments.iter().flatten();
         for argument in required.filter(|argument| argument.required == Some(true)) {
-            if !given.contains_key(&argument.name) {
-                let why = format!("the prompt needs the argument `{}`", argument.name);
+            if !arguments.contains_key(&argument.name) {
+                let why = format!("missing required argument `{}`", argument.name);
                 return Err(RpcError::new(ErrorCode::INVALID_PARAMS, why));
             }
         }
-        let mut result = self.handler.render(given, cx).await?;
+        let mut result = self.handler.render(arguments, cx).await?;
         if result.description.is_none() {
             result.description.clone_from(&self.definition.description);
         }
@@ -184,18 +186,18 @@ impl Prompt {
     }
 }
 
-/// A function that makes a prompt stands for the prompt.
+/// A function that returns a prompt is accepted in place of the prompt.
 impl<F: FnOnce() -> Self> From<F> for Prompt {
     fn from(make: F) -> Self {
         make()
     }
 }
 
-impl Listed for Prompt {
+impl ListEntry for Prompt {
     type Definition = bowline_types::Prompt;
     const MEMBER: &'static str = "prompts";
 
-    fn listed_as(&self, name: &str, _: &Dialect) -> bowline_types::Prompt {
+    fn list_definition(&self, name: &str, _: &Dialect) -> bowline_types::Prompt {
         let mut definition = self.definition.clone();
         name.clone_into(&mut definition.name);
         definition
@@ -210,23 +212,23 @@ impl std::fmt::Debug for Prompt {
     }
 }
 
-/// The params of `prompts/get` as far as the prompt needs them.
+/// The members of the params of `prompts/get` that are read.
 #[derive(Deserialize)]
-pub(super) struct Asked {
+pub(super) struct GetPromptParams {
     pub(super) name: String,
     arguments: Option<BTreeMap<String, String>>,
 }
 
-impl Asked {
+impl GetPromptParams {
     pub(super) fn read(params: &Json) -> Result<Self, RpcError> {
         params.decode().map_err(invalid_params)
     }
 }
 
-/// A function as a handler.
-struct Function<H>(H);
+/// The handler for a function of the arguments by name.
+struct PromptFn<H>(H);
 
-impl<H, F, R> PromptHandler for Function<H>
+impl<H, F, R> PromptHandler for PromptFn<H>
 where
     H: Fn(BTreeMap<String, String>, Context) -> F + Send + Sync + 'static,
     F: Future<Output = Result<R, RpcError>> + Send + 'static,
@@ -266,7 +268,7 @@ impl IntoPromptResult for PromptMessage {
     }
 }
 
-/// One message from the user.
+/// One message with the role `user`.
 impl IntoPromptResult for String {
     fn into_prompt_result(self) -> Result<GetPromptResult, RpcError> {
         let text = bowline_types::TextContent::new(self);
@@ -274,7 +276,7 @@ impl IntoPromptResult for String {
     }
 }
 
-/// One message from the user.
+/// One message with the role `user`.
 impl IntoPromptResult for &str {
     fn into_prompt_result(self) -> Result<GetPromptResult, RpcError> {
         self.to_owned().into_prompt_result()

@@ -1,38 +1,38 @@
-//! What a server offers of one kind, by name.
+//! The registry of a server's tools, prompts, resources or resource templates, by name or URI.
 //!
-//! Requests read an immutable snapshot, which they share; a change makes a new one and swaps it in. The
-//! lock is held for as long as it takes to copy a pointer.
+//! Requests share an immutable snapshot; a change replaces it by a new one. Readers hold the lock only to clone the
+//! `Arc`.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use super::page::KeptPages;
+use super::pagination::CachedPages;
 use crate::exchange::Extensions;
 
-/// Everything of one kind.
+/// All entries of one kind.
 #[derive(Debug)]
 pub(super) struct Registry<T>(RwLock<Arc<Snapshot<T>>>);
 
-/// Everything of one kind, at one moment.
+/// All entries of one kind at one moment.
 #[derive(Debug)]
 pub(super) struct Snapshot<T> {
-    entries: BTreeMap<String, Arc<Offered<T>>>,
+    entries: BTreeMap<String, Arc<RegistryEntry<T>>>,
     is_advertised: bool,
-    /// The list, encoded, once it was asked for.
-    pub(super) pages: KeptPages,
+    /// The encoded list, filled by the first request for it.
+    pub(super) pages: CachedPages,
 }
 
-/// One thing that is offered.
+/// An entry of a registry.
 #[derive(Clone, Debug)]
-pub(super) struct Offered<T> {
+pub(super) struct RegistryEntry<T> {
     pub(super) item: T,
-    /// What the server it was mounted from shares with its handlers.
+    /// The state of the mounted server that it comes from; empty unless it was mounted.
     pub(super) state: Extensions,
 }
 
-/// What is offered by the server itself, whose state its handler finds anyway.
-impl<T> From<T> for Offered<T> {
+/// An entry of the server itself, whose state is added to every request anyway.
+impl<T> From<T> for RegistryEntry<T> {
     fn from(item: T) -> Self {
         let state = Extensions::default();
         Self { item, state }
@@ -40,35 +40,35 @@ impl<T> From<T> for Offered<T> {
 }
 
 impl<T: Clone> Registry<T> {
-    /// Everything as it is now.
-    pub(super) fn now(&self) -> Arc<Snapshot<T>> {
+    /// Returns the current snapshot.
+    pub(super) fn snapshot(&self) -> Arc<Snapshot<T>> {
         let current = self.0.read().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(&current)
     }
 
-    /// Changes the entries of a registry that nobody else has yet.
-    pub(super) fn building(&mut self) -> &mut Snapshot<T> {
+    /// Returns the entries for a change while the server is built, without locking.
+    pub(super) fn get_mut(&mut self) -> &mut Snapshot<T> {
         let current = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
         let snapshot = Arc::make_mut(current);
-        snapshot.pages = KeptPages::default();
+        snapshot.pages = CachedPages::default();
         snapshot
     }
 
-    /// Changes the entries while requests are being answered.
+    /// Changes the entries while the server runs.
     pub(super) fn change<R>(&self, change: impl FnOnce(&mut Snapshot<T>) -> R) -> R {
         let mut current = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let mut next = Snapshot::clone(&current);
-        next.pages = KeptPages::default();
+        next.pages = CachedPages::default();
         let returned = change(&mut next);
         let old = std::mem::replace(&mut *current, Arc::new(next));
         drop(current);
-        drop(old); // it may be the last to hold a handler: not under the lock
+        drop(old); // outside of the lock, because it may drop a handler, which runs foreign code
         returned
     }
 }
 
 impl<T: Clone> Snapshot<T> {
-    /// Whether clients are told that there is something of this kind, or may be.
+    /// Returns whether the capability for this kind is advertised.
     pub(super) fn is_advertised(&self) -> bool {
         self.is_advertised
     }
@@ -77,61 +77,65 @@ impl<T: Clone> Snapshot<T> {
         self.is_advertised = true;
     }
 
-    pub(super) fn entries(&self) -> &BTreeMap<String, Arc<Offered<T>>> {
+    pub(super) fn entries(&self) -> &BTreeMap<String, Arc<RegistryEntry<T>>> {
         &self.entries
     }
 
-    /// The entries behind this name, or all.
-    pub(super) fn after(
+    /// Returns the entries after this name, or all.
+    pub(super) fn entries_after(
         &self,
         name: Option<&str>,
-    ) -> impl Iterator<Item = (&String, &Arc<Offered<T>>)> + use<'_, T> {
+    ) -> impl Iterator<Item = (&String, &Arc<RegistryEntry<T>>)> + use<'_, T> {
         let start = name.map_or(Bound::Unbounded, Bound::Excluded);
         self.entries.range::<str, _>((start, Bound::Unbounded))
     }
 
-    pub(super) fn find(&self, name: &str) -> Option<&Arc<Offered<T>>> {
+    pub(super) fn find(&self, name: &str) -> Option<&Arc<RegistryEntry<T>>> {
         self.entries.get(name)
     }
 
-    /// Adds something, and returns what had the name before.
-    pub(super) fn add(&mut self, name: String, item: T) -> Option<Arc<Offered<T>>> {
+    /// Adds an entry, and returns the one that it replaces.
+    pub(super) fn add(&mut self, name: String, item: T) -> Option<Arc<RegistryEntry<T>>> {
         self.is_advertised = true;
         self.entries.insert(name, Arc::new(item.into()))
     }
 
-    /// Adds something, unless its name is taken; then it returns the name.
-    pub(super) fn add_if_free(&mut self, name: String, it: Offered<T>) -> Option<String> {
+    /// Adds an entry, or returns the name if it is a duplicate.
+    pub(super) fn insert_unless_present(
+        &mut self,
+        name: String,
+        entry: RegistryEntry<T>,
+    ) -> Option<String> {
         if self.entries.contains_key(&name) {
             return Some(name);
         }
         self.is_advertised = true;
-        self.entries.insert(name, Arc::new(it));
+        self.entries.insert(name, Arc::new(entry));
         None
     }
 
-    /// Takes something away. What was advertised stays so: a list may be empty, but it does not vanish.
-    pub(super) fn remove(&mut self, name: &str) -> Option<Arc<Offered<T>>> {
+    /// Removes an entry. The capability stays advertised even if the list is empty now.
+    pub(super) fn remove(&mut self, name: &str) -> Option<Arc<RegistryEntry<T>>> {
         self.entries.remove(name)
     }
 }
 
-// By hand, because a derive would ask of `T` what only the pointer has to give.
+// Not derived: the derive would require `T: Default`.
 impl<T> Default for Registry<T> {
     fn default() -> Self {
         let snapshot = Snapshot {
             entries: BTreeMap::new(),
             is_advertised: false,
-            pages: KeptPages::default(),
+            pages: CachedPages::default(),
         };
         Self(RwLock::new(Arc::new(snapshot)))
     }
 }
 
-/// The copy begins with the same entries, and changes on its own.
+/// The clone starts with the same entries; later changes to one do not affect the other.
 impl<T: Clone> Clone for Registry<T> {
     fn clone(&self) -> Self {
-        Self(RwLock::new(self.now()))
+        Self(RwLock::new(self.snapshot()))
     }
 }
 
@@ -153,24 +157,24 @@ mod tests {
     fn a_snapshot_does_not_change_under_its_reader() {
         let registry = Registry::default();
         registry.change(|entries| entries.add("a".into(), 1));
-        let before = registry.now();
+        let before = registry.snapshot();
 
         registry.change(|entries| entries.remove("a"));
 
-        assert_eq!(before.find("a").map(|offered| offered.item), Some(1));
-        assert!(registry.now().find("a").is_none());
-        assert!(registry.now().is_advertised());
+        assert_eq!(before.find("a").map(|entry| entry.item), Some(1));
+        assert!(registry.snapshot().find("a").is_none());
+        assert!(registry.snapshot().is_advertised());
     }
 
     #[test]
-    fn a_copy_changes_on_its_own() {
+    fn a_clone_changes_independently() {
         let mut registry = Registry::default();
-        registry.building().add("a".into(), 1);
+        registry.get_mut().add("a".into(), 1);
         let mut copy = registry.clone();
 
-        copy.building().add("b".into(), 2);
+        copy.get_mut().add("b".into(), 2);
 
-        assert_eq!(registry.now().entries().len(), 1);
-        assert_eq!(copy.now().entries().len(), 2);
+        assert_eq!(registry.snapshot().entries().len(), 1);
+        assert_eq!(copy.snapshot().entries().len(), 2);
     }
 }

@@ -1,4 +1,4 @@
-//! Resources: what can be read, at one URI or at all URIs of a template.
+//! [`Resource`] and [`ResourceTemplate`]: data that clients read by URI, and the handlers that read it.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use bowline_types::{
 };
 
 use super::contents::{Contents, IntoReadResult};
-use super::extract::{NeededState, Needs, Parameters};
+use super::extract::{HandlerRequirements, Parameters, RequiredState};
 use super::handler::Handler;
-use super::page::{Cache, Listed};
+use super::pagination::{CacheHints, ListEntry};
+use super::string_arguments::StringArgsHandler;
 use super::template::{UriTemplate, Variables};
-use super::texts::OfTexts;
 use crate::Result;
 use crate::exchange::{BoxFuture, Context};
 
@@ -30,95 +30,97 @@ use crate::exchange::{BoxFuture, Context};
 /// let server = Server::new("library", "1.0.0").resource(readme).resource(clock);
 /// ```
 #[derive(Clone)]
-#[must_use = "a resource is offered by `Server::resource`"]
+#[must_use = "a resource does nothing until it is added with `Server::resource`"]
 pub struct Resource {
     definition: bowline_types::Resource,
-    reading: Reading,
+    reader: ResourceReader,
 }
 
-/// All resources whose URIs fit a template, and the handler behind them.
+/// A URI template, and the handler of all resources whose URIs match it.
 ///
 /// # Examples
 ///
 /// ```
 /// use bowline::{ResourceTemplate, Server};
 ///
-/// let forecast = ResourceTemplate::raw("weather://{city}", "forecast", async |asked, _cx| {
-///     Ok(format!("It is sunny in {}.", asked.variables.text("city").unwrap_or_default()))
+/// let forecast = ResourceTemplate::raw("weather://{city}", "forecast", async |requested, _cx| {
+///     Ok(format!("It is sunny in {}.", requested.variables.text("city").unwrap_or_default()))
 /// })?;
 /// let server = Server::new("weather", "1.0.0").resource_template(forecast);
 /// # Ok::<(), bowline::Error>(())
 /// ```
 #[derive(Clone)]
-#[must_use = "a template is offered by `Server::resource_template`"]
+#[must_use = "a resource template does nothing until it is added with `Server::resource_template`"]
 pub struct ResourceTemplate {
     definition: bowline_types::ResourceTemplate,
     template: Arc<UriTemplate>,
-    reading: Reading,
+    reader: ResourceReader,
 }
 
-/// What is behind a [`Resource`] or a [`ResourceTemplate`].
+/// The handler of a [`Resource`] or a [`ResourceTemplate`].
 pub trait ResourceHandler: Send + Sync + 'static {
-    /// Reads the resource. The future is dropped if the caller gives up.
+    /// Reads the resource. The future is dropped if the request is cancelled.
     fn read<'a>(
         &'a self,
-        asked: AskedUri,
+        requested: RequestedUri,
         cx: Context,
     ) -> BoxFuture<'a, Result<ReadResourceResult, RpcError>>;
 }
 
-/// What is to be read.
+/// The requested URI of `resources/read`. A handler takes it as an extractor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct AskedUri {
-    /// The URI, as the caller wrote it.
+pub struct RequestedUri {
+    /// The URI as in the request.
     pub uri: String,
-    /// What the variables of the template stand for in it.
+    /// The values of the template variables; empty for a [`Resource`].
     pub variables: Variables,
 }
 
-/// How something is read, whether it is one resource or many.
+/// The part that [`Resource`] and [`ResourceTemplate`] share.
 #[derive(Clone)]
-struct Reading {
+struct ResourceReader {
     handler: Arc<dyn ResourceHandler>,
-    cache: Option<Cache>,
-    states: Vec<NeededState>,
+    cache: Option<CacheHints>,
+    states: Vec<RequiredState>,
 }
 
 impl Resource {
-    /// A resource whose handler is an `async fn` of up to eight extractors, each an
-    /// [`Extract`](super::Extract).
+    /// Creates a resource from an `async fn` that takes up to eight extractors ([`Extract`](super::Extract)).
     pub fn new<H, E>(uri: impl Into<String>, name: impl Into<String>, handler: H) -> Self
     where
         H: Handler<E, Output: IntoReadResult, Future: Send>,
         E: Parameters,
     {
-        let needs = Needs::of::<E>();
+        let requirements = HandlerRequirements::of::<E>();
         let definition = bowline_types::Resource::new(uri, name);
-        let mut resource = Self::with_handler(definition, OfTexts::<H, E>::new(handler, &needs));
-        resource.reading.states = needs.states().to_vec();
+        let mut resource = Self::with_handler(
+            definition,
+            StringArgsHandler::<H, E>::new(handler, &requirements),
+        );
+        resource.reader.states = requirements.states().to_vec();
         resource
     }
 
-    /// A resource that a handler reads; it gets the URI.
+    /// Creates a resource from a function of the URI.
     pub fn raw<H, F, R>(uri: impl Into<String>, name: impl Into<String>, handler: H) -> Self
     where
         H: Fn(String, Context) -> F + Send + Sync + 'static,
         F: Future<Output = Result<R, RpcError>> + Send + 'static,
         R: IntoReadResult,
     {
-        let handler = move |asked: AskedUri, cx| handler(asked.uri, cx);
-        Self::with_handler(bowline_types::Resource::new(uri, name), Function(handler))
+        let handler = move |requested: RequestedUri, cx| handler(requested.uri, cx);
+        Self::with_handler(bowline_types::Resource::new(uri, name), ResourceFn(handler))
     }
 
-    /// A text that does not change.
+    /// Creates a resource with a constant text.
     pub fn text(uri: impl Into<String>, name: impl Into<String>, text: impl Into<String>) -> Self {
         let text = text.into();
         let size = text.len();
         Self::fixed(uri.into(), name.into(), Contents::text(text), size)
     }
 
-    /// Bytes that do not change.
+    /// Creates a resource with constant bytes.
     pub fn blob(uri: impl Into<String>, name: impl Into<String>, bytes: impl AsRef<[u8]>) -> Self {
         let size = bytes.as_ref().len();
         Self::fixed(uri.into(), name.into(), Contents::blob(bytes), size)
@@ -128,27 +130,27 @@ impl Resource {
         let handler = move |_, _| std::future::ready(Ok(contents.clone()));
         let mut definition = bowline_types::Resource::new(uri, name);
         definition.size = Some(size as u64);
-        Self::with_handler(definition, Function(handler))
+        Self::with_handler(definition, ResourceFn(handler))
     }
 
-    /// A resource with a handler of one's own.
+    /// Creates a resource from its definition and a [`ResourceHandler`].
     pub fn with_handler(
         definition: bowline_types::Resource,
         handler: impl ResourceHandler,
     ) -> Self {
         Self {
             definition,
-            reading: Reading::by(handler),
+            reader: ResourceReader::new(handler),
         }
     }
 
-    /// Says how many bytes there are to read.
+    /// Sets the size of the contents in bytes.
     pub fn size(mut self, size: u64) -> Self {
         self.definition.size = Some(size);
         self
     }
 
-    /// Where it is.
+    /// Returns the URI of the resource.
     #[must_use]
     pub fn uri(&self) -> &str {
         &self.definition.uri
@@ -159,25 +161,25 @@ impl Resource {
         uri: String,
         cx: Context,
     ) -> Result<ReadResourceResult, RpcError> {
-        let asked = AskedUri {
+        let requested = RequestedUri {
             uri,
             variables: Variables::default(),
         };
         let mime_type = self.definition.mime_type.as_deref();
-        self.reading.read(asked, mime_type, cx).await
+        self.reader.read(requested, mime_type, cx).await
     }
 }
 
 impl ResourceTemplate {
-    /// Resources whose handler is an `async fn` of up to eight extractors, each an
-    /// [`Extract`](super::Extract).
+    /// Creates a resource template from an `async fn` that takes up to eight extractors
+    /// ([`Extract`](super::Extract)).
     ///
-    /// The fields of its [`Args`](super::Args) are the variables of the template: text, or a number or a
-    /// `bool` that is read from it.
+    /// The fields of its [`Args`](super::Args) are the variables of the template; numbers and `bool`s are parsed from
+    /// their text.
     ///
     /// # Errors
     ///
-    /// [`Error::Misuse`](crate::Error::Misuse) if `template` is not a usable [`UriTemplate`].
+    /// [`Error::Misuse`](crate::Error::Misuse) if `template` is not a valid [`UriTemplate`].
     pub fn new<H, E>(
         template: impl Into<String>,
         name: impl Into<String>,
@@ -187,37 +189,37 @@ impl ResourceTemplate {
         H: Handler<E, Output: IntoReadResult, Future: Send>,
         E: Parameters,
     {
-        let needs = Needs::of::<E>();
+        let requirements = HandlerRequirements::of::<E>();
         let template = UriTemplate::parse(template)?;
-        let handler = OfTexts::<H, E>::new(handler, &needs);
+        let handler = StringArgsHandler::<H, E>::new(handler, &requirements);
         let mut resources = Self::with_handler(template, name, handler);
-        resources.reading.states = needs.states().to_vec();
+        resources.reader.states = requirements.states().to_vec();
         Ok(resources)
     }
 
-    /// Resources that a handler reads; it gets the URI and what the variables stand for in it.
+    /// Creates a resource template from a function of the URI and the values of its variables.
     ///
-    /// A variable never leads out of where it stands: a URI in which one is `..` or hides a slash does
-    /// not fit. [`with_handler`](Self::with_handler) takes a template that is less strict.
+    /// To prevent path traversal, a URI does not match if a variable is `..` or contains an encoded slash.
+    /// [`with_handler`](Self::with_handler) accepts a template that [allows](UriTemplate::allow_any_value) them.
     ///
     /// # Errors
     ///
-    /// [`Error::Misuse`](crate::Error::Misuse) if `template` is not a usable [`UriTemplate`].
+    /// [`Error::Misuse`](crate::Error::Misuse) if `template` is not a valid [`UriTemplate`].
     pub fn raw<H, F, R>(
         template: impl Into<String>,
         name: impl Into<String>,
         handler: H,
     ) -> Result<Self>
     where
-        H: Fn(AskedUri, Context) -> F + Send + Sync + 'static,
+        H: Fn(RequestedUri, Context) -> F + Send + Sync + 'static,
         F: Future<Output = Result<R, RpcError>> + Send + 'static,
         R: IntoReadResult,
     {
         let template = UriTemplate::parse(template)?;
-        Ok(Self::with_handler(template, name, Function(handler)))
+        Ok(Self::with_handler(template, name, ResourceFn(handler)))
     }
 
-    /// Resources with a handler of one's own.
+    /// Creates a resource template from a [`UriTemplate`] and a [`ResourceHandler`].
     pub fn with_handler(
         template: UriTemplate,
         name: impl Into<String>,
@@ -226,11 +228,11 @@ impl ResourceTemplate {
         Self {
             definition: bowline_types::ResourceTemplate::new(template.as_str(), name),
             template: Arc::new(template),
-            reading: Reading::by(handler),
+            reader: ResourceReader::new(handler),
         }
     }
 
-    /// The template.
+    /// Returns the URI template.
     #[must_use]
     pub fn uri_template(&self) -> &UriTemplate {
         &self.template
@@ -242,54 +244,54 @@ impl ResourceTemplate {
         variables: Variables,
         cx: Context,
     ) -> Result<ReadResourceResult, RpcError> {
-        let asked = AskedUri { uri, variables };
+        let requested = RequestedUri { uri, variables };
         let mime_type = self.definition.mime_type.as_deref();
-        self.reading.read(asked, mime_type, cx).await
+        self.reader.read(requested, mime_type, cx).await
     }
 }
 
-/// The setters that one resource and many have in common.
+/// The setters that both types share.
 macro_rules! resource_setters {
     ($($name:ident)*) => {$(
         impl $name {
-            /// Names it, for people.
+            /// Sets the title that user interfaces show.
             pub fn title(mut self, title: impl Into<String>) -> Self {
                 self.definition.title = Some(title.into());
                 self
             }
 
-            /// Says what it is, for a model.
+            /// Sets the description, a hint to models.
             pub fn description(mut self, description: impl Into<String>) -> Self {
                 self.definition.description = Some(description.into());
                 self
             }
 
-            /// Says of what media type it is, unless its contents say otherwise.
+            /// Sets the media type, which is also the default of its contents.
             pub fn mime_type(mut self, mime_type: impl Into<String>) -> Self {
                 self.definition.mime_type = Some(mime_type.into());
                 self
             }
 
-            /// Says for whom it is, and how much it matters.
+            /// Sets the annotations, such as audience and priority.
             pub fn annotations(mut self, annotations: Annotations) -> Self {
                 self.definition.annotations = Some(annotations);
                 self
             }
 
-            /// Says how it may be shown.
+            /// Sets the icons that user interfaces may show.
             pub fn icons(mut self, icons: impl IntoIterator<Item = Icon>) -> Self {
                 self.definition.icons = Some(icons.into_iter().collect());
                 self
             }
 
-            /// Says how long what was read stays fresh, and who may share it.
+            /// Sets `ttlMs` and `cacheScope` of the result of `resources/read`.
             pub fn cache(mut self, ttl: Duration, scope: CacheScope) -> Self {
-                self.reading.cache = Some(Cache::new(ttl, scope));
+                self.reader.cache = Some(CacheHints::new(ttl, scope));
                 self
             }
 
-            pub(super) fn states(&self) -> &[NeededState] {
-                &self.reading.states
+            pub(super) fn states(&self) -> &[RequiredState] {
+                &self.reader.states
             }
         }
 
@@ -305,20 +307,21 @@ macro_rules! resource_setters {
 
 resource_setters!(Resource ResourceTemplate);
 
-/// A function that makes a resource stands for the resource.
+/// A function that returns a resource is accepted in place of the resource.
 impl<F: FnOnce() -> Self> From<F> for Resource {
     fn from(make: F) -> Self {
         make()
     }
 }
 
-/// A template, or what makes one and may fail to.
+/// A type that [`Server::resource_template`](super::Server::resource_template) accepts: a resource template, a
+/// `Result` of one, or a function that returns either.
 pub trait IntoResourceTemplate {
-    /// The template.
+    /// Converts it into a resource template.
     ///
     /// # Errors
     ///
-    /// If there is none, because its text is not that of a template.
+    /// If the URI template is invalid.
     fn into_resource_template(self) -> Result<ResourceTemplate>;
 }
 
@@ -334,33 +337,32 @@ impl IntoResourceTemplate for Result<ResourceTemplate> {
     }
 }
 
-/// A function that makes a template stands for the template.
 impl<F: FnOnce() -> R, R: IntoResourceTemplate> IntoResourceTemplate for F {
     fn into_resource_template(self) -> Result<ResourceTemplate> {
         self().into_resource_template()
     }
 }
 
-impl Listed for Resource {
+impl ListEntry for Resource {
     type Definition = bowline_types::Resource;
     const MEMBER: &'static str = "resources";
 
-    fn listed_as(&self, _: &str, _: &Dialect) -> bowline_types::Resource {
+    fn list_definition(&self, _: &str, _: &Dialect) -> bowline_types::Resource {
         self.definition.clone()
     }
 }
 
-impl Listed for ResourceTemplate {
+impl ListEntry for ResourceTemplate {
     type Definition = bowline_types::ResourceTemplate;
     const MEMBER: &'static str = "resourceTemplates";
 
-    fn listed_as(&self, _: &str, _: &Dialect) -> bowline_types::ResourceTemplate {
+    fn list_definition(&self, _: &str, _: &Dialect) -> bowline_types::ResourceTemplate {
         self.definition.clone()
     }
 }
 
-impl Reading {
-    fn by(handler: impl ResourceHandler) -> Self {
+impl ResourceReader {
+    fn new(handler: impl ResourceHandler) -> Self {
         Self {
             handler: Arc::new(handler),
             cache: None,
@@ -370,13 +372,13 @@ impl Reading {
 
     async fn read(
         &self,
-        asked: AskedUri,
+        requested: RequestedUri,
         mime_type: Option<&str>,
         cx: Context,
     ) -> Result<ReadResourceResult, RpcError> {
-        let uri = asked.uri.clone();
-        let mut result = self.handler.read(asked, cx).await?;
-        // What has no contents does not exist, and must be told apart from what is empty.
+        let uri = requested.uri.clone();
+        let mut result = self.handler.read(requested, cx).await?;
+        // The specification requires an error for a resource that does not exist, not empty `contents`.
         if result.contents.is_empty() {
             return Err(not_found(&uri));
         }
@@ -399,29 +401,29 @@ impl Reading {
     }
 }
 
-/// A function as a handler.
-struct Function<H>(H);
+/// The handler for a function of the [`RequestedUri`].
+struct ResourceFn<H>(H);
 
-impl<H, F, R> ResourceHandler for Function<H>
+impl<H, F, R> ResourceHandler for ResourceFn<H>
 where
-    H: Fn(AskedUri, Context) -> F + Send + Sync + 'static,
+    H: Fn(RequestedUri, Context) -> F + Send + Sync + 'static,
     F: Future<Output = Result<R, RpcError>> + Send + 'static,
     R: IntoReadResult,
 {
     fn read<'a>(
         &'a self,
-        asked: AskedUri,
+        requested: RequestedUri,
         cx: Context,
     ) -> BoxFuture<'a, Result<ReadResourceResult, RpcError>> {
-        let uri = asked.uri.clone();
-        let read = self.0(asked, cx);
+        let uri = requested.uri.clone();
+        let read = self.0(requested, cx);
         Box::pin(async move { read.await?.into_read_result(&uri) })
     }
 }
 
-/// The error for a resource that does not exist. Callers of each era get the code that theirs has for it.
+/// Returns the error for a resource that does not exist. Its code is converted to that of the caller's era.
 #[must_use]
 pub fn not_found(uri: &str) -> RpcError {
-    RpcError::new(ErrorCode::RESOURCE_NOT_FOUND, "there is no such resource")
+    RpcError::new(ErrorCode::RESOURCE_NOT_FOUND, "resource not found")
         .with_data(serde_json::json!({ "uri": uri }))
 }

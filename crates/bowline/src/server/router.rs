@@ -1,4 +1,4 @@
-//! From a method's name to what answers it.
+//! Routes a request to its handler by its method.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -15,203 +15,243 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::SemaphorePermit;
 
 use super::completion::complete;
-use super::offer::List;
-use super::page::{list, list_for};
-use super::prompt::Asked;
-use super::registry::Offered;
+use super::definition::ListKind;
+use super::pagination::{list, list_visible_to};
+use super::prompt::GetPromptParams;
+use super::registry::RegistryEntry;
 use super::resource::not_found;
-use super::subscription::Subscription;
+use super::subscription::ActiveSubscription;
 use super::tool::invalid_params;
-use super::{Given, Offer, Server, Tool};
+use super::{HandlerInput, Server, ServerDefinition, Tool};
 use crate::exchange::{BoxFuture, Context, InsufficientScope, Responder};
 use crate::layer::Next;
 
-/// Answers a request, or says that nobody does. What is not advertised is not answered.
+/// Answers a request. Methods of a capability that is not advertised are not found.
 pub(super) fn route<'a>(
     server: &'a Server,
     request: Request,
     cx: Context,
 ) -> BoxFuture<'a, Outcome> {
-    let offer = &server.offer;
+    let definition = &server.definition;
     let dialect = request.caller.dialect;
     match &*request.method {
-        DiscoverRequest::NAME => ready(encode(&offer.introduction())),
-        ListToolsRequest::NAME if offer.has_tools() => {
-            let paging = offer.paging(List::Tools, dialect);
-            ready(list_for(&cx, &offer.tools.now(), &request.params, &paging))
+        DiscoverRequest::NAME => ready(encode(&definition.discover_result())),
+        ListToolsRequest::NAME if definition.has_tools() => {
+            let paging = definition.paging(ListKind::Tools, dialect);
+            ready(list_visible_to(
+                &cx,
+                &definition.tools.snapshot(),
+                &request.params,
+                &paging,
+            ))
         }
-        CallToolRequest::NAME if offer.has_tools() => begun(call_tool(offer, request, cx)),
-        ListPromptsRequest::NAME if offer.has_prompts() => {
-            let paging = offer.paging(List::Prompts, dialect);
-            ready(list(&offer.prompts.now(), &request.params, &paging))
+        CallToolRequest::NAME if definition.has_tools() => {
+            or_ready_error(call_tool(definition, request, cx))
         }
-        GetPromptRequest::NAME if offer.has_prompts() => Box::pin(render(offer, request, cx)),
-        ListResourcesRequest::NAME if offer.has_resources() => {
-            let paging = offer.paging(List::Resources, dialect);
-            ready(list(&offer.resources.now(), &request.params, &paging))
+        ListPromptsRequest::NAME if definition.has_prompts() => {
+            let paging = definition.paging(ListKind::Prompts, dialect);
+            ready(list(
+                &definition.prompts.snapshot(),
+                &request.params,
+                &paging,
+            ))
         }
-        ListResourceTemplatesRequest::NAME if offer.has_resources() => {
-            let paging = offer.paging(List::ResourceTemplates, dialect);
-            ready(list(&offer.templates.now(), &request.params, &paging))
+        GetPromptRequest::NAME if definition.has_prompts() => {
+            Box::pin(get_prompt(definition, request, cx))
         }
-        ReadResourceRequest::NAME if offer.has_resources() => Box::pin(read(offer, request, cx)),
-        CompleteRequest::NAME if offer.has_completions() => Box::pin(propose(offer, request, cx)),
-        SubscriptionsListenRequest::NAME => match Subscription::open(server, request, cx) {
+        ListResourcesRequest::NAME if definition.has_resources() => {
+            let paging = definition.paging(ListKind::Resources, dialect);
+            ready(list(
+                &definition.resources.snapshot(),
+                &request.params,
+                &paging,
+            ))
+        }
+        ListResourceTemplatesRequest::NAME if definition.has_resources() => {
+            let paging = definition.paging(ListKind::ResourceTemplates, dialect);
+            ready(list(
+                &definition.templates.snapshot(),
+                &request.params,
+                &paging,
+            ))
+        }
+        ReadResourceRequest::NAME if definition.has_resources() => {
+            Box::pin(read_resource(definition, request, cx))
+        }
+        CompleteRequest::NAME if definition.has_completions() => {
+            Box::pin(complete_argument(definition, request, cx))
+        }
+        SubscriptionsListenRequest::NAME => match ActiveSubscription::open(server, request, cx) {
             Ok(subscription) => Box::pin(subscription.run()),
             Err(error) => ready(Err(error)),
         },
-        method => ready(Err(nobody_answers(method))),
+        method => ready(Err(method_not_found(method))),
     }
 }
 
-/// What the principal of a request must be allowed, as far as that is nobody's secret: a tool that not
-/// everybody sees speaks for itself once it is clear who is asking.
-pub(super) fn scopes(server: &Server, method: &str, params: Option<&Params>) -> Vec<String> {
+/// Returns the scopes that a request requires.
+///
+/// Empty for a tool with [`Tool::visible_to`]: the scopes would reveal the tool to callers who may not see it. They are
+/// checked when it is called, after its visibility.
+pub(super) fn required_scopes(
+    server: &Server,
+    method: &str,
+    params: Option<&Params>,
+) -> Vec<String> {
     let Some(params) = params.filter(|_| method == CallToolRequest::NAME) else {
         return Vec::new();
     };
-    let tools = server.offer.tools.now();
-    let called = Called::read(params).ok();
-    let name = called.as_ref().and_then(|called| called.name().ok());
+    let tools = server.definition.tools.snapshot();
+    let call = CallToolParams::read(params).ok();
+    let name = call.as_ref().and_then(|call| call.name().ok());
     name.and_then(|name| tools.find(&name))
-        .filter(|offered| offered.item.is_for_everybody())
-        .map(|offered| offered.item.scopes_needed().to_vec())
+        .filter(|entry| entry.item.is_public())
+        .map(|entry| entry.item.required_scopes().to_vec())
         .unwrap_or_default()
 }
 
-/// Finds the tool that is called, and begins to call it.
+/// Finds the called tool, checks its scopes and applies its layers.
 fn call_tool<'a>(
-    offer: &'a Arc<Offer>,
+    definition: &'a Arc<ServerDefinition>,
     request: Request,
     cx: Context,
 ) -> Result<BoxFuture<'a, Outcome>, RpcError> {
-    let permit = offer.handlers.take()?;
-    let called = Called::read(&request.params)?;
-    let offered = {
-        let name = called.name()?;
-        let tools = offer.tools.now();
+    let permit = definition.handlers.try_acquire()?;
+    let params = CallToolParams::read(&request.params)?;
+    let entry = {
+        let name = params.name()?;
+        let tools = definition.tools.snapshot();
         let visible = tools
             .find(&name)
-            .filter(|offered| offered.item.is_visible_to(&cx));
+            .filter(|entry| entry.item.is_visible_to(&cx));
         visible.cloned().ok_or_else(|| {
-            let why = format!("no tool is called `{}`", shortened(name));
+            let why = format!("unknown tool `{}`", shortened(name));
             RpcError::new(ErrorCode::INVALID_PARAMS, why)
         })?
     };
-    InsufficientScope::check(offered.item.scopes_needed(), cx.principal())?;
-    if offered.item.layers().is_empty() {
-        return call_offered(offer, offered, called, cx, Some(permit));
+    InsufficientScope::check(entry.item.required_scopes(), cx.principal())?;
+    if entry.item.layers().is_empty() {
+        return call_inside_layers(definition, entry, params, cx, Some(permit));
     }
-    let inside = WithoutLayers {
-        offer: offer.clone(),
-        offered: offered.clone(),
+    let inner = InnerTool {
+        definition: definition.clone(),
+        entry: entry.clone(),
     };
     Ok(Box::pin(async move {
         let _permit = permit;
-        let layers = offered.item.layers();
-        Next::around(layers, inside, cx).run(request).await
+        let layers = entry.item.layers();
+        Next::new(layers, inner, cx).run(request).await
     }))
 }
 
-/// Begins to call a tool that was found.
-fn call_offered<'a>(
-    offer: &Offer,
-    offered: Arc<Offered<Tool>>,
-    called: Called,
+/// Calls a tool, inside its layers.
+fn call_inside_layers<'a>(
+    definition: &ServerDefinition,
+    entry: Arc<RegistryEntry<Tool>>,
+    params: CallToolParams,
     mut cx: Context,
     permit: Option<SemaphorePermit<'a>>,
 ) -> Result<BoxFuture<'a, Outcome>, RpcError> {
-    cx.extensions_mut().extend(&offered.state);
-    let arguments = called.arguments.unwrap_or_else(Json::empty_object);
-    let mut given = Given::new(arguments, cx).with_meta(called.meta);
-    if offered.item.is_blocking() {
-        given.hold(offer.blocking.take_owned()?);
+    cx.extensions_mut().extend(&entry.state);
+    let arguments = params.arguments.unwrap_or_else(Json::empty_object);
+    let mut input = HandlerInput::new(arguments, cx).with_meta(params.meta);
+    if entry.item.is_blocking() {
+        input.hold_permit(definition.blocking.try_acquire_owned()?);
     }
-    // Little is kept from here on: this is allocated for each call.
+    // Allocated for each call: the future captures as little as possible.
     Ok(Box::pin(async move {
         let _permit = permit;
-        // Not before it is polled: until then it has not started.
-        if !given.context().choose(offered.item.mode()) {
+        // Set at the first poll, and not earlier: a handler that was never polled has not started.
+        if !input.context().set_cancel_mode(entry.item.mode()) {
             return Err(RpcError::new(ErrorCode::INTERNAL_ERROR, "cancelled"));
         }
-        let result = offered.item.call(given).await?;
-        result.to_json().map_err(no_json_form)
+        let result = entry.item.call(input).await?;
+        result.to_json().map_err(serialize_failed)
     }))
 }
 
 /// A tool inside its layers.
-struct WithoutLayers {
-    offer: Arc<Offer>,
-    offered: Arc<Offered<Tool>>,
+struct InnerTool {
+    definition: Arc<ServerDefinition>,
+    entry: Arc<RegistryEntry<Tool>>,
 }
 
-impl Responder for WithoutLayers {
+impl Responder for InnerTool {
     fn respond<'a>(&'a self, request: Request, cx: Context) -> BoxFuture<'a, Outcome> {
-        // A layer may have changed the request.
-        let calling = Called::read(&request.params)
-            .and_then(|called| call_offered(&self.offer, self.offered.clone(), called, cx, None));
-        begun(calling)
+        // Read again, because a layer may have changed the request.
+        let call = CallToolParams::read(&request.params).and_then(|params| {
+            call_inside_layers(&self.definition, self.entry.clone(), params, cx, None)
+        });
+        or_ready_error(call)
     }
 
-    fn roots_changed(&self, _: &Caller) {} // the server hears of it
+    fn roots_changed(&self, _: &Caller) {} // only the server receives this notification
 }
 
-async fn render(offer: &Offer, request: Request, mut cx: Context) -> Outcome {
-    let _permit = offer.handlers.take()?;
-    let asked = Asked::read(&request.params)?;
-    let prompts = offer.prompts.now();
-    let Some(offered) = prompts.find(&asked.name) else {
-        let why = format!("no prompt is called `{}`", shortened(&asked.name));
+async fn get_prompt(definition: &ServerDefinition, request: Request, mut cx: Context) -> Outcome {
+    let _permit = definition.handlers.try_acquire()?;
+    let params = GetPromptParams::read(&request.params)?;
+    let prompts = definition.prompts.snapshot();
+    let Some(entry) = prompts.find(&params.name) else {
+        let why = format!("unknown prompt `{}`", shortened(&params.name));
         return Err(RpcError::new(ErrorCode::INVALID_PARAMS, why));
     };
-    cx.extensions_mut().extend(&offered.state);
-    encode(&offered.item.render(asked, cx).await?)
+    cx.extensions_mut().extend(&entry.state);
+    encode(&entry.item.render(params, cx).await?)
 }
 
-async fn read(offer: &Offer, request: Request, mut cx: Context) -> Outcome {
+async fn read_resource(
+    definition: &ServerDefinition,
+    request: Request,
+    mut cx: Context,
+) -> Outcome {
     #[derive(Deserialize)]
-    struct Target {
+    struct ReadResourceParams {
         uri: String,
     }
 
-    let _permit = offer.handlers.take()?;
-    let Target { uri } = request.params.decode().map_err(invalid_params)?;
-    let resources = offer.resources.now();
-    if let Some(offered) = resources.find(&uri) {
-        cx.extensions_mut().extend(&offered.state);
-        return encode(&offered.item.read(uri, cx).await?);
+    let _permit = definition.handlers.try_acquire()?;
+    let ReadResourceParams { uri } = request.params.decode().map_err(invalid_params)?;
+    let resources = definition.resources.snapshot();
+    if let Some(entry) = resources.find(&uri) {
+        cx.extensions_mut().extend(&entry.state);
+        return encode(&entry.item.read(uri, cx).await?);
     }
-    let templates = offer.templates.now();
-    let fitting = templates.entries().values().filter_map(|offered| {
-        let template = offered.item.uri_template();
+    let templates = definition.templates.snapshot();
+    let matching = templates.entries().values().filter_map(|entry| {
+        let template = entry.item.uri_template();
         template
             .find(&uri)
-            .map(|found| (template.literal_len(), offered, found))
+            .map(|found| (template.literal_len(), entry, found))
     });
-    // Of equals the first in the order of the list: `max_by_key` would take the last.
-    let best = fitting.reduce(|best, next| if next.0 > best.0 { next } else { best });
-    let Some((_, offered, variables)) = best else {
+    // The first of equals, in the order of the list: `max_by_key` would return the last.
+    let best = matching.reduce(|best, next| if next.0 > best.0 { next } else { best });
+    let Some((_, entry, variables)) = best else {
         return Err(not_found(&uri));
     };
-    cx.extensions_mut().extend(&offered.state);
-    encode(&offered.item.read(uri, variables, cx).await?)
+    cx.extensions_mut().extend(&entry.state);
+    encode(&entry.item.read(uri, variables, cx).await?)
 }
 
-async fn propose(offer: &Offer, request: Request, cx: Context) -> Outcome {
-    let _permit = offer.handlers.take()?;
-    let asked = request.params.decode().map_err(invalid_params)?;
-    let completion = complete(offer, asked, cx).await?;
+async fn complete_argument(
+    definition: &ServerDefinition,
+    request: Request,
+    cx: Context,
+) -> Outcome {
+    let _permit = definition.handlers.try_acquire()?;
+    let params = request.params.decode().map_err(invalid_params)?;
+    let completion = complete(definition, params, cx).await?;
     encode(&CompleteResult::new(completion))
 }
 
-/// The params of `tools/call` as far as the router needs them.
-struct Called {
+/// The members of the params of `tools/call` that the router reads.
+struct CallToolParams {
     name: Json,
     arguments: Option<Json>,
     meta: Option<Json>,
 }
 
-impl Called {
+impl CallToolParams {
     fn read(params: &Params) -> Result<Self, RpcError> {
         let invalid = |why| RpcError::new(ErrorCode::INVALID_PARAMS, why);
         let member = |name| {
@@ -236,27 +276,30 @@ impl Called {
 }
 
 pub(super) fn encode(result: &impl Serialize) -> Outcome {
-    Json::encode(result).map_err(no_json_form)
+    Json::encode(result).map_err(serialize_failed)
 }
 
-#[allow(clippy::needless_pass_by_value, reason = "it is made for `map_err`")]
-fn no_json_form(error: serde_json::Error) -> RpcError {
-    tracing::error!(%error, "a result has no JSON form");
-    RpcError::new(ErrorCode::INTERNAL_ERROR, "the result has no JSON form")
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "the signature that `map_err` requires"
+)]
+fn serialize_failed(error: serde_json::Error) -> RpcError {
+    tracing::error!(%error, "failed to serialize a result");
+    RpcError::new(ErrorCode::INTERNAL_ERROR, "failed to serialize the result")
 }
 
-/// What has begun, or failed at once.
-fn begun(begun: Result<BoxFuture<'_, Outcome>, RpcError>) -> BoxFuture<'_, Outcome> {
-    begun.unwrap_or_else(|error| ready(Err(error)))
+/// Returns the future of a call, or one that is ready with the error.
+fn or_ready_error(call: Result<BoxFuture<'_, Outcome>, RpcError>) -> BoxFuture<'_, Outcome> {
+    call.unwrap_or_else(|error| ready(Err(error)))
 }
 
 fn ready<'a>(outcome: Outcome) -> BoxFuture<'a, Outcome> {
     Box::pin(std::future::ready(outcome))
 }
 
-fn nobody_answers(method: &str) -> RpcError {
+fn method_not_found(method: &str) -> RpcError {
     RpcError::new(
         ErrorCode::METHOD_NOT_FOUND,
-        format!("nobody answers `{}` here", shortened(method)),
+        format!("method not found: `{}`", shortened(method)),
     )
 }

@@ -1,5 +1,5 @@
-//! JSON Schema 2020-12 from Rust types, in the form that models read best: everything in its place
-//! instead of behind a `$ref`, and no Rust in it.
+//! JSON Schema 2020-12 of Rust types, in the form that models read best: inlined instead of with `$ref`, and without
+//! names of Rust types.
 
 use bowline_types::Json;
 use schemars::generate::SchemaSettings;
@@ -7,32 +7,32 @@ use schemars::transform::RecursiveTransform;
 use schemars::{JsonSchema, Schema};
 use serde_json::{Value, json};
 
-/// The schema of what is read into `T`.
+/// Returns the schema of values that deserialize into `T`.
 pub(super) fn of_input<T: JsonSchema>() -> Json {
     generate::<T>(SchemaSettings::draft2020_12().for_deserialize()).into()
 }
 
-/// The schema of what `T` is written as.
+/// Returns the schema of serialized values of `T`.
 pub(super) fn of_output<T: JsonSchema>() -> Json {
     generate::<T>(SchemaSettings::draft2020_12().for_serialize()).into()
 }
 
-/// The schema of arguments that a handler does not ask for.
-pub(super) fn of_nothing() -> Json {
+/// Returns the schema of a handler without arguments.
+pub(super) fn empty_object() -> Json {
     json!({"type": "object", "properties": {}}).into()
 }
 
-/// Returns whether the schema allows values that are not objects. For revisions until 2025-11-25 such output is wrapped in an object
-/// with the member `result`.
+/// Returns whether the schema allows values that are not objects. For revisions until 2025-11-25 such output is wrapped
+/// in an object with the member `result`.
 pub(super) fn needs_wrapping(schema: &Json) -> bool {
-    schema.decode().is_ok_and(|value| !is_of_object(&value))
+    schema.decode().is_ok_and(|value| !is_object_schema(&value))
 }
 
-/// The schema of an object that holds what `schema` describes.
-pub(super) fn of_object(schema: &Json) -> Json {
+/// Returns the schema of the same output as an object, wrapped if necessary.
+pub(super) fn to_object_schema(schema: &Json) -> Json {
     match schema.decode::<Value>() {
-        Ok(mut value) if is_of_object(&value) => {
-            // A choice between objects does not say so itself.
+        Ok(mut value) if is_object_schema(&value) => {
+            // `oneOf` and `anyOf` of objects have no `type`, which legacy revisions require.
             if value.get("type").is_none() {
                 value["type"] = "object".into();
                 return value.into();
@@ -44,34 +44,34 @@ pub(super) fn of_object(schema: &Json) -> Json {
     }
 }
 
-/// Whether everything that fits the schema is an object.
-fn is_of_object(schema: &Value) -> bool {
+/// Returns whether every valid value is an object.
+fn is_object_schema(schema: &Value) -> bool {
     if schema.get("type").and_then(Value::as_str) == Some("object") {
         return true;
     }
     let choices = schema.get("oneOf").or_else(|| schema.get("anyOf"));
     choices
         .and_then(Value::as_array)
-        .is_some_and(|choices| !choices.is_empty() && choices.iter().all(is_of_object))
+        .is_some_and(|choices| !choices.is_empty() && choices.iter().all(is_object_schema))
 }
 
 fn generate<T: JsonSchema>(settings: SchemaSettings) -> Value {
     let settings = settings.with(|settings| {
         settings.inline_subschemas = true;
-        // 2020-12 is what a schema of the protocol is written in unless it says otherwise.
+        // Without `$schema`, MCP assumes 2020-12.
         settings.meta_schema = None;
         settings
             .transforms
-            .push(Box::new(RecursiveTransform(without_rust)));
+            .push(Box::new(RecursiveTransform(normalize_subschema)));
     });
     let mut schema = settings.into_generator().into_root_schema_for::<T>();
-    // The name of a Rust type means nothing to a model.
+    // The title is the name of the Rust type.
     schema.remove("title");
     schema.to_value()
 }
 
 fn wrapped(mut schema: Value) -> Value {
-    // A recursive type refers to its definitions from the root.
+    // A recursive type refers to `#/$defs/…`, which must stay at the root.
     let definitions = schema
         .as_object_mut()
         .and_then(|schema| schema.remove("$defs"));
@@ -86,14 +86,14 @@ fn wrapped(mut schema: Value) -> Value {
     wrapped
 }
 
-fn without_rust(schema: &mut Schema) {
-    // `int64` and its like are no formats of JSON Schema, and some readers refuse them.
+fn normalize_subschema(schema: &mut Schema) {
+    // Formats such as `int64` are not part of JSON Schema, and some clients reject them.
     if let Some(Value::String(format)) = schema.get("format")
         && NUMBER_FORMATS.contains(&format.as_str())
     {
         schema.remove("format");
     }
-    // What is mirrored in a header has exactly one type; an argument that is left out has no header.
+    // A property with `x-mcp-header` must have one type; an omitted argument has no header, so `null` is removed.
     if schema.get("x-mcp-header").is_some()
         && let Some(Value::Array(types)) = schema.get("type")
         && let [one] = &types
@@ -117,8 +117,8 @@ mod tests {
 
     /// A place.
     #[derive(JsonSchema, serde::Deserialize)]
-    #[allow(dead_code, reason = "only its schema is looked at")]
-    struct Place {
+    #[allow(dead_code, reason = "only its schema is used")]
+    struct City {
         /// its name
         name: String,
         at: Option<Point>,
@@ -127,19 +127,19 @@ mod tests {
     }
 
     #[derive(JsonSchema, serde::Deserialize)]
-    #[allow(dead_code, reason = "only its schema is looked at")]
+    #[allow(dead_code, reason = "only its schema is used")]
     struct Point {
         x: i64,
         y: f64,
     }
 
     #[derive(JsonSchema, serde::Serialize)]
-    #[allow(dead_code, reason = "only its schema is looked at")]
+    #[allow(dead_code, reason = "only its schema is used")]
     struct Tree(Vec<Self>);
 
     #[test]
-    fn input_is_inlined_and_free_of_rust() {
-        let schema: Value = of_input::<Place>().decode().unwrap();
+    fn an_input_schema_is_inlined_and_without_rust_formats() {
+        let schema: Value = of_input::<City>().decode().unwrap();
 
         assert_eq!(
             schema,
@@ -161,12 +161,12 @@ mod tests {
     }
 
     #[test]
-    fn output_that_is_no_object_is_wrapped_into_one() {
+    fn output_that_is_not_an_object_is_wrapped_in_one() {
         let schema = of_output::<Vec<i64>>();
 
         assert!(needs_wrapping(&schema));
         assert_eq!(
-            of_object(&schema).decode::<Value>().unwrap(),
+            to_object_schema(&schema).decode::<Value>().unwrap(),
             json!({
                 "type": "object",
                 "properties": {"result": {"type": "array", "items": {"type": "integer"}}},
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_recursive_type_keeps_its_definitions_at_the_root_when_it_is_wrapped() {
-        let schema: Value = of_object(&of_output::<Tree>()).decode().unwrap();
+        let schema: Value = to_object_schema(&of_output::<Tree>()).decode().unwrap();
 
         let reference = schema["properties"]["result"]["items"]["$ref"].as_str();
         let target = reference.and_then(|reference| schema.pointer(&reference[1..]));
@@ -188,7 +188,7 @@ mod tests {
     fn a_choice_between_objects_is_an_object_and_one_with_null_is_not() {
         #[derive(JsonSchema, serde::Serialize)]
         #[serde(tag = "kind")]
-        #[allow(dead_code, reason = "only its schema is looked at")]
+        #[allow(dead_code, reason = "only its schema is used")]
         enum Shape {
             Circle { radius: f64 },
             Square { side: f64 },
@@ -198,7 +198,7 @@ mod tests {
 
         assert!(!needs_wrapping(&shape));
         assert_eq!(
-            of_object(&shape).decode::<Value>().unwrap()["type"],
+            to_object_schema(&shape).decode::<Value>().unwrap()["type"],
             "object"
         );
         assert!(needs_wrapping(&of_output::<Option<Shape>>()));
@@ -208,13 +208,13 @@ mod tests {
     #[test]
     fn a_mirrored_argument_that_may_be_left_out_has_one_type() {
         #[derive(JsonSchema)]
-        #[allow(dead_code, reason = "only its schema is looked at")]
-        struct Query {
+        #[allow(dead_code, reason = "only its schema is used")]
+        struct RegionQuery {
             #[schemars(extend("x-mcp-header" = "Region"))]
             region: Option<String>,
         }
 
-        let schema: Value = of_input::<Query>().decode().unwrap();
+        let schema: Value = of_input::<RegionQuery>().decode().unwrap();
 
         assert_eq!(
             schema["properties"]["region"],

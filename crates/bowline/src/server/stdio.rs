@@ -1,4 +1,4 @@
-//! Serving the client that started this process.
+//! Serving a [`Server`] over standard input and output, with shutdown on signals.
 
 use std::io;
 use std::time::Duration;
@@ -11,22 +11,21 @@ use crate::{Error, Result, wire};
 impl Server {
     /// Serves the client that started this process, over standard input and output.
     ///
-    /// The wire is moved away from descriptors 0 and 1 first, so that neither `println!` nor a child of
-    /// this process can corrupt it; see [`wire::stdio`]. Clients of every protocol version are served.
+    /// The wire is first moved away from descriptors 0 and 1, so that neither `println!` nor a child process
+    /// can corrupt it; see [`wire::stdio`].
     ///
-    /// Returns when the client closes our input, after running handlers had two seconds to finish. At
-    /// SIGTERM or SIGINT (Ctrl-C outside Unix) the server is shut down with the same grace; at the second
-    /// one it returns at once. Both signals are taken over from their default, for the whole process.
+    /// Returns when the client closes standard input, after running handlers had two seconds to finish. On
+    /// SIGTERM or SIGINT (Ctrl-C outside Unix) the server shuts down with the same grace period; on a second
+    /// signal it returns immediately. The default handling of both signals is replaced for the whole process.
     ///
     /// # Errors
     ///
-    /// [`Error::Misuse`] if standard input and output were taken before, [`Error::Transport`] if they
-    /// cannot be used.
+    /// [`Error::Misuse`] if standard input and output are already in use, [`Error::Transport`] if they or the
+    /// signals are not available, and as [`check`](Self::check).
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future closes the wire and drops every handler. Standard input and output are not
-    /// given back.
+    /// Dropping the future closes the wire and drops every handler. Standard input and output are not restored.
     ///
     /// # Examples
     ///
@@ -39,14 +38,14 @@ impl Server {
     pub async fn serve_stdio(self) -> Result<()> {
         let wire = wire::stdio()?;
         let mut signals = Signals::new().map_err(|error| Error::Transport {
-            what: "signals cannot be listened for".into(),
+            what: "failed to install signal handlers".into(),
             source: Some(error.into()),
         })?;
-        // In a task of its own, which is dropped with this set: what `main` waits for is polled on a thread
-        // of its own or after a look at the operating system, and a handler's answer would have to wait.
+        // A spawned task, because `block_on` polls the future of `main` on a thread outside of the workers, or only
+        // after the I/O driver has run: responses would be delayed. The set aborts the task when it is dropped.
         let mut serving = JoinSet::new();
         serving.spawn(self.clone().serve(wire));
-        // A wire that is at its end needs no shutdown any more.
+        // The wire is polled first: one that has ended needs no shutdown.
         tokio::select! {
             biased;
             served = outcome(&mut serving) => return served,
@@ -60,7 +59,7 @@ impl Server {
     }
 }
 
-/// What comes of the one task in the set; its panic is ours.
+/// Waits for the only task of the set, and resumes its panic.
 async fn outcome(task: &mut JoinSet<Result<()>>) -> Result<()> {
     match task.join_next().await {
         Some(Ok(served)) => served,
@@ -72,7 +71,7 @@ async fn outcome(task: &mut JoinSet<Result<()>>) -> Result<()> {
     }
 }
 
-/// The signals by which a process is asked to end.
+/// The signals that end a process: SIGTERM and SIGINT.
 #[cfg(unix)]
 struct Signals {
     terminate: tokio::signal::unix::Signal,
@@ -92,7 +91,7 @@ impl Signals {
 
     async fn next(&mut self) {
         tokio::select! {
-            // They mean the same, so that any order will do.
+            // Both mean the same, so the order does not matter.
             biased;
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
@@ -112,10 +111,10 @@ impl Signals {
 
     async fn next(&mut self) {
         if tokio::signal::ctrl_c().await.is_err() {
-            std::future::pending().await // nobody can ask
+            std::future::pending().await // without a handler there is no signal to wait for
         }
     }
 }
 
-/// How long handlers may still run when the process is asked to end.
+/// The grace period of running handlers after a signal.
 const GRACE: Duration = Duration::from_secs(2);

@@ -1,9 +1,9 @@
-//! Answering `subscriptions/listen`: an exchange that goes on until somebody ends it.
+//! Answers `subscriptions/listen`: sends change notifications until the caller cancels it or the server shuts down.
 
 use bowline_core::era::Request;
 use bowline_core::{Notification, Outcome};
 use bowline_types::{
-    Json, Meta, Notice, PromptListChangedNotification, ResourceListChangedNotification,
+    Json, Meta, NotificationMethod, PromptListChangedNotification, ResourceListChangedNotification,
     ResourceUpdatedNotification, RpcError, ServerCapabilities, SubscriptionFilter,
     SubscriptionsAcknowledgedNotification, SubscriptionsAcknowledgedNotificationParams,
     SubscriptionsListenRequestParams, SubscriptionsListenResult, ToolListChangedNotification,
@@ -11,43 +11,43 @@ use bowline_types::{
 use tokio::sync::SemaphorePermit;
 
 use super::Server;
-use super::changes::{Announced, Change, Changes};
+use super::change_bus::{ChangeReceiver, QueuedChange, ServerChange};
 use super::router::encode;
 use super::tool::invalid_params;
 use crate::exchange::Context;
 
-/// A subscription that its caller knows to be open.
+/// An acknowledged subscription.
 ///
-/// There may be thousands that only wait, so it holds nothing that it does not need while it does.
-pub(super) struct Subscription<'a> {
+/// A server may have thousands of idle ones, so it keeps only what it needs to send notifications.
+pub(super) struct ActiveSubscription<'a> {
     server: &'a Server,
     cx: Context,
-    changes: Changes,
+    changes: ChangeReceiver,
     filter: SubscriptionFilter,
-    /// The `_meta` of every notice: whose subscription it is for.
+    /// The `_meta` of every notification, with the subscription id.
     meta: Json,
     _permit: SemaphorePermit<'a>,
 }
 
-impl<'a> Subscription<'a> {
-    /// Begins to listen, and acknowledges that.
+impl<'a> ActiveSubscription<'a> {
+    /// Subscribes to the bus and sends the acknowledgement.
     pub(super) fn open(
         server: &'a Server,
         request: Request,
         mut cx: Context,
     ) -> Result<Self, RpcError> {
-        let wish: SubscriptionsListenRequestParams =
+        let params: SubscriptionsListenRequestParams =
             request.params.decode().map_err(invalid_params)?;
         drop(request);
-        let permit = server.offer.subscriptions.take()?;
-        let filter = honoured(wish.notifications, &server.offer.capabilities());
+        let permit = server.definition.subscriptions.try_acquire()?;
+        let filter = accepted_filter(params.notifications, &server.definition.capabilities());
         let encoded = encode(&meta(&cx))?;
-        // Listening begins before the acknowledgement, so that nothing after it is missed.
-        let changes = server.bus.listen();
+        // Subscribed before the acknowledgement, so that no later change is missed.
+        let changes = server.bus.subscribe();
         let mut acknowledged = SubscriptionsAcknowledgedNotificationParams::new(filter.clone());
         acknowledged.meta = Some(meta(&cx));
         cx.notify::<SubscriptionsAcknowledgedNotification>(&acknowledged);
-        cx.let_request_go();
+        cx.release_request();
         Ok(Self {
             server,
             cx,
@@ -58,7 +58,7 @@ impl<'a> Subscription<'a> {
         })
     }
 
-    /// Tells the caller of changes until it gives up or this end shuts down.
+    /// Sends notifications until the server shuts down. A cancelled subscription is dropped.
     pub(super) async fn run(mut self) -> Outcome {
         let Self {
             server,
@@ -68,95 +68,103 @@ impl<'a> Subscription<'a> {
             meta,
             ..
         } = &mut self;
-        let telling = async {
-            while let Some(heard) = changes.next_announced().await {
-                match heard {
-                    Some(announced) if announced.change.is_wanted(filter) => {
-                        tell(cx, &announced, meta);
+        let sending = async {
+            while let Some(received) = changes.next_queued().await {
+                match received {
+                    Some(queued) if queued.change.is_wanted(filter) => {
+                        notify_change(cx, &queued, meta);
                     }
                     Some(_) => {}
-                    // Too slow for what happened: everything may have changed, and saying so is enough.
-                    None => tell_everything(cx, filter, meta),
+                    // The subscription lagged: one notification for everything in the filter replaces what was lost.
+                    None => notify_all(cx, filter, meta),
                 }
             }
         };
-        // Shutting down comes first: there may always be one more change.
+        // The shutdown comes first: a steady stream of changes would otherwise starve it.
         tokio::select! {
             biased;
             () = cx.shutting_down() => {}
             () = server.shutting_down() => {}
-            () = telling => {}
+            () = sending => {}
         }
         encode(&SubscriptionsListenResult::new(cx.request_id()))
     }
 }
 
-/// What of the wish can be granted.
-fn honoured(mut wish: SubscriptionFilter, has: &ServerCapabilities) -> SubscriptionFilter {
-    let granted = |wish: Option<bool>, offered: bool| wish.filter(|wish| *wish && offered);
-    let tools = has
+/// Returns the part of the requested filter that the capabilities and limits allow.
+fn accepted_filter(
+    mut requested: SubscriptionFilter,
+    capabilities: &ServerCapabilities,
+) -> SubscriptionFilter {
+    let accepted =
+        |requested: Option<bool>, supported: bool| requested.filter(|yes| *yes && supported);
+    let tools = capabilities
         .tools
         .as_ref()
         .is_some_and(|tools| tools.list_changed == Some(true));
-    let prompts = has
+    let prompts = capabilities
         .prompts
         .as_ref()
         .is_some_and(|prompts| prompts.list_changed == Some(true));
-    let resources = has.resources.as_ref();
-    wish.tools_list_changed = granted(wish.tools_list_changed, tools);
-    wish.prompts_list_changed = granted(wish.prompts_list_changed, prompts);
-    wish.resources_list_changed = granted(
-        wish.resources_list_changed,
+    let resources = capabilities.resources.as_ref();
+    requested.tools_list_changed = accepted(requested.tools_list_changed, tools);
+    requested.prompts_list_changed = accepted(requested.prompts_list_changed, prompts);
+    requested.resources_list_changed = accepted(
+        requested.resources_list_changed,
         resources.is_some_and(|resources| resources.list_changed == Some(true)),
     );
     if resources.is_none_or(|resources| resources.subscribe != Some(true)) {
-        wish.resource_subscriptions = None;
+        requested.resource_subscriptions = None;
     }
-    if let Some(uris) = &mut wish.resource_subscriptions {
+    if let Some(uris) = &mut requested.resource_subscriptions {
         let mut bytes = 0;
         let fits = |uri: &&String| {
             bytes += uri.len();
             bytes <= MAX_URI_BYTES
         };
-        let granted = uris.iter().take(MOST_URIS).take_while(fits).count();
-        uris.truncate(granted);
+        let accepted = uris.iter().take(MAX_URIS).take_while(fits).count();
+        uris.truncate(accepted);
     }
-    wish.other.clear();
-    wish
+    requested.other.clear();
+    requested
 }
 
-fn tell(cx: &Context, announced: &Announced, meta: &Json) {
-    let method = match announced.change {
-        Change::Tools => ToolListChangedNotification::NAME,
-        Change::Prompts => PromptListChangedNotification::NAME,
-        Change::Resources => ResourceListChangedNotification::NAME,
-        Change::Resource(_) => ResourceUpdatedNotification::NAME,
+fn notify_change(cx: &Context, queued: &QueuedChange, meta: &Json) {
+    let method = match queued.change {
+        ServerChange::Tools => ToolListChangedNotification::NAME,
+        ServerChange::Prompts => PromptListChangedNotification::NAME,
+        ServerChange::Resources => ResourceListChangedNotification::NAME,
+        ServerChange::Resource(_) => ResourceUpdatedNotification::NAME,
     };
-    let uri = announced.uri.iter().map(|uri| ("uri", uri));
+    let uri = queued.uri.iter().map(|uri| ("uri", uri));
     let params = Json::object([("_meta", meta)].into_iter().chain(uri));
-    cx.say(Notification::new(method, Some(params)));
+    cx.send_notification(Notification::new(method, Some(params)));
 }
 
-fn tell_everything(cx: &Context, filter: &SubscriptionFilter, meta: &Json) {
-    let lists = [Change::Tools, Change::Prompts, Change::Resources];
+fn notify_all(cx: &Context, filter: &SubscriptionFilter, meta: &Json) {
+    let lists = [
+        ServerChange::Tools,
+        ServerChange::Prompts,
+        ServerChange::Resources,
+    ];
     let lists = lists.into_iter().filter(|list| list.is_wanted(filter));
-    // Wanted, every one: looking each of them up among the others would take quadratic time.
+    // Without `is_wanted`, which is true for all of them and would take quadratic time.
     let uris = filter.resource_subscriptions.iter().flatten();
-    for change in lists.chain(uris.cloned().map(Change::Resource)) {
-        tell(cx, &Announced::new(change), meta);
+    for change in lists.chain(uris.cloned().map(ServerChange::Resource)) {
+        notify_change(cx, &QueuedChange::new(change), meta);
     }
 }
 
-/// Says which subscription something is for.
+/// Returns the `_meta` with the subscription id, which is the id of the request.
 fn meta(cx: &Context) -> Meta {
     let mut meta = Meta::default();
     meta.set_subscription_id(cx.request_id());
     meta
 }
 
-/// What one subscription may watch; the acknowledgement says which of a longer wish are honoured.
-const MOST_URIS: usize = 1024;
-/// How long they may be together.
+/// The maximum number of URIs in a filter. The acknowledgement lists those that are accepted.
+const MAX_URIS: usize = 1024;
+/// The maximum total length of these URIs.
 const MAX_URI_BYTES: usize = 256 * 1024;
 
 #[cfg(test)]
@@ -166,21 +174,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_subscription_watches_so_many_uris_and_so_many_bytes_of_them() {
+    fn a_subscription_filter_is_limited_in_the_number_and_total_length_of_its_uris() {
         let mut has = ServerCapabilities::default();
         let mut resources = ResourcesCapability::default();
         resources.subscribe = Some(true);
         has.resources = Some(resources);
-        let honoured_of = |uris: Vec<String>| {
-            let mut wish = SubscriptionFilter::default();
-            wish.resource_subscriptions = Some(uris);
-            honoured(wish, &has).resource_subscriptions.unwrap().len()
+        let accepted_uris = |uris: Vec<String>| {
+            let mut requested = SubscriptionFilter::default();
+            requested.resource_subscriptions = Some(uris);
+            accepted_filter(requested, &has)
+                .resource_subscriptions
+                .unwrap()
+                .len()
         };
         let long = "x".repeat(MAX_URI_BYTES / 4);
 
-        assert_eq!(honoured_of(vec!["a".to_owned(); 2000]), MOST_URIS);
-        assert_eq!(honoured_of(vec![long.clone(); 4]), 4);
-        assert_eq!(honoured_of(vec![long; 5]), 4);
-        assert_eq!(honoured_of(vec!["x".repeat(MAX_URI_BYTES + 1)]), 0);
+        assert_eq!(accepted_uris(vec!["a".to_owned(); 2000]), MAX_URIS);
+        assert_eq!(accepted_uris(vec![long.clone(); 4]), 4);
+        assert_eq!(accepted_uris(vec![long; 5]), 4);
+        assert_eq!(accepted_uris(vec!["x".repeat(MAX_URI_BYTES + 1)]), 0);
     }
 }

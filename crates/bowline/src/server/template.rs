@@ -1,6 +1,6 @@
-//! URI templates (RFC 6570), read in both directions: from values to a URI, and back.
+//! URI templates (RFC 6570) that expand values into a URI and extract the values from a URI.
 //!
-//! A template is a path of literal text and expressions, and a tail that may be missing:
+//! A template is a path of literal text and expressions, and an optional query and fragment, the tail:
 //!
 //! ```text
 //! repo://{owner}/{name}/files{/path*}   {?branch,depth}   {#line}
@@ -10,18 +10,18 @@
 mod matching;
 
 mod variables;
-pub use variables::{Value, Variables};
+pub use variables::{VariableValue, Variables};
 
 use std::fmt::Write as _;
 
-use matching::{Step, is_in};
+use matching::{MatchStep, is_in_class};
 
 use crate::{Error, Result};
 
-/// A pattern of URIs.
+/// A URI template that can be expanded and matched.
 ///
-/// It has the expressions of RFC 6570 that can be read backwards without guessing: `{name}`, `{a,b}`,
-/// `{+rest}`, `{/segment}`, `{/segments*}`, `{?a,b*}`, `{&c}` and `{#fragment}`.
+/// Supports the expressions of RFC 6570 that can be matched unambiguously: `{name}`, `{a,b}`, `{+rest}`,
+/// `{/segment}`, `{/segments*}`, `{?a,b*}`, `{&c}` and `{#fragment}`.
 ///
 /// # Examples
 ///
@@ -29,7 +29,7 @@ use crate::{Error, Result};
 /// use bowline::server::UriTemplate;
 ///
 /// let template = UriTemplate::parse("note://{folder}/{title}{?version}")?;
-/// let found = template.find("note://garden/caf%C3%A9?version=2").expect("it fits");
+/// let found = template.find("note://garden/caf%C3%A9?version=2").expect("the URI matches");
 /// assert_eq!(found.text("title"), Some("café"));
 /// assert_eq!(found.text("version"), Some("2"));
 /// assert_eq!(template.expand(&found), "note://garden/caf%C3%A9?version=2");
@@ -39,37 +39,37 @@ use crate::{Error, Result};
 #[derive(Clone, Debug)]
 pub struct UriTemplate {
     text: String,
-    parts: Vec<Part>,
-    query: Option<Query>,
+    parts: Vec<PathPart>,
+    query: Option<QueryExpression>,
     fragment: Option<String>,
-    /// The path as a machine that reads it backwards.
-    steps: Vec<Step>,
-    checks: Checks,
+    /// The path as a state machine for matching.
+    steps: Vec<MatchStep>,
+    traversal_check: TraversalCheck,
 }
 
-/// Which values a variable may have.
+/// Whether matched values are checked for path traversal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Checks {
-    /// Those that stay where they are put: no `..`, no separator where none belongs, no NUL.
-    Traversal,
-    None,
+enum TraversalCheck {
+    /// Rejects path traversal: `.`, `..`, separators that the expression does not allow, and NUL.
+    Enabled,
+    Disabled,
 }
 
 /// A part of the path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
+enum PathPart {
     Literal(String),
-    /// `{a,b}`: values without reserved characters, with commas between them.
+    /// `{a,b}`: values without reserved characters, separated by commas.
     Simple(Vec<String>),
-    /// `{+a}`: a value in which reserved characters stand for themselves.
+    /// `{+a}`: a value with reserved characters that are not encoded.
     Reserved(String),
-    /// `{/a,b*}`: segments of a path, each of which may be missing.
+    /// `{/a,b*}`: path segments, each of them optional.
     Segments(Vec<Variable>),
 }
 
 /// `{?a,b*}` or, after a literal `?`, `{&a,b*}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Query {
+struct QueryExpression {
     lead: char,
     variables: Vec<Variable>,
 }
@@ -81,21 +81,21 @@ struct Variable {
 }
 
 impl UriTemplate {
-    /// Reads a template.
+    /// Parses a template.
     ///
     /// # Errors
     ///
-    /// [`Error::Misuse`] if it is no template, or has an expression that cannot be read backwards.
+    /// [`Error::Misuse`] if it is invalid, or has an expression that cannot be matched unambiguously.
     pub fn parse(text: impl Into<String>) -> Result<Self> {
         let text = text.into();
-        let wrong = |why: String| Error::misuse(format!("`{text}` is no usable template: {why}"));
+        let wrong = |why: String| Error::misuse(format!("invalid URI template `{text}`: {why}"));
         let mut template = Self {
             text: text.clone(),
             parts: Vec::new(),
             query: None,
             fragment: None,
             steps: Vec::new(),
-            checks: Checks::Traversal,
+            traversal_check: TraversalCheck::Enabled,
         };
         let mut rest = text.as_str();
         while !rest.is_empty() {
@@ -103,8 +103,8 @@ impl UriTemplate {
                 Some(inside) => {
                     let (expression, rest) = inside
                         .split_once('}')
-                        .ok_or_else(|| wrong("a `{` is never closed".into()))?;
-                    template.add(expression).map_err(wrong)?;
+                        .ok_or_else(|| wrong("unclosed `{`".into()))?;
+                    template.add_expression(expression).map_err(wrong)?;
                     rest
                 }
                 None => {
@@ -117,33 +117,33 @@ impl UriTemplate {
         let mut names: Vec<_> = template.variables().collect();
         names.sort_unstable();
         if names.windows(2).any(|pair| pair[0] == pair[1]) {
-            return Err(wrong("a variable stands in it twice".into()));
+            return Err(wrong("duplicate variable".into()));
         }
-        template.steps = matching::steps(&template);
+        template.steps = matching::compile(&template);
         Ok(template)
     }
 
-    /// Lets variables have any value, `..` and encoded slashes included. Only for handlers that never
-    /// make a path of them.
-    #[must_use = "the template that allows it is returned"]
+    /// Disables the check for path traversal, so that variables may contain `..` and encoded slashes. Only for handlers
+    /// that do not build file paths from them.
+    #[must_use = "returns the changed template"]
     pub fn allow_any_value(mut self) -> Self {
-        self.checks = Checks::None;
+        self.traversal_check = TraversalCheck::Disabled;
         self
     }
 
-    /// The template as it was written.
+    /// Returns the text of the template.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The names of its variables.
+    /// Returns the names of the variables.
     pub fn variables(&self) -> impl Iterator<Item = &str> {
         let path = self.parts.iter().flat_map(|part| match part {
-            Part::Literal(_) => Vec::new(),
-            Part::Simple(names) => names.iter().map(String::as_str).collect(),
-            Part::Reserved(name) => vec![name.as_str()],
-            Part::Segments(variables) => names_of(variables),
+            PathPart::Literal(_) => Vec::new(),
+            PathPart::Simple(names) => names.iter().map(String::as_str).collect(),
+            PathPart::Reserved(name) => vec![name.as_str()],
+            PathPart::Segments(variables) => names_of(variables),
         });
         let query = self
             .query
@@ -152,28 +152,28 @@ impl UriTemplate {
         path.chain(query).chain(self.fragment.as_deref())
     }
 
-    /// The URI for these values. A variable without a value leaves nothing behind.
+    /// Expands the template into a URI. Variables without a value are omitted.
     #[must_use]
     pub fn expand(&self, variables: &Variables) -> String {
         let mut uri = String::new();
         for part in &self.parts {
             match part {
-                Part::Literal(text) => uri.push_str(text),
-                Part::Simple(names) => {
+                PathPart::Literal(text) => uri.push_str(text),
+                PathPart::Simple(names) => {
                     let texts = names.iter().filter_map(|name| variables.text(name));
                     for (at, text) in texts.enumerate() {
                         uri.push_str(if at == 0 { "" } else { "," });
-                        encode(&mut uri, text, Class::Unreserved);
+                        encode(&mut uri, text, CharClass::Unreserved);
                     }
                 }
-                Part::Reserved(name) => {
+                PathPart::Reserved(name) => {
                     let text = variables.text(name).unwrap_or_default();
-                    encode(&mut uri, text, Class::Reserved);
+                    encode(&mut uri, text, CharClass::Reserved);
                 }
-                Part::Segments(segments) => {
+                PathPart::Segments(segments) => {
                     for text in segments.iter().flat_map(|of| variables.all(&of.name)) {
                         uri.push('/');
-                        encode(&mut uri, text, Class::Unreserved);
+                        encode(&mut uri, text, CharClass::Unreserved);
                     }
                 }
             }
@@ -182,17 +182,17 @@ impl UriTemplate {
         uri
     }
 
-    /// The values that make this URI, if any do.
+    /// Matches a URI, and returns the values of the variables.
     #[must_use]
     pub fn find(&self, uri: &str) -> Option<Variables> {
         matching::find(self, uri)
     }
 
-    /// How much of the template is fixed: of two templates that fit a URI, the one with more fits better.
+    /// Returns the length of the literal text; of two templates that match a URI, the one with more is preferred.
     pub(super) fn literal_len(&self) -> usize {
         let literals = self.parts.iter().map(|part| match part {
-            Part::Literal(text) => text.len(),
-            Part::Simple(_) | Part::Reserved(_) | Part::Segments(_) => 0,
+            PathPart::Literal(text) => text.len(),
+            PathPart::Simple(_) | PathPart::Reserved(_) | PathPart::Segments(_) => 0,
         });
         literals.sum()
     }
@@ -203,23 +203,23 @@ impl UriTemplate {
             for Variable { name, .. } in &query.variables {
                 for text in variables.all(name) {
                     let _ = write!(uri, "{lead}{name}=");
-                    encode(uri, text, Class::Unreserved);
+                    encode(uri, text, CharClass::Unreserved);
                     lead = '&';
                 }
             }
         }
         if let Some(text) = self.fragment.as_ref().and_then(|name| variables.text(name)) {
             uri.push('#');
-            encode(uri, text, Class::Reserved);
+            encode(uri, text, CharClass::Reserved);
         }
     }
 
     fn add_literal(&mut self, literal: &str) -> Result<(), String> {
         if self.query.is_some() || self.fragment.is_some() {
-            return Err("nothing may follow a query or a fragment".into());
+            return Err("literal text must not follow a query or fragment".into());
         }
         if literal.contains('}') {
-            return Err("a `}` was never opened".into());
+            return Err("unmatched `}`".into());
         }
         let mut text = String::new();
         for character in literal.chars() {
@@ -228,15 +228,15 @@ impl UriTemplate {
                 _ => encode(
                     &mut text,
                     character.encode_utf8(&mut [0; 4]),
-                    Class::Reserved,
+                    CharClass::Reserved,
                 ),
             }
         }
-        self.parts.push(Part::Literal(text));
+        self.parts.push(PathPart::Literal(text));
         Ok(())
     }
 
-    fn add(&mut self, expression: &str) -> Result<(), String> {
+    fn add_expression(&mut self, expression: &str) -> Result<(), String> {
         let (operator, list) = match expression.chars().next() {
             Some(operator @ ('+' | '#' | '/' | '?' | '&')) => (Some(operator), &expression[1..]),
             Some(operator @ ('.' | ';')) => return Err(format!("`{{{operator}` is not supported")),
@@ -247,11 +247,11 @@ impl UriTemplate {
             .map(Variable::parse)
             .collect::<Result<_, _>>()?;
         if self.fragment.is_some() {
-            return Err("nothing may follow a fragment".into());
+            return Err("an expression must not follow a fragment".into());
         }
         match operator {
             Some('?') if self.query.is_none() => {
-                self.query = Some(Query {
+                self.query = Some(QueryExpression {
                     lead: '?',
                     variables,
                 });
@@ -259,20 +259,24 @@ impl UriTemplate {
             Some('&') => match &mut self.query {
                 Some(query) => query.variables.extend(variables),
                 None => {
-                    self.query = Some(Query {
+                    self.query = Some(QueryExpression {
                         lead: '&',
                         variables,
                     })
                 }
             },
-            Some('#') => self.fragment = Some(only(variables)?),
-            _ if self.query.is_some() => return Err("only `{&…}` may follow a query".into()),
-            Some('+') => self.parts.push(Part::Reserved(only(variables)?)),
-            Some(_) => self.parts.push(Part::Segments(variables)),
+            Some('#') => self.fragment = Some(single_variable(variables)?),
+            _ if self.query.is_some() => {
+                return Err("only `{&…}` and `{#…}` may follow a query".into());
+            }
+            Some('+') => self
+                .parts
+                .push(PathPart::Reserved(single_variable(variables)?)),
+            Some(_) => self.parts.push(PathPart::Segments(variables)),
             None => {
                 let names = variables.into_iter().map(Variable::into_single);
                 self.parts
-                    .push(Part::Simple(names.collect::<Result<_, _>>()?));
+                    .push(PathPart::Simple(names.collect::<Result<_, _>>()?));
             }
         }
         Ok(())
@@ -287,7 +291,7 @@ impl Variable {
         };
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.');
         if name.is_empty() || !name.bytes().all(is_name) {
-            return Err(format!("`{text}` is no name of a variable"));
+            return Err(format!("invalid variable name `{text}`"));
         }
         Ok(Self {
             name: name.to_owned(),
@@ -297,24 +301,24 @@ impl Variable {
 
     fn into_single(self) -> Result<String, String> {
         match self.is_list {
-            true => Err(format!("`{}` cannot be a list here", self.name)),
+            true => Err(format!("`{}*` is not supported here", self.name)),
             false => Ok(self.name),
         }
     }
 }
 
-/// Which characters stand for themselves.
+/// The characters that are not percent-encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Class {
+enum CharClass {
     /// Letters, digits and `-._~`.
     Unreserved,
-    /// Those, and the ones that mean something in a URI.
+    /// Unreserved characters and the reserved ones of RFC 3986.
     Reserved,
 }
 
-fn encode(uri: &mut String, text: &str, class: Class) {
+fn encode(uri: &mut String, text: &str, class: CharClass) {
     for byte in text.bytes() {
-        if is_in(class, byte) {
+        if is_in_class(class, byte) {
             uri.push(byte.into());
         } else {
             let _ = write!(uri, "%{byte:02X}");
@@ -322,10 +326,10 @@ fn encode(uri: &mut String, text: &str, class: Class) {
     }
 }
 
-fn only(variables: Vec<Variable>) -> Result<String, String> {
+fn single_variable(variables: Vec<Variable>) -> Result<String, String> {
     match <[Variable; 1]>::try_from(variables) {
         Ok([variable]) => variable.into_single(),
-        Err(_) => Err("`{+…}` and `{#…}` take one variable".into()),
+        Err(_) => Err("`{+…}` and `{#…}` take exactly one variable".into()),
     }
 }
 

@@ -1,21 +1,21 @@
-//! Tools: functions that a model may call.
+//! [`Tool`]: a function that a model may call, with its definition, checks and limits.
 
-mod asks;
-pub use asks::Askable;
+mod required_capabilities;
+pub use required_capabilities::RequiredCapability;
 
 #[cfg(feature = "validate")]
-mod checks;
+mod validation;
 #[cfg(feature = "validate")]
-use checks::Checks;
+use validation::SchemaValidators;
 
 #[cfg(not(feature = "validate"))]
-mod checks_off;
+mod validation_disabled;
 #[cfg(not(feature = "validate"))]
-use checks_off::Checks;
+use validation_disabled::SchemaValidators;
 
-mod function;
-pub use function::ToolHandler;
-use function::{Blocking, Typed, Untyped};
+mod handler;
+pub use handler::ToolHandler;
+use handler::{AsyncHandler, JsonHandler, SyncHandler};
 
 use std::future::Future;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use bowline_types::{
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
-use super::extract::{Given, NeededState, Needs, Parameters};
+use super::extract::{HandlerInput, HandlerRequirements, Parameters, RequiredState};
 use super::handler::{BlockingHandler, Handler};
 use super::output::{self, IntoToolResult};
 use super::schema;
@@ -47,37 +47,37 @@ use crate::{Error, Result};
 ///
 /// async fn who(cx: Context) -> String {
 ///     let caller = cx.caller().implementation.as_ref();
-///     caller.map_or_else(|| "a stranger".into(), |caller| caller.name.clone())
+///     caller.map_or_else(|| "unknown".into(), |caller| caller.name.clone())
 /// }
 ///
-/// let tool = Tool::new("who", who).description("Says who is asking.").read_only(true);
+/// let tool = Tool::new("who", who).description("Returns the name of the client.").read_only(true);
 /// ```
 #[derive(Clone)]
-#[must_use = "a tool is offered by `Server::tool`"]
+#[must_use = "a tool does nothing until it is added with `Server::tool`"]
 pub struct Tool {
     definition: bowline_types::Tool,
     handler: Arc<dyn ToolHandler>,
     cancel_mode: CancelMode,
-    states: Vec<NeededState>,
-    asks: Vec<Askable>,
-    /// What a caller must know.
+    states: Vec<RequiredState>,
+    required_capabilities: Vec<RequiredCapability>,
+    /// Identifiers of the extensions that a caller must declare.
     extensions: Vec<String>,
     scopes: Vec<String>,
-    at_once: Option<Arc<Semaphore>>,
+    semaphore: Option<Arc<Semaphore>>,
     is_blocking: bool,
-    visible_to: Option<Audience>,
+    visible_to: Option<VisibilityFilter>,
     layers: Vec<Arc<dyn Layer>>,
-    flaw: Option<String>,
-    /// What is known of the schemas once the tool is registered.
-    compiled: Option<Arc<Compiled>>,
+    definition_error: Option<String>,
+    /// Set when the tool is registered.
+    compiled: Option<Arc<CompiledSchemas>>,
 }
 
-/// What the schemas of a tool come to.
-struct Compiled {
-    checks: Checks,
-    /// Whether its output may be something else than an object.
-    wraps: bool,
-    /// Which arguments are mirrored in headers, if any are.
+/// The compiled schemas of a tool.
+struct CompiledSchemas {
+    validators: SchemaValidators,
+    /// Whether the output schema allows values that are not objects.
+    allows_non_objects: bool,
+    /// The arguments with `x-mcp-header`, if there are any.
     #[cfg_attr(
         not(feature = "http-server"),
         allow(dead_code, reason = "only HTTP has headers")
@@ -85,16 +85,16 @@ struct Compiled {
     param_headers: Option<Arc<ParamHeaders>>,
 }
 
-/// Who sees a tool.
+/// The predicate of [`Tool::visible_to`].
 #[derive(Clone)]
-struct Audience(Arc<dyn Fn(&Context) -> bool + Send + Sync>);
+struct VisibilityFilter(Arc<dyn Fn(&Context) -> bool + Send + Sync>);
 
 impl Tool {
-    /// A tool whose handler is an `async fn` of up to eight extractors, each an [`Extract`](super::Extract), that returns
-    /// something that is [`IntoToolResult`].
+    /// Creates a tool from an `async fn` that takes up to eight extractors ([`Extract`](super::Extract)) and returns
+    /// a type that implements [`IntoToolResult`].
     ///
-    /// The schema of the arguments is that of its [`Args`](super::Args), the schema of the output that of
-    /// what it returns. The future is dropped when the caller gives up.
+    /// `inputSchema` is derived from its [`Args`](super::Args), `outputSchema` from its return type. The future is
+    /// dropped when the request is cancelled.
     ///
     /// # Examples
     ///
@@ -120,15 +120,14 @@ impl Tool {
         H: Handler<E, Output: IntoToolResult, Future: Send>,
         E: Parameters,
     {
-        Self::of::<H::Output, E>(name.into(), Typed::new(handler))
+        Self::from_handler::<H::Output, E>(name.into(), AsyncHandler::new(handler))
     }
 
-    /// A tool whose handler is a synchronous function. It runs on a thread where it holds up nobody.
+    /// Creates a tool from a synchronous function, which runs on tokio's blocking pool.
     ///
-    /// A function cannot be dropped half-way. When its caller gives up it is told by
-    /// [`Context::is_cancelled`] and runs on, unheard, whatever the [`cancel_mode`](Self::cancel_mode);
-    /// if it had not started yet, it never does. All functions of a server share its places for them; see
-    /// [`Limits::blocking`](crate::Limits::blocking).
+    /// A running function cannot be dropped. When its request is cancelled, [`Context::is_cancelled`] becomes true
+    /// and the result of the function is discarded, whatever the [`cancel_mode`](Self::cancel_mode); a function that
+    /// has not started yet never starts. [`Limits::blocking`](crate::Limits::blocking) limits how many run on a server.
     ///
     /// # Examples
     ///
@@ -148,12 +147,12 @@ impl Tool {
         H: BlockingHandler<E, Output: IntoToolResult>,
         E: Parameters,
     {
-        let mut tool = Self::of::<H::Output, E>(name.into(), Blocking::new(handler));
+        let mut tool = Self::from_handler::<H::Output, E>(name.into(), SyncHandler::new(handler));
         tool.is_blocking = true;
         tool
     }
 
-    /// A tool without Rust types: JSON in, and a schema in words of your own.
+    /// Creates a tool from a JSON Schema and a function that takes the arguments as JSON.
     ///
     /// # Examples
     ///
@@ -164,7 +163,7 @@ impl Tool {
     /// let echo = Tool::raw("echo", json!({"type": "object"}), async |arguments, _cx| {
     ///     Ok(CallToolResult::text(arguments.to_string()))
     /// })
-    /// .description("Says what it was told.");
+    /// .description("Returns its arguments.");
     /// ```
     pub fn raw<H, F>(name: impl Into<String>, schema: impl Into<Json>, handler: H) -> Self
     where
@@ -172,132 +171,135 @@ impl Tool {
         F: Future<Output = Result<CallToolResult, RpcError>> + Send + 'static,
     {
         let definition = bowline_types::Tool::new(name, schema);
-        Self::from_parts(definition, Untyped(handler))
+        Self::from_parts(definition, JsonHandler(handler))
     }
 
-    /// A tool from its definition and what runs it.
+    /// Creates a tool from its definition and a [`ToolHandler`].
     pub fn from_parts(definition: bowline_types::Tool, handler: impl ToolHandler) -> Self {
         Self {
             definition,
             handler: Arc::new(handler),
             cancel_mode: CancelMode::default(),
             states: Vec::new(),
-            asks: Vec::new(),
+            required_capabilities: Vec::new(),
             extensions: Vec::new(),
             scopes: Vec::new(),
-            at_once: None,
+            semaphore: None,
             is_blocking: false,
             visible_to: None,
             layers: Vec::new(),
-            flaw: None,
+            definition_error: None,
             compiled: None,
         }
     }
 
-    fn of<R: IntoToolResult, E: Parameters>(name: String, handler: impl ToolHandler) -> Self {
-        let needs = Needs::of::<E>();
-        let input = needs.input_schema().cloned();
-        let definition = bowline_types::Tool::new(name, input.unwrap_or_else(schema::of_nothing));
+    fn from_handler<R: IntoToolResult, E: Parameters>(
+        name: String,
+        handler: impl ToolHandler,
+    ) -> Self {
+        let requirements = HandlerRequirements::of::<E>();
+        let input = requirements.input_schema().cloned();
+        let definition = bowline_types::Tool::new(name, input.unwrap_or_else(schema::empty_object));
         let mut tool = Self::from_parts(definition, handler);
-        tool.states = needs.states().to_vec();
-        if needs.has_arguments_twice() {
-            tool.flaw = Some("its handler takes `Args` twice".to_owned());
+        tool.states = requirements.states().to_vec();
+        if requirements.has_duplicate_args() {
+            tool.definition_error = Some("the handler takes `Args` twice".to_owned());
         }
         tool.definition.output_schema = R::output_schema();
         tool
     }
 
-    /// Names the tool for people.
+    /// Sets the title that user interfaces show.
     pub fn title(mut self, title: impl Into<String>) -> Self {
         self.definition.title = Some(title.into());
         self
     }
 
-    /// Says what the tool does, for the model.
+    /// Sets the description, which tells the model what the tool does.
     pub fn description(mut self, description: impl Into<String>) -> Self {
         self.definition.description = Some(description.into());
         self
     }
 
-    /// Says whether it changes nothing.
+    /// Sets `readOnlyHint`: whether the tool leaves its environment unchanged.
     pub fn read_only(self, yes: bool) -> Self {
-        self.annotated(|annotations| annotations.read_only_hint = Some(yes))
+        self.with_annotations(|annotations| annotations.read_only_hint = Some(yes))
     }
 
-    /// Says whether it may destroy something.
+    /// Sets `destructiveHint`: whether the tool may make destructive changes.
     pub fn destructive(self, yes: bool) -> Self {
-        self.annotated(|annotations| annotations.destructive_hint = Some(yes))
+        self.with_annotations(|annotations| annotations.destructive_hint = Some(yes))
     }
 
-    /// Says whether doing it twice is like doing it once.
+    /// Sets `idempotentHint`: whether repeating a call with the same arguments has no further effect.
     pub fn idempotent(self, yes: bool) -> Self {
-        self.annotated(|annotations| annotations.idempotent_hint = Some(yes))
+        self.with_annotations(|annotations| annotations.idempotent_hint = Some(yes))
     }
 
-    /// Says whether it reaches beyond its own domain, such as into the web.
+    /// Sets `openWorldHint`: whether the tool interacts with external entities, such as the web.
     pub fn open_world(self, yes: bool) -> Self {
-        self.annotated(|annotations| annotations.open_world_hint = Some(yes))
+        self.with_annotations(|annotations| annotations.open_world_hint = Some(yes))
     }
 
-    /// Adds a picture that stands for it.
+    /// Adds an icon that user interfaces may show.
     pub fn icon(mut self, icon: Icon) -> Self {
         self.definition.icons.get_or_insert_default().push(icon);
         self
     }
 
-    /// Sets what accompanies its definition.
+    /// Sets `_meta` of the definition.
     pub fn meta(mut self, meta: Meta) -> Self {
         self.definition.meta = Some(meta);
         self
     }
 
-    /// Describes the arguments in words of your own instead of those of a type.
+    /// Sets `inputSchema`, in place of the derived one.
     pub fn input_schema(mut self, schema: impl Into<Json>) -> Self {
         self.definition.input_schema = schema.into();
         self
     }
 
-    /// Describes the structured output in words of your own instead of those of a type.
+    /// Sets `outputSchema`, in place of the derived one.
     pub fn output_schema(mut self, schema: impl Into<Json>) -> Self {
         self.definition.output_schema = Some(schema.into());
         self
     }
 
-    /// Decides what becomes of the handler when its caller gives up.
+    /// Sets whether a cancelled handler is dropped or signalled. Defaults to [`CancelMode::Drop`].
     pub fn cancel_mode(mut self, mode: CancelMode) -> Self {
         self.cancel_mode = mode;
         self
     }
 
-    /// Stands a layer around every call of this tool, inside those that are there already.
+    /// Adds a layer around every call of this tool, inside the existing ones.
     pub fn layer(mut self, layer: impl Layer) -> Self {
         self.layers.push(Arc::new(layer));
         self
     }
 
-    /// Runs at most this many calls at once and refuses what is beyond.
+    /// Limits the number of concurrent calls of this tool. Further calls get an error.
     ///
     /// # Examples
     ///
     /// ```
     /// use bowline::Tool;
     ///
-    /// let print = Tool::new("print", async || "printed").at_once(1);
+    /// let print = Tool::new("print", async || "printed").max_concurrency(1);
     /// ```
-    pub fn at_once(mut self, most: usize) -> Self {
-        self.at_once = Some(Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))));
+    pub fn max_concurrency(mut self, limit: usize) -> Self {
+        self.semaphore = Some(Arc::new(Semaphore::new(limit.min(Semaphore::MAX_PERMITS))));
         self
     }
 
-    /// Declares what the handler may ask its caller for. A caller who cannot be asked is refused before
-    /// the handler runs.
-    pub fn asks(mut self, what: Askable) -> Self {
-        self.asks.push(what);
+    /// Requires a client capability that the handler uses. Callers that do not declare it get `-32021` before the
+    /// handler runs.
+    pub fn requires(mut self, capability: RequiredCapability) -> Self {
+        self.required_capabilities.push(capability);
         self
     }
 
-    /// Requires the caller to declare a protocol extension. Other callers get `-32021` with the missing extension, before the handler
-    /// runs.
+    /// Requires the caller to declare a protocol extension. Other callers get `-32021` with the missing extension,
+    /// before the handler runs.
     ///
     /// # Examples
     ///
@@ -311,11 +313,10 @@ impl Tool {
         self
     }
 
-    /// Declares what a [principal](crate::exchange::Principal) must be allowed for the tool to be called on
-    /// their behalf. Whoever lacks some of it is refused before the handler runs and, over HTTP, told what to
-    /// ask for.
+    /// Requires OAuth scopes of the caller's [principal](crate::exchange::Principal). A call without them is refused
+    /// before the handler runs, over HTTP with status 403 and the required scopes in the challenge.
     ///
-    /// The tool is on the list all the same: whoever sees it there can get what it needs.
+    /// The tool stays in `tools/list` for every caller, so that clients can request the scopes.
     ///
     /// # Examples
     ///
@@ -329,7 +330,7 @@ impl Tool {
         self
     }
 
-    /// Shows the tool only to some. For all others it does not exist, neither in the list nor when called.
+    /// Hides the tool from callers for which `filter` returns false, both in `tools/list` and in `tools/call`.
     ///
     /// # Examples
     ///
@@ -337,45 +338,45 @@ impl Tool {
     /// # use bowline::Tool;
     /// # struct Admin;
     /// # async fn wipe() {}
-    /// let tool = Tool::new("wipe", wipe).visible_to(|cx| cx.extensions().find::<Admin>().is_some());
+    /// let tool = Tool::new("wipe", wipe).visible_to(|cx| cx.extensions().get::<Admin>().is_some());
     /// ```
-    pub fn visible_to(mut self, who: impl Fn(&Context) -> bool + Send + Sync + 'static) -> Self {
-        self.visible_to = Some(Audience(Arc::new(who)));
+    pub fn visible_to(mut self, filter: impl Fn(&Context) -> bool + Send + Sync + 'static) -> Self {
+        self.visible_to = Some(VisibilityFilter(Arc::new(filter)));
         self
     }
 
-    /// The name under which it is called.
+    /// Returns the name of the tool.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.definition.name
     }
 
-    /// What clients see of it.
+    /// Returns the definition of the tool.
     #[must_use]
     pub fn definition(&self) -> &bowline_types::Tool {
         &self.definition
     }
 
-    /// Checks that the tool can be offered. [`Server::tool`](super::Server::tool) does so too, and serving
-    /// fails if one of the tools cannot.
+    /// Validates the definition. [`Server::check`](super::Server::check) reports the same errors.
     ///
     /// # Errors
     ///
-    /// [`Error::Misuse`] if the name is empty, the handler takes arguments twice, a scope, an extension identifier or a key of `_meta` is
-    /// invalid, or a schema is: it must be valid JSON Schema 2020-12 without references to other documents, that of the
-    /// arguments must have the type `object`, and `x-mcp-header` must follow the rules of the specification.
+    /// [`Error::Misuse`] if the name is empty, the handler takes `Args` twice, or a scope, an extension identifier, a
+    /// `_meta` key or a schema is invalid. A schema must be valid JSON Schema 2020-12 without references to other
+    /// documents; the input schema must have the type `object`, and its `x-mcp-header` annotations must follow the
+    /// rules of the specification.
     pub fn check(&self) -> Result<()> {
         self.compile().map(drop).map_err(|why| self.misuse(&why))
     }
 
-    /// The tool, ready to be called.
+    /// Compiles the schemas; required before a call.
     pub(super) fn registered(mut self) -> Result<Self> {
         let compiled = self.compile().map_err(|why| self.misuse(&why))?;
         self.compiled = Some(Arc::new(compiled));
         Ok(self)
     }
 
-    /// Which arguments are mirrored in headers, if any are.
+    /// Returns the arguments with `x-mcp-header`, if there are any.
     #[cfg_attr(
         not(feature = "http-server"),
         allow(dead_code, reason = "only HTTP has headers")
@@ -384,7 +385,7 @@ impl Tool {
         self.compiled.as_ref()?.param_headers.clone()
     }
 
-    pub(super) fn states(&self) -> &[NeededState] {
+    pub(super) fn states(&self) -> &[RequiredState] {
         &self.states
     }
 
@@ -392,7 +393,7 @@ impl Tool {
         &self.layers
     }
 
-    pub(super) fn scopes_needed(&self) -> &[String] {
+    pub(super) fn required_scopes(&self) -> &[String] {
         &self.scopes
     }
 
@@ -400,38 +401,36 @@ impl Tool {
         self.cancel_mode
     }
 
-    /// Whether it needs a thread of its own while it runs.
+    /// Returns whether the handler runs on the blocking pool.
     pub(super) fn is_blocking(&self) -> bool {
         self.is_blocking
     }
 
-    pub(super) fn is_for_everybody(&self) -> bool {
+    pub(super) fn is_public(&self) -> bool {
         self.visible_to.is_none()
     }
 
     pub(super) fn is_visible_to(&self, cx: &Context) -> bool {
-        self.visible_to
-            .as_ref()
-            .is_none_or(|audience| audience.0(cx))
+        self.visible_to.as_ref().is_none_or(|filter| filter.0(cx))
     }
 
-    /// Runs the tool.
-    pub(super) async fn call(&self, mut given: Given) -> Result<CallToolResult, RpcError> {
-        let declared = &given.context().caller().capabilities;
-        asks::check(&self.asks, &self.extensions, declared)?;
+    /// Validates the call, runs the handler and validates its output.
+    pub(super) async fn call(&self, mut input: HandlerInput) -> Result<CallToolResult, RpcError> {
+        let declared = &input.context().caller().capabilities;
+        required_capabilities::check(&self.required_capabilities, &self.extensions, declared)?;
         if let Some(compiled) = &self.compiled
-            && let Err(why) = compiled.checks.arguments(given.arguments())
+            && let Err(why) = compiled.validators.arguments(input.arguments())
         {
-            return Ok(misfit(&why));
+            return Ok(invalid_arguments(&why));
         }
-        if let Some(at_once) = &self.at_once {
-            let permit = at_once.clone().try_acquire_owned();
-            given.hold(permit.map_err(|_| overloaded())?);
+        if let Some(semaphore) = &self.semaphore {
+            let permit = semaphore.clone().try_acquire_owned();
+            input.hold_permit(permit.map_err(|_| overloaded())?);
         }
-        // Kept here too, for handlers that do not keep it themselves.
-        let _permits = given.permits();
-        let form = given.context().caller().dialect.structured_content;
-        let mut result = self.handler.call(given).await?;
+        // Also held here, because only blocking handlers hold the permits themselves.
+        let _permits = input.permits();
+        let form = input.context().caller().dialect.structured_content;
+        let mut result = self.handler.call(input).await?;
         if result.is_error != Some(true) {
             self.check_output(&result)?;
         }
@@ -441,7 +440,7 @@ impl Tool {
         Ok(result)
     }
 
-    /// Returns whether the structured content has to be wrapped for a revision that allows objects only.
+    /// Returns whether the structured content must be wrapped for a revision that allows only objects.
     fn must_wrap(&self, result: &CallToolResult) -> bool {
         let Some(output) = &result.structured_content else {
             return false;
@@ -449,18 +448,21 @@ impl Tool {
         let by_schema = self
             .compiled
             .as_ref()
-            .is_some_and(|compiled| compiled.wraps);
+            .is_some_and(|compiled| compiled.allows_non_objects);
         // The output schema does not apply to errors.
         (by_schema && result.is_error != Some(true)) || !output.is_object()
     }
 
-    /// Returns the definition for the era of `dialect`, with this name. Members that a single legacy revision does not have are removed
-    /// later.
+    /// Returns the definition for the era of `dialect`, with this name. Members that a legacy revision does not have
+    /// are removed later.
     pub(super) fn definition_for(&self, name: &str, dialect: &Dialect) -> bowline_types::Tool {
         let mut definition = self.definition.clone();
         name.clone_into(&mut definition.name);
         if dialect.structured_content != StructuredContent::Any {
-            definition.output_schema = definition.output_schema.as_ref().map(schema::of_object);
+            definition.output_schema = definition
+                .output_schema
+                .as_ref()
+                .map(schema::to_object_schema);
         }
         if dialect.tasks == Tasks::Extension {
             definition.execution = None;
@@ -472,9 +474,9 @@ impl Tool {
         if self.definition.output_schema.is_none() {
             return Ok(());
         }
-        let complaint = match (&result.structured_content, &self.compiled) {
-            (None, _) => "there is no structured output".to_owned(),
-            (Some(output), Some(compiled)) => match compiled.checks.output(output) {
+        let error = match (&result.structured_content, &self.compiled) {
+            (None, _) => "`structuredContent` is missing".to_owned(),
+            (Some(output), Some(compiled)) => match compiled.validators.output(output) {
                 Ok(()) => return Ok(()),
                 Err(why) => why,
             },
@@ -482,62 +484,58 @@ impl Tool {
         };
         tracing::error!(
             tool = self.name(),
-            complaint,
-            "output does not fit its schema"
+            error,
+            "tool output does not match its output schema"
         );
         Err(RpcError::new(
             ErrorCode::INTERNAL_ERROR,
-            "the tool's output does not fit its schema",
+            "tool output does not match its output schema",
         ))
     }
 
-    fn compile(&self) -> Result<Compiled, String> {
-        if let Some(flaw) = &self.flaw {
-            return Err(flaw.clone());
+    fn compile(&self) -> Result<CompiledSchemas, String> {
+        if let Some(error) = &self.definition_error {
+            return Err(error.clone());
         }
         if self.definition.name.is_empty() {
-            return Err("it has no name".to_owned());
+            return Err("the name is empty".to_owned());
         }
         if let Some(scope) = self.scopes.iter().find(|scope| !is_scope(scope)) {
             return Err(format!(
-                "{scope:?} is not a scope: one word of ASCII without quotes"
+                "invalid scope {scope:?}: expected ASCII without spaces, `\"` and `\\`"
             ));
         }
         for id in &self.extensions {
-            check_extension_id(id).map_err(|error| format!("the extension `{id}`: {error}"))?;
+            check_extension_id(id).map_err(|error| format!("extension `{id}`: {error}"))?;
         }
         for (key, _) in self.definition.meta.iter().flat_map(Meta::iter) {
-            check_meta_key(key)
-                .map_err(|error| format!("the key `{key}` of its `_meta`: {error}"))?;
+            check_meta_key(key).map_err(|error| format!("`_meta` key `{key}`: {error}"))?;
         }
         let input = &self.definition.input_schema;
         let output = self.definition.output_schema.as_ref();
-        must_be_of_object(input)?;
+        require_object_schema(input)?;
         if output.is_some_and(|output| !output.is_object()) {
-            return Err("its output schema is not a JSON object".to_owned());
+            return Err("the output schema must be a JSON object".to_owned());
         }
         let param_headers = ParamHeaders::read(input).map_err(|error| error.to_string())?;
-        Ok(Compiled {
-            checks: Checks::compile(input, output)?,
-            wraps: output.is_some_and(schema::needs_wrapping),
+        Ok(CompiledSchemas {
+            validators: SchemaValidators::compile(input, output)?,
+            allows_non_objects: output.is_some_and(schema::needs_wrapping),
             param_headers: (!param_headers.is_empty()).then(|| Arc::new(param_headers)),
         })
     }
 
     fn misuse(&self, why: &str) -> Error {
-        Error::misuse(format!(
-            "the tool `{}` cannot be offered: {why}",
-            self.name()
-        ))
+        Error::misuse(format!("invalid tool `{}`: {why}", self.name()))
     }
 
-    fn annotated(mut self, change: impl FnOnce(&mut ToolAnnotations)) -> Self {
+    fn with_annotations(mut self, change: impl FnOnce(&mut ToolAnnotations)) -> Self {
         change(self.definition.annotations.get_or_insert_default());
         self
     }
 }
 
-/// Something whose methods are tools, such as a type with `#[tools]` on its `impl` block.
+/// A collection of tools, such as a type with `#[tools]` on its `impl` block.
 ///
 /// # Examples
 ///
@@ -556,7 +554,7 @@ impl Tool {
 /// assert_eq!(server.tools().names(), ["now", "zone"]);
 /// ```
 pub trait Toolbox {
-    /// The tools, which share what was in the box.
+    /// Returns the tools, which share `self`.
     fn into_tools(self) -> Vec<Tool>;
 }
 
@@ -566,7 +564,7 @@ impl<T: Into<Tool>> Toolbox for Vec<T> {
     }
 }
 
-/// A function that makes a tool stands for the tool.
+/// A function that returns a tool is accepted in place of the tool.
 ///
 /// # Examples
 ///
@@ -574,7 +572,7 @@ impl<T: Into<Tool>> Toolbox for Vec<T> {
 /// use bowline::{Server, Tool};
 ///
 /// fn noon() -> Tool {
-///     Tool::new("noon", async || "noon").description("Says what time it is.")
+///     Tool::new("noon", async || "noon").description("Returns the time.")
 /// }
 ///
 /// let server = Server::new("clock", "1.0.0").tool(noon);
@@ -593,39 +591,42 @@ impl std::fmt::Debug for Tool {
     }
 }
 
-fn must_be_of_object(schema: &Json) -> Result<(), String> {
+fn require_object_schema(schema: &Json) -> Result<(), String> {
     let object: Option<Value> = schema.decode().ok();
-    let of_object = object
+    let is_object = object
         .as_ref()
         .and_then(|schema| schema.get("type"))
         .is_some_and(|kind| kind == "object");
-    if of_object {
+    if is_object {
         return Ok(());
     }
-    Err("its input schema is not that of an object: its `type` must be `object`".to_owned())
+    Err("the `type` of the input schema must be `object`".to_owned())
 }
 
-/// Whether this is a `scope-token` of OAuth: it stands between quotes and spaces in a header.
+/// Returns whether this is an OAuth `scope-token`, which a challenge header quotes and separates by spaces.
 fn is_scope(text: &str) -> bool {
     let is_fine = |byte: u8| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\';
     !text.is_empty() && text.bytes().all(is_fine)
 }
 
-/// What a model is told about arguments that do not fit.
-fn misfit(why: &str) -> CallToolResult {
-    CallToolResult::error(format!("the arguments do not fit:\n{why}"))
+/// Returns a result with `isError`, so that the model can correct its arguments.
+fn invalid_arguments(why: &str) -> CallToolResult {
+    CallToolResult::error(format!("invalid arguments:\n{why}"))
 }
 
 fn overloaded() -> RpcError {
     RpcError::new(
         ErrorCode::INTERNAL_ERROR,
-        "overloaded: too many calls of this tool are running",
+        "overloaded: too many concurrent calls of this tool",
     )
 }
 
-/// The error for params or arguments of the wrong shape.
+/// Converts a decoding error of params or arguments into `-32602`.
 #[must_use]
-#[allow(clippy::needless_pass_by_value, reason = "it is made for `map_err`")]
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "the signature that `map_err` requires"
+)]
 pub fn invalid_params(error: serde_json::Error) -> RpcError {
     RpcError::new(
         ErrorCode::INVALID_PARAMS,

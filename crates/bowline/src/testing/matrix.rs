@@ -1,42 +1,42 @@
-//! Every way to reach a server, in every protocol version.
+//! [`matrix()`], which returns every transport in every protocol version.
 
 use std::fmt;
 
-use bowline_core::era::{Dialect, Dialects, HttpTransport};
+use bowline_core::era::{Dialect, Dialects, HttpTransportKind};
 
-use super::{Pipes, Tap, Tapped};
+use super::{PipeConnector, RecordingWire, WireRecord};
 use crate::client::Connect;
 use crate::http::HttpService;
 use crate::http::client::HyperSend;
 use crate::{Client, Server, wire};
 
-/// One way to reach a server in one protocol version.
+/// One transport in one protocol version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Column {
-    /// What carries the messages.
-    pub transport: Transport,
-    /// The protocol version that is spoken.
+pub struct MatrixCase {
+    /// The transport.
+    pub transport: TestTransport,
+    /// The protocol version.
     pub dialect: &'static Dialect,
 }
 
-/// What carries messages between a client and a server of the same process.
+/// A transport between a client and a server in the same process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
-pub enum Transport {
-    /// Nothing: the handler runs inside the caller's future.
+pub enum TestTransport {
+    /// No transport: the handler runs inside the caller's future.
     InProcess,
-    /// A wire in memory, with the same codecs at both ends as on any other wire.
+    /// An in-memory wire, with the same codecs at both ends as on any other wire.
     Memory,
-    /// Streamable HTTP over HTTP/1.1, through pipes in memory.
+    /// Streamable HTTP over HTTP/1.1, through in-memory pipes.
     Http,
-    /// Streamable HTTP over HTTP/2, through pipes in memory.
+    /// Streamable HTTP over HTTP/2, through in-memory pipes.
     Http2,
-    /// HTTP+SSE, the two endpoints of 2024-11-05, through pipes in memory.
+    /// HTTP+SSE, the two endpoints of 2024-11-05, through in-memory pipes.
     HttpSse,
 }
 
-/// Every transport in every protocol version that has it, the newest first.
+/// Returns every transport in every protocol version that has it, the newest version first.
 ///
 /// # Examples
 ///
@@ -46,76 +46,76 @@ pub enum Transport {
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> bowline::Result<()> {
 /// let server = Server::new("clock", "1.0.0").tool(Tool::new("now", async || "noon"));
-/// for column in testing::matrix() {
-///     let client = column.reach(&server).connect.await?;
-///     assert_eq!(client.call_tool("now", ()).await?.text(), "noon", "{column:?}");
+/// for case in testing::matrix() {
+///     let client = case.serve(&server).connect.await?;
+///     assert_eq!(client.call_tool("now", ()).await?.text(), "noon", "{case:?}");
 /// }
 /// # Ok(()) }
 /// ```
-pub fn matrix() -> impl Iterator<Item = Column> {
-    let all = Transport::ALL.iter().flat_map(|transport| {
+pub fn matrix() -> impl Iterator<Item = MatrixCase> {
+    let all = TestTransport::ALL.iter().flat_map(|transport| {
         Dialect::ALL
             .iter()
-            .map(|dialect| Column::new(*transport, dialect))
+            .map(|dialect| MatrixCase::new(*transport, dialect))
     });
-    all.filter(|column| column.transport.exists_in(column.dialect))
+    all.filter(|case| case.transport.exists_in(case.dialect))
 }
 
-/// A server that is within reach.
+/// A connection to a server, not opened yet.
 #[derive(Debug)]
 #[non_exhaustive]
 #[must_use = "a connection is made by awaiting `connect`"]
-pub struct Reach {
-    /// The connection to make, of which more can be said before it is awaited.
+pub struct TestConnection {
+    /// The connection builder; set further options before awaiting it.
     pub connect: Connect,
-    /// What passes over the wire, seen from the client, where there is a wire.
-    pub tapped: Option<Tapped>,
+    /// The frames on the wire, seen from the client; `None` without a wire.
+    pub record: Option<WireRecord>,
 }
 
-impl Column {
-    /// This transport in this protocol version.
+impl MatrixCase {
+    /// Creates a case.
     #[must_use]
-    pub fn new(transport: Transport, dialect: &'static Dialect) -> Self {
+    pub fn new(transport: TestTransport, dialect: &'static Dialect) -> Self {
         Self { transport, dialect }
     }
 
-    /// Brings a server within reach. Over a wire it is served by a task, which ends with the wire; over HTTP by a
-    /// task for each connection.
+    /// Serves `server` over this transport, and returns the connection to it. On a wire, a spawned task serves it and
+    /// ends with the wire; over HTTP, each connection has a task.
     ///
     /// # Panics
     ///
-    /// Outside of a runtime, if there is a wire.
-    pub fn reach(&self, server: &Server) -> Reach {
-        let (connect, tapped) = match self.transport {
-            Transport::InProcess => (Client::to(server), None),
-            Transport::Memory => {
+    /// Outside of a tokio runtime, if there is a wire.
+    pub fn serve(&self, server: &Server) -> TestConnection {
+        let (connect, record) = match self.transport {
+            TestTransport::InProcess => (Client::in_process(server), None),
+            TestTransport::Memory => {
                 let (near, far) = wire::memory();
                 tokio::spawn(server.clone().serve(far));
-                let (tap, tapped) = Tap::new(near);
-                (Client::over(tap), Some(tapped))
+                let (recording, record) = RecordingWire::new(near);
+                (Client::from_wire(recording), Some(record))
             }
-            Transport::Http => {
-                let send = HyperSend::over(Pipes::to(&server.http()));
+            TestTransport::Http => {
+                let send = HyperSend::with_connector(PipeConnector::to(&server.http()));
                 (Client::connect(URL).http(send), None)
             }
-            Transport::Http2 => {
-                let send = HyperSend::over_http2(Pipes::to(&server.http()));
+            TestTransport::Http2 => {
+                let send = HyperSend::with_http2_connector(PipeConnector::to(&server.http()));
                 (Client::connect(URL).http(send), None)
             }
-            Transport::HttpSse => {
-                let send = HyperSend::over(Pipes::to(&with_two_endpoints(server)));
+            TestTransport::HttpSse => {
+                let send = HyperSend::with_connector(PipeConnector::to(&http_sse_only(server)));
                 (Client::connect(URL).http(send), None)
             }
         };
-        Reach {
-            connect: connect.speaking(self.dialect.version),
-            tapped,
+        TestConnection {
+            connect: connect.protocol_version(self.dialect.version),
+            record,
         }
     }
 }
 
-impl Transport {
-    /// All of them, the simplest first.
+impl TestTransport {
+    /// All transports, the simplest first.
     pub const ALL: &'static [Self] = &[
         Self::InProcess,
         Self::Memory,
@@ -124,32 +124,32 @@ impl Transport {
         Self::HttpSse,
     ];
 
-    /// Whether messages of this version travel that way.
+    /// Returns whether the protocol version has this transport.
     ///
     /// Streamable HTTP “replaces the HTTP+SSE transport from protocol version 2024-11-05” (2025-03-26,
-    /// basic/transports). That version's own clients may still try the newer transport first, and are served.
+    /// basic/transports). Clients of 2024-11-05 may still try Streamable HTTP first, and are served.
     #[must_use]
     pub fn exists_in(self, dialect: &Dialect) -> bool {
-        self != Self::HttpSse || dialect.http.transport == HttpTransport::TwoEndpoints
+        self != Self::HttpSse || dialect.http.transport == HttpTransportKind::HttpSse
     }
 }
 
-/// A service that has nothing but the two endpoints of HTTP+SSE.
-fn with_two_endpoints(server: &Server) -> HttpService {
-    let oldest = |dialect: &Dialect| dialect.http.transport == HttpTransport::TwoEndpoints;
+/// Returns a service with only the two endpoints of HTTP+SSE.
+fn http_sse_only(server: &Server) -> HttpService {
+    let oldest = |dialect: &Dialect| dialect.http.transport == HttpTransportKind::HttpSse;
     server
         .http()
         .versions(Dialects::only(oldest))
         .with_http_sse()
 }
 
-impl fmt::Display for Column {
+impl fmt::Display for MatrixCase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} at {}", self.transport, self.dialect.version)
     }
 }
 
-impl fmt::Display for Transport {
+impl fmt::Display for TestTransport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::InProcess => "in process",
@@ -161,5 +161,5 @@ impl fmt::Display for Transport {
     }
 }
 
-/// Pipes lead to their service whatever the address; this one passes its check for names of this machine.
+/// [`PipeConnector`] ignores the address; `localhost` passes the service's check of the `Host` header.
 const URL: &str = "http://localhost/mcp";

@@ -1,8 +1,8 @@
-//! Tools for tests: of servers, of clients, and of what passes between them.
+//! Test utilities for servers, for clients, and for the messages between them.
 //!
 //! # Testing a server
 //!
-//! [`Column`] reaches a server in a given way, in a given protocol version; [`matrix`] has all of them.
+//! A [`MatrixCase`] connects to a server over one transport in one protocol version; [`matrix()`] returns all of them.
 //!
 //! ```
 //! use bowline::testing::matrix;
@@ -14,16 +14,16 @@
 //! let now = Tool::raw("now", json!({"type": "object"}), async |_, _| Ok(CallToolResult::text("noon")));
 //! let server = Server::new("clock", "1.0.0").tool(now);
 //!
-//! for column in matrix() {
-//!     let client = column.reach(&server).connect.await?;
-//!     assert_eq!(client.call_tool("now", ()).await?.text(), "noon", "{column}");
+//! for case in matrix() {
+//!     let client = case.serve(&server).connect.await?;
+//!     assert_eq!(client.call_tool("now", ()).await?.text(), "noon", "{case}");
 //! }
 //! # Ok(()) }
 //! ```
 //!
 //! # Testing a client
 //!
-//! A [`Scripted`] peer says what it is told to, and panics with what it saw if that was not expected.
+//! A [`ScriptedPeer`] is controlled by the test, and panics if it receives an unexpected message.
 //!
 //! ```
 //! use bowline::{Client, testing};
@@ -31,8 +31,8 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> bowline::Result<()> {
-//! let (wire, mut server) = testing::scripted();
-//! let client = Client::over(wire).speaking("2026-07-28").await?;
+//! let (wire, mut server) = testing::scripted_peer();
+//! let client = Client::from_wire(wire).protocol_version("2026-07-28").await?;
 //!
 //! let asking = tokio::spawn(async move { client.call_tool("now", ()).await });
 //! let noon = json!({"content": [{"type": "text", "text": "noon"}], "resultType": "complete"});
@@ -41,16 +41,16 @@
 //! assert_eq!(asking.await.expect("no panic")?.text(), "noon");
 //! # Ok(()) }
 //! ```
-#![allow(clippy::panic, reason = "a test that sees the wrong thing ends there")]
+#![allow(clippy::panic, reason = "failed expectations panic like `assert!`")]
 
 mod matrix;
-pub use matrix::{Column, Reach, Transport, matrix};
+pub use matrix::{MatrixCase, TestConnection, TestTransport, matrix};
 
-mod pipes;
-pub use pipes::{Pipe, Pipes};
+mod pipe_connector;
+pub use pipe_connector::{PipeConnection, PipeConnector};
 
-mod scripted;
-pub use scripted::{Expected, Scripted, scripted, scripted_client};
+mod recording_wire;
+pub use recording_wire::{Direction, RecordedFrame, RecordingWire, WireRecord};
 
-mod tap;
-pub use tap::{Direction, Tap, Tapped, TappedFrame};
+mod scripted_peer;
+pub use scripted_peer::{ExpectedRequest, ScriptedPeer, scripted_client, scripted_peer};

@@ -1,4 +1,4 @@
-//! One frame a line: the framing of stdio, and of any other byte stream.
+//! [`Lines`], newline-delimited messages over a byte stream: the framing of stdio.
 
 use std::future::Future;
 use std::io;
@@ -13,10 +13,10 @@ use tokio::net::TcpStream;
 
 use super::{Received, Wire};
 
-/// A wire over a byte stream, one message a line.
+/// A wire over a byte stream, with one message per line.
 ///
-/// A line longer than the limit (default 16 MiB) is skipped and costs only itself. Blank lines are
-/// ignored; a line may end in LF or CRLF.
+/// A line longer than the limit (default 16 MiB) is skipped, and the wire stays open. Blank lines are ignored. A line
+/// ends in LF or CRLF.
 ///
 /// # Examples
 ///
@@ -27,20 +27,20 @@ use super::{Received, Wire};
 /// let (read, write) = tokio::io::split(near);
 /// let wire = Lines::new(read, write).max_line(1024 * 1024);
 /// ```
-#[must_use = "a wire does nothing until it is served or connected over"]
+#[must_use = "wires do nothing until passed to a client or server"]
 pub struct Lines {
     read: Pin<Box<dyn AsyncRead + Send>>,
     write: Pin<Box<dyn AsyncWrite + Send>>,
-    splitter: Splitter,
-    /// How much is read at once.
+    splitter: LineSplitter,
+    /// The size of one read.
     read_size: usize,
     outgoing: Vec<u8>,
-    /// How much of `outgoing` was written.
+    /// The number of bytes of `outgoing` that were written.
     written: usize,
 }
 
 impl Lines {
-    /// A wire that reads lines from `read` and writes lines to `write`.
+    /// Creates a wire that reads lines from `read` and writes lines to `write`.
     pub fn new(
         read: impl AsyncRead + Send + 'static,
         write: impl AsyncWrite + Send + 'static,
@@ -48,14 +48,14 @@ impl Lines {
         Self {
             read: Box::pin(read),
             write: Box::pin(write),
-            splitter: Splitter::new(DEFAULT_MAX_LINE),
-            read_size: LEAST_READ,
+            splitter: LineSplitter::new(DEFAULT_MAX_LINE),
+            read_size: MIN_READ,
             outgoing: Vec::new(),
             written: 0,
         }
     }
 
-    /// A wire over a TCP connection, which is set to send small messages at once.
+    /// Creates a wire over a TCP connection, and sets `TCP_NODELAY`.
     ///
     /// # Examples
     ///
@@ -64,18 +64,18 @@ impl Lines {
     /// use bowline::{Client, wire::Lines};
     ///
     /// let stream = tokio::net::TcpStream::connect("127.0.0.1:4000").await?;
-    /// let client = Client::over(Lines::tcp(stream)).await?;
+    /// let client = Client::from_wire(Lines::tcp(stream)).await?;
     /// # Ok(()) }
     /// ```
     pub fn tcp(stream: TcpStream) -> Self {
         if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "small messages may be held back");
+            tracing::debug!(%error, "failed to set TCP_NODELAY");
         }
         let (read, write) = stream.into_split();
         Self::new(read, write)
     }
 
-    /// A wire over a Unix socket.
+    /// Creates a wire over a Unix socket.
     ///
     /// # Examples
     ///
@@ -94,28 +94,27 @@ impl Lines {
         Self::new(read, write)
     }
 
-    /// Skips lines of more than `bytes`.
+    /// Sets the maximum length of a line in bytes; longer ones are skipped.
     pub fn max_line(mut self, bytes: usize) -> Self {
         self.splitter.limit = bytes;
         self
     }
 
-    /// Reads once into the spare room of the buffer. Whoever sends more than that at once is read from in
-    /// larger pieces from then on.
+    /// Reads once into the spare capacity of the buffer. A read that fills it doubles the size of later reads.
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let buffer = &mut self.splitter.buffer;
         if buffer.capacity() - buffer.len() < self.read_size / 2 {
             buffer.reserve(self.read_size);
         }
-        // Nothing is lost by making this future anew for each poll: it takes bytes only when it is ready.
+        // A new future per poll loses no bytes: `read_buf` reads only when it is ready.
         let read = ready!(pin!(self.read.read_buf(buffer)).poll(cx))?;
         if buffer.len() == buffer.capacity() {
-            self.read_size = (self.read_size * 2).min(MOST_READ);
+            self.read_size = (self.read_size * 2).min(MAX_READ);
         }
         Poll::Ready(Ok(read))
     }
 
-    /// Writes what is buffered.
+    /// Writes the buffered messages.
     fn poll_write_out(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.written < self.outgoing.len() {
             let rest = &self.outgoing[self.written..];
@@ -146,8 +145,8 @@ impl Wire for Lines {
     }
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // What sits in the buffer counts as sent, so it is kept small: a call that is abandoned while
-        // the other side does not read is then withdrawn rather than cancelled.
+        // Buffered messages count as sent, so the buffer is kept small: a call that is abandoned while the peer does
+        // not read is then withdrawn from the `Mux` instead of sent and cancelled.
         if self.outgoing.len() < HIGH_WATER {
             Poll::Ready(Ok(()))
         } else {
@@ -179,17 +178,17 @@ impl std::fmt::Debug for Lines {
     }
 }
 
-/// Cuts a stream of bytes into lines, in bounded space.
-struct Splitter {
+/// Splits a byte stream into lines, with bounded memory.
+struct LineSplitter {
     buffer: BytesMut,
-    /// How much of the buffer is known to hold no line end.
+    /// The length of the prefix of the buffer that contains no newline.
     scanned: usize,
     limit: usize,
-    /// Whether the line under way is too long and is being thrown away.
+    /// Whether the current line is too long and is being discarded.
     skipping: bool,
 }
 
-impl Splitter {
+impl LineSplitter {
     fn new(limit: usize) -> Self {
         Self {
             buffer: BytesMut::new(),
@@ -207,7 +206,7 @@ impl Splitter {
             let line = self.take_line(end);
             self.scanned = 0;
             if std::mem::take(&mut self.skipping) {
-                continue; // the rest of a line that was reported when it grew too long
+                continue; // the end of a line that was already reported as too long
             }
             if line.len() > self.limit {
                 return Some(Received::TooLong { limit: self.limit });
@@ -218,10 +217,10 @@ impl Splitter {
         }
     }
 
-    /// Takes a line and its end out of the buffer. A short one is copied: it may be kept for long, and would keep the whole
-    /// buffer alive.
+    /// Removes a line and its newline from the buffer. A short line is copied: it may be kept for long, and a slice
+    /// would keep the whole buffer alive.
     fn take_line(&mut self, end: usize) -> Bytes {
-        if end > SHORT {
+        if end > MAX_COPIED_LINE {
             let mut line = self.buffer.split_to(end + 1);
             line.truncate(end);
             return line.freeze();
@@ -238,7 +237,7 @@ impl Splitter {
         end
     }
 
-    /// Throws away a line that is too long as it comes, and reports it once.
+    /// Discards a line that is too long as it is received, and reports it once.
     fn check_length(&mut self) -> Option<Received> {
         if self.skipping {
             self.buffer.clear();
@@ -254,7 +253,7 @@ impl Splitter {
         Some(Received::TooLong { limit: self.limit })
     }
 
-    /// The stream is at its end: what is left is a last line that was not ended.
+    /// Handles the end of the stream: the rest is a last line without a newline.
     fn end(&mut self) -> Received {
         let rest: Bytes = std::mem::take(&mut self.buffer).freeze();
         self.scanned = 0;
@@ -267,8 +266,8 @@ impl Splitter {
 
 const DEFAULT_MAX_LINE: usize = 16 * 1024 * 1024;
 const HIGH_WATER: usize = 64 * 1024;
-const LEAST_READ: usize = 16 * 1024;
-/// A line that is copied out of the buffer.
-const SHORT: usize = MOST_READ / 2;
-/// As much as a pipe holds.
-const MOST_READ: usize = 64 * 1024;
+const MIN_READ: usize = 16 * 1024;
+/// Lines up to this length are copied out of the buffer.
+const MAX_COPIED_LINE: usize = MAX_READ / 2;
+/// The default capacity of a pipe on Linux.
+const MAX_READ: usize = 64 * 1024;

@@ -1,20 +1,21 @@
-//! A wire in memory: two bounded queues of frames.
+//! [`Memory`], an in-memory wire made of two bounded queues of frames.
 //!
-//! The frames are real, so that both ends go through the same codecs as over a socket.
+//! Messages are encoded and decoded as on a socket.
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bowline_core::Message;
 use bytes::Bytes;
 
 use super::{Received, Wire};
+use crate::sync::Mutex;
 
-/// Makes a wire in memory and returns its two ends.
+/// Creates an in-memory wire and returns its two ends.
 ///
-/// Each direction holds at most 64 frames; a sender waits while its direction is full.
+/// Each direction buffers at most 64 frames; then the sender waits.
 ///
 /// # Examples
 ///
@@ -22,11 +23,14 @@ use super::{Received, Wire};
 /// # async fn example(server: bowline::Server) -> bowline::Result<()> {
 /// let (near, far) = bowline::wire::memory();
 /// let serving = tokio::spawn(server.serve(far));
-/// let client = bowline::Client::over(near).await?;
+/// let client = bowline::Client::from_wire(near).await?;
 /// # Ok(()) }
 /// ```
 pub fn memory() -> (Memory, Memory) {
-    let (there, back) = (Arc::new(Queue::default()), Arc::new(Queue::default()));
+    let (there, back) = (
+        Arc::new(FrameQueue::default()),
+        Arc::new(FrameQueue::default()),
+    );
     let near = Memory {
         outgoing: there.clone(),
         incoming: back.clone(),
@@ -38,20 +42,20 @@ pub fn memory() -> (Memory, Memory) {
     (near, far)
 }
 
-/// One end of a wire in memory. Dropping it closes the wire.
+/// One end of an in-memory wire. Dropping it closes the wire.
 #[derive(Debug)]
 #[must_use = "dropping one end closes the wire"]
 pub struct Memory {
-    outgoing: Arc<Queue>,
-    incoming: Arc<Queue>,
+    outgoing: Arc<FrameQueue>,
+    incoming: Arc<FrameQueue>,
 }
 
-/// One direction.
+/// One direction of the wire.
 #[derive(Debug, Default)]
-struct Queue(Mutex<Frames>);
+struct FrameQueue(Mutex<FrameQueueState>);
 
 #[derive(Debug, Default)]
-struct Frames {
+struct FrameQueueState {
     frames: VecDeque<Bytes>,
     closed: bool,
     reader: Option<Waker>,
@@ -60,7 +64,7 @@ struct Frames {
 
 impl Wire for Memory {
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Received> {
-        let mut queue = self.incoming.lock();
+        let mut queue = self.incoming.0.lock();
         let Some(frame) = queue.frames.pop_front() else {
             if queue.closed {
                 return Poll::Ready(Received::End);
@@ -75,7 +79,7 @@ impl Wire for Memory {
     }
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut queue = self.outgoing.lock();
+        let mut queue = self.outgoing.0.lock();
         if queue.closed {
             Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()))
         } else if queue.frames.len() < CAPACITY {
@@ -101,9 +105,9 @@ impl Wire for Memory {
 }
 
 impl Memory {
-    /// Sends a frame, which may be anything.
+    /// Sends a frame, which may be any bytes.
     pub(crate) fn send_frame(&self, frame: Bytes) {
-        let mut queue = self.outgoing.lock();
+        let mut queue = self.outgoing.0.lock();
         queue.frames.push_back(frame);
         let reader = queue.reader.take();
         drop(queue);
@@ -118,14 +122,9 @@ impl Drop for Memory {
     }
 }
 
-impl Queue {
-    fn lock(&self) -> MutexGuard<'_, Frames> {
-        // No code that could panic runs under this lock.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
+impl FrameQueue {
     fn close(&self) {
-        let mut queue = self.lock();
+        let mut queue = self.0.lock();
         queue.closed = true;
         let wakers = [queue.reader.take(), queue.writer.take()];
         drop(queue);

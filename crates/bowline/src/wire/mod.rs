@@ -1,11 +1,11 @@
-//! Wires: duplex carriers of frames.
+//! [`Wire`], the trait of duplex transports, and its implementations: stdio, child processes, byte streams, memory.
 //!
-//! A wire moves frames and knows nothing of what they say. Outbound it is given messages, which are well
-//! formed by construction; inbound it yields whatever bytes the other side sent.
+//! A wire carries JSON-RPC messages and does not interpret them. It sends [`Message`]s, which are valid by
+//! construction, and receives frames, which may be any bytes.
 
 mod child;
+pub(crate) use child::ChildHandle;
 pub use child::Command;
-pub(crate) use child::Leash;
 
 mod lines;
 pub use lines::Lines;
@@ -26,18 +26,17 @@ use tokio::time::Instant;
 
 use crate::Error;
 
-/// A duplex carrier of frames: a pipe, a socket, a queue in memory.
+/// A duplex transport of JSON-RPC messages: a pipe, a socket, an in-memory queue.
 ///
-/// The contract is that of a sink and a stream in one: [`Wire::send`] is called only after
-/// [`Wire::poll_ready`] was ready, and what was sent may sit in a buffer until [`Wire::poll_flush`].
-/// One task uses a wire at a time, so no method blocks another for longer than a poll.
+/// The contract is that of a `Sink` and a `Stream` in one: [`Wire::send`] is called only after [`Wire::poll_ready`]
+/// returned ready, and a sent message may stay in a buffer until [`Wire::poll_flush`]. All methods are called from one
+/// task and must not block.
 ///
 /// # Examples
 ///
-/// A wire that counts what goes out:
+/// A wire that counts sent messages:
 ///
 /// ```
-///
 /// use std::io;
 /// use std::task::{Context, Poll};
 /// use bowline::wire::{Received, Wire};
@@ -68,101 +67,100 @@ use crate::Error;
 /// }
 /// ```
 pub trait Wire: Send + 'static {
-    /// The next frame from the other side.
+    /// Polls for the next frame or event.
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Received>;
 
-    /// Whether there is room for one more message.
+    /// Polls until the wire can accept one more message.
     ///
     /// # Errors
     ///
-    /// If the other side can no longer be reached.
+    /// If the peer cannot be reached any more.
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// Takes one message. It counts as sent from here on.
+    /// Accepts one message. From here on it counts as sent, so that abandoning its call sends a cancel.
     fn send(&mut self, message: &Message);
 
-    /// Takes one message, which belongs to this request of the other side.
+    /// Like [`Wire::send`], for a message that belongs to this request of the peer.
     ///
-    /// For wires that have one stream per request; to the others it is a message like any other.
+    /// For wires with one stream per request; the default calls `send`.
     fn send_within(&mut self, request: &RequestId, message: &Message) {
         let _ = request;
         self.send(message);
     }
 
-    /// Takes note that the other side cancelled its request, so that nothing will be sent for it.
+    /// Called when the peer has cancelled its request: no answer will be sent for it.
     fn cancelled(&mut self, request: &RequestId) {
         let _ = request;
     }
 
-    /// Moves what was sent on its way.
+    /// Writes buffered messages.
     ///
     /// # Errors
     ///
-    /// If the other side can no longer be reached.
+    /// If the peer cannot be reached any more.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// Flushes, and tells the other side that nothing more will come.
+    /// Flushes, and closes the sending direction.
     ///
     /// # Errors
     ///
-    /// If the other side can no longer be reached.
+    /// If the peer cannot be reached any more.
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 }
 
-/// What came out of a wire.
+/// A frame or an event from a [`Wire`].
 #[derive(Debug)]
 #[allow(
     clippy::exhaustive_enums,
-    reason = "a driver must handle every one of them"
+    reason = "a driver must handle every variant"
 )]
 pub enum Received {
-    /// One frame, which may be anything.
+    /// A frame, which may be any bytes.
     Frame(Bytes),
-    /// One message that was read already.
+    /// A decoded message.
     Message(Message),
-    /// A frame was longer than the limit, and was skipped. The wire goes on.
+    /// A frame exceeded the limit and was skipped. The wire stays open.
     TooLong {
         /// The limit, in bytes.
         limit: usize,
     },
-    /// One request could not be carried, or its answer not brought back. The wire goes on.
-    Lost {
-        /// Which request.
+    /// A request failed to be sent, or its answer to be received. The wire stays open.
+    RequestFailed {
+        /// The id of the request.
         id: RequestId,
-        /// What became of it.
+        /// The cause.
         error: Error,
     },
-    /// One request is held up on this side, because a person has to agree first. Its time does not count.
-    Held {
-        /// Which request.
+    /// A request waits on this side for the user, such as for a consent screen. Its timeouts are paused.
+    Paused {
+        /// The id of the request.
         id: RequestId,
     },
-    /// A request that was held goes on.
-    Released {
-        /// Which request.
+    /// A paused request continues.
+    Resumed {
+        /// The id of the request.
         id: RequestId,
     },
-    /// The server asked to reconnect later (`retry`), so nothing is received for one request until then. A call whose deadline is
-    /// earlier fails at once.
-    Waiting {
-        /// Which request.
+    /// The server requested a reconnect delay (SSE `retry`), so no message for one request is received until then. A
+    /// call whose deadline is earlier fails immediately.
+    ReconnectDelayed {
+        /// The id of the request.
         id: RequestId,
         /// When the wire reconnects; `None` if the time overflows.
         until: Option<Instant>,
     },
-    /// Notifications that belong to no request may have been lost. The wire goes on.
-    Missed,
-    /// The other side was restarted, or has forgotten this wire: its own requests, subscriptions and the log level.
-    /// The wire goes on, and requests that it carries are not affected.
+    /// Notifications that belong to no request may have been lost. The wire stays open.
+    NotificationsMissed,
+    /// The peer was restarted or lost the state of this wire: its own requests, subscriptions and the log level.
+    /// The wire stays open, and requests of this side are not affected.
     Reset,
-    /// Nothing that belongs to no request is received any more, unless a [`Received::Reset`] follows. Requests are
-    /// still carried.
+    /// Notifications that belong to no request are no longer received, until a [`Received::Reset`]. Requests work.
     StreamLost {
-        /// Why.
+        /// The cause.
         error: Error,
     },
-    /// The other side closed the wire.
+    /// The peer closed the wire.
     End,
-    /// The wire broke.
+    /// The wire failed.
     Broken(io::Error),
 }

@@ -1,25 +1,25 @@
-//! Results that stay good, and those that do not.
+//! The result cache: freshness, eviction, scopes and principals.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use bowline::client::{Changes, Connect, Draft, List, MemoryCache};
+use bowline::client::{Changes, Connect, List, MemoryCache, RequestBuilder};
 use bowline::exchange::TraceContext;
-use bowline::testing::{self, Scripted};
+use bowline::testing::{self, ScriptedPeer};
 use bowline::types::ListToolsRequest;
 use bowline::{Client, Error};
 use serde_json::{Value, json};
 
 use super::{modern, modern_with, tool};
 
-/// Lists the tools while the server, asked or not, is ready to answer with `page`. Whether it was asked.
-async fn asks(client: &Client, server: &mut Scripted, page: Value) -> bool {
+/// Lists the tools; the server answers with `page` if it gets a request. Returns whether it got one.
+async fn sends_request(client: &Client, server: &mut ScriptedPeer, page: Value) -> bool {
     let listing = client.list_tools().into_future();
-    let mut was_asked = false;
+    let mut is_requested = false;
     let script = async {
         server.expect("tools/list").await.answer(page);
-        was_asked = true;
+        is_requested = true;
         std::future::pending::<()>().await;
     };
     tokio::select! {
@@ -27,7 +27,7 @@ async fn asks(client: &Client, server: &mut Scripted, page: Value) -> bool {
         tools = listing => drop(tools.unwrap()),
         () = script => {}
     }
-    was_asked
+    is_requested
 }
 
 fn page(ttl: i64, scope: &str) -> Value {
@@ -35,32 +35,32 @@ fn page(ttl: i64, scope: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_result_is_used_again_while_it_is_fresh_and_not_a_moment_longer() {
+async fn a_result_is_reused_until_its_ttl_expires() {
     let (client, mut server) = modern().await;
 
-    assert!(asks(&client, &mut server, page(5_000, "private")).await);
-    assert!(!asks(&client, &mut server, page(0, "private")).await);
+    assert!(sends_request(&client, &mut server, page(5_000, "private")).await);
+    assert!(!sends_request(&client, &mut server, page(0, "private")).await);
     tokio::time::advance(Duration::from_millis(5_001)).await;
 
-    assert!(asks(&client, &mut server, page(0, "private")).await);
+    assert!(sends_request(&client, &mut server, page(0, "private")).await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lifetime_that_no_clock_can_represent_is_a_long_one() {
+async fn a_ttl_beyond_the_clock_range_is_a_long_one() {
     for ttl in ["18446744073709551615", "9e15"] {
         let (client, mut server) = modern().await;
         let mut page = page(0, "private");
         page["ttlMs"] = serde_json::from_str(ttl).unwrap();
 
-        assert!(asks(&client, &mut server, page.clone()).await);
+        assert!(sends_request(&client, &mut server, page.clone()).await);
         tokio::time::advance(Duration::from_secs(24 * 60 * 60)).await;
 
-        assert!(!asks(&client, &mut server, page).await, "{ttl}");
+        assert!(!sends_request(&client, &mut server, page).await, "{ttl}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_result_is_used_again_in_another_trace() {
+async fn a_result_is_reused_in_another_trace() {
     let count = AtomicU64::new(1);
     let (client, mut server) = modern_with(move |connect| {
         connect.trace(move || {
@@ -70,18 +70,18 @@ async fn a_result_is_used_again_in_another_trace() {
     })
     .await;
 
-    assert!(asks(&client, &mut server, page(5_000, "private")).await);
-    assert!(!asks(&client, &mut server, page(0, "private")).await);
+    assert!(sends_request(&client, &mut server, page(5_000, "private")).await);
+    assert!(!sends_request(&client, &mut server, page(0, "private")).await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_result_that_is_stale_at_once_is_not_kept() {
+async fn a_result_without_a_positive_ttl_is_not_cached() {
     for ttl in [json!(0), json!(-5), json!(null), json!("soon")] {
         let (client, mut server) = modern().await;
         let result = json!({"contents": [], "ttlMs": ttl, "cacheScope": "public"});
 
         for _ in 0..2 {
-            // `soon` does not have the shape of a result's member, which is told to the caller.
+            // A typed request would fail on `"soon"`, so this one is untyped.
             let read = client
                 .raw("resources/read", json!({"uri": "file:///a"}))
                 .start();
@@ -92,16 +92,16 @@ async fn a_result_that_is_stale_at_once_is_not_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_question_gets_another_answer() {
+async fn requests_with_other_params_are_cached_separately() {
     let (client, mut server) = modern().await;
 
     for uri in ["file:///a", "file:///b"] {
         let read = client.read_resource(uri).into_future();
         let script = async {
-            let asked = server.expect("resources/read").await;
-            let text = asked.params()["uri"].clone();
+            let request = server.expect("resources/read").await;
+            let text = request.params()["uri"].clone();
             let contents = json!([{"uri": uri, "text": text}]);
-            asked.answer(json!({"contents": contents, "ttlMs": 9_000, "cacheScope": "public"}));
+            request.answer(json!({"contents": contents, "ttlMs": 9_000, "cacheScope": "public"}));
         };
         let (read, ()) = tokio::join!(read, script);
 
@@ -110,22 +110,22 @@ async fn another_question_gets_another_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_is_forgotten_before_the_application_hears_of_it() {
+async fn a_changed_list_is_evicted_before_the_subscription_reports_the_change() {
     let (client, mut server) = modern().await;
     let subscribing = tokio::spawn(client.subscribe(Changes::new().tools()).into_future());
     let id = server.expect("subscriptions/listen").await.acknowledge();
     let mut changes = subscribing.await.unwrap().unwrap();
-    assert!(asks(&client, &mut server, page(60_000, "public")).await);
+    assert!(sends_request(&client, &mut server, page(60_000, "public")).await);
 
     let meta = json!({"io.modelcontextprotocol/subscriptionId": id});
     server.notify("notifications/tools/list_changed", json!({"_meta": meta}));
     changes.next().await.unwrap();
 
-    assert!(asks(&client, &mut server, page(60_000, "public")).await);
+    assert!(sends_request(&client, &mut server, page(60_000, "public")).await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_updated_resource_is_read_again_and_others_are_not() {
+async fn an_updated_resource_is_evicted_and_others_are_not() {
     let (client, mut server) = modern().await;
     let answer = json!({"contents": [], "ttlMs": 600_000, "cacheScope": "private"});
     for uri in ["file:///a", "file:///b"] {
@@ -147,23 +147,23 @@ async fn an_updated_resource_is_read_again_and_others_are_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_a_change_overtook_is_not_kept() {
+async fn a_result_that_arrives_after_a_change_notification_is_not_cached() {
     let (client, mut server) = modern().await;
 
     let listing = client.list_tools().into_future();
     let script = async {
-        let asked = server.expect("tools/list").await;
-        let asked = asked.notify("notifications/tools/list_changed", json!({}));
-        asked.answer(page(60_000, "public"));
+        let request = server.expect("tools/list").await;
+        let request = request.notify("notifications/tools/list_changed", json!({}));
+        request.answer(page(60_000, "public"));
     };
     let (tools, ()) = tokio::join!(listing, script);
     tools.unwrap();
 
-    assert!(asks(&client, &mut server, page(60_000, "public")).await);
+    assert!(sends_request(&client, &mut server, page(60_000, "public")).await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_private_result_is_for_one_principal_and_a_public_one_for_all() {
+async fn private_results_are_cached_per_principal_and_public_ones_are_shared() {
     for (scope, principals, is_shared) in [
         ("private", ["ann", "bob"], false),
         ("private", ["ann", "ann"], true),
@@ -177,27 +177,27 @@ async fn a_private_result_is_for_one_principal_and_a_public_one_for_all() {
         let (one, mut one_server) = of(principals[0]).await;
         let (other, mut other_server) = of(principals[1]).await;
 
-        assert!(asks(&one, &mut one_server, page(60_000, scope)).await);
-        let was_asked = asks(&other, &mut other_server, page(0, scope)).await;
+        assert!(sends_request(&one, &mut one_server, page(60_000, scope)).await);
+        let is_requested = sends_request(&other, &mut other_server, page(0, scope)).await;
 
-        assert_eq!(was_asked, !is_shared, "{scope} for {principals:?}");
+        assert_eq!(is_requested, !is_shared, "{scope} for {principals:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn private_results_of_nobody_in_particular_stay_with_their_client() {
+async fn private_results_without_a_principal_are_not_shared_between_clients() {
     let cache = Arc::new(MemoryCache::default());
     let of_one_server = |it: Connect| it.cache(cache.clone()).server_identity("one");
     let (one, mut one_server) = modern_with(of_one_server).await;
     let (other, mut other_server) = modern_with(of_one_server).await;
 
-    assert!(asks(&one, &mut one_server, page(60_000, "private")).await);
+    assert!(sends_request(&one, &mut one_server, page(60_000, "private")).await);
 
-    assert!(asks(&other, &mut other_server, page(60_000, "private")).await);
+    assert!(sends_request(&other, &mut other_server, page(60_000, "private")).await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_server_is_not_answered_for_by_another() {
+async fn results_are_not_shared_between_servers() {
     for names in [[Some("one"), Some("other")], [None, None]] {
         for scope in ["private", "public"] {
             let cache = Arc::new(MemoryCache::default());
@@ -214,16 +214,16 @@ async fn one_server_is_not_answered_for_by_another() {
             let (one, mut one_server) = of(names[0]).await;
             let (other, mut other_server) = of(names[1]).await;
 
-            assert!(asks(&one, &mut one_server, page(60_000, scope)).await);
+            assert!(sends_request(&one, &mut one_server, page(60_000, scope)).await);
 
-            let was_asked = asks(&other, &mut other_server, page(60_000, scope)).await;
-            assert!(was_asked, "{scope} results of {names:?}");
+            let is_requested = sends_request(&other, &mut other_server, page(60_000, scope)).await;
+            assert!(is_requested, "{scope} results of {names:?}");
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_at_one_server_outdates_nothing_of_another() {
+async fn a_change_at_one_server_does_not_evict_results_of_another() {
     let cache = Arc::new(MemoryCache::default());
     let of = |name: &'static str| {
         let cache = cache.clone();
@@ -231,59 +231,64 @@ async fn a_change_at_one_server_outdates_nothing_of_another() {
     };
     let (one, mut one_server) = of("one").await;
     let (other, mut other_server) = of("other").await;
-    assert!(asks(&one, &mut one_server, page(6_000_000, "public")).await);
-    assert!(asks(&other, &mut other_server, page(6_000_000, "public")).await);
+    assert!(sends_request(&one, &mut one_server, page(6_000_000, "public")).await);
+    assert!(sends_request(&other, &mut other_server, page(6_000_000, "public")).await);
 
     one_server.notify("notifications/tools/list_changed", json!({}));
     one_server.expect_nothing().await;
 
-    assert!(asks(&one, &mut one_server, page(6_000_000, "public")).await);
-    assert!(!asks(&other, &mut other_server, page(6_000_000, "public")).await);
+    assert!(sends_request(&one, &mut one_server, page(6_000_000, "public")).await);
+    assert!(!sends_request(&other, &mut other_server, page(6_000_000, "public")).await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_becomes_somebody_else_loses_its_private_results() {
+async fn changing_the_principal_discards_private_results() {
     let (client, mut server) = modern().await;
-    assert!(asks(&client, &mut server, page(60_000, "private")).await);
+    assert!(sends_request(&client, &mut server, page(60_000, "private")).await);
 
-    client.set_principal("somebody else");
+    client.set_principal("bob");
 
-    assert!(asks(&client, &mut server, page(60_000, "private")).await);
+    assert!(sends_request(&client, &mut server, page(60_000, "private")).await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn refreshing_asks_and_keeps_and_going_without_the_cache_does_neither() {
+async fn refresh_replaces_the_cached_result_and_uncached_bypasses_the_cache() {
     let (client, mut server) = modern().await;
-    assert!(asks(&client, &mut server, page(60_000, "public")).await);
-    let listed = async |list: Draft<List<ListToolsRequest>>, server: &mut Scripted, name: &str| {
+    assert!(sends_request(&client, &mut server, page(60_000, "public")).await);
+    let listed = async |list: RequestBuilder<List<ListToolsRequest>>,
+                        server: &mut ScriptedPeer,
+                        name: &str| {
         let listing = tokio::spawn(list.into_future());
         let page = json!({"tools": [tool(name)], "ttlMs": 60_000, "cacheScope": "public"});
         server.expect("tools/list").await.answer(page);
         listing.await.unwrap().unwrap()
     };
 
-    let apart = listed(client.list_tools().uncached(), &mut server, "apart").await;
-    let kept = client.list_tools().await.unwrap();
+    let uncached_list = listed(client.list_tools().uncached(), &mut server, "uncached").await;
+    let cached = client.list_tools().await.unwrap();
     let new = listed(client.list_tools().refresh(), &mut server, "new").await;
-    let kept_now = client.list_tools().await.unwrap();
+    let cached_now = client.list_tools().await.unwrap();
 
-    assert_eq!((&*apart[0].name, &*kept[0].name), ("apart", "a"));
-    assert_eq!((&*new[0].name, &*kept_now[0].name), ("new", "new"));
+    assert_eq!(
+        (&*uncached_list[0].name, &*cached[0].name),
+        ("uncached", "a")
+    );
+    assert_eq!((&*new[0].name, &*cached_now[0].name), ("new", "new"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_legacy_era_has_no_fresh_results() {
+async fn results_are_not_cached_in_the_legacy_era() {
     let (client, mut server) = super::legacy(json!({"tools": {}})).await;
 
-    assert!(asks(&client, &mut server, page(60_000, "public")).await);
+    assert!(sends_request(&client, &mut server, page(60_000, "public")).await);
 
-    assert!(asks(&client, &mut server, page(60_000, "public")).await);
+    assert!(sends_request(&client, &mut server, page(60_000, "public")).await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_result_of_a_retry_with_answers_is_not_kept() {
-    let (wire, mut server) = testing::scripted();
-    let connect = Client::over(wire).speaking("2026-07-28");
+async fn the_result_of_a_retry_with_request_state_is_not_cached() {
+    let (wire, mut server) = testing::scripted_peer();
+    let connect = Client::from_wire(wire).protocol_version("2026-07-28");
     let client = connect.await.unwrap();
 
     for _ in 0..2 {
@@ -298,7 +303,7 @@ async fn the_result_of_a_retry_with_answers_is_not_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_oldest_results_make_room() {
+async fn the_oldest_results_are_evicted_first() {
     let cache = Arc::new(MemoryCache::new(2, usize::MAX));
     let (client, mut server) = modern_with(|it| it.cache(cache.clone())).await;
     let answer = json!({"contents": [], "ttlMs": 60_000, "cacheScope": "public"});

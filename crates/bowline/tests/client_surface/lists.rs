@@ -1,12 +1,12 @@
-//! Lists: all pages, one page, item by item.
+//! Lists: all pages, one page, a stream of items.
 
 use bowline::{Error, ErrorCode};
 use serde_json::json;
 
-use super::{breach, modern, tool};
+use super::{modern, protocol_error, tool};
 
 #[tokio::test(start_paused = true)]
-async fn awaiting_a_list_collects_every_page_once_and_ends_where_no_next_cursor_is_named() {
+async fn awaiting_a_list_collects_every_page_until_there_is_no_next_cursor() {
     let (client, mut server) = modern().await;
 
     let listing = client.list_tools().into_future();
@@ -29,7 +29,7 @@ async fn awaiting_a_list_collects_every_page_once_and_ends_where_no_next_cursor_
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_list_asks_for_its_own_method() {
+async fn each_list_sends_its_own_method() {
     let (client, mut server) = modern().await;
 
     let lists = async {
@@ -60,14 +60,14 @@ async fn each_list_asks_for_its_own_method() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_page_is_asked_for_by_its_cursor_and_tells_the_next() {
+async fn a_page_is_requested_by_its_cursor_and_returns_the_next_cursor() {
     let (client, mut server) = modern().await;
 
     let page = client.list_tools().cursor("two").into_future();
     let script = async {
-        let asked = server.expect("tools/list").await;
-        assert_eq!(asked.params()["cursor"], "two");
-        asked.answer(json!({"tools": [tool("b")], "nextCursor": "three"}));
+        let request = server.expect("tools/list").await;
+        assert_eq!(request.params()["cursor"], "two");
+        request.answer(json!({"tools": [tool("b")], "nextCursor": "three"}));
         server.expect_nothing().await;
     };
     let (page, ()) = tokio::join!(page, script);
@@ -76,7 +76,7 @@ async fn one_page_is_asked_for_by_its_cursor_and_tells_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cursor_that_comes_again_is_the_servers_mistake() {
+async fn a_repeated_cursor_is_a_protocol_error() {
     let (client, mut server) = modern().await;
 
     let listing = client.list_tools().into_future();
@@ -89,19 +89,19 @@ async fn a_cursor_that_comes_again_is_the_servers_mistake() {
     };
     let (tools, ()) = tokio::join!(listing, script);
 
-    assert!(breach(&tools.unwrap_err()).contains("cursor"));
+    assert!(protocol_error(&tools.unwrap_err()).contains("cursor"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_without_an_end_is_cut_at_a_number_of_pages_or_items() {
-    for cut_by_pages in [true, false] {
+async fn an_endless_list_fails_at_the_page_or_item_limit() {
+    for by_pages in [true, false] {
         let (client, mut server) = modern().await;
 
         let list = client.list_tools();
-        let list = if cut_by_pages {
-            list.most_pages(2)
+        let list = if by_pages {
+            list.max_pages(2)
         } else {
-            list.most_items(3)
+            list.max_items(3)
         };
         let script = async {
             for number in 0..2 {
@@ -113,12 +113,12 @@ async fn a_list_without_an_end_is_cut_at_a_number_of_pages_or_items() {
         };
         let (tools, ()) = tokio::join!(list.into_future(), script);
 
-        assert!(breach(&tools.unwrap_err()).contains("more than"));
+        assert!(protocol_error(&tools.unwrap_err()).contains("exceeds the limit"));
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_is_cut_at_a_number_of_bytes() {
+async fn a_list_fails_at_the_byte_limit() {
     let (client, mut server) = modern().await;
     let page = |cursor: &str| json!({"tools": [tool(&"a".repeat(500))], "nextCursor": cursor});
     let list = client.list_tools().max_bytes(1_500).into_future();
@@ -131,13 +131,13 @@ async fn a_list_is_cut_at_a_number_of_bytes() {
     });
 
     assert_eq!(
-        breach(&tools.unwrap_err()),
+        protocol_error(&tools.unwrap_err()),
         "the list exceeds the limit of 1500 bytes"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_asks_for_a_page_when_it_is_needed_and_dropping_it_cancels_that_page() {
+async fn a_stream_requests_pages_on_demand_and_dropping_it_cancels_the_pending_page() {
     let (client, mut server) = modern().await;
     let mut tools = client.list_tools().stream();
 
@@ -159,7 +159,7 @@ async fn a_stream_asks_for_a_page_when_it_is_needed_and_dropping_it_cancels_that
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_starts_over_once_when_its_cursor_is_no_longer_good() {
+async fn a_list_restarts_once_when_its_cursor_is_rejected() {
     let (client, mut server) = modern().await;
 
     let listing = client.list_tools().into_future();
@@ -167,12 +167,12 @@ async fn a_list_starts_over_once_when_its_cursor_is_no_longer_good() {
         let stale = json!({"tools": [tool("old")], "nextCursor": "x"});
         server.expect("tools/list").await.answer(stale);
         let second = server.expect("tools/list").await;
-        second.refuse(ErrorCode::INVALID_PARAMS, "no such cursor");
+        second.answer_error(ErrorCode::INVALID_PARAMS, "no such cursor");
         let fresh = server.expect("tools/list").await;
         assert_eq!(fresh.params().get("cursor"), None);
         fresh.answer(json!({"tools": [tool("new")], "nextCursor": "y"}));
         let last = server.expect("tools/list").await;
-        last.refuse(ErrorCode::INVALID_PARAMS, "no such cursor");
+        last.answer_error(ErrorCode::INVALID_PARAMS, "no such cursor");
         server.expect_nothing().await;
     };
     let (tools, ()) = tokio::join!(listing, script);

@@ -1,60 +1,60 @@
-//! What a client says and hears, word for word, against a server that follows a script.
+//! The messages that a client sends and receives, against a scripted server.
 #![allow(
     clippy::panic,
     clippy::unwrap_used,
-    reason = "the lints know tests by their attribute, and what tests share has none"
+    reason = "clippy exempts only `#[test]` functions, not their helpers"
 )]
 
-mod acts;
 mod cache;
 mod lists;
-mod news;
-mod output;
-mod remembered;
+mod notifications;
+mod output_validation;
+mod remembered_version;
+mod requests;
 
 use bowline::client::Connect;
-use bowline::testing::{self, Scripted};
+use bowline::testing::{self, ScriptedPeer};
 use bowline::{Client, Error};
 use serde_json::{Value, json};
 
-/// A client that speaks the modern version, with nothing asked yet, and its scripted server.
-async fn modern() -> (Client, Scripted) {
+/// A modern client that has not sent anything yet, and its scripted server.
+async fn modern() -> (Client, ScriptedPeer) {
     modern_with(|connect| connect).await
 }
 
-/// The same, with a say in how the client is made.
-async fn modern_with(choose: impl FnOnce(Connect) -> Connect) -> (Client, Scripted) {
-    let (wire, server) = testing::scripted();
-    let connect = choose(Client::over(wire).speaking("2026-07-28"));
+/// The same with a configured client.
+async fn modern_with(configure: impl FnOnce(Connect) -> Connect) -> (Client, ScriptedPeer) {
+    let (wire, server) = testing::scripted_peer();
+    let connect = configure(Client::from_wire(wire).protocol_version("2026-07-28"));
     (connect.await.unwrap(), server)
 }
 
-/// A client that has shaken hands, and its scripted server with these capabilities.
-async fn legacy(capabilities: Value) -> (Client, Scripted) {
+/// A legacy client after its handshake, and its scripted server with these capabilities.
+async fn legacy(capabilities: Value) -> (Client, ScriptedPeer) {
     legacy_with(capabilities, |connect| connect).await
 }
 
-/// The same, with a say in how the client is made.
+/// The same with a configured client.
 async fn legacy_with(
     capabilities: Value,
-    choose: impl FnOnce(Connect) -> Connect,
-) -> (Client, Scripted) {
-    let (wire, mut server) = testing::scripted();
-    let connect = choose(Client::over(wire).speaking("2025-11-25"));
-    let handshake = server.shake_hands("2025-11-25", capabilities);
+    configure: impl FnOnce(Connect) -> Connect,
+) -> (Client, ScriptedPeer) {
+    let (wire, mut server) = testing::scripted_peer();
+    let connect = configure(Client::from_wire(wire).protocol_version("2025-11-25"));
+    let handshake = server.accept_handshake("2025-11-25", capabilities);
     let (client, ()) = tokio::join!(connect.into_future(), handshake);
     (client.unwrap(), server)
 }
 
-/// A tool as `tools/list` has it.
+/// A tool of a `tools/list` result.
 fn tool(name: &str) -> Value {
     json!({"name": name, "inputSchema": {"type": "object"}})
 }
 
-/// What went wrong, in words, if it was the peer's breach of the protocol.
-fn breach(error: &Error) -> &str {
+/// The text of a protocol error.
+fn protocol_error(error: &Error) -> &str {
     match error {
         Error::Protocol { what, .. } => what,
-        other => panic!("expected a breach of the protocol, and saw {other:?}"),
+        other => panic!("expected a protocol error, got {other:?}"),
     }
 }

@@ -1,5 +1,5 @@
-//! Faults of one HTTP/2 connection, which many calls share: a stream's fault costs its call, the connection's costs
-//! those under way, and what comes next works.
+//! Faults of a shared HTTP/2 connection: a stream error fails only its call, a connection error fails the calls in
+//! flight, and the next call succeeds.
 
 use std::io;
 use std::pin::Pin;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use bowline::http::client::HyperSend;
-use bowline::testing::Pipes;
+use bowline::testing::PipeConnector;
 use bowline::{Client, Error, Reply, Result};
 use bytes::Bytes;
 use http::{Request, Response};
@@ -21,32 +21,31 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 
-use crate::scripted::{self, Say};
+use crate::scripted_server::{ScriptedReply, ScriptedServer};
 
-/// A peer that speaks HTTP/2 and does what the name of the called tool says.
-struct Peer {
-    pipes: Pipes,
+/// An HTTP/2 server; the name of the called tool selects the fault.
+struct FaultyServer {
+    connector: PipeConnector,
     connections: Arc<AtomicUsize>,
-    /// Ends every connection: at once, or when its streams are done.
-    ends: watch::Sender<Ending>,
-    /// Calls that are being held.
+    ends: watch::Sender<ConnectionEnd>,
+    /// The response streams of `hold` calls.
     held: mpsc::UnboundedReceiver<mpsc::UnboundedSender<io::Result<String>>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Ending {
-    NotYet,
-    AtOnce,
-    InGoodOrder,
+enum ConnectionEnd {
+    Open,
+    Abrupt,
+    Graceful,
 }
 
-impl Peer {
+impl FaultyServer {
     fn new() -> Self {
-        let (ends, ending) = watch::channel(Ending::NotYet);
+        let (ends, ending) = watch::channel(ConnectionEnd::Open);
         let (hold, held) = mpsc::unbounded_channel();
         let connections = Arc::new(AtomicUsize::new(0));
         let counted = connections.clone();
-        let pipes = Pipes::with(move |far| {
+        let connector = PipeConnector::with(move |far| {
             counted.fetch_add(1, Ordering::SeqCst);
             let (hold, mut ending) = (hold.clone(), ending.clone());
             ending.mark_unchanged();
@@ -59,14 +58,14 @@ impl Peer {
                     _ = &mut serving => return,
                     _ = ending.changed() => {}
                 }
-                if *ending.borrow() == Ending::InGoodOrder {
+                if *ending.borrow() == ConnectionEnd::Graceful {
                     serving.as_mut().graceful_shutdown();
                     drop(serving.await);
                 }
             });
         });
         Self {
-            pipes,
+            connector,
             connections,
             ends,
             held,
@@ -74,29 +73,29 @@ impl Peer {
     }
 
     async fn client(&self) -> Client {
-        let send = HyperSend::over_http2(self.pipes.clone());
+        let send = HyperSend::with_http2_connector(self.connector.clone());
         let connect = Client::connect("http://localhost/mcp").http(send);
-        connect.speaking("2026-07-28").await.unwrap()
+        connect.protocol_version("2026-07-28").await.unwrap()
     }
 
     fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
 
-    /// Starts a call that is answered when the test says so.
-    async fn hold(&mut self, client: &Client) -> Held {
+    /// Starts a call whose response the test sends.
+    async fn hold(&mut self, client: &Client) -> HeldCall {
         let call = tokio::spawn(client.call_tool("hold", ()).id(7).start());
         let stream = self.held.recv().await.unwrap();
-        Held { call, stream }
+        HeldCall { call, stream }
     }
 }
 
-struct Held {
+struct HeldCall {
     call: tokio::task::JoinHandle<Result<Reply>>,
     stream: mpsc::UnboundedSender<io::Result<String>>,
 }
 
-impl Held {
+impl HeldCall {
     async fn answered(self) -> Result<Reply> {
         let answer = format!("data: {}\n\n", done(&json!(7)));
         self.stream.send(Ok(answer)).unwrap();
@@ -109,10 +108,10 @@ fn done(id: &Value) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "result": {"resultType": "complete", "content": text}})
 }
 
-/// What is said on a stream, or the fault that ends it.
-struct Said(mpsc::UnboundedReceiver<io::Result<String>>);
+/// A response body fed by a channel; an error resets the stream.
+struct ChannelBody(mpsc::UnboundedReceiver<io::Result<String>>);
 
-impl Body for Said {
+impl Body for ChannelBody {
     type Data = Bytes;
     type Error = io::Error;
 
@@ -121,32 +120,32 @@ impl Body for Said {
         cx: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let next = self.0.poll_recv(cx);
-        next.map(|said| said.map(|said| said.map(|text| Frame::data(text.into()))))
+        next.map(|next| next.map(|chunk| chunk.map(|text| Frame::data(text.into()))))
     }
 }
 
 async fn answer(
     request: Request<Incoming>,
     hold: mpsc::UnboundedSender<mpsc::UnboundedSender<io::Result<String>>>,
-) -> io::Result<Response<Said>> {
+) -> io::Result<Response<ChannelBody>> {
     let body = request
         .into_body()
         .collect()
         .await
         .map_err(io::Error::other)?;
     let body: Value = serde_json::from_slice(&body.to_bytes()).unwrap();
-    let (say, said) = mpsc::unbounded_channel();
-    let mut response = Response::new(Said(said));
+    let (chunks, receiver) = mpsc::unbounded_channel();
+    let mut response = Response::new(ChannelBody(receiver));
     let kind = "text/event-stream".parse().unwrap();
     response.headers_mut().insert("content-type", kind);
     match body["params"]["name"].as_str() {
         Some("refuse") => return Err(io::ErrorKind::ConnectionRefused.into()),
         Some("break") => {
-            say.send(Ok("data: {\"jsonrpc\"".into())).unwrap();
-            say.send(Err(io::ErrorKind::BrokenPipe.into())).unwrap();
+            chunks.send(Ok("data: {\"jsonrpc\"".into())).unwrap();
+            chunks.send(Err(io::ErrorKind::BrokenPipe.into())).unwrap();
         }
-        Some("hold") => hold.send(say).unwrap(),
-        _ => say
+        Some("hold") => hold.send(chunks).unwrap(),
+        _ => chunks
             .send(Ok(format!("data: {}\n\n", done(&body["id"]))))
             .unwrap(),
     }
@@ -154,11 +153,11 @@ async fn answer(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fault_of_one_stream_costs_its_call_and_no_other() {
+async fn a_stream_error_fails_only_its_own_call() {
     for fault in ["refuse", "break"] {
-        let mut peer = Peer::new();
-        let client = peer.client().await;
-        let held = peer.hold(&client).await;
+        let mut server = FaultyServer::new();
+        let client = server.client().await;
+        let held = server.hold(&client).await;
 
         let faulty = client.call_tool(fault, ()).await;
         let next = client.call_tool("quick", ()).await;
@@ -169,32 +168,32 @@ async fn a_fault_of_one_stream_costs_its_call_and_no_other() {
         );
         assert_eq!(next.unwrap().text(), "done");
         assert_eq!(held.answered().await.unwrap().text(), "done");
-        assert_eq!(peer.connections(), 1);
+        assert_eq!(server.connections(), 1);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_connection_fails_what_is_under_way_and_the_next_call_makes_another() {
-    let mut peer = Peer::new();
-    let client = peer.client().await;
-    let held = peer.hold(&client).await;
+async fn a_lost_connection_fails_calls_in_flight_and_the_next_call_reconnects() {
+    let mut server = FaultyServer::new();
+    let client = server.client().await;
+    let held = server.hold(&client).await;
 
-    peer.ends.send(Ending::AtOnce).unwrap();
+    server.ends.send(ConnectionEnd::Abrupt).unwrap();
     let lost = held.call.await.unwrap();
     let next = client.call_tool("quick", ()).await;
 
     assert!(matches!(lost, Err(Error::Transport { .. })), "{lost:?}");
     assert_eq!(next.unwrap().text(), "done");
-    assert_eq!(peer.connections(), 2);
+    assert_eq!(server.connections(), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_says_goodbye_still_answers_what_is_under_way() {
-    let mut peer = Peer::new();
-    let client = peer.client().await;
-    let held = peer.hold(&client).await;
+async fn a_graceful_shutdown_still_answers_calls_in_flight() {
+    let mut server = FaultyServer::new();
+    let client = server.client().await;
+    let held = server.hold(&client).await;
 
-    peer.ends.send(Ending::InGoodOrder).unwrap();
+    server.ends.send(ConnectionEnd::Graceful).unwrap();
     tokio::task::yield_now().await;
     let next = client.call_tool("quick", ()).await;
 
@@ -203,12 +202,13 @@ async fn a_server_that_says_goodbye_still_answers_what_is_under_way() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_speaks_no_http2_is_a_failed_wire() {
-    let (_peer, pipes) =
-        scripted::Peer::in_memory(|_| Say::Bytes("HTTP/1.1 400 Bad Request\r\n\r\n".into()));
-    let send = HyperSend::over_http2(pipes);
+async fn a_server_without_http2_support_causes_a_transport_error() {
+    let (_server, connector) = ScriptedServer::in_memory(|_| {
+        ScriptedReply::Bytes("HTTP/1.1 400 Bad Request\r\n\r\n".into())
+    });
+    let send = HyperSend::with_http2_connector(connector);
     let connect = Client::connect("http://localhost/mcp").http(send);
-    let client = connect.speaking("2026-07-28").await.unwrap();
+    let client = connect.protocol_version("2026-07-28").await.unwrap();
 
     let outcome = client.call_tool("x", ()).await;
 

@@ -1,5 +1,5 @@
-//! HTTP/2 requests that a server provably did not process are sent again; others never are. How many requests a
-//! server takes at once is known before the second one.
+//! Retries of HTTP/2 requests: only those that the server provably did not process. The stream limit of the server
+//! is known before the second request.
 
 use std::future::IntoFuture as _;
 use std::sync::Arc;
@@ -12,19 +12,19 @@ use h2::server::Builder;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Semaphore;
 
-use crate::http2_peer::{Http2Peer, Io, answer, message, serve};
+use crate::http2_server::{Http2Server, Io, answer, message, serve};
 
-async fn connect(peer: &Http2Peer) -> Client {
-    let url = peer.listen().await;
+async fn connect(server: &Http2Server) -> Client {
+    let url = server.listen().await;
     let connect = Client::connect(&url).http2();
-    connect.speaking("2026-07-28").await.unwrap()
+    connect.protocol_version("2026-07-28").await.unwrap()
 }
 
-/// A server that refuses the first `refusals` requests unread.
-fn refusing(refusals: usize) -> (Http2Peer, Arc<AtomicUsize>) {
+/// A server that resets the first `refusals` streams with `REFUSED_STREAM`.
+fn refusing_server(refusals: usize) -> (Http2Server, Arc<AtomicUsize>) {
     let seen = Arc::new(AtomicUsize::new(0));
     let counted = seen.clone();
-    let peer = Http2Peer::new(move |_, io| {
+    let server = Http2Server::new(move |_, io| {
         let seen = seen.clone();
         async move {
             serve(io, &Builder::new(), |request, mut respond| {
@@ -39,24 +39,27 @@ fn refusing(refusals: usize) -> (Http2Peer, Arc<AtomicUsize>) {
             .await;
         }
     });
-    (peer, counted)
+    (server, counted)
 }
 
 #[tokio::test]
-async fn a_request_that_was_refused_unread_is_sent_again_on_another_connection() {
-    let (peer, seen) = refusing(1);
-    let client = connect(&peer).await;
+async fn a_request_reset_with_refused_stream_is_retried_on_another_connection() {
+    let (server, seen) = refusing_server(1);
+    let client = connect(&server).await;
 
     let result = client.call_tool("once", ()).await;
 
     assert_eq!(result.unwrap().text(), "done");
-    assert_eq!((seen.load(Ordering::SeqCst), peer.accepted()), (2, 2));
+    assert_eq!(
+        (seen.load(Ordering::SeqCst), server.accepted_count()),
+        (2, 2)
+    );
 }
 
 #[tokio::test]
-async fn a_server_that_refuses_every_request_is_asked_a_bounded_number_of_times() {
-    let (peer, seen) = refusing(usize::MAX);
-    let client = connect(&peer).await;
+async fn retries_of_refused_streams_are_bounded() {
+    let (server, seen) = refusing_server(usize::MAX);
+    let client = connect(&server).await;
 
     let refused = client.call_tool("once", ()).await;
 
@@ -79,7 +82,7 @@ async fn frame(io: &mut Box<dyn Io>) -> Option<(u8, u32)> {
     Some((head[3], stream))
 }
 
-/// Accepts one request, then says GOAWAY with `last` as the last stream that it has processed, and closes.
+/// Accepts one request, sends GOAWAY with `last` as the last processed stream, and closes the connection.
 async fn go_away(mut io: Box<dyn Io>, last: u32) {
     let mut preface = [0; 24];
     io.read_exact(&mut preface).await.unwrap();
@@ -100,8 +103,8 @@ async fn go_away(mut io: Box<dyn Io>, last: u32) {
 
 const HEADERS: u8 = 1;
 
-fn going_away(last: u32) -> Http2Peer {
-    Http2Peer::new(move |number, io| async move {
+fn goaway_server(last: u32) -> Http2Server {
+    Http2Server::new(move |number, io| async move {
         match number {
             1 => go_away(io, last).await,
             _ => serve(io, &Builder::new(), answer).await,
@@ -110,32 +113,32 @@ fn going_away(last: u32) -> Http2Peer {
 }
 
 #[tokio::test]
-async fn a_request_above_the_last_stream_of_a_goaway_is_sent_again_on_another_connection() {
-    let peer = going_away(0);
-    let client = connect(&peer).await;
+async fn a_request_above_the_last_stream_of_a_goaway_is_retried_on_another_connection() {
+    let server = goaway_server(0);
+    let client = connect(&server).await;
 
     let result = client.call_tool("once", ()).await;
 
     assert_eq!(result.unwrap().text(), "done");
-    assert_eq!(peer.accepted(), 2);
+    assert_eq!(server.accepted_count(), 2);
 }
 
 #[tokio::test]
-async fn a_request_that_a_server_may_have_processed_before_its_goaway_is_not_sent_again() {
-    let peer = going_away(1);
-    let client = connect(&peer).await;
+async fn a_request_that_may_have_been_processed_before_a_goaway_is_not_retried() {
+    let server = goaway_server(1);
+    let client = connect(&server).await;
 
     let lost = client.call_tool("once", ()).await;
 
     assert!(matches!(lost, Err(Error::Transport { .. })), "{lost:?}");
-    assert_eq!(peer.accepted(), 1);
+    assert_eq!(server.accepted_count(), 1);
 }
 
 #[tokio::test]
-async fn a_server_that_takes_one_request_at_a_time_gets_a_second_connection_for_the_second() {
+async fn a_server_with_a_stream_limit_of_one_gets_a_second_connection_for_a_concurrent_request() {
     let gate = Arc::new(Semaphore::new(0));
     let held = gate.clone();
-    let peer = Http2Peer::new(move |_, io| {
+    let server = Http2Server::new(move |_, io| {
         let held = held.clone();
         async move {
             let mut builder = Builder::new();
@@ -150,8 +153,8 @@ async fn a_server_that_takes_one_request_at_a_time_gets_a_second_connection_for_
                     if message["params"]["name"] == "held" {
                         drop(held.acquire().await);
                     }
-                    let json = crate::http2_peer::done(&message["id"]).to_string();
-                    let head = crate::http2_peer::head("application/json");
+                    let json = crate::http2_server::done(&message["id"]).to_string();
+                    let head = crate::http2_server::head("application/json");
                     if let Ok(mut body) = respond.send_response(head, false) {
                         let _ = body.send_data(json.into(), true);
                     }
@@ -160,7 +163,7 @@ async fn a_server_that_takes_one_request_at_a_time_gets_a_second_connection_for_
             .await;
         }
     });
-    let client = connect(&peer).await;
+    let client = connect(&server).await;
 
     let second = async {
         let calling = client.call_tool("quick", ()).into_future();
@@ -168,10 +171,16 @@ async fn a_server_that_takes_one_request_at_a_time_gets_a_second_connection_for_
         gate.add_permits(1);
         second
     };
-    // The first is polled first, and makes the first connection.
+    // `join!` polls the held call first, so that it opens the first connection.
     let (first, second) = tokio::join!(client.call_tool("held", ()), second);
 
-    assert_eq!(second.expect("it does not wait").unwrap().text(), "done");
+    assert_eq!(
+        second
+            .expect("the second call does not wait for the first")
+            .unwrap()
+            .text(),
+        "done"
+    );
     assert_eq!(first.unwrap().text(), "done");
-    assert_eq!(peer.accepted(), 2);
+    assert_eq!(server.accepted_count(), 2);
 }

@@ -1,11 +1,11 @@
-//! What dropped calls cost a legacy client: how long, and how many connections.
+//! Dropped calls of a legacy client: how long they hold connections, and how many.
 
 use std::time::Duration;
 
 use bowline::{Call, Client};
 use tokio::time::sleep;
 
-use crate::legacy_server::{LegacyServer, Stage, idle};
+use crate::legacy_server::{HoldStage, LegacyServer, run_until_idle};
 
 const CALL: &str = "POST tools/call";
 const CANCEL: &str = "POST notifications/cancelled";
@@ -13,28 +13,32 @@ const CANCEL: &str = "POST notifications/cancelled";
 async fn calls(client: &Client, count: usize) -> Vec<Call> {
     let calls = (0..count).map(|_| client.call_tool("slow", ()).start());
     let calls = calls.collect();
-    idle().await;
+    run_until_idle().await;
     calls
 }
 
-fn count(server: &LegacyServer, what: &str) -> usize {
-    let world = server.world();
-    world.seen.iter().filter(|seen| seen.what == what).count()
+fn count(server: &LegacyServer, label: &str) -> usize {
+    let state = server.state();
+    state
+        .processed
+        .iter()
+        .filter(|processed| processed.label == label)
+        .count()
 }
 
 #[tokio::test(start_paused = true)]
-async fn everything_about_a_dropped_call_is_over_five_seconds_later_even_if_the_server_stalls() {
+async fn connections_of_a_dropped_call_are_closed_within_five_seconds_even_if_the_server_stalls() {
     for stalled in [Some(CANCEL), Some(CALL), None] {
         let server = LegacyServer::start();
         let client = server.connect().await;
-        idle().await;
+        run_until_idle().await;
         let idle_connections = server.connections();
         if let Some(stalled) = stalled {
-            server.hold(Stage::Head, stalled);
+            server.hold(HoldStage::Head, stalled);
         }
         let call = calls(&client, 1).await;
-        // The server does not end the response either.
-        let kept = std::mem::take(&mut server.world().sessions.get_mut("s1").unwrap().running);
+        // The server keeps the response open.
+        let kept = std::mem::take(&mut server.state().sessions.get_mut("s1").unwrap().running);
 
         drop(call);
         sleep(Duration::from_millis(5050)).await;
@@ -50,9 +54,9 @@ async fn dropped_calls_hold_a_bounded_number_of_connections_and_every_one_is_can
     const CALLS: usize = 200;
     let server = LegacyServer::start();
     let client = server.connect().await;
-    server.hold(Stage::Head, CANCEL);
+    server.hold(HoldStage::Head, CANCEL);
     let calls = calls(&client, CALLS).await;
-    let kept = std::mem::take(&mut server.world().sessions.get_mut("s1").unwrap().running);
+    let kept = std::mem::take(&mut server.state().sessions.get_mut("s1").unwrap().running);
     assert_eq!(kept.len(), CALLS);
 
     drop(calls);
@@ -66,19 +70,19 @@ async fn dropped_calls_hold_a_bounded_number_of_connections_and_every_one_is_can
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancel_that_gets_no_connection_is_tried_again_and_posted_once() {
+async fn a_cancel_without_a_connection_is_retried_and_posted_once() {
     let server = LegacyServer::start();
     let client = server.connect().await;
     let calls = calls(&client, 1).await;
-    server.world().is_down = true;
+    server.state().is_down = true;
 
     drop(calls);
     sleep(Duration::from_secs(10)).await;
-    server.world().is_down = false;
+    server.state().is_down = false;
     sleep(Duration::from_secs(30)).await;
 
     assert_eq!(count(&server, CANCEL), 1);
-    assert!(server.world().sessions["s1"].running.is_empty());
+    assert!(server.state().sessions["s1"].running.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -86,37 +90,35 @@ async fn a_cancel_whose_connection_ends_before_it_arrives_is_posted_again() {
     let server = LegacyServer::start();
     let client = server.connect().await;
     let calls = calls(&client, 1).await;
-    server.hold(Stage::Transit, CANCEL);
+    server.hold(HoldStage::Transit, CANCEL);
     drop(calls);
     sleep(Duration::from_millis(150)).await;
 
-    server.world().is_down = true;
-    server.release(Stage::Transit, CANCEL);
-    idle().await;
-    server.world().is_down = false;
+    server.state().is_down = true;
+    server.release(HoldStage::Transit, CANCEL);
+    run_until_idle().await;
+    server.state().is_down = false;
     sleep(Duration::from_secs(1)).await;
 
-    assert_eq!(server.world().lost.len(), 1, "the first one");
+    assert_eq!(server.state().lost.len(), 1, "the first cancel");
     assert_eq!(count(&server, CANCEL), 1);
-    assert!(server.world().sessions["s1"].running.is_empty());
+    assert!(server.state().sessions["s1"].running.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_id_is_not_used_again_while_a_server_may_keep_its_cancel_for_a_request_that_never_came()
-{
+async fn an_id_is_not_reused_while_the_server_may_store_an_early_cancel_for_it() {
     let server = LegacyServer::start();
     let client = server.connect().await;
-    server.hold(Stage::Transit, CALL);
+    server.hold(HoldStage::Transit, CALL);
     let lost = client.call_tool("slow", ()).id("x").start();
-    idle().await;
+    run_until_idle().await;
     drop(lost);
     sleep(Duration::from_secs(1)).await;
-    assert_eq!(server.world().sessions["s1"].early.len(), 1);
+    assert_eq!(server.state().sessions["s1"].early_cancels.len(), 1);
     let calls = |server: &LegacyServer| {
-        let world = server.world();
-        let handed = world.handed.iter();
-        handed
-            .filter(|(message, _)| message["method"] == "tools/call")
+        let state = server.state();
+        let sent = state.sent.iter();
+        sent.filter(|(message, _)| message["method"] == "tools/call")
             .count()
     };
 
@@ -125,7 +127,7 @@ async fn an_id_is_not_used_again_while_a_server_may_keep_its_cancel_for_a_reques
     assert_eq!(
         calls(&server),
         1,
-        "our server keeps an early cancel for 10 s"
+        "Bowline's server stores an early cancel for 10 s"
     );
     sleep(Duration::from_secs(7)).await;
 
@@ -134,14 +136,14 @@ async fn an_id_is_not_used_again_while_a_server_may_keep_its_cancel_for_a_reques
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_session_the_response_is_closed_as_soon_as_its_call_is_dropped() {
+async fn without_a_session_a_dropped_call_closes_its_response() {
     let server = LegacyServer::start();
-    server.world().is_stateless = true;
+    server.state().is_stateless = true;
     let client = server.connect().await;
     let calls = calls(&client, 1).await;
     let open = |server: &LegacyServer| {
-        let world = server.world();
-        world
+        let state = server.state();
+        state
             .stateless_running
             .values()
             .filter(|events| events.is_open())
@@ -150,24 +152,21 @@ async fn without_a_session_the_response_is_closed_as_soon_as_its_call_is_dropped
     assert_eq!(open(&server), 1);
 
     drop(calls);
-    idle().await;
+    run_until_idle().await;
 
-    assert_eq!(open(&server), 0, "the server sees that nobody reads");
-    assert_eq!(
-        count(&server, CANCEL),
-        1,
-        "the cancel is posted all the same"
-    );
+    assert_eq!(open(&server), 0, "the response is closed");
+    assert_eq!(count(&server, CANCEL), 1, "the cancel is still posted");
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_session_a_call_is_closed_before_its_head_and_the_cancel_does_not_overtake_it() {
+async fn without_a_session_a_call_dropped_before_its_response_head_closes_its_post_and_cancels_later()
+ {
     let server = LegacyServer::start();
-    server.world().is_stateless = true;
+    server.state().is_stateless = true;
     let client = server.connect().await;
-    idle().await;
+    run_until_idle().await;
     let idle_connections = server.connections();
-    server.hold(Stage::Transit, CALL);
+    server.hold(HoldStage::Transit, CALL);
     let calls = calls(&client, 1).await;
 
     drop(calls);
@@ -180,16 +179,16 @@ async fn without_a_session_a_call_is_closed_before_its_head_and_the_cancel_does_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_was_dropped_before_it_was_redirected_goes_no_further() {
+async fn a_dropped_call_does_not_follow_a_redirect() {
     let server = LegacyServer::start();
-    server.world().redirects = true;
+    server.state().redirects_next_call = true;
     let client = server.connect().await;
-    server.hold(Stage::Head, CALL);
+    server.hold(HoldStage::Head, CALL);
     let calls = calls(&client, 1).await;
 
     drop(calls);
     sleep(Duration::from_millis(150)).await;
-    server.release(Stage::Head, CALL);
+    server.release(HoldStage::Head, CALL);
     sleep(Duration::from_secs(10)).await;
 
     assert_eq!(count(&server, CALL), 1);

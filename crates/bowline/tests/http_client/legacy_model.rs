@@ -1,7 +1,7 @@
-//! A model of the legacy client: random schedules of calls, drops, restarts, cuts and delays, against laws.
+//! Random schedules of calls, drops, restarts, closed streams and delays against the legacy client, and invariants.
 //!
-//! Everything is decided by a seed, the clock is paused, and the server has no sockets: the same seed plays the same
-//! schedule. `BOWLINE_SEEDS=from..to` plays others than the usual ones.
+//! A seed decides everything, the clock is paused, and the server has no sockets: the same seed runs the same
+//! schedule. `BOWLINE_SEEDS=from..to` selects other seeds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -14,85 +14,85 @@ use bowline::{Call, Client};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use crate::legacy_server::{LegacyServer, OnGet, Seen, Stage, World};
+use crate::legacy_server::{
+    GetBehavior, HoldStage, LegacyServer, LegacyServerState, ProcessedRequest,
+};
 
 const URIS: [&str; 3] = ["file:///a", "file:///b", "file:///c"];
 const LEVELS: [(LoggingLevel, &str); 2] =
     [(LoggingLevel::Error, "error"), (LoggingLevel::Info, "info")];
 
-/// How one schedule went, as seen when it was over and at peace.
-struct Record {
+/// The record of one schedule, taken after everything has settled.
+struct ScheduleRecord {
     seed: u64,
-    /// What the server processed, one line each.
+    /// The requests that the server processed, one per line.
     trace: String,
-    /// What connections got.
-    calls: Vec<Handed>,
-    cancels: Vec<Handed>,
-    /// Calls whose cancel was lost on the way.
+    /// Calls written to connections.
+    calls: Vec<SentMessage>,
+    cancels: Vec<SentMessage>,
+    /// Calls whose cancel was lost in transit.
     lost_cancels: Vec<String>,
-    /// The calls that were dropped.
     dropped: Vec<Value>,
-    /// Calls that still run, and where.
+    /// Calls that still run: the session and the id.
     running: Vec<(String, String)>,
-    /// The newest session: its subscriptions and its log level.
+    /// The subscriptions and the log level of the newest session.
     current: Option<(BTreeSet<String>, Option<String>)>,
-    listeners: Vec<(&'static str, Heard)>,
-    /// When each resource was changed last.
+    listeners: Vec<(&'static str, ListenerState)>,
+    /// The time of the last change of each resource.
     changed: BTreeMap<&'static str, Instant>,
     level: Option<&'static str>,
     unanswered: usize,
     connections: usize,
 }
 
-/// A message that a connection got: in which place, about which request, in which session.
-struct Handed {
+/// A message written to a connection: its position, the id of its request, its session.
+struct SentMessage {
     at: usize,
     id: Value,
     session: Option<String>,
 }
 
-/// A subscription to one resource, in a task of its own.
-struct Listener {
+/// A subscription to one resource, in its own task.
+struct ResourceListener {
     uri: &'static str,
-    heard: Arc<Mutex<Heard>>,
+    state: Arc<Mutex<ListenerState>>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Heard {
+struct ListenerState {
     since: Option<Instant>,
     last: Option<Instant>,
     has_ended: bool,
 }
 
-impl Listener {
+impl ResourceListener {
     fn start(client: &Client, uri: &'static str) -> Self {
-        let heard = Arc::new(Mutex::new(Heard::default()));
-        let (client, told) = (client.clone(), heard.clone());
+        let state = Arc::new(Mutex::new(ListenerState::default()));
+        let (client, shared) = (client.clone(), state.clone());
         tokio::spawn(async move {
             let Ok(mut changes) = client.subscribe(Changes::new().resource(uri)).await else {
-                told.lock().unwrap().has_ended = true;
+                shared.lock().unwrap().has_ended = true;
                 return;
             };
-            told.lock().unwrap().since = Some(Instant::now());
+            shared.lock().unwrap().since = Some(Instant::now());
             while let Ok(Some(change)) = changes.next().await {
                 assert_eq!(change, Change::Resource(uri.into()));
-                told.lock().unwrap().last = Some(Instant::now());
+                shared.lock().unwrap().last = Some(Instant::now());
             }
-            told.lock().unwrap().has_ended = true;
+            shared.lock().unwrap().has_ended = true;
         });
-        Self { uri, heard }
+        Self { uri, state }
     }
 
-    fn heard(&self) -> Heard {
-        *self.heard.lock().unwrap()
+    fn state(&self) -> ListenerState {
+        *self.state.lock().unwrap()
     }
 }
 
-/// SplitMix64.
 #[derive(Clone)]
-struct Chance(u64);
+struct SplitMix64(u64);
 
-impl Chance {
+impl SplitMix64 {
     fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -105,41 +105,47 @@ impl Chance {
     }
 }
 
-/// Delays that let requests overtake each other, on one stage or another.
-fn delays(seed: u64) -> impl FnMut(Stage, &str) -> u64 + Send {
-    let mut chance = Chance(seed ^ 0x5eed);
-    move |stage, _| match (stage, chance.below(4)) {
+/// Delays that let requests overtake one another.
+fn delays(seed: u64) -> impl FnMut(HoldStage, &str) -> u64 + Send {
+    let mut random = SplitMix64(seed ^ 0x5eed);
+    move |stage, _| match (stage, random.below(4)) {
         (_, 0 | 1) => 0,
-        (Stage::Connect, 2) => chance.below(20),
-        (Stage::Connect, _) => chance.below(300),
-        (Stage::Transit, 2) => chance.below(80),
-        // Longer than the head start of a cancel.
-        (Stage::Transit, _) => chance.below(250),
-        (Stage::Head, 2) => chance.below(90),
-        (Stage::Head, _) => chance.below(400),
+        (HoldStage::Connect, 2) => random.below(20),
+        (HoldStage::Connect, _) => random.below(300),
+        (HoldStage::Transit, 2) => random.below(80),
+        // Longer than a cancel waits after its request.
+        (HoldStage::Transit, _) => random.below(250),
+        (HoldStage::Head, 2) => random.below(90),
+        (HoldStage::Head, _) => random.below(400),
     }
 }
 
-async fn play(seed: u64) -> Record {
-    let mut chance = Chance(seed);
+const GET_BEHAVIORS: [GetBehavior; 3] = [
+    GetBehavior::Stream,
+    GetBehavior::Stream,
+    GetBehavior::Status(503),
+];
+
+async fn run_schedule(seed: u64) -> ScheduleRecord {
+    let mut random = SplitMix64(seed);
     let server = LegacyServer::start();
     let start = Instant::now();
     let client = server.connect().await;
-    server.world().numbers_events = chance.below(2) == 0;
-    server.world().delays = Some(Box::new(delays(seed)));
+    server.state().has_event_ids = random.below(2) == 0;
+    server.state().delays = Some(Box::new(delays(seed)));
     let mut calls: Vec<(i64, bool, Call)> = Vec::new();
     let (mut dropped, mut listeners) = (Vec::new(), Vec::new());
     let (mut changed, mut level) = (BTreeMap::new(), None);
     for step in 0..40 {
-        match chance.below(16) {
+        match random.below(16) {
             0..=4 => {
                 let id = 1000 + step;
-                let is_slow = chance.below(3) > 0;
+                let is_slow = random.below(3) > 0;
                 let tool = if is_slow { "slow" } else { "quick" };
                 calls.push((id, is_slow, client.call_tool(tool, ()).id(id).start()));
             }
             5..=7 if !calls.is_empty() => {
-                let at = chance.below(calls.len() as u64) as usize;
+                let at = random.below(calls.len() as u64) as usize;
                 let (id, _, call) = calls.remove(at);
                 dropped.push(json!(id));
                 drop(call);
@@ -147,32 +153,31 @@ async fn play(seed: u64) -> Record {
             8 => server.restart(),
             9 => server.cut_streams(),
             10 => {
-                let mut world = server.world();
-                world.is_down = !world.is_down;
+                let mut state = server.state();
+                state.is_down = !state.is_down;
             }
             11 => {
-                let answers = [OnGet::Stream, OnGet::Stream, OnGet::Status(503)];
-                server.world().on_get = chance.pick(&answers);
+                server.state().get_behavior = random.pick(&GET_BEHAVIORS);
             }
-            12 => listeners.push(Listener::start(&client, chance.pick(&URIS))),
+            12 => listeners.push(ResourceListener::start(&client, random.pick(&URIS))),
             13 => {
-                let uri = chance.pick(&URIS);
+                let uri = random.pick(&URIS);
                 changed.insert(uri, Instant::now());
                 server.change_resource(uri);
             }
             14 => {
-                let (wanted, name) = chance.pick(&LEVELS);
+                let (wanted, name) = random.pick(&LEVELS);
                 let setting = client.set_log_level(wanted).into_future();
                 let set = tokio::time::timeout(LONG, setting).await;
                 level = set.is_ok_and(|set| set.is_ok()).then_some(name);
             }
             _ => {}
         }
-        sleep(Duration::from_millis(chance.below(300))).await;
+        sleep(Duration::from_millis(random.below(300))).await;
     }
-    // Peace: whatever can be restored is restored by the end of it.
-    server.world().is_down = false;
-    server.world().on_get = OnGet::Stream;
+    // The faults end here: whatever can be restored is restored after this sleep.
+    server.state().is_down = false;
+    server.state().get_behavior = GetBehavior::Stream;
     sleep(LONG).await;
     let mut unanswered = 0;
     for (id, is_slow, call) in calls {
@@ -183,8 +188,8 @@ async fn play(seed: u64) -> Record {
     sleep(LONG).await;
     let listeners = listeners
         .iter()
-        .map(|own: &Listener| (own.uri, own.heard()));
-    let record = Record {
+        .map(|listener: &ResourceListener| (listener.uri, listener.state()));
+    let record = ScheduleRecord {
         seed,
         dropped,
         listeners: listeners.collect(),
@@ -192,42 +197,46 @@ async fn play(seed: u64) -> Record {
         level,
         unanswered,
         connections: server.connections(),
-        ..Record::of(&server.world(), start)
+        ..ScheduleRecord::of(&server.state(), start)
     };
     drop(client);
     record
 }
 
-impl Record {
-    /// What the server can tell.
-    fn of(world: &World, start: Instant) -> Self {
-        let handed = |method: &str| -> Vec<Handed> {
-            let all = world.handed.iter().enumerate();
+impl ScheduleRecord {
+    /// The part of the record that the server has.
+    fn of(state: &LegacyServerState, start: Instant) -> Self {
+        let sent = |method: &str| -> Vec<SentMessage> {
+            let all = state.sent.iter().enumerate();
             let all = all.filter(|(_, (message, _))| message["method"] == method);
-            let handed = all.map(|(at, (message, session))| Handed {
+            let sent = all.map(|(at, (message, session))| SentMessage {
                 at,
-                id: about(message).clone(),
+                id: request_id_of(message).clone(),
                 session: session.clone(),
             });
-            handed.collect()
+            sent.collect()
         };
-        let running = world.sessions.iter().flat_map(|(name, session)| {
+        let running = state.sessions.iter().flat_map(|(name, session)| {
             let ids = session.running.keys();
             ids.map(|id| (name.clone(), id.clone()))
         });
-        let lost = world.lost.iter();
+        let lost = state.lost.iter();
         let lost = lost.filter(|lost| lost["method"] == "notifications/cancelled");
-        let lost_cancels = lost.map(|lost| about(lost).to_string());
-        let newest = world.sessions.values().max_by_key(|session| session.opened);
+        let lost_cancels = lost.map(|lost| request_id_of(lost).to_string());
+        let newest = state.sessions.values().max_by_key(|session| session.number);
         Self {
             seed: 0,
-            trace: world.seen.iter().map(|seen| line(seen, start)).collect(),
-            calls: handed("tools/call"),
-            cancels: handed("notifications/cancelled"),
+            trace: state
+                .processed
+                .iter()
+                .map(|processed| line(processed, start))
+                .collect(),
+            calls: sent("tools/call"),
+            cancels: sent("notifications/cancelled"),
             lost_cancels: lost_cancels.collect(),
             dropped: Vec::new(),
             running: running.collect(),
-            current: newest.map(|own| (own.subscriptions.clone(), own.level.clone())),
+            current: newest.map(|session| (session.subscriptions.clone(), session.level.clone())),
             listeners: Vec::new(),
             changed: BTreeMap::new(),
             level: None,
@@ -237,19 +246,23 @@ impl Record {
     }
 }
 
-/// The request that a message is, or is about.
-fn about(message: &Value) -> &Value {
+/// The id of the request that a message is or refers to.
+fn request_id_of(message: &Value) -> &Value {
     match &message["params"]["requestId"] {
         Value::Null => &message["id"],
         id => id,
     }
 }
 
-fn line(seen: &Seen, start: Instant) -> String {
-    let at = seen.at.duration_since(start).as_millis();
-    let session = seen.session.as_deref().unwrap_or("-");
-    let (what, id, status) = (&seen.what, about(&seen.body), seen.status);
-    format!("{at:>8} ms  {what} {id} in {session}: {status}\n")
+fn line(processed: &ProcessedRequest, start: Instant) -> String {
+    let at = processed.at.duration_since(start).as_millis();
+    let session = processed.session.as_deref().unwrap_or("-");
+    let (label, id, status) = (
+        &processed.label,
+        request_id_of(&processed.body),
+        processed.status,
+    );
+    format!("{at:>8} ms  {label} {id} in {session}: {status}\n")
 }
 
 fn seeds() -> Range<u64> {
@@ -260,61 +273,61 @@ fn seeds() -> Range<u64> {
     from.parse().unwrap()..to.parse().unwrap()
 }
 
-/// Every schedule, played once for all laws.
-fn records() -> &'static [Record] {
-    static RECORDS: OnceLock<Vec<Record>> = OnceLock::new();
-    let played = |seed| {
+/// The records of all schedules, run once for all invariants.
+fn records() -> &'static [ScheduleRecord] {
+    static RECORDS: OnceLock<Vec<ScheduleRecord>> = OnceLock::new();
+    let run = |seed| {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .start_paused(true)
             .build();
-        runtime.unwrap().block_on(play(seed))
+        runtime.unwrap().block_on(run_schedule(seed))
     };
-    RECORDS.get_or_init(|| seeds().map(played).collect())
+    RECORDS.get_or_init(|| seeds().map(run).collect())
 }
 
-/// Checks a law in every schedule, and says in which it is broken.
-fn holds(law: impl Fn(&Record) -> Result<(), String>) {
+/// Checks an invariant in every schedule, and panics with the first that violates it.
+fn check_invariant(invariant: impl Fn(&ScheduleRecord) -> Result<(), String>) {
     for record in records() {
-        if let Err(broken) = law(record) {
-            let Record {
+        if let Err(violation) = invariant(record) {
+            let ScheduleRecord {
                 seed,
                 trace,
                 dropped,
                 ..
             } = record;
             let dropped: Vec<_> = dropped.iter().map(Value::to_string).collect();
-            panic!("seed {seed}: {broken}\ndropped: {dropped:?}\n{trace}");
+            panic!("seed {seed}: {violation}\ndropped: {dropped:?}\n{trace}");
         }
     }
 }
 
-fn ensure(holds: bool, broken: impl FnOnce() -> String) -> Result<(), String> {
-    if holds { Ok(()) } else { Err(broken()) }
+fn ensure(condition: bool, violation: impl FnOnce() -> String) -> Result<(), String> {
+    if condition { Ok(()) } else { Err(violation()) }
 }
 
 #[test]
-fn a_dropped_call_does_not_run_on_and_is_not_sent_after_its_cancel() {
-    holds(|record| {
+fn a_dropped_call_stops_running_and_is_not_sent_after_its_cancel() {
+    check_invariant(|record| {
         for call in &record.calls {
-            let earlier = |cancel: &&Handed| cancel.id == call.id && cancel.at < call.at;
+            let earlier = |cancel: &&SentMessage| cancel.id == call.id && cancel.at < call.at;
             let earlier = record.cancels.iter().find(earlier);
             ensure(earlier.is_none(), || {
                 format!("{} was sent after its cancel", call.id)
             })?;
         }
         if let Some((session, id)) = record.running.first() {
-            return Err(format!("{id} runs on in {session}"));
+            return Err(format!("{id} still runs in {session}"));
         }
         Ok(())
     });
 }
 
 #[test]
-fn every_cancel_names_a_dropped_call_once_and_in_the_session_it_was_last_posted_in() {
-    holds(|record| {
-        for Handed { at, id, session } in &record.cancels {
-            let posted = record.cancels.iter().filter(|own| own.id == *id);
+fn every_cancel_names_a_dropped_call_once_in_the_session_of_its_last_post() {
+    check_invariant(|record| {
+        for SentMessage { at, id, session } in &record.cancels {
+            let posted = record.cancels.iter().filter(|cancel| cancel.id == *id);
             let lost = record
                 .lost_cancels
                 .iter()
@@ -335,12 +348,16 @@ fn every_cancel_names_a_dropped_call_once_and_in_the_session_it_was_last_posted_
 }
 
 #[test]
-fn a_reopened_session_has_what_the_old_one_had() {
-    holds(|record| {
+fn a_reopened_session_restores_subscriptions_and_log_level() {
+    check_invariant(|record| {
         let Some((subscriptions, level)) = &record.current else {
             return Err("there is no session".into());
         };
-        for (uri, _) in record.listeners.iter().filter(|(_, own)| !own.has_ended) {
+        for (uri, _) in record
+            .listeners
+            .iter()
+            .filter(|(_, listener)| !listener.has_ended)
+        {
             let is_subscribed = subscriptions.contains(*uri);
             ensure(is_subscribed, || {
                 format!("there is no subscription to {uri}")
@@ -354,27 +371,28 @@ fn a_reopened_session_has_what_the_old_one_had() {
 }
 
 #[test]
-fn a_change_is_told_even_if_it_happened_while_nobody_listened() {
-    holds(|record| {
-        for (uri, heard) in &record.listeners {
-            let (Some(since), Some(changed)) = (heard.since, record.changed.get(uri)) else {
+fn a_change_during_a_disconnect_is_reported() {
+    check_invariant(|record| {
+        for (uri, listener) in &record.listeners {
+            let (Some(since), Some(changed)) = (listener.since, record.changed.get(uri)) else {
                 continue;
             };
-            let was_told = heard.last.is_some_and(|last| last >= *changed);
-            ensure(was_told || heard.has_ended || *changed < since, || {
-                format!("{uri} changed and {heard:?}")
-            })?;
+            let is_reported = listener.last.is_some_and(|last| last >= *changed);
+            ensure(
+                is_reported || listener.has_ended || *changed < since,
+                || format!("{uri} changed and {listener:?}"),
+            )?;
         }
         Ok(())
     });
 }
 
 #[test]
-fn every_call_ends_and_a_client_at_rest_holds_one_connection() {
-    holds(|record| {
+fn every_call_settles_and_an_idle_client_holds_one_connection() {
+    check_invariant(|record| {
         let (unanswered, connections) = (record.unanswered, record.connections);
         ensure(unanswered == 0, || {
-            format!("{unanswered} calls have no end")
+            format!("{unanswered} calls did not settle")
         })?;
         ensure(connections == 1, || format!("{connections} connections"))
     });

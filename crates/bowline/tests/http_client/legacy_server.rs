@@ -1,8 +1,8 @@
-//! A legacy server without sockets: it has sessions, it can be restarted, and a test decides when each request
-//! gets a connection, reaches the server and is answered.
+//! A legacy server without sockets: it has sessions and can be restarted, and a test controls when each request gets
+//! a connection, reaches the server and is answered.
 //!
 //! ```text
-//! send ─▶ Connect ─▶ body handed over ─▶ Transit ─▶ processed ─▶ Head ─▶ response
+//! send ─▶ Connect ─▶ body read ─▶ Transit ─▶ processed ─▶ Head ─▶ response
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,10 +24,10 @@ use tokio::time::{Instant, sleep};
 
 pub(crate) const LEGACY: &str = "2025-11-25";
 
-/// A point on the way of a request at which it can be held.
+/// A stage of a request at which a test can hold it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Stage {
-    /// Before a connection has the body.
+pub(crate) enum HoldStage {
+    /// Before the connection reads the body.
     Connect,
     /// Between the connection and the server.
     Transit,
@@ -35,83 +35,81 @@ pub(crate) enum Stage {
     Head,
 }
 
-/// What the server does with a GET.
+/// How the server answers a GET.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OnGet {
+pub(crate) enum GetBehavior {
     Stream,
-    /// A stream that ends at once.
+    /// A stream that ends immediately.
     EmptyStream,
     Status(u16),
 }
 
-/// One request, as the server processed it.
+/// A request that the server processed.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct ProcessedRequest {
     pub(crate) at: Instant,
-    pub(crate) what: String,
+    pub(crate) label: String,
     pub(crate) session: Option<String>,
     pub(crate) last_event: Option<String>,
     pub(crate) body: Value,
     pub(crate) status: u16,
 }
 
-/// What one session knows.
 #[derive(Default)]
-pub(crate) struct Session {
-    /// Which one it is, counted from 1.
-    pub(crate) opened: u32,
+pub(crate) struct LegacySession {
+    /// The number of the session, starting at 1.
+    pub(crate) number: u32,
     pub(crate) is_initialized: bool,
     pub(crate) subscriptions: BTreeSet<String>,
     pub(crate) level: Option<String>,
-    /// Calls that are neither answered nor cancelled: by id, with the response each is answered on.
-    pub(crate) running: BTreeMap<String, Events>,
+    /// Calls that are neither answered nor cancelled, by id, with their response streams.
+    pub(crate) running: BTreeMap<String, EventSender>,
     /// Cancels that arrived before their request.
-    pub(crate) early: BTreeSet<String>,
-    stream: Option<Events>,
-    /// Numbered events, for streams that are resumed.
+    pub(crate) early_cancels: BTreeSet<String>,
+    stream: Option<EventSender>,
+    /// Numbered events, replayed when a stream is resumed.
     log: Vec<(u32, String)>,
 }
 
-pub(crate) struct World {
-    pub(crate) sessions: BTreeMap<String, Session>,
-    pub(crate) seen: Vec<Seen>,
-    /// What connections got, in that order, whether or not it arrived: the message and its session.
-    pub(crate) handed: Vec<(Value, Option<String>)>,
-    /// What was lost on the way, because the server was down.
+pub(crate) struct LegacyServerState {
+    pub(crate) sessions: BTreeMap<String, LegacySession>,
+    pub(crate) processed: Vec<ProcessedRequest>,
+    /// Messages written to connections, in order, with their session; they may have been lost afterwards.
+    pub(crate) sent: Vec<(Value, Option<String>)>,
+    /// Messages lost in transit because the server was down.
     pub(crate) lost: Vec<Value>,
-    pub(crate) on_get: OnGet,
+    pub(crate) get_behavior: GetBehavior,
     pub(crate) is_down: bool,
     pub(crate) is_stateless: bool,
-    /// Whether it is a server of 2024-11-05, with two endpoints and one connection.
-    pub(crate) has_two_endpoints: bool,
-    /// Calls of a server without sessions, with the response each is answered on.
-    pub(crate) stateless_running: BTreeMap<String, Events>,
+    /// Whether it uses HTTP+SSE, the transport of 2024-11-05.
+    pub(crate) is_http_sse: bool,
+    /// Running calls of a server without sessions, with their response streams.
+    pub(crate) stateless_running: BTreeMap<String, EventSender>,
     next_session: u32,
     next_event: u32,
-    /// Whether events have ids.
-    pub(crate) numbers_events: bool,
+    /// Whether SSE events have ids.
+    pub(crate) has_event_ids: bool,
     /// Whether the next call is redirected.
-    pub(crate) redirects: bool,
-    /// Delays in milliseconds, drawn for each request at each stage.
+    pub(crate) redirects_next_call: bool,
+    /// Returns a delay in milliseconds for each request at each stage.
     pub(crate) delays: Option<Delays>,
 }
 
-type Delays = Box<dyn FnMut(Stage, &str) -> u64 + Send>;
+type Delays = Box<dyn FnMut(HoldStage, &str) -> u64 + Send>;
 
-/// Where requests are held, and whether they still are.
-type Holds = BTreeMap<(Stage, String), watch::Sender<bool>>;
+type Holds = BTreeMap<(HoldStage, String), watch::Sender<bool>>;
 
-/// The writing end of a response or stream.
+/// The sending end of a response body.
 #[derive(Clone, Debug)]
-pub(crate) struct Events(mpsc::UnboundedSender<Bytes>);
+pub(crate) struct EventSender(mpsc::UnboundedSender<Bytes>);
 
-impl Events {
-    /// Whether the client still reads.
+impl EventSender {
+    /// Whether the client still reads the response.
     pub(crate) fn is_open(&self) -> bool {
         !self.0.is_closed()
     }
 
-    /// Answers the call `id` as one that was cancelled.
+    /// Answers the call `id` with the error of a cancelled request.
     pub(crate) fn end(&self, id: &Value) {
         let error = json!({"code": -32800, "message": "cancelled"});
         let end = json!({"jsonrpc": "2.0", "id": id, "error": error});
@@ -125,31 +123,31 @@ impl Events {
 
 #[derive(Clone)]
 pub(crate) struct LegacyServer {
-    world: Arc<Mutex<World>>,
+    state: Arc<Mutex<LegacyServerState>>,
     holds: Arc<Mutex<Holds>>,
     connections: watch::Sender<usize>,
 }
 
 impl LegacyServer {
     pub(crate) fn start() -> Self {
-        let world = World {
+        let state = LegacyServerState {
             sessions: BTreeMap::new(),
-            seen: Vec::new(),
-            handed: Vec::new(),
+            processed: Vec::new(),
+            sent: Vec::new(),
             lost: Vec::new(),
-            on_get: OnGet::Stream,
+            get_behavior: GetBehavior::Stream,
             is_down: false,
             is_stateless: false,
-            has_two_endpoints: false,
+            is_http_sse: false,
             stateless_running: BTreeMap::new(),
             next_session: 0,
             next_event: 0,
-            numbers_events: true,
-            redirects: false,
+            has_event_ids: true,
+            redirects_next_call: false,
             delays: None,
         };
         Self {
-            world: Arc::new(Mutex::new(world)),
+            state: Arc::new(Mutex::new(state)),
             holds: Arc::default(),
             connections: watch::Sender::new(0),
         }
@@ -157,90 +155,94 @@ impl LegacyServer {
 
     pub(crate) async fn connect(&self) -> Client {
         let connect = Client::connect("http://legacy.invalid/mcp").http(self.clone());
-        let version = match self.world().has_two_endpoints {
+        let version = match self.state().is_http_sse {
             true => "2024-11-05",
             false => LEGACY,
         };
-        connect.speaking(version).await.unwrap()
+        connect.protocol_version(version).await.unwrap()
     }
 
-    pub(crate) fn world(&self) -> MutexGuard<'_, World> {
-        self.world.lock().unwrap()
+    pub(crate) fn state(&self) -> MutexGuard<'_, LegacyServerState> {
+        self.state.lock().unwrap()
     }
 
-    /// Holds every `what` at `stage` until it is released.
-    pub(crate) fn hold(&self, stage: Stage, what: &str) {
+    /// Holds every request labelled `label` at `stage` until it is released.
+    pub(crate) fn hold(&self, stage: HoldStage, label: &str) {
         let mut holds = self.holds.lock().unwrap();
-        holds.insert((stage, what.to_owned()), watch::Sender::new(true));
+        holds.insert((stage, label.to_owned()), watch::Sender::new(true));
     }
 
-    pub(crate) fn release(&self, stage: Stage, what: &str) {
-        let hold = self.holds.lock().unwrap().remove(&(stage, what.to_owned()));
+    pub(crate) fn release(&self, stage: HoldStage, label: &str) {
+        let hold = self
+            .holds
+            .lock()
+            .unwrap()
+            .remove(&(stage, label.to_owned()));
         hold.unwrap().send_replace(false);
     }
 
-    /// Forgets every session and cuts every response, as a process that is started again.
+    /// Drops every session and ends every response, as a restarted process does.
     pub(crate) fn restart(&self) {
-        let forgotten = std::mem::take(&mut self.world().sessions);
-        drop(forgotten);
+        let sessions = std::mem::take(&mut self.state().sessions);
+        drop(sessions);
     }
 
-    /// Ends the GET streams. The sessions stay.
+    /// Ends the GET streams and keeps the sessions.
     pub(crate) fn cut_streams(&self) {
-        for session in self.world().sessions.values_mut() {
+        for session in self.state().sessions.values_mut() {
             session.stream = None;
         }
     }
 
-    /// How many requests have a connection that is not given back.
+    /// The number of connections in use.
     pub(crate) fn connections(&self) -> usize {
         *self.connections.borrow()
     }
 
-    /// All that was processed so far, without the bodies: `POST tools/call s1`.
-    pub(crate) fn seen(&self) -> Vec<String> {
-        let world = self.world();
-        let line = |seen: &Seen| match &seen.session {
-            Some(session) => format!("{} {session}", seen.what),
-            None => seen.what.clone(),
+    /// The requests processed so far, as `POST tools/call s1`.
+    pub(crate) fn processed(&self) -> Vec<String> {
+        let state = self.state();
+        let line = |processed: &ProcessedRequest| match &processed.session {
+            Some(session) => format!("{} {session}", processed.label),
+            None => processed.label.clone(),
         };
-        world.seen.iter().map(line).collect()
+        state.processed.iter().map(line).collect()
     }
 
-    /// The same, and forgets it.
-    pub(crate) fn take_seen(&self) -> Vec<String> {
-        let seen = self.seen();
-        self.world().seen.clear();
-        seen
+    /// Returns and clears the processed requests.
+    pub(crate) fn take_processed(&self) -> Vec<String> {
+        let processed = self.processed();
+        self.state().processed.clear();
+        processed
     }
 
-    /// Tells the clients of every session that a resource changed, if they are subscribed to it.
+    /// Notifies every session that is subscribed to the resource.
     pub(crate) fn change_resource(&self, uri: &str) {
         let message = json!({"jsonrpc": "2.0", "method": "notifications/resources/updated",
             "params": {"uri": uri}});
-        self.world()
+        self.state()
             .notify(&message, |session| session.subscriptions.contains(uri));
     }
 
-    /// Tells the clients of every session that the list of tools changed.
+    /// Notifies every session that the list of tools changed.
     pub(crate) fn change_tools(&self) {
         let message = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
-        self.world().notify(&message, |_| true);
+        self.state().notify(&message, |_| true);
     }
 
-    /// Puts a request to the client of every session.
-    pub(crate) fn ask(&self, id: u32, method: &str, params: &Value) {
+    /// Sends a request to the client of every session.
+    pub(crate) fn send_request(&self, id: u32, method: &str, params: &Value) {
         let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
-        self.world().notify(&message, |_| true);
+        self.state().notify(&message, |_| true);
     }
 
-    async fn pass(&self, stage: Stage, what: &str) {
+    async fn wait_at(&self, stage: HoldStage, label: &str) {
         let delay = {
-            let mut world = self.world();
-            world
+            let mut state = self.state();
+            state
                 .delays
                 .as_mut()
-                .map_or(0, |delays| delays(stage, what))
+                .map_or(0, |delays| delays(stage, label))
         };
         if delay > 0 {
             sleep(Duration::from_millis(delay)).await;
@@ -248,7 +250,7 @@ impl LegacyServer {
         loop {
             let held = {
                 let holds = self.holds.lock().unwrap();
-                let hold = holds.get(&(stage, what.to_owned()));
+                let hold = holds.get(&(stage, label.to_owned()));
                 hold.map(watch::Sender::subscribe)
             };
             match held {
@@ -259,9 +261,8 @@ impl LegacyServer {
     }
 }
 
-/// Runs everything that can run without the clock moving on by more than a millisecond. The clock of these tests
-/// is paused: it moves only when there is nothing else to do.
-pub(crate) async fn idle() {
+/// Runs every task until it is idle. The paused clock advances only then, by the millisecond of this sleep.
+pub(crate) async fn run_until_idle() {
     sleep(Duration::from_millis(1)).await;
 }
 
@@ -272,39 +273,39 @@ impl HttpSend for LegacyServer {
     ) -> BoxFuture<'static, Result<Response<ResponseBody>>> {
         let server = self.clone();
         Box::pin(async move {
-            let connection = Connection::open(&server.connections);
+            let connection = ConnectionGuard::open(&server.connections);
             let (head, body) = request.into_parts();
             let method = method_of(&body);
-            let what = match &method {
+            let label = match &method {
                 Some(method) => format!("{} {method}", head.method),
                 None => head.method.to_string(),
             };
-            server.pass(Stage::Connect, &what).await;
-            if server.world().is_down {
-                return Err(refused());
+            server.wait_at(HoldStage::Connect, &label).await;
+            if server.state().is_down {
+                return Err(connection_refused());
             }
             let bytes = body.into_bytes();
             if bytes.is_empty() && head.method == Method::POST {
-                return Err(refused()); // withdrawn
+                return Err(connection_refused()); // the request was withdrawn
             }
             let message = serde_json::from_slice(&bytes).unwrap_or_default();
             let session = head.headers.get("mcp-session-id");
             let session = session.map(|id| id.to_str().unwrap().to_owned());
-            server.world().handed.push((message, session));
-            // What a connection has arrives, even if nobody waits for the response.
+            server.state().sent.push((message, session));
+            // A message written to a connection arrives even if the response future is dropped.
             let arriving = tokio::spawn({
                 let server = server.clone();
                 async move {
-                    server.pass(Stage::Transit, &what).await;
-                    let response = server.world().process(&what, &head, &bytes);
-                    server.pass(Stage::Head, &what).await;
+                    server.wait_at(HoldStage::Transit, &label).await;
+                    let response = server.state().process(&label, &head, &bytes);
+                    server.wait_at(HoldStage::Head, &label).await;
                     response
                 }
             });
-            let response = arriving.await.unwrap().ok_or_else(refused)?;
-            Ok(response.map(|incoming| {
-                ResponseBody::new(Incoming {
-                    incoming,
+            let response = arriving.await.unwrap().ok_or_else(connection_refused)?;
+            Ok(response.map(|chunks| {
+                ResponseBody::new(CountedBody {
+                    chunks,
                     _connection: connection,
                 })
             }))
@@ -312,15 +313,15 @@ impl HttpSend for LegacyServer {
     }
 }
 
-fn refused() -> Error {
+fn connection_refused() -> Error {
     Error::Transport {
         what: "connection refused".into(),
         source: None,
     }
 }
 
-/// The method of a message that no connection has yet. Taking the body would hand it over, so this reads what `Debug`
-/// shows of it.
+/// The method of a message whose body no connection has read yet. Reading the body would count as sending it, so this
+/// parses its `Debug` output.
 fn method_of(body: &RequestBody) -> Option<String> {
     const MEMBER: &str = r#"\"method\":\""#;
     let shown = format!("{body:?}");
@@ -328,17 +329,18 @@ fn method_of(body: &RequestBody) -> Option<String> {
     Some(method.split('\\').next()?.to_owned())
 }
 
-impl World {
-    fn notify(&mut self, message: &Value, wants: impl Fn(&Session) -> bool) {
+impl LegacyServerState {
+    /// Sends a message on the GET stream of each session that `wants` selects.
+    fn notify(&mut self, message: &Value, wants: impl Fn(&LegacySession) -> bool) {
         let sessions = self.sessions.values_mut();
         for session in sessions.filter(|session| wants(session)) {
             self.next_event += 1;
             let number = self.next_event;
-            let event = match self.numbers_events {
+            let event = match self.has_event_ids {
                 true => format!("id: {number}\ndata: {message}\n\n"),
                 false => format!("data: {message}\n\n"),
             };
-            if self.numbers_events {
+            if self.has_event_ids {
                 session.log.push((number, event.clone()));
             }
             if let Some(stream) = &session.stream {
@@ -350,10 +352,10 @@ impl World {
     /// Processes a request; `None` if the server is down.
     fn process(
         &mut self,
-        what: &str,
+        label: &str,
         head: &http::request::Parts,
         bytes: &Bytes,
-    ) -> Option<Response<mpsc::UnboundedReceiver<Bytes>>> {
+    ) -> Option<ServerResponse> {
         let body: Value = serde_json::from_slice(bytes).unwrap_or_default();
         if self.is_down {
             self.lost.push(body);
@@ -367,13 +369,13 @@ impl World {
         let is_known = session
             .as_ref()
             .is_some_and(|id| self.sessions.contains_key(id));
-        let response = match what {
-            _ if self.has_two_endpoints => self.process_apart(what, head.uri.path(), &body),
+        let response = match label {
+            _ if self.is_http_sse => self.process_http_sse(label, head.uri.path(), &body),
             "POST initialize" => self.initialize(&body),
-            _ if self.is_stateless => self.process_stateless(what, &body),
+            _ if self.is_stateless => self.process_stateless(label, &body),
             _ if session.is_none() => status(400),
             _ if !is_known => status(404),
-            "POST tools/call" if std::mem::take(&mut self.redirects) => {
+            "POST tools/call" if std::mem::take(&mut self.redirects_next_call) => {
                 let mut response = status(307);
                 let location = HeaderValue::from_static("/elsewhere");
                 response.headers_mut().insert("location", location);
@@ -382,12 +384,12 @@ impl World {
             _ => {
                 let session = session.clone().unwrap();
                 let after = header("last-event-id").and_then(|id| id.parse().ok());
-                self.process_in(&session, what, &body, after)
+                self.process_in_session(&session, label, &body, after)
             }
         };
-        self.seen.push(Seen {
+        self.processed.push(ProcessedRequest {
             at: Instant::now(),
-            what: what.to_owned(),
+            label: label.to_owned(),
             session,
             last_event: header("last-event-id"),
             body,
@@ -396,18 +398,18 @@ impl World {
         Some(response)
     }
 
-    fn initialize(&mut self, body: &Value) -> Response<mpsc::UnboundedReceiver<Bytes>> {
+    fn initialize(&mut self, body: &Value) -> ServerResponse {
         let capabilities = json!({"tools": {"listChanged": true}, "logging": {},
             "resources": {"subscribe": true, "listChanged": true}});
-        let greeting = json!({"protocolVersion": LEGACY, "capabilities": capabilities,
+        let result = json!({"protocolVersion": LEGACY, "capabilities": capabilities,
             "serverInfo": {"name": "legacy", "version": "1"}});
-        let mut response = answer(body, &greeting);
+        let mut response = answer(body, &result);
         if !self.is_stateless {
             self.next_session += 1;
             let id = format!("s{}", self.next_session);
-            let session = Session {
-                opened: self.next_session,
-                ..Session::default()
+            let session = LegacySession {
+                number: self.next_session,
+                ..LegacySession::default()
             };
             self.sessions.insert(id.clone(), session);
             let id = HeaderValue::from_str(&id).unwrap();
@@ -416,15 +418,10 @@ impl World {
         response
     }
 
-    /// Answers go over the one stream, whatever they are to.
-    fn process_apart(
-        &mut self,
-        what: &str,
-        path: &str,
-        body: &Value,
-    ) -> Response<mpsc::UnboundedReceiver<Bytes>> {
-        let session = self.sessions.entry("the only one".into()).or_default();
-        match (what, path) {
+    /// Processes a request of HTTP+SSE: every response goes onto the one stream.
+    fn process_http_sse(&mut self, label: &str, path: &str, body: &Value) -> ServerResponse {
+        let session = self.sessions.entry("http+sse".into()).or_default();
+        match (label, path) {
             ("GET", _) => {
                 let (events, response) = stream();
                 events.send("event: endpoint\ndata: /messages\n\n".into());
@@ -434,7 +431,7 @@ impl World {
             (_, "/messages") => {}
             _ => return status(405),
         }
-        let result = match what {
+        let result = match label {
             "POST initialize" => json!({"protocolVersion": "2024-11-05", "capabilities":
                 {"tools": {}}, "serverInfo": {"name": "old", "version": "1"}}),
             "POST notifications/cancelled" => {
@@ -457,12 +454,8 @@ impl World {
         status(202)
     }
 
-    fn process_stateless(
-        &mut self,
-        what: &str,
-        body: &Value,
-    ) -> Response<mpsc::UnboundedReceiver<Bytes>> {
-        match what {
+    fn process_stateless(&mut self, label: &str, body: &Value) -> ServerResponse {
+        match label {
             "GET" => status(405),
             "POST tools/call" if body["params"]["name"] == "slow" => {
                 let (events, response) = stream();
@@ -475,24 +468,24 @@ impl World {
         }
     }
 
-    fn process_in(
+    fn process_in_session(
         &mut self,
         id: &str,
-        what: &str,
+        label: &str,
         body: &Value,
         after: Option<u32>,
-    ) -> Response<mpsc::UnboundedReceiver<Bytes>> {
-        let on_get = self.on_get;
+    ) -> ServerResponse {
+        let get_behavior = self.get_behavior;
         let session = self.sessions.get_mut(id).unwrap();
         let uri = body["params"]["uri"]
             .as_str()
             .unwrap_or_default()
             .to_owned();
-        match what {
-            "GET" => match on_get {
-                OnGet::Status(code) => return status(code),
-                OnGet::EmptyStream => return stream().1,
-                OnGet::Stream => {
+        match label {
+            "GET" => match get_behavior {
+                GetBehavior::Status(code) => return status(code),
+                GetBehavior::EmptyStream => return stream().1,
+                GetBehavior::Stream => {
                     let (events, response) = stream();
                     let missed = session
                         .log
@@ -514,7 +507,7 @@ impl World {
                 let request = body["params"]["requestId"].to_string();
                 match session.running.remove(&request) {
                     Some(events) => events.end(&body["params"]["requestId"]),
-                    None => drop(session.early.insert(request)),
+                    None => drop(session.early_cancels.insert(request)),
                 }
             }
             "POST resources/subscribe" => drop(session.subscriptions.insert(uri)),
@@ -525,8 +518,8 @@ impl World {
             "POST tools/call" if body["params"]["name"] == "slow" => {
                 let request = body["id"].to_string();
                 let (events, response) = stream();
-                // A server keeps an early cancel for a while.
-                if !session.early.remove(&request) {
+                // A cancel that arrived early stops the call.
+                if !session.early_cancels.remove(&request) {
                     session.running.insert(request, events);
                 }
                 return response;
@@ -540,9 +533,9 @@ impl World {
     }
 }
 
-type Outgoing = Response<mpsc::UnboundedReceiver<Bytes>>;
+type ServerResponse = Response<mpsc::UnboundedReceiver<Bytes>>;
 
-fn answer(request: &Value, result: &Value) -> Outgoing {
+fn answer(request: &Value, result: &Value) -> ServerResponse {
     let answer = json!({"jsonrpc": "2.0", "id": request["id"], "result": result});
     let mut response = status(200);
     let (sender, receiver) = mpsc::unbounded_channel();
@@ -551,49 +544,52 @@ fn answer(request: &Value, result: &Value) -> Outgoing {
     with_type(response, "application/json")
 }
 
-fn stream() -> (Events, Outgoing) {
+fn stream() -> (EventSender, ServerResponse) {
     let mut response = status(200);
     let (sender, receiver) = mpsc::unbounded_channel();
     *response.body_mut() = receiver;
-    (Events(sender), with_type(response, "text/event-stream"))
+    (
+        EventSender(sender),
+        with_type(response, "text/event-stream"),
+    )
 }
 
-fn status(code: u16) -> Outgoing {
+fn status(code: u16) -> ServerResponse {
     let (_, receiver) = mpsc::unbounded_channel();
     let mut response = Response::new(receiver);
     *response.status_mut() = StatusCode::from_u16(code).unwrap();
     response
 }
 
-fn with_type(mut response: Outgoing, media: &'static str) -> Outgoing {
+fn with_type(mut response: ServerResponse, media: &'static str) -> ServerResponse {
     let headers: &mut HeaderMap = response.headers_mut();
     headers.insert("content-type", HeaderValue::from_static(media));
     response
 }
 
-/// A connection in use, counted.
-struct Connection(watch::Sender<usize>);
+/// Counts one connection until it is dropped.
+struct ConnectionGuard(watch::Sender<usize>);
 
-impl Connection {
+impl ConnectionGuard {
     fn open(count: &watch::Sender<usize>) -> Self {
         count.send_modify(|count| *count += 1);
         Self(count.clone())
     }
 }
 
-impl Drop for Connection {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         self.0.send_modify(|count| *count -= 1);
     }
 }
 
-/// The body of a response, which ends with its session.
-struct Incoming {
-    incoming: mpsc::UnboundedReceiver<Bytes>,
-    _connection: Connection,
+/// The body of a response; it ends when the server drops its `EventSender`.
+struct CountedBody {
+    chunks: mpsc::UnboundedReceiver<Bytes>,
+    _connection: ConnectionGuard,
 }
 
-impl Body for Incoming {
+impl Body for CountedBody {
     type Data = Bytes;
     type Error = io::Error;
 
@@ -601,7 +597,7 @@ impl Body for Incoming {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<std::result::Result<Frame<Bytes>, io::Error>>> {
-        let bytes = self.incoming.poll_recv(cx);
+        let bytes = self.chunks.poll_recv(cx);
         bytes.map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
     }
 }

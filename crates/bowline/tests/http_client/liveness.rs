@@ -1,4 +1,4 @@
-//! Paths that die without a word: connections that are never made, that swallow what is sent, streams that fall silent.
+//! Dead connections: connects that never complete, connections that drop all data, streams without keep-alives.
 
 use std::convert::Infallible;
 use std::error::Error as StdError;
@@ -7,9 +7,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bowline::client::{Change, Changes, Ended};
+use bowline::client::{Change, Changes, SubscriptionEnd};
 use bowline::http::client::HyperSend;
-use bowline::testing::Pipes;
+use bowline::testing::PipeConnector;
 use bowline::{Client, Error};
 use h2::server::Builder;
 use http::Uri;
@@ -17,28 +17,28 @@ use serde_json::json;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep};
 
-use crate::http2_peer::{Http2Peer, answer, message, serve};
-use crate::scripted::{Arrived, Peer, STREAM, Say, event};
+use crate::http2_server::{Http2Server, answer, message, serve};
+use crate::scripted_server::{ReceivedRequest, SSE_HEAD, ScriptedReply, ScriptedServer, event};
 
 async fn client(send: HyperSend) -> Client {
     let connect = Client::connect("http://localhost/mcp").http(send);
-    connect.speaking("2026-07-28").await.unwrap()
+    connect.protocol_version("2026-07-28").await.unwrap()
 }
 
-fn chain(error: &dyn StdError) -> String {
-    let mut told = error.to_string();
+fn error_chain(error: &dyn StdError) -> String {
+    let mut chain = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
-        told = format!("{told}: {error}");
+        chain = format!("{chain}: {error}");
         cause = error.source();
     }
-    told
+    chain
 }
 
-/// Pipes whose first connection swallows everything in both directions as soon as `is_dead` says so.
-fn black_hole(peer: &Http2Peer, is_dead: watch::Receiver<bool>) -> Pipes {
-    let (through, first) = (peer.pipes(), std::sync::atomic::AtomicBool::new(true));
-    Pipes::with(move |mut far| {
+/// A connector whose first connection drops all data in both directions once `is_dead` is true.
+fn lossy_connector(server: &Http2Server, is_dead: watch::Receiver<bool>) -> PipeConnector {
+    let (through, first) = (server.connector(), std::sync::atomic::AtomicBool::new(true));
+    PipeConnector::with(move |mut far| {
         let mut near = through.open();
         let can_die = first.swap(false, std::sync::atomic::Ordering::SeqCst);
         let mut is_dead = is_dead.clone();
@@ -48,22 +48,22 @@ fn black_hole(peer: &Http2Peer, is_dead: watch::Receiver<bool>) -> Pipes {
                 _ = is_dead.wait_for(|is_dead| *is_dead), if can_die => {}
                 _ = tokio::io::copy_bidirectional(&mut far, &mut near) => return,
             }
-            let _swallowed = tokio::io::copy(&mut far, &mut tokio::io::sink()).await;
+            let _dropped = tokio::io::copy(&mut far, &mut tokio::io::sink()).await;
         });
     })
 }
 
 /// A server that answers every tool but `slow`.
-fn peer() -> Http2Peer {
-    Http2Peer::new(|_, io| async move {
+fn server() -> Http2Server {
+    Http2Server::new(|_, io| async move {
         serve(io, &Builder::new(), |request, mut respond| async move {
             let message = message(request).await;
             if message["params"]["name"] == "slow" {
                 let _ = std::future::poll_fn(|cx| respond.poll_reset(cx)).await;
                 return;
             }
-            let json = crate::http2_peer::done(&message["id"]).to_string();
-            let head = crate::http2_peer::head("application/json");
+            let json = crate::http2_server::done(&message["id"]).to_string();
+            let head = crate::http2_server::head("application/json");
             if let Ok(mut body) = respond.send_response(head, false) {
                 let _ = body.send_data(json.into(), true);
             }
@@ -73,10 +73,10 @@ fn peer() -> Http2Peer {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_path_that_swallows_everything_fails_one_call_and_the_next_makes_another_connection() {
-    let (peer, is_dead) = (peer(), watch::Sender::new(false));
-    let pipes = black_hole(&peer, is_dead.subscribe());
-    let client = client(HyperSend::over_http2(pipes)).await;
+async fn a_dead_connection_fails_one_call_and_the_next_reconnects() {
+    let (server, is_dead) = (server(), watch::Sender::new(false));
+    let connector = lossy_connector(&server, is_dead.subscribe());
+    let client = client(HyperSend::with_http2_connector(connector)).await;
     let limit = Duration::from_secs(2);
     client.call_tool("quick", ()).await.unwrap();
     is_dead.send_replace(true);
@@ -86,13 +86,13 @@ async fn a_path_that_swallows_everything_fails_one_call_and_the_next_makes_anoth
 
     assert!(matches!(lost, Err(Error::Timeout { .. })), "{lost:?}");
     assert_eq!(next.unwrap().text(), "done");
-    assert_eq!(peer.accepted(), 2);
+    assert_eq!(server.accepted_count(), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_timed_out_call_leaves_the_connection_of_a_slow_server_in_use() {
-    let peer = peer();
-    let client = client(HyperSend::over_http2(peer.pipes())).await;
+async fn a_timed_out_call_keeps_the_connection_to_a_slow_server() {
+    let server = server();
+    let client = client(HyperSend::with_http2_connector(server.connector())).await;
 
     for _ in 0..5 {
         let limit = Duration::from_secs(2);
@@ -101,62 +101,66 @@ async fn a_timed_out_call_leaves_the_connection_of_a_slow_server_in_use() {
         client.call_tool("quick", ()).await.unwrap();
     }
 
-    assert_eq!(peer.accepted(), 1);
+    assert_eq!(server.accepted_count(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_on_a_dead_path_fails_long_before_its_own_timeout() {
-    let (peer, is_dead) = (peer(), watch::Sender::new(false));
-    let pipes = black_hole(&peer, is_dead.subscribe());
-    let client = client(HyperSend::over_http2(pipes)).await;
+async fn a_call_on_a_dead_connection_fails_before_its_timeout() {
+    let (server, is_dead) = (server(), watch::Sender::new(false));
+    let connector = lossy_connector(&server, is_dead.subscribe());
+    let client = client(HyperSend::with_http2_connector(connector)).await;
     client.call_tool("quick", ()).await.unwrap();
     is_dead.send_replace(true);
 
-    let asked = Instant::now();
-    let patient = client
+    let start = Instant::now();
+    let call = client
         .call_tool("slow", ())
         .timeout(Duration::from_secs(3_600));
-    let lost = patient.await.unwrap_err();
+    let lost = call.await.unwrap_err();
 
     assert!(matches!(lost, Error::Transport { .. }), "{lost:?}");
-    assert!(chain(&lost).contains("ping"), "{}", chain(&lost));
-    assert!(asked.elapsed() <= Duration::from_secs(60));
+    assert!(
+        error_chain(&lost).contains("ping"),
+        "{}",
+        error_chain(&lost)
+    );
+    assert!(start.elapsed() <= Duration::from_secs(60));
     client.call_tool("quick", ()).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_takes_long_is_not_lost_while_pings_are_answered() {
-    let peer = peer();
-    let client = client(HyperSend::over_http2(peer.pipes())).await;
+async fn a_slow_call_is_kept_while_pings_are_answered() {
+    let server = server();
+    let client = client(HyperSend::with_http2_connector(server.connector())).await;
 
-    let patient = client
+    let call = client
         .call_tool("slow", ())
         .timeout(Duration::from_secs(3_600));
-    let lost = patient.await;
+    let lost = call.await;
 
     assert!(matches!(lost, Err(Error::Timeout { .. })), "{lost:?}");
 }
 
-fn acknowledged(arrived: &Arrived) -> String {
-    let meta = json!({"io.modelcontextprotocol/subscriptionId": arrived.body["id"]});
+fn acknowledged(request: &ReceivedRequest) -> String {
+    let meta = json!({"io.modelcontextprotocol/subscriptionId": request.body["id"]});
     let params = json!({"_meta": meta, "notifications": {"toolsListChanged": true}});
     let method = "notifications/subscriptions/acknowledged";
-    STREAM.to_owned() + &event(&json!({"jsonrpc": "2.0", "method": method, "params": params}))
+    SSE_HEAD.to_owned() + &event(&json!({"jsonrpc": "2.0", "method": method, "params": params}))
 }
 
-/// A server that acknowledges subscriptions, and then says what the test sends.
-fn listening() -> (
-    Peer,
-    Pipes,
+/// A server that acknowledges subscriptions; the test sends the events of their streams.
+fn subscription_server() -> (
+    ScriptedServer,
+    PipeConnector,
     mpsc::UnboundedReceiver<mpsc::UnboundedSender<String>>,
 ) {
     let (streams, opened) = mpsc::unbounded_channel();
-    let (peer, pipes) = Peer::in_memory(move |arrived| {
-        let (say, said) = mpsc::unbounded_channel();
-        streams.send(say).unwrap();
-        Say::BytesThenMore(acknowledged(arrived), said)
+    let (server, connector) = ScriptedServer::in_memory(move |request| {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        streams.send(sender).unwrap();
+        ScriptedReply::BytesThenMore(acknowledged(request), receiver)
     });
-    (peer, pipes, opened)
+    (server, connector, opened)
 }
 
 async fn keep_alive(stream: &mpsc::UnboundedSender<String>, times: usize) {
@@ -169,9 +173,9 @@ async fn keep_alive(stream: &mpsc::UnboundedSender<String>, times: usize) {
 const INTERVAL: Duration = Duration::from_secs(15);
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_that_falls_silent_after_keep_alives_is_lost_after_three_intervals() {
-    let (_peer, pipes, mut opened) = listening();
-    let client = client(HyperSend::over(pipes)).await;
+async fn a_stream_without_further_keep_alives_fails_after_three_intervals() {
+    let (_server, connector, mut opened) = subscription_server();
+    let client = client(HyperSend::with_connector(connector)).await;
     let mut changes = client.subscribe(Changes::new().tools()).await.unwrap();
     let stream = opened.recv().await.unwrap();
 
@@ -179,13 +183,15 @@ async fn a_stream_that_falls_silent_after_keep_alives_is_lost_after_three_interv
         keep_alive(&stream, 3).await;
         Instant::now()
     };
-    let hearing = tokio::time::timeout(INTERVAL * 10, changes.next());
-    let (lost, silent_since) = tokio::join!(hearing, silent_since);
+    let next = tokio::time::timeout(INTERVAL * 10, changes.next());
+    let (lost, silent_since) = tokio::join!(next, silent_since);
 
-    let lost = lost.expect("the silence is noticed").unwrap_err();
+    let lost = lost
+        .expect("the missing keep-alives are noticed")
+        .unwrap_err();
     assert!(matches!(lost, Error::Transport { .. }), "{lost:?}");
     assert!(lost.to_string().contains("keep-alive"), "{lost}");
-    assert_eq!(changes.ended(), Some(Ended::Lost));
+    assert_eq!(changes.ended(), Some(SubscriptionEnd::Lost));
     let silence = silent_since.elapsed();
     assert!(
         silence >= INTERVAL * 3 && silence < INTERVAL * 4,
@@ -194,45 +200,47 @@ async fn a_stream_that_falls_silent_after_keep_alives_is_lost_after_three_interv
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_whose_stream_falls_silent_subscribes_again_and_says_that_changes_were_missed() {
-    let (_peer, pipes, mut opened) = listening();
-    let client = client(HyperSend::over(pipes)).await;
+async fn a_watch_resubscribes_after_missing_keep_alives_and_reports_missed_changes() {
+    let (_server, connector, mut opened) = subscription_server();
+    let client = client(HyperSend::with_connector(connector)).await;
     let mut changes = client.watch(Changes::new().tools());
 
-    let speaking = async {
+    let sending = async {
         let stream = opened.recv().await.unwrap();
         keep_alive(&stream, 3).await;
         stream
     };
-    let hearing = tokio::time::timeout(INTERVAL * 10, changes.next());
-    let (missed, _stream) = tokio::join!(hearing, speaking);
+    let next = tokio::time::timeout(INTERVAL * 10, changes.next());
+    let (missed, _stream) = tokio::join!(next, sending);
 
-    let missed = missed.expect("the silence is noticed").unwrap();
+    let missed = missed
+        .expect("the missing keep-alives are noticed")
+        .unwrap();
     assert_eq!(missed, Some(Change::Missed));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_without_keep_alives_may_be_silent_for_as_long_as_it_likes() {
-    let (_peer, pipes, mut opened) = listening();
-    let client = client(HyperSend::over(pipes)).await;
+async fn a_stream_that_never_sent_keep_alives_has_no_idle_timeout() {
+    let (_server, connector, mut opened) = subscription_server();
+    let client = client(HyperSend::with_connector(connector)).await;
     let mut changes = client.subscribe(Changes::new().tools()).await.unwrap();
     let stream = opened.recv().await.unwrap();
 
-    let saying = async {
+    let sending = async {
         sleep(Duration::from_secs(36_000)).await;
         let change = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
         stream.send(event(&change)).unwrap();
     };
-    let (heard, ()) = tokio::join!(changes.next(), saying);
+    let (received, ()) = tokio::join!(changes.next(), sending);
 
-    assert_eq!(heard.unwrap(), Some(Change::Tools));
+    assert_eq!(received.unwrap(), Some(Change::Tools));
 }
 
-/// A connector whose connections are never there.
+/// A connector that never connects.
 #[derive(Clone)]
-struct Never;
+struct NeverConnects;
 
-impl tower_service::Service<Uri> for Never {
+impl tower_service::Service<Uri> for NeverConnects {
     type Response = hyper_util::rt::TokioIo<tokio::net::TcpStream>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
@@ -247,27 +255,30 @@ impl tower_service::Service<Uri> for Never {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_does_not_come_about_fails_the_call_in_time() {
-    for send in [HyperSend::over(Never), HyperSend::over_http2(Never)] {
+async fn a_connect_that_never_completes_times_out_after_ten_seconds() {
+    for send in [
+        HyperSend::with_connector(NeverConnects),
+        HyperSend::with_http2_connector(NeverConnects),
+    ] {
         let client = client(send).await;
 
-        let asked = Instant::now();
-        let patient = client
+        let start = Instant::now();
+        let call = client
             .call_tool("x", ())
             .timeout(Duration::from_secs(3_600));
-        let lost = patient.await.unwrap_err();
+        let lost = call.await.unwrap_err();
 
-        let told = chain(&lost);
-        assert!(matches!(lost, Error::Transport { .. }), "{told}");
-        assert!(told.contains("http://localhost/mcp"), "{told}");
-        assert!(told.contains("timed out after 10s"), "{told}");
-        assert_eq!(asked.elapsed().as_secs(), 10);
+        let chain = error_chain(&lost);
+        assert!(matches!(lost, Error::Transport { .. }), "{chain}");
+        assert!(chain.contains("http://localhost/mcp"), "{chain}");
+        assert!(chain.contains("timed out after 10s"), "{chain}");
+        assert_eq!(start.elapsed().as_secs(), 10);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_accepts_and_says_nothing_fails_the_call_in_time() {
-    let peer = Http2Peer::new(|number, io| async move {
+async fn a_server_that_never_completes_the_http2_handshake_fails_the_call() {
+    let server = Http2Server::new(|number, io| async move {
         match number {
             1 => {
                 let _held = io;
@@ -276,12 +287,12 @@ async fn a_server_that_accepts_and_says_nothing_fails_the_call_in_time() {
             _ => serve(io, &Builder::new(), answer).await,
         }
     });
-    let client = client(HyperSend::over_http2(peer.pipes())).await;
+    let client = client(HyperSend::with_http2_connector(server.connector())).await;
 
-    let patient = client
+    let call = client
         .call_tool("x", ())
         .timeout(Duration::from_secs(3_600));
-    let lost = patient.await;
+    let lost = call.await;
 
     assert!(matches!(lost, Err(Error::Transport { .. })), "{lost:?}");
     assert_eq!(client.call_tool("x", ()).await.unwrap().text(), "done");

@@ -1,31 +1,27 @@
-//! The HTTP client against a scripted peer: what it posts, what it makes of the answers, what letting go does.
+//! The HTTP client against scripted servers: the requests it sends, how it handles responses, how it cancels.
 
-#![allow(
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test says by panicking what it saw"
-)]
+#![allow(clippy::panic, clippy::unwrap_used, reason = "tests fail by panicking")]
 
-mod cached;
-mod closing;
-mod ends_of_answers;
+mod authorization;
+mod cancellation;
+mod close_on_drop;
 mod flow_control;
 mod http2_faults;
-mod http2_peer;
 mod http2_retries;
+mod http2_server;
 mod legacy;
 mod legacy_cancels;
+mod legacy_http_sse;
 mod legacy_model;
 mod legacy_server;
 mod legacy_sessions;
-mod legacy_two_endpoints;
-mod letting_go;
 mod liveness;
 mod modern;
 mod pool;
+mod private_cache;
 mod proxies;
-mod refused;
-mod scripted;
+mod response_drain;
+mod response_faults;
+mod scripted_server;
 mod shared_connection;
-mod stalled;
-mod wire_faults;
+mod stalled_server;

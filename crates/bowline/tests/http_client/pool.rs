@@ -1,4 +1,4 @@
-//! Which connection a request leaves by, and what becomes of it afterwards.
+//! The connection pool: reuse, sharing, idle timeouts and closing of connections.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bowline::http::client::{HttpSend, HyperSend, RequestBody, ResponseBody};
-use bowline::testing::Pipes;
+use bowline::testing::PipeConnector;
 use bytes::Bytes;
 use http::{Request, Response, Uri};
 use http_body::{Body, Frame};
@@ -21,59 +21,59 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::runtime::Handle;
 use tokio::sync::{Barrier, mpsc, watch};
 
-/// Connections as they are seen from the server.
+/// A server that counts its connections.
 #[derive(Clone)]
-struct Door {
+struct CountingServer {
     open: watch::Sender<usize>,
-    /// How many there ever were.
-    made: Arc<Mutex<usize>>,
+    /// The number of connections accepted so far.
+    accepted: Arc<Mutex<usize>>,
 }
 
-impl Door {
-    /// A server that answers `/` at once, and at `/stream` says one word and then nothing.
-    fn new() -> (Self, Pipes) {
-        let door = Self {
+impl CountingServer {
+    /// `/` responds with `word`; the response of `/stream` starts with `word` and does not end.
+    fn new() -> (Self, PipeConnector) {
+        let server = Self {
             open: watch::Sender::new(0),
-            made: Arc::default(),
+            accepted: Arc::default(),
         };
-        let visited = door.clone();
-        let pipes = Pipes::with(move |far| {
-            tokio::spawn(visited.clone().serve(far));
+        let serving = server.clone();
+        let connector = PipeConnector::with(move |far| {
+            tokio::spawn(serving.clone().serve(far));
         });
-        (door, pipes)
+        (server, connector)
     }
 
     async fn serve(self, far: DuplexStream) {
-        *self.made.lock().unwrap() += 1;
+        *self.accepted.lock().unwrap() += 1;
         self.open.send_modify(|open| *open += 1);
         let service = service_fn(async |request: Request<hyper::body::Incoming>| {
-            let is_endless = request.uri().path() == "/stream";
-            let word = Some(Bytes::from_static(b"word"));
-            Ok::<_, Infallible>(Response::new(Words { word, is_endless }))
+            let never_ends = request.uri().path() == "/stream";
+            let chunk = Some(Bytes::from_static(b"word"));
+            Ok::<_, Infallible>(Response::new(ChunkBody { chunk, never_ends }))
         });
         let mut builder = auto::Builder::new(TokioExecutor::new());
-        builder.http2().max_concurrent_streams(MOST_STREAMS);
+        builder.http2().max_concurrent_streams(MAX_STREAMS);
         let _ = builder.serve_connection(TokioIo::new(far), service).await;
         self.open.send_modify(|open| *open -= 1);
     }
 
-    fn made(&self) -> usize {
-        *self.made.lock().unwrap()
+    fn accepted(&self) -> usize {
+        *self.accepted.lock().unwrap()
     }
 
-    async fn has_open(&self, count: usize) {
+    async fn wait_for_open(&self, count: usize) {
         let mut open = self.open.subscribe();
         open.wait_for(|open| *open == count).await.unwrap();
     }
 }
 
-/// A body of one word.
-struct Words {
-    word: Option<Bytes>,
-    is_endless: bool,
+/// A body of one chunk, which may never end.
+struct ChunkBody {
+    chunk: Option<Bytes>,
+    never_ends: bool,
 }
 
-impl Body for Words {
+impl Body for ChunkBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -81,20 +81,20 @@ impl Body for Words {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        match self.word.take() {
-            Some(word) => Poll::Ready(Some(Ok(Frame::data(word)))),
-            None if self.is_endless => Poll::Pending,
+        match self.chunk.take() {
+            Some(chunk) => Poll::Ready(Some(Ok(Frame::data(chunk)))),
+            None if self.never_ends => Poll::Pending,
             None => Poll::Ready(None),
         }
     }
 }
 
-const MOST_STREAMS: u32 = 4;
+const MAX_STREAMS: u32 = 4;
 
-fn over(pipes: Pipes, http2: bool) -> HyperSend {
+fn sender_over(connector: PipeConnector, http2: bool) -> HyperSend {
     match http2 {
-        true => HyperSend::over_http2(pipes),
-        false => HyperSend::over(pipes),
+        true => HyperSend::with_http2_connector(connector),
+        false => HyperSend::with_connector(connector),
     }
 }
 
@@ -107,28 +107,28 @@ async fn head(send: &HyperSend, uri: &str) -> Response<ResponseBody> {
     send.send(request(uri)).await.unwrap()
 }
 
-/// The text of the response.
-async fn ask(send: &HyperSend, uri: &str) -> Bytes {
+/// Sends a request and reads the whole response.
+async fn fetch(send: &HyperSend, uri: &str) -> Bytes {
     let response = head(send, uri).await;
     response.into_body().collect(1_000).await.unwrap()
 }
 
 #[tokio::test]
-async fn a_connection_whose_response_was_read_is_used_again() {
-    let (door, pipes) = Door::new();
-    let send = HyperSend::over(pipes);
+async fn a_connection_is_reused_after_its_response_was_read() {
+    let (server, connector) = CountingServer::new();
+    let send = HyperSend::with_connector(connector);
 
     for _ in 0..3 {
-        assert_eq!(ask(&send, "http://tools.example/").await, "word");
+        assert_eq!(fetch(&send, "http://tools.example/").await, "word");
     }
 
-    assert_eq!(door.made(), 1);
+    assert_eq!(server.accepted(), 1);
 }
 
 #[tokio::test]
-async fn requests_at_once_have_a_connection_each_and_all_are_kept() {
-    let (door, pipes) = Door::new();
-    let send = HyperSend::over(pipes);
+async fn concurrent_requests_use_one_connection_each_and_all_are_pooled() {
+    let (server, connector) = CountingServer::new();
+    let send = HyperSend::with_connector(connector);
     let url = "http://tools.example/";
 
     for _ in 0..2 {
@@ -137,13 +137,13 @@ async fn requests_at_once_have_a_connection_each_and_all_are_kept() {
         other.into_body().collect(1_000).await.unwrap();
     }
 
-    assert_eq!(door.made(), 2);
+    assert_eq!(server.accepted(), 2);
 }
 
 #[tokio::test]
-async fn servers_do_not_share_connections() {
-    let (door, pipes) = Door::new();
-    let send = HyperSend::over(pipes);
+async fn connections_are_pooled_per_origin() {
+    let (server, connector) = CountingServer::new();
+    let send = HyperSend::with_connector(connector);
     let urls = [
         "http://a.example/",
         "http://b.example/",
@@ -152,38 +152,38 @@ async fn servers_do_not_share_connections() {
     ];
 
     for url in urls.iter().chain(&urls) {
-        ask(&send, url).await;
+        fetch(&send, url).await;
     }
 
-    assert_eq!(door.made(), urls.len());
+    assert_eq!(server.accepted(), urls.len());
 }
 
 #[tokio::test]
-async fn a_response_that_is_let_go_of_takes_its_connection_with_it_and_no_other() {
-    let (door, pipes) = Door::new();
-    let send = HyperSend::over(pipes);
-    let (stream, kept) = tokio::join!(
+async fn a_dropped_response_closes_only_its_own_connection() {
+    let (server, connector) = CountingServer::new();
+    let send = HyperSend::with_connector(connector);
+    let (stream, reusable) = tokio::join!(
         head(&send, "http://tools.example/stream"),
         head(&send, "http://tools.example/")
     );
-    kept.into_body().collect(1_000).await.unwrap();
-    door.has_open(2).await;
+    reusable.into_body().collect(1_000).await.unwrap();
+    server.wait_for_open(2).await;
 
     drop(stream);
-    door.has_open(1).await;
-    ask(&send, "http://tools.example/").await;
+    server.wait_for_open(1).await;
+    fetch(&send, "http://tools.example/").await;
 
-    assert_eq!(door.made(), 2, "the one that rested was used again");
+    assert_eq!(server.accepted(), 2, "the idle connection was reused");
 }
 
-/// Pipes whose far ends are handed to the test.
-fn by_hand() -> (HyperSend, mpsc::UnboundedReceiver<DuplexStream>) {
+/// A sender, and the server ends of its connections.
+fn manual_server() -> (HyperSend, mpsc::UnboundedReceiver<DuplexStream>) {
     let (accepted, accept) = mpsc::unbounded_channel();
-    let pipes = Pipes::with(move |far| accepted.send(far).unwrap());
-    (HyperSend::over(pipes), accept)
+    let connector = PipeConnector::with(move |far| accepted.send(far).unwrap());
+    (HyperSend::with_connector(connector), accept)
 }
 
-/// Reads one request and answers it; what was read.
+/// Reads one request, answers it, and returns what was read.
 async fn answer(far: &mut DuplexStream) -> String {
     let mut read = Vec::new();
     while !read.ends_with(b"\r\n\r\n{}") {
@@ -195,50 +195,50 @@ async fn answer(far: &mut DuplexStream) -> String {
 }
 
 #[tokio::test]
-async fn a_request_does_not_fail_because_the_server_has_closed_what_rested() {
-    let (send, mut accept) = by_hand();
+async fn a_request_on_an_idle_connection_closed_by_the_server_is_retried() {
+    let (send, mut accept) = manual_server();
     let url = "http://tools.example/";
     let serve_one = async {
         let mut far = accept.recv().await.unwrap();
         answer(&mut far).await;
         far
     };
-    let (_, far) = tokio::join!(ask(&send, url), serve_one);
+    let (_, far) = tokio::join!(fetch(&send, url), serve_one);
 
-    // Nobody has had a chance to see it when the next request takes the connection.
+    // The next request takes the connection before the pool has noticed that it was closed.
     drop(far);
     let serve_another = async {
         let mut far = accept.recv().await.unwrap();
         answer(&mut far).await;
         far
     };
-    let (text, far) = tokio::join!(ask(&send, url), serve_another);
+    let (text, far) = tokio::join!(fetch(&send, url), serve_another);
 
     assert_eq!(text, "word");
 
-    // And now it has been seen.
+    // Now the pool notices first.
     drop(far);
     tokio::task::yield_now().await;
     let serve_third = async { answer(&mut accept.recv().await.unwrap()).await };
-    let (text, _) = tokio::join!(ask(&send, url), serve_third);
+    let (text, _) = tokio::join!(fetch(&send, url), serve_third);
     assert_eq!(text, "word");
 }
 
 #[tokio::test]
-async fn a_server_that_closes_what_is_new_is_not_asked_again() {
-    let (send, mut accept) = by_hand();
-    let hang_up = async { drop(accept.recv().await.unwrap()) };
+async fn a_request_on_a_new_connection_closed_by_the_server_is_not_retried() {
+    let (send, mut accept) = manual_server();
+    let close = async { drop(accept.recv().await.unwrap()) };
 
-    let (outcome, ()) = tokio::join!(send.send(request("http://tools.example/")), hang_up);
+    let (outcome, ()) = tokio::join!(send.send(request("http://tools.example/")), close);
 
-    let told = outcome.unwrap_err().to_string();
-    assert!(told.contains("http://tools.example/"), "{told}");
-    assert!(accept.try_recv().is_err(), "there is one connection only");
+    let error = outcome.unwrap_err().to_string();
+    assert!(error.contains("http://tools.example/"), "{error}");
+    assert!(accept.try_recv().is_err(), "no second connection");
 }
 
 #[tokio::test]
-async fn a_request_says_which_host_it_is_for() {
-    let (send, mut accept) = by_hand();
+async fn the_host_header_is_derived_from_the_uri() {
+    let (send, mut accept) = manual_server();
     let cases = [
         ("http://tools.example/mcp?a=b", "tools.example"),
         ("http://tools.example:80/mcp?a=b", "tools.example"),
@@ -253,7 +253,7 @@ async fn a_request_says_which_host_it_is_for() {
 
     for (url, host) in cases {
         let serve = async { answer(&mut accept.recv().await.unwrap()).await };
-        let (_, read) = tokio::join!(ask(&send, url), serve);
+        let (_, read) = tokio::join!(fetch(&send, url), serve);
 
         assert!(read.starts_with("POST /mcp?a=b HTTP/1.1\r\n"), "{read}");
         assert!(read.contains(&format!("\r\nhost: {host}\r\n")), "{read}");
@@ -261,8 +261,8 @@ async fn a_request_says_which_host_it_is_for() {
 }
 
 #[tokio::test]
-async fn a_request_that_names_its_host_itself_is_left_as_it_is() {
-    let (send, mut accept) = by_hand();
+async fn an_explicit_host_header_is_kept() {
+    let (send, mut accept) = manual_server();
     let mut request = request("http://127.0.0.1:8000/mcp");
     let headers = request.headers_mut();
     headers.insert(http::header::HOST, "tools.example".parse().unwrap());
@@ -274,36 +274,36 @@ async fn a_request_that_names_its_host_itself_is_left_as_it_is() {
     assert!(!read.contains("127.0.0.1"), "{read}");
 }
 
-/// Makes connections as TLS does: what they speak is known once they are there, which takes its time.
+/// Connects as TLS does: the HTTP version is known only once the handshake is complete.
 #[derive(Clone)]
-struct Negotiating {
-    pipes: Pipes,
-    speaks_http2: bool,
-    /// All handshakes but the first wait here for each other.
+struct AlpnConnector {
+    connector: PipeConnector,
+    negotiates_http2: bool,
+    /// All handshakes but the first wait here for one another.
     others: Arc<Barrier>,
     first: Arc<AtomicBool>,
 }
 
-impl Negotiating {
-    fn new(pipes: Pipes, speaks_http2: bool) -> Self {
+impl AlpnConnector {
+    fn new(connector: PipeConnector, negotiates_http2: bool) -> Self {
         Self {
-            pipes,
-            speaks_http2,
+            connector,
+            negotiates_http2,
             others: Arc::new(Barrier::new(2)),
             first: Arc::new(AtomicBool::new(true)),
         }
     }
 }
 
-struct Negotiated {
+struct AlpnStream {
     stream: TokioIo<DuplexStream>,
-    speaks_http2: bool,
+    negotiates_http2: bool,
 }
 
-impl tower_service::Service<Uri> for Negotiating {
-    type Response = Negotiated;
+impl tower_service::Service<Uri> for AlpnConnector {
+    type Response = AlpnStream;
     type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Negotiated, Infallible>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Result<AlpnStream, Infallible>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
@@ -317,24 +317,24 @@ impl tower_service::Service<Uri> for Negotiating {
             } else {
                 this.others.wait().await;
             }
-            Ok(Negotiated {
-                stream: TokioIo::new(this.pipes.open()),
-                speaks_http2: this.speaks_http2,
+            Ok(AlpnStream {
+                stream: TokioIo::new(this.connector.open()),
+                negotiates_http2: this.negotiates_http2,
             })
         })
     }
 }
 
-impl Connection for Negotiated {
+impl Connection for AlpnStream {
     fn connected(&self) -> Connected {
-        match self.speaks_http2 {
+        match self.negotiates_http2 {
             true => Connected::new().negotiated_h2(),
             false => Connected::new(),
         }
     }
 }
 
-impl hyper::rt::Read for Negotiated {
+impl hyper::rt::Read for AlpnStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -344,7 +344,7 @@ impl hyper::rt::Read for Negotiated {
     }
 }
 
-impl hyper::rt::Write for Negotiated {
+impl hyper::rt::Write for AlpnStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -363,81 +363,81 @@ impl hyper::rt::Write for Negotiated {
 }
 
 #[tokio::test]
-async fn requests_share_a_connection_that_turns_out_to_speak_http2() {
-    let (door, pipes) = Door::new();
-    let send = HyperSend::over(Negotiating::new(pipes, true));
+async fn requests_share_a_connection_that_negotiates_http2() {
+    let (server, connector) = CountingServer::new();
+    let send = HyperSend::with_connector(AlpnConnector::new(connector, true));
     let url = "https://tools.example/";
 
-    let (a, b, c) = tokio::join!(ask(&send, url), ask(&send, url), ask(&send, url));
-    ask(&send, url).await;
+    let (a, b, c) = tokio::join!(fetch(&send, url), fetch(&send, url), fetch(&send, url));
+    fetch(&send, url).await;
 
     assert_eq!([a, b, c], ["word"; 3]);
-    assert_eq!(door.made(), 1);
+    assert_eq!(server.accepted(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shared_connection_that_is_full_keeps_nobody_waiting() {
-    let (door, pipes) = Door::new();
-    let send = HyperSend::over_http2(pipes);
+async fn a_request_beyond_the_stream_limit_opens_another_http2_connection() {
+    let (server, connector) = CountingServer::new();
+    let send = HyperSend::with_http2_connector(connector);
     let url = "http://tools.example/stream";
 
     let mut streams = Vec::new();
-    for _ in 0..2 * MOST_STREAMS {
+    for _ in 0..2 * MAX_STREAMS {
         let opening = tokio::time::timeout(Duration::from_secs(60), head(&send, url));
-        streams.push(opening.await.expect("there is room"));
+        streams.push(opening.await.expect("a stream is available"));
     }
-    let full = door.made();
+    let accepted_when_full = server.accepted();
     streams.pop();
     streams.remove(0);
     for _ in 0..2 {
         streams.push(head(&send, url).await);
     }
 
-    assert_eq!((full, door.made()), (2, 2));
+    assert_eq!((accepted_when_full, server.accepted()), (2, 2));
     drop(streams);
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_waits_for_a_connection_that_turns_out_not_to_be_shared() {
-    let (door, pipes) = Door::new();
-    let send = HyperSend::over(Negotiating::new(pipes, false));
+async fn requests_waiting_for_a_connection_that_negotiates_http1_connect_concurrently() {
+    let (server, connector) = CountingServer::new();
+    let send = HyperSend::with_connector(AlpnConnector::new(connector, false));
     let url = "https://tools.example/";
 
-    let asking = async { tokio::join!(ask(&send, url), ask(&send, url), ask(&send, url)) };
-    let asked = tokio::time::timeout(Duration::from_secs(60), asking).await;
+    let fetching = async { tokio::join!(fetch(&send, url), fetch(&send, url), fetch(&send, url)) };
+    let fetched = tokio::time::timeout(Duration::from_secs(60), fetching).await;
 
-    assert!(asked.is_ok(), "two handshakes are made at once");
-    assert_eq!(door.made(), 3);
+    assert!(fetched.is_ok(), "the two handshakes run concurrently");
+    assert_eq!(server.accepted(), 3);
 }
 
 #[tokio::test]
-async fn what_has_rested_for_long_is_closed() {
+async fn an_idle_connection_is_closed_after_the_idle_timeout() {
     tokio::time::pause();
     for http2 in [false, true] {
-        let (door, pipes) = Door::new();
-        let send = over(pipes, http2);
-        let begun = tokio::time::Instant::now();
-        ask(&send, "http://tools.example/").await;
+        let (server, connector) = CountingServer::new();
+        let send = sender_over(connector, http2);
+        let start = tokio::time::Instant::now();
+        fetch(&send, "http://tools.example/").await;
 
-        door.has_open(0).await;
+        server.wait_for_open(0).await;
 
-        let rested = begun.elapsed();
-        assert!(rested >= Duration::from_secs(45), "{rested:?}");
-        assert!(rested <= Duration::from_secs(91), "{rested:?}");
-        ask(&send, "http://tools.example/").await;
-        assert_eq!(door.made(), 2);
+        let idle_for = start.elapsed();
+        assert!(idle_for >= Duration::from_secs(45), "{idle_for:?}");
+        assert!(idle_for <= Duration::from_secs(91), "{idle_for:?}");
+        fetch(&send, "http://tools.example/").await;
+        assert_eq!(server.accepted(), 2);
     }
 }
 
 #[tokio::test]
-async fn what_is_in_use_is_not_closed_however_long_it_takes() {
+async fn a_connection_in_use_is_not_closed_by_the_idle_timeout() {
     tokio::time::pause();
     let url = "http://tools.example/";
-    for (http2, made) in [(false, 3), (true, 1)] {
-        let (door, pipes) = Door::new();
-        let send = over(pipes, http2);
+    for (http2, accepted) in [(false, 3), (true, 1)] {
+        let (server, connector) = CountingServer::new();
+        let send = sender_over(connector, http2);
         let stream = head(&send, "http://tools.example/stream").await;
-        ask(&send, url).await;
+        fetch(&send, url).await;
 
         for _ in 0..10 {
             tokio::time::advance(Duration::from_secs(30)).await;
@@ -446,24 +446,24 @@ async fn what_is_in_use_is_not_closed_however_long_it_takes() {
             }
         }
 
-        assert_eq!(*door.open.borrow(), 1, "the one with the stream");
-        ask(&send, url).await;
-        assert_eq!(door.made(), made);
+        assert_eq!(*server.open.borrow(), 1, "the connection with the stream");
+        fetch(&send, url).await;
+        assert_eq!(server.accepted(), accepted);
         drop(stream);
     }
 }
 
 #[tokio::test]
-async fn dropping_the_sender_closes_what_rests_and_leaves_no_task() {
+async fn dropping_the_sender_closes_idle_connections_and_leaves_no_task() {
     let before = Handle::current().metrics().num_alive_tasks();
     for http2 in [false, true] {
-        let (door, pipes) = Door::new();
-        let send = over(pipes, http2);
-        ask(&send, "http://tools.example/").await;
+        let (server, connector) = CountingServer::new();
+        let send = sender_over(connector, http2);
+        fetch(&send, "http://tools.example/").await;
 
         drop(send);
 
-        door.has_open(0).await;
+        server.wait_for_open(0).await;
         while Handle::current().metrics().num_alive_tasks() > before {
             tokio::task::yield_now().await;
         }
@@ -471,24 +471,24 @@ async fn dropping_the_sender_closes_what_rests_and_leaves_no_task() {
 }
 
 #[tokio::test]
-async fn a_response_may_be_dropped_where_there_is_no_runtime() {
-    let (door, pipes) = Door::new();
-    let send = HyperSend::over(pipes);
+async fn a_response_can_be_dropped_outside_a_runtime() {
+    let (server, connector) = CountingServer::new();
+    let send = HyperSend::with_connector(connector);
     let response = head(&send, "http://tools.example/").await;
 
     std::thread::spawn(move || drop(response)).join().unwrap();
 
-    ask(&send, "http://tools.example/").await;
-    assert!(door.made() <= 2);
+    fetch(&send, "http://tools.example/").await;
+    assert!(server.accepted() <= 2);
 }
 
 #[tokio::test]
-async fn an_address_without_a_server_is_refused() {
-    let (_, pipes) = Door::new();
-    let send = HyperSend::over(pipes);
+async fn a_uri_without_an_authority_is_rejected() {
+    let (_, connector) = CountingServer::new();
+    let send = HyperSend::with_connector(connector);
 
     let sending = pin!(send.send(request("/mcp")));
-    let told = sending.await.unwrap_err().to_string();
+    let error = sending.await.unwrap_err().to_string();
 
-    assert!(told.contains("no connection to /mcp"), "{told}");
+    assert!(error.contains("failed to connect to /mcp"), "{error}");
 }

@@ -1,4 +1,4 @@
-//! Proxies: which are used, what they are told, and that letting go reaches through them.
+//! Proxies: how they are selected, what they receive, and that dropped calls close their connections.
 
 use std::process::Stdio;
 
@@ -7,33 +7,35 @@ use bowline::{Client, Error};
 use serde_json::json;
 use tokio::process::Command;
 
-use crate::scripted::{Arrived, Peer, STREAM, Say, json, result};
+use crate::scripted_server::{
+    ReceivedRequest, SSE_HEAD, ScriptedReply, ScriptedServer, json, result,
+};
 
-/// A host that no name server knows, so that only a proxy can have reached it.
+/// A host that does not resolve, so that only a proxy can answer for it.
 const ELSEWHERE: &str = "http://tools.invalid/mcp";
 const MODERN: &str = "2026-07-28";
 
-async fn proxy() -> Peer {
-    Peer::start(|request| Say::Bytes(answer(request))).await
+async fn proxy() -> ScriptedServer {
+    ScriptedServer::start(|request| ScriptedReply::Bytes(answer(request))).await
 }
 
-fn answer(request: &Arrived) -> String {
+fn answer(request: &ReceivedRequest) -> String {
     let content = json!([{"type": "text", "text": "proxied"}]);
-    let told = json!({"resultType": "complete", "content": content});
-    json("200 OK", &result(request, &told))
+    let value = json!({"resultType": "complete", "content": content});
+    json("200 OK", &result(request, &value))
 }
 
-/// The proxy's address, with credentials.
-fn credited(proxy: &Peer) -> String {
+/// The URL of the proxy, with credentials.
+fn url_with_credentials(proxy: &ScriptedServer) -> String {
     let address = proxy.url.strip_prefix("http://").unwrap();
     format!("http://ali%20baba:sesame@{address}")
 }
 
 #[tokio::test]
-async fn a_proxy_is_told_the_whole_url_and_who_asks() {
+async fn a_proxy_gets_the_absolute_uri_and_its_credentials() {
     let mut proxy = proxy().await;
-    let connect = Client::connect(ELSEWHERE).proxies(Proxies::all(credited(&proxy)));
-    let client = connect.speaking(MODERN).await.unwrap();
+    let connect = Client::connect(ELSEWHERE).proxies(Proxies::all(url_with_credentials(&proxy)));
+    let client = connect.protocol_version(MODERN).await.unwrap();
 
     let reply = client.call_tool("any", ()).await.unwrap();
 
@@ -51,20 +53,20 @@ async fn a_proxy_is_told_the_whole_url_and_who_asks() {
 }
 
 #[tokio::test]
-async fn dropping_a_call_is_seen_by_the_proxy() {
-    let mut proxy = Peer::start(|_| Say::BytesThenStall(STREAM.into())).await;
+async fn dropping_a_call_closes_its_connection_to_the_proxy() {
+    let mut proxy = ScriptedServer::start(|_| ScriptedReply::BytesThenStall(SSE_HEAD.into())).await;
     let connect = Client::connect(ELSEWHERE).proxies(Proxies::all(&proxy.url));
-    let client = connect.speaking(MODERN).await.unwrap();
+    let client = connect.protocol_version(MODERN).await.unwrap();
     let mut call = client.call_tool("slow", ()).start();
     tokio::select! {
         biased;
         outcome = &mut call => panic!("the call ended: {outcome:?}"),
-        request = proxy.request() => assert_eq!(request.what(), "POST tools/call"),
+        request = proxy.request() => assert_eq!(request.label(), "POST tools/call"),
     }
 
     drop(call);
 
-    proxy.client_left().await;
+    proxy.client_disconnected().await;
 }
 
 #[tokio::test]
@@ -73,34 +75,37 @@ async fn an_excepted_host_is_reached_directly() {
     let mut proxy = proxy().await;
     let proxies = Proxies::all(&proxy.url).except("localhost, 127.0.0.0/8");
     let connect = Client::connect(&server.url).proxies(proxies);
-    let client = connect.speaking(MODERN).await.unwrap();
+    let client = connect.protocol_version(MODERN).await.unwrap();
 
     client.call_tool("any", ()).await.unwrap();
 
     let request = server.request().await;
     assert_eq!(request.head.lines().next(), Some("POST /mcp HTTP/1.1"));
     assert_eq!(request.header("proxy-authorization"), None);
-    assert_eq!(proxy.so_far(), [""; 0]);
+    assert_eq!(proxy.drain_events(), [""; 0]);
 }
 
 #[tokio::test]
-async fn a_proxy_of_another_kind_is_refused_by_its_name_and_without_its_password() {
+async fn an_unsupported_proxy_scheme_is_rejected_without_showing_its_password() {
     let proxies = Proxies::all("socks5://me:secret@127.0.0.1:1");
     let connect = Client::connect(ELSEWHERE).proxies(proxies);
-    let client = connect.speaking(MODERN).await.unwrap();
+    let client = connect.protocol_version(MODERN).await.unwrap();
 
     let error = client.call_tool("any", ()).await.unwrap_err();
 
-    let told = causes(&error);
-    assert!(told.contains("socks5://127.0.0.1:1"), "{told}");
-    assert!(!told.contains("secret"), "{told}");
+    let chain = error_chain(&error);
+    assert!(chain.contains("socks5://127.0.0.1:1"), "{chain}");
+    assert!(!chain.contains("secret"), "{chain}");
 }
 
-/// Environment variables belong to a process, so that each client is this very test in another one.
+/// Environment variables are per process, so each client is this test run in a child process.
 #[tokio::test]
-async fn the_environment_says_which_proxy_to_use() {
+async fn environment_variables_select_the_proxy() {
     if let Ok(url) = std::env::var("BOWLINE_TEST_URL") {
-        let client = Client::connect(&url).speaking(MODERN).await.unwrap();
+        let client = Client::connect(&url)
+            .protocol_version(MODERN)
+            .await
+            .unwrap();
         let reply = client.call_tool("any", ()).await.unwrap();
         assert_eq!(reply.text(), "proxied");
         return;
@@ -131,10 +136,7 @@ async fn the_environment_says_which_proxy_to_use() {
         let mut proxy = proxy().await;
         let mut child = Command::new(std::env::current_exe().unwrap());
         child
-            .args([
-                "--exact",
-                "proxies::the_environment_says_which_proxy_to_use",
-            ])
+            .args(["--exact", "proxies::environment_variables_select_the_proxy"])
             .env_clear()
             .env("BOWLINE_TEST_URL", url)
             .stdout(Stdio::null());
@@ -146,7 +148,7 @@ async fn the_environment_says_which_proxy_to_use() {
         let status = child.status().await.unwrap();
 
         assert!(status.success(), "{variables:?}: {status}");
-        let through = if proxy.so_far().is_empty() {
+        let through = if proxy.drain_events().is_empty() {
             "server"
         } else {
             "proxy"
@@ -155,12 +157,12 @@ async fn the_environment_says_which_proxy_to_use() {
     }
 }
 
-fn causes(error: &Error) -> String {
-    let mut told = error.to_string();
+fn error_chain(error: &Error) -> String {
+    let mut chain = error.to_string();
     let mut next = std::error::Error::source(error);
     while let Some(cause) = next {
-        told = format!("{told}: {cause}");
+        chain = format!("{chain}: {cause}");
         next = cause.source();
     }
-    told
+    chain
 }

@@ -1,4 +1,4 @@
-//! Calls that share a connection: one that is dropped takes nothing from the others.
+//! Calls that share a connection: dropping one does not affect the others.
 
 use std::error::Error as StdError;
 use std::future::{Future, IntoFuture, pending, poll_fn};
@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 use tower_service::Service;
 
 #[tokio::test]
-async fn who_waits_for_a_connection_that_a_dropped_call_was_making_makes_its_own() {
+async fn a_call_waiting_for_the_connection_of_a_dropped_call_opens_its_own() {
     let echo = Tool::raw("echo", json!({"type": "object"}), async |_, _| {
         Ok(CallToolResult::text("echo"))
     });
@@ -25,8 +25,10 @@ async fn who_waits_for_a_connection_that_a_dropped_call_was_making_makes_its_own
     let bound = server.http().bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp", bound.addr());
     tokio::spawn(bound.serve());
-    let send = HyperSend::over_http2(StallsOnce::default());
-    let connect = Client::connect(&url).speaking("2026-07-28").http(send);
+    let send = HyperSend::with_http2_connector(StallsOnceConnector::default());
+    let connect = Client::connect(&url)
+        .protocol_version("2026-07-28")
+        .http(send);
     let client = connect.await.unwrap();
     let mut first = client.call_tool("echo", ()).into_future();
     let mut second = client.call_tool("echo", ()).into_future();
@@ -42,11 +44,11 @@ async fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
     poll_fn(|cx| Poll::Ready(Pin::new(&mut *future).poll(cx))).await
 }
 
-/// A connector whose first connection never comes about.
+/// A connector whose first connect never completes.
 #[derive(Clone, Default)]
-struct StallsOnce(Arc<AtomicBool>);
+struct StallsOnceConnector(Arc<AtomicBool>);
 
-impl Service<Uri> for StallsOnce {
+impl Service<Uri> for StallsOnceConnector {
     type Response = TokioIo<TcpStream>;
     type Error = Box<dyn StdError + Send + Sync>;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;

@@ -1,4 +1,4 @@
-//! The ways in which a client's requests leave its process, against a real server.
+//! The HTTP client against a real server over HTTP/1.1, HTTP/2, a custom connector and reqwest.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -17,15 +17,15 @@ use tokio::io::DuplexStream;
 
 use crate::support::*;
 
-/// Notes the HTTP version of each request.
+/// Records the HTTP version of each request.
 #[derive(Clone, Default)]
-struct Versions(Arc<Mutex<Vec<Version>>>);
+struct VersionRecorder(Arc<Mutex<Vec<Version>>>);
 
-impl Versions {
+impl VersionRecorder {
     fn layer(&self) -> impl bowline::layer::Layer + use<> {
         let versions = self.clone();
         move |request, next: Next| {
-            let head = next.context().extensions().find::<http::request::Parts>();
+            let head = next.context().extensions().get::<http::request::Parts>();
             versions
                 .0
                 .lock()
@@ -35,12 +35,12 @@ impl Versions {
         }
     }
 
-    fn seen(&self) -> Vec<Version> {
+    fn take(&self) -> Vec<Version> {
         std::mem::take(&mut self.0.lock().unwrap())
     }
 }
 
-/// Serves `server` on a socket; its URL.
+/// Serves `server` on a socket and returns its URL.
 async fn serve(server: &bowline::Server) -> String {
     let bound = server.http().bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp", bound.addr());
@@ -48,44 +48,44 @@ async fn serve(server: &bowline::Server) -> String {
     url
 }
 
-/// A call of `tool` whose handler is at work.
-async fn under_way(client: &Client, stage: &mut Stage, tool: &str) -> Call {
+/// Starts a call of `tool` and waits until its handler runs.
+async fn start_call(client: &Client, fixture: &mut ServerFixture, tool: &str) -> Call {
     let mut call = client.call_tool(tool, json!({"name": "a"})).start();
     tokio::select! {
         biased;
         outcome = &mut call => panic!("the call ended: {outcome:?}"),
-        () = stage.started("a") => {}
+        () = fixture.handler_started("a") => {}
     }
     call
 }
 
 #[tokio::test]
-async fn http2_is_spoken_from_the_first_byte_if_that_is_chosen() {
-    let (mut stage, versions) = (Stage::new(), Versions::default());
-    let url = serve(&stage.server.clone().layer(versions.layer())).await;
+async fn http2_with_prior_knowledge_is_used_if_configured() {
+    let (mut fixture, versions) = (ServerFixture::new(), VersionRecorder::default());
+    let url = serve(&fixture.server.clone().layer(versions.layer())).await;
 
-    let usual = Client::connect(&url).await.unwrap();
-    usual.call_tool("echo", ()).await.unwrap();
-    let by_default = versions.seen();
-    let chosen = Client::connect(&url).http2().await.unwrap();
-    chosen.call_tool("echo", ()).await.unwrap();
-    drop(under_way(&chosen, &mut stage, "wait").await);
-    stage.dropped("a").await;
+    let default = Client::connect(&url).await.unwrap();
+    default.call_tool("echo", ()).await.unwrap();
+    let by_default = versions.take();
+    let http2 = Client::connect(&url).http2().await.unwrap();
+    http2.call_tool("echo", ()).await.unwrap();
+    drop(start_call(&http2, &mut fixture, "wait").await);
+    fixture.handler_dropped("a").await;
 
     assert_eq!(by_default, [Version::HTTP_11; 2]);
-    assert_eq!(versions.seen(), [Version::HTTP_2; 3]);
+    assert_eq!(versions.take(), [Version::HTTP_2; 3]);
 }
 
-/// Makes connections that are pipes in memory.
+/// A connector whose connections are in-memory pipes.
 #[derive(Clone)]
-struct Pipes(bowline::http::HttpService);
+struct DuplexConnector(bowline::http::HttpService);
 
-struct Pipe(TokioIo<DuplexStream>);
+struct DuplexIo(TokioIo<DuplexStream>);
 
-impl tower_service::Service<Uri> for Pipes {
-    type Response = Pipe;
+impl tower_service::Service<Uri> for DuplexConnector {
+    type Response = DuplexIo;
     type Error = io::Error;
-    type Future = std::future::Ready<io::Result<Pipe>>;
+    type Future = std::future::Ready<io::Result<DuplexIo>>;
 
     fn poll_ready(&mut self, _: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
@@ -98,17 +98,17 @@ impl tower_service::Service<Uri> for Pipes {
             let builder = auto::Builder::new(TokioExecutor::new());
             let _ = builder.serve_connection(TokioIo::new(far), service).await;
         });
-        std::future::ready(Ok(Pipe(TokioIo::new(near))))
+        std::future::ready(Ok(DuplexIo(TokioIo::new(near))))
     }
 }
 
-impl Connection for Pipe {
+impl Connection for DuplexIo {
     fn connected(&self) -> Connected {
         Connected::new()
     }
 }
 
-impl hyper::rt::Read for Pipe {
+impl hyper::rt::Read for DuplexIo {
     fn poll_read(
         mut self: std::pin::Pin<&mut Self>,
         cx: &mut task::Context<'_>,
@@ -118,7 +118,7 @@ impl hyper::rt::Read for Pipe {
     }
 }
 
-impl hyper::rt::Write for Pipe {
+impl hyper::rt::Write for DuplexIo {
     fn poll_write(
         mut self: std::pin::Pin<&mut Self>,
         cx: &mut task::Context<'_>,
@@ -143,18 +143,21 @@ impl hyper::rt::Write for Pipe {
 }
 
 #[tokio::test]
-async fn connections_may_be_of_the_applications_own_making() {
-    let mut stage = Stage::new();
-    let pipes = Pipes(stage.server.http());
-    for send in [HyperSend::over(pipes.clone()), HyperSend::over_http2(pipes)] {
+async fn an_application_can_supply_its_own_connector() {
+    let mut fixture = ServerFixture::new();
+    let connector = DuplexConnector(fixture.server.http());
+    for send in [
+        HyperSend::with_connector(connector.clone()),
+        HyperSend::with_http2_connector(connector),
+    ] {
         for version in ["2026-07-28", "2025-11-25"] {
             let connect = Client::connect("http://localhost/mcp").http(send.clone());
-            let client = connect.speaking(version).await.unwrap();
+            let client = connect.protocol_version(version).await.unwrap();
 
             let reply = client.call_tool("echo", json!({"a": 1})).await.unwrap();
-            drop(under_way(&client, &mut stage, "talk").await);
+            drop(start_call(&client, &mut fixture, "progress").await);
 
-            stage.dropped("a").await;
+            fixture.handler_dropped("a").await;
             assert_eq!(reply.text(), r#"{"a":1}"#);
             client.close().await.unwrap();
         }

@@ -1,24 +1,20 @@
-//! The HTTP server, over sockets and over pipes in memory.
+//! Tests of the HTTP server, over TCP sockets and in-memory pipes.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test that cannot go on stops"
-)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failed test panics")]
 
 mod support;
 
-mod answers;
+#[cfg(feature = "legacy")]
+mod client_and_server;
 mod connectors;
 mod disconnect;
-#[cfg(not(bowline_no_legacy))]
+#[cfg(feature = "legacy")]
 mod legacy;
 mod limits;
-#[cfg(not(bowline_no_legacy))]
+#[cfg(feature = "legacy")]
 mod proxy;
 mod refusals;
+mod response_form;
 mod scopes;
 mod shutdown;
-#[cfg(not(bowline_no_legacy))]
-mod together;
 mod wire_faults;

@@ -1,4 +1,4 @@
-//! What is not let in, and with which status.
+//! Requests that are refused, and their status and error code.
 
 use bowline::Limits;
 use bowline::exchange::Dialects;
@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 
 use crate::support::*;
 
-/// The whole table of statuses, over HTTP/1.1 and HTTP/2.
+/// The complete table of statuses, over HTTP/1.1 and HTTP/2.
 #[tokio::test(start_paused = true)]
-async fn everything_that_can_be_posted_has_its_status_and_its_error() {
-    let stage = Stage::new();
-    let service = stage
+async fn each_kind_of_post_has_its_status_and_error_code() {
+    let fixture = ServerFixture::new();
+    let service = fixture
         .server
         .http()
         .versions(Dialects::modern())
@@ -21,145 +21,141 @@ async fn everything_that_can_be_posted_has_its_status_and_its_error() {
             message_bytes: 2000,
             ..Limits::default()
         });
-    let rows = || {
-        [
-            at_the_door(),
-            in_the_message(),
-            in_the_headers(),
-            answered(),
-        ]
-        .concat()
-    };
+    let rows = || [head_rows(), message_rows(), header_rows(), answered_rows()].concat();
 
     for (what, status, code, request) in rows() {
-        let reply = Link::to(&service).await.send(request).await;
+        let response = PlainConnection::http1(&service).await.send(request).await;
 
-        assert_eq!(reply.status(), status, "{what}");
-        assert_eq!(reply.header("mcp-session-id"), None, "{what}");
-        assert_eq!(code_of(reply).await, code, "{what}");
+        assert_eq!(response.status(), status, "{what}");
+        assert_eq!(response.header("mcp-session-id"), None, "{what}");
+        assert_eq!(code_of(response).await, code, "{what}");
     }
-    // Over HTTP/2 the host is no header, and stays out of the table's reach.
-    for (what, status, code, request) in rows().into_iter().filter(|row| row.0 != "another host") {
-        let reply = Link::http2_to(&service).await.send(request).await;
+    // HTTP/2 sends the host as `:authority`, which the table cannot set.
+    for (what, status, code, request) in rows().into_iter().filter(|row| row.0 != "foreign host") {
+        let response = PlainConnection::http2(&service).await.send(request).await;
 
-        assert_eq!(reply.status(), status, "{what} over HTTP/2");
-        assert_eq!(code_of(reply).await, code, "{what} over HTTP/2");
+        assert_eq!(response.status(), status, "{what} over HTTP/2");
+        assert_eq!(code_of(response).await, code, "{what} over HTTP/2");
     }
 }
 
-/// The code of an error, 0 for a result, nothing for an empty body.
-async fn code_of(reply: Reply) -> Option<i64> {
-    if reply.status() == 202 {
-        assert_eq!(reply.text().await, "");
+/// Returns the code of an error, 0 for a result, `None` for an empty body.
+async fn code_of(response: PlainResponse) -> Option<i64> {
+    if response.status() == 202 {
+        assert_eq!(response.text().await, "");
         return None;
     }
-    let answer = reply.json().await;
+    let answer = response.json().await;
     answer["error"]["code"].as_i64().or(Some(0))
 }
 
 type Row = (&'static str, u16, Option<i64>, Request<Full<Bytes>>);
 
 #[rustfmt::skip]
-fn at_the_door() -> Vec<Row> {
+fn head_rows() -> Vec<Row> {
     let echo = || call(1, "echo", "a");
     let large = call(1, "echo", &"x".repeat(2000));
     vec![
-        ("another host", 403, Some(-32600), with(echo(), "host", "evil.example")),
-        ("a web page", 403, Some(-32600), with(echo(), "origin", "https://evil.example")),
-        ("a page tells something", 403, Some(-32600), with(told(), "origin", "https://evil.example")),
-        ("no JSON", 415, Some(-32600), with(echo(), "content-type", "text/plain")),
-        ("no kind", 415, Some(-32600), without(echo(), "content-type")),
-        ("reads nothing", 406, Some(-32600), with(echo(), "accept", "text/html")),
+        ("foreign host", 403, Some(-32600), with_header(echo(), "host", "evil.example")),
+        ("foreign origin", 403, Some(-32600), with_header(echo(), "origin", "https://evil.example")),
+        ("notification of a foreign origin", 403, Some(-32600), with_header(cancel_notification(), "origin", "https://evil.example")),
+        ("content type is not JSON", 415, Some(-32600), with_header(echo(), "content-type", "text/plain")),
+        ("no content type", 415, Some(-32600), without_header(echo(), "content-type")),
+        ("accepts neither form", 406, Some(-32600), with_header(echo(), "accept", "text/html")),
         ("too large", 413, Some(-32600), large),
     ]
 }
 
 #[rustfmt::skip]
-fn in_the_message() -> Vec<Row> {
-    let list = |meta: Value| with(with(post(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list",
+fn message_rows() -> Vec<Row> {
+    let list = |meta: Value| with_header(with_header(post(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list",
         "params": {"_meta": meta}})), "mcp-protocol-version", "2026-07-28"), "mcp-method", "tools/list");
     let version = "io.modelcontextprotocol/protocolVersion";
-    let future = with(list(json!({version: "2031-01-01"})), "mcp-protocol-version", "2031-01-01");
+    let future = with_header(list(json!({version: "2031-01-01"})), "mcp-protocol-version", "2031-01-01");
     let legacy = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
-    let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-11-25"}});
-    let speaking = |body: Value| with(post(&body), "mcp-protocol-version", "2026-07-28");
-    let mut unread = call(1, "echo", "a");
-    *unread.body_mut() = "{".into();
+    let initialize = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-11-25"}});
+    let modern = |body: Value| with_header(post(&body), "mcp-protocol-version", "2026-07-28");
+    let mut invalid = call(1, "echo", "a");
+    *invalid.body_mut() = "{".into();
     vec![
-        ("not parsed", 400, Some(-32700), unread),
-        ("no message", 400, Some(-32600), speaking(json!({"id": 1}))),
-        ("a batch", 400, Some(-32600), speaking(json!([legacy]))),
-        ("a response", 400, Some(-32600), speaking(json!({"jsonrpc": "2.0", "id": 1, "result": {}}))),
-        ("a malformed notification", 400, Some(-32600), speaking(json!({"jsonrpc": "2.0", "method": "x", "params": []}))),
-        ("no envelope", 400, Some(-32602), list(json!({}))),
+        ("invalid JSON", 400, Some(-32700), invalid),
+        ("not a message", 400, Some(-32600), modern(json!({"id": 1}))),
+        ("batch", 400, Some(-32600), modern(json!([legacy]))),
+        ("response", 400, Some(-32600), modern(json!({"jsonrpc": "2.0", "id": 1, "result": {}}))),
+        ("malformed notification", 400, Some(-32600), modern(json!({"jsonrpc": "2.0", "method": "x", "params": []}))),
+        ("no `_meta` envelope", 400, Some(-32602), list(json!({}))),
         ("no capabilities", 400, Some(-32602), list(json!({version: "2026-07-28"}))),
-        ("no such version", 400, Some(-32022), future),
-        ("unknown method", 404, Some(-32601), modern(1, "tools/forget", json!({}))),
-        ("method that is not offered", 404, Some(-32601), modern(1, "prompts/list", json!({}))),
-        ("retired method", 404, Some(-32601), modern(1, "initialize", json!({}))),
-        ("a legacy handshake", 400, Some(-32022), post(&hello)),
-        ("a legacy request", 400, Some(-32020), post(&legacy)),
+        ("unknown version", 400, Some(-32022), future),
+        ("unknown method", 404, Some(-32601), modern_request(1, "tools/forget", json!({}))),
+        ("method of an unsupported capability", 404, Some(-32601), modern_request(1, "prompts/list", json!({}))),
+        ("removed method", 404, Some(-32601), modern_request(1, "initialize", json!({}))),
+        ("legacy initialize", 400, Some(-32022), post(&initialize)),
+        ("legacy request", 400, Some(-32020), post(&legacy)),
     ]
 }
 
 #[rustfmt::skip]
-fn in_the_headers() -> Vec<Row> {
+fn header_rows() -> Vec<Row> {
     let echo = || call(1, "echo", "a");
     let mut twice = echo();
     twice.headers_mut().append("mcp-method", "tools/call".parse().unwrap());
-    let region = || modern(1, "tools/call", json!({"name": "region", "arguments": {"region": "eu west"}}));
+    let region = || modern_request(1, "tools/call", json!({"name": "region", "arguments": {"region": "eu west"}}));
     vec![
-        ("no version", 400, Some(-32020), without(echo(), "mcp-protocol-version")),
-        ("another version", 400, Some(-32020), with(echo(), "mcp-protocol-version", "2025-11-25")),
-        ("no method", 400, Some(-32020), without(echo(), "mcp-method")),
-        ("another method", 400, Some(-32020), with(echo(), "mcp-method", "tools/list")),
-        ("a method in capitals", 400, Some(-32020), with(echo(), "mcp-method", "TOOLS/CALL")),
-        ("a method twice", 400, Some(-32020), twice),
-        ("no name", 400, Some(-32020), without(echo(), "mcp-name")),
-        ("another name", 400, Some(-32020), with(echo(), "mcp-name", "wait")),
-        ("a name that cannot be decoded", 400, Some(-32020), with(echo(), "mcp-name", "=?base64?%%?=")),
-        ("an encoded name", 200, Some(0), with(echo(), "mcp-name", "=?base64?ZWNobw==?=")),
-        ("an argument that is not repeated", 400, Some(-32020), region()),
-        ("another argument", 400, Some(-32020), with(region(), "mcp-param-region", "us")),
-        ("a repeated argument", 200, Some(0), with(region(), "mcp-param-region", "eu west")),
-        ("an encoded argument", 200, Some(0), with(region(), "mcp-param-region", "=?base64?ZXUgd2VzdA==?=")),
-        ("a header for an argument that is not there", 400, Some(-32020),
-            with(modern(1, "tools/call", json!({"name": "region", "arguments": {}})), "mcp-param-region", "eu")),
+        ("no version header", 400, Some(-32020), without_header(echo(), "mcp-protocol-version")),
+        ("version header differs", 400, Some(-32020), with_header(echo(), "mcp-protocol-version", "2025-11-25")),
+        ("no method header", 400, Some(-32020), without_header(echo(), "mcp-method")),
+        ("method header differs", 400, Some(-32020), with_header(echo(), "mcp-method", "tools/list")),
+        ("method header in upper case", 400, Some(-32020), with_header(echo(), "mcp-method", "TOOLS/CALL")),
+        ("duplicate method header", 400, Some(-32020), twice),
+        ("no name header", 400, Some(-32020), without_header(echo(), "mcp-name")),
+        ("name header differs", 400, Some(-32020), with_header(echo(), "mcp-name", "wait")),
+        ("name header with invalid base64", 400, Some(-32020), with_header(echo(), "mcp-name", "=?base64?%%?=")),
+        ("encoded name header", 200, Some(0), with_header(echo(), "mcp-name", "=?base64?ZWNobw==?=")),
+        ("no param header", 400, Some(-32020), region()),
+        ("param header differs", 400, Some(-32020), with_header(region(), "mcp-param-region", "us")),
+        ("param header", 200, Some(0), with_header(region(), "mcp-param-region", "eu west")),
+        ("encoded param header", 200, Some(0), with_header(region(), "mcp-param-region", "=?base64?ZXUgd2VzdA==?=")),
+        ("param header without its argument", 400, Some(-32020),
+            with_header(modern_request(1, "tools/call", json!({"name": "region", "arguments": {}})), "mcp-param-region", "eu")),
     ]
 }
 
 #[rustfmt::skip]
-fn answered() -> Vec<Row> {
+fn answered_rows() -> Vec<Row> {
     vec![
-        ("a result", 200, Some(0), call(1, "echo", "a")),
-        ("a notification", 202, None, told()),
-        ("a missing capability", 400, Some(-32021), call(1, "needs", "a")),
-        ("an unknown tool", 200, Some(-32602), call(1, "nobody", "a")),
-        ("a panic", 200, Some(-32603), call(1, "panics", "a")),
+        ("result", 200, Some(0), call(1, "echo", "a")),
+        ("notification", 202, None, cancel_notification()),
+        ("missing capability", 400, Some(-32021), call(1, "missing_capability", "a")),
+        ("unknown tool", 200, Some(-32602), call(1, "unknown", "a")),
+        ("panic", 200, Some(-32603), call(1, "panics", "a")),
     ]
 }
 
-fn told() -> Request<Full<Bytes>> {
-    let told =
+fn cancel_notification() -> Request<Full<Bytes>> {
+    let cancel =
         json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}});
-    with(post(&told), "mcp-protocol-version", "2026-07-28")
+    with_header(post(&cancel), "mcp-protocol-version", "2026-07-28")
 }
 
-fn without(mut request: Request<Full<Bytes>>, name: &str) -> Request<Full<Bytes>> {
+fn without_header(mut request: Request<Full<Bytes>>, name: &str) -> Request<Full<Bytes>> {
     request.headers_mut().remove(name);
     request
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_page_is_told_what_would_let_it_in() {
-    let stage = Stage::new();
-    let mut link = Link::to(&stage.server.http()).await;
+async fn a_refused_origin_gets_an_error_that_names_allow_origin() {
+    let fixture = ServerFixture::new();
+    let mut connection = PlainConnection::http1(&fixture.server.http()).await;
 
-    let reply = link
-        .send(with(call(1, "echo", "a"), "origin", "https://evil.example"))
+    let response = connection
+        .send(with_header(
+            call(1, "echo", "a"),
+            "origin",
+            "https://evil.example",
+        ))
         .await;
 
-    let answer = reply.json().await;
+    let answer = response.json().await;
     assert!(
         answer["error"]["message"]
             .as_str()
@@ -171,17 +167,17 @@ async fn a_refused_page_is_told_what_would_let_it_in() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn other_verbs_are_not_allowed_where_legacy_is_not_served() {
-    let stage = Stage::new();
-    let service = stage.server.http().versions(Dialects::modern());
+async fn without_legacy_only_post_is_allowed() {
+    let fixture = ServerFixture::new();
+    let service = fixture.server.http().versions(Dialects::modern());
 
     for verb in ["GET", "DELETE", "PUT"] {
         let mut request = call(1, "echo", "a");
         *request.method_mut() = verb.parse().unwrap();
-        let reply = Link::to(&service).await.send(request).await;
+        let response = PlainConnection::http1(&service).await.send(request).await;
 
         assert_eq!(
-            (reply.status().as_u16(), reply.header("allow")),
+            (response.status().as_u16(), response.header("allow")),
             (405, Some("POST")),
             "{verb}"
         );
@@ -189,10 +185,10 @@ async fn other_verbs_are_not_allowed_where_legacy_is_not_served() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_of_unknown_length_is_counted_as_it_comes() {
+async fn a_chunked_body_is_limited_while_it_is_read() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    let stage = Stage::new();
-    let service = stage.server.http().limits(Limits {
+    let fixture = ServerFixture::new();
+    let service = fixture.server.http().limits(Limits {
         message_bytes: 1000,
         ..Limits::default()
     });
@@ -213,19 +209,19 @@ async fn a_body_of_unknown_length_is_counted_as_it_comes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn more_requests_than_there_is_room_for_are_refused() {
-    let mut stage = Stage::new();
-    let service = stage.server.http().limits(Limits {
+async fn requests_beyond_the_limit_are_refused() {
+    let mut fixture = ServerFixture::new();
+    let service = fixture.server.http().limits(Limits {
         requests: 1,
         ..Limits::default()
     });
-    let mut first = Link::to(&service).await;
-    let mut second = Link::to(&service).await;
-    let held = first.send(call_with_progress(1, "talk", "a")).await;
-    stage.started("a").await;
+    let mut first = PlainConnection::http1(&service).await;
+    let mut second = PlainConnection::http1(&service).await;
+    let held = first.send(call_with_progress(1, "progress", "a")).await;
+    fixture.handler_started("a").await;
 
     let refused = second.send(call(2, "echo", "b")).await;
-    stage.release.notify_one();
+    fixture.release.notify_one();
     held.messages().await;
     let taken = second.send(call(3, "echo", "c")).await;
 
@@ -241,26 +237,26 @@ async fn more_requests_than_there_is_room_for_are_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_takes_nothing_in_is_cut_off_and_its_handler_dropped() {
+async fn a_client_that_does_not_read_is_disconnected_and_its_handler_dropped() {
     use tokio::io::AsyncWriteExt;
-    let mut stage = Stage::new();
+    let mut fixture = ServerFixture::new();
     let chatter = bowline::Tool::raw(
         "chatter",
         json!({"type": "object"}),
         async |_, cx: bowline::Context| {
             for at in 0_u32.. {
-                let word = "x".repeat(1000);
-                cx.progress(bowline::Progress::at(f64::from(at)).message(word));
+                let text = "x".repeat(1000);
+                cx.progress(bowline::Progress::at(f64::from(at)).message(text));
                 tokio::task::yield_now().await;
             }
             Ok(bowline::CallToolResult::text("never"))
         },
     );
-    stage.server = stage.server.tool(chatter);
-    let service = stage.server.http();
+    fixture.server = fixture.server.tool(chatter);
+    let service = fixture.server.http();
     let (mut near, far) = tokio::io::duplex(4096);
-    let own = service.clone();
-    let serving = tokio::spawn(async move { own.serve_connection(far).await });
+    let serving = service.clone();
+    let serving = tokio::spawn(async move { serving.serve_connection(far).await });
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
         "name": "chatter", "_meta": {"progressToken": 1,
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",

@@ -1,4 +1,5 @@
-//! A server with tools that show what becomes of them, and a client that speaks plain HTTP.
+//! `ServerFixture`, a server whose tools report when they start and end, and `PlainConnection`, an HTTP client without
+//! MCP.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,67 +17,79 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 
-/// A server and what happens to its handlers.
-pub(crate) struct Stage {
+/// A server, and the events of its handlers.
+pub(crate) struct ServerFixture {
     pub(crate) server: Server,
-    pub(crate) happened: mpsc::UnboundedReceiver<Happened>,
-    /// Lets one `talk` or `wait` come to its end.
+    pub(crate) events: mpsc::UnboundedReceiver<HandlerEvent>,
+    /// Ends one call of the tools `wait` and `progress`.
     pub(crate) release: Arc<Notify>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Happened {
+pub(crate) enum HandlerEvent {
     Started(String),
     Finished(String),
     Dropped(String),
 }
 
-impl Stage {
+impl ServerFixture {
     pub(crate) fn new() -> Self {
-        let (sender, happened) = mpsc::unbounded_channel();
+        let (sender, events) = mpsc::unbounded_channel();
         let release = Arc::new(Notify::new());
-        let server = Server::new("stage", "1.0.0")
+        let server = Server::new("fixture", "1.0.0")
             .resource_updates()
             .tool(echo())
             .tool(panics())
-            .tool(needs("needs", Says::Nothing))
-            .tool(needs("needs_late", Says::Something))
-            .tool(waits("wait", Says::Nothing, &sender, &release))
-            .tool(waits("talk", Says::Something, &sender, &release))
+            .tool(missing_capability(
+                "missing_capability",
+                ProgressReport::None,
+            ))
+            .tool(missing_capability(
+                "missing_capability_after_progress",
+                ProgressReport::Once,
+            ))
+            .tool(wait_tool("wait", ProgressReport::None, &sender, &release))
+            .tool(wait_tool(
+                "progress",
+                ProgressReport::Once,
+                &sender,
+                &release,
+            ))
             .tool(region())
-            .tool(whose());
+            .tool(principal());
         Self {
             server,
-            happened,
+            events,
             release,
         }
     }
 
-    pub(crate) async fn next(&mut self) -> Happened {
-        let next = tokio::time::timeout(Duration::from_secs(61), self.happened.recv());
-        next.await
-            .expect("something happens")
-            .expect("the server lives")
+    pub(crate) async fn next_event(&mut self) -> HandlerEvent {
+        let event = tokio::time::timeout(Duration::from_secs(61), self.events.recv());
+        event
+            .await
+            .expect("a handler event within the timeout")
+            .expect("the server keeps its sender")
     }
 
-    /// Waits until the handler of a call with this name has begun.
-    pub(crate) async fn started(&mut self, name: &str) {
-        assert_eq!(self.next().await, Happened::Started(name.into()));
+    /// Waits for the next event, which must be the start of the call with this name.
+    pub(crate) async fn handler_started(&mut self, name: &str) {
+        assert_eq!(self.next_event().await, HandlerEvent::Started(name.into()));
     }
 
-    pub(crate) async fn dropped(&mut self, name: &str) {
-        assert_eq!(self.next().await, Happened::Dropped(name.into()));
+    pub(crate) async fn handler_dropped(&mut self, name: &str) {
+        assert_eq!(self.next_event().await, HandlerEvent::Dropped(name.into()));
     }
 
-    pub(crate) async fn finished(&mut self, name: &str) {
-        assert_eq!(self.next().await, Happened::Finished(name.into()));
+    pub(crate) async fn handler_finished(&mut self, name: &str) {
+        assert_eq!(self.next_event().await, HandlerEvent::Finished(name.into()));
     }
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Says {
-    Nothing,
-    Something,
+enum ProgressReport {
+    None,
+    Once,
 }
 
 fn echo() -> Tool {
@@ -92,9 +105,9 @@ fn panics() -> Tool {
     })
 }
 
-fn needs(name: &str, says: Says) -> Tool {
+fn missing_capability(name: &str, report: ProgressReport) -> Tool {
     Tool::raw(name, json!({"type": "object"}), move |_, cx| async move {
-        if says == Says::Something {
+        if report == ProgressReport::Once {
             cx.progress(1.0);
         }
         let code = ErrorCode::MISSING_CLIENT_CAPABILITY;
@@ -110,22 +123,22 @@ fn region() -> Tool {
     })
 }
 
-/// Tells on whose behalf it was called, and what it knows of the HTTP request.
-fn whose() -> Tool {
+/// Returns the principal and the `Host` header of its request.
+fn principal() -> Tool {
     let object = json!({"type": "object"});
-    Tool::raw("whose", object, async |_, cx: bowline::Context| {
-        let head = cx.extensions().find::<http::request::Parts>();
+    Tool::raw("principal", object, async |_, cx: bowline::Context| {
+        let head = cx.extensions().get::<http::request::Parts>();
         let host = head.map(|head| head.headers["host"].to_str().unwrap_or_default());
         let text = format!("{:?} at {:?}", cx.principal(), host);
         Ok(CallToolResult::text(text))
     })
 }
 
-/// Says something or nothing, then waits to be released. The argument `name` tells calls apart.
-fn waits(
+/// Reports progress or not, then waits for `release`. The argument `name` identifies the call.
+fn wait_tool(
     tool: &str,
-    says: Says,
-    sender: &mpsc::UnboundedSender<Happened>,
+    report: ProgressReport,
+    sender: &mpsc::UnboundedSender<HandlerEvent>,
     release: &Arc<Notify>,
 ) -> Tool {
     let (sender, release) = (sender.clone(), release.clone());
@@ -137,76 +150,76 @@ fn waits(
             async move {
                 let arguments: Value = arguments.decode().expect("an object");
                 let name = arguments["name"].as_str().unwrap_or_default().to_owned();
-                let mut guard = Guard {
+                let mut reporter = DropReporter {
                     name: name.clone(),
                     sender: sender.clone(),
                     finished: false,
                 };
-                if says == Says::Something {
+                if report == ProgressReport::Once {
                     cx.progress(1.0);
                 }
-                let _ = sender.send(Happened::Started(name));
+                let _ = sender.send(HandlerEvent::Started(name));
                 release.notified().await;
-                guard.finished = true;
+                reporter.finished = true;
                 Ok(CallToolResult::text("released"))
             }
         },
     )
 }
 
-struct Guard {
+struct DropReporter {
     name: String,
-    sender: mpsc::UnboundedSender<Happened>,
+    sender: mpsc::UnboundedSender<HandlerEvent>,
     finished: bool,
 }
 
-impl Drop for Guard {
+impl Drop for DropReporter {
     fn drop(&mut self) {
         let name = self.name.clone();
         let _ = self.sender.send(if self.finished {
-            Happened::Finished(name)
+            HandlerEvent::Finished(name)
         } else {
-            Happened::Dropped(name)
+            HandlerEvent::Dropped(name)
         });
     }
 }
 
-/// A connection over HTTP/1.1, or HTTP/2.
-pub(crate) struct Link {
-    sender: Sender,
-    _tasks: Tasks,
+/// A client connection over HTTP/1.1 or HTTP/2.
+pub(crate) struct PlainConnection {
+    sender: RequestSender,
+    _tasks: AbortOnDrop,
 }
 
-enum Sender {
+enum RequestSender {
     Http1(http1::SendRequest<Full<Bytes>>),
     Http2(http2::SendRequest<Full<Bytes>>),
 }
 
-/// Both ends of a connection; ended when dropped.
-pub(crate) struct Tasks(Vec<JoinHandle<()>>);
+/// The tasks of both ends of a connection, aborted on drop.
+pub(crate) struct AbortOnDrop(Vec<JoinHandle<()>>);
 
-impl Tasks {
-    pub(crate) fn of(tasks: impl Into<Vec<JoinHandle<()>>>) -> Self {
+impl AbortOnDrop {
+    pub(crate) fn new(tasks: impl Into<Vec<JoinHandle<()>>>) -> Self {
         Self(tasks.into())
     }
 }
 
-impl Drop for Tasks {
+impl Drop for AbortOnDrop {
     fn drop(&mut self) {
         self.0.iter().for_each(JoinHandle::abort);
     }
 }
 
-impl Link {
-    /// Over a pipe in memory.
-    pub(crate) async fn to(service: &HttpService) -> Self {
+impl PlainConnection {
+    /// Connects over HTTP/1.1 through an in-memory pipe.
+    pub(crate) async fn http1(service: &HttpService) -> Self {
         let (near, far) = tokio::io::duplex(64 * 1024);
         let service = service.clone();
         let serving = tokio::spawn(async move { service.serve_connection(far).await });
-        Self::over(near, vec![serving]).await
+        Self::over_io(near, vec![serving]).await
     }
 
-    pub(crate) async fn http2_to(service: &HttpService) -> Self {
+    pub(crate) async fn http2(service: &HttpService) -> Self {
         let (near, far) = tokio::io::duplex(64 * 1024);
         let service = service.clone();
         let serving = tokio::spawn(async move { service.serve_connection(far).await });
@@ -215,12 +228,12 @@ impl Link {
             .expect("a handshake");
         let connecting = tokio::spawn(async move { drop(connection.await) });
         Self {
-            sender: Sender::Http2(sender),
-            _tasks: Tasks(vec![serving, connecting]),
+            sender: RequestSender::Http2(sender),
+            _tasks: AbortOnDrop(vec![serving, connecting]),
         }
     }
 
-    pub(crate) async fn over(
+    pub(crate) async fn over_io(
         io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         mut tasks: Vec<JoinHandle<()>>,
     ) -> Self {
@@ -229,13 +242,13 @@ impl Link {
             .expect("a handshake");
         tasks.push(tokio::spawn(async move { drop(connection.await) }));
         Self {
-            sender: Sender::Http1(sender),
-            _tasks: Tasks(tasks),
+            sender: RequestSender::Http1(sender),
+            _tasks: AbortOnDrop(tasks),
         }
     }
 
-    pub(crate) async fn send(&mut self, request: Request<Full<Bytes>>) -> Reply {
-        Reply(self.try_send(request).await.expect("a response"))
+    pub(crate) async fn send(&mut self, request: Request<Full<Bytes>>) -> PlainResponse {
+        PlainResponse(self.try_send(request).await.expect("a response"))
     }
 
     pub(crate) async fn try_send(
@@ -243,11 +256,11 @@ impl Link {
         mut request: Request<Full<Bytes>>,
     ) -> hyper::Result<Response<Incoming>> {
         match &mut self.sender {
-            Sender::Http1(sender) => {
+            RequestSender::Http1(sender) => {
                 sender.ready().await?;
                 sender.send_request(request).await
             }
-            Sender::Http2(sender) => {
+            RequestSender::Http2(sender) => {
                 sender.ready().await?;
                 *request.uri_mut() = "http://localhost/mcp".parse().expect("a URI");
                 request.headers_mut().remove("host");
@@ -257,11 +270,11 @@ impl Link {
     }
 }
 
-/// A response that is being read.
+/// A response whose body may still be arriving.
 #[derive(Debug)]
-pub(crate) struct Reply(Response<Incoming>);
+pub(crate) struct PlainResponse(Response<Incoming>);
 
-impl Reply {
+impl PlainResponse {
     pub(crate) fn status(&self) -> StatusCode {
         self.0.status()
     }
@@ -273,11 +286,11 @@ impl Reply {
             .map(|value| value.to_str().expect("text"))
     }
 
-    pub(crate) fn is_events(&self) -> bool {
+    pub(crate) fn is_event_stream(&self) -> bool {
         self.header("content-type") == Some("text/event-stream")
     }
 
-    /// The whole body, which is JSON.
+    /// Reads the complete body, which must be JSON.
     pub(crate) async fn json(self) -> Value {
         let is_json = self.header("content-type") == Some("application/json");
         let body = self
@@ -285,32 +298,32 @@ impl Reply {
             .into_body()
             .collect()
             .await
-            .expect("a whole body")
+            .expect("a complete body")
             .to_bytes();
         assert!(is_json, "not JSON: {body:?}");
         serde_json::from_slice(&body).expect("JSON")
     }
 
-    /// The whole body.
+    /// Reads the complete body.
     pub(crate) async fn text(self) -> String {
-        let body = self.0.into_body().collect().await.expect("a whole body");
+        let body = self.0.into_body().collect().await.expect("a complete body");
         String::from_utf8(body.to_bytes().into()).expect("text")
     }
 
-    /// The next chunk as it came; `None` at the end.
+    /// Reads the next body frame; `None` at the end.
     pub(crate) async fn chunk(&mut self) -> Option<String> {
-        let frame = self.0.body_mut().frame().await?.expect("the body goes on");
+        let frame = self.0.body_mut().frame().await?.expect("a body frame");
         Some(String::from_utf8(frame.into_data().expect("data").into()).expect("text"))
     }
 
-    /// The messages of a stream, to its end.
+    /// Reads the messages of an event stream to its end.
     pub(crate) async fn messages(self) -> Vec<Value> {
-        assert!(self.is_events(), "not events: {self:?}");
+        assert!(self.is_event_stream(), "not an event stream: {self:?}");
         messages(&self.text().await)
     }
 }
 
-/// The messages in a piece of a stream.
+/// Returns the messages in a part of an event stream.
 pub(crate) fn messages(events: &str) -> Vec<Value> {
     events
         .lines()
@@ -320,8 +333,8 @@ pub(crate) fn messages(events: &str) -> Vec<Value> {
         .collect()
 }
 
-/// The same on behalf of somebody, as a layer that checked a credential would have it.
-pub(crate) fn on_behalf(
+/// Adds a principal, as an authentication layer does.
+pub(crate) fn with_principal(
     mut request: Request<Full<Bytes>>,
     name: &'static str,
 ) -> Request<Full<Bytes>> {
@@ -331,8 +344,8 @@ pub(crate) fn on_behalf(
     request
 }
 
-/// Answers a request without a connection.
-pub(crate) async fn ask(
+/// Calls the service without a connection.
+pub(crate) async fn call_service(
     service: &HttpService,
     request: Request<Full<Bytes>>,
 ) -> Response<bowline::http::server::HttpBody> {
@@ -341,22 +354,22 @@ pub(crate) async fn ask(
         .clone()
         .call(request)
         .await
-        .expect("a service is infallible")
+        .expect("the service is infallible")
 }
 
-/// The whole body of such an answer.
-pub(crate) async fn whole(response: Response<bowline::http::server::HttpBody>) -> Value {
+/// Reads the complete JSON body of a response of [`call_service`].
+pub(crate) async fn response_json(response: Response<bowline::http::server::HttpBody>) -> Value {
     let body = response
         .into_body()
         .collect()
         .await
-        .expect("a whole body")
+        .expect("a complete body")
         .to_bytes();
     serde_json::from_slice(&body).expect("JSON")
 }
 
-/// A modern request with every header that it should have.
-pub(crate) fn modern(
+/// A modern request with all required headers.
+pub(crate) fn modern_request(
     id: impl Into<Value>,
     method: &str,
     mut params: Value,
@@ -375,16 +388,16 @@ pub(crate) fn modern(
     request
 }
 
-/// A modern call of a tool whose argument `name` tells it apart.
+/// A modern call of a tool; the argument `name` identifies it.
 pub(crate) fn call(id: impl Into<Value>, tool: &str, name: &str) -> Request<Full<Bytes>> {
     let params = json!({"name": tool, "arguments": {"name": name}});
-    modern(id, "tools/call", params)
+    modern_request(id, "tools/call", params)
 }
 
 /// The same with a progress token.
 pub(crate) fn call_with_progress(id: i64, tool: &str, name: &str) -> Request<Full<Bytes>> {
     let params = json!({"name": tool, "arguments": {"name": name}, "_meta": {"progressToken": id}});
-    modern(id, "tools/call", params)
+    modern_request(id, "tools/call", params)
 }
 
 pub(crate) fn post(body: &Value) -> Request<Full<Bytes>> {
@@ -396,8 +409,8 @@ pub(crate) fn post(body: &Value) -> Request<Full<Bytes>> {
         .expect("a request")
 }
 
-/// A header in the place of whatever was there.
-pub(crate) fn with(
+/// Sets a header.
+pub(crate) fn with_header(
     mut request: Request<Full<Bytes>>,
     name: &'static str,
     value: &str,
@@ -408,10 +421,10 @@ pub(crate) fn with(
     request
 }
 
-/// A request as it looks on the socket.
-pub(crate) async fn raw(request: Request<Full<Bytes>>) -> Vec<u8> {
+/// Serializes a request as HTTP/1.1.
+pub(crate) async fn http1_bytes(request: Request<Full<Bytes>>) -> Vec<u8> {
     let (head, body) = request.into_parts();
-    let body = body.collect().await.expect("a whole body").to_bytes();
+    let body = body.collect().await.expect("a complete body").to_bytes();
     let mut text = format!("{} {} HTTP/1.1\r\n", head.method, head.uri);
     for (name, value) in &head.headers {
         text.push_str(&format!("{name}: {}\r\n", value.to_str().expect("text")));

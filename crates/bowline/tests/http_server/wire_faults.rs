@@ -1,4 +1,5 @@
-//! Clients that break off, dawdle or talk nonsense: each costs the server a while at most, and nobody else anything.
+//! Clients that disconnect, are slow or send malformed HTTP: the server closes each within a timeout, and other clients
+//! are not affected.
 
 use std::time::Duration;
 
@@ -10,8 +11,8 @@ use tokio::time::Instant;
 
 use crate::support::*;
 
-/// A raw connection to the service, and what serves it.
-fn dial(service: &HttpService) -> (DuplexStream, JoinHandle<()>) {
+/// Opens a raw connection to the service, and returns it with the serving task.
+fn open_raw_connection(service: &HttpService) -> (DuplexStream, JoinHandle<()>) {
     let (near, far) = tokio::io::duplex(64 * 1024);
     let service = service.clone();
     (
@@ -20,17 +21,17 @@ fn dial(service: &HttpService) -> (DuplexStream, JoinHandle<()>) {
     )
 }
 
-/// What comes back until the server closes the connection.
-async fn rest(near: &mut DuplexStream) -> String {
+/// Reads until the server closes the connection.
+async fn read_to_close(near: &mut DuplexStream) -> String {
     let mut answer = Vec::new();
     let read = tokio::time::timeout(Duration::from_secs(600), near.read_to_end(&mut answer));
-    // A connection that is reset has nothing more to say either.
-    let _ = read.await.expect("the server closes it");
+    // A reset ends the connection too.
+    let _ = read.await.expect("the server closes the connection");
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// Writes a byte a second until it is cut off, and returns what came back.
-async fn drip(mut near: DuplexStream, bytes: Vec<u8>) -> String {
+/// Writes one byte per second until the server closes the connection, and returns the response.
+async fn write_slowly(mut near: DuplexStream, bytes: Vec<u8>) -> String {
     let mut seconds = tokio::time::interval(Duration::from_secs(1));
     for byte in bytes {
         seconds.tick().await;
@@ -38,34 +39,34 @@ async fn drip(mut near: DuplexStream, bytes: Vec<u8>) -> String {
             break;
         }
     }
-    rest(&mut near).await
+    read_to_close(&mut near).await
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_cut_at_any_byte_starts_no_handler_and_leaves_nothing() {
-    let mut stage = Stage::new();
-    let service = stage.server.http();
-    let whole = raw(call(1, "wait", "a")).await;
+async fn a_request_truncated_at_any_byte_starts_no_handler_and_leaves_no_state() {
+    let mut fixture = ServerFixture::new();
+    let service = fixture.server.http();
+    let whole = http1_bytes(call(1, "wait", "a")).await;
     let begun = Instant::now();
 
     for cut in 0..whole.len() {
-        let (mut near, serving) = dial(&service);
+        let (mut near, serving) = open_raw_connection(&service);
         near.write_all(&whole[..cut]).await.unwrap();
         drop(near);
         serving.await.unwrap();
 
         assert_eq!(service.in_flight(), 0, "cut at byte {cut}");
-        assert!(stage.happened.try_recv().is_err(), "cut at byte {cut}");
+        assert!(fixture.events.try_recv().is_err(), "cut at byte {cut}");
     }
 
-    assert_eq!(begun.elapsed(), Duration::ZERO, "nothing was waited for");
+    assert_eq!(begun.elapsed(), Duration::ZERO, "no timeout was needed");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_does_not_say_what_it_wants_is_cut_off() {
-    let stage = Stage::new();
-    let service = stage.server.http();
-    for said in [
+async fn a_connection_without_a_complete_head_is_closed_after_30_seconds() {
+    let fixture = ServerFixture::new();
+    let service = fixture.server.http();
+    for input in [
         "",
         "P",
         "PRI * HTTP/2.0\r\n\r\nSM",
@@ -73,24 +74,24 @@ async fn a_client_that_does_not_say_what_it_wants_is_cut_off() {
         "POST /mcp HTTP/1.1\r\nhost: localhost\r\n",
     ] {
         let begun = Instant::now();
-        let (mut near, serving) = dial(&service);
-        near.write_all(said.as_bytes()).await.unwrap();
+        let (mut near, serving) = open_raw_connection(&service);
+        near.write_all(input.as_bytes()).await.unwrap();
 
-        rest(&mut near).await;
+        read_to_close(&mut near).await;
         serving.await.unwrap();
 
-        assert_eq!(begun.elapsed().as_secs(), 30, "{said:?}");
+        assert_eq!(begun.elapsed().as_secs(), 30, "{input:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_head_that_comes_byte_by_byte_is_not_waited_for() {
-    let stage = Stage::new();
-    let service = stage.server.http();
+async fn a_head_sent_byte_by_byte_times_out() {
+    let fixture = ServerFixture::new();
+    let service = fixture.server.http();
     let begun = Instant::now();
-    let (near, serving) = dial(&service);
+    let (near, serving) = open_raw_connection(&service);
 
-    let answer = drip(near, raw(call(1, "echo", "a")).await).await;
+    let answer = write_slowly(near, http1_bytes(call(1, "echo", "a")).await).await;
     serving.await.unwrap();
 
     assert!(!answer.contains("200 OK"), "{answer}");
@@ -98,16 +99,16 @@ async fn a_head_that_comes_byte_by_byte_is_not_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_comes_byte_by_byte_is_not_waited_for() {
-    let stage = Stage::new();
-    let service = stage.server.http();
-    let whole = raw(call(1, "echo", "a")).await;
+async fn a_body_sent_byte_by_byte_times_out() {
+    let fixture = ServerFixture::new();
+    let service = fixture.server.http();
+    let whole = http1_bytes(call(1, "echo", "a")).await;
     let body = whole.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4;
     let begun = Instant::now();
-    let (mut near, serving) = dial(&service);
+    let (mut near, serving) = open_raw_connection(&service);
 
     near.write_all(&whole[..body]).await.unwrap();
-    let answer = drip(near, whole[body..].to_vec()).await;
+    let answer = write_slowly(near, whole[body..].to_vec()).await;
     serving.await.unwrap();
 
     assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
@@ -116,9 +117,9 @@ async fn a_body_that_comes_byte_by_byte_is_not_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_head_without_end_is_refused() {
-    let stage = Stage::new();
-    let (mut near, serving) = dial(&stage.server.http());
+async fn an_endless_head_is_refused() {
+    let fixture = ServerFixture::new();
+    let (mut near, serving) = open_raw_connection(&fixture.server.http());
     let line = format!("x-endless: {}\r\n", "x".repeat(1000));
 
     near.write_all(b"POST /mcp HTTP/1.1\r\n").await.unwrap();
@@ -133,12 +134,12 @@ async fn a_head_without_end_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nonsense_is_refused_and_the_connection_closed() {
-    let stage = Stage::new();
-    let service = stage.server.http();
+async fn malformed_http_is_refused_and_the_connection_closed() {
+    let fixture = ServerFixture::new();
+    let service = fixture.server.http();
     let chunked = "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
                    transfer-encoding: chunked\r\n\r\n";
-    for said in [
+    for input in [
         "\0\0\0\0\r\n\r\n".to_owned(),
         "GET\r\n\r\n".to_owned(),
         format!("{chunked}zz\r\n{{}}\r\n"),
@@ -147,28 +148,31 @@ async fn nonsense_is_refused_and_the_connection_closed() {
         "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nnonsense that is no frame".to_owned(),
     ] {
         let begun = Instant::now();
-        let (mut near, serving) = dial(&service);
-        near.write_all(said.as_bytes()).await.unwrap();
+        let (mut near, serving) = open_raw_connection(&service);
+        near.write_all(input.as_bytes()).await.unwrap();
 
-        let answer = rest(&mut near).await;
+        let answer = read_to_close(&mut near).await;
         serving.await.unwrap();
 
-        assert!(!answer.contains("200 OK"), "{said:?} gave {answer}");
-        assert_eq!(begun.elapsed().as_secs(), 0, "{said:?}");
+        assert!(
+            !answer.contains("200 OK"),
+            "{input:?} was answered with {answer}"
+        );
+        assert_eq!(begun.elapsed().as_secs(), 0, "{input:?}");
         assert_eq!(service.in_flight(), 0);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_keeps_its_connection_for_nothing_is_cut_off() {
-    let stage = Stage::new();
-    let (mut near, serving) = dial(&stage.server.http());
-    near.write_all(&raw(call(1, "echo", "a")).await)
+async fn an_idle_connection_is_closed() {
+    let fixture = ServerFixture::new();
+    let (mut near, serving) = open_raw_connection(&fixture.server.http());
+    near.write_all(&http1_bytes(call(1, "echo", "a")).await)
         .await
         .unwrap();
     let begun = Instant::now();
 
-    let answer = rest(&mut near).await;
+    let answer = read_to_close(&mut near).await;
     serving.await.unwrap();
 
     assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
@@ -176,46 +180,49 @@ async fn a_client_that_keeps_its_connection_for_nothing_is_cut_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_client_does_not_keep_others_waiting() {
-    let stage = Stage::new();
-    let service = stage.server.http();
+async fn a_slow_client_does_not_delay_other_clients() {
+    let fixture = ServerFixture::new();
+    let service = fixture.server.http();
     let mut slow = Vec::new();
     for _ in 0..100 {
-        let (mut near, serving) = dial(&service);
+        let (mut near, serving) = open_raw_connection(&service);
         near.write_all(b"POST /mcp HTTP/1.1\r\n").await.unwrap();
         slow.push((near, serving));
     }
     let begun = Instant::now();
 
-    let reply = Link::to(&service).await.send(call(1, "echo", "a")).await;
+    let response = PlainConnection::http1(&service)
+        .await
+        .send(call(1, "echo", "a"))
+        .await;
 
-    assert_eq!(reply.json().await["id"], 1);
+    assert_eq!(response.json().await["id"], 1);
     assert_eq!(begun.elapsed(), Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_that_are_let_go_of_at_once_do_not_end_their_http2_connection() {
-    let service = Stage::new().server.http();
-    let (mut near, _serving) = dial(&service);
-    let mut said = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
-    said.extend(http2_frame(SETTINGS, 0, &[]));
+async fn requests_reset_immediately_do_not_close_their_http2_connection() {
+    let service = ServerFixture::new().server.http();
+    let (mut near, _serving) = open_raw_connection(&service);
+    let mut input = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    input.extend(http2_frame(SETTINGS, 0, &[]));
     for nth in 0..200 {
         let stream = nth * 2 + 1;
-        // POST, http and / as the protocol numbers them; the host in full.
+        // POST, http and / by their index in the static HPACK table; the host as a literal.
         let head = b"\x83\x86\x84\x41\x09localhost";
-        said.extend(http2_frame(HEADERS, stream, head));
-        said.extend(http2_frame(RST_STREAM, stream, &8_u32.to_be_bytes()));
+        input.extend(http2_frame(HEADERS, stream, head));
+        input.extend(http2_frame(RST_STREAM, stream, &8_u32.to_be_bytes()));
     }
 
-    // All of it at once, so that the server reads of each request and of its end together.
-    near.write_all(&said).await.unwrap();
+    // One write, so that the server reads each HEADERS together with its RST_STREAM.
+    near.write_all(&input).await.unwrap();
     near.write_all(&http2_frame(PING, 0, b"are you?"))
         .await
         .unwrap();
 
     loop {
         let (kind, payload) = read_http2_frame(&mut near).await;
-        assert_ne!(kind, GOAWAY, "the connection was ended: {payload:?}");
+        assert_ne!(kind, GOAWAY, "the connection was closed: {payload:?}");
         if kind == PING && payload == b"are you?" {
             break;
         }
@@ -223,9 +230,9 @@ async fn requests_that_are_let_go_of_at_once_do_not_end_their_http2_connection()
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_http2_connection_that_only_pings_is_ended() {
-    let service = Stage::new().server.http();
-    let (mut near, _serving) = dial(&service);
+async fn an_http2_connection_that_only_pings_is_closed() {
+    let service = ServerFixture::new().server.http();
+    let (mut near, _serving) = open_raw_connection(&service);
     near.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
         .await
         .unwrap();
@@ -234,24 +241,24 @@ async fn an_http2_connection_that_only_pings_is_ended() {
         .unwrap();
     let begun = Instant::now();
 
-    let (mut reading, mut writing) = tokio::io::split(near);
+    let (mut reader, mut writer) = tokio::io::split(near);
     let (acknowledge, mut acknowledged) = tokio::sync::mpsc::unbounded_channel::<Vec<u8>>();
     let pinging = tokio::spawn(async move {
         let mut seconds = tokio::time::interval(Duration::from_secs(1));
         loop {
-            let said = tokio::select! {
+            let frame = tokio::select! {
                 Some(answer) = acknowledged.recv() => answer,
                 _ = seconds.tick() => http2_frame(PING, 0, b"are you?"),
             };
-            if writing.write_all(&said).await.is_err() {
+            if writer.write_all(&frame).await.is_err() {
                 break;
             }
         }
     });
     let mut answers = 0;
-    let goes_on = async {
+    let reading = async {
         loop {
-            let (kind, payload) = read_http2_frame(&mut reading).await;
+            let (kind, payload) = read_http2_frame(&mut reader).await;
             match kind {
                 PING if payload == b"are you?" => answers += 1,
                 PING => {
@@ -265,35 +272,38 @@ async fn an_http2_connection_that_only_pings_is_ended() {
         }
     };
     let limit = Duration::from_secs(30 * 60);
-    let ended = tokio::time::timeout(limit, goes_on).await;
+    let ended = tokio::time::timeout(limit, reading).await;
     pinging.abort();
 
-    assert!(ended.is_ok(), "it was never ended");
-    assert!(answers > 10, "it was alive");
-    assert!(begun.elapsed() >= Duration::from_secs(60), "not at once");
+    assert!(ended.is_ok(), "the connection was never closed");
+    assert!(answers > 10, "the connection answered pings");
+    assert!(
+        begun.elapsed() >= Duration::from_secs(60),
+        "closed too early"
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_http2_connection_with_a_stream_is_not_ended_however_silent() {
-    let stage = Stage::new();
-    let service = stage.server.http();
-    let mut link = Link::http2_to(&service).await;
+async fn an_http2_connection_with_an_idle_stream_stays_open() {
+    let fixture = ServerFixture::new();
+    let service = fixture.server.http();
+    let mut connection = PlainConnection::http2(&service).await;
     let filter = json!({"notifications": {"toolsListChanged": true}});
-    let mut reply = link
-        .send(modern("L1", "subscriptions/listen", filter))
+    let mut response = connection
+        .send(modern_request("L1", "subscriptions/listen", filter))
         .await;
-    reply.chunk().await.unwrap();
+    response.chunk().await.unwrap();
 
     let until = Instant::now() + Duration::from_secs(10 * 60);
-    while let Ok(chunk) = tokio::time::timeout_at(until, reply.chunk()).await {
-        assert!(chunk.is_some(), "the stream has ended");
+    while let Ok(chunk) = tokio::time::timeout_at(until, response.chunk()).await {
+        assert!(chunk.is_some(), "the stream ended");
     }
-    let again = link.send(call(2, "echo", "a")).await;
+    let again = connection.send(call(2, "echo", "a")).await;
 
     assert_eq!(again.json().await["id"], 2);
 }
 
-/// One frame of HTTP/2; the head of a request ends with its frame.
+/// An HTTP/2 frame. A HEADERS frame has END_HEADERS set.
 fn http2_frame(kind: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let flags = if kind == HEADERS { 0x04 } else { 0 };
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();

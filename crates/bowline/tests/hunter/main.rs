@@ -1,14 +1,14 @@
-//! The race hunter: whole clients and a whole server, under thousands of seeded schedules.
+//! The race hunter: runs complete clients and a complete server under thousands of seeded schedules.
 //!
 //! ```text
-//! seed ──▶ Chance ──▶ Schedule ── calls, drops, cancels, deadlines, subscriptions ──▶ Client ─┐
-//!                        │                                                                   │ Network
-//!                        └──────── which bytes arrive when, what breaks, how time passes ────┤
-//!          Ledger ◀── what was seen at the handlers, the callers and the wire ── Server ◀────┘
+//! seed ──▶ SeededRandom ──▶ Schedule ── calls, drops, cancels, deadlines, subscriptions ──▶ Client ─┐
+//!                              │                                                                   │ Network
+//!                              └──────── order and size of deliveries, faults, passing of time ────┤
+//!          ScheduleLog ◀── events at the handlers, the callers and the wire ────── Server ◀────────┘
 //! ```
 //!
-//! Everything runs on one thread with a paused clock, so that a seed always plays the same schedule. A seed
-//! that breaks a law prints itself, and replays:
+//! Everything runs on one thread with a paused clock, so that a seed always produces the same schedule. A seed
+//! that violates an invariant prints its trace and the command that repeats it:
 //!
 //! ```text
 //! cargo xtask hunt --from SEED --seeds 1
@@ -17,23 +17,23 @@
 #![allow(
     clippy::panic,
     clippy::unwrap_used,
-    reason = "a broken law is reported by panicking"
+    reason = "a violated invariant is reported by panicking"
 )]
 
-mod batching;
-mod calling;
-mod chance;
-mod door;
-mod laws;
-mod ledger;
-mod listening;
+mod batch_client;
+mod faults;
+mod handlers;
+mod http_frontend;
+mod invariants;
 mod network;
 mod scene;
 mod schedule;
-mod tap;
-mod trouble;
-mod work;
-mod world;
+mod schedule_log;
+mod seeded_random;
+mod test_setup;
+mod tracked_call;
+mod traffic_monitor;
+mod update_listener;
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -41,20 +41,20 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
-use chance::Chance;
-use ledger::Ledger;
-use scene::{Column, SCENES, Scene};
+use scene::{SCENES, Scene, ScheduleConfig};
 use schedule::Schedule;
-use world::World;
+use schedule_log::ScheduleLog;
+use seeded_random::SeededRandom;
+use test_setup::TestSetup;
 
-/// What one seed led to.
-struct Story {
+/// The result of the schedule of one seed.
+struct ScheduleResult {
     trace: Vec<String>,
-    broken: Vec<String>,
+    violations: Vec<String>,
 }
 
 thread_local! {
-    /// How often something panicked on this thread, in tasks too, whose panics the runtime keeps to itself.
+    /// The number of panics on this thread, including those in tasks, which the runtime catches.
     static PANICS: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -69,224 +69,222 @@ fn count_panics() {
     });
 }
 
-/// Plays the schedule of one seed, to its end.
-fn play(seed: u64, has_trace: bool) -> Story {
+/// Runs the schedule of one seed to its end.
+fn run_schedule(seed: u64, has_trace: bool) -> ScheduleResult {
     count_panics();
     let panics = PANICS.get();
-    let chance = Chance::seeded(seed);
+    let random = SeededRandom::new(seed);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
-        // How many tasks have a turn between two steps of the schedule.
-        .event_interval(*chance.pick(&[1, 2, 5, 61]))
+        // The number of tasks that are polled between two steps of the schedule.
+        .event_interval(*random.pick(&[1, 2, 5, 61]))
         .build()
         .unwrap();
-    let column = Column::of(seed, &chance);
-    let ledger = runtime.block_on(async { Ledger::open(column, has_trace) });
-    let played = catch_unwind(AssertUnwindSafe(|| {
+    let config = ScheduleConfig::of(seed, &random);
+    let log = runtime.block_on(async { ScheduleLog::new(config, has_trace) });
+    let finished = catch_unwind(AssertUnwindSafe(|| {
         runtime.block_on(async {
-            let world = World::connect(column, chance, ledger.clone()).await;
-            let mut schedule = Schedule::new(world);
-            schedule.play().await;
-            schedule.end().await;
+            let setup = TestSetup::connect(config, random, log.clone()).await;
+            let mut schedule = Schedule::new(setup);
+            schedule.run().await;
+            schedule.finish().await;
         });
     }));
     drop(runtime);
-    let mut broken = ledger.broken_laws();
-    if played.is_err() || PANICS.get() > panics {
-        broken.push("nothing panics".to_owned());
+    let mut violations = log.violations();
+    if finished.is_err() || PANICS.get() > panics {
+        violations.push("nothing panics".to_owned());
     }
-    Story {
-        trace: ledger.trace(),
-        broken,
+    ScheduleResult {
+        trace: log.trace(),
+        violations,
     }
 }
 
-/// Plays these schedules, and stops at the first that breaks a law.
-fn hunt(seeds: impl Iterator<Item = u64>) {
-    for seed in seeds {
-        if let Some(report) = play_and_report(seed) {
+/// Runs a seed; if it violates invariants, runs it again with a trace and returns the report.
+fn run_and_report(seed: u64) -> Option<String> {
+    let ScheduleResult { violations, .. } = run_schedule(seed, false);
+    if violations.is_empty() {
+        return None;
+    }
+    let trace = run_schedule(seed, true).trace;
+    Some(format!(
+        "\n{}\n\nseed {seed}, scene {}, violates:\n  {}\n\nto repeat it: cargo xtask hunt --from {seed} --seeds 1\n",
+        trace.join("\n"),
+        Scene::of(seed).name,
+        violations.join("\n  "),
+    ))
+}
+
+/// Runs [`SCHEDULES_PER_SCENE`] seeds of a scene, up to the first violation.
+fn hunt_in(scene: &str) {
+    let first = SCENES.iter().position(|it| it.name == scene).unwrap();
+    let seeds = (first as u64..).step_by(SCENES.len());
+    for seed in seeds.take(SCHEDULES_PER_SCENE) {
+        if let Some(report) = run_and_report(seed) {
             panic!("{report}");
         }
     }
 }
 
-/// The trace and the broken laws, if a seed breaks any. They are had by playing it once more.
-fn play_and_report(seed: u64) -> Option<String> {
-    let Story { broken, .. } = play(seed, false);
-    if broken.is_empty() {
-        return None;
-    }
-    let trace = play(seed, true).trace;
-    Some(format!(
-        "\n{}\n\nseed {seed}, scene {}, breaks:\n  {}\n\nplay it again: cargo xtask hunt --from {seed} --seeds 1\n",
-        trace.join("\n"),
-        Scene::of(seed).name,
-        broken.join("\n  "),
-    ))
-}
-
-/// Plays as many schedules of a scene as every run of the tests does.
-fn hunt_in(scene: &str) {
-    let first = SCENES.iter().position(|it| it.name == scene).unwrap();
-    hunt((first as u64..).step_by(SCENES.len()).take(PER_SCENE));
-}
-
 #[test]
-fn the_laws_hold_over_lines_in_the_modern_era() {
+fn the_invariants_hold_over_lines_in_the_modern_era() {
     hunt_in("lines-modern");
 }
 
 #[test]
-fn the_laws_hold_over_lines_in_the_legacy_era() {
+fn the_invariants_hold_over_lines_in_the_legacy_era() {
     hunt_in("lines-legacy");
 }
 
 #[test]
-fn the_laws_hold_over_http_1_in_the_modern_era() {
+fn the_invariants_hold_over_http_1_in_the_modern_era() {
     hunt_in("http1-modern");
 }
 
 #[test]
-fn the_laws_hold_over_http_1_in_the_legacy_era() {
+fn the_invariants_hold_over_http_1_in_the_legacy_era() {
     hunt_in("http1-legacy");
 }
 
 #[test]
-fn the_laws_hold_over_http_2_in_the_modern_era() {
+fn the_invariants_hold_over_http_2_in_the_modern_era() {
     hunt_in("http2-modern");
 }
 
 #[test]
-fn the_laws_hold_over_http_2_in_the_legacy_era() {
+fn the_invariants_hold_over_http_2_in_the_legacy_era() {
     hunt_in("http2-legacy");
 }
 
 #[test]
-fn the_laws_hold_over_http_with_two_endpoints() {
+fn the_invariants_hold_over_http_sse() {
     hunt_in("http-sse");
 }
 
 #[test]
-fn the_laws_hold_when_notices_come_faster_than_they_are_read() {
+fn the_invariants_hold_when_notifications_arrive_faster_than_they_are_read() {
     hunt_in("burst");
 }
 
 #[test]
-fn the_laws_hold_when_the_server_restarts() {
+fn the_invariants_hold_when_the_server_restarts() {
     hunt_in("restart");
 }
 
 #[test]
-fn the_laws_hold_when_the_server_forgets_a_session() {
-    hunt_in("forgotten");
+fn the_invariants_hold_when_the_server_deletes_a_session() {
+    hunt_in("session-deleted");
 }
 
 #[test]
-fn the_laws_hold_when_a_connection_is_shut_down_in_good_order() {
-    hunt_in("goodbye");
+fn the_invariants_hold_when_a_connection_is_shut_down_gracefully() {
+    hunt_in("graceful-shutdown");
 }
 
 #[test]
-fn the_laws_hold_over_a_half_dead_path() {
-    hunt_in("half-dead");
+fn the_invariants_hold_over_a_half_open_connection() {
+    hunt_in("half-open");
 }
 
 #[test]
-fn the_laws_hold_when_a_peer_stops_reading() {
-    hunt_in("unread");
+fn the_invariants_hold_when_a_peer_stops_reading() {
+    hunt_in("stalled-reader");
 }
 
 #[test]
-fn the_laws_hold_for_a_client_that_posts_batches() {
+fn the_invariants_hold_for_a_client_that_posts_batches() {
     hunt_in("batches");
 }
 
 #[test]
-fn a_seed_always_plays_the_same_schedule() {
+fn a_seed_always_produces_the_same_schedule() {
     for seed in 1_000_000..1_000_140 {
-        let [first, second] = [(); 2].map(|()| play(seed, true).trace);
+        let [first, second] = [(); 2].map(|()| run_schedule(seed, true).trace);
 
-        let parted = first.iter().zip(&second).find(|(one, other)| one != other);
-        assert_eq!(parted, None, "seed {seed} was played in two ways");
+        let difference = first.iter().zip(&second).find(|(one, other)| one != other);
+        assert_eq!(difference, None, "seed {seed} produced two schedules");
         assert_eq!(first.len(), second.len(), "seed {seed}");
     }
 }
 
-/// `cargo xtask hunt` says which seeds of which scenes; without being told, it is a few beyond the rest.
+/// The entry point of `cargo xtask hunt`, which selects seeds and scenes by environment variables. Without them it runs
+/// one seed of each scene.
 #[test]
-fn the_laws_hold_for_as_long_as_it_is_told() {
-    let told = |name: &str| std::env::var(name).ok();
-    let number = |name: &str| told(name).map(|text| text.parse::<u64>().unwrap());
+fn the_invariants_hold_for_the_selected_seeds() {
+    let variable = |name: &str| std::env::var(name).ok();
+    let number = |name: &str| variable(name).map(|text| text.parse::<u64>().unwrap());
     let from = number("BOWLINE_HUNT_FROM").unwrap_or(2_000_000);
     let end = from + number("BOWLINE_HUNT_SEEDS").unwrap_or(SCENES.len() as u64);
-    let quarry = Quarry {
+    let queue = SeedQueue {
         next: AtomicU64::new(from),
         end,
-        scenes: told("BOWLINE_HUNT_SCENES"),
-        max_broken: number("BOWLINE_HUNT_MAX_BROKEN").unwrap_or(1),
-        broken: AtomicU64::new(0),
-        played: AtomicU64::new(0),
+        scenes: variable("BOWLINE_HUNT_SCENES"),
+        max_failed: number("BOWLINE_HUNT_MAX_BROKEN").unwrap_or(1),
+        failed: AtomicU64::new(0),
+        finished: AtomicU64::new(0),
     };
-    if let Some(scenes) = &quarry.scenes {
+    if let Some(scenes) = &queue.scenes {
         let unknown = scenes
             .split(',')
             .find(|name| SCENES.iter().all(|it| it.name != *name));
-        assert_eq!(unknown, None, "there is no such scene");
+        assert_eq!(unknown, None, "unknown scene");
     }
-    let begun = Instant::now();
+    let started = Instant::now();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
         for _ in 0..threads {
-            scope.spawn(|| quarry.hunt());
+            scope.spawn(|| queue.run());
         }
     });
-    let (played, took) = (quarry.played.into_inner(), begun.elapsed().as_secs_f64());
-    let broken = quarry.broken.into_inner();
+    let finished = queue.finished.into_inner();
+    let seconds = started.elapsed().as_secs_f64();
+    let failed = queue.failed.into_inner();
     eprintln!(
-        "{played} schedules in {took:.1} s on {threads} threads, {:.0} a second; {broken} break a law",
-        played as f64 / took
+        "{finished} schedules in {seconds:.1} s on {threads} threads, {:.0} a second; {failed} violate an invariant",
+        finished as f64 / seconds
     );
-    assert_eq!(broken, 0, "so many seeds break a law");
+    assert_eq!(failed, 0, "seeds that violate an invariant");
     if end - from == 1 {
-        eprintln!("{}", play(from, true).trace.join("\n"));
+        eprintln!("{}", run_schedule(from, true).trace.join("\n"));
     }
 }
 
-/// Seeds that several threads play, each its own.
-struct Quarry {
+/// Distributes seeds among threads.
+struct SeedQueue {
     next: AtomicU64,
     end: u64,
     /// Names of scenes, separated by commas.
     scenes: Option<String>,
-    max_broken: u64,
-    broken: AtomicU64,
-    played: AtomicU64,
+    max_failed: u64,
+    failed: AtomicU64,
+    finished: AtomicU64,
 }
 
-impl Quarry {
-    /// Plays one seed after the other until there are no more, or enough have broken a law.
-    fn hunt(&self) {
-        while self.broken.load(Relaxed) < self.max_broken {
+impl SeedQueue {
+    /// Runs seeds until the queue is empty or `max_failed` of them have violated an invariant.
+    fn run(&self) {
+        while self.failed.load(Relaxed) < self.max_failed {
             let seed = self.next.fetch_add(1, Relaxed);
             if seed >= self.end {
                 return;
             }
-            if !self.is_wanted(seed) {
+            if !self.is_selected(seed) {
                 continue;
             }
-            if let Some(report) = play_and_report(seed) {
-                self.broken.fetch_add(1, Relaxed);
+            if let Some(report) = run_and_report(seed) {
+                self.failed.fetch_add(1, Relaxed);
                 eprintln!("{report}");
             }
-            let played = self.played.fetch_add(1, Relaxed) + 1;
-            if played.is_multiple_of(A_WHILE) {
-                eprintln!("{played} schedules were played, up to seed {seed}");
+            let finished = self.finished.fetch_add(1, Relaxed) + 1;
+            if finished.is_multiple_of(REPORT_INTERVAL) {
+                eprintln!("{finished} schedules finished, up to seed {seed}");
             }
         }
     }
 
-    fn is_wanted(&self, seed: u64) -> bool {
+    fn is_selected(&self, seed: u64) -> bool {
         let Some(scenes) = &self.scenes else {
             return true;
         };
@@ -294,7 +292,7 @@ impl Quarry {
     }
 }
 
-/// How many schedules are played before anybody is told.
-const A_WHILE: u64 = 10_000;
-/// So many scenes make more than ten thousand schedules.
-const PER_SCENE: usize = 720;
+/// The number of schedules between two progress lines.
+const REPORT_INTERVAL: u64 = 10_000;
+/// More than ten thousand schedules for all scenes together.
+const SCHEDULES_PER_SCENE: usize = 720;

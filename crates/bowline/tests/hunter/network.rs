@@ -1,7 +1,7 @@
-//! Pipes in memory whose bytes arrive when the schedule says so, in pieces and in an order that it chooses.
+//! In-memory pipes. The schedule decides when written bytes arrive, in which chunks and in which order.
 //!
 //! ```text
-//! End ──write──▶ in transit ──deliver──▶ arrived ──read──▶ End
+//! PipeEnd ──write──▶ in transit ──deliver──▶ arrived ──read──▶ PipeEnd
 //! ```
 
 use std::collections::VecDeque;
@@ -15,85 +15,84 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::chance::Chance;
-use crate::ledger::Ledger;
-use crate::scene::Column;
-use crate::tap::{Notices, Scanner, Tap};
+use crate::scene::ScheduleConfig;
+use crate::schedule_log::ScheduleLog;
+use crate::seeded_random::SeededRandom;
+use crate::traffic_monitor::{MessageScanner, TrafficMonitor, UpdateCounts};
 
-/// Every pipe of one schedule. Clones are the same network.
+/// All pipes of one schedule. Clones share them.
 #[derive(Clone)]
-pub(crate) struct Network(Arc<Mutex<State>>);
+pub(crate) struct Network(Arc<Mutex<NetworkState>>);
 
-struct State {
-    chance: Chance,
-    ledger: Ledger,
-    tap: Tap,
-    lanes: Vec<Lane>,
-    /// Connections that are being made.
-    knocks: Vec<oneshot::Sender<()>>,
-    /// Whether everything arrives at once.
-    flows: bool,
-    column: Column,
+struct NetworkState {
+    random: SeededRandom,
+    log: ScheduleLog,
+    monitor: TrafficMonitor,
+    /// Both directions of each pipe, the one to the server first.
+    halves: Vec<PipeHalf>,
+    /// Connections that wait to be established.
+    pending_connects: Vec<oneshot::Sender<()>>,
+    /// Whether bytes arrive as soon as they are written.
+    is_immediate: bool,
+    config: ScheduleConfig,
 }
 
 /// One direction of a pipe.
-struct Lane {
+struct PipeHalf {
     party: char,
-    way: Way,
-    /// What was written, piece by piece.
+    direction: FlowDirection,
+    /// The chunks that were written and have not arrived.
     in_transit: VecDeque<Vec<u8>>,
-    /// Since when something is in transit.
+    /// When the oldest chunk in transit was written.
     since: Instant,
     arrived: Vec<u8>,
-    /// The writer has said its last word.
+    /// Whether the writer has closed its end.
     is_closed: bool,
-    /// The reader has seen that.
-    has_ended: bool,
-    /// The reader is gone.
-    is_deaf: bool,
+    /// Whether the end of the stream has arrived.
+    has_delivered_eof: bool,
+    is_reader_gone: bool,
     is_cut: bool,
-    /// Nothing arrives any more, and neither end is told.
-    is_dead: bool,
-    /// The reader reads nothing until it is told to.
-    is_unread: bool,
+    /// Whether nothing arrives any more, without an error at either end.
+    is_blackholed: bool,
+    is_reader_paused: bool,
     was_read: bool,
-    /// How many bytes it holds.
-    room: usize,
+    /// The number of bytes it buffers.
+    capacity: usize,
     reader: Option<Waker>,
     writer: Option<Waker>,
-    written: Scanner,
-    read: Scanner,
+    written: MessageScanner,
+    read: MessageScanner,
 }
 
-/// Where a lane leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum FlowDirection {
     ToServer,
     ToClient,
 }
 
 impl Network {
-    pub(crate) fn new(column: Column, chance: &Chance, ledger: &Ledger) -> Self {
-        Self(Arc::new(Mutex::new(State {
-            chance: chance.clone(),
-            ledger: ledger.clone(),
-            tap: Tap::new(column, ledger),
-            lanes: Vec::new(),
-            knocks: Vec::new(),
-            flows: true,
-            column,
+    pub(crate) fn new(config: ScheduleConfig, random: &SeededRandom, log: &ScheduleLog) -> Self {
+        Self(Arc::new(Mutex::new(NetworkState {
+            random: random.clone(),
+            log: log.clone(),
+            monitor: TrafficMonitor::new(config, log),
+            halves: Vec::new(),
+            pending_connects: Vec::new(),
+            is_immediate: true,
+            config,
         })))
     }
 
-    /// A pipe between a client and the server; the client's end comes first.
-    pub(crate) fn pipe(&self, party: char) -> (End, End) {
+    /// Creates a pipe between a client and the server, and returns the client's end first.
+    pub(crate) fn pipe(&self, party: char) -> (PipeEnd, PipeEnd) {
         let mut state = self.lock();
-        let up = state.lanes.len();
-        let column = state.column;
-        let lanes = [Way::ToServer, Way::ToClient].map(|way| Lane::new(party, way, column));
-        state.lanes.extend(lanes);
+        let up = state.halves.len();
+        let config = state.config;
+        let directions = [FlowDirection::ToServer, FlowDirection::ToClient];
+        let halves = directions.map(|direction| PipeHalf::new(party, direction, config));
+        state.halves.extend(halves);
         drop(state);
-        let end = |incoming, outgoing| End {
+        let end = |incoming, outgoing| PipeEnd {
             network: self.clone(),
             incoming,
             outgoing,
@@ -101,183 +100,188 @@ impl Network {
         (end(up + 1, up), end(up, up + 1))
     }
 
-    /// Waits until a connection may be made.
-    pub(crate) async fn knock(&self) {
+    /// Waits until the schedule lets a connection be established.
+    pub(crate) async fn wait_to_connect(&self) {
         let opened = {
             let mut state = self.lock();
-            if state.flows {
+            if state.is_immediate {
                 return;
             }
             let (open, opened) = oneshot::channel();
-            state.knocks.push(open);
+            state.pending_connects.push(open);
             opened
         };
         let _ = opened.await;
     }
 
-    /// From now on nothing arrives before it is delivered.
+    /// Holds written bytes back until [`Network::deliver`].
     pub(crate) fn hold(&self) {
-        self.lock().flows = false;
+        self.lock().is_immediate = false;
     }
 
-    /// From now on everything arrives at once.
-    pub(crate) fn flow(&self) {
+    /// Delivers everything in transit, and from now on bytes as soon as they are written.
+    pub(crate) fn deliver_immediately(&self) {
         let mut state = self.lock();
-        state.flows = true;
-        let knocks = std::mem::take(&mut state.knocks);
-        let lanes = state.lanes.iter_mut().filter(|lane| lane.is_passable());
-        let wakers: Vec<_> = lanes.flat_map(Lane::arrive_all).collect();
+        state.is_immediate = true;
+        let pending_connects = std::mem::take(&mut state.pending_connects);
+        let halves = state.halves.iter_mut().filter(|half| half.can_deliver());
+        let wakers: Vec<_> = halves.flat_map(PipeHalf::arrive_all).collect();
         drop(state);
         wakers.into_iter().for_each(Waker::wake);
-        for knock in knocks {
-            // Whoever wanted to connect may have thought better of it.
-            let _ = knock.send(());
+        for connect in pending_connects {
+            // The connecting future may have been dropped.
+            let _ = connect.send(());
         }
     }
 
-    /// Delivers a piece of what is in transit somewhere, if anything is.
+    /// Delivers some chunks of a random direction, or establishes a pending connection.
     pub(crate) fn deliver(&self) {
         let mut state = self.lock();
-        let waiting: Vec<usize> = (0..state.lanes.len())
-            .filter(|at| state.lanes[*at].has_something())
+        let waiting: Vec<usize> = (0..state.halves.len())
+            .filter(|at| state.halves[*at].has_deliverable())
             .collect();
-        let choices = waiting.len() + usize::from(!state.knocks.is_empty());
+        let choices = waiting.len() + usize::from(!state.pending_connects.is_empty());
         if choices == 0 {
             return;
         }
-        let chosen = state.chance.below(choices);
+        let chosen = state.random.below(choices);
         let Some(at) = waiting.get(chosen).copied() else {
-            let knock = state.knocks.remove(0);
-            state.ledger.note("a connection is made");
+            let connect = state.pending_connects.remove(0);
+            state.log.note("a connection is established");
             drop(state);
-            let _ = knock.send(());
+            let _ = connect.send(());
             return;
         };
-        let pieces = state.lanes[at].in_transit.len();
-        let count = state.chance.some_of(pieces.max(1));
-        state.ledger.note(format_args!(
-            "{count} of {pieces} pieces arrive on lane {at}"
+        let chunks = state.halves[at].in_transit.len();
+        let count = state.random.some_of(chunks.max(1));
+        state.log.note(format_args!(
+            "{count} of {chunks} chunks arrive on half {at}"
         ));
-        let wakers = state.lanes[at].arrive(count);
+        let wakers = state.halves[at].arrive(count);
         drop(state);
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Delivers everything to the server that has been in transit for this long.
+    /// Delivers everything in transit to the server, on pipes where the oldest chunk has this age.
     pub(crate) fn deliver_older_than(&self, age: Duration) {
         let mut state = self.lock();
-        let lanes = state.lanes.iter_mut();
-        let old = lanes.filter(|lane| {
-            lane.way == Way::ToServer && lane.is_passable() && lane.since.elapsed() >= age
+        let halves = state.halves.iter_mut();
+        let old = halves.filter(|half| {
+            half.direction == FlowDirection::ToServer
+                && half.can_deliver()
+                && half.since.elapsed() >= age
         });
-        let wakers: Vec<_> = old.flat_map(Lane::arrive_all).collect();
+        let wakers: Vec<_> = old.flat_map(PipeHalf::arrive_all).collect();
         drop(state);
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Cuts a pipe, or ends one direction of it.
-    pub(crate) fn wreck(&self) {
+    /// Cuts a random pipe, or closes one direction of it.
+    pub(crate) fn break_pipe(&self) {
         let mut state = self.lock();
-        let Some(at) = state.pick_alive(|_| true) else {
+        let Some(at) = state.pick_usable(|_| true) else {
             return;
         };
-        let wakers: Vec<_> = if state.chance.one_in(2) {
-            state.ledger.note(format_args!("lane {at} is closed"));
-            state.lanes[at].is_closed = true;
-            state.lanes[at].wakers().collect()
+        let wakers: Vec<_> = if state.random.one_in(2) {
+            state.log.note(format_args!("half {at} is closed"));
+            state.halves[at].is_closed = true;
+            state.halves[at].wakers().collect()
         } else {
             let pair = at & !1;
             state
-                .ledger
-                .note(format_args!("lanes {pair} and {} are cut", pair + 1));
-            let lanes = state.lanes[pair..=pair + 1].iter_mut();
-            lanes.flat_map(Lane::cut).collect()
+                .log
+                .note(format_args!("halves {pair} and {} are cut", pair + 1));
+            let halves = state.halves[pair..=pair + 1].iter_mut();
+            halves.flat_map(PipeHalf::cut).collect()
         };
         drop(state);
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Cuts every pipe that there is.
     pub(crate) fn cut_all(&self) {
         self.cut(|_, _| true);
     }
 
-    /// From now on nothing arrives in one direction of a pipe, and nothing breaks.
-    pub(crate) fn kill(&self) {
+    /// Stops delivery in one direction of a random pipe, without an error at either end.
+    pub(crate) fn blackhole(&self) {
         let mut state = self.lock();
-        if let Some(at) = state.pick_alive(|_| true) {
-            let way = state.lanes[at].way;
-            state.ledger.note(format_args!("lane {at} {way:?} is dead"));
-            state.lanes[at].is_dead = true;
+        if let Some(at) = state.pick_usable(|_| true) {
+            let direction = state.halves[at].direction;
+            state
+                .log
+                .note(format_args!("half {at} {direction:?} stops delivering"));
+            state.halves[at].is_blackholed = true;
         }
     }
 
-    /// How many pipes have a direction in which nothing arrives.
-    pub(crate) fn dead_pipes(&self) -> usize {
+    pub(crate) fn blackholed_pipes(&self) -> usize {
         let state = self.lock();
-        let dead = state.lanes.chunks(2);
-        dead.filter(|pipe| pipe.iter().any(|lane| lane.is_dead))
+        let pipes = state.halves.chunks(2);
+        pipes
+            .filter(|pipe| pipe.iter().any(|half| half.is_blackholed))
             .count()
     }
 
-    /// Cuts the pipes that are half dead, as TCP does after a time.
-    pub(crate) fn cut_dead(&self) {
-        self.cut(|one, other| one.is_dead || other.is_dead);
+    /// Cuts the half-open pipes, as TCP does after its timeout.
+    pub(crate) fn cut_blackholed(&self) {
+        self.cut(|one, other| one.is_blackholed || other.is_blackholed);
     }
 
-    /// Has the reader of one direction stop reading: any, or a client. It may have room for little.
-    pub(crate) fn stop_reading(&self, is_client: bool) {
+    /// Pauses a random reader, or a random client's, and may reduce the capacity of its direction.
+    pub(crate) fn pause_reader(&self, is_client: bool) {
         let mut state = self.lock();
-        let room = *state.chance.pick(&[64, 2048, state.column.room]);
-        let may_stop = |lane: &Lane| !is_client || lane.way == Way::ToClient;
-        if let Some(at) = state.pick_alive(may_stop) {
-            let Lane { way, party, .. } = state.lanes[at];
-            state.ledger.note(format_args!(
-                "lane {at} {way:?} of {party} is not read any more, and has room for {room}"
+        let capacity = *state.random.pick(&[64, 2048, state.config.capacity]);
+        let may_stop = |half: &PipeHalf| !is_client || half.direction == FlowDirection::ToClient;
+        if let Some(at) = state.pick_usable(may_stop) {
+            let PipeHalf {
+                direction, party, ..
+            } = state.halves[at];
+            state.log.note(format_args!(
+                "the reader of half {at} {direction:?} of {party} pauses, with a capacity of {capacity}"
             ));
-            state.lanes[at].is_unread = true;
-            state.lanes[at].room = room;
+            state.halves[at].is_reader_paused = true;
+            state.halves[at].capacity = capacity;
         }
     }
 
-    /// Has everybody who reads in this direction read again.
-    pub(crate) fn read_again(&self, way: Way) {
+    /// Resumes all paused readers of this direction.
+    pub(crate) fn resume_readers(&self, direction: FlowDirection) {
         let mut state = self.lock();
-        let room = state.column.room;
+        let capacity = state.config.capacity;
         let mut wakers = Vec::new();
-        let flows = state.flows;
-        let is_meant = |lane: &&mut Lane| lane.is_unread && lane.way == way;
-        for lane in state.lanes.iter_mut().filter(is_meant) {
-            lane.is_unread = false;
-            lane.room = room;
-            if flows {
-                wakers.extend(lane.arrive_all());
+        let is_immediate = state.is_immediate;
+        let matches = |half: &&mut PipeHalf| half.is_reader_paused && half.direction == direction;
+        for half in state.halves.iter_mut().filter(matches) {
+            half.is_reader_paused = false;
+            half.capacity = capacity;
+            if is_immediate {
+                wakers.extend(half.arrive_all());
             }
-            wakers.extend(lane.wakers());
+            wakers.extend(half.wakers());
         }
         drop(state);
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Whether the server has read anything from this pipe.
-    pub(crate) fn has_begun(&self, pipe: Pipe) -> bool {
-        self.lock().lanes[pipe.0].was_read
+    /// Returns whether the server has read anything from this pipe.
+    pub(crate) fn has_server_read(&self, pipe: PipeId) -> bool {
+        self.lock().halves[pipe.0].was_read
     }
 
-    /// Whether the server has read a request of this party with this id.
+    /// See [`TrafficMonitor::has_arrived`].
     pub(crate) fn has_arrived(&self, party: char, id: &str) -> bool {
-        self.lock().tap.has_arrived(party, id)
+        self.lock().monitor.has_arrived(party, id)
     }
 
-    /// What the server has written about changes, by the party and by the subscription or what changed.
-    pub(crate) fn notices(&self, party: char, key: &str) -> Notices {
-        self.lock().tap.notices(party, key)
+    /// See [`TrafficMonitor::updates`].
+    pub(crate) fn updates(&self, party: char, key: &str) -> UpdateCounts {
+        self.lock().monitor.updates(party, key)
     }
 
-    fn cut(&self, is_cut: impl Fn(&Lane, &Lane) -> bool) {
+    fn cut(&self, is_cut: impl Fn(&PipeHalf, &PipeHalf) -> bool) {
         let mut state = self.lock();
         let mut wakers = Vec::new();
-        for pipe in state.lanes.chunks_mut(2) {
+        for pipe in state.halves.chunks_mut(2) {
             if let [one, other] = pipe
                 && is_cut(one, other)
             {
@@ -289,83 +293,82 @@ impl Network {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, NetworkState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
-    /// One direction of a pipe that both ends still use.
-    fn pick_alive(&self, is_meant: impl Fn(&Lane) -> bool) -> Option<usize> {
-        let alive = |at: &usize| {
-            let lane = &self.lanes[*at];
-            lane.is_alive() && lane.is_passable() && is_meant(lane)
+impl NetworkState {
+    /// Picks one direction of a pipe that both ends still use.
+    fn pick_usable(&self, matches: impl Fn(&PipeHalf) -> bool) -> Option<usize> {
+        let is_usable = |at: &usize| {
+            let half = &self.halves[*at];
+            half.is_usable() && half.can_deliver() && matches(half)
         };
-        let alive: Vec<usize> = (0..self.lanes.len()).filter(alive).collect();
-        (!alive.is_empty()).then(|| *self.chance.pick(&alive))
+        let usable: Vec<usize> = (0..self.halves.len()).filter(is_usable).collect();
+        (!usable.is_empty()).then(|| *self.random.pick(&usable))
     }
 
-    /// Whether whoever writes to this lane is told that nobody reads it.
+    /// Returns whether a write to this direction fails.
     fn is_broken(&self, at: usize) -> bool {
-        let lane = &self.lanes[at];
-        // That the reader is gone is told over the other direction, behind the last that it said.
-        let is_told = lane.is_deaf && self.lanes[at ^ 1].has_ended;
-        lane.is_closed || lane.is_cut || is_told
+        let half = &self.halves[at];
+        // As with TCP, the writer learns that the reader is gone after reading the last bytes of the other direction.
+        let is_reset = half.is_reader_gone && self.halves[at ^ 1].has_delivered_eof;
+        half.is_closed || half.is_cut || is_reset
     }
 }
 
-impl Lane {
-    fn new(party: char, way: Way, column: Column) -> Self {
+impl PipeHalf {
+    fn new(party: char, direction: FlowDirection, config: ScheduleConfig) -> Self {
         Self {
             party,
-            way,
+            direction,
             in_transit: VecDeque::new(),
             since: Instant::now(),
             arrived: Vec::new(),
             is_closed: false,
-            has_ended: false,
-            is_deaf: false,
+            has_delivered_eof: false,
+            is_reader_gone: false,
             is_cut: false,
-            is_dead: false,
-            is_unread: false,
+            is_blackholed: false,
+            is_reader_paused: false,
             was_read: false,
-            room: column.room,
+            capacity: config.capacity,
             reader: None,
             writer: None,
-            written: Scanner::new(column),
-            read: Scanner::new(column),
+            written: MessageScanner::new(config),
+            read: MessageScanner::new(config),
         }
     }
 
-    fn is_alive(&self) -> bool {
-        !self.is_closed && !self.is_deaf && !self.is_cut
+    fn is_usable(&self) -> bool {
+        !self.is_closed && !self.is_reader_gone && !self.is_cut
     }
 
-    /// Whether what is written arrives some time.
-    fn is_passable(&self) -> bool {
-        !self.is_dead && !self.is_unread
+    fn can_deliver(&self) -> bool {
+        !self.is_blackholed && !self.is_reader_paused
     }
 
-    fn has_something(&self) -> bool {
+    fn has_deliverable(&self) -> bool {
         !self.is_cut
-            && !self.is_deaf
-            && self.is_passable()
-            && (!self.in_transit.is_empty() || (self.is_closed && !self.has_ended))
+            && !self.is_reader_gone
+            && self.can_deliver()
+            && (!self.in_transit.is_empty() || (self.is_closed && !self.has_delivered_eof))
     }
 
-    /// The next pieces arrive, or the end.
+    /// Delivers the next chunks, or the end of the stream.
     fn arrive(&mut self, count: usize) -> Vec<Waker> {
         let count = count.min(self.in_transit.len());
-        for piece in self.in_transit.drain(..count) {
-            self.arrived.extend_from_slice(&piece);
+        for chunk in self.in_transit.drain(..count) {
+            self.arrived.extend_from_slice(&chunk);
         }
-        self.has_ended = count == 0 && self.is_closed;
+        self.has_delivered_eof = count == 0 && self.is_closed;
         self.wakers().collect()
     }
 
     fn arrive_all(&mut self) -> Vec<Waker> {
         let wakers = self.arrive(self.in_transit.len());
-        self.has_ended = self.is_closed;
+        self.has_delivered_eof = self.is_closed;
         wakers
     }
 
@@ -382,17 +385,17 @@ impl Lane {
 }
 
 /// One end of a pipe. Dropping it closes both directions.
-pub(crate) struct End {
+pub(crate) struct PipeEnd {
     network: Network,
     incoming: usize,
     outgoing: usize,
 }
 
-/// Names a pipe of the network: by its direction to the server.
+/// The index of a pipe's direction to the server.
 #[derive(Clone, Copy)]
-pub(crate) struct Pipe(usize);
+pub(crate) struct PipeId(usize);
 
-impl AsyncRead for End {
+impl AsyncRead for PipeEnd {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -400,39 +403,39 @@ impl AsyncRead for End {
     ) -> Poll<io::Result<()>> {
         let mut guard = self.network.lock();
         let state = &mut *guard;
-        let lane = &mut state.lanes[self.incoming];
-        if lane.is_cut {
+        let half = &mut state.halves[self.incoming];
+        if half.is_cut {
             return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
         }
-        let most = match lane.is_unread {
+        let max = match half.is_reader_paused {
             true => 0,
-            false => lane.arrived.len().min(buffer.remaining()),
+            false => half.arrived.len().min(buffer.remaining()),
         };
-        if most == 0 {
-            if lane.has_ended && lane.arrived.is_empty() {
+        if max == 0 {
+            if half.has_delivered_eof && half.arrived.is_empty() {
                 return Poll::Ready(Ok(()));
             }
-            lane.reader = Some(cx.waker().clone());
+            half.reader = Some(cx.waker().clone());
             return Poll::Pending;
         }
-        let count = state.column.piece(most, &state.chance);
-        lane.was_read = true;
-        let rest = lane.arrived.split_off(count);
-        let bytes = std::mem::replace(&mut lane.arrived, rest);
+        let count = state.config.chunk_size(max, &state.random);
+        half.was_read = true;
+        let rest = half.arrived.split_off(count);
+        let bytes = std::mem::replace(&mut half.arrived, rest);
         buffer.put_slice(&bytes);
-        if lane.way == Way::ToServer {
-            for message in lane.read.scan(&bytes) {
-                state.tap.read_by_server(lane.party, &message);
+        if half.direction == FlowDirection::ToServer {
+            for message in half.read.scan(&bytes) {
+                state.monitor.message_read_by_server(half.party, &message);
             }
         }
-        let writer = lane.writer.take();
+        let writer = half.writer.take();
         drop(guard);
         writer.into_iter().for_each(Waker::wake);
         Poll::Ready(Ok(()))
     }
 }
 
-impl AsyncWrite for End {
+impl AsyncWrite for PipeEnd {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -443,26 +446,28 @@ impl AsyncWrite for End {
         if state.is_broken(self.outgoing) {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
-        let lane = &mut state.lanes[self.outgoing];
-        if lane.is_deaf {
-            return Poll::Ready(Ok(bytes.len())); // on its way to nobody
+        let half = &mut state.halves[self.outgoing];
+        if half.is_reader_gone {
+            return Poll::Ready(Ok(bytes.len())); // discarded
         }
-        let held = lane.in_transit.iter().map(Vec::len).sum::<usize>() + lane.arrived.len();
-        let most = bytes.len().min(lane.room.saturating_sub(held));
-        if most == 0 && !bytes.is_empty() {
-            lane.writer = Some(cx.waker().clone());
+        let held = half.in_transit.iter().map(Vec::len).sum::<usize>() + half.arrived.len();
+        let max = bytes.len().min(half.capacity.saturating_sub(held));
+        if max == 0 && !bytes.is_empty() {
+            half.writer = Some(cx.waker().clone());
             return Poll::Pending;
         }
-        let count = state.column.piece(most, &state.chance);
-        if lane.in_transit.is_empty() {
-            lane.since = Instant::now();
+        let count = state.config.chunk_size(max, &state.random);
+        if half.in_transit.is_empty() {
+            half.since = Instant::now();
         }
-        lane.in_transit.push_back(bytes[..count].to_vec());
-        for message in lane.written.scan(&bytes[..count]) {
-            state.tap.written(lane.party, lane.way, &message);
+        half.in_transit.push_back(bytes[..count].to_vec());
+        for message in half.written.scan(&bytes[..count]) {
+            state
+                .monitor
+                .message_written(half.party, half.direction, &message);
         }
-        let wakers = if state.flows && lane.is_passable() {
-            lane.arrive_all()
+        let wakers = if state.is_immediate && half.can_deliver() {
+            half.arrive_all()
         } else {
             Vec::new()
         };
@@ -481,19 +486,19 @@ impl AsyncWrite for End {
     }
 }
 
-impl End {
-    pub(crate) fn pipe(&self) -> Pipe {
-        Pipe(self.incoming & !1)
+impl PipeEnd {
+    pub(crate) fn pipe(&self) -> PipeId {
+        PipeId(self.incoming & !1)
     }
 
-    /// Says the last word.
+    /// Closes the outgoing direction.
     fn close(&self) {
         let mut state = self.network.lock();
-        let flows = state.flows;
-        let lane = &mut state.lanes[self.outgoing];
-        lane.is_closed = true;
-        let wakers = if flows && lane.is_passable() {
-            lane.arrive_all()
+        let is_immediate = state.is_immediate;
+        let half = &mut state.halves[self.outgoing];
+        half.is_closed = true;
+        let wakers = if is_immediate && half.can_deliver() {
+            half.arrive_all()
         } else {
             Vec::new()
         };
@@ -502,13 +507,13 @@ impl End {
     }
 }
 
-impl Drop for End {
+impl Drop for PipeEnd {
     fn drop(&mut self) {
         self.close();
         let mut state = self.network.lock();
-        let lane = &mut state.lanes[self.incoming];
-        lane.is_deaf = true;
-        let writer = lane.writer.take();
+        let half = &mut state.halves[self.incoming];
+        half.is_reader_gone = true;
+        let writer = half.writer.take();
         drop(state);
         writer.into_iter().for_each(Waker::wake);
     }

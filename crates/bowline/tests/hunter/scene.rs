@@ -1,229 +1,235 @@
-//! The scenes that schedules are set in: what is spoken, over what, and what goes wrong.
+//! The scenes: which transports, protocol versions and faults the schedules of a seed use.
 
 use std::fmt;
 
-use bowline_core::era::{Dialect, HttpTransport};
+use bowline_core::era::{Dialect, HttpTransportKind};
 
-use crate::chance::Chance;
+use crate::seeded_random::SeededRandom;
 
-/// What goes wrong in a schedule that no application did.
+/// The kind of fault that a schedule injects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Trouble {
-    /// Nothing in most schedules; in some, pipes break and parties leave.
-    Plain,
+pub(crate) enum Fault {
+    /// In a quarter of the schedules, clients close, the server shuts down and pipes break.
+    Teardown,
     /// The server is replaced by a new one, and every connection to it is cut.
     Restart,
-    /// The server forgets a legacy client that is still there.
-    Forgotten,
-    /// A connection is shut down in good order, with GOAWAY over HTTP/2, while the server goes on.
-    Goodbye,
-    /// One direction of a connection delivers nothing any more, and nothing breaks.
-    HalfDead,
+    /// The server deletes the session of a legacy client that still uses it.
+    SessionDeleted,
+    /// A connection is shut down gracefully, with GOAWAY over HTTP/2, while the server keeps running.
+    GracefulShutdown,
+    /// One direction of a connection stops delivering, without an error at either end.
+    HalfOpen,
     /// One end of a connection stops reading, for a while or for good.
-    Unread,
-    /// Notifications come faster than their listener reads.
+    StalledReader,
+    /// Notifications arrive faster than their listener reads them.
     Burst,
-    /// A legacy client posts batches, which our own never does.
+    /// A legacy client posts batches, which [`bowline::Client`] never does.
     Batches,
 }
 
-/// What is spoken, over what, and what goes wrong.
+/// The configuration of one schedule.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Column {
-    pub(crate) carrier: Carrier,
+pub(crate) struct ScheduleConfig {
+    pub(crate) transport: TransportKind,
     pub(crate) dialect: &'static Dialect,
-    pub(crate) trouble: Trouble,
-    /// How many bytes a direction of a pipe holds.
-    pub(crate) room: usize,
+    pub(crate) fault: Fault,
+    /// The number of bytes that each direction of a pipe buffers.
+    pub(crate) capacity: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Carrier {
+pub(crate) enum TransportKind {
     Lines,
     Http1,
     Http2,
 }
 
-/// A family of schedules that the seeds take turns among.
+/// A set of configurations. Consecutive seeds belong to consecutive scenes.
 pub(crate) struct Scene {
     pub(crate) name: &'static str,
-    trouble: Trouble,
-    carriers: &'static [Carrier],
+    fault: Fault,
+    transports: &'static [TransportKind],
     eras: &'static [Era],
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Era {
     Modern,
-    /// Legacy, on Streamable HTTP where it is on HTTP.
+    /// The legacy versions; over HTTP, those with Streamable HTTP.
     Legacy,
-    /// The two endpoints of 2024-11-05.
+    /// The HTTP+SSE transport of 2024-11-05.
     HttpSse,
 }
 
-const HTTP: &[Carrier] = &[Carrier::Http1, Carrier::Http2];
-const ANY: &[Carrier] = &[Carrier::Lines, Carrier::Http1, Carrier::Http2];
+const HTTP: &[TransportKind] = &[TransportKind::Http1, TransportKind::Http2];
+const ANY: &[TransportKind] = &[
+    TransportKind::Lines,
+    TransportKind::Http1,
+    TransportKind::Http2,
+];
 const BOTH: &[Era] = &[Era::Modern, Era::Legacy];
 const ALL: &[Era] = &[Era::Modern, Era::Legacy, Era::HttpSse];
 
-/// Every scene. The seed modulo their number is the index here.
+/// All scenes, indexed by the seed modulo their number.
 pub(crate) const SCENES: &[Scene] = &[
     scene(
         "lines-modern",
-        Trouble::Plain,
-        &[Carrier::Lines],
+        Fault::Teardown,
+        &[TransportKind::Lines],
         &[Era::Modern],
     ),
     scene(
         "lines-legacy",
-        Trouble::Plain,
-        &[Carrier::Lines],
+        Fault::Teardown,
+        &[TransportKind::Lines],
         &[Era::Legacy],
     ),
     scene(
         "http1-modern",
-        Trouble::Plain,
-        &[Carrier::Http1],
+        Fault::Teardown,
+        &[TransportKind::Http1],
         &[Era::Modern],
     ),
     scene(
         "http1-legacy",
-        Trouble::Plain,
-        &[Carrier::Http1],
+        Fault::Teardown,
+        &[TransportKind::Http1],
         &[Era::Legacy],
     ),
     scene(
         "http2-modern",
-        Trouble::Plain,
-        &[Carrier::Http2],
+        Fault::Teardown,
+        &[TransportKind::Http2],
         &[Era::Modern],
     ),
     scene(
         "http2-legacy",
-        Trouble::Plain,
-        &[Carrier::Http2],
+        Fault::Teardown,
+        &[TransportKind::Http2],
         &[Era::Legacy],
     ),
-    scene("http-sse", Trouble::Plain, HTTP, &[Era::HttpSse]),
-    scene("restart", Trouble::Restart, HTTP, BOTH),
-    scene("forgotten", Trouble::Forgotten, HTTP, &[Era::Legacy]),
-    scene("goodbye", Trouble::Goodbye, HTTP, BOTH),
-    scene("half-dead", Trouble::HalfDead, ANY, ALL),
-    scene("unread", Trouble::Unread, ANY, ALL),
-    scene("burst", Trouble::Burst, ANY, ALL),
+    scene("http-sse", Fault::Teardown, HTTP, &[Era::HttpSse]),
+    scene("restart", Fault::Restart, HTTP, BOTH),
+    scene(
+        "session-deleted",
+        Fault::SessionDeleted,
+        HTTP,
+        &[Era::Legacy],
+    ),
+    scene("graceful-shutdown", Fault::GracefulShutdown, HTTP, BOTH),
+    scene("half-open", Fault::HalfOpen, ANY, ALL),
+    scene("stalled-reader", Fault::StalledReader, ANY, ALL),
+    scene("burst", Fault::Burst, ANY, ALL),
     scene(
         "batches",
-        Trouble::Batches,
-        &[Carrier::Http1],
+        Fault::Batches,
+        &[TransportKind::Http1],
         &[Era::Legacy],
     ),
 ];
 
 const fn scene(
     name: &'static str,
-    trouble: Trouble,
-    carriers: &'static [Carrier],
+    fault: Fault,
+    transports: &'static [TransportKind],
     eras: &'static [Era],
 ) -> Scene {
     Scene {
         name,
-        trouble,
-        carriers,
+        fault,
+        transports,
         eras,
     }
 }
 
 impl Scene {
-    /// The scene of a seed.
+    /// Returns the scene of a seed.
     pub(crate) fn of(seed: u64) -> &'static Self {
         &SCENES[(seed % SCENES.len() as u64) as usize]
     }
 }
 
-impl Column {
-    /// What the scene of this seed leaves open is left to chance.
-    pub(crate) fn of(seed: u64, chance: &Chance) -> Self {
+impl ScheduleConfig {
+    /// Draws a configuration from the scene of this seed.
+    pub(crate) fn of(seed: u64, random: &SeededRandom) -> Self {
         let scene = Scene::of(seed);
-        let carrier = *chance.pick(scene.carriers);
-        let era = *chance.pick(scene.eras);
+        let transport = *random.pick(scene.transports);
+        let era = *random.pick(scene.eras);
         let dialects = Dialect::ALL.iter().copied().filter(|dialect| {
-            let has_two_endpoints = dialect.http.transport == HttpTransport::TwoEndpoints;
+            let is_http_sse = dialect.http.transport == HttpTransportKind::HttpSse;
             match era {
                 Era::Modern => dialect.is_modern(),
-                // Over HTTP the oldest has a transport of its own.
                 Era::Legacy => {
-                    !dialect.is_modern() && (!has_two_endpoints || carrier == Carrier::Lines)
+                    !dialect.is_modern() && (!is_http_sse || transport == TransportKind::Lines)
                 }
-                Era::HttpSse => has_two_endpoints,
+                Era::HttpSse => is_http_sse,
             }
         });
-        let is_narrow = carrier == Carrier::Lines && chance.one_in(4);
+        let is_narrow = transport == TransportKind::Lines && random.one_in(4);
         Self {
-            carrier,
-            dialect: *chance.pick(&dialects.collect::<Vec<_>>()),
-            trouble: scene.trouble,
-            room: if is_narrow { 100 } else { PLENTY },
+            transport,
+            dialect: *random.pick(&dialects.collect::<Vec<_>>()),
+            fault: scene.fault,
+            capacity: if is_narrow { 100 } else { FULL_CAPACITY },
         }
     }
 
-    /// Whether a client cancels by closing its response.
-    pub(crate) fn closing_is_cancelling(&self) -> bool {
-        self.carrier != Carrier::Lines && self.dialect.is_modern()
+    /// Whether a client cancels a request by closing its POST.
+    pub(crate) fn cancels_by_closing(&self) -> bool {
+        self.transport != TransportKind::Lines && self.dialect.is_modern()
     }
 
-    /// Whether the POST of a cancelled request is ended by an error of its own.
-    pub(crate) fn ends_its_posts(&self) -> bool {
+    /// Whether the server ends the POST of a cancelled request with an error response.
+    pub(crate) fn ends_cancelled_posts(&self) -> bool {
         self.is_legacy_http() && !self.is_http_sse()
     }
 
-    /// Whether a POST may be lost while its cancel arrives, and waits for another request with the same id.
-    pub(crate) fn loses_posts(&self) -> bool {
-        !matches!(
-            self.trouble,
-            Trouble::Plain | Trouble::Burst | Trouble::Batches
-        )
+    /// Whether a POST may be lost although its cancel arrives. The server then applies the cancel to a later request
+    /// with the same id.
+    pub(crate) fn can_lose_posts(&self) -> bool {
+        !matches!(self.fault, Fault::Teardown | Fault::Burst | Fault::Batches)
     }
 
     pub(crate) fn is_legacy_http(&self) -> bool {
-        self.carrier != Carrier::Lines && !self.dialect.is_modern()
+        self.transport != TransportKind::Lines && !self.dialect.is_modern()
     }
 
-    /// Whether all answers come over one stream, whose end is the end of the wire.
+    /// Whether all responses arrive on one SSE stream, whose end is the end of the wire.
     pub(crate) fn is_http_sse(&self) -> bool {
-        self.carrier != Carrier::Lines && self.dialect.http.transport == HttpTransport::TwoEndpoints
+        self.transport != TransportKind::Lines
+            && self.dialect.http.transport == HttpTransportKind::HttpSse
     }
 
-    /// How many of `most` bytes are written or read at once.
-    pub(crate) fn piece(&self, most: usize, chance: &Chance) -> usize {
-        match self.carrier {
-            // How long a head is depends on what is in it, a date and random ids, for it is compressed. Where
-            // it is cut must not depend on that, so it is not.
-            Carrier::Http2 => most,
-            Carrier::Lines | Carrier::Http1 => chance.some_of(most),
+    /// Returns how many of `max` bytes one read or write transfers.
+    pub(crate) fn chunk_size(&self, max: usize, random: &SeededRandom) -> usize {
+        match self.transport {
+            // The length of a compressed header block depends on its date and its random ids. Splitting it would make
+            // the schedule depend on them too.
+            TransportKind::Http2 => max,
+            TransportKind::Lines | TransportKind::Http1 => random.some_of(max),
         }
     }
 
-    /// Whether a handler can ask the client's user something.
-    pub(crate) fn can_ask(&self) -> bool {
+    pub(crate) fn supports_elicitation(&self) -> bool {
         self.dialect.is_modern() || self.dialect.knows_server_request("elicitation/create")
     }
 
-    /// Whether what is written is on its way at once.
-    pub(crate) fn has_room(&self) -> bool {
-        self.room == PLENTY
+    /// Whether a pipe takes whatever is written, so that no message waits in its writer.
+    pub(crate) fn has_full_capacity(&self) -> bool {
+        self.capacity == FULL_CAPACITY
     }
 }
 
-impl fmt::Display for Column {
+impl fmt::Display for ScheduleConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
-            carrier,
+            transport,
             dialect,
-            trouble,
+            fault,
             ..
         } = self;
-        write!(f, "{carrier:?} at {}, {trouble:?}", dialect.version)
+        write!(f, "{transport:?} at {}, {fault:?}", dialect.version)
     }
 }
 
-const PLENTY: usize = 1024 * 1024;
+const FULL_CAPACITY: usize = 1024 * 1024;

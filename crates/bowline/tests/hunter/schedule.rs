@@ -1,71 +1,70 @@
-//! One schedule: what the applications do, what the network does and how time passes, as chance has it.
+//! One schedule: a random sequence of application calls, deliveries, faults and passing of time.
 
 use std::time::Duration;
 
-use crate::calling::{Calling, Terms};
-use crate::listening::Listening;
-use crate::scene::Trouble;
-use crate::work::{Act, Job, pass};
-use crate::world::World;
+use crate::handlers::{HandlerStep, Job, sleep_ms};
+use crate::scene::Fault;
+use crate::test_setup::TestSetup;
+use crate::tracked_call::{CallSettings, TrackedCall};
+use crate::update_listener::UpdateListener;
 
-/// A schedule that is being played.
+/// A schedule that is running.
 pub(crate) struct Schedule {
-    pub(crate) world: World,
-    pub(crate) calls: Vec<Calling>,
-    pub(crate) listeners: Vec<Listening>,
-    /// Whether anything may go wrong that no application did.
-    has_trouble: bool,
-    /// Whether a reader that stops reading never reads again.
-    pub(crate) is_unread_for_good: bool,
+    pub(crate) setup: TestSetup,
+    pub(crate) calls: Vec<TrackedCall>,
+    pub(crate) listeners: Vec<UpdateListener>,
+    has_faults: bool,
+    /// Whether stalled readers never resume.
+    pub(crate) is_stalled_for_good: bool,
     last_number: usize,
 }
 
 impl Schedule {
-    pub(crate) fn new(world: World) -> Self {
-        let has_trouble = world.column.trouble != Trouble::Plain || world.chance.one_in(4);
+    pub(crate) fn new(setup: TestSetup) -> Self {
+        let has_faults = setup.config.fault != Fault::Teardown || setup.random.one_in(4);
         Self {
-            world,
+            setup,
             calls: Vec::new(),
             listeners: Vec::new(),
-            has_trouble,
-            is_unread_for_good: false,
+            has_faults,
+            is_stalled_for_good: false,
             last_number: 0,
         }
     }
 
-    pub(crate) async fn play(&mut self) {
-        let trouble = self.world.column.trouble;
-        if trouble != Trouble::Plain && (trouble == Trouble::Burst || self.world.chance.one_in(2)) {
-            self.listen_in_peace().await;
+    pub(crate) async fn run(&mut self) {
+        let fault = self.setup.config.fault;
+        if fault != Fault::Teardown && (fault == Fault::Burst || self.setup.random.one_in(2)) {
+            self.start_with_listeners().await;
         }
-        let steps = 8 + self.world.chance.below(34);
+        let steps = 8 + self.setup.random.below(34);
         for _ in 0..steps {
             self.step().await;
-            if self.world.chance.one_in(2) {
+            if self.setup.random.one_in(2) {
                 tokio::task::yield_now().await;
             }
         }
     }
 
     async fn step(&mut self) {
-        let chance = self.world.chance.clone();
-        match chance.below(32) {
+        let random = self.setup.random.clone();
+        match random.below(32) {
             0..=4 => self.call(),
-            5..=7 => self.let_go(),
-            8 => self.take_up(),
+            5..=7 => self.abandon(),
+            8 => self.start_polling(),
             9 => self.listen(),
             10 => {
-                let uri: &str = chance.pick::<&str>(&THINGS);
+                let uri: &str = random.pick::<&str>(&RESOURCE_URIS);
                 self.announce(uri);
             }
             11 => self.stop_listening(),
             12..=13 => self.release(),
             14..=15 => self.pass_time().await,
-            16 if self.has_trouble => self.make_trouble().await,
-            17 if self.world.column.trouble != Trouble::Plain => self.make_trouble().await,
-            16..=25 => self.world.network.deliver(),
+            16 if self.has_faults => self.inject_fault().await,
+            17 if self.setup.config.fault != Fault::Teardown => self.inject_fault().await,
+            16..=25 => self.setup.network.deliver(),
             _ => {
-                for _ in 0..=chance.below(4) {
+                for _ in 0..=random.below(4) {
                     tokio::task::yield_now().await;
                 }
             }
@@ -73,145 +72,146 @@ impl Schedule {
     }
 
     fn call(&mut self) {
-        let chance = &self.world.chance;
-        let party = chance.below(self.world.parties.len());
-        let Some(client) = self.world.parties[party].client.clone() else {
+        let random = &self.setup.random;
+        let party = random.below(self.setup.parties.len());
+        let Some(client) = self.setup.parties[party].client.clone() else {
             return;
         };
         self.last_number += 1;
-        let name = self.world.parties[party].name;
+        let name = self.setup.parties[party].name;
         let job = Job {
             tag: format!("{name}{}", self.last_number),
-            acts: self.acts(),
+            plan: self.plan(),
         };
         let others = self.calls.iter().filter(|call| call.party == name);
-        let terms = Terms::by_chance(chance, self.world.column, others);
-        let is_taken_up = !chance.one_in(4);
-        let mut call = Calling::begin(&client, name, job, terms, &self.world.ledger);
-        if is_taken_up {
-            call.take_up();
+        let settings = CallSettings::random(random, self.setup.config, others);
+        let is_polled = !random.one_in(4);
+        let mut call = TrackedCall::start(&client, name, job, settings, &self.setup.log);
+        if is_polled {
+            call.start_polling();
         }
         self.calls.push(call);
     }
 
-    fn acts(&self) -> Vec<Act> {
-        let chance = &self.world.chance;
-        (0..chance.below(4))
-            .map(|_| match chance.below(10) {
-                0..=1 => Act::Yield,
-                2..=3 => Act::Take(chance.below(300) as u64),
-                4..=5 => Act::Progress,
-                6..=7 => Act::Wait,
-                _ if self.world.column.can_ask() => Act::Ask(chance.below(40) as u64),
-                _ => Act::Wait,
+    fn plan(&self) -> Vec<HandlerStep> {
+        let random = &self.setup.random;
+        (0..random.below(4))
+            .map(|_| match random.below(10) {
+                0..=1 => HandlerStep::Yield,
+                2..=3 => HandlerStep::Idle(random.below(300) as u64),
+                4..=5 => HandlerStep::Progress,
+                6..=7 => HandlerStep::Wait,
+                _ if self.setup.config.supports_elicitation() => {
+                    HandlerStep::Ask(random.below(40) as u64)
+                }
+                _ => HandlerStep::Wait,
             })
             .collect()
     }
 
-    fn let_go(&mut self) {
-        let open: Vec<_> = self
+    fn abandon(&mut self) {
+        let pending: Vec<_> = self
             .calls
             .iter_mut()
-            .filter(|call| call.is_open())
+            .filter(|call| call.is_pending())
             .collect();
-        if open.is_empty() {
+        if pending.is_empty() {
             return;
         }
-        let at = self.world.chance.below(open.len());
-        let explicitly = self.world.chance.one_in(3);
-        if let Some(call) = open.into_iter().nth(at) {
-            call.let_go(explicitly.then_some("no longer wanted"));
+        let at = self.setup.random.below(pending.len());
+        let has_reason = self.setup.random.one_in(3);
+        if let Some(call) = pending.into_iter().nth(at) {
+            call.abandon(has_reason.then_some("no longer wanted"));
         }
     }
 
-    /// Polls a call that was only begun so far.
-    fn take_up(&mut self) {
-        if let Some(call) = self.calls.iter_mut().find(|call| call.is_only_begun()) {
-            call.take_up();
+    fn start_polling(&mut self) {
+        if let Some(call) = self.calls.iter_mut().find(|call| call.is_unpolled()) {
+            call.start_polling();
         }
     }
 
     fn listen(&mut self) {
-        let chance = &self.world.chance;
-        let party = &self.world.parties[chance.below(self.world.parties.len())];
+        let random = &self.setup.random;
+        let party = &self.setup.parties[random.below(self.setup.parties.len())];
         let Some(client) = party.client.clone() else {
             return;
         };
         self.last_number += 1;
-        let who = (party.name, format!("{}{}", party.name, self.last_number));
-        let uri = *chance.pick(&THINGS);
-        let World {
-            column,
-            ledger,
+        let tag = format!("{}{}", party.name, self.last_number);
+        let uri = *random.pick(&RESOURCE_URIS);
+        let TestSetup {
+            config,
+            log,
             network,
             ..
-        } = &self.world;
-        let listener = Listening::begin(client, who, uri, *column, ledger, network);
+        } = &self.setup;
+        let owner = (party.name, tag);
+        let listener = UpdateListener::start(client, owner, uri, *config, log, network);
         self.listeners.push(listener);
     }
 
-    /// Begins with a listener or two that nothing keeps from listening.
-    async fn listen_in_peace(&mut self) {
-        self.world.network.flow();
-        for _ in 0..=self.world.chance.below(2) {
+    /// Subscribes one or two listeners before any fault.
+    async fn start_with_listeners(&mut self) {
+        self.setup.network.deliver_immediately();
+        for _ in 0..=self.setup.random.below(2) {
             self.listen();
         }
-        pass(50).await;
-        self.world.network.hold();
+        sleep_ms(50).await;
+        self.setup.network.hold();
     }
 
-    /// Announces that something changed.
+    /// Announces a change of a resource.
     pub(crate) fn announce(&self, uri: &str) {
-        let number = self.world.ledger.change();
-        self.world
-            .ledger
+        let number = self.setup.log.record_change();
+        self.setup
+            .log
             .note(format_args!("{uri} changes, which is change {number}"));
         let listeners = self.listeners.iter();
-        listeners.for_each(|listener| listener.is_owed(uri, number));
-        self.world.server.changed().resource_updated(uri);
+        listeners.for_each(|listener| listener.expect_change(uri, number));
+        self.setup.server.changed().resource_updated(uri);
     }
 
     fn stop_listening(&mut self) {
         if !self.listeners.is_empty() {
-            let at = self.world.chance.below(self.listeners.len());
+            let at = self.setup.random.below(self.listeners.len());
             drop(self.listeners.remove(at));
         }
     }
 
     fn release(&mut self) {
         if self.last_number > 0 {
-            let call = self.world.chance.below(self.calls.len().max(1));
+            let call = self.setup.random.below(self.calls.len().max(1));
             if let Some(call) = self.calls.get(call) {
-                self.world
-                    .ledger
+                self.setup
+                    .log
                     .note(format_args!("{} is released", call.tag));
-                self.world.releases.release(&call.tag);
+                self.setup.release_gate.release(&call.tag);
             }
         }
     }
 
     async fn pass_time(&mut self) {
-        let chance = &self.world.chance;
-        let millis = match chance.below(3) {
-            0 => 1 + chance.below(5),
-            1 => 1 + chance.below(60),
-            _ => 1 + chance.below(400),
+        let random = &self.setup.random;
+        let millis = match random.below(3) {
+            0 => 1 + random.below(5),
+            1 => 1 + random.below(60),
+            _ => 1 + random.below(400),
         };
-        self.world.ledger.note(format_args!("{millis} ms pass"));
-        if self.world.column.is_legacy_http() && !CANCELS_MAY_OVERTAKE {
-            // A cancel is posted at most this long after its request. A network that holds a POST back for
-            // longer lets its cancel overtake it.
-            let age = HEAD_START.saturating_sub(Duration::from_millis(millis as u64));
-            self.world.network.deliver_older_than(age);
+        self.setup.log.note(format_args!("{millis} ms pass"));
+        if self.setup.config.is_legacy_http() && !CANCELS_MAY_OVERTAKE {
+            // A cancel is posted at most this long after its request, and would overtake a POST held back for longer.
+            let age = CANCEL_DELAY.saturating_sub(Duration::from_millis(millis as u64));
+            self.setup.network.deliver_older_than(age);
         }
-        pass(millis as u64).await;
+        sleep_ms(millis as u64).await;
     }
 }
 
-/// What can change.
-pub(crate) const THINGS: [&str; 2] = ["thing:///1", "thing:///2"];
-/// Whether the network may hold a legacy POST back for so long that its cancel, which is another POST, overtakes it.
-/// A server that keeps early cancels is not hurt by that.
+/// The resources that change.
+pub(crate) const RESOURCE_URIS: [&str; 2] = ["thing:///1", "thing:///2"];
+/// Whether the network may hold a legacy POST back until its cancel, which is another POST, overtakes it. The server keeps
+/// early cancels, so this must do no harm.
 pub(crate) const CANCELS_MAY_OVERTAKE: bool = true;
-/// A little less than a cancel waits for the head of a response.
-const HEAD_START: Duration = Duration::from_millis(99);
+/// A little less than the time that a client waits for the response head of a request before it posts its cancel.
+const CANCEL_DELAY: Duration = Duration::from_millis(99);

@@ -1,11 +1,11 @@
-//! One handler, every era.
+//! The same handlers in every era.
 
 use std::future::{Future, IntoFuture};
 use std::task::Poll;
 use std::time::Duration;
 
 use bowline::client::Host;
-use bowline::exchange::{AskError, BoxFuture, Caller, Elicited, Responder};
+use bowline::exchange::{BoxFuture, Caller, ElicitationOutcome, InputError, Responder};
 use bowline::server::{Prompt, Resource};
 use bowline::types::{
     CallToolResult, ClientCapabilities, ContentBlock, CreateMessageRequestParams,
@@ -18,13 +18,16 @@ use bowline_core::era::Request;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::{COLUMNS, Carrier, Heard, LEGACY, MODERN, Said, connect, order, replying, server};
+use super::{
+    CONFIGURATIONS, HostLog, LEGACY, MODERN, TextForm, TransportKind, connect, order,
+    replying_host, server,
+};
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_that_asks_in_three_rounds_is_the_same_in_every_era() {
-    for column in COLUMNS {
-        let heard = Heard::default();
-        let client = connect(&server(), replying(&heard), column).await;
+async fn a_tool_that_elicits_in_three_rounds_works_in_every_era() {
+    for config in CONFIGURATIONS {
+        let host_log = HostLog::default();
+        let client = connect(&server(), replying_host(&host_log), config).await;
 
         let reply = client.call_tool("order", ()).await.unwrap();
 
@@ -32,61 +35,61 @@ async fn a_tool_that_asks_in_three_rounds_is_the_same_in_every_era() {
         assert_eq!(
             reply.text(),
             format!("{order}: re: {order}, sure?"),
-            "{column:?}"
+            "{config:?}"
         );
         let sure = format!("{order}, sure?");
         assert_eq!(
-            heard.all(),
+            host_log.all(),
             ["Who?", "A drink?", "A snack?", &sure],
-            "{column:?}"
+            "{config:?}"
         );
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_loop_asks_anew_each_time_under_the_same_key() {
+async fn a_key_in_a_loop_elicits_again_in_each_iteration() {
     let guess = Tool::raw("guess", json!({"type": "object"}), async |_, cx| {
         let mut tries = 0;
         loop {
             tries += 1;
-            let guess: Said = cx.elicit("guess", "Which number?").await?;
-            if guess.said == "3" {
+            let guess: TextForm = cx.elicit("guess", "Which number?").await?;
+            if guess.text == "3" {
                 return Ok(CallToolResult::text(format!("{tries} tries")));
             }
         }
     });
     let server = Server::new("riddles", "1.0.0").tool(guess);
-    for column in COLUMNS {
-        let heard = Heard::default();
+    for config in CONFIGURATIONS {
+        let host_log = HostLog::default();
         let host = Host::new().elicitation(move |form| {
-            heard.push(&form.message);
-            let nth = heard.all().len().to_string();
-            async move { ElicitResult::accept(json!({"said": nth})) }
+            host_log.push(&form.message);
+            let nth = host_log.all().len().to_string();
+            async move { ElicitResult::accept(json!({"text": nth})) }
         });
-        let client = connect(&server, host, column).await;
+        let client = connect(&server, host, config).await;
 
         let reply = client.call_tool("guess", ()).await.unwrap();
 
-        assert_eq!(reply.text(), "3 tries", "{column:?}");
+        assert_eq!(reply.text(), "3 tries", "{config:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_learns_whether_the_user_declined_or_dismissed() {
+async fn an_outcome_distinguishes_decline_from_cancel() {
     let ask = Tool::raw("ask", json!({"type": "object"}), async |_, cx| {
-        let outcome = cx.elicit::<Said>("name", "Who?").outcome().await?;
+        let outcome = cx.elicit::<TextForm>("name", "Who?").outcome().await?;
         Ok(CallToolResult::text(match outcome {
-            Elicited::Accept(_) => "accepted",
-            Elicited::Decline => "declined",
-            Elicited::Cancel => "dismissed",
+            ElicitationOutcome::Accept(_) => "accepted",
+            ElicitationOutcome::Decline => "declined",
+            ElicitationOutcome::Cancel => "dismissed",
         }))
     });
     let insist = Tool::raw("insist", json!({"type": "object"}), async |_, cx| {
-        let name: Said = cx.elicit("name", "Who?").await?;
-        Ok(CallToolResult::text(name.said))
+        let name: TextForm = cx.elicit("name", "Who?").await?;
+        Ok(CallToolResult::text(name.text))
     });
     let server = Server::new("asking", "1.0.0").tool(ask).tool(insist);
-    for column in COLUMNS {
+    for config in CONFIGURATIONS {
         for (action, text, message) in [
             (
                 ElicitAction::Decline,
@@ -100,20 +103,20 @@ async fn a_handler_learns_whether_the_user_declined_or_dismissed() {
             ),
         ] {
             let host = Host::new().elicitation(move |_| async move { ElicitResult::new(action) });
-            let client = connect(&server, host, column).await;
+            let client = connect(&server, host, config).await;
 
             let reply = client.call_tool("ask", ()).await.unwrap();
             let error = client.call_tool("insist", ()).await.unwrap_err();
 
-            assert_eq!(reply.text(), text, "{column:?}");
-            let said = matches!(&error, Error::Peer(said) if said.message == message);
-            assert!(said, "{column:?}: {error}");
+            assert_eq!(reply.text(), text, "{config:?}");
+            let is_expected = matches!(&error, Error::Peer(peer) if peer.message == message);
+            assert!(is_expected, "{config:?}: {error}");
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_model_and_folders_are_asked_in_every_era() {
+async fn sampling_and_roots_work_in_every_era() {
     let tool = Tool::raw("both", json!({"type": "object"}), async |_, cx| {
         let messages = vec![SamplingMessage::new(Role::User, TextContent::new("Hi"))];
         let params = CreateMessageRequestParams::new(messages, 10);
@@ -124,33 +127,36 @@ async fn a_model_and_folders_are_asked_in_every_era() {
         )))
     });
     let server = Server::new("both", "1.0.0").tool(tool);
-    for column in COLUMNS.into_iter().chain([("2024-11-05", Carrier::Memory)]) {
+    for config in CONFIGURATIONS
+        .into_iter()
+        .chain([("2024-11-05", TransportKind::Memory)])
+    {
         let host = Host::new()
             .sampling(async |_| Ok(CreateMessageResult::new("m-1", TextContent::new("Ho"))))
             .roots(async || vec![Root::new("file:///here")]);
-        let client = connect(&server, host, column).await;
+        let client = connect(&server, host, config).await;
 
         let reply = client.call_tool("both", ()).await.unwrap();
 
-        assert_eq!(reply.text(), "m-1, file:///here", "{column:?}");
+        assert_eq!(reply.text(), "m-1, file:///here", "{config:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn prompts_and_resources_ask_like_tools() {
+async fn prompts_and_resources_elicit_like_tools() {
     let prompt = Prompt::raw("letter", async |_, cx| {
-        let to: Said = cx.elicit("to", "To whom?").await?;
-        Ok(format!("Write to {}", to.said))
+        let to: TextForm = cx.elicit("to", "To whom?").await?;
+        Ok(format!("Write to {}", to.text))
     });
     let resource = Resource::raw("docs://mine", "mine", async |_, cx| {
-        let of: Said = cx.elicit("of", "Whose?").await?;
-        Ok(format!("Pages of {}", of.said))
+        let of: TextForm = cx.elicit("of", "Whose?").await?;
+        Ok(format!("Pages of {}", of.text))
     });
     let server = Server::new("desk", "1.0.0")
         .prompt(prompt)
         .resource(resource);
-    for column in COLUMNS {
-        let client = connect(&server, replying(&Heard::default()), column).await;
+    for config in CONFIGURATIONS {
+        let client = connect(&server, replying_host(&HostLog::default()), config).await;
 
         let letter = client
             .raw("prompts/get", json!({"name": "letter"}))
@@ -163,51 +169,51 @@ async fn prompts_and_resources_ask_like_tools() {
 
         assert!(
             letter.json().as_str().contains("Write to re: To whom?"),
-            "{column:?}"
+            "{config:?}"
         );
         assert!(
             pages.json().as_str().contains("Pages of re: Whose?"),
-            "{column:?}"
+            "{config:?}"
         );
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_user_is_sent_to_a_url_which_has_an_id_only_where_the_version_wants_one() {
+async fn a_url_elicitation_has_an_id_only_in_versions_that_require_one() {
     let tool = Tool::raw("sign_in", json!({"type": "object"}), async |_, cx| {
         cx.elicit_url("sign-in", "Sign in, please.", "https://example.com/sign-in")
             .await?;
         Ok(CallToolResult::text("welcome"))
     });
     let server = Server::new("bank", "1.0.0").tool(tool);
-    for column in COLUMNS {
-        let heard = Heard::default();
-        let asked = heard.clone();
+    for config in CONFIGURATIONS {
+        let host_log = HostLog::default();
+        let log = host_log.clone();
         let host = Host::new().elicitation_url(move |params: ElicitRequestUrlParams| {
-            asked.push(&format!(
+            log.push(&format!(
                 "{} {}",
                 params.url,
                 params.elicitation_id.is_some()
             ));
             async { ElicitResult::new(ElicitAction::Accept) }
         });
-        let client = connect(&server, host, column).await;
+        let client = connect(&server, host, config).await;
 
         let outcome = client.call_tool("sign_in", ()).await;
 
-        match column.0 {
+        match config.0 {
             "2025-06-18" => {
                 let message = outcome.unwrap_err().to_string();
                 assert!(
-                    message.contains("no way to ask `elicitation/create by URL`"),
+                    message.contains("does not support `elicitation/create in URL mode`"),
                     "{message}"
                 );
             }
             version => {
-                assert_eq!(outcome.unwrap().text(), "welcome", "{column:?}");
+                assert_eq!(outcome.unwrap().text(), "welcome", "{config:?}");
                 let has_id = version != MODERN;
                 assert_eq!(
-                    heard.all(),
+                    host_log.all(),
                     [format!("https://example.com/sign-in {has_id}")]
                 );
             }
@@ -216,18 +222,18 @@ async fn a_user_is_sent_to_a_url_which_has_an_id_only_where_the_version_wants_on
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_client_cannot_answer_is_not_asked() {
-    for column in COLUMNS {
-        let client = connect(&server(), Host::new(), column).await;
+async fn an_elicitation_without_the_client_capability_is_not_sent() {
+    for config in CONFIGURATIONS {
+        let client = connect(&server(), Host::new(), config).await;
 
         let error = client.call_tool("order", ()).await.unwrap_err();
 
         let Error::Peer(error) = error else {
-            panic!("{column:?}: {error}");
+            panic!("{config:?}: {error}");
         };
         let message = r#"this request needs the client capability {"elicitation":{}}"#;
-        assert_eq!(error.message, message, "{column:?}");
-        if column.0 == MODERN {
+        assert_eq!(error.message, message, "{config:?}");
+        if config.0 == MODERN {
             assert_eq!(error.code, ErrorCode::MISSING_CLIENT_CAPABILITY);
             let data: Value = error.data.unwrap().decode().unwrap();
             assert_eq!(data, json!({"requiredCapabilities": {"elicitation": {}}}));
@@ -236,13 +242,13 @@ async fn what_the_client_cannot_answer_is_not_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_that_fails_for_want_of_a_capability_alone_is_told_to_the_client_not_to_the_model() {
+async fn a_bare_capability_error_in_a_tool_result_becomes_a_protocol_error() {
     let failing = |name: &str, suffix: &'static str| {
         Tool::raw(
             name,
             json!({"type": "object"}),
             move |_, cx: Context| async move {
-                let asked = cx.elicit::<Said>("name", "Who?").await;
+                let asked = cx.elicit::<TextForm>("name", "Who?").await;
                 let text = asked
                     .err()
                     .map(|error| format!("{error}{suffix}"))
@@ -256,65 +262,65 @@ async fn a_tool_that_fails_for_want_of_a_capability_alone_is_told_to_the_client_
     let server = Server::new("failing", "1.0.0")
         .tool(failing("bare", ""))
         .tool(failing("worded", ", sorry"));
-    let client = connect(&server, Host::new(), (MODERN, Carrier::Memory)).await;
+    let client = connect(&server, Host::new(), (MODERN, TransportKind::Memory)).await;
 
     let bare = client.call_tool("bare", ()).await.unwrap_err();
     let worded = client.call_tool("worded", ()).await.unwrap();
 
     let code = ErrorCode::MISSING_CLIENT_CAPABILITY;
     assert!(
-        matches!(&bare, Error::Peer(said) if said.code == code),
+        matches!(&bare, Error::Peer(peer) if peer.code == code),
         "{bare}"
     );
     assert!(worded.is_error() && worded.text().ends_with(", sorry"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_shows_only_urls_is_shown_no_form() {
-    for column in COLUMNS {
+async fn a_client_without_form_elicitation_gets_no_form() {
+    for config in CONFIGURATIONS {
         let host = Host::new().elicitation_url(async |_| ElicitResult::new(ElicitAction::Accept));
-        let client = connect(&server(), host, column).await;
+        let client = connect(&server(), host, config).await;
 
         let error = client.call_tool("order", ()).await.unwrap_err();
 
         let message = r#"this request needs the client capability {"elicitation":"#;
-        let told = matches!(&error, Error::Peer(said) if said.message.starts_with(message));
-        assert!(told, "{column:?}: {error}");
+        let is_expected = matches!(&error, Error::Peer(peer) if peer.message.starts_with(message));
+        assert!(is_expected, "{config:?}: {error}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_version_that_cannot_ask_the_user_says_so_at_once_whatever_the_client_declares() {
+async fn a_version_without_elicitation_fails_whatever_the_client_declares() {
     for version in ["2025-03-26", "2024-11-05"] {
-        for carrier in [Carrier::InProcess, Carrier::Memory] {
-            let heard = Heard::default();
-            let client = connect(&server(), replying(&heard), (version, carrier)).await;
+        for transport in [TransportKind::InProcess, TransportKind::Memory] {
+            let host_log = HostLog::default();
+            let client = connect(&server(), replying_host(&host_log), (version, transport)).await;
 
             let error = client.call_tool("order", ()).await.unwrap_err().to_string();
 
-            let why = "of the protocol has no way to ask `elicitation/create`";
+            let why = "does not support `elicitation/create`";
             assert!(
-                error.starts_with(&format!("version {version} {why}")),
+                error.starts_with(&format!("protocol version {version} {why}")),
                 "{error}"
             );
-            assert_eq!(heard.all(), [""; 0]);
+            assert_eq!(host_log.all(), [""; 0]);
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_can_go_on_without_an_answer_that_nobody_can_give() {
+async fn a_handler_can_continue_after_a_missing_capability() {
     let tool = Tool::raw("greet", json!({"type": "object"}), async |_, cx| {
-        let name = match cx.elicit::<Said>("name", "Who?").await {
-            Ok(name) => name.said,
-            Err(AskError::Missing(_)) => "stranger".to_owned(),
+        let name = match cx.elicit::<TextForm>("name", "Who?").await {
+            Ok(name) => name.text,
+            Err(InputError::Missing(_)) => "stranger".to_owned(),
             Err(error) => return Err(error.into()),
         };
         Ok(CallToolResult::text(name))
     });
     let server = Server::new("greeter", "1.0.0").tool(tool);
-    for column in COLUMNS {
-        let client = connect(&server, Host::new(), column).await;
+    for config in CONFIGURATIONS {
+        let client = connect(&server, Host::new(), config).await;
 
         assert_eq!(
             client.call_tool("greet", ()).await.unwrap().text(),
@@ -324,62 +330,66 @@ async fn a_handler_can_go_on_without_an_answer_that_nobody_can_give() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_of_the_wrong_shape_is_refused_by_the_key_of_its_question() {
-    for (version, carrier) in COLUMNS {
-        let connect = match carrier {
-            Carrier::InProcess => Client::to(&server()),
-            Carrier::Memory => {
+async fn an_invalid_answer_is_refused_with_the_key_of_its_elicitation() {
+    for (version, transport) in CONFIGURATIONS {
+        let connect = match transport {
+            TransportKind::InProcess => Client::in_process(&server()),
+            TransportKind::Memory => {
                 let (near, far) = wire::memory();
                 tokio::spawn(server().serve(far));
-                Client::over(near)
+                Client::from_wire(near)
             }
         };
-        let client = connect.speaking(version).host(Careless).await.unwrap();
+        let client = connect
+            .protocol_version(version)
+            .host(UnvalidatedHost)
+            .await
+            .unwrap();
 
         let error = client.call_tool("order", ()).await.unwrap_err();
 
         let Error::Peer(RpcError { code, message, .. }) = error else {
-            panic!("{version} {carrier:?}: {error}");
+            panic!("{version} {transport:?}: {error}");
         };
         assert_eq!(code, ErrorCode::INVALID_PARAMS);
         assert_eq!(
             message,
-            "the answer to `name` does not fit: the field `said` must be a string"
+            "invalid answer to `name`: the field `text` must be a string"
         );
     }
 }
 
-/// A host that does not look at what it is asked.
-struct Careless;
+/// A host that answers every elicitation with a number.
+struct UnvalidatedHost;
 
-impl Responder for Careless {
+impl Responder for UnvalidatedHost {
     fn respond<'a>(&'a self, _: Request, _: Context) -> BoxFuture<'a, Outcome> {
-        let answer = json!({"action": "accept", "content": {"said": 7}});
+        let answer = json!({"action": "accept", "content": {"text": 7}});
         Box::pin(async { Ok(answer.into()) })
     }
 
     fn roots_changed(&self, _: &Caller) {}
 
-    fn answers(&self) -> ClientCapabilities {
+    fn provided_capabilities(&self) -> ClientCapabilities {
         serde_json::from_value(json!({"elicitation": {"form": {}}})).unwrap()
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_form_that_a_host_fills_in_wrongly_is_not_sent() {
-    for column in COLUMNS {
-        let host = Host::new().elicitation(async |_| ElicitResult::accept(json!({"said": 7})));
-        let client = connect(&server(), host, column).await;
+async fn invalid_form_content_from_the_host_is_not_sent() {
+    for config in CONFIGURATIONS {
+        let host = Host::new().elicitation(async |_| ElicitResult::accept(json!({"text": 7})));
+        let client = connect(&server(), host, config).await;
 
         let error = client.call_tool("order", ()).await.unwrap_err();
 
-        let why = "invalid form content from the host: the field `said` must be a string";
-        assert!(error.to_string().contains(why), "{column:?}: {error}");
+        let why = "invalid form content from the host: the field `text` must be a string";
+        assert!(error.to_string().contains(why), "{config:?}: {error}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_user_is_not_sent_to_what_is_no_page_of_the_web() {
+async fn a_server_refuses_to_elicit_an_unsafe_url() {
     for url in [
         "javascript:alert(1)",
         "file:///etc/passwd",
@@ -395,7 +405,7 @@ async fn a_user_is_not_sent_to_what_is_no_page_of_the_web() {
         );
         let server = Server::new("shop", "1.0.0").tool(tool);
         let host = Host::new().elicitation_url(async |asked| panic!("shown {asked:?}"));
-        let client = connect(&server, host, (MODERN, Carrier::Memory)).await;
+        let client = connect(&server, host, (MODERN, TransportKind::Memory)).await;
 
         let error = client.call_tool("pay", ()).await.unwrap_err();
 
@@ -404,24 +414,29 @@ async fn a_user_is_not_sent_to_what_is_no_page_of_the_web() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_host_does_not_show_what_is_no_page_of_the_web() {
+async fn a_client_refuses_an_unsafe_elicitation_url() {
     let host = Host::new().elicitation_url(async |asked| panic!("shown {asked:?}"));
-    let (wire, mut server) = bowline::testing::scripted();
-    let connecting = tokio::spawn(Client::over(wire).speaking(LEGACY).host(host).into_future());
-    server.shake_hands(LEGACY, json!({})).await;
+    let (wire, mut server) = bowline::testing::scripted_peer();
+    let connecting = tokio::spawn(
+        Client::from_wire(wire)
+            .protocol_version(LEGACY)
+            .host(host)
+            .into_future(),
+    );
+    server.accept_handshake(LEGACY, json!({})).await;
     let client = connecting.await.unwrap().unwrap();
 
     let question = json!({
         "mode": "url", "elicitationId": "1", "message": "Go there.", "url": "javascript:alert(1)",
     });
-    let refused = server.ask("q", "elicitation/create", question).await;
+    let refused = server.call("q", "elicitation/create", question).await;
 
     assert_eq!(refused["error"]["code"], -32602, "{refused}");
     drop(client);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_an_older_version_has_no_words_for_is_not_asked() {
+async fn a_form_field_that_the_version_lacks_is_not_elicited() {
     let several = Tool::raw(
         "several",
         json!({"type": "object"}),
@@ -437,7 +452,7 @@ async fn what_an_older_version_has_no_words_for_is_not_asked() {
     let server = Server::new("s", "1.0.0").tool(several);
     for (version, is_asked) in [(MODERN, true), (LEGACY, true), ("2025-06-18", false)] {
         let host = Host::new().elicitation(async |_| ElicitResult::accept(json!({"f": ["a"]})));
-        let client = connect(&server, host, (version, Carrier::Memory)).await;
+        let client = connect(&server, host, (version, TransportKind::Memory)).await;
 
         let asked = client.call_tool("several", ()).await;
 
@@ -446,47 +461,54 @@ async fn what_an_older_version_has_no_words_for_is_not_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_that_lost_its_race_is_not_asked() {
+async fn a_dropped_elicitation_is_not_sent() {
     let tool = Tool::raw("race", json!({"type": "object"}), async |_, cx| {
         tokio::select! {
             biased;
-            _ = cx.elicit::<Said>("slow", "Never mind?") => {}
+            _ = cx.elicit::<TextForm>("slow", "Never mind?") => {}
             () = std::future::ready(()) => {}
         }
         tokio::task::yield_now().await;
-        let name: Said = cx.elicit("name", "Who?").await?;
-        Ok(CallToolResult::text(name.said))
+        let name: TextForm = cx.elicit("name", "Who?").await?;
+        Ok(CallToolResult::text(name.text))
     });
     let server = Server::new("race", "1.0.0").tool(tool);
-    let heard = Heard::default();
-    let client = connect(&server, replying(&heard), (MODERN, Carrier::Memory)).await;
+    let host_log = HostLog::default();
+    let client = connect(
+        &server,
+        replying_host(&host_log),
+        (MODERN, TransportKind::Memory),
+    )
+    .await;
 
     let reply = client.call_tool("race", ()).await.unwrap();
 
     assert_eq!(reply.text(), "re: Who?");
-    assert_eq!(heard.all(), ["Who?"]);
+    assert_eq!(host_log.all(), ["Who?"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_spawned_task_may_ask_too_and_is_told_when_the_round_is_over() {
+async fn a_spawned_task_can_elicit_and_gets_an_error_when_its_round_ends() {
     let (sender, mut ended) = tokio::sync::mpsc::unbounded_channel();
     let tool = Tool::raw("spawn", json!({"type": "object"}), move |_, cx: Context| {
         let sender = sender.clone();
         async move {
             let asking = tokio::spawn(async move {
-                let answer = cx.elicit::<Said>("name", "Who?").await;
-                sender.send(matches!(&answer, Err(AskError::Over))).unwrap();
+                let answer = cx.elicit::<TextForm>("name", "Who?").await;
+                sender
+                    .send(matches!(&answer, Err(InputError::RequestEnded)))
+                    .unwrap();
                 answer
             });
             let name = asking.await.unwrap()?;
-            Ok(CallToolResult::text(name.said))
+            Ok(CallToolResult::text(name.text))
         }
     });
     let server = Server::new("spawn", "1.0.0").tool(tool);
     let client = connect(
         &server,
-        replying(&Heard::default()),
-        (MODERN, Carrier::Memory),
+        replying_host(&HostLog::default()),
+        (MODERN, TransportKind::Memory),
     )
     .await;
 
@@ -499,16 +521,16 @@ async fn a_spawned_task_may_ask_too_and_is_told_when_the_round_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_asks_for_a_handler_that_is_done_is_told_so() {
+async fn a_spawned_task_that_elicits_after_its_handler_gets_an_error() {
     let (sender, mut ended) = tokio::sync::mpsc::unbounded_channel();
     let tool = Tool::raw("spawn", json!({"type": "object"}), move |_, cx: Context| {
         let sender = sender.clone();
         async move {
             for key in ["before", "after"] {
                 let (cx, sender) = (cx.clone(), sender.clone());
-                let mut asking = Box::pin(async move { cx.elicit::<Said>(key, "Who?").await });
+                let mut asking = Box::pin(async move { cx.elicit::<TextForm>(key, "Who?").await });
                 if key == "before" {
-                    // Asked within the run that is over a moment later.
+                    // Elicit while the handler still runs.
                     let _ =
                         std::future::poll_fn(|cx| Poll::Ready(asking.as_mut().poll(cx).is_ready()))
                             .await;
@@ -519,31 +541,39 @@ async fn a_task_that_asks_for_a_handler_that_is_done_is_told_so() {
         }
     });
     let server = Server::new("spawn", "1.0.0").tool(tool);
-    let heard = Heard::default();
-    let client = connect(&server, replying(&heard), (MODERN, Carrier::Memory)).await;
+    let host_log = HostLog::default();
+    let client = connect(
+        &server,
+        replying_host(&host_log),
+        (MODERN, TransportKind::Memory),
+    )
+    .await;
 
     let reply = client.call_tool("spawn", ()).await.unwrap();
 
     assert_eq!(reply.text(), "done");
     for _ in 0..2 {
-        let told = timeout(Duration::from_secs(1), ended.recv()).await;
-        let (key, error) = told.unwrap().unwrap();
-        assert!(matches!(error, Some(AskError::Over)), "{key}: {error:?}");
+        let end = timeout(Duration::from_secs(1), ended.recv()).await;
+        let (key, error) = end.unwrap().unwrap();
+        assert!(
+            matches!(error, Some(InputError::RequestEnded)),
+            "{key}: {error:?}"
+        );
     }
-    assert_eq!(heard.all(), [""; 0]);
+    assert_eq!(host_log.all(), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_server_serves_both_eras_at_once() {
+async fn one_server_serves_both_eras_concurrently() {
     let server = Server::new("café", "1.0.0").tool(order());
     let mut clients = Vec::new();
     for version in ["2026-07-28", "2025-11-25"] {
         let (near, far) = wire::memory();
         tokio::spawn(server.clone().serve(far));
-        let host = replying(&Heard::default());
+        let host = replying_host(&HostLog::default());
         clients.push(
-            Client::over(near)
-                .speaking(version)
+            Client::from_wire(near)
+                .protocol_version(version)
                 .host(host)
                 .await
                 .unwrap(),

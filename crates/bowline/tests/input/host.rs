@@ -1,4 +1,4 @@
-//! The client's side: who answers, how many at once, and how often.
+//! The client's side of input requests: hosts, concurrency, timeouts and the limit of rounds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,13 +14,13 @@ use serde_json::json;
 use tokio::sync::Barrier;
 use tokio::time::{sleep, timeout};
 
-use super::{COLUMNS, Heard, MODERN, Said, connect, replying, server};
+use super::{CONFIGURATIONS, HostLog, MODERN, TextForm, connect, replying_host, server};
 
-/// A server that answers whatever it is told to.
+/// A server that answers every request with the result of a function.
 #[derive(Clone)]
-struct Says(Arc<dyn Fn(&Request) -> Json + Send + Sync>);
+struct ScriptedResponder(Arc<dyn Fn(&Request) -> Json + Send + Sync>);
 
-impl Responder for Says {
+impl Responder for ScriptedResponder {
     fn respond<'a>(&'a self, request: Request, _: Context) -> BoxFuture<'a, Outcome> {
         let result = (self.0)(&request);
         Box::pin(async { Ok(result) })
@@ -29,14 +29,16 @@ impl Responder for Says {
     fn roots_changed(&self, _: &bowline::exchange::Caller) {}
 }
 
-fn says<J: Into<Json>>(answer: impl Fn(&Request) -> J + Send + Sync + 'static) -> Says {
-    Says(Arc::new(move |request| answer(request).into()))
+fn respond_with<J: Into<Json>>(
+    answer: impl Fn(&Request) -> J + Send + Sync + 'static,
+) -> ScriptedResponder {
+    ScriptedResponder(Arc::new(move |request| answer(request).into()))
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_questions_of_a_round_are_answered_side_by_side() {
-    for column in COLUMNS {
-        // Both questions of the second round must be with the host for either to be answered.
+async fn the_elicitations_of_a_round_are_answered_concurrently() {
+    for config in CONFIGURATIONS {
+        // The host answers neither elicitation of the second round before it has received both.
         let both = Arc::new(Barrier::new(2));
         let host = Host::new().elicitation(move |form| {
             let both = both.clone();
@@ -44,28 +46,28 @@ async fn the_questions_of_a_round_are_answered_side_by_side() {
                 if form.message.starts_with("A ") {
                     both.wait().await;
                 }
-                ElicitResult::accept(json!({"said": "yes"}))
+                ElicitResult::accept(json!({"text": "yes"}))
             }
         });
-        let client = connect(&server(), host, column).await;
+        let client = connect(&server(), host, config).await;
 
         let call = client.call_tool("order", ());
         let reply = timeout(Duration::from_secs(3600), call).await;
 
         let reply = reply.unwrap().unwrap();
-        assert_eq!(reply.text(), "yes and yes for yes: yes", "{column:?}");
+        assert_eq!(reply.text(), "yes and yes for yes: yes", "{config:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_clock_of_a_call_stands_still_while_the_host_decides() {
-    for column in COLUMNS {
+async fn the_timeout_of_a_call_is_paused_while_the_host_decides() {
+    for config in CONFIGURATIONS {
         let host = Host::new().elicitation(async |_| {
             let thinking = std::future::pending::<()>();
             let _ = timeout(Duration::from_secs(4 * 60), thinking).await;
-            ElicitResult::accept(json!({"said": "yes"}))
+            ElicitResult::accept(json!({"text": "yes"}))
         });
-        let client = connect(&server(), host, column).await;
+        let client = connect(&server(), host, config).await;
 
         let reply = client
             .call_tool("order", ())
@@ -75,28 +77,28 @@ async fn the_clock_of_a_call_stands_still_while_the_host_decides() {
         assert_eq!(
             reply.unwrap().text(),
             "yes and yes for yes: yes",
-            "{column:?}"
+            "{config:?}"
         );
     }
 }
 
-/// The question is asked by a task of the handler's own, so that nothing but its answer tells that time counts again.
+/// A spawned task elicits, so that nothing but the answer to it can resume the timeout.
 #[tokio::test(start_paused = true)]
-async fn the_clock_goes_on_when_the_host_has_decided() {
-    for column in COLUMNS
+async fn the_timeout_of_a_call_resumes_when_the_host_has_decided() {
+    for config in CONFIGURATIONS
         .into_iter()
         .filter(|(version, _)| *version != MODERN)
     {
         let stuck = Tool::raw("stuck", json!({"type": "object"}), async |_, cx| {
-            tokio::spawn(async move { cx.elicit::<Said>("name", "Who?").await });
+            tokio::spawn(async move { cx.elicit::<TextForm>("name", "Who?").await });
             std::future::pending().await
         });
         let host = Host::new().elicitation(async |_| {
             let thinking = std::future::pending::<()>();
             let _ = timeout(Duration::from_secs(4 * 60), thinking).await;
-            ElicitResult::accept(json!({"said": "yes"}))
+            ElicitResult::accept(json!({"text": "yes"}))
         });
-        let client = connect(&Server::new("stuck", "1.0.0").tool(stuck), host, column).await;
+        let client = connect(&Server::new("stuck", "1.0.0").tool(stuck), host, config).await;
         let begun = tokio::time::Instant::now();
 
         let call = client
@@ -105,14 +107,14 @@ async fn the_clock_goes_on_when_the_host_has_decided() {
         let reply = timeout(Duration::from_secs(3600), call).await;
 
         let reply = reply.expect("the call ends");
-        assert!(matches!(reply, Err(Error::Timeout { .. })), "{column:?}");
-        assert_eq!(begun.elapsed().as_secs(), 5 * 60, "{column:?}");
+        assert!(matches!(reply, Err(Error::Timeout { .. })), "{config:?}");
+        assert_eq!(begun.elapsed().as_secs(), 5 * 60, "{config:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_asks_what_was_not_declared_breaks_the_protocol_and_nobody_is_asked() {
-    let server = says(|_| {
+async fn an_input_request_without_its_capability_is_a_protocol_error_and_never_reaches_the_host() {
+    let server = respond_with(|_| {
         json!({
             "resultType": "input_required",
             "inputRequests": {
@@ -122,10 +124,10 @@ async fn a_server_that_asks_what_was_not_declared_breaks_the_protocol_and_nobody
             },
         })
     });
-    let heard = Heard::default();
-    let host = replying(&heard);
-    let client = Client::to(&server)
-        .speaking(MODERN)
+    let host_log = HostLog::default();
+    let host = replying_host(&host_log);
+    let client = Client::in_process(&server)
+        .protocol_version(MODERN)
         .host(host)
         .await
         .unwrap();
@@ -133,23 +135,23 @@ async fn a_server_that_asks_what_was_not_declared_breaks_the_protocol_and_nobody
     let error = client.call_tool("any", ()).await.unwrap_err();
 
     assert!(
-        matches!(&error, Error::Protocol { what, .. } if what.contains("asked `b`")),
+        matches!(&error, Error::Protocol { what, .. } if what.contains("input request `b`")),
         "{error}"
     );
-    assert_eq!(heard.all(), [""; 0]);
+    assert_eq!(host_log.all(), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_may_ask_again_only_so_often_and_each_time_a_little_later() {
+async fn rounds_are_limited_and_delayed_with_backoff() {
     let count = Arc::new(AtomicU32::new(0));
     let counter = count.clone();
-    let server = says(move |_| {
+    let server = respond_with(move |_| {
         counter.fetch_add(1, Ordering::Relaxed);
         json!({"resultType": "input_required", "requestState": "again"})
     });
-    let client = Client::to(&server)
-        .speaking(MODERN)
-        .most_rounds(3)
+    let client = Client::in_process(&server)
+        .protocol_version(MODERN)
+        .max_rounds(3)
         .await
         .unwrap();
     let start = tokio::time::Instant::now();
@@ -162,9 +164,12 @@ async fn a_server_may_ask_again_only_so_often_and_each_time_a_little_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_total_deadline_is_that_of_all_rounds_and_of_the_pauses_between_them() {
-    let server = says(|_| json!({"resultType": "input_required", "requestState": "again"}));
-    let client = Client::to(&server).speaking(MODERN).await.unwrap();
+async fn the_total_timeout_covers_all_rounds_and_the_delays_between_them() {
+    let server = respond_with(|_| json!({"resultType": "input_required", "requestState": "again"}));
+    let client = Client::in_process(&server)
+        .protocol_version(MODERN)
+        .await
+        .unwrap();
     let start = tokio::time::Instant::now();
     let total = Duration::from_millis(500);
 
@@ -174,12 +179,12 @@ async fn the_total_deadline_is_that_of_all_rounds_and_of_the_pauses_between_them
         matches!(error, Err(Error::Timeout { after }) if after == total),
         "{error:?}"
     );
-    // 100 ms and 200 ms were waited for; 400 ms more would have been too long.
+    // After delays of 100 ms and 200 ms, one of 400 ms would exceed the timeout.
     assert_eq!(start.elapsed().as_millis(), 100 + 200);
 }
 
 #[tokio::test(start_paused = true)]
-async fn rounds_that_each_take_less_than_the_total_deadline_do_not_outlive_it_together() {
+async fn the_total_timeout_applies_to_the_sum_of_all_rounds() {
     let slow = Tool::raw("slow", json!({"type": "object"}), async |_, cx: Context| {
         for _ in 0..3 {
             sleep(Duration::from_secs(2)).await;
@@ -189,11 +194,11 @@ async fn rounds_that_each_take_less_than_the_total_deadline_do_not_outlive_it_to
     });
     let server = Server::new("slow", "1").tool(slow);
     let host = Host::new().roots(|| async {
-        sleep(Duration::from_secs(60)).await; // a person decides
+        sleep(Duration::from_secs(60)).await; // does not count towards the timeouts
         Vec::new()
     });
-    let client = Client::to(&server)
-        .speaking(MODERN)
+    let client = Client::in_process(&server)
+        .protocol_version(MODERN)
         .host(host)
         .await
         .unwrap();
@@ -212,26 +217,29 @@ async fn rounds_that_each_take_less_than_the_total_deadline_do_not_outlive_it_to
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_state_goes_back_byte_for_byte() {
+async fn the_request_state_is_returned_byte_for_byte() {
     let odd = r#""\u0041/\/ é\n""#;
-    let server = says(move |request| {
+    let server = respond_with(move |request| {
         let text = request.params.as_str();
         if text.contains("requestState") {
             assert!(text.contains(&format!(r#""requestState":{odd}"#)), "{text}");
             return Json::from(json!({"content": []}));
         }
-        // Built as text: its spelling is the point.
+        // Not `json!`, which would normalize the escapes.
         let result = format!(r#"{{"resultType":"input_required","requestState":{odd}}}"#);
         Json::parse(result).unwrap()
     });
-    let client = Client::to(&server).speaking(MODERN).await.unwrap();
+    let client = Client::in_process(&server)
+        .protocol_version(MODERN)
+        .await
+        .unwrap();
 
     client.call_tool("any", ()).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_host_that_refuses_ends_the_call() {
-    let server = says(|_| {
+async fn a_host_error_ends_the_call() {
+    let server = respond_with(|_| {
         let params = json!({"messages": [], "maxTokens": 1});
         let question = json!({"method": "sampling/createMessage", "params": params});
         json!({"resultType": "input_required", "inputRequests": {"write": question}})
@@ -240,8 +248,8 @@ async fn a_host_that_refuses_ends_the_call() {
         0 => Err(RpcError::new(ErrorCode::USER_REJECTED, "not today")),
         _ => Ok(CreateMessageResult::new("m", TextContent::new(""))),
     });
-    let client = Client::to(&server)
-        .speaking(MODERN)
+    let client = Client::in_process(&server)
+        .protocol_version(MODERN)
         .host(host)
         .await
         .unwrap();
@@ -250,37 +258,37 @@ async fn a_host_that_refuses_ends_the_call() {
 
     assert_eq!(
         error.to_string(),
-        "the call was cancelled: the host did not answer `write`: not today"
+        "call cancelled: the host refused `write`: not today"
     );
 }
 
 #[tokio::test]
-async fn a_client_that_did_not_promise_to_tell_of_its_roots_does_not() {
-    for column in COLUMNS {
+async fn roots_changed_without_its_capability_is_misuse() {
+    for config in CONFIGURATIONS {
         let host = Host::new().roots(async || vec![]);
-        let client = connect(&server(), host, column).await;
+        let client = connect(&server(), host, config).await;
 
-        let told = client.roots_changed();
+        let result = client.roots_changed();
 
-        assert!(matches!(told, Err(Error::Misuse { .. })), "{told:?}");
+        assert!(matches!(result, Err(Error::Misuse { .. })), "{result:?}");
     }
 }
 
 #[tokio::test]
-async fn a_server_of_the_modern_era_is_not_told_of_changed_roots() {
-    let heard = Arc::new(AtomicU32::new(0));
-    let count = heard.clone();
+async fn a_modern_server_gets_no_roots_changed_notification() {
+    let notifications = Arc::new(AtomicU32::new(0));
+    let count = notifications.clone();
     let server = server().on_roots_changed(move |_| {
         count.fetch_add(1, Ordering::Relaxed);
     });
-    let host = Host::new().roots(async || vec![]).roots_change();
-    let client = Client::to(&server)
-        .speaking(MODERN)
+    let host = Host::new().roots(async || vec![]).roots_list_changed();
+    let client = Client::in_process(&server)
+        .protocol_version(MODERN)
         .host(host)
         .await
         .unwrap();
 
     client.roots_changed().unwrap();
 
-    assert_eq!(heard.load(Ordering::Relaxed), 0);
+    assert_eq!(notifications.load(Ordering::Relaxed), 0);
 }

@@ -1,17 +1,17 @@
-//! Input: what a handler asks, and what becomes of it, in every era, over a wire and in process.
+//! Input requests of handlers: elicitation, sampling and roots in every era, over a wire and in process.
 
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
-    reason = "what tests share is part of the tests"
+    reason = "helpers of tests may panic"
 )]
 
+mod cancellation;
 mod eras;
 mod host;
-mod letting_go;
-mod memory;
+mod kept_values;
 mod once;
-mod state;
+mod request_state;
 
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
@@ -28,51 +28,55 @@ use serde_json::{Value, json};
 const MODERN: &str = "2026-07-28";
 const LEGACY: &str = "2025-11-25";
 
-/// Every version in which a server may ask the user, both ways of reaching it.
-const COLUMNS: [(&str, Carrier); 6] = [
-    (MODERN, Carrier::InProcess),
-    (MODERN, Carrier::Memory),
-    (LEGACY, Carrier::InProcess),
-    (LEGACY, Carrier::Memory),
-    ("2025-06-18", Carrier::InProcess),
-    ("2025-06-18", Carrier::Memory),
+/// Every version with elicitation, over both transports.
+const CONFIGURATIONS: [(&str, TransportKind); 6] = [
+    (MODERN, TransportKind::InProcess),
+    (MODERN, TransportKind::Memory),
+    (LEGACY, TransportKind::InProcess),
+    (LEGACY, TransportKind::Memory),
+    ("2025-06-18", TransportKind::InProcess),
+    ("2025-06-18", TransportKind::Memory),
 ];
 
 #[derive(Clone, Copy, Debug)]
-enum Carrier {
+enum TransportKind {
     InProcess,
     Memory,
 }
 
-async fn connect(server: &Server, host: Host, (version, carrier): (&str, Carrier)) -> Client {
-    let connect = match carrier {
-        Carrier::InProcess => Client::to(server),
-        Carrier::Memory => {
+async fn connect(
+    server: &Server,
+    host: Host,
+    (version, transport): (&str, TransportKind),
+) -> Client {
+    let connect = match transport {
+        TransportKind::InProcess => Client::in_process(server),
+        TransportKind::Memory => {
             let (near, far) = wire::memory();
             tokio::spawn(server.clone().serve(far));
-            Client::over(near)
+            Client::from_wire(near)
         }
     };
-    connect.speaking(version).host(host).await.unwrap()
+    connect.protocol_version(version).host(host).await.unwrap()
 }
 
-/// One field, filled in with a text.
+/// A form with one text field.
 #[derive(Deserialize, JsonSchema)]
-struct Said {
-    said: String,
+struct TextForm {
+    text: String,
 }
 
-/// A tool that asks once, then two things at once, then once more.
+/// A tool that elicits once, then twice concurrently, then once more.
 fn order() -> Tool {
     Tool::raw("order", json!({"type": "object"}), async |_, cx| {
-        let name: Said = cx.elicit("name", "Who?").await?;
-        let (drink, snack): (Said, Said) = tokio::try_join!(
+        let name: TextForm = cx.elicit("name", "Who?").await?;
+        let (drink, snack): (TextForm, TextForm) = tokio::try_join!(
             cx.elicit("drink", "A drink?"),
             cx.elicit("snack", "A snack?")
         )?;
-        let order = format!("{} and {} for {}", drink.said, snack.said, name.said);
-        let sure: Said = cx.elicit("sure", format!("{order}, sure?")).await?;
-        Ok(CallToolResult::text(format!("{order}: {}", sure.said)))
+        let order = format!("{} and {} for {}", drink.text, snack.text, name.text);
+        let sure: TextForm = cx.elicit("sure", format!("{order}, sure?")).await?;
+        Ok(CallToolResult::text(format!("{order}: {}", sure.text)))
     })
 }
 
@@ -80,11 +84,11 @@ fn server() -> Server {
     Server::new("café", "1.0.0").tool(order())
 }
 
-/// What a host was asked, in order.
+/// The messages of the elicitations that a host received, in order.
 #[derive(Clone, Default)]
-struct Heard(Arc<Mutex<Vec<String>>>);
+struct HostLog(Arc<Mutex<Vec<String>>>);
 
-impl Heard {
+impl HostLog {
     fn push(&self, message: &str) {
         self.0.lock().unwrap().push(message.to_owned());
     }
@@ -94,25 +98,25 @@ impl Heard {
     }
 }
 
-/// A host that fills in "re: " and what it was asked.
-fn replying(heard: &Heard) -> Host {
-    let heard = heard.clone();
+/// A host that answers each elicitation with "re: " and its message.
+fn replying_host(host_log: &HostLog) -> Host {
+    let host_log = host_log.clone();
     Host::new().elicitation(move |form: ElicitRequestFormParams| {
-        heard.push(&form.message);
-        async move { ElicitResult::accept(json!({"said": format!("re: {}", form.message)})) }
+        host_log.push(&form.message);
+        async move { ElicitResult::accept(json!({"text": format!("re: {}", form.message)})) }
     })
 }
 
-/// A wire that keeps a copy of every message that is sent over this end.
-struct Tapped<W> {
+/// A wire that records all messages sent from this end.
+struct SentRecorder<W> {
     wire: W,
-    sent: Sent,
+    sent: SentMessages,
 }
 
 #[derive(Clone, Default)]
-struct Sent(Arc<Mutex<Vec<Value>>>);
+struct SentMessages(Arc<Mutex<Vec<Value>>>);
 
-impl Sent {
+impl SentMessages {
     fn methods(&self) -> Vec<String> {
         let sent = self.0.lock().unwrap();
         let methods = sent.iter().filter_map(|it| it["method"].as_str());
@@ -124,16 +128,16 @@ impl Sent {
     }
 }
 
-fn tap<W>(wire: W) -> (Tapped<W>, Sent) {
-    let sent = Sent::default();
-    let tapped = Tapped {
+fn record_sent<W>(wire: W) -> (SentRecorder<W>, SentMessages) {
+    let sent = SentMessages::default();
+    let recorder = SentRecorder {
         wire,
         sent: sent.clone(),
     };
-    (tapped, sent)
+    (recorder, sent)
 }
 
-impl<W: Wire> Wire for Tapped<W> {
+impl<W: Wire> Wire for SentRecorder<W> {
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Received> {
         self.wire.poll_receive(cx)
     }

@@ -1,8 +1,8 @@
-//! What a server says that it has: lists, capabilities, identity, mounted servers.
+//! Lists, capabilities, the server implementation and mounted servers.
 
 use std::time::Duration;
 
-use bowline::server::{Completer, List};
+use bowline::server::{Completer, ListKind};
 use bowline::types::{
     CacheScope, CompleteArgument, CompleteRequestParams, Icon, ListPromptsRequest,
     PaginatedRequestParams, PromptReference,
@@ -10,10 +10,13 @@ use bowline::types::{
 use bowline::{CallToolResult, Client, ErrorCode, Prompt, Resource, Server, Tool};
 use serde_json::json;
 
-use crate::ways::{WAYS, Way, complete, echo, prompt, read, read_text, refused, reviewer, serving};
+use crate::support::{
+    CLIENT_TRANSPORTS, ClientTransport, complete, echo, peer_error, prompt, read, read_text,
+    reviewer, serve,
+};
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_offered_is_neither_advertised_nor_answered() {
+async fn methods_of_absent_capabilities_are_neither_advertised_nor_answered() {
     let methods = [
         "tools/list",
         "tools/call",
@@ -24,23 +27,30 @@ async fn what_is_not_offered_is_neither_advertised_nor_answered() {
         "resources/read",
         "completion/complete",
     ];
-    for way in WAYS {
-        let client = way.connect(&Server::new("empty", "1.0.0")).await;
+    for transport in CLIENT_TRANSPORTS {
+        let client = transport.connect(&Server::new("empty", "1.0.0")).await;
 
         for method in methods {
-            let error = refused(client.raw(method, json!({})).await.unwrap_err());
+            let error = peer_error(client.raw(method, json!({})).await.unwrap_err());
 
-            assert_eq!(error.code, ErrorCode::METHOD_NOT_FOUND, "{way:?} {method}");
+            assert_eq!(
+                error.code,
+                ErrorCode::METHOD_NOT_FOUND,
+                "{transport:?} {method}"
+            );
         }
-        let told = client
+        let capabilities = client
             .capabilities()
-            .map(|told| serde_json::to_value(told).unwrap());
-        assert!(told.is_none_or(|told| told == json!({})), "{way:?}");
+            .map(|capabilities| serde_json::to_value(capabilities).unwrap());
+        assert!(
+            capabilities.is_none_or(|capabilities| capabilities == json!({})),
+            "{transport:?}"
+        );
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn capabilities_follow_from_what_is_offered() {
+async fn capabilities_follow_from_the_registered_items() {
     let server = reviewer().tool(echo("echo")).resource_updates().logging();
     let expected = json!({
         "tools": {"listChanged": true},
@@ -51,45 +61,48 @@ async fn capabilities_follow_from_what_is_offered() {
     });
 
     for version in ["2025-11-25", "2025-03-26"] {
-        let client = Way::Wire(version).connect(&server).await;
+        let client = ClientTransport::Wire(version).connect(&server).await;
 
-        let told = serde_json::to_value(client.capabilities().unwrap()).unwrap();
-        assert_eq!(told, expected, "{version}");
+        let capabilities = serde_json::to_value(client.capabilities().unwrap()).unwrap();
+        assert_eq!(capabilities, expected, "{version}");
     }
-    let client = Way::Wire("2024-11-05").connect(&server).await;
-    let told = client.capabilities().unwrap();
-    assert_eq!(told.completions, None, "the first version declares none");
-    assert!(told.prompts.is_some());
-    let client = Client::over(serving(&server)).await.unwrap();
-    let told = serde_json::to_value(client.capabilities().unwrap()).unwrap();
-    assert_eq!(told, expected, "as discovered");
+    let client = ClientTransport::Wire("2024-11-05").connect(&server).await;
+    let capabilities = client.capabilities().unwrap();
+    assert_eq!(
+        capabilities.completions, None,
+        "the first version declares none"
+    );
+    assert!(capabilities.prompts.is_some());
+    let client = Client::from_wire(serve(&server)).await.unwrap();
+    let capabilities = serde_json::to_value(client.capabilities().unwrap()).unwrap();
+    assert_eq!(capabilities, expected, "as discovered");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_identity_is_told_whole() {
+async fn the_server_implementation_is_sent_with_all_members() {
     let server = Server::new("s", "1")
         .title("The Server")
         .description("Serves.")
         .website("https://example.com")
         .icons([Icon::new("https://example.com/icon.png")]);
 
-    let client = Way::Wire("2025-11-25").connect(&server).await;
+    let client = ClientTransport::Wire("2025-11-25").connect(&server).await;
 
-    let told = serde_json::to_value(client.server_implementation().unwrap()).unwrap();
+    let implementation = serde_json::to_value(client.server_implementation().unwrap()).unwrap();
     let expected = json!({
         "name": "s", "version": "1", "title": "The Server", "description": "Serves.",
         "websiteUrl": "https://example.com", "icons": [{"src": "https://example.com/icon.png"}],
     });
-    assert_eq!(told, expected);
+    assert_eq!(implementation, expected);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_is_handed_out_in_pages_of_the_size_that_was_set() {
-    for way in WAYS {
+async fn a_list_is_paginated_by_the_page_size() {
+    for transport in CLIENT_TRANSPORTS {
         let server = (0..5).fold(Server::new("s", "1"), |server, n| {
             server.tool(echo(&format!("tool{n}")))
         });
-        let client = way.connect(&server.page_size(2)).await;
+        let client = transport.connect(&server.page_size(2)).await;
 
         let mut names = Vec::new();
         let mut sizes = Vec::new();
@@ -104,12 +117,12 @@ async fn a_list_is_handed_out_in_pages_of_the_size_that_was_set() {
 
         assert_eq!(names, ["tool0", "tool1", "tool2", "tool3", "tool4"]);
         assert_eq!(sizes, [2, 2, 1]);
-        assert_eq!(refused(bad).code, ErrorCode::INVALID_PARAMS);
+        assert_eq!(peer_error(bad).code, ErrorCode::INVALID_PARAMS);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn caching_hints_are_given_as_they_were_set_and_in_the_modern_era_only() {
+async fn caching_hints_are_sent_as_set_and_in_the_modern_era_only() {
     let long = Duration::from_secs(60);
     let readme = Resource::text("docs://readme", "readme", "text").cache(long, CacheScope::PUBLIC);
     let server = Server::new("s", "1")
@@ -120,9 +133,13 @@ async fn caching_hints_are_given_as_they_were_set_and_in_the_modern_era_only() {
         .resource(Resource::text("docs://other", "other", "text"))
         .page_size(1)
         .cache(long, CacheScope::PUBLIC)
-        .cache_list(List::Prompts, Duration::from_millis(5), CacheScope::PRIVATE);
-    let modern = Way::Wire("2026-07-28").connect(&server).await;
-    let legacy = Way::Wire("2025-11-25").connect(&server).await;
+        .cache_list(
+            ListKind::Prompts,
+            Duration::from_millis(5),
+            CacheScope::PRIVATE,
+        );
+    let modern = ClientTransport::Wire("2026-07-28").connect(&server).await;
+    let legacy = ClientTransport::Wire("2025-11-25").connect(&server).await;
 
     let first = modern.list_tools().first_page().await.unwrap();
     let second = modern
@@ -182,8 +199,8 @@ async fn a_mounted_server_keeps_its_state_and_gets_a_prefix() {
         .state(7_u8)
         .tool(forecast)
         .mount("weather", &weather);
-    for way in WAYS {
-        let client = way.connect(&server).await;
+    for transport in CLIENT_TRANSPORTS {
+        let client = transport.connect(&server).await;
 
         let inner = client
             .call_tool("weather_forecast", json!({}))

@@ -1,13 +1,13 @@
-//! What a server offers besides tools, over a wire in both eras and in process.
+//! The server API besides tools, over a wire in both eras and in process.
 
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
-    reason = "what helpers of a test do is part of the test"
+    reason = "helpers of tests may panic"
 )]
 
 mod lists;
 mod prompts;
 mod resources;
-mod running;
-mod ways;
+mod runtime_changes;
+mod support;

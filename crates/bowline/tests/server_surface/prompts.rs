@@ -7,12 +7,12 @@ use bowline::types::{
 };
 use serde_json::{Value, json};
 
-use crate::ways::{WAYS, Way, complete, prompt, refused, reviewer};
+use crate::support::{CLIENT_TRANSPORTS, ClientTransport, complete, peer_error, prompt, reviewer};
 
 #[tokio::test(start_paused = true)]
-async fn a_prompt_is_listed_and_filled_in() {
-    for way in WAYS {
-        let client = way.connect(&reviewer()).await;
+async fn prompts_are_listed_and_rendered() {
+    for transport in CLIENT_TRANSPORTS {
+        let client = transport.connect(&reviewer()).await;
 
         let params = PaginatedRequestParams::default();
         let listed = client.request::<ListPromptsRequest>(&params).await.unwrap();
@@ -37,11 +37,11 @@ async fn a_prompt_is_listed_and_filled_in() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_prompt_that_cannot_be_filled_in_is_refused_for_its_params() {
-    for way in WAYS {
-        let client = way.connect(&reviewer()).await;
+async fn a_prompt_with_missing_or_invalid_arguments_is_refused_as_invalid_params() {
+    for transport in CLIENT_TRANSPORTS {
+        let client = transport.connect(&reviewer()).await;
 
-        let unknown = prompt(&client, "nobody", json!({})).await.unwrap_err();
+        let unknown = prompt(&client, "unknown", json!({})).await.unwrap_err();
         let missing = prompt(&client, "review", json!({"style": "x"}))
             .await
             .unwrap_err();
@@ -49,15 +49,19 @@ async fn a_prompt_that_cannot_be_filled_in_is_refused_for_its_params() {
         let number = client.raw("prompts/get", number).await.unwrap_err();
 
         for error in [unknown, missing, number] {
-            assert_eq!(refused(error).code, ErrorCode::INVALID_PARAMS, "{way:?}");
+            assert_eq!(
+                peer_error(error).code,
+                ErrorCode::INVALID_PARAMS,
+                "{transport:?}"
+            );
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn arguments_are_completed_from_what_was_typed_and_decided() {
-    for way in WAYS {
-        let client = way.connect(&reviewer()).await;
+async fn arguments_are_completed_from_their_value_and_their_context() {
+    for transport in CLIENT_TRANSPORTS {
+        let client = transport.connect(&reviewer()).await;
         let (review, typed) = (
             PromptReference::new("review"),
             CompleteArgument::new("style", "k"),
@@ -75,11 +79,11 @@ async fn arguments_are_completed_from_what_was_typed_and_decided() {
         let nothing = complete(&client, of_silent).await.unwrap();
 
         let mut values = vec!["Kindly".into(), "kurtly".into()];
-        // What is decided already can be told since 2025-06-18.
-        if way != Way::Wire("2024-11-05") {
+        // `context` exists since 2025-06-18.
+        if transport != ClientTransport::Wire("2024-11-05") {
             values.push("knuth".into());
         }
-        assert_eq!(styles, Completion::new(values), "{way:?}");
+        assert_eq!(styles, Completion::new(values), "{transport:?}");
         assert_eq!(pages.values.len(), 100);
         assert_eq!((pages.total, pages.has_more), (Some(250), Some(true)));
         assert!(nothing.values.is_empty());
@@ -87,33 +91,33 @@ async fn arguments_are_completed_from_what_was_typed_and_decided() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_does_not_exist_cannot_be_completed() {
-    for way in WAYS {
-        let client = way.connect(&reviewer()).await;
+async fn completing_an_unknown_reference_or_argument_is_refused() {
+    for transport in CLIENT_TRANSPORTS {
+        let client = transport.connect(&reviewer()).await;
         let (known, argument) = (
             PromptReference::new("review"),
             CompleteArgument::new("style", ""),
         );
         let template = ResourceTemplateReference::new("docs://{book}/{page}");
-        let wishes = [
-            CompleteRequestParams::new(PromptReference::new("nobody"), argument.clone()),
+        let invalid = [
+            CompleteRequestParams::new(PromptReference::new("unknown"), argument.clone()),
             CompleteRequestParams::new(ResourceTemplateReference::new("docs://x"), argument),
             CompleteRequestParams::new(known, CompleteArgument::new("colour", "")),
             CompleteRequestParams::new(template, CompleteArgument::new("colour", "")),
         ];
 
-        for wish in wishes {
-            let error = refused(complete(&client, wish).await.unwrap_err());
+        for params in invalid {
+            let error = peer_error(complete(&client, params).await.unwrap_err());
 
-            assert_eq!(error.code, ErrorCode::INVALID_PARAMS, "{way:?}");
+            assert_eq!(error.code, ErrorCode::INVALID_PARAMS, "{transport:?}");
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_prompt_that_was_removed_is_completed_no_more() {
+async fn completing_a_removed_prompt_is_refused() {
     let server = reviewer();
-    let client = Way::Wire("2026-07-28").connect(&server).await;
+    let client = ClientTransport::Wire("2026-07-28").connect(&server).await;
     let style = CompleteArgument::new("style", "");
     let params = CompleteRequestParams::new(PromptReference::new("review"), style);
 
@@ -122,5 +126,8 @@ async fn a_prompt_that_was_removed_is_completed_no_more() {
     let after = complete(&client, params).await;
 
     assert!(before.is_ok());
-    assert_eq!(refused(after.unwrap_err()).code, ErrorCode::INVALID_PARAMS);
+    assert_eq!(
+        peer_error(after.unwrap_err()).code,
+        ErrorCode::INVALID_PARAMS
+    );
 }

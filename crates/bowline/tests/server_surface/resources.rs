@@ -5,12 +5,12 @@ use bowline::types::{ListResourceTemplatesRequest, ListResourcesRequest, Paginat
 use bowline::{ErrorCode, Resource, Server};
 use serde_json::{Value, json};
 
-use crate::ways::{WAYS, Way, library, read, read_text, refused};
+use crate::support::{CLIENT_TRANSPORTS, ClientTransport, library, peer_error, read, read_text};
 
 #[tokio::test(start_paused = true)]
 async fn a_resource_is_listed_and_read() {
-    for way in WAYS {
-        let client = way.connect(&library()).await;
+    for transport in CLIENT_TRANSPORTS {
+        let client = transport.connect(&library()).await;
 
         let params = PaginatedRequestParams::default();
         let listed = client
@@ -28,7 +28,7 @@ async fn a_resource_is_listed_and_read() {
             "docs://logo",
             "docs://readme",
         ];
-        assert_eq!(uris, expected, "{way:?}");
+        assert_eq!(uris, expected, "{transport:?}");
         let readme = serde_json::to_value(&readme.contents).unwrap();
         let text = json!({"uri": "docs://readme", "mimeType": "text/plain", "text": "Read me."});
         assert_eq!(readme, json!([text]));
@@ -41,8 +41,8 @@ async fn a_resource_is_listed_and_read() {
 
 #[tokio::test(start_paused = true)]
 async fn a_template_is_listed_and_read_with_its_variables() {
-    for way in WAYS {
-        let client = way.connect(&library()).await;
+    for transport in CLIENT_TRANSPORTS {
+        let client = transport.connect(&library()).await;
 
         let params = PaginatedRequestParams::default();
         let listed = client
@@ -66,33 +66,37 @@ async fn a_template_is_listed_and_read_with_its_variables() {
             "the template with more fixed text comes first"
         );
         assert_eq!(other, "a/b");
-        assert_eq!(refused(no_number).code, ErrorCode::INVALID_PARAMS);
+        assert_eq!(peer_error(no_number).code, ErrorCode::INVALID_PARAMS);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resource_that_does_not_exist_is_told_by_the_code_of_the_era_and_its_uri() {
-    for way in WAYS {
-        let client = way.connect(&library()).await;
+async fn a_missing_resource_is_refused_with_the_code_of_the_era_and_its_uri() {
+    for transport in CLIENT_TRANSPORTS {
+        let client = transport.connect(&library()).await;
 
         for uri in ["docs://gone", "other://x", "docs://a/../b", "docs://%2e%2e"] {
-            let error = refused(read(&client, uri).await.unwrap_err());
+            let error = peer_error(read(&client, uri).await.unwrap_err());
 
-            assert_eq!(error.code, way.missing_resource(), "{way:?} {uri}");
-            let told: Value = error.data.unwrap().decode().unwrap();
-            assert_eq!(told, json!({ "uri": uri }));
+            assert_eq!(
+                error.code,
+                transport.missing_resource(),
+                "{transport:?} {uri}"
+            );
+            let data: Value = error.data.unwrap().decode().unwrap();
+            assert_eq!(data, json!({ "uri": uri }));
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn contents_are_never_an_empty_array() {
+async fn a_resource_without_contents_is_refused() {
     let nothing = Resource::raw("docs://x", "x", async |_, _| Ok(Vec::<Contents>::new()));
-    let client = Way::Wire("2026-07-28")
+    let client = ClientTransport::Wire("2026-07-28")
         .connect(&Server::new("s", "1").resource(nothing))
         .await;
 
-    let error = refused(read(&client, "docs://x").await.unwrap_err());
+    let error = peer_error(read(&client, "docs://x").await.unwrap_err());
 
     assert_eq!(error.code, ErrorCode::INVALID_PARAMS);
 }

@@ -1,4 +1,4 @@
-//! Which era a child is spoken to in, without being told.
+//! Detection of the era of a child.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 
 use crate::programs;
 
-pub(crate) async fn a_modern_server_is_spoken_to_in_the_modern_way() {
+pub(crate) async fn a_modern_server_is_detected() {
     let client = Client::spawn(programs::command("server")).await.unwrap();
 
     assert_eq!(client.dialect().version, "2026-07-28");
@@ -16,75 +16,86 @@ pub(crate) async fn a_modern_server_is_spoken_to_in_the_modern_way() {
     client.close().await.unwrap();
 }
 
-pub(crate) async fn a_server_that_answers_the_probe_with_an_odd_error_is_legacy() {
-    assert_spoken("2025-06-18", Client::spawn(programs::command("odd"))).await;
+pub(crate) async fn a_server_that_answers_the_probe_with_an_unknown_error_is_legacy() {
+    assert_version(
+        "2025-06-18",
+        Client::spawn(programs::command("unknown_error")),
+    )
+    .await;
 }
 
-pub(crate) async fn a_server_that_is_silent_at_the_probe_is_legacy() {
-    assert_spoken("2025-06-18", impatient("silent")).await;
+pub(crate) async fn a_server_that_does_not_answer_the_probe_is_legacy() {
+    assert_version("2025-06-18", with_short_probe_timeout("ignores_probe")).await;
 }
 
-pub(crate) async fn a_server_that_exits_at_the_probe_is_started_again() {
-    assert_spoken("2025-06-18", Client::spawn(programs::command("leaves"))).await;
+pub(crate) async fn a_server_that_exits_at_the_probe_is_restarted() {
+    assert_version(
+        "2025-06-18",
+        Client::spawn(programs::command("exits_at_probe")),
+    )
+    .await;
 }
 
-pub(crate) async fn a_server_that_answers_nothing_after_the_probe_is_started_again() {
-    let (connect, heard) = hearing("stuck");
+pub(crate) async fn a_server_that_answers_nothing_after_the_probe_is_restarted() {
+    let (connect, received) = with_received_methods("hangs_after_probe");
 
-    assert_spoken("2025-06-18", connect.respawn_after(SHORT)).await;
+    assert_version("2025-06-18", connect.respawn_after(SHORT)).await;
 
-    assert_heard(heard, &RESPAWNED).await;
+    assert_received(received, &RESPAWNED).await;
 }
 
-pub(crate) async fn a_server_that_exits_at_the_handshake_after_the_probe_is_started_again() {
-    let (connect, heard) = hearing("stuck_leaves");
+pub(crate) async fn a_server_that_exits_at_the_handshake_after_the_probe_is_restarted() {
+    let (connect, received) = with_received_methods("exits_at_handshake");
 
-    assert_spoken("2025-06-18", connect).await;
+    assert_version("2025-06-18", connect).await;
 
-    assert_heard(heard, &RESPAWNED).await;
+    assert_received(received, &RESPAWNED).await;
 }
 
-pub(crate) async fn a_server_that_never_answers_is_started_again_once() {
-    let (connect, heard) = hearing("mute");
+pub(crate) async fn a_server_that_never_answers_is_restarted_once() {
+    let (connect, received) = with_received_methods("never_answers");
 
     let error = connect.respawn_after(SHORT).timeout(SHORT).await;
 
     let error = error.unwrap_err();
     assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
-    assert_heard(heard, &["server/discover", "initialize", "initialize"]).await;
+    assert_received(received, &["server/discover", "initialize", "initialize"]).await;
 }
 
-pub(crate) async fn a_server_is_not_started_again_where_that_is_switched_off() {
-    let (connect, heard) = hearing("stuck");
+pub(crate) async fn a_server_is_not_restarted_if_that_is_disabled() {
+    let (connect, received) = with_received_methods("hangs_after_probe");
     let connect = connect.respawn_after(Duration::MAX).timeout(SHORT);
 
     let error = connect.await.unwrap_err();
 
     assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
-    assert_heard(heard, &["server/discover", "initialize"]).await;
+    assert_received(received, &["server/discover", "initialize"]).await;
 }
 
-pub(crate) async fn a_server_that_answers_the_probe_late_is_modern_after_all() {
-    assert_spoken("2026-07-28", impatient("late")).await;
+pub(crate) async fn a_server_that_answers_the_probe_late_is_modern() {
+    assert_version("2026-07-28", with_short_probe_timeout("answers_probe_late")).await;
 }
 
-pub(crate) async fn a_server_that_refuses_the_handshake_by_naming_modern_versions_is_modern() {
-    assert_spoken("2026-07-28", impatient("refuses")).await;
+pub(crate) async fn a_server_that_rejects_the_handshake_with_modern_versions_is_modern() {
+    assert_version("2026-07-28", with_short_probe_timeout("rejects_handshake")).await;
 }
 
-pub(crate) async fn a_client_of_modern_versions_only_asks_an_older_child_and_nothing_else() {
-    for program in ["odd", "silent", "leaves"] {
-        let error = impatient(program).speaking("2026-07-28").await.unwrap_err();
+pub(crate) async fn a_modern_only_client_probes_a_legacy_child_and_sends_nothing_else() {
+    for program in ["unknown_error", "ignores_probe", "exits_at_probe"] {
+        let error = with_short_probe_timeout(program)
+            .protocol_version("2026-07-28")
+            .await
+            .unwrap_err();
         assert!(
             matches!(error, Error::Protocol { .. }),
             "{program}: {error:?}"
         );
     }
-    let (connect, heard) = hearing("mute");
+    let (connect, received) = with_received_methods("never_answers");
 
-    connect.speaking("2026-07-28").await.unwrap_err();
+    connect.protocol_version("2026-07-28").await.unwrap_err();
 
-    assert_heard(heard, &["server/discover"]).await;
+    assert_received(received, &["server/discover"]).await;
 }
 
 pub(crate) async fn a_child_serves_every_version() {
@@ -95,7 +106,7 @@ pub(crate) async fn a_child_serves_every_version() {
         "2025-03-26",
         "2024-11-05",
     ] {
-        let connect = Client::spawn(programs::command("server")).speaking(version);
+        let connect = Client::spawn(programs::command("server")).protocol_version(version);
         let client = connect.await.unwrap();
 
         let reply = client
@@ -109,29 +120,29 @@ pub(crate) async fn a_child_serves_every_version() {
     }
 }
 
-/// A connection that does not wait long for an answer to the probe.
-fn impatient(program: &str) -> Connect {
+/// A connection with a short probe timeout.
+fn with_short_probe_timeout(program: &str) -> Connect {
     Client::spawn(programs::command(program)).probe_timeout(SHORT)
 }
 
-/// The same, and the lines that the program writes to stderr until its last process has ended: the methods that it
-/// hears.
-fn hearing(program: &str) -> (Connect, mpsc::UnboundedReceiver<String>) {
-    let (sender, heard) = mpsc::unbounded_channel();
+/// The same, and the lines that the program writes to stderr until its last process has exited: the methods that it
+/// received.
+fn with_received_methods(program: &str) -> (Connect, mpsc::UnboundedReceiver<String>) {
+    let (sender, received) = mpsc::unbounded_channel();
     let command = programs::command(program)
         .on_stderr(move |line| sender.send(line.to_owned()).unwrap_or_default());
-    (Client::spawn(command).probe_timeout(SHORT), heard)
+    (Client::spawn(command).probe_timeout(SHORT), received)
 }
 
-async fn assert_heard(mut heard: mpsc::UnboundedReceiver<String>, expected: &[&str]) {
+async fn assert_received(mut received: mpsc::UnboundedReceiver<String>, expected: &[&str]) {
     let mut methods = Vec::new();
-    while let Some(method) = heard.recv().await {
+    while let Some(method) = received.recv().await {
         methods.push(method);
     }
     assert_eq!(methods, expected);
 }
 
-async fn assert_spoken(version: &str, connect: Connect) {
+async fn assert_version(version: &str, connect: Connect) {
     let client = connect.await.unwrap();
 
     let reply = client.call_tool("anything", ()).await.unwrap();
@@ -141,7 +152,7 @@ async fn assert_spoken(version: &str, connect: Connect) {
     client.close().await.unwrap();
 }
 
-/// What a server hears that is started again: the first process two requests, the second one everything else.
+/// The methods that a restarted server receives: two in the first process, the others in the second.
 const RESPAWNED: [&str; 5] = [
     "server/discover",
     "initialize",

@@ -1,4 +1,4 @@
-//! The children: a server of ours, and servers as others have written them.
+//! The child programs: a Bowline server, and servers that behave as other implementations do.
 
 use std::io::{BufRead, Write};
 use std::process::ExitCode;
@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 
-/// Names the program that this process is to be.
+/// The environment variable that selects the program to run.
 pub(crate) const VARIABLE: &str = "BOWLINE_TEST_PROGRAM";
 
-/// Starts this very program as another.
+/// A command that runs this executable as `program`.
 pub(crate) fn command(program: &str) -> Command {
     std_command(program).into()
 }
@@ -27,44 +27,33 @@ pub(crate) fn std_command(program: &str) -> std::process::Command {
 pub(crate) fn run(program: &str) -> ExitCode {
     match program {
         "server" => serve(),
-        "odd" => speak(answer_odd),
-        "silent" => speak(answer_legacy),
-        "leaves" => speak(|message| {
+        "unknown_error" => serve_lines(answer_probe_with_unknown_error),
+        "ignores_probe" => serve_lines(answer_legacy),
+        "exits_at_probe" => serve_lines(|message| {
             if message["method"] != "initialize" && message["id"] == 1 {
                 eprintln!("not initialized");
                 std::process::exit(3);
             }
             answer_legacy(message)
         }),
-        "stuck" => stuck(|| {}),
-        "stuck_leaves" => stuck(|| std::process::exit(3)),
-        "mute" => mute(),
-        "counts" => {
-            let mut heard = Vec::new();
-            speak(move |message| {
-                let method = message["method"].as_str().unwrap_or_default();
-                heard.push(method.to_owned());
-                match method {
-                    "server/discover" => answer_odd(message),
-                    "tools/call" => {
-                        let content = json!([{"type": "text", "text": heard.join(" ")}]);
-                        vec![result(&message["id"], json!({"content": content}))]
-                    }
-                    _ => answer_legacy(message),
-                }
-            });
-        }
-        "chatty" => {
+        "hangs_after_probe" => hang_after_probe(|| {}),
+        "exits_at_handshake" => hang_after_probe(|| std::process::exit(3)),
+        "never_answers" => never_answer(),
+        "lists_methods" => list_methods(),
+        "prints_to_stdout" => {
             println!("Listening on stdio.");
-            speak(|message| {
-                assert!(message["method"].is_string(), "answered: {message}");
+            serve_lines(|message| {
+                assert!(
+                    message["method"].is_string(),
+                    "unexpected response: {message}"
+                );
                 println!("[debug] {}", message["method"]);
                 answer_legacy(message)
             });
         }
-        "late" => {
+        "answers_probe_late" => {
             let mut probe = Value::Null;
-            speak(move |message| match message["method"].as_str() {
+            serve_lines(move |message| match message["method"].as_str() {
                 Some("server/discover") => {
                     probe = message["id"].clone();
                     vec![]
@@ -76,9 +65,9 @@ pub(crate) fn run(program: &str) -> ExitCode {
                 _ => answer_legacy(message),
             });
         }
-        "refuses" => {
+        "rejects_handshake" => {
             let mut probes = 0;
-            speak(move |message| match message["method"].as_str() {
+            serve_lines(move |message| match message["method"].as_str() {
                 Some("server/discover") => {
                     probes += 1;
                     if probes == 1 {
@@ -99,20 +88,37 @@ pub(crate) fn run(program: &str) -> ExitCode {
                 _ => answer_legacy(message),
             });
         }
-        other => panic!("there is no program `{other}`"),
+        other => panic!("unknown program `{other}`"),
     }
     ExitCode::SUCCESS
 }
 
-/// Answers nothing after a request that comes before `initialize`, as Python's `mcp` did until 1.7. Calls
-/// `at_handshake` when `initialize` comes after all.
-fn stuck(at_handshake: fn()) {
-    let mut is_stuck = false;
-    speak(move |message| {
+/// Answers `tools/call` with the methods of all requests so far.
+fn list_methods() {
+    let mut methods = Vec::new();
+    serve_lines(move |message| {
+        let method = message["method"].as_str().unwrap_or_default();
+        methods.push(method.to_owned());
+        match method {
+            "server/discover" => answer_probe_with_unknown_error(message),
+            "tools/call" => {
+                let content = json!([{"type": "text", "text": methods.join(" ")}]);
+                vec![result(&message["id"], json!({"content": content}))]
+            }
+            _ => answer_legacy(message),
+        }
+    });
+}
+
+/// Answers nothing after a request that precedes `initialize`, as Python's `mcp` did until 1.7. Calls `at_handshake`
+/// when it then receives `initialize`.
+fn hang_after_probe(at_handshake: fn()) {
+    let mut is_hanging = false;
+    serve_lines(move |message| {
         let method = message["method"].as_str().unwrap_or_default();
         eprintln!("{method}");
-        is_stuck |= method == "server/discover";
-        if !is_stuck {
+        is_hanging |= method == "server/discover";
+        if !is_hanging {
             return answer_legacy(message);
         }
         if method == "initialize" {
@@ -122,15 +128,15 @@ fn stuck(at_handshake: fn()) {
     });
 }
 
-/// Answers nothing at all.
-fn mute() {
-    speak(|message| {
+/// Answers nothing.
+fn never_answer() {
+    serve_lines(|message| {
         eprintln!("{}", message["method"].as_str().unwrap_or_default());
         vec![]
     });
 }
 
-/// A server of ours, with tools that misbehave.
+/// A Bowline server with tools that print, hang or start processes.
 fn serve() {
     let object = || json!({"type": "object"});
     let server = Server::new("child", "1.0.0")
@@ -191,8 +197,8 @@ impl Drop for CountDrop {
 static DROPPED: AtomicUsize = AtomicUsize::new(0);
 static WAS_DROPPED: Notify = Notify::const_new();
 
-/// Reads messages and writes what `answer` makes of each, until the input ends.
-fn speak(mut answer: impl FnMut(&Value) -> Vec<Value>) {
+/// Reads messages and writes the replies of `answer`, until the input ends.
+fn serve_lines(mut answer: impl FnMut(&Value) -> Vec<Value>) {
     for line in std::io::stdin().lock().lines() {
         let message: Value = serde_json::from_str(&line.unwrap()).unwrap();
         for message in answer(&message) {
@@ -202,7 +208,7 @@ fn speak(mut answer: impl FnMut(&Value) -> Vec<Value>) {
     }
 }
 
-fn answer_odd(message: &Value) -> Vec<Value> {
+fn answer_probe_with_unknown_error(message: &Value) -> Vec<Value> {
     if message["method"] != "server/discover" {
         return answer_legacy(message);
     }
@@ -210,7 +216,7 @@ fn answer_odd(message: &Value) -> Vec<Value> {
     vec![json!({"jsonrpc": "2.0", "id": message["id"], "error": error})]
 }
 
-/// Answers what a legacy server knows and is silent about everything else.
+/// Answers `initialize` and `tools/call`, and ignores everything else.
 fn answer_legacy(message: &Value) -> Vec<Value> {
     let answer = match message["method"].as_str() {
         Some("initialize") => json!({
@@ -237,7 +243,7 @@ fn discovery() -> Value {
     })
 }
 
-#[allow(clippy::needless_pass_by_value, reason = "it is given a literal")]
+#[allow(clippy::needless_pass_by_value, reason = "the argument is a literal")]
 fn result(id: &Value, result: Value) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "result": result})
 }

@@ -1,4 +1,4 @@
-//! A test runner in the manner of libtest, as far as cargo and nextest need it.
+//! A test runner with the part of the libtest interface that cargo and nextest use.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -22,16 +22,16 @@ macro_rules! tests {
 }
 pub(crate) use tests;
 
-/// Runs the tests that the command line asks for, or lists them.
+/// Runs or lists the tests that the command line selects.
 pub(crate) fn run(tests: &[Test]) -> ExitCode {
-    let asked = Asked::from_args(std::env::args().skip(1));
-    let chosen = || tests.iter().filter(|test| asked.includes(test.name));
-    if asked.list {
-        chosen().for_each(|test| println!("{}: test", test.name));
+    let options = TestArgs::from_args(std::env::args().skip(1));
+    let selected = || tests.iter().filter(|test| options.includes(test.name));
+    if options.list {
+        selected().for_each(|test| println!("{}: test", test.name));
         return ExitCode::SUCCESS;
     }
-    println!("\nrunning {} tests", chosen().count());
-    let failed = chosen().filter(|test| !passes(test)).count();
+    println!("\nrunning {} tests", selected().count());
+    let failed = selected().filter(|test| !passes(test)).count();
     println!("\ntest result: {failed} failed\n");
     if failed == 0 {
         ExitCode::SUCCESS
@@ -46,8 +46,8 @@ fn passes(test: &Test) -> bool {
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = runtime.worker_threads(2).enable_all().build().unwrap();
         let ran = runtime.block_on(async { tokio::time::timeout(LIMIT, future).await });
-        runtime.shutdown_timeout(SHUTDOWN); // a blocked thread of a test that failed is left behind
-        ran.expect("a test ends in time");
+        runtime.shutdown_timeout(SHUTDOWN); // does not wait for blocked threads of a failed test
+        ran.expect("the test exceeded its time limit");
     });
     let passed = ran.join().is_ok();
     println!(
@@ -58,9 +58,9 @@ fn passes(test: &Test) -> bool {
     passed
 }
 
-/// What the command line asks for.
+/// The parsed command line.
 #[derive(Default)]
-struct Asked {
+struct TestArgs {
     list: bool,
     ignored: bool,
     exact: bool,
@@ -68,36 +68,36 @@ struct Asked {
     skipped: Vec<String>,
 }
 
-impl Asked {
+impl TestArgs {
     fn from_args(mut args: impl Iterator<Item = String>) -> Self {
-        let mut asked = Self::default();
+        let mut options = Self::default();
         while let Some(arg) = args.next() {
             match &*arg {
-                "--list" => asked.list = true,
-                "--ignored" => asked.ignored = true,
-                "--exact" => asked.exact = true,
-                "--skip" => asked.skipped.extend(args.next()),
+                "--list" => options.list = true,
+                "--ignored" => options.ignored = true,
+                "--exact" => options.exact = true,
+                "--skip" => options.skipped.extend(args.next()),
                 "--format" | "--color" | "--test-threads" | "--logfile" | "-Z" => {
                     args.next();
                 }
                 flag if flag.starts_with('-') => {}
-                _ => asked.filters.push(arg),
+                _ => options.filters.push(arg),
             }
         }
-        asked
+        options
     }
 
     fn includes(&self, name: &str) -> bool {
-        let fits = |filter: &String| {
+        let matches = |filter: &String| {
             if self.exact {
                 name == filter
             } else {
                 name.contains(&**filter)
             }
         };
-        let is_asked_for = self.filters.is_empty() || self.filters.iter().any(fits);
+        let is_selected = self.filters.is_empty() || self.filters.iter().any(matches);
         // No test is ignored by default.
-        is_asked_for && !self.ignored && !self.skipped.iter().any(fits)
+        is_selected && !self.ignored && !self.skipped.iter().any(matches)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Serving over whatever standard input and output are.
+//! Serving over stdin and stdout of every kind: pipes, sockets, files, terminals.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, Write};
@@ -44,7 +44,7 @@ pub(crate) async fn a_child_that_inherits_input_and_output_does_not_reach_the_wi
     client.close().await.unwrap();
 }
 
-pub(crate) async fn standard_input_and_output_are_taken_once() {
+pub(crate) async fn stdio_can_be_taken_once_per_process() {
     let (client, _) = connect().await;
 
     let refusal = client.call_tool("take again", ()).await.unwrap();
@@ -57,7 +57,7 @@ pub(crate) async fn standard_input_and_output_are_taken_once() {
     client.close().await.unwrap();
 }
 
-pub(crate) async fn one_socket_for_both_directions_is_a_wire() {
+pub(crate) async fn stdio_can_be_one_socket() {
     let (near, far) = UnixStream::pair().unwrap();
     let mut server = std_command("server");
     server
@@ -67,7 +67,7 @@ pub(crate) async fn one_socket_for_both_directions_is_a_wire() {
     near.set_nonblocking(true).unwrap();
     let near = tokio::net::UnixStream::from_std(near).unwrap();
 
-    let client = Client::over(Lines::unix(near)).await.unwrap();
+    let client = Client::from_wire(Lines::unix(near)).await.unwrap();
     let reply = client.call_tool("echo", ()).await.unwrap();
 
     assert_eq!(reply.text(), "{}");
@@ -75,7 +75,7 @@ pub(crate) async fn one_socket_for_both_directions_is_a_wire() {
     assert!(server.wait().await.unwrap().success());
 }
 
-pub(crate) async fn a_socket_for_each_direction_is_a_wire() {
+pub(crate) async fn stdio_can_be_two_sockets() {
     let (near_input, far_input) = UnixStream::pair().unwrap();
     let (near_output, far_output) = UnixStream::pair().unwrap();
     let mut server = std_command("server");
@@ -88,7 +88,7 @@ pub(crate) async fn a_socket_for_each_direction_is_a_wire() {
         tokio::net::UnixStream::from_std(socket).unwrap()
     });
 
-    let client = Client::over(Lines::new(near_output, near_input))
+    let client = Client::from_wire(Lines::new(near_output, near_input))
         .await
         .unwrap();
     let reply = client.call_tool("echo", ()).await.unwrap();
@@ -98,7 +98,7 @@ pub(crate) async fn a_socket_for_each_direction_is_a_wire() {
     assert!(server.wait().await.unwrap().success());
 }
 
-pub(crate) async fn files_are_read_to_their_end_and_every_answer_is_written() {
+pub(crate) async fn stdio_can_be_files_and_every_response_is_written() {
     let (mut input, mut output) = (scratch("input"), scratch("output"));
     for number in 0..100 {
         writeln!(input, "{}", request(number, "echo")).unwrap();
@@ -112,13 +112,16 @@ pub(crate) async fn files_are_read_to_their_end_and_every_answer_is_written() {
     let mut answers = String::new();
     output.rewind().unwrap();
     output.read_to_string(&mut answers).unwrap();
-    let mut ids: Vec<u64> = answers.lines().map(|line| text_of(line, "{}")).collect();
+    let mut ids: Vec<u64> = answers
+        .lines()
+        .map(|line| assert_text(line, "{}"))
+        .collect();
     ids.sort_unstable();
     assert!(status.success());
     assert_eq!(ids, (0..100).collect::<Vec<_>>());
 }
 
-pub(crate) async fn a_terminal_is_a_wire() {
+pub(crate) async fn stdio_can_be_a_terminal() {
     let main = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&main).unwrap();
     unlockpt(&main).unwrap();
@@ -130,7 +133,7 @@ pub(crate) async fn a_terminal_is_a_wire() {
         .open(name.to_str().unwrap())
         .unwrap();
     let mut mode = tcgetattr(&terminal).unwrap();
-    mode.make_raw(); // or what is sent comes back as an echo
+    mode.make_raw(); // otherwise the terminal echoes the input
     tcsetattr(&terminal, OptionalActions::Now, &mode).unwrap();
     let mut server = std_command("server");
     server.stdin(terminal.try_clone().unwrap()).stdout(terminal);
@@ -142,16 +145,16 @@ pub(crate) async fn a_terminal_is_a_wire() {
             writeln!(main, "{}", request(number, "echo")).unwrap();
             let mut line = String::new();
             answers.read_line(&mut line).unwrap();
-            text_of(&line, "{}")
+            assert_text(&line, "{}")
         })
     });
 
-    // Both handles of the terminal's other side are gone after this: the server's input ends.
+    // Both handles of the other side of the terminal are dropped now, which ends the input of the server.
     assert_eq!(ids.await.unwrap(), [7, 8]);
     assert!(server.wait().await.unwrap().success());
 }
 
-pub(crate) async fn an_output_that_is_also_stderr_is_a_wire_that_printing_does_not_reach() {
+pub(crate) async fn printing_does_not_reach_a_wire_that_is_also_stderr() {
     let (output, far) = io::pipe().unwrap();
     let mut server = std_command("server");
     server
@@ -180,7 +183,7 @@ pub(crate) async fn an_output_that_is_also_stderr_is_a_wire_that_printing_does_n
     assert!(server.wait().await.unwrap().success());
 }
 
-pub(crate) async fn a_server_that_is_asked_to_end_lets_its_handlers_finish() {
+pub(crate) async fn sigterm_lets_running_handlers_finish() {
     let (client, mut stderr) = connect().await;
     let call = client.call_tool("await signal", ()).start();
     let pid = pid_of(&stderr.recv().await.unwrap());
@@ -192,7 +195,7 @@ pub(crate) async fn a_server_that_is_asked_to_end_lets_its_handlers_finish() {
     assert!(error.to_string().contains("exit status: 0"), "{error}");
 }
 
-/// A client of the server, and what the server says on stderr.
+/// A client of the server, and the lines that the server writes to stderr.
 pub(crate) async fn connect() -> (Client, mpsc::UnboundedReceiver<String>) {
     let (sender, stderr) = mpsc::unbounded_channel();
     let command = programs::command("server")
@@ -200,7 +203,7 @@ pub(crate) async fn connect() -> (Client, mpsc::UnboundedReceiver<String>) {
     (Client::spawn(command).await.unwrap(), stderr)
 }
 
-/// The process whose id a line begins with.
+/// Parses the process id at the beginning of a line.
 pub(crate) fn pid_of(line: &str) -> Pid {
     let pid = line
         .split_whitespace()
@@ -217,7 +220,7 @@ fn spawn(command: std::process::Command) -> tokio::process::Child {
         .unwrap()
 }
 
-/// A file that has no name any more.
+/// An unlinked temporary file.
 fn scratch(name: &str) -> File {
     let path = std::env::temp_dir().join(format!("bowline-{}-{name}", std::process::id()));
     let file = File::options()
@@ -247,8 +250,8 @@ fn request(id: u64, tool: &str) -> Value {
     })
 }
 
-/// The id of an answer, which must carry this text.
-fn text_of(line: &str, text: &str) -> u64 {
+/// Asserts the text of a response and returns its id.
+fn assert_text(line: &str, text: &str) -> u64 {
     let answer: Value = serde_json::from_str(line).unwrap();
     assert_eq!(answer["result"]["content"][0]["text"], text, "{line}");
     answer["id"].as_u64().unwrap()

@@ -1,4 +1,4 @@
-//! Children: how they end, whoever ends them, and what they leave behind.
+//! Child processes: how they exit, how they are killed and restarted, and what they inherit.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub(crate) async fn a_server_exits_when_its_input_ends() {
 
     client.close().await.unwrap();
 
-    // That it returned is the proof: the grace period is longer than a test may take.
+    // `close` returned, although the grace period is longer than the time limit of a test.
 }
 
 pub(crate) async fn dropping_a_call_drops_the_handler_in_the_child() {
@@ -34,7 +34,7 @@ pub(crate) async fn dropping_a_call_drops_the_handler_in_the_child() {
     client.close().await.unwrap();
 }
 
-pub(crate) async fn a_killed_child_fails_its_calls_and_shows_its_last_words() {
+pub(crate) async fn a_killed_child_fails_its_calls_with_the_tail_of_its_stderr() {
     let (client, mut stderr) = connect().await;
     let call = client.call_tool("hang", ()).start();
     let line = stderr.recv().await.unwrap();
@@ -50,7 +50,9 @@ pub(crate) async fn a_killed_child_fails_its_calls_and_shows_its_last_words() {
 }
 
 pub(crate) async fn a_child_that_exits_fails_its_calls_with_its_status() {
-    let client = unasked(programs::command("leaves")).await.unwrap();
+    let client = connect_without_probe(programs::command("exits_at_probe"))
+        .await
+        .unwrap();
 
     let error = client.call_tool("anything", ()).await.unwrap_err();
 
@@ -58,14 +60,14 @@ pub(crate) async fn a_child_that_exits_fails_its_calls_with_its_status() {
     assert!(error.to_string().contains("not initialized"), "{error}");
 }
 
-pub(crate) async fn a_child_that_leaves_its_output_open_to_another_fails_its_calls() {
+pub(crate) async fn a_child_whose_output_stays_open_in_another_process_fails_its_calls() {
     let (client, mut stderr) = shell("sleep 600 & echo $! >&2; exit 4").await;
     let left_behind = pid_of(&stderr.recv().await.unwrap());
 
     let error = client.call_tool("anything", ()).await.unwrap_err();
 
     assert!(error.to_string().contains("exit status: 4"), "{error}");
-    gone(left_behind).await;
+    wait_until_exited(left_behind).await;
 }
 
 pub(crate) async fn a_child_that_closes_its_input_fails_its_calls() {
@@ -75,7 +77,7 @@ pub(crate) async fn a_child_that_closes_its_input_fails_its_calls() {
     let error = client.call_tool("anything", ()).await.unwrap_err();
 
     assert!(
-        error.to_string().contains("closed its input or output"),
+        error.to_string().contains("closed its stdin or stdout"),
         "{error}"
     );
 }
@@ -86,13 +88,14 @@ pub(crate) async fn a_child_that_closes_its_output_fails_its_calls() {
     let error = client.call_tool("anything", ()).await.unwrap_err();
 
     assert!(
-        error.to_string().contains("closed its input or output"),
+        error.to_string().contains("closed its stdin or stdout"),
         "{error}"
     );
 }
 
-pub(crate) async fn a_child_that_prints_to_its_output_is_understood_and_not_answered() {
-    let connect = Client::spawn(programs::command("chatty")).speaking("2025-06-18");
+pub(crate) async fn lines_that_a_child_prints_to_its_output_are_ignored() {
+    let connect =
+        Client::spawn(programs::command("prints_to_stdout")).protocol_version("2025-06-18");
     let client = connect.await.unwrap();
 
     let replies = [
@@ -105,60 +108,60 @@ pub(crate) async fn a_child_that_prints_to_its_output_is_understood_and_not_answ
 }
 
 pub(crate) async fn a_child_that_ignores_every_request_to_exit_is_killed_with_its_children() {
-    let (client, pids) = stubborn(Duration::from_millis(50)).await;
+    let (client, pids) = child_ignoring_sigterm(Duration::from_millis(50)).await;
 
     client.close().await.unwrap();
 
     assert!(
         test_kill_process(pids[0]).is_err(),
-        "a child is reaped when `close` returns"
+        "`close` returns after the child was reaped"
     );
-    gone(pids[1]).await;
+    wait_until_exited(pids[1]).await;
 }
 
-pub(crate) async fn a_child_ends_with_its_client() {
+pub(crate) async fn a_child_exits_when_its_client_is_dropped() {
     let (client, mut stderr) = connect().await;
     let call = client.call_tool("hang", ()).start();
     let pid = pid_of(&stderr.recv().await.unwrap());
 
     drop((client, call));
 
-    gone(pid).await;
+    wait_until_exited(pid).await;
 }
 
-pub(crate) async fn a_stubborn_child_ends_with_its_client() {
-    let (client, pids) = stubborn(Duration::from_millis(50)).await;
+pub(crate) async fn a_child_that_ignores_sigterm_is_killed_when_its_client_is_dropped() {
+    let (client, pids) = child_ignoring_sigterm(Duration::from_millis(50)).await;
 
     drop(client);
 
     for pid in pids {
-        gone(pid).await;
+        wait_until_exited(pid).await;
     }
 }
 
-pub(crate) async fn a_child_is_killed_at_once_when_the_runtime_ends() {
+pub(crate) async fn a_child_is_killed_when_the_runtime_is_dropped() {
     let pids = tokio::task::spawn_blocking(|| {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .unwrap();
-        let (_client, pids) = runtime.block_on(stubborn(NEVER));
+        let (_client, pids) = runtime.block_on(child_ignoring_sigterm(NEVER));
         drop(runtime);
         pids
     });
 
     for pid in pids.await.unwrap() {
-        gone(pid).await;
+        wait_until_exited(pid).await;
     }
 }
 
-pub(crate) async fn a_child_knows_only_safe_variables_and_those_it_is_given() {
+pub(crate) async fn a_child_inherits_only_safe_variables_and_gets_those_of_its_command() {
     let command = programs::command("server").env("GIVEN", "1");
     let client = Client::spawn(command).await.unwrap();
 
-    let theirs = client.call_tool("variables", ()).await.unwrap().text();
+    let inherited = client.call_tool("variables", ()).await.unwrap().text();
 
-    let theirs: BTreeSet<&str> = theirs.lines().collect();
+    let inherited: BTreeSet<&str> = inherited.lines().collect();
     let safe = [
         "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER",
     ];
@@ -167,30 +170,30 @@ pub(crate) async fn a_child_knows_only_safe_variables_and_those_it_is_given() {
         .chain(["GIVEN", programs::VARIABLE])
         .collect();
     assert!(
-        theirs.contains("GIVEN") && theirs.contains("PATH"),
-        "{theirs:?}"
+        inherited.contains("GIVEN") && inherited.contains("PATH"),
+        "{inherited:?}"
     );
-    assert!(theirs.is_subset(&allowed), "{theirs:?}");
+    assert!(inherited.is_subset(&allowed), "{inherited:?}");
     client.close().await.unwrap();
 }
 
-pub(crate) async fn a_child_knows_everything_if_it_is_told_everything() {
+pub(crate) async fn inherit_env_passes_all_variables_but_removed_ones() {
     let command = programs::command("server").inherit_env().env_remove("PATH");
     let client = Client::spawn(command).await.unwrap();
 
-    let theirs = client.call_tool("variables", ()).await.unwrap().text();
+    let inherited = client.call_tool("variables", ()).await.unwrap().text();
 
-    let theirs: BTreeSet<&str> = theirs.lines().collect();
+    let inherited: BTreeSet<&str> = inherited.lines().collect();
     let ours: BTreeSet<String> = std::env::vars().map(|(name, _)| name).collect();
     let missing: Vec<_> = ours
         .iter()
-        .filter(|name| !theirs.contains(&***name))
+        .filter(|name| !inherited.contains(&***name))
         .collect();
     assert_eq!(missing, ["PATH"]);
     client.close().await.unwrap();
 }
 
-pub(crate) async fn a_child_that_died_is_started_again_on_request() {
+pub(crate) async fn restart_replaces_a_dead_child() {
     let (client, mut stderr) = connect().await;
     let call = client.call_tool("hang", ()).start();
     let line = stderr.recv().await.unwrap();
@@ -207,28 +210,33 @@ pub(crate) async fn a_child_that_died_is_started_again_on_request() {
     again.close().await.unwrap();
 }
 
-pub(crate) async fn a_child_that_lives_is_ended_before_it_is_started_again() {
+pub(crate) async fn restart_ends_a_running_child_first() {
     let (client, mut stderr) = connect().await;
     let call = client.call_tool("hang", ()).start();
     let pid = pid_of(&stderr.recv().await.unwrap());
 
     let again = client.restart().await.unwrap();
 
-    assert!(test_kill_process(pid).is_err(), "the first was reaped");
+    assert!(
+        test_kill_process(pid).is_err(),
+        "the first child was reaped"
+    );
     let error = call.await.unwrap_err();
     assert!(matches!(error, Error::Closed), "{error:?}");
     assert!(again.call_tool("echo", ()).await.is_ok());
     again.close().await.unwrap();
 }
 
-pub(crate) async fn what_a_child_speaks_is_remembered_when_it_is_started_again() {
-    let client = Client::spawn(programs::command("counts")).await.unwrap();
-    let before = client.call_tool("heard", ()).await.unwrap().text();
+pub(crate) async fn restart_remembers_the_version_of_the_child() {
+    let client = Client::spawn(programs::command("lists_methods"))
+        .await
+        .unwrap();
+    let before = client.call_tool("methods", ()).await.unwrap().text();
 
     let again = client.restart().await.unwrap();
     let once_more = again.restart().await.unwrap();
 
-    let after = once_more.call_tool("heard", ()).await.unwrap().text();
+    let after = once_more.call_tool("methods", ()).await.unwrap().text();
     assert_eq!(
         before,
         "server/discover initialize notifications/initialized tools/call"
@@ -237,7 +245,7 @@ pub(crate) async fn what_a_child_speaks_is_remembered_when_it_is_started_again()
     once_more.close().await.unwrap();
 }
 
-pub(crate) async fn a_child_that_cannot_be_started_again_can_be_tried_again() {
+pub(crate) async fn a_failed_restart_can_be_retried() {
     let folder = std::env::temp_dir().join(format!("bowline-restart-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let command = programs::command("server").current_dir(&folder);
@@ -254,18 +262,18 @@ pub(crate) async fn a_child_that_cannot_be_started_again_can_be_tried_again() {
     std::fs::remove_dir(&folder).unwrap();
 }
 
-pub(crate) async fn what_was_not_started_is_not_started_again() {
-    let client = Client::to(&bowline::Server::new("here", "1"))
+pub(crate) async fn a_client_without_a_child_cannot_be_restarted() {
+    let client = Client::in_process(&bowline::Server::new("here", "1"))
         .await
         .unwrap();
 
     let error = client.restart().await.unwrap_err();
 
     assert!(matches!(error, Error::Misuse { .. }), "{error:?}");
-    assert!(client.ping().await.is_ok(), "it goes on as before");
+    assert!(client.ping().await.is_ok(), "the client still works");
 }
 
-pub(crate) async fn a_program_that_does_not_exist_cannot_be_started() {
+pub(crate) async fn a_missing_program_is_a_transport_error() {
     let error = Client::spawn(Command::new("no-such-program-anywhere"))
         .await
         .unwrap_err();
@@ -297,8 +305,8 @@ pub(crate) async fn calls_return_at_their_deadlines_while_the_child_does_not_rea
     client.close().await.unwrap();
 }
 
-/// A child that reads nothing and ignores SIGTERM, with a child of its own that does the same.
-async fn stubborn(grace: Duration) -> (Client, [Pid; 2]) {
+/// A child that reads nothing and ignores SIGTERM, whose own child does the same.
+async fn child_ignoring_sigterm(grace: Duration) -> (Client, [Pid; 2]) {
     let script = "trap '' TERM; sleep 600 & echo $$ >&2; echo $! >&2; wait; wait; sleep 600";
     let (client, mut stderr) = shell_with_grace(script, grace).await;
     let pids = [stderr.recv().await.unwrap(), stderr.recv().await.unwrap()];
@@ -318,25 +326,25 @@ async fn shell_with_grace(
         .args(["-c", script])
         .grace(grace)
         .on_stderr(move |line| sender.send(line.to_owned()).unwrap_or_default());
-    (unasked(command).await.unwrap(), stderr)
+    (connect_without_probe(command).await.unwrap(), stderr)
 }
 
-/// A client that does not ask what the program speaks, so that one that cannot answer is connected to.
-fn unasked(command: Command) -> Connect {
-    let verdict = json!({"version": "2026-07-28"});
-    let verdict = serde_json::from_value(verdict).unwrap();
-    Client::spawn(command).remembered(verdict)
+/// A connection without a probe, for programs that would not answer it.
+fn connect_without_probe(command: Command) -> Connect {
+    let known = json!({"version": "2026-07-28"});
+    let known = serde_json::from_value(known).unwrap();
+    Client::spawn(command).known_server(known)
 }
 
-/// Waits until a process that we cannot wait for is no more.
-async fn gone(pid: Pid) {
+/// Waits until a process that is not our child has exited.
+async fn wait_until_exited(pid: Pid) {
     let mut ticks = tokio::time::interval(Duration::from_millis(5));
     while test_kill_process(pid).is_ok() && !is_zombie(pid) {
         ticks.tick().await;
     }
 }
 
-/// Whether it has ended and only waits for its new parent to look.
+/// Whether it has exited and its new parent has not reaped it yet.
 fn is_zombie(pid: Pid) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
     let state = stat
@@ -345,5 +353,5 @@ fn is_zombie(pid: Pid) -> bool {
     state.is_some_and(|state| state.trim_start().starts_with('Z'))
 }
 
-/// Longer than a test may take.
+/// Longer than the time limit of a test.
 const NEVER: Duration = Duration::from_secs(600);

@@ -1,11 +1,7 @@
-//! A client, a guarded server and an authorization server over sockets: everything that happens to a token.
+//! The life of a token over sockets: an MCP client, a protected MCP server and an authorization server.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test that cannot go on stops"
-)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failed test panics")]
 
-mod by_hand;
+mod raw_http;
+mod test_servers;
 mod with_the_sdk;
-mod world;

@@ -1,94 +1,94 @@
-//! HTTP/1.1 as it passes: one request after the other, each with its response.
+//! Records HTTP/1.1 requests and responses from the bytes of a connection.
 
-use super::{Answer, request_id, write_request};
-use crate::seen::Seen;
+use super::{BodyTap, record_request, request_id};
+use crate::observer::Observer;
 
 #[derive(Debug, Default)]
-pub(super) struct Http1 {
-    came: Vec<u8>,
-    went: Vec<u8>,
-    response: Response,
-    /// The request whose response is not complete, by its id.
+pub(super) struct Http1Tap {
+    received: Vec<u8>,
+    sent: Vec<u8>,
+    response: ResponseState,
+    /// The id of the request whose response is not complete.
     open: Option<String>,
 }
 
-/// How far the response has come.
+/// The parser state of the current response.
 #[derive(Debug, Default)]
-enum Response {
+enum ResponseState {
     #[default]
     Head,
-    /// A body of which so much is still to come.
-    Length(usize, Answer),
-    Chunks(Answer),
+    /// A body with this many bytes left.
+    Length(usize, BodyTap),
+    Chunks(BodyTap),
 }
 
-impl Http1 {
-    pub(super) fn came(&mut self, seen: &Seen, bytes: &[u8]) {
-        self.came.extend_from_slice(bytes);
-        while let Some((head, start)) = head(&self.came) {
+impl Http1Tap {
+    pub(super) fn received(&mut self, observer: &Observer, bytes: &[u8]) {
+        self.received.extend_from_slice(bytes);
+        while let Some((head, start)) = head(&self.received) {
             let end = start + content_length(&head).unwrap_or_default();
-            if self.came.len() < end {
+            if self.received.len() < end {
                 break;
             }
-            let body: Vec<u8> = self.came.drain(..end).skip(start).collect();
-            let verb = head.split(' ').next().unwrap_or_default();
-            write_request(seen, verb, &body);
+            let body: Vec<u8> = self.received.drain(..end).skip(start).collect();
+            let method = head.split(' ').next().unwrap_or_default();
+            record_request(observer, method, &body);
             self.open = request_id(&body);
         }
     }
 
-    pub(super) fn went(&mut self, seen: &Seen, bytes: &[u8]) {
-        self.went.extend_from_slice(bytes);
-        while self.step(seen) {}
+    pub(super) fn sent(&mut self, observer: &Observer, bytes: &[u8]) {
+        self.sent.extend_from_slice(bytes);
+        while self.step(observer) {}
     }
 
-    pub(super) fn ended(&mut self, seen: &Seen) {
+    pub(super) fn ended(&mut self, observer: &Observer) {
         if let Some(id) = self.open.take() {
-            seen.frame(format!("→ closes {id}"));
+            observer.frame(format!("→ closes {id}"));
         }
     }
 
-    /// Takes in the next piece of the response, if it is all there.
-    fn step(&mut self, seen: &Seen) -> bool {
+    /// Parses the next part of the response; returns false if it is incomplete.
+    fn step(&mut self, observer: &Observer) -> bool {
         match &mut self.response {
-            Response::Head => {
-                let Some((head, start)) = head(&self.went) else {
+            ResponseState::Head => {
+                let Some((head, start)) = head(&self.sent) else {
                     return false;
                 };
-                self.went.drain(..start);
+                self.sent.drain(..start);
                 self.response = match content_length(&head) {
-                    Some(length) => Response::Length(length, Answer::Nothing),
+                    Some(length) => ResponseState::Length(length, BodyTap::Empty),
                     None if head.to_ascii_lowercase().contains("chunked") => {
-                        Response::Chunks(Answer::Nothing)
+                        ResponseState::Chunks(BodyTap::Empty)
                     }
-                    None => Response::Length(0, Answer::Nothing),
+                    None => ResponseState::Length(0, BodyTap::Empty),
                 };
                 true
             }
-            Response::Length(left, answer) => {
-                let count = self.went.len().min(*left);
-                let body: Vec<u8> = self.went.drain(..count).collect();
-                answer.push(seen, &body);
+            ResponseState::Length(left, body_tap) => {
+                let count = self.sent.len().min(*left);
+                let body: Vec<u8> = self.sent.drain(..count).collect();
+                body_tap.push(observer, &body);
                 *left -= count;
                 let is_complete = *left == 0;
                 if is_complete {
-                    answer.end(seen);
+                    body_tap.end(observer);
                     self.complete();
                 }
                 is_complete
             }
-            Response::Chunks(answer) => {
-                let Some((size, start)) = chunk(&self.went) else {
+            ResponseState::Chunks(body_tap) => {
+                let Some((size, start)) = chunk(&self.sent) else {
                     return false;
                 };
                 let end = start + size + 2;
-                if self.went.len() < end {
+                if self.sent.len() < end {
                     return false;
                 }
-                let body: Vec<u8> = self.went.drain(..end).skip(start).take(size).collect();
-                answer.push(seen, &body);
+                let body: Vec<u8> = self.sent.drain(..end).skip(start).take(size).collect();
+                body_tap.push(observer, &body);
                 if size == 0 {
-                    answer.end(seen);
+                    body_tap.end(observer);
                     self.complete();
                 }
                 true
@@ -97,12 +97,12 @@ impl Http1 {
     }
 
     fn complete(&mut self) {
-        self.response = Response::Head;
+        self.response = ResponseState::Head;
         self.open = None;
     }
 }
 
-/// A head and where its body starts, once all of it is there.
+/// The head and the offset of the body, once the head is complete.
 fn head(bytes: &[u8]) -> Option<(String, usize)> {
     let end = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
     Some((String::from_utf8_lossy(&bytes[..end]).into_owned(), end + 4))
@@ -115,7 +115,7 @@ fn content_length(head: &str) -> Option<usize> {
         .find_map(|(_, value)| value.trim().parse().ok())
 }
 
-/// The size of a chunk and where it starts, once that is told.
+/// The size of a chunk and the offset of its data, once the size line is complete.
 fn chunk(bytes: &[u8]) -> Option<(usize, usize)> {
     let end = bytes.windows(2).position(|two| two == b"\r\n")?;
     let size = String::from_utf8_lossy(&bytes[..end]).into_owned();

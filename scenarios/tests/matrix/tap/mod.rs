@@ -1,7 +1,7 @@
-//! Taps: what passes over a wire or a socket, written down at the server's end.
+//! Taps record the messages on a wire or a socket, at the server's end.
 //!
-//! One line a message. `→` came from the client, `←` goes to it; `→ closes 3` is a response that the client
-//! closed before its end.
+//! One line per message. `→` was received from the client, `←` was sent to it; `→ closes 3` is a response that the
+//! client closed before its end.
 
 mod http1;
 mod http2;
@@ -12,18 +12,18 @@ pub(crate) use socket::TappedSocket;
 mod wire;
 pub(crate) use wire::TappedWire;
 
-use bowline_core::sse::{Decoder, Limits};
+use bowline_core::sse::{Decoder, DecoderLimits};
 use bytes::Bytes;
 use serde_json::Value;
 
-use crate::seen::Seen;
+use crate::observer::Observer;
 
-/// A message without what is of no interest here: who is calling, and what a result says. A cancel is written
-/// out to the last character.
-pub(crate) fn in_short(message: &[u8]) -> String {
+/// Summarizes a message without its `_meta` and without the content of a result. A `notifications/cancelled` is
+/// recorded in full.
+pub(crate) fn summarize(message: &[u8]) -> String {
     let text = String::from_utf8_lossy(message).into_owned();
     let Ok(message) = serde_json::from_slice::<Value>(message) else {
-        return format!("no message: {text}");
+        return format!("malformed: {text}");
     };
     let params = &message["params"];
     match (message["method"].as_str(), message.get("id")) {
@@ -46,57 +46,57 @@ pub(crate) fn in_short(message: &[u8]) -> String {
     }
 }
 
-/// The request that a body carries, by its id; nothing if it carries something else.
+/// The id of the request in a body; `None` if the body is not a request.
 fn request_id(body: &[u8]) -> Option<String> {
     let body: Value = serde_json::from_slice(body).ok()?;
     body["method"].as_str()?;
     Some(body.get("id")?.to_string())
 }
 
-/// Writes down a request's body, or its verb if it has none.
-fn write_request(seen: &Seen, verb: &str, body: &[u8]) {
+/// Records the body of a request, or its HTTP method if the body is empty.
+fn record_request(observer: &Observer, method: &str, body: &[u8]) {
     let what = match body.is_empty() {
-        true => verb.to_owned(),
-        false => in_short(body),
+        true => method.to_owned(),
+        false => summarize(body),
     };
-    seen.frame(format!("→ {what}"));
+    observer.frame(format!("→ {what}"));
 }
 
-/// A response's body as it goes out: one JSON text, or a stream of events.
+/// Records the messages of a response body: one JSON text, or a stream of events.
 #[derive(Debug)]
-enum Answer {
-    Nothing,
+enum BodyTap {
+    Empty,
     Json(Vec<u8>),
     Events(Box<Decoder>),
 }
 
-impl Answer {
-    fn push(&mut self, seen: &Seen, bytes: &[u8]) {
+impl BodyTap {
+    fn push(&mut self, observer: &Observer, bytes: &[u8]) {
         let Some(first) = bytes.first() else { return };
-        if matches!(self, Self::Nothing) {
+        if matches!(self, Self::Empty) {
             *self = match first {
                 b'{' | b'[' => Self::Json(Vec::new()),
-                _ => Self::Events(Box::new(Decoder::new(Limits::default()))),
+                _ => Self::Events(Box::new(Decoder::new(DecoderLimits::default()))),
             };
         }
         match self {
-            Self::Nothing => {}
+            Self::Empty => {}
             Self::Json(text) => text.extend_from_slice(bytes),
             Self::Events(decoder) => {
                 decoder.push(Bytes::copy_from_slice(bytes));
                 while let Some(Ok(event)) = decoder.next() {
                     let is_message = event.name.is_none_or(|name| name == "message");
                     if is_message && !event.data.is_empty() {
-                        seen.frame(format!("← {}", in_short(&event.data)));
+                        observer.frame(format!("← {}", summarize(&event.data)));
                     }
                 }
             }
         }
     }
 
-    fn end(&mut self, seen: &Seen) {
-        if let Self::Json(text) = std::mem::replace(self, Self::Nothing) {
-            seen.frame(format!("← {}", in_short(&text)));
+    fn end(&mut self, observer: &Observer) {
+        if let Self::Json(text) = std::mem::replace(self, Self::Empty) {
+            observer.frame(format!("← {}", summarize(&text)));
         }
     }
 }

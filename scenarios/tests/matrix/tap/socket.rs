@@ -1,4 +1,4 @@
-//! A server's socket that writes down the requests and responses that pass, HTTP/1.1 and HTTP/2 alike.
+//! A server socket that records requests and responses, over HTTP/1.1 and HTTP/2.
 
 use std::io;
 use std::pin::Pin;
@@ -6,61 +6,61 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::http1::Http1;
-use super::http2::{Http2, PREFACE};
-use crate::seen::Seen;
+use super::http1::Http1Tap;
+use super::http2::{Http2Tap, PREFACE};
+use crate::observer::Observer;
 
 #[derive(Debug)]
 pub(crate) struct TappedSocket<S> {
     socket: S,
-    seen: Seen,
-    spoken: Spoken,
+    observer: Observer,
+    http: HttpTap,
 }
 
-/// What is spoken, which the first bytes tell.
+/// The recorder for the HTTP version, which the first bytes identify.
 #[derive(Debug)]
-enum Spoken {
+enum HttpTap {
     Unknown,
-    One(Http1),
-    Two(Http2),
+    Http1(Http1Tap),
+    Http2(Http2Tap),
 }
 
 impl<S> TappedSocket<S> {
-    pub(crate) fn new(socket: S, seen: &Seen) -> Self {
+    pub(crate) fn new(socket: S, observer: &Observer) -> Self {
         Self {
             socket,
-            seen: seen.clone(),
-            spoken: Spoken::Unknown,
+            observer: observer.clone(),
+            http: HttpTap::Unknown,
         }
     }
 
-    fn came(&mut self, bytes: &[u8]) {
-        if let Spoken::Unknown = self.spoken {
-            self.spoken = match bytes.starts_with(&PREFACE[..3]) {
-                true => Spoken::Two(Http2::default()),
-                false => Spoken::One(Http1::default()),
+    fn received(&mut self, bytes: &[u8]) {
+        if let HttpTap::Unknown = self.http {
+            self.http = match bytes.starts_with(&PREFACE[..3]) {
+                true => HttpTap::Http2(Http2Tap::default()),
+                false => HttpTap::Http1(Http1Tap::default()),
             };
         }
-        match &mut self.spoken {
-            Spoken::Unknown => {}
-            Spoken::One(http) => http.came(&self.seen, bytes),
-            Spoken::Two(http) => http.came(&self.seen, bytes),
+        match &mut self.http {
+            HttpTap::Unknown => {}
+            HttpTap::Http1(http) => http.received(&self.observer, bytes),
+            HttpTap::Http2(http) => http.received(&self.observer, bytes),
         }
     }
 
-    fn went(&mut self, bytes: &[u8]) {
-        match &mut self.spoken {
-            Spoken::Unknown => {}
-            Spoken::One(http) => http.went(&self.seen, bytes),
-            Spoken::Two(http) => http.went(&self.seen, bytes),
+    fn sent(&mut self, bytes: &[u8]) {
+        match &mut self.http {
+            HttpTap::Unknown => {}
+            HttpTap::Http1(http) => http.sent(&self.observer, bytes),
+            HttpTap::Http2(http) => http.sent(&self.observer, bytes),
         }
     }
 
     fn ended(&mut self) {
-        match &mut self.spoken {
-            Spoken::Unknown => {}
-            Spoken::One(http) => http.ended(&self.seen),
-            Spoken::Two(http) => http.ended(&self.seen),
+        match &mut self.http {
+            HttpTap::Unknown => {}
+            HttpTap::Http1(http) => http.ended(&self.observer),
+            HttpTap::Http2(http) => http.ended(&self.observer),
         }
     }
 }
@@ -77,7 +77,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for TappedSocket<S> {
         if read.is_err() || (bytes.is_empty() && has_room) {
             self.ended();
         } else if !bytes.is_empty() {
-            self.came(bytes);
+            self.received(bytes);
         }
         Poll::Ready(read)
     }
@@ -91,7 +91,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TappedSocket<S> {
     ) -> Poll<io::Result<usize>> {
         let written = ready!(Pin::new(&mut self.socket).poll_write(cx, bytes));
         if let Ok(count) = written {
-            self.went(&bytes[..count]);
+            self.sent(&bytes[..count]);
         }
         Poll::Ready(written)
     }

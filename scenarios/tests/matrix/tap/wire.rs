@@ -1,4 +1,4 @@
-//! A wire that writes down every frame, at the server's end.
+//! A wire that records every frame, at the server's end.
 
 use std::io;
 use std::task::{Context, Poll};
@@ -7,18 +7,18 @@ use bowline::RequestId;
 use bowline::wire::{Received, Wire};
 use bowline_core::Message;
 
-use super::in_short;
-use crate::seen::Seen;
+use super::summarize;
+use crate::observer::Observer;
 
 pub(crate) struct TappedWire<W> {
     wire: W,
-    seen: Seen,
+    observer: Observer,
 }
 
 impl<W> TappedWire<W> {
-    pub(crate) fn new(wire: W, seen: &Seen) -> Self {
-        let seen = seen.clone();
-        Self { wire, seen }
+    pub(crate) fn new(wire: W, observer: &Observer) -> Self {
+        let observer = observer.clone();
+        Self { wire, observer }
     }
 }
 
@@ -26,7 +26,7 @@ impl<W: Wire> Wire for TappedWire<W> {
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Received> {
         let received = self.wire.poll_receive(cx);
         if let Poll::Ready(Received::Frame(frame)) = &received {
-            self.seen.frame(format!("→ {}", in_short(frame)));
+            self.observer.frame(format!("→ {}", summarize(frame)));
         }
         received
     }
@@ -36,8 +36,8 @@ impl<W: Wire> Wire for TappedWire<W> {
     }
 
     fn send(&mut self, message: &Message) {
-        self.seen
-            .frame(format!("← {}", in_short(&message.to_frame())));
+        self.observer
+            .frame(format!("← {}", summarize(&message.to_frame())));
         self.wire.send(message);
     }
 

@@ -1,13 +1,13 @@
-//! `cargo xtask interop --real`: programs that others wrote, as they come from their registry, in their default mode.
+//! `cargo xtask interop --real`: published programs, unmodified and in their default mode.
 //!
-//! They do not offer our fixture, so that less is checked of each: one tool is listed and called, one call is dropped.
+//! They do not have our fixture, so there are fewer checks: one tool is listed and called, one call is dropped.
 //!
 //! ```text
-//! peers    the table of programs: what is installed, how it is started, what is called
-//! install  installs a program, and fills in where things are
+//! peers            the table of programs: packages, command lines, tools to call
+//! installed_paths  installs a program, and replaces the placeholders in its command line
 //! ```
 
-mod install;
+mod installed_paths;
 mod peers;
 
 use std::io;
@@ -18,26 +18,30 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread;
 
-use install::Places;
-use peers::{PEERS, RealPeer, Role, Way};
+use installed_paths::InstalledPaths;
+use peers::{Launch, PEERS, RealPeer, Role};
 
-use super::cannot::Cannot;
-use super::cell::{Cell, Pair, Side, Transport};
-use super::peers::Ours;
-use crate::serving::Serving;
+use super::cell::{Cell, CellSpec, Side, Transport};
+use super::known_failures::KnownFailures;
+use super::peers::OurPrograms;
+use crate::server_process::ServerProcess;
 
-/// What is checked, in this order.
+/// The checks, in order.
 pub(crate) const CHECKS: &[&str] = &["open", "list", "call", "abandon", "close"];
 
-/// The names of all programs.
+/// Returns the names of all programs.
 pub(crate) fn names() -> Vec<&'static str> {
     PEERS.iter().map(|peer| peer.name).collect()
 }
 
-/// Installs and runs every program in every way that it has, several at a time. One that cannot be installed or
-/// started does not keep the others from being run.
-pub(crate) fn run(root: &Path, ours: &Ours, cannot: &Cannot) -> io::Result<Vec<Cell>> {
-    let data = install::data(root)?;
+/// Installs and runs every program in all its launches, several at a time. The others still run if one cannot be
+/// installed or started.
+pub(crate) fn run(
+    root: &Path,
+    ours: &OurPrograms,
+    known_failures: &KnownFailures,
+) -> io::Result<Vec<Cell>> {
+    let data = installed_paths::data(root)?;
     let waiting = Mutex::new(PEERS.iter().enumerate());
     let done = Mutex::new(Vec::new());
     thread::scope(|scope| {
@@ -46,11 +50,11 @@ pub(crate) fn run(root: &Path, ours: &Ours, cannot: &Cannot) -> io::Result<Vec<C
                 loop {
                     let next = lock(&waiting).next();
                     let Some((index, peer)) = next else { break };
-                    let cells = run_peer(root, ours, peer, &data, cannot);
+                    let cells = run_peer(root, ours, peer, &data, known_failures);
                     let mut done = lock(&done);
                     match &cells {
                         Ok(cells) => cells.iter().for_each(|cell| println!("{cell}")),
-                        Err(error) => println!("{} could not be run: {error}", peer.name),
+                        Err(error) => println!("failed to run {}: {error}", peer.name),
                     }
                     done.push((index, cells));
                 }
@@ -67,74 +71,75 @@ pub(crate) fn run(root: &Path, ours: &Ours, cannot: &Cannot) -> io::Result<Vec<C
 
 fn run_peer(
     root: &Path,
-    ours: &Ours,
+    ours: &OurPrograms,
     peer: &RealPeer,
     data: &Path,
-    cannot: &Cannot,
+    known_failures: &KnownFailures,
 ) -> io::Result<Vec<Cell>> {
-    let places = Places::install(root, peer, data)?;
-    let ways = peer.ways.iter();
-    ways.map(|way| run_way(ours, peer, way, &places, cannot))
+    let paths = InstalledPaths::install(root, peer, data)?;
+    let launches = peer.launches.iter();
+    launches
+        .map(|launch| run_launch(ours, peer, launch, &paths, known_failures))
         .collect()
 }
 
-fn run_way(
-    ours: &Ours,
+fn run_launch(
+    ours: &OurPrograms,
     peer: &RealPeer,
-    way: &Way,
-    places: &Places,
-    cannot: &Cannot,
+    launch: &Launch,
+    paths: &InstalledPaths,
+    known_failures: &KnownFailures,
 ) -> io::Result<Cell> {
-    let mode = match (&way.role, way.over) {
+    let mode = match (&launch.role, launch.over) {
         (Role::Client, Transport::HttpSse) => "sse",
         _ => "auto",
     };
-    let pair = Pair {
+    let spec = CellSpec {
         peer: peer.name,
-        side: way.role.side(),
-        transport: way.over,
+        side: launch.role.side(),
+        transport: launch.over,
         mode,
         checks: CHECKS,
         version: None,
     };
-    // Ends when the cell has been run.
+    // Keeps the server running until the cell has been run.
     let _serving;
-    let mut client = match &way.role {
+    let mut client = match &launch.role {
         Role::Client => {
-            let target = match way.over {
+            let target = match launch.over {
                 Transport::Stdio => ours.server.words(&["--transport", "stdio"]),
                 Transport::Http | Transport::HttpSse => {
                     let mut server = ours.server.command(&["--transport", "http"]);
-                    let serving = Serving::start(&mut server)?;
+                    let serving = ServerProcess::start(&mut server)?;
                     let url = serving.url().to_owned();
                     _serving = serving;
                     vec![url]
                 }
             };
-            let mut client = command(&places.words(way.start, 0));
+            let mut client = command(&paths.words(launch.start, 0));
             client.arg(mode).args(target);
             client
         }
         Role::Server(case) => {
-            let target = match way.over.path() {
-                None => places.words(way.start, 0),
+            let target = match launch.over.path() {
+                None => paths.words(launch.start, 0),
                 Some(path) => {
                     let port = free_port()?;
-                    let mut server = command(&places.words(way.start, port));
-                    _serving = Serving::start_at(&mut server, port)?;
+                    let mut server = command(&paths.words(launch.start, port));
+                    _serving = ServerProcess::start_at(&mut server, port)?;
                     vec![format!("http://127.0.0.1:{port}{path}")]
                 }
             };
             let mut client = ours.client.command(&[mode]);
-            client.args(case.words(places)).args(target);
+            client.args(case.words(paths)).args(target);
             client
         }
     };
-    pair.run(&mut client, cannot)
+    spec.run(&mut client, known_failures)
 }
 
 impl Transport {
-    /// Where most servers have it.
+    /// Returns the path that most servers use.
     fn path(self) -> Option<&'static str> {
         match self {
             Self::Stdio => None,
@@ -159,11 +164,11 @@ fn command(words: &[String]) -> Command {
     command
 }
 
-/// A port that nothing listens at, for servers that cannot say which one they were given. It is none of those that the
-/// operating system gives out itself: seconds pass until the server listens, and somebody else would have it by then.
+/// Returns a free port, for servers that do not print the port they listen on. It is outside of the ephemeral range:
+/// seconds pass until the server listens, and another process could get an ephemeral port meanwhile.
 fn free_port() -> io::Result<u16> {
     static NEXT: AtomicU16 = AtomicU16::new(0);
-    // Two runs at a time begin at different ports.
+    // Concurrent runs start at different ports.
     let offset = (std::process::id() % u32::from(PORTS)) as u16;
     for _ in 0..PORTS {
         let next = NEXT.fetch_add(1, Ordering::Relaxed) % PORTS;
@@ -172,14 +177,14 @@ fn free_port() -> io::Result<u16> {
             return Ok(port);
         }
     }
-    Err(io::Error::other("no port is free"))
+    Err(io::Error::other("no free port"))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poison| poison.into_inner())
 }
 
-/// Most of the time goes into starting interpreters and waiting for them.
+/// More workers than cores, because the programs mostly wait.
 const WORKERS: usize = 3;
 const FIRST_PORT: u16 = 20_000;
 const PORTS: u16 = 10_000;
@@ -189,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_is_given_out_once_and_not_by_the_operating_system() {
+    fn a_port_is_returned_once_and_is_not_ephemeral() {
         let (first, second) = (free_port().unwrap(), free_port().unwrap());
 
         assert_ne!(first, second);

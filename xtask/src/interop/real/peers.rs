@@ -1,33 +1,32 @@
-//! The table of real programs. A program is a few lines: its name and version, what is installed, how it is started
-//! for each way of reaching it, and which tool is called.
+//! The table of real programs: the name and version of each, its packages, its command lines, and the tool to call.
 //!
-//! Start lines are words with placeholders: `{bin}` is the folder of the installed programs, `{programs}` that of our
-//! scripts for clients, `{data}` a folder with a file and a repository, `{port}` a free port; `{node}` and `{python}`
-//! are the interpreters. Clients get a mode, `auto` or `sse`, and a URL or a command after these words.
+//! Command lines have placeholders: `{bin}` is the folder of the installed programs, `{programs}` that of our client
+//! scripts, `{data}` a folder with a file and a repository, `{port}` a free port; `{node}` and `{python}` are the
+//! interpreters. A mode, `auto` or `sse`, and a URL or a command are appended for clients.
 
 use super::super::cell::Transport::{self, Http, HttpSse, Stdio};
 
-/// A program that others wrote.
+/// A published program.
 #[derive(Debug)]
 pub(super) struct RealPeer {
     pub(super) name: &'static str,
     pub(super) package: Package,
-    pub(super) ways: &'static [Way],
+    pub(super) launches: &'static [Launch],
 }
 
-/// What is installed, with exact versions. What implements the protocol below the program is named too, since
-/// registries would give another version of it every week.
+/// The packages to install, with exact versions. The SDK below the program is pinned too, because registries resolve it
+/// to a new version every week.
 #[derive(Debug)]
 pub(super) enum Package {
     Npm(&'static [&'static str]),
     Pip(&'static [&'static str]),
-    /// A folder of our programs for it, with a lock file.
+    /// A folder below `conformance/peers` with our programs and a lock file.
     Cargo(&'static str),
 }
 
-/// One way of reaching it.
+/// One way to start the program.
 #[derive(Debug)]
-pub(super) struct Way {
+pub(super) struct Launch {
     pub(super) role: Role,
     pub(super) over: Transport,
     pub(super) start: &'static str,
@@ -36,30 +35,30 @@ pub(super) struct Way {
 #[derive(Debug)]
 pub(super) enum Role {
     Client,
-    Server(&'static Case),
+    Server(&'static ToolCase),
 }
 
-/// A tool of a server: what it is called with, and a part of what it answers.
+/// A tool of a server, its arguments, and a part of the expected text.
 #[derive(Debug)]
-pub(super) struct Case {
+pub(super) struct ToolCase {
     pub(super) tool: &'static str,
     pub(super) arguments: &'static str,
     pub(super) expected: &'static str,
-    /// A tool that takes long, and its arguments, for the call that is dropped. Without one, it is the call itself.
+    /// A slow tool and its arguments for the call that is dropped; `tool` itself if `None`.
     pub(super) slow: Option<(&'static str, &'static str)>,
 }
 
-const fn client(over: Transport, start: &'static str) -> Way {
+const fn client(over: Transport, start: &'static str) -> Launch {
     let role = Role::Client;
-    Way { role, over, start }
+    Launch { role, over, start }
 }
 
-const fn server(over: Transport, start: &'static str, case: &'static Case) -> Way {
+const fn server(over: Transport, start: &'static str, case: &'static ToolCase) -> Launch {
     let role = Role::Server(case);
-    Way { role, over, start }
+    Launch { role, over, start }
 }
 
-/// Every program, in the order of the page.
+/// All programs, in the order of the results page.
 pub(super) const PEERS: &[RealPeer] = &[
     RealPeer {
         name: "server-everything 2026.8.31",
@@ -67,7 +66,7 @@ pub(super) const PEERS: &[RealPeer] = &[
             "@modelcontextprotocol/server-everything@2026.8.31",
             "@modelcontextprotocol/sdk@1.32.2",
         ]),
-        ways: &[
+        launches: &[
             server(
                 Stdio,
                 "{node} {bin}/mcp-server-everything stdio",
@@ -91,10 +90,10 @@ pub(super) const PEERS: &[RealPeer] = &[
             "@modelcontextprotocol/server-filesystem@2026.8.31",
             "@modelcontextprotocol/sdk@1.32.2",
         ]),
-        ways: &[server(
+        launches: &[server(
             Stdio,
             "{node} {bin}/mcp-server-filesystem {data}",
-            &Case {
+            &ToolCase {
                 tool: "read_text_file",
                 arguments: r#"{"path": "{data}/hello.txt"}"#,
                 expected: "Hello from a file.",
@@ -105,10 +104,10 @@ pub(super) const PEERS: &[RealPeer] = &[
     RealPeer {
         name: "mcp-server-git 2026.10.19",
         package: Package::Pip(&["mcp-server-git==2026.10.19", "mcp==2.3.0"]),
-        ways: &[server(
+        launches: &[server(
             Stdio,
             "{bin}/mcp-server-git --repository {data}/repository",
-            &Case {
+            &ToolCase {
                 tool: "git_status",
                 arguments: r#"{"repo_path": "{data}/repository"}"#,
                 expected: "No commits yet",
@@ -119,7 +118,7 @@ pub(super) const PEERS: &[RealPeer] = &[
     RealPeer {
         name: "fastmcp 4.1.2",
         package: Package::Pip(&["fastmcp==4.1.2", "mcp==2.3.0"]),
-        ways: &[
+        launches: &[
             client(Stdio, "{python} {programs}/fastmcp_client.py"),
             client(Http, "{python} {programs}/fastmcp_client.py"),
             client(HttpSse, "{python} {programs}/fastmcp_client.py"),
@@ -139,7 +138,7 @@ pub(super) const PEERS: &[RealPeer] = &[
     RealPeer {
         name: "inspector 2.12.0",
         package: Package::Npm(&["@modelcontextprotocol/inspector@2.12.0"]),
-        ways: &[
+        launches: &[
             client(Stdio, "{node} {programs}/inspector_client.mjs"),
             client(Http, "{node} {programs}/inspector_client.mjs"),
         ],
@@ -147,7 +146,7 @@ pub(super) const PEERS: &[RealPeer] = &[
     RealPeer {
         name: "openai-agents 0.24.0",
         package: Package::Pip(&["openai-agents==0.24.0", "mcp==2.3.0"]),
-        ways: &[
+        launches: &[
             client(Stdio, "{python} {programs}/openai_agents_client.py"),
             client(Http, "{python} {programs}/openai_agents_client.py"),
             client(HttpSse, "{python} {programs}/openai_agents_client.py"),
@@ -160,7 +159,7 @@ pub(super) const PEERS: &[RealPeer] = &[
             "fastmcp-slim==4.1.4",
             "mcp==2.3.0",
         ]),
-        ways: &[
+        launches: &[
             client(Stdio, "{python} {programs}/pydantic_ai_client.py"),
             client(Http, "{python} {programs}/pydantic_ai_client.py"),
             client(HttpSse, "{python} {programs}/pydantic_ai_client.py"),
@@ -168,9 +167,9 @@ pub(super) const PEERS: &[RealPeer] = &[
     },
     RealPeer {
         name: "python 1.6.0",
-        // It does not start with a newer one.
+        // It does not start with a newer pydantic.
         package: Package::Pip(&["mcp==1.6.0", "pydantic==2.10.6"]),
-        ways: &[
+        launches: &[
             client(Stdio, "{python} {programs}/python_client.py"),
             client(HttpSse, "{python} {programs}/python_client.py"),
             server(Stdio, "{python} {programs}/python_server.py stdio", &SUM),
@@ -184,9 +183,9 @@ pub(super) const PEERS: &[RealPeer] = &[
     RealPeer {
         name: "typescript 1.0.4",
         package: Package::Npm(&["@modelcontextprotocol/sdk@1.0.4"]),
-        ways: &[
+        launches: &[
             client(Stdio, "{node} {programs}/typescript_client.mjs"),
-            // It has no `EventSource` of its own.
+            // It does not bundle an `EventSource`.
             client(
                 HttpSse,
                 "{node} --experimental-eventsource {programs}/typescript_client.mjs",
@@ -202,7 +201,7 @@ pub(super) const PEERS: &[RealPeer] = &[
     RealPeer {
         name: "typescript 1.10.2",
         package: Package::Npm(&["@modelcontextprotocol/sdk@1.10.2"]),
-        ways: &[
+        launches: &[
             client(Http, "{node} {programs}/typescript_client.mjs"),
             server(
                 Http,
@@ -214,7 +213,7 @@ pub(super) const PEERS: &[RealPeer] = &[
     RealPeer {
         name: "rmcp 0.2.1",
         package: Package::Cargo("rmcp-0"),
-        ways: &[
+        launches: &[
             client(Stdio, "{bin}/client"),
             client(Http, "{bin}/client"),
             client(HttpSse, "{bin}/client"),
@@ -225,8 +224,8 @@ pub(super) const PEERS: &[RealPeer] = &[
     },
 ];
 
-/// Its long operation cannot be cancelled, and keeps its process alive.
-const EVERYTHING: Case = Case {
+/// Its long operation ignores cancellation and keeps the process alive, so it is short.
+const EVERYTHING: ToolCase = ToolCase {
     tool: "get-sum",
     arguments: r#"{"a": 2, "b": 40}"#,
     expected: "The sum of 2 and 40 is 42.",
@@ -236,8 +235,8 @@ const EVERYTHING: Case = Case {
     )),
 };
 
-/// Of the servers that we wrote ourselves, a few lines each.
-const SUM: Case = Case {
+/// The tool of the servers that we wrote with an SDK.
+const SUM: ToolCase = ToolCase {
     tool: "add",
     arguments: r#"{"a": 2, "b": 40}"#,
     expected: "42",

@@ -1,23 +1,22 @@
-//! What may not cross a boundary: I/O into the core, untagged unions onto a message's path, features into
-//! the middle of code.
+//! Boundaries: no I/O in the core, no untagged unions in messages, features on modules only.
 
 use super::super::project::outside_tests;
 use super::super::source::Source;
 use super::{Project, Violation, has_word};
 
-/// The protocol is a pure function of its arguments.
+/// The protocol core is a pure function of its arguments.
 pub(super) fn the_core_does_no_io(project: &Project<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     for source in project.sources_in(PURE) {
         for line in outside_tests(source) {
-            for (word, instead) in IMPURE {
+            for (word, advice) in IMPURE {
                 if has_word(&line.code, word) {
                     found.push(Violation::new(
                         "pure-core",
                         source.path,
                         line.number,
                         line.raw,
-                        instead,
+                        advice,
                     ));
                 }
             }
@@ -26,7 +25,7 @@ pub(super) fn the_core_does_no_io(project: &Project<'_>) -> Vec<Violation> {
     found
 }
 
-/// serde's guessing attributes buffer the whole message and hide which variant was meant.
+/// `untagged` and `flatten` of serde buffer the message and hide which variant was meant.
 pub(super) fn unions_are_read_by_their_tag(project: &Project<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     for source in project.sources_in(CORE) {
@@ -34,14 +33,14 @@ pub(super) fn unions_are_read_by_their_tag(project: &Project<'_>) -> Vec<Violati
             if has_word(&line.code, "untagged")
                 || has_word(&line.code, "flatten") && !line.code.contains(".flatten()")
             {
-                let instead =
-                    "read a union by its tag or by the method, and spell out shared fields";
+                let advice =
+                    "select the variant by its tag or by the method, and repeat shared fields";
                 found.push(Violation::new(
                     "serde-unions",
                     source.path,
                     line.number,
                     line.raw,
-                    instead,
+                    advice,
                 ));
             }
         }
@@ -49,20 +48,20 @@ pub(super) fn unions_are_read_by_their_tag(project: &Project<'_>) -> Vec<Violati
     found
 }
 
-/// A feature adds a module or an export; it never changes the lines of one.
+/// A feature adds a module or an export, and never changes the code of one.
 pub(super) fn features_only_choose_modules(project: &Project<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     for source in project.crate_sources() {
         for (index, line) in source.lines.iter().enumerate() {
             let mentions = line.code.contains("cfg") && line.code.contains("feature =");
             if mentions && !chooses_a_module(source, index) {
-                let instead = "put what the feature adds into a module, and `cfg` its `mod` and `use` lines only";
+                let advice = "move the code of the feature into a module, and put `cfg` on `mod` and `use` lines only";
                 found.push(Violation::new(
                     "features",
                     source.path,
                     line.number,
                     line.raw,
-                    instead,
+                    advice,
                 ));
             }
         }
@@ -70,10 +69,10 @@ pub(super) fn features_only_choose_modules(project: &Project<'_>) -> Vec<Violati
     found
 }
 
-/// Whether the attribute on the line at `index` belongs to a `mod` or a `use`.
+/// Returns whether the attribute on the line at `index` belongs to a `mod` or a `use`.
 fn chooses_a_module(source: &Source<'_>, index: usize) -> bool {
     let attribute = source.lines[index].code.trim();
-    // For documentation builds: it compiles nothing differently.
+    // Affects only documentation builds.
     if attribute
         .trim_start_matches("#!")
         .trim_start_matches("#")
@@ -81,7 +80,8 @@ fn chooses_a_module(source: &Source<'_>, index: usize) -> bool {
     {
         return true;
     }
-    if !attribute.starts_with("#[cfg(") {
+    let chooses_file = attribute.starts_with("#[cfg_attr(") && attribute.contains(", path = ");
+    if !attribute.starts_with("#[cfg(") && !chooses_file {
         return false;
     }
     let item = source.lines[index + 1..]
@@ -116,17 +116,17 @@ const IMPURE: [(&str, &str); 13] = [
     ("std::fs", NO_IO),
     ("std::env", NO_IO),
     ("std::process", NO_IO),
-    ("rand", NO_CHANCE),
-    ("getrandom", NO_CHANCE),
-    ("HashMap", NO_ORDER),
-    ("HashSet", NO_ORDER),
+    ("rand", NO_RANDOMNESS),
+    ("getrandom", NO_RANDOMNESS),
+    ("HashMap", NO_HASH_ORDER),
+    ("HashSet", NO_HASH_ORDER),
 ];
 
-const NO_RUNTIME: &str = "the core has no runtime: return what to do and let `bowline` do it";
+const NO_RUNTIME: &str = "the core has no runtime: return the action and let `bowline` perform it";
 const NO_CLOCK: &str = "the core has no clock: take the time as an argument";
-const NO_IO: &str = "the core touches nothing outside: take what is needed as an argument";
-const NO_CHANCE: &str = "the core has no randomness: take the bytes as an argument";
-const NO_ORDER: &str = "iteration order must not depend on chance: use a BTreeMap or a BTreeSet";
+const NO_IO: &str = "the core does no I/O: take the data as an argument";
+const NO_RANDOMNESS: &str = "the core has no randomness: take the bytes as an argument";
+const NO_HASH_ORDER: &str = "iteration order must be deterministic: use a BTreeMap or a BTreeSet";
 
 #[cfg(test)]
 mod tests {
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_impurity_is_found() {
+    fn every_impure_word_is_found() {
         for (word, _) in IMPURE {
             let text = format!("use {word}::x;");
             let found = lines(the_core_does_no_io, "crates/bowline-types/src/a.rs", &text);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn words_in_comments_and_strings_are_harmless() {
+    fn words_in_comments_and_strings_are_ignored() {
         let text = "// not tokio\nconst A: &str = \"tokio\";\n";
 
         assert!(lines(the_core_does_no_io, "crates/bowline-core/src/a.rs", text).is_empty());
@@ -186,8 +186,8 @@ mod tests {
     }
 
     #[test]
-    fn a_feature_on_a_module_or_an_export_is_fine() {
-        let text = "#[cfg(feature = \"x\")]\n#[cfg_attr(docsrs, doc(cfg(feature = \"x\")))]\npub mod a;\n#[cfg(feature = \"x\")]\npub(crate) use a::A;\n#[cfg(all(unix, feature = \"x\"))]\nmod b {}\n";
+    fn a_feature_on_a_module_or_an_export_is_allowed() {
+        let text = "#[cfg(feature = \"x\")]\n#[cfg_attr(docsrs, doc(cfg(feature = \"x\")))]\npub mod a;\n#[cfg(feature = \"x\")]\npub(crate) use a::A;\n#[cfg(all(unix, feature = \"x\"))]\nmod b {}\n#[cfg_attr(not(feature = \"x\"), path = \"c_disabled.rs\")]\nmod c;\n";
 
         let found = lines(
             features_only_choose_modules,

@@ -1,9 +1,9 @@
-//! Dependencies: few, and each with a reason.
+//! Dependencies: a closed list for the core, and a reason for each.
 
 use super::{Project, Violation};
 
-/// What the core may depend on is a closed list.
-pub(super) fn the_core_depends_on_little(project: &Project<'_>) -> Vec<Violation> {
+/// The core may depend only on listed crates.
+pub(super) fn core_dependencies_are_listed(project: &Project<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     for (manifest, allowed) in CLOSED_LISTS {
         let text = project.tree.text(manifest).unwrap_or_default();
@@ -11,13 +11,13 @@ pub(super) fn the_core_depends_on_little(project: &Project<'_>) -> Vec<Violation
             table == "dependencies" || table.ends_with(".dependencies")
         }) {
             if !allowed.contains(&entry.name) {
-                let instead = "the protocol core has a closed list of dependencies: do without, or argue for it in xtask";
+                let advice = "not in the closed list of dependencies of the core: avoid it, or add it to the list in xtask";
                 found.push(Violation::new(
                     "core-dependencies",
                     manifest,
                     entry.line,
                     entry.text,
-                    instead,
+                    advice,
                 ));
             }
         }
@@ -25,7 +25,7 @@ pub(super) fn the_core_depends_on_little(project: &Project<'_>) -> Vec<Violation
     found
 }
 
-/// A dependency must be better than the fifty lines it replaces; the manifest says why it is.
+/// The manifest states why each dependency is needed.
 pub(super) fn dependencies_have_reasons(project: &Project<'_>) -> Vec<Violation> {
     let manifest = "Cargo.toml";
     let text = project.tree.text(manifest).unwrap_or_default();
@@ -33,8 +33,8 @@ pub(super) fn dependencies_have_reasons(project: &Project<'_>) -> Vec<Violation>
         .into_iter()
         .filter(|entry| !entry.explained && !entry.text.contains("path ="))
         .map(|entry| {
-            let instead = "say in a comment above why it is worth having";
-            Violation::new("reasons", manifest, entry.line, entry.text, instead)
+            let advice = "explain in a comment above why it is needed";
+            Violation::new("reasons", manifest, entry.line, entry.text, advice)
         })
         .collect()
 }
@@ -44,11 +44,11 @@ struct Entry<'a> {
     name: &'a str,
     line: usize,
     text: &'a str,
-    /// Whether a comment stands above it, or above the group it is in.
+    /// Whether there is a comment above it or above its group.
     explained: bool,
 }
 
-/// The dependencies in those tables of a manifest that `wanted` names.
+/// Returns the dependencies in the tables of a manifest for which `wanted` is true.
 fn entries(manifest: &str, wanted: impl Fn(&str) -> bool) -> Vec<Entry<'_>> {
     let mut found = Vec::new();
     let mut inside = false;
@@ -61,7 +61,7 @@ fn entries(manifest: &str, wanted: impl Fn(&str) -> bool) -> Vec<Entry<'_>> {
             explained = true;
         } else if let Some(table) = table_name(trimmed) {
             inside = wanted(table);
-            // `[dependencies.name]` is a dependency in itself.
+            // `[dependencies.name]` is one dependency.
             if let Some((_, name)) = table.rsplit_once('.').filter(|(parent, _)| wanted(parent)) {
                 found.push(Entry {
                     name,
@@ -87,7 +87,7 @@ fn table_name(line: &str) -> Option<&str> {
     line.strip_prefix('[')?.split(']').next()
 }
 
-/// The name before `=` or `.workspace`; nothing for the later lines of a long entry, which are indented.
+/// Returns the name before `=` or `.workspace`; `None` for the indented continuation lines of a long entry.
 fn dependency_name(line: &str) -> Option<&str> {
     if line.starts_with([' ', '\t', ']', '}']) {
         return None;
@@ -127,7 +127,7 @@ mod tests {
         let manifest = "[package]\nname = \"x\"\n[dependencies]\nbytes.workspace = true\ntokio = \"1\"\n[dev-dependencies]\ntokio = \"1\"\n[target.'cfg(unix)'.dependencies]\nlibc = \"1\"\n[dependencies.mio]\nversion = \"1\"\n";
 
         let found = lines(
-            the_core_depends_on_little,
+            core_dependencies_are_listed,
             "crates/bowline-core/Cargo.toml",
             manifest,
         );

@@ -1,25 +1,23 @@
-//! What is written for readers: docs of async functions, the architecture, patches; and what is not, the
-//! folders of somebody's machine.
+//! Documents: cancel-safety sections, paths in ARCHITECTURE.md, headers of mutants, and no paths of one machine.
 
 use super::{Project, Violation};
 use crate::mutants::Patch;
 use crate::tree::Tree;
 
-/// In a library whose promise is that dropping cancels, each async function says what a drop does.
-pub(super) fn async_functions_say_what_a_drop_does(project: &Project<'_>) -> Vec<Violation> {
+/// Dropping a future cancels its operation, so each public async function documents its cancel safety.
+pub(super) fn async_functions_document_cancel_safety(project: &Project<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     for source in project.crate_sources() {
         for line in source.lines.iter().filter(|line| !line.in_test) {
             let public = line.code.trim_start().starts_with("pub async fn ");
             if public && !source.docs_above(line.number).contains("# Cancel safety") {
-                let instead =
-                    "add a section `# Cancel safety`: what has happened if it is dropped here";
+                let advice = "add a section `# Cancel safety`: the state after the future was dropped at an await";
                 found.push(Violation::new(
                     "cancel-safety",
                     source.path,
                     line.number,
                     line.raw,
-                    instead,
+                    advice,
                 ));
             }
         }
@@ -27,23 +25,23 @@ pub(super) fn async_functions_say_what_a_drop_does(project: &Project<'_>) -> Vec
     found
 }
 
-/// A map with a wrong street is worse than no map.
-pub(super) fn the_architecture_is_true(project: &Project<'_>) -> Vec<Violation> {
+/// All paths in ARCHITECTURE.md exist.
+pub(super) fn architecture_paths_exist(project: &Project<'_>) -> Vec<Violation> {
     let document = "ARCHITECTURE.md";
     let mut found = Vec::new();
     let text = project.tree.text(document).unwrap_or_default();
     for (index, line) in text.lines().enumerate() {
-        // Every second piece between backticks is quoted.
+        // Every second part is between backticks.
         for quoted in line.split('`').skip(1).step_by(2) {
             for path in alternatives(quoted) {
                 if looks_like_a_path(&path) && !exists(&path, project.tree) {
-                    let instead = format!("`{path}` does not exist: make the page true again");
+                    let advice = format!("`{path}` does not exist: update the page");
                     found.push(Violation::new(
                         "architecture",
                         document,
                         index + 1,
                         line,
-                        &instead,
+                        &advice,
                     ));
                 }
             }
@@ -52,24 +50,24 @@ pub(super) fn the_architecture_is_true(project: &Project<'_>) -> Vec<Violation> 
     found
 }
 
-/// The project is the same on every machine.
-pub(super) fn no_machine_is_named(project: &Project<'_>) -> Vec<Violation> {
+/// No file names a folder of one machine.
+pub(super) fn no_machine_paths(project: &Project<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     for file in project.tree.files() {
         for (index, line) in file.text().unwrap_or_default().lines().enumerate() {
             let named = MACHINE_FOLDERS.iter().any(|folder| {
-                // After a letter it is part of an address on the web.
+                // After a letter it is part of a URL.
                 line.match_indices(&format!("/{folder}/"))
                     .any(|(at, _)| !line[..at].ends_with(char::is_alphanumeric))
             });
             if named {
-                let instead = "write a path relative to the project, or an invented one such as file:///project";
+                let advice = "use a path relative to the project, or an invented one such as file:///project";
                 found.push(Violation::new(
                     "machine-paths",
                     &file.path,
                     index + 1,
                     line,
-                    instead,
+                    advice,
                 ));
             }
         }
@@ -77,7 +75,7 @@ pub(super) fn no_machine_is_named(project: &Project<'_>) -> Vec<Violation> {
     found
 }
 
-/// A mutant without a law or a test proves nothing.
+/// A mutant names a law and a test.
 pub(super) fn mutants_name_a_law_and_a_test(project: &Project<'_>) -> Vec<Violation> {
     let patches = project
         .tree
@@ -86,19 +84,19 @@ pub(super) fn mutants_name_a_law_and_a_test(project: &Project<'_>) -> Vec<Violat
         .filter(|file| file.path.starts_with("mutants/") && file.path.ends_with(".patch"));
     patches
         .filter_map(|file| {
-            let complaint = Patch::parse(file.text().unwrap_or_default()).err()?;
+            let problem = Patch::parse(file.text().unwrap_or_default()).err()?;
             Some(Violation::new(
                 "mutant-headers",
                 &file.path,
                 1,
                 "",
-                &complaint,
+                &problem,
             ))
         })
         .collect()
 }
 
-/// `a/{b,c}.rs` is `a/b.rs` and `a/c.rs`.
+/// Expands `a/{b,c}.rs` to `a/b.rs` and `a/c.rs`.
 fn alternatives(path: &str) -> Vec<String> {
     let braces = path
         .split_once('{')
@@ -112,7 +110,7 @@ fn alternatives(path: &str) -> Vec<String> {
     }
 }
 
-/// Methods (`tools/call`) and media types look much the same, so an ending or a known folder is asked for.
+/// Requires an ending or a known folder, because methods (`tools/call`) and media types have slashes too.
 fn looks_like_a_path(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-/*".contains(c);
     let in_folder = |folder: &str| {
@@ -126,7 +124,7 @@ fn looks_like_a_path(text: &str) -> bool {
             || ENDINGS.iter().any(|ending| text.ends_with(ending)))
 }
 
-/// Whether a file or folder of the project has this path, or ends with it.
+/// Returns whether the path of a file or folder of the project is this path or ends with it.
 fn exists(path: &str, tree: &Tree) -> bool {
     let place = path.split('*').next().unwrap_or_default();
     let place = place.trim_end_matches('/');
@@ -163,11 +161,11 @@ mod tests {
     use crate::tree::tests::tree;
 
     #[test]
-    fn an_async_function_that_does_not_speak_of_drops_is_found() {
+    fn an_async_function_without_cancel_safety_docs_is_found() {
         let text = "/// A.\npub async fn a() {}\n\n/// B.\n///\n/// # Cancel safety\n///\n/// Safe.\n#[inline]\npub async fn b() {}\n";
 
         let found = lines(
-            async_functions_say_what_a_drop_does,
+            async_functions_document_cancel_safety,
             "crates/a/src/a.rs",
             text,
         );
@@ -176,15 +174,15 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_is_not_there_is_found_in_the_architecture() {
+    fn a_missing_path_in_the_architecture_is_found() {
         let page = "`crates/a/src/{b,c}.rs`, `era/b.rs`\n`tools/call`, `text/event-stream`, `a::b`\n`src/b.rs`, `crates/*/src/`, `crates/z/`, `b.rs`, `rc/b.rs`\n";
         let tree = tree(&[("ARCHITECTURE.md", page), ("crates/a/src/b.rs", "")]);
 
-        let found = the_architecture_is_true(&Project::new(&tree));
+        let found = architecture_paths_exist(&Project::new(&tree));
 
         let missing: Vec<&str> = found
             .iter()
-            .filter_map(|violation| violation.instead.split('`').nth(1))
+            .filter_map(|violation| violation.advice.split('`').nth(1))
             .collect();
         assert_eq!(
             missing,
@@ -193,23 +191,16 @@ mod tests {
     }
 
     #[test]
-    fn the_folder_of_a_machine_is_found_in_any_text() {
+    fn a_machine_folder_is_found_in_any_text() {
         for folder in MACHINE_FOLDERS {
             let text = format!("cd /{folder}/me\n\nfile:///{folder}/me");
             assert_eq!(
-                lines(no_machine_is_named, "README.md", &text),
+                lines(no_machine_paths, "README.md", &text),
                 [1, 3],
                 "{folder}"
             );
         }
-        assert!(
-            lines(
-                no_machine_is_named,
-                "README.md",
-                "https://example.com/home/"
-            )
-            .is_empty()
-        );
+        assert!(lines(no_machine_paths, "README.md", "https://example.com/home/").is_empty());
     }
 
     #[test]

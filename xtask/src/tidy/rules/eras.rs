@@ -1,10 +1,10 @@
-//! An era is spent at the door: versions are compared in one file, sessions exist in legacy code only.
+//! Eras: protocol versions are compared in one file, and sessions exist in legacy code only.
 
 use super::super::project::outside_tests;
 use super::super::source::Line;
 use super::{Project, Violation};
 
-/// What a version means is a row of the dialect table.
+/// The properties of a version are a row of the dialect table.
 pub(super) fn versions_are_compared_in_one_place(project: &Project<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     for source in project.crate_sources() {
@@ -13,13 +13,14 @@ pub(super) fn versions_are_compared_in_one_place(project: &Project<'_>) -> Vec<V
         }
         for line in outside_tests(source) {
             if has_version(&line.strings, '-') || compares_a_version(line) {
-                let instead = "ask the `Dialect` what the version does; only era/dialect.rs compares versions";
+                let advice =
+                    "use a property of the `Dialect`; only era/dialect.rs compares versions";
                 found.push(Violation::new(
                     "versions",
                     source.path,
                     line.number,
                     line.raw,
-                    instead,
+                    advice,
                 ));
             }
         }
@@ -27,7 +28,7 @@ pub(super) fn versions_are_compared_in_one_place(project: &Project<'_>) -> Vec<V
     found
 }
 
-/// The modern protocol has none, so the word outside of legacy code is a leak or a misnomer.
+/// The modern protocol has no sessions, so the word may appear in legacy code only.
 pub(super) fn sessions_are_legacy(project: &Project<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     for source in project.crate_sources() {
@@ -36,13 +37,13 @@ pub(super) fn sessions_are_legacy(project: &Project<'_>) -> Vec<Violation> {
         }
         for line in &source.lines {
             if line.raw.to_ascii_lowercase().contains("session") {
-                let instead = "only legacy code knows sessions: move it to a `legacy` module, or use the glossary's word";
+                let advice = "only legacy code has sessions: move it to a `legacy` module, or use another word";
                 found.push(Violation::new(
                     "sessions",
                     source.path,
                     line.number,
                     line.raw,
-                    instead,
+                    advice,
                 ));
             }
         }
@@ -50,13 +51,13 @@ pub(super) fn sessions_are_legacy(project: &Project<'_>) -> Vec<Violation> {
     found
 }
 
-/// Whether a constant such as `V2025_06_18` stands on a line that compares.
+/// Returns whether a line compares a constant such as `V2025_06_18`.
 fn compares_a_version(line: &Line<'_>) -> bool {
     const COMPARISONS: [&str; 7] = ["==", "!=", "<=", ">=", " < ", " > ", "matches!"];
     has_version(&line.code, '_') && COMPARISONS.iter().any(|sign| line.code.contains(sign))
 }
 
-/// Whether `text` contains a date of this century, such as a version is, with this separator.
+/// Returns whether `text` contains a version, which is a date of this century with this separator.
 fn has_version(text: &str, separator: char) -> bool {
     let shape = [4, 2, 2];
     text.match_indices("20").any(|(at, _)| {

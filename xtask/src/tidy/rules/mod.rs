@@ -1,17 +1,18 @@
-//! The rules, by what they protect.
+//! The list of all rules.
 
 use super::{Project, Violation};
 
 mod boundaries;
 mod dependencies;
+mod determinism;
 mod documents;
 mod eras;
 mod leftovers;
 mod names;
-mod order;
 mod shape;
+mod words;
 
-/// One rule: what in the project breaks it.
+/// A rule: returns its violations.
 pub(super) type Rule = fn(&Project<'_>) -> Vec<Violation>;
 
 /// Every rule, in the order of the report.
@@ -19,25 +20,26 @@ pub(super) const ALL: &[Rule] = &[
     boundaries::the_core_does_no_io,
     boundaries::unions_are_read_by_their_tag,
     boundaries::features_only_choose_modules,
-    order::chance_decides_nothing,
-    dependencies::the_core_depends_on_little,
+    determinism::order_is_deterministic,
+    dependencies::core_dependencies_are_listed,
     dependencies::dependencies_have_reasons,
     eras::versions_are_compared_in_one_place,
     eras::sessions_are_legacy,
-    shape::files_say_what_they_are_for,
+    shape::files_have_header_docs,
     shape::files_are_short,
     shape::functions_are_short,
-    leftovers::nothing_is_left_undone,
+    leftovers::no_unfinished_work,
     leftovers::tests_do_not_sleep,
-    names::names_say_something,
+    names::names_are_specific,
     names::tickets_are_not_names,
-    documents::async_functions_say_what_a_drop_does,
-    documents::the_architecture_is_true,
-    documents::no_machine_is_named,
+    words::prose_is_plain,
+    documents::async_functions_document_cancel_safety,
+    documents::architecture_paths_exist,
+    documents::no_machine_paths,
     documents::mutants_name_a_law_and_a_test,
 ];
 
-/// Whether `text` contains `word` with no letter, digit or underscore at either side.
+/// Returns whether `text` contains `word` without a letter, digit or underscore on either side.
 fn has_word(text: &str, word: &str) -> bool {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     text.match_indices(word).any(|(at, _)| {
@@ -50,7 +52,7 @@ mod tests {
     use super::*;
     use crate::tree::tests::tree;
 
-    /// The lines at which `rule` finds fault with one file.
+    /// Returns the lines of one file that violate `rule`.
     pub(super) fn lines(rule: Rule, path: &str, text: &str) -> Vec<usize> {
         let tree = tree(&[(path, text)]);
         let found = rule(&Project::new(&tree));
@@ -58,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_stands_alone() {
+    fn a_word_is_matched_only_as_a_whole() {
         assert!(has_word("use rand::Rng;", "rand"));
         assert!(!has_word("let operand = brand(random);", "rand"));
     }

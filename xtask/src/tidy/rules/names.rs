@@ -1,9 +1,9 @@
-//! Names that say nothing, and names that need a ticket to be understood.
+//! Names without a meaning, and names with a ticket number.
 
 use super::{Project, Violation};
 
-/// A name with no meaning of its own hides what a thing is.
-pub(super) fn names_say_something(project: &Project<'_>) -> Vec<Violation> {
+/// A public name must not contain an empty word such as `manager`.
+pub(super) fn names_are_specific(project: &Project<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     for source in project.crate_sources() {
         for line in source.lines.iter().filter(|line| !line.in_test) {
@@ -12,15 +12,15 @@ pub(super) fn names_say_something(project: &Project<'_>) -> Vec<Violation> {
             };
             let empty = words(name).any(|word| EMPTY_WORDS.contains(&word.as_str()));
             if empty || name.starts_with("get_") {
-                let instead = format!(
-                    "`{name}` says too little: take the glossary's word for what it is or does"
+                let advice = format!(
+                    "`{name}` is not specific: use the word of the glossary for what it is or does"
                 );
                 found.push(Violation::new(
                     "names",
                     source.path,
                     line.number,
                     line.raw,
-                    &instead,
+                    &advice,
                 ));
             }
         }
@@ -28,13 +28,13 @@ pub(super) fn names_say_something(project: &Project<'_>) -> Vec<Violation> {
     found
 }
 
-/// A reader should not need the tracker to know a behaviour.
+/// A reader should not need the issue tracker to understand a name.
 pub(super) fn tickets_are_not_names(project: &Project<'_>) -> Vec<Violation> {
-    let instead = "name the behaviour, not the proposal's number";
+    let advice = "name the behaviour, not the proposal's number";
     let mut found = Vec::new();
     for source in &project.sources {
         if has_ticket(source.path) {
-            found.push(Violation::new("tickets", source.path, 0, "", instead));
+            found.push(Violation::new("tickets", source.path, 0, "", advice));
         }
         for line in &source.lines {
             if has_ticket(&line.code) {
@@ -43,7 +43,7 @@ pub(super) fn tickets_are_not_names(project: &Project<'_>) -> Vec<Violation> {
                     source.path,
                     line.number,
                     line.raw,
-                    instead,
+                    advice,
                 ));
             }
         }
@@ -51,7 +51,7 @@ pub(super) fn tickets_are_not_names(project: &Project<'_>) -> Vec<Violation> {
     found
 }
 
-/// The name of the item that a line declares for others to use.
+/// Returns the name of the public item that a line declares.
 fn public_name(code: &str) -> Option<&str> {
     let mut words = code.trim().strip_prefix("pub ")?.split_whitespace();
     loop {
@@ -68,7 +68,7 @@ fn public_name(code: &str) -> Option<&str> {
     Some(&name[..end])
 }
 
-/// The words of a name in either case, each in lower case.
+/// Splits a name in snake or camel case into lower-case words.
 fn words(name: &str) -> impl Iterator<Item = String> {
     let mut words = vec![String::new()];
     let mut after_lower = false;
@@ -84,7 +84,7 @@ fn words(name: &str) -> impl Iterator<Item = String> {
     words.into_iter()
 }
 
-/// Whether `sep` and at least three digits stand in a name, as in `test_sep_2260` or `Sep2260`.
+/// Returns whether a name contains `sep` and at least three digits, as in `test_sep_2260` or `Sep2260`.
 fn has_ticket(text: &str) -> bool {
     let lower = text.to_ascii_lowercase();
     lower.match_indices("sep").any(|(at, _)| {
@@ -112,7 +112,7 @@ mod tests {
             "pub const COMMON: u8 = 0;",
         ] {
             assert_eq!(
-                lines(names_say_something, "crates/a/src/a.rs", item),
+                lines(names_are_specific, "crates/a/src/a.rs", item),
                 [1],
                 "{item}"
             );
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn longer_words_and_private_names_are_left_alone() {
+    fn longer_words_and_private_names_are_allowed() {
         for item in [
             "pub struct Utility;",
             "pub fn commonly() {}",
@@ -128,7 +128,7 @@ mod tests {
             "pub fn target() {}",
         ] {
             assert!(
-                lines(names_say_something, "crates/a/src/a.rs", item).is_empty(),
+                lines(names_are_specific, "crates/a/src/a.rs", item).is_empty(),
                 "{item}"
             );
         }

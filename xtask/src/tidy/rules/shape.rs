@@ -1,45 +1,46 @@
-//! The shape of files: they introduce themselves, and they are short.
+//! The shape of files: header docs, and limits on the length of files and functions.
 
 use super::{Project, Violation};
 
-/// The second reader starts at the top.
-pub(super) fn files_say_what_they_are_for(project: &Project<'_>) -> Vec<Violation> {
+/// A file starts with `//!` docs.
+pub(super) fn files_have_header_docs(project: &Project<'_>) -> Vec<Violation> {
     project
-        .sources_in(WRITTEN)
+        .sources_in(CODE_FOLDERS)
         .filter(|source| {
             let first = source.lines.first().map_or("", |line| line.raw);
             !first.starts_with("//!")
         })
         .map(|source| {
-            let instead = "open the file with `//!` and say in one to five lines what it is for";
-            Violation::new("file-docs", source.path, 1, "", instead)
+            let advice =
+                "start the file with `//!`, and describe in one to five lines what it defines";
+            Violation::new("file-docs", source.path, 1, "", advice)
         })
         .collect()
 }
 
-/// A long file hides a second idea.
+/// A long file usually has a second topic.
 pub(super) fn files_are_short(project: &Project<'_>) -> Vec<Violation> {
     project
-        .sources_in(WRITTEN)
+        .sources_in(CODE_FOLDERS)
         .filter(|source| source.lines.len() > FILE_LIMIT)
         .map(|source| {
-            let instead = format!(
-                "{} lines, {FILE_LIMIT} allowed: look for the second idea and give it a file",
+            let advice = format!(
+                "{} lines, {FILE_LIMIT} allowed: move a second topic to its own file",
                 source.lines.len()
             );
-            Violation::new("file-length", source.path, source.lines.len(), "", &instead)
+            Violation::new("file-length", source.path, source.lines.len(), "", &advice)
         })
         .collect()
 }
 
-/// One level of thought per function.
+/// A function has one level of abstraction.
 pub(super) fn functions_are_short(project: &Project<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
-    for source in project.sources_in(WRITTEN) {
+    for source in project.sources_in(CODE_FOLDERS) {
         for (name, lines) in source.functions() {
             if lines.len() > FUNCTION_LIMIT {
-                let instead = format!(
-                    "`{name}` has {} lines, {FUNCTION_LIMIT} allowed: name an idea in it and move that out",
+                let advice = format!(
+                    "`{name}` has {} lines, {FUNCTION_LIMIT} allowed: extract a function",
                     lines.len()
                 );
                 let text = source.lines[lines.start - 1].raw;
@@ -48,7 +49,7 @@ pub(super) fn functions_are_short(project: &Project<'_>) -> Vec<Violation> {
                     source.path,
                     lines.start,
                     text,
-                    &instead,
+                    &advice,
                 ));
             }
         }
@@ -56,8 +57,8 @@ pub(super) fn functions_are_short(project: &Project<'_>) -> Vec<Violation> {
     found
 }
 
-/// Where the project's own Rust is.
-const WRITTEN: &[&str] = &[
+/// The folders with Rust code of this project.
+const CODE_FOLDERS: &[&str] = &[
     "crates/",
     "xtask/",
     "scenarios/",
@@ -76,12 +77,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_does_not_introduce_itself_is_found() {
+    fn a_file_without_header_docs_is_found() {
         for text in ["use std::fmt;\n", "// Not docs.\n", ""] {
-            let found = lines(files_say_what_they_are_for, "examples/a.rs", text);
+            let found = lines(files_have_header_docs, "examples/a.rs", text);
             assert_eq!(found, [1], "{text:?}");
         }
-        assert!(lines(files_say_what_they_are_for, "examples/a.rs", "//! A.\n").is_empty());
+        assert!(lines(files_have_header_docs, "examples/a.rs", "//! A.\n").is_empty());
     }
 
     #[test]

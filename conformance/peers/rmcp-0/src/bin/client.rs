@@ -74,7 +74,7 @@ async fn list(client: &Client) -> Result<()> {
 
 async fn add(client: &Client) -> Result<()> {
     let sum = call(client, "add", json!({"a": 2, "b": 40})).await?;
-    ensure(sum == "42", &format!("2 + 40 = {sum}"))
+    ensure(sum == "42", &format!("expected 2 + 40 = 42, got {sum}"))
 }
 
 async fn abandon(client: &Client) -> Result<()> {
@@ -88,18 +88,18 @@ async fn abandon(client: &Client) -> Result<()> {
     let options = PeerRequestOptions::no_options();
     let slow = client.send_cancellable_request(request, options).await?;
     while stats(client).await?["started"] == before["started"] {
-        sleep(A_MOMENT).await;
+        sleep(POLL_INTERVAL).await;
     }
     slow.cancel(None).await?;
-    let stopped = timeout(ABANDON_PATIENCE, async {
+    let stopped = timeout(ABANDON_LIMIT, async {
         while stats(client).await?["cancelled"] == before["cancelled"] {
-            sleep(A_MOMENT).await;
+            sleep(POLL_INTERVAL).await;
         }
         Ok(())
     });
     match stopped.await {
         Ok(outcome) => outcome.and(add(client).await),
-        Err(_) => Err("the handler is not told that its call was dropped".into()),
+        Err(_) => Err("the handler of a dropped call was not cancelled".into()),
     }
 }
 
@@ -112,7 +112,7 @@ async fn stats(client: &Client) -> Result<Value> {
 async fn call(client: &Client, tool: &'static str, arguments: Value) -> Result<String> {
     let result = client.call_tool(params(tool, arguments)).await?;
     let text = result.content.first().and_then(|block| block.as_text());
-    Ok(text.ok_or("there is no text")?.text.clone())
+    Ok(text.ok_or("the result has no text")?.text.clone())
 }
 
 fn params(tool: &'static str, arguments: Value) -> CallToolRequestParam {
@@ -127,12 +127,12 @@ fn ensure(holds: bool, otherwise: &str) -> Result<()> {
 }
 
 async fn within<T>(check: impl Future<Output = Result<T>>) -> Result<T> {
-    match timeout(PATIENCE, check).await {
+    match timeout(TIME_LIMIT, check).await {
         Ok(outcome) => outcome,
-        Err(_) => Err(format!("not done after {} s", PATIENCE.as_secs()).into()),
+        Err(_) => Err(format!("timed out after {} s", TIME_LIMIT.as_secs()).into()),
     }
 }
 
-const PATIENCE: Duration = Duration::from_secs(30);
-const ABANDON_PATIENCE: Duration = Duration::from_secs(10);
-const A_MOMENT: Duration = Duration::from_millis(20);
+const TIME_LIMIT: Duration = Duration::from_secs(30);
+const ABANDON_LIMIT: Duration = Duration::from_secs(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);

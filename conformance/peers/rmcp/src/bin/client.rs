@@ -1,4 +1,4 @@
-//! Checks a server with rmcp, which speaks both eras.
+//! Checks a server with rmcp, which supports both eras.
 //!
 //! ```text
 //! client auto http://127.0.0.1:3000/mcp
@@ -80,7 +80,7 @@ async fn main() -> ExitCode {
                 report(name, within(check(client)).await);
             }
             let closed = async {
-                let running = Arc::into_inner(running).ok_or("a call is still at work")?;
+                let running = Arc::into_inner(running).ok_or("a call is still in flight")?;
                 Ok(running.cancel().await.map(drop)?)
             };
             report("close", within(closed).await);
@@ -105,7 +105,7 @@ async fn open(
         },
     };
     let [first, arguments @ ..] = target else {
-        return Err("there is no target".into());
+        return Err("no server given".into());
     };
     if first.starts_with("http://") {
         let transport = StreamableHttpClientTransport::from_uri(first.clone());
@@ -117,7 +117,7 @@ async fn open(
     Ok(host.serve_with_lifecycle(transport, lifecycle).await?)
 }
 
-/// What the checks need.
+/// The connection and the host, for the checks.
 #[derive(Clone)]
 struct Client {
     running: Arc<RunningService<RoleClient, Host>>,
@@ -125,7 +125,7 @@ struct Client {
     is_modern: bool,
 }
 
-/// Answers the server, and writes down what it says unasked.
+/// Answers elicitations, and records notifications.
 #[derive(Clone, Default)]
 struct Host {
     answer: Arc<Mutex<Option<Value>>>,
@@ -146,7 +146,7 @@ impl ClientHandler for Host {
         _: ElicitRequestParams,
         _: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
-        let answer = self.answer.lock().expect("nothing panics here").clone();
+        let answer = self.answer.lock().expect("the lock is not poisoned").clone();
         let answer = answer.unwrap_or_else(|| json!({"action": "cancel"}));
         serde_json::from_value(answer)
             .map_err(|error| ErrorData::internal_error(error.to_string(), None))
@@ -164,7 +164,7 @@ impl ClientHandler for Host {
             ..
         } = params;
         let step = json!([progress, total, message]);
-        self.steps.lock().expect("nothing panics here").push(step);
+        self.steps.lock().expect("the lock is not poisoned").push(step);
     }
 
     async fn on_resource_updated(
@@ -172,7 +172,7 @@ impl ClientHandler for Host {
         params: ResourceUpdatedNotificationParam,
         _: NotificationContext<RoleClient>,
     ) {
-        if let Some(updates) = &*self.updates.lock().expect("nothing panics here") {
+        if let Some(updates) = &*self.updates.lock().expect("the lock is not poisoned") {
             let _ = updates.send(params.uri);
         }
     }
@@ -211,51 +211,51 @@ async fn list(client: Client) -> Result<()> {
 
 async fn call(client: Client) -> Result<()> {
     let long = "x".repeat(100_000);
-    for said in ["plain", "", "zwei\nZeilen", "日本語 🪢 \u{0}\u{7f}", &long] {
-        let heard = client.text("echo", json!({"text": said})).await?;
-        ensure(heard == said, || {
-            format!("`{said:.40}` came back as `{heard:.40}`")
+    for text in ["plain", "", "zwei\nZeilen", "日本語 🪢 \u{0}\u{7f}", &long] {
+        let received = client.text("echo", json!({"text": text})).await?;
+        ensure(received == text, || {
+            format!("expected `{text:.40}`, got `{received:.40}`")
         })?;
     }
     let sum = client.text("add", json!({"a": -2, "b": 44})).await?;
-    ensure(sum == "42", || format!("-2 + 44 = {sum}"))
+    ensure(sum == "42", || format!("expected -2 + 44 = 42, got {sum}"))
 }
 
 async fn errors(client: Client) -> Result<()> {
     let failed = client.call("fail", json!({"message": "as asked"})).await?;
     let fails = failed.is_error == Some(true) && text_of(&failed).contains("as asked");
-    ensure(fails, || format!("`fail` gives {failed:?}"))?;
-    let boom = refusal(client.call("boom", json!({})).await)?;
+    ensure(fails, || format!("unexpected result of `fail`: {failed:?}"))?;
+    let boom = peer_error(client.call("boom", json!({})).await)?;
     let is_boom = boom.code.0 == -32000 && boom.message.contains("boom");
     ensure(
         is_boom && boom.data == Some(json!({"why": "fixture"})),
         || format!("{boom:?}"),
     )?;
     let refused = client.call("add", json!({"a": "one", "b": 2})).await;
-    ensure(is_refused(refused, &[-32602]), || {
-        "`add` takes text for a number".to_owned()
+    ensure(is_rejected(refused, &[-32602]), || {
+        "`add` accepts text for a number".to_owned()
     })
 }
 
 async fn unknown(client: Client) -> Result<()> {
     let tool = client.call("no-such-tool", json!({})).await;
-    ensure(is_refused(tool, &[-32602, -32601]), || {
-        "a tool that does not exist".to_owned()
+    ensure(is_rejected(tool, &[-32602, -32601]), || {
+        "an unknown tool was called".to_owned()
     })?;
     let request = CustomRequest::new("fixture/no-such-method", Some(json!({})));
-    let method = refusal(
+    let method = peer_error(
         client
             .running
             .send_request(ClientRequest::CustomRequest(request))
             .await,
     )?;
     ensure(method.code.0 == -32601, || {
-        format!("an unknown method gives {}", method.code.0)
+        format!("unexpected code of an unknown method: {}", method.code.0)
     })?;
     let uri = ReadResourceRequestParams::new("fixture://no-such-resource");
-    let resource = refusal(client.running.read_resource(uri).await)?;
+    let resource = peer_error(client.running.read_resource(uri).await)?;
     ensure([-32602, -32002].contains(&resource.code.0), || {
-        format!("an unknown resource gives {}", resource.code.0)
+        format!("unexpected code of an unknown resource: {}", resource.code.0)
     })
 }
 
@@ -275,24 +275,24 @@ async fn read(client: Client) -> Result<()> {
 }
 
 async fn progress(client: Client) -> Result<()> {
-    let said = client.text("progress", json!({"n": 5})).await?;
+    let text = client.text("progress", json!({"n": 5})).await?;
     let steps: Vec<Value> = (1..=5)
         .map(|step| json!([f64::from(step), 5.0, format!("step {step}")]))
         .collect();
-    // The SDK hands on each notification in a task of its own: in any order, and perhaps after the result.
+    // The SDK delivers each notification in a separate task: in any order, and possibly after the result.
     loop {
-        let mut heard = client
+        let mut received = client
             .host
             .steps
             .lock()
-            .expect("nothing panics here")
+            .expect("the lock is not poisoned")
             .clone();
-        heard.sort_by_key(Value::to_string);
-        if heard.len() >= steps.len() {
-            ensure(heard == steps, || format!("heard {heard:?}"))?;
-            return ensure(said.contains('5'), || said);
+        received.sort_by_key(Value::to_string);
+        if received.len() >= steps.len() {
+            ensure(received == steps, || format!("unexpected progress: {received:?}"))?;
+            return ensure(text.contains('5'), || text);
         }
-        tokio::time::sleep(A_MOMENT).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -315,7 +315,7 @@ async fn many(client: Client) -> Result<()> {
             };
             let got = client.text(tool, arguments).await?;
             ensure(got == expected, || {
-                format!("`{got}` instead of `{expected}`")
+                format!("expected `{expected}`, got `{got}`")
             })
         });
     }
@@ -335,18 +335,18 @@ async fn ask(client: Client) -> Result<()> {
         (json!({"action": "cancel"}), "cancelled"),
     ];
     for (answer, expected) in answers {
-        *client.host.answer.lock().expect("nothing panics here") = Some(answer);
-        let said = client
+        *client.host.answer.lock().expect("the lock is not poisoned") = Some(answer);
+        let text = client
             .text("ask", json!({"prompt": "Who is there?"}))
             .await?;
-        ensure(said == expected, || {
-            format!("`{said}` instead of `{expected}`")
+        ensure(text == expected, || {
+            format!("expected `{expected}`, got `{text}`")
         })?;
     }
     Ok(())
 }
 
-#[allow(deprecated, reason = "the older era is half of what is checked")]
+#[allow(deprecated, reason = "the legacy era is checked, too")]
 async fn subscribe(client: Client) -> Result<()> {
     let touch = async || -> Result<()> {
         let before = client
@@ -354,9 +354,9 @@ async fn subscribe(client: Client) -> Result<()> {
             .await?;
         let after = client.text("touch", json!({})).await?;
         let counts = after.parse::<u64>()? == before.parse::<u64>()? + 1;
-        ensure(counts, || format!("{after} after {before}"))
+        ensure(counts, || format!("expected {before} + 1, got {after}"))
     };
-    let heard = if client.is_modern {
+    let received = if client.is_modern {
         let filter = SubscriptionFilter::builder()
             .resource_subscription(COUNTER)
             .build();
@@ -364,25 +364,25 @@ async fn subscribe(client: Client) -> Result<()> {
         touch().await?;
         match subscription.next().await? {
             Some(ServerNotification::ResourceUpdatedNotification(it)) => Some(it.params.uri),
-            other => return Err(format!("heard {other:?}").into()),
+            other => return Err(format!("unexpected change: {other:?}").into()),
         }
     } else {
         let (updates, mut updated) = mpsc::unbounded_channel();
-        *client.host.updates.lock().expect("nothing panics here") = Some(updates);
+        *client.host.updates.lock().expect("the lock is not poisoned") = Some(updates);
         client
             .running
             .subscribe(SubscribeRequestParams::new(COUNTER))
             .await?;
         touch().await?;
-        let heard = updated.recv().await;
+        let received = updated.recv().await;
         client
             .running
             .unsubscribe(UnsubscribeRequestParams::new(COUNTER))
             .await?;
-        heard
+        received
     };
-    ensure(heard.as_deref() == Some(COUNTER), || {
-        format!("heard {heard:?}")
+    ensure(received.as_deref() == Some(COUNTER), || {
+        format!("unexpected change: {received:?}")
     })
 }
 
@@ -395,18 +395,18 @@ async fn abandon(client: Client) -> Result<()> {
         calls.spawn(async move { drop(client.call("slow", json!({"seconds": 600})).await) });
     }
     while count(&client.stats().await?, "started") < count(&before, "started") + ABANDONED {
-        tokio::time::sleep(A_MOMENT).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     drop(calls);
     loop {
         let now = client.stats().await?;
         ensure(now["finished"] == before["finished"], || {
-            format!("one ran to its end: {now}")
+            format!("a handler was not cancelled: {now}")
         })?;
         if count(&now, "cancelled") == count(&before, "cancelled") + ABANDONED {
             break;
         }
-        tokio::time::sleep(A_MOMENT).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     let alive = client.text("echo", json!({"text": "still here"})).await?;
     ensure(alive == "still here", || alive)
@@ -417,17 +417,17 @@ fn text_of(result: &CallToolResult) -> String {
     texts.map(|text| text.text.as_str()).collect()
 }
 
-/// What the server said no with, by an error of the protocol.
-fn refusal<T>(answer: Result<T, ServiceError>) -> Result<ErrorData> {
+/// The JSON-RPC error with which the server rejected a request.
+fn peer_error<T>(answer: Result<T, ServiceError>) -> Result<ErrorData> {
     match answer {
         Err(ServiceError::McpError(error)) => Ok(error),
         Err(error) => Err(error.into()),
-        Ok(_) => Err("this should have been refused".into()),
+        Ok(_) => Err("expected an error".into()),
     }
 }
 
-/// Whether the server said no, in either way.
-fn is_refused(answer: Result<CallToolResult, ServiceError>, codes: &[i32]) -> bool {
+/// Whether the server rejected a call, by a JSON-RPC error or an error result.
+fn is_rejected(answer: Result<CallToolResult, ServiceError>, codes: &[i32]) -> bool {
     match answer {
         Ok(result) => result.is_error == Some(true),
         Err(ServiceError::McpError(error)) => codes.contains(&error.code.0),
@@ -444,13 +444,13 @@ fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Result<()> {
 }
 
 async fn within<T>(check: impl Future<Output = Result<T>>) -> Result<T> {
-    match tokio::time::timeout(PATIENCE, check).await {
+    match tokio::time::timeout(TIME_LIMIT, check).await {
         Ok(outcome) => outcome,
-        Err(_) => Err(format!("not done after {} s", PATIENCE.as_secs()).into()),
+        Err(_) => Err(format!("timed out after {} s", TIME_LIMIT.as_secs()).into()),
     }
 }
 
 const COUNTER: &str = "fixture://counter";
 const ABANDONED: u64 = 20;
-const PATIENCE: Duration = Duration::from_secs(30);
-const A_MOMENT: Duration = Duration::from_millis(20);
+const TIME_LIMIT: Duration = Duration::from_secs(30);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);

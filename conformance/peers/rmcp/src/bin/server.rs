@@ -1,4 +1,4 @@
-//! The interop fixture on rmcp, which speaks both eras.
+//! The interop fixture on rmcp, which supports both eras.
 //!
 //! ```text
 //! server --transport stdio
@@ -51,15 +51,15 @@ async fn serve_http(fixture: Fixture, port: u16) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What all connections share.
+/// The state that all connections share.
 #[derive(Clone)]
 struct Fixture {
     counters: Arc<Mutex<Counters>>,
-    /// Who asked for what in the older era.
+    /// The subscriptions of legacy clients.
     subscribers: Arc<Mutex<Vec<(String, Peer<RoleServer>)>>>,
-    /// Tells the subscriptions of the newer one.
+    /// Notifies modern subscriptions.
     updated: broadcast::Sender<String>,
-    /// Those that were acknowledged and are not run yet.
+    /// Modern subscriptions that were acknowledged and whose `listen` was not called yet.
     listening: Arc<Mutex<VecDeque<broadcast::Receiver<String>>>>,
 }
 
@@ -82,7 +82,7 @@ impl Fixture {
     }
 
     fn count(&self, change: impl FnOnce(&mut Counters)) -> Counters {
-        let mut counters = self.counters.lock().expect("nothing panics while counting");
+        let mut counters = self.counters.lock().expect("the lock is not poisoned");
         change(&mut counters);
         *counters
     }
@@ -110,7 +110,7 @@ impl Fixture {
         text(format!("{n} steps"))
     }
 
-    /// Asks in the way of the caller's era; the SDK leaves that to its users.
+    /// Elicits in the way of the caller's era, which the SDK leaves to its users.
     async fn ask(
         &self,
         prompt: Option<String>,
@@ -158,7 +158,7 @@ impl Fixture {
         let subscribers = self
             .subscribers
             .lock()
-            .expect("nothing panics here")
+            .expect("the lock is not poisoned")
             .clone();
         for (own, peer) in subscribers {
             if own == uri {
@@ -182,7 +182,7 @@ impl Fixture {
     }
 }
 
-#[allow(deprecated, reason = "the older era is half of what is checked")]
+#[allow(deprecated, reason = "the legacy era is checked, too")]
 impl ServerHandler for Fixture {
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder()
@@ -338,7 +338,7 @@ impl ServerHandler for Fixture {
         request: SubscribeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let mut subscribers = self.subscribers.lock().expect("nothing panics here");
+        let mut subscribers = self.subscribers.lock().expect("the lock is not poisoned");
         subscribers.push((request.uri, context.peer));
         Ok(())
     }
@@ -348,7 +348,7 @@ impl ServerHandler for Fixture {
         request: UnsubscribeRequestParams,
         _: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let mut subscribers = self.subscribers.lock().expect("nothing panics here");
+        let mut subscribers = self.subscribers.lock().expect("the lock is not poisoned");
         subscribers.retain(|(uri, _)| *uri != request.uri);
         Ok(())
     }
@@ -357,8 +357,9 @@ impl ServerHandler for Fixture {
         &self,
         requested: &SubscriptionFilter,
     ) -> Option<SubscriptionFilter> {
-        // From here on nothing may be missed; `listen` is called after the client was told so.
-        let mut listening = self.listening.lock().expect("nothing panics here");
+        // Subscribes before the acknowledgement is sent, because `listen` is called only after it: updates in between
+        // would be lost.
+        let mut listening = self.listening.lock().expect("the lock is not poisoned");
         listening.push_back(self.updated.subscribe());
         Some(requested.supported_by(&self.get_info().capabilities))
     }
@@ -367,7 +368,7 @@ impl ServerHandler for Fixture {
         let listening = self
             .listening
             .lock()
-            .expect("nothing panics here")
+            .expect("the lock is not poisoned")
             .pop_front();
         let mut updated = listening.unwrap_or_else(|| self.updated.subscribe());
         loop {
@@ -375,7 +376,7 @@ impl ServerHandler for Fixture {
                 () = context.cancelled() => return Ok(()),
                 uri = updated.recv() => {
                     let Ok(uri) = uri else { return Ok(()) };
-                    // It knows itself which of them were asked for.
+                    // The SDK filters by the subscribed URIs.
                     let _ = context.sink().notify_resource_updated(uri).await;
                 }
             }

@@ -1,4 +1,4 @@
-//! Where documents are looked for, and what of them is believed.
+//! Metadata discovery: the well-known URLs of RFC 9728, RFC 8414 and OpenID Connect, and the checks of the documents.
 
 use std::collections::VecDeque;
 
@@ -7,43 +7,47 @@ use url::Url;
 use crate::client::metadata::{ResourceMetadata, ServerMetadata};
 use crate::client::{Error, Result};
 
-/// Where a server may say who issues its tokens: below its own path first, then at the root.
-pub(super) fn resource_documents(server: &Url) -> VecDeque<Url> {
+/// Returns where the protected resource metadata may be: with the path of the server first, then at the root.
+pub(super) fn resource_metadata_urls(server: &Url) -> VecDeque<Url> {
     const NAME: &str = "oauth-protected-resource";
-    let mut documents = VecDeque::from([well_known(server, NAME, Place::Before)]);
+    let mut urls = VecDeque::from([well_known(server, NAME, WellKnownPosition::BeforePath)]);
     if has_path(server) {
-        documents.push_back(well_known(&at_root(server), NAME, Place::Before));
+        urls.push_back(well_known(
+            &at_root(server),
+            NAME,
+            WellKnownPosition::BeforePath,
+        ));
     }
-    documents
+    urls
 }
 
-/// Where an authorization server may describe itself. The root is asked only of an issuer without a path: the
-/// document there would be that of somebody else.
-pub(super) fn server_documents(issuer: &Url) -> VecDeque<Url> {
+/// Returns where the authorization server metadata may be. The root is used only if the issuer has no path: on a shared
+/// host it describes another tenant.
+pub(super) fn server_metadata_urls(issuer: &Url) -> VecDeque<Url> {
     const OAUTH: &str = "oauth-authorization-server";
     const OPENID: &str = "openid-configuration";
-    let mut documents = VecDeque::from([
-        well_known(issuer, OAUTH, Place::Before),
-        well_known(issuer, OPENID, Place::Before),
+    let mut urls = VecDeque::from([
+        well_known(issuer, OAUTH, WellKnownPosition::BeforePath),
+        well_known(issuer, OPENID, WellKnownPosition::BeforePath),
     ]);
     if has_path(issuer) {
-        documents.push_back(well_known(issuer, OPENID, Place::After));
+        urls.push_back(well_known(issuer, OPENID, WellKnownPosition::AfterPath));
     }
-    documents
+    urls
 }
 
-/// Whether the well-known part stands before or after the path.
+/// Whether the well-known segment precedes or follows the path.
 #[derive(Clone, Copy)]
-enum Place {
-    Before,
-    After,
+enum WellKnownPosition {
+    BeforePath,
+    AfterPath,
 }
 
-fn well_known(base: &Url, name: &str, place: Place) -> Url {
+fn well_known(base: &Url, name: &str, position: WellKnownPosition) -> Url {
     let path = base.path().trim_end_matches('/');
-    let path = match place {
-        Place::Before => format!("/.well-known/{name}{path}"),
-        Place::After => format!("{path}/.well-known/{name}"),
+    let path = match position {
+        WellKnownPosition::BeforePath => format!("/.well-known/{name}{path}"),
+        WellKnownPosition::AfterPath => format!("{path}/.well-known/{name}"),
     };
     let mut url = at_root(base);
     url.set_path(&path);
@@ -62,18 +66,17 @@ fn has_path(url: &Url) -> bool {
     !url.path().trim_end_matches('/').is_empty()
 }
 
-/// The address of a server without its path, as an issuer would write it.
+/// Returns the origin of a server, spelled as an issuer.
 pub(super) fn origin(server: &Url) -> String {
     server.origin().ascii_serialization()
 }
 
-/// A document speaks for a server only if it is about that server, or about something that the server is
-/// part of.
+/// Checks that a document found at a well-known URL describes this server, or a resource whose path contains it.
 pub(super) fn check_resource(server: &Url, metadata: &ResourceMetadata) -> Result<()> {
     let named = &metadata.resource;
     let mismatch = || {
         Error::untrusted(format!(
-            "the metadata of {server} is that of another resource, `{named}`"
+            "the metadata of {server} describe another resource, `{named}`"
         ))
     };
     let resource = Url::parse(named).map_err(|_| mismatch())?;
@@ -82,15 +85,15 @@ pub(super) fn check_resource(server: &Url, metadata: &ResourceMetadata) -> Resul
         .path()
         .strip_prefix(path)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-    let is_it = resource.origin() == server.origin()
+    let is_same = resource.origin() == server.origin()
         && is_below
         && resource.fragment().is_none()
         && (resource.query().is_none() || resource.query() == server.query());
-    if is_it { Ok(()) } else { Err(mismatch()) }
+    if is_same { Ok(()) } else { Err(mismatch()) }
 }
 
-/// A document that a challenge named can be anywhere on the host, so that its place says nothing about which resource
-/// it is for: it must name the server itself (RFC 9728, section 3.3).
+/// Checks a document that a challenge named. It can be anywhere on the host, so its location does not show which
+/// resource it is for: `resource` must be the server itself (RFC 9728, section 3.3).
 pub(super) fn check_same_resource(server: &Url, metadata: &ResourceMetadata) -> Result<()> {
     check_resource(server, metadata)?;
     let path = |url: &Url| url.path().trim_end_matches('/').to_owned();
@@ -99,19 +102,19 @@ pub(super) fn check_same_resource(server: &Url, metadata: &ResourceMetadata) -> 
         return Ok(());
     }
     Err(Error::untrusted(format!(
-        "the metadata that {server} names is that of another resource, `{}`",
+        "the metadata that {server} named describe another resource, `{}`",
         metadata.resource
     )))
 }
 
-/// An authorization server must call itself what it was looked for as, byte for byte.
+/// Checks that the `issuer` of the metadata is the expected one, byte for byte (RFC 8414, section 3.3).
 pub(super) fn check_issuer(expected: &str, metadata: &ServerMetadata) -> Result<()> {
     if metadata.issuer == expected {
         return Ok(());
     }
     let named = &metadata.issuer;
     Err(Error::untrusted(format!(
-        "the metadata of `{expected}` is that of another issuer, `{named}`"
+        "the metadata of `{expected}` describe another issuer, `{named}`"
     )))
 }
 
@@ -124,8 +127,8 @@ mod tests {
     }
 
     #[test]
-    fn a_resource_is_looked_for_below_its_path_and_then_at_the_root() {
-        let at = |server| texts(resource_documents(&Url::parse(server).unwrap()));
+    fn resource_metadata_urls_are_below_the_path_then_at_the_root() {
+        let at = |server| texts(resource_metadata_urls(&Url::parse(server).unwrap()));
 
         assert_eq!(
             at("https://example.com/public/mcp?x=1"),
@@ -141,8 +144,8 @@ mod tests {
     }
 
     #[test]
-    fn an_authorization_server_is_looked_for_in_the_specified_order() {
-        let at = |issuer| texts(server_documents(&Url::parse(issuer).unwrap()));
+    fn server_metadata_urls_are_in_the_specified_order() {
+        let at = |issuer| texts(server_metadata_urls(&Url::parse(issuer).unwrap()));
 
         assert_eq!(
             at("https://as.example"),
@@ -162,9 +165,9 @@ mod tests {
     }
 
     #[test]
-    fn metadata_speaks_for_a_server_only_if_it_is_about_it() {
+    fn metadata_must_describe_the_server_or_a_resource_that_contains_it() {
         let server = Url::parse("https://example.com/public/mcp").unwrap();
-        let speaks = |resource: &str| {
+        let describes = |resource: &str| {
             let metadata = serde_json::json!({"resource": resource});
             let metadata = serde_json::from_value(metadata).unwrap();
             check_resource(&server, &metadata).is_ok()
@@ -178,7 +181,7 @@ mod tests {
             "https://example.com/",
             "HTTPS://EXAMPLE.com:443/public/mcp",
         ] {
-            assert!(speaks(resource), "{resource}");
+            assert!(describes(resource), "{resource}");
         }
         for resource in [
             "https://evil.example/public/mcp",
@@ -192,7 +195,7 @@ mod tests {
             "/public/mcp",
             "",
         ] {
-            assert!(!speaks(resource), "{resource}");
+            assert!(!describes(resource), "{resource}");
         }
     }
 }

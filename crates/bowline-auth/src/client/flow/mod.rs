@@ -1,18 +1,23 @@
-//! How a client comes by a token, without I/O: a [`Flow`] is handed responses, and answers with what to do next.
+//! The OAuth flow without I/O: a [`Flow`] takes responses and returns the next [`FlowStep`]. Driven by the runtime.
 //!
 //! ```text
-//! who issues tokens? ──▶ how does that one work? ──▶ who are we to it? ─┬─▶ a person agrees ─┬─▶ a token, please
-//!  (resource document)     (server document)          (registration)   └──── or nobody is ──┘
-//!                                                                                  asked
+//! FetchingResource ▶ FetchingServer ┬▶ [Registering] ┬▶ AwaitingRedirect ────────────────────────┬▶ RequestingToken
+//!                                   │                ├▶ AwaitingAssertion ▶ [ExchangingIdToken] ─┤
+//!                                   │                └▶ client credentials ──────────────────────┤
+//!                                   ├▶ refresh token ────────────────────────────────────────────┘
+//!                                   └▶ Revoking
 //! ```
 //!
-//! Time and randomness are arguments ([`Moment`]). Each step believes of a response only what the rules let it
-//! believe, and an address is used only if the guard lets it through.
+//! The first two states fetch the protected resource metadata and those of the authorization server. States in
+//! brackets are skipped where they are not needed. A flow is done after `RequestingToken` or `Revoking`.
+//!
+//! Time and randomness are arguments ([`TimeAndRandomness`]). A URL from a server is used only if the
+//! [`AddressPolicy`] admits it.
 
 mod discovery;
 
 mod redirect;
-use redirect::Opened;
+use redirect::AuthorizationRequest;
 
 mod registration;
 
@@ -33,97 +38,98 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
+use super::address_policy::AddressPolicy;
 use super::application::{Application, Grant};
 use super::credentials::{Credentials, Registration, TokenKind};
 use super::dpop::ProofKey;
-use super::guard::Guard;
 use super::metadata::{ResourceMetadata, ServerMetadata};
-use super::moment::Moment;
 use super::scopes::Scopes;
+use super::time_and_randomness::TimeAndRandomness;
 use super::{Error, Result, Secret};
 
-/// What to do next. It is full of secrets, and has no `Debug`.
-pub(crate) enum Step {
-    /// Send this, and hand in the response.
+/// The next action of a flow. It contains secrets, so it does not implement `Debug`.
+pub(crate) enum FlowStep {
+    /// Send this request, and pass the response to [`Flow::handle_response`].
     Send(Request<Bytes>),
-    /// Take a person there, and hand in the address that they are sent back to.
+    /// Open this URL in a browser, and pass the redirect to [`Flow::handle_redirect`].
     Open(Url),
-    /// Get an assertion for the issuer with this name, and hand it in.
+    /// Get an assertion for this issuer, and pass it to [`Flow::handle_assertion`].
     Assert(String),
-    /// The token is in the credentials.
+    /// The credentials are updated.
     Done,
 }
 
-/// What a flow starts from.
+/// The input of a flow.
 #[derive(Debug)]
-pub(crate) struct Setup {
+pub(crate) struct FlowSetup {
     pub(crate) server: Url,
     pub(crate) application: Arc<Application>,
-    pub(crate) guard: Guard,
+    pub(crate) address_policy: AddressPolicy,
     pub(crate) intent: Intent,
-    /// What the server asked for, if it was asked.
+    /// The challenge of the refused request, if there was one.
     pub(crate) challenge: Option<Challenge>,
     pub(crate) credentials: Credentials,
     pub(crate) proof_key: Arc<ProofKey>,
-    /// Where a person is sent back to, if one is to be asked.
+    /// Where the authorization server redirects the user; `None` for grants without a user.
     pub(crate) redirect_uri: Option<String>,
 }
 
-/// What a flow is for.
+/// The purpose of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Intent {
-    /// A token, whatever it takes.
+    /// Obtains a new token by the configured grant.
     Obtain,
-    /// A new token for an old one, without a prompt.
-    Renew,
-    /// Revokes the token at the issuer that it came from.
+    /// Refreshes the token, without a prompt.
+    Refresh,
+    /// Revokes the token at its issuer.
     Revoke,
 }
 
-/// A client on its way to a token.
+/// One run of the OAuth protocol.
 #[derive(Debug)]
 pub(crate) struct Flow {
-    setup: Setup,
-    state: State,
+    setup: FlowSetup,
+    state: FlowState,
     resource: Option<ResourceMetadata>,
     server: Option<ServerMetadata>,
     client: Option<Registration>,
-    /// The scopes that were asked for.
+    /// The scopes that are requested.
     requested: Scopes,
 }
 
 #[derive(Debug)]
-enum State {
+enum FlowState {
     Idle,
-    /// Waiting for the document of the resource.
-    Resource {
-        left: VecDeque<Url>,
-        place: Place,
+    /// Waiting for the protected resource metadata.
+    FetchingResource {
+        remaining: VecDeque<Url>,
+        source: MetadataSource,
     },
-    /// Waiting for the document of the authorization server.
-    Server {
+    /// Waiting for the authorization server metadata.
+    FetchingServer {
         issuer: String,
-        left: VecDeque<Url>,
-        place: Place,
+        remaining: VecDeque<Url>,
+        source: MetadataSource,
     },
     Registering,
-    /// A person is deciding.
-    Opened(Opened),
-    /// Waiting for an assertion of the application's.
-    Asserting,
-    /// Waiting for an assertion of the identity provider.
-    Vouching,
-    /// Waiting for a token.
-    Redeeming(TokenRequest),
-    /// Waiting for the end of one.
+    /// Waiting for the redirect.
+    AwaitingRedirect(AuthorizationRequest),
+    /// Waiting for an assertion from the application.
+    AwaitingAssertion,
+    /// Waiting for the ID-JAG from the identity provider.
+    ExchangingIdToken,
+    /// Waiting for the token response.
+    RequestingToken(TokenRequest),
+    /// Waiting for the revocation response.
     Revoking,
 }
 
-/// A flow in which a person is deciding. `Debug` shows no secrets; `Serialize` writes them.
+/// A flow that waits for its redirect. `Debug` hides secrets; `Serialize` includes them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct SavedFlow {
     challenge: Option<String>,
-    opened: Opened,
+    #[serde(rename = "opened")]
+    request: AuthorizationRequest,
     resource: Option<ResourceMetadata>,
     server: ServerMetadata,
     client: Registration,
@@ -131,27 +137,26 @@ pub(crate) struct SavedFlow {
 }
 
 impl SavedFlow {
-    /// What comes back with the person.
+    /// Returns the `state` parameter of the redirect.
     pub(crate) fn state(&self) -> &str {
-        self.opened.state()
+        self.request.state()
     }
 }
 
-/// Whether an address was guessed by the rules or named by a server. What is not where it was guessed is
-/// looked for elsewhere.
+/// Where the URL of a metadata document comes from; this decides what happens if the document is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    Guessed,
-    Named,
-    /// At the server itself, which is how 2025-03-26 had it.
+enum MetadataSource {
+    WellKnown,
+    FromChallenge,
+    /// The issuer is the server's own origin, as in 2025-03-26; missing metadata have defaults.
     Assumed,
 }
 
 impl Flow {
-    pub(crate) fn new(setup: Setup) -> Self {
+    pub(crate) fn new(setup: FlowSetup) -> Self {
         Self {
             setup,
-            state: State::Idle,
+            state: FlowState::Idle,
             resource: None,
             server: None,
             client: None,
@@ -159,21 +164,19 @@ impl Flow {
         }
     }
 
-    /// What is known by now, whether or not the flow came to its end.
+    /// Returns the credentials as updated so far, whether or not the flow has finished.
     pub(crate) fn credentials(&self) -> &Credentials {
         &self.setup.credentials
     }
 
-    /// What has to be kept while a person decides, to go on in another process.
+    /// Returns the state to save while the user decides, for [`resume`](Self::resume) in another process.
     pub(crate) fn save(&self) -> Result<SavedFlow> {
-        let State::Opened(opened) = &self.state else {
-            return Err(Error::misuse(
-                "the flow is not waiting for a person's decision",
-            ));
+        let FlowState::AwaitingRedirect(request) = &self.state else {
+            return Err(Error::misuse("the flow is not waiting for a redirect"));
         };
         Ok(SavedFlow {
             challenge: self.setup.challenge.as_ref().map(Challenge::to_string),
-            opened: opened.clone(),
+            request: request.clone(),
             resource: self.resource.clone(),
             server: self.server()?.clone(),
             client: self.client()?.clone(),
@@ -181,17 +184,17 @@ impl Flow {
         })
     }
 
-    /// Goes on with a flow that was saved while a person decided.
-    pub(crate) fn resume(setup: Setup, saved: SavedFlow) -> Self {
+    /// Restores a flow that was saved while it waited for its redirect.
+    pub(crate) fn resume(setup: FlowSetup, saved: SavedFlow) -> Self {
         let challenge = saved.challenge.as_deref();
         let challenge = challenge.and_then(|text| Challenge::parse_all([text]).pop());
         Self {
-            setup: Setup {
+            setup: FlowSetup {
                 challenge,
-                redirect_uri: Some(saved.opened.redirect_uri.clone()),
+                redirect_uri: Some(saved.request.redirect_uri.clone()),
                 ..setup
             },
-            state: State::Opened(saved.opened),
+            state: FlowState::AwaitingRedirect(saved.request),
             resource: saved.resource,
             server: Some(saved.server),
             client: Some(saved.client),
@@ -199,217 +202,253 @@ impl Flow {
         }
     }
 
-    /// The first step.
-    pub(crate) fn begin(&mut self) -> Result<Step> {
+    /// Returns the first step.
+    pub(crate) fn begin(&mut self) -> Result<FlowStep> {
         let challenge = self.setup.challenge.as_ref();
         let named = challenge.and_then(Challenge::resource_metadata);
-        let (left, place) = match named {
+        let (remaining, source) = match named {
             Some(address) => {
-                let url = self.setup.guard.admit("the resource metadata", address)?;
-                (VecDeque::from([url]), Place::Named)
+                let url = self
+                    .setup
+                    .address_policy
+                    .admit("the resource metadata", address)?;
+                (VecDeque::from([url]), MetadataSource::FromChallenge)
             }
             None => (
-                discovery::resource_documents(&self.setup.server),
-                Place::Guessed,
+                discovery::resource_metadata_urls(&self.setup.server),
+                MetadataSource::WellKnown,
             ),
         };
-        self.look_for_resource(left, place)
+        self.fetch_resource_metadata(remaining, source)
     }
 
-    /// The step after the response to what was sent.
-    pub(crate) fn response(&mut self, response: &Response<Bytes>, moment: &Moment) -> Result<Step> {
-        match std::mem::replace(&mut self.state, State::Idle) {
-            State::Resource { left, place } => self.take_resource(response, left, place),
-            State::Server {
+    /// Processes the response to the last request.
+    pub(crate) fn handle_response(
+        &mut self,
+        response: &Response<Bytes>,
+        fresh: &TimeAndRandomness,
+    ) -> Result<FlowStep> {
+        match std::mem::replace(&mut self.state, FlowState::Idle) {
+            FlowState::FetchingResource { remaining, source } => {
+                self.handle_resource_metadata(response, remaining, source)
+            }
+            FlowState::FetchingServer {
                 issuer,
-                left,
-                place,
-            } => self.take_server(response, issuer, left, place, moment),
-            State::Registering => {
-                let client = self.registered(response)?;
+                remaining,
+                source,
+            } => self.handle_server_metadata(response, issuer, remaining, source, fresh),
+            FlowState::Registering => {
+                let client = self.handle_registration_response(response)?;
                 self.client = Some(client);
-                self.ask(moment)
+                self.start_grant(fresh)
             }
-            State::Vouching => {
-                let assertion = token::vouched(response)?;
-                self.redeem_assertion(&assertion, moment)
+            FlowState::ExchangingIdToken => {
+                let assertion = token::parse_id_jag(response)?;
+                self.request_token_with_assertion(&assertion, fresh)
             }
-            State::Redeeming(request) => self.take_token(request, response, moment),
-            State::Revoking if response.status().is_success() => Ok(Step::Done),
-            State::Revoking => Err(token::denied(response)),
-            State::Idle | State::Opened(_) | State::Asserting => {
-                Err(Error::misuse("the flow waits for no response"))
+            FlowState::RequestingToken(request) => {
+                self.handle_token_response(request, response, fresh)
+            }
+            FlowState::Revoking if response.status().is_success() => Ok(FlowStep::Done),
+            FlowState::Revoking => Err(token::parse_error_response(response)),
+            FlowState::Idle | FlowState::AwaitingRedirect(_) | FlowState::AwaitingAssertion => {
+                Err(Error::misuse("the flow is not waiting for a response"))
             }
         }
     }
 
-    /// The step after a person came back to this address.
-    pub(crate) fn redirected(&mut self, address: &str, moment: &Moment) -> Result<Step> {
-        let State::Opened(opened) = std::mem::replace(&mut self.state, State::Idle) else {
-            return Err(Error::misuse("the flow waits for nobody"));
+    /// Processes the redirect, given its full URL.
+    pub(crate) fn handle_redirect(
+        &mut self,
+        address: &str,
+        fresh: &TimeAndRandomness,
+    ) -> Result<FlowStep> {
+        let FlowState::AwaitingRedirect(sent) = std::mem::replace(&mut self.state, FlowState::Idle)
+        else {
+            return Err(Error::misuse("the flow is not waiting for a redirect"));
         };
-        let code = opened.code(address)?;
+        let code = sent.code(address)?;
         let request = TokenRequest::new("authorization_code")
             .with("code", code)
-            .with("redirect_uri", opened.redirect_uri)
-            .with("code_verifier", opened.verifier.expose());
-        self.redeem(request, moment)
+            .with("redirect_uri", sent.redirect_uri)
+            .with("code_verifier", sent.verifier.expose());
+        self.request_token(request, fresh)
     }
 
-    /// The step after the application handed in an assertion.
-    pub(crate) fn asserted(&mut self, assertion: &Secret, moment: &Moment) -> Result<Step> {
-        let State::Asserting = std::mem::replace(&mut self.state, State::Idle) else {
-            return Err(Error::misuse("the flow waits for no assertion"));
+    /// Processes an assertion from the application.
+    pub(crate) fn handle_assertion(
+        &mut self,
+        assertion: &Secret,
+        fresh: &TimeAndRandomness,
+    ) -> Result<FlowStep> {
+        let FlowState::AwaitingAssertion = std::mem::replace(&mut self.state, FlowState::Idle)
+        else {
+            return Err(Error::misuse("the flow is not waiting for an assertion"));
         };
         match &self.setup.application.grant {
-            Grant::Enterprise(_) => self.have_vouched(assertion, moment),
+            Grant::Enterprise(_) => self.exchange_id_token(assertion, fresh),
             Grant::Assertion | Grant::Code | Grant::ClientCredentials => {
-                self.redeem_assertion(assertion, moment)
+                self.request_token_with_assertion(assertion, fresh)
             }
         }
     }
 
-    fn look_for_resource(&mut self, mut left: VecDeque<Url>, place: Place) -> Result<Step> {
-        let Some(next) = left.pop_front() else {
-            if !self.setup.application.falls_back {
-                return Err(Error::not_offered(format!(
-                    "`{}` publishes no protected resource metadata; if it is an old one that needs none, see \
+    fn fetch_resource_metadata(
+        &mut self,
+        mut remaining: VecDeque<Url>,
+        source: MetadataSource,
+    ) -> Result<FlowStep> {
+        let Some(next) = remaining.pop_front() else {
+            if !self.setup.application.assumes_default_endpoints {
+                return Err(Error::unsupported(format!(
+                    "`{}` publishes no protected resource metadata; for a server of an older revision, see \
                      `OAuth::fall_back_without_metadata`",
                     self.setup.server
                 )));
             }
-            // Until 2025-03-26 there was no such document: a server was its own authorization server.
+            // 2025-03-26 had no protected resource metadata: a server was its own authorization server.
             let origin = discovery::origin(&self.setup.server);
-            self.check_home(std::slice::from_ref(&origin))?;
-            let url = self.setup.guard.admit("the server", &origin)?;
-            let mut left = discovery::server_documents(&url);
-            left.truncate(1);
-            return self.look_for_server(origin, left, Place::Assumed);
+            self.check_client_issuer(std::slice::from_ref(&origin))?;
+            let url = self.setup.address_policy.admit("the server", &origin)?;
+            let mut remaining = discovery::server_metadata_urls(&url);
+            remaining.truncate(1);
+            return self.fetch_server_metadata(origin, remaining, MetadataSource::Assumed);
         };
-        self.state = State::Resource { left, place };
-        Ok(Step::Send(get(&next)?))
+        self.state = FlowState::FetchingResource { remaining, source };
+        Ok(FlowStep::Send(get(&next)?))
     }
 
-    fn take_resource(
+    fn handle_resource_metadata(
         &mut self,
         response: &Response<Bytes>,
-        left: VecDeque<Url>,
-        place: Place,
-    ) -> Result<Step> {
-        let metadata: ResourceMetadata = match document(response)? {
+        remaining: VecDeque<Url>,
+        source: MetadataSource,
+    ) -> Result<FlowStep> {
+        let metadata: ResourceMetadata = match parse_document(response)? {
             Some(metadata) => metadata,
-            None if place == Place::Named => {
+            None if source == MetadataSource::FromChallenge => {
                 let status = response.status();
-                return Err(Error::broken(format!(
-                    "the resource metadata is not where the server says it is: {status}"
+                return Err(Error::protocol(format!(
+                    "no resource metadata at the URL in the challenge: status {status}"
                 )));
             }
-            None => return self.look_for_resource(left, place),
+            None => return self.fetch_resource_metadata(remaining, source),
         };
-        match place {
-            Place::Named => discovery::check_same_resource(&self.setup.server, &metadata)?,
-            Place::Guessed | Place::Assumed => {
+        match source {
+            MetadataSource::FromChallenge => {
+                discovery::check_same_resource(&self.setup.server, &metadata)?
+            }
+            MetadataSource::WellKnown | MetadataSource::Assumed => {
                 discovery::check_resource(&self.setup.server, &metadata)?;
             }
         }
         let issuer = self.choose_issuer(&metadata)?;
         self.resource = Some(metadata);
-        let url = self.setup.guard.admit("the issuer", &issuer)?;
-        self.look_for_server(issuer, discovery::server_documents(&url), Place::Guessed)
+        let url = self.setup.address_policy.admit("the issuer", &issuer)?;
+        self.fetch_server_metadata(
+            issuer,
+            discovery::server_metadata_urls(&url),
+            MetadataSource::WellKnown,
+        )
     }
 
-    /// The one that the application chooses or that knows us, if there are several; otherwise the first.
+    /// Returns the issuer that the application chooses, else that of the client or token, else the first.
     fn choose_issuer(&self, metadata: &ResourceMetadata) -> Result<String> {
         let named = &metadata.authorization_servers;
-        self.check_home(named)?;
-        if let (Some(choose), None) = (&self.setup.application.choose_issuer, self.home()) {
+        self.check_client_issuer(named)?;
+        if let (Some(choose), None) = (&self.setup.application.choose_issuer, self.client_issuer())
+        {
             let chosen = (choose.0)(named).filter(|chosen| named.contains(chosen));
             return chosen.ok_or_else(|| {
                 let named = named.join("`, `");
-                Error::untrusted(format!("none of the issuers `{named}` was chosen"))
+                Error::untrusted(format!("the application rejected the issuers `{named}`"))
             });
         }
         let tokens = self.setup.credentials.tokens.as_ref();
-        let ours = self.home().or(tokens.map(|tokens| &tokens.issuer));
+        let ours = self.client_issuer().or(tokens.map(|tokens| &tokens.issuer));
         let mut issuers = metadata.authorization_servers.iter();
         let known = issuers.clone().find(|issuer| Some(*issuer) == ours);
         let chosen = known.or_else(|| issuers.next()).cloned();
-        chosen.ok_or_else(|| Error::broken("the server names nobody who issues its tokens"))
+        chosen
+            .ok_or_else(|| Error::protocol("the resource metadata have no `authorization_servers`"))
     }
 
-    /// The only issuer that the application's own credentials may be shown to.
-    fn home(&self) -> Option<&String> {
+    /// Returns the only issuer that the application's own credentials may be sent to.
+    fn client_issuer(&self) -> Option<&String> {
         let client = self.setup.application.client.as_ref()?;
         let issuer = client.issuer.as_ref();
         issuer.or(self.setup.credentials.bound_to.as_ref())
     }
 
-    /// Refuses a server that names other issuers only, before any of them is visited.
-    fn check_home(&self, named: &[String]) -> Result<()> {
-        let Some(home) = self.home().filter(|home| !named.contains(home)) else {
+    /// Fails before any request to an authorization server if the issuer of the client is not among those named.
+    fn check_client_issuer(&self, named: &[String]) -> Result<()> {
+        let Some(client_issuer) = self
+            .client_issuer()
+            .filter(|client_issuer| !named.contains(client_issuer))
+        else {
             return Ok(());
         };
         let named = named.join("`, `");
         Err(Error::untrusted(format!(
-            "the client is registered at `{home}`, and the server names `{named}`"
+            "the client is registered at `{client_issuer}`, and the server names `{named}`"
         )))
     }
 
-    fn look_for_server(
+    fn fetch_server_metadata(
         &mut self,
         issuer: String,
-        mut left: VecDeque<Url>,
-        place: Place,
-    ) -> Result<Step> {
-        let Some(next) = left.pop_front() else {
-            return Err(Error::not_offered(format!(
+        mut remaining: VecDeque<Url>,
+        source: MetadataSource,
+    ) -> Result<FlowStep> {
+        let Some(next) = remaining.pop_front() else {
+            return Err(Error::unsupported(format!(
                 "`{issuer}` publishes no metadata"
             )));
         };
-        self.state = State::Server {
+        self.state = FlowState::FetchingServer {
             issuer,
-            left,
-            place,
+            remaining,
+            source,
         };
-        Ok(Step::Send(get(&next)?))
+        Ok(FlowStep::Send(get(&next)?))
     }
 
-    fn take_server(
+    fn handle_server_metadata(
         &mut self,
         response: &Response<Bytes>,
         issuer: String,
-        left: VecDeque<Url>,
-        place: Place,
-        moment: &Moment,
-    ) -> Result<Step> {
-        let metadata: ServerMetadata = match document(response)? {
+        remaining: VecDeque<Url>,
+        source: MetadataSource,
+        fresh: &TimeAndRandomness,
+    ) -> Result<FlowStep> {
+        let metadata: ServerMetadata = match parse_document(response)? {
             Some(metadata) => metadata,
-            None if place == Place::Assumed => ServerMetadata::assumed(&issuer),
-            None => return self.look_for_server(issuer, left, place),
+            None if source == MetadataSource::Assumed => ServerMetadata::default_endpoints(&issuer),
+            None => return self.fetch_server_metadata(issuer, remaining, source),
         };
         discovery::check_issuer(&issuer, &metadata)?;
         self.server = Some(metadata);
         match self.setup.intent {
-            Intent::Renew => self.renew(moment),
+            Intent::Refresh => self.refresh(fresh),
             Intent::Obtain => {
                 self.check_grant()?;
-                self.register(moment)
+                self.register(fresh)
             }
-            Intent::Revoke => self.revoke(moment),
+            Intent::Revoke => self.revoke(fresh),
         }
     }
 
-    /// Refuses an authorization server that lacks what the grant needs, before it is sent anything: it would
-    /// otherwise be left with a registration of ours, or an identity provider be asked for nothing.
+    /// Checks that the authorization server supports the grant, before registering there or contacting the identity
+    /// provider needlessly.
     fn check_grant(&self) -> Result<()> {
         let server = self.server()?;
         match &self.setup.application.grant {
-            Grant::Code if !server.supports_s256() => Err(Error::not_offered(format!(
-                "`{}` does not protect authorization codes (PKCE with S256)",
+            Grant::Code if !server.supports_s256() => Err(Error::unsupported(format!(
+                "`{}` does not support PKCE with S256",
                 server.issuer
             ))),
             Grant::Assertion | Grant::Enterprise(_) if !server.may_support(token::JWT_BEARER) => {
-                Err(Error::not_offered(format!(
+                Err(Error::unsupported(format!(
                     "`{}` does not support the grant `{}`",
                     server.issuer,
                     token::JWT_BEARER
@@ -421,33 +460,33 @@ impl Flow {
         }
     }
 
-    /// Whoever knows us is known: asks for what the grant needs.
-    fn ask(&mut self, moment: &Moment) -> Result<Step> {
+    /// Starts the configured grant; the client is registered by now.
+    fn start_grant(&mut self, fresh: &TimeAndRandomness) -> Result<FlowStep> {
         match &self.setup.application.grant {
-            Grant::Code => self.open(moment),
+            Grant::Code => self.request_authorization(fresh),
             Grant::ClientCredentials => {
                 let mut request = TokenRequest::new("client_credentials");
                 let scopes = self.scopes();
                 if !scopes.is_empty() {
                     request = request.with("scope", scopes.to_string());
                 }
-                self.redeem(request, moment)
+                self.request_token(request, fresh)
             }
             Grant::Assertion => {
                 let issuer = self.server()?.issuer.clone();
-                self.state = State::Asserting;
-                Ok(Step::Assert(issuer))
+                self.state = FlowState::AwaitingAssertion;
+                Ok(FlowStep::Assert(issuer))
             }
             Grant::Enterprise(provider) => {
                 let issuer = provider.issuer().to_owned();
-                self.state = State::Asserting;
-                Ok(Step::Assert(issuer))
+                self.state = FlowState::AwaitingAssertion;
+                Ok(FlowStep::Assert(issuer))
             }
         }
     }
 
-    /// What is to be asked for: what the server asked for, else what the application wants or all that there is, and
-    /// what we asked for before; of that, what the application allows.
+    /// Returns the scopes to request: those of the challenge and of the application, or else all that the server
+    /// publishes; plus those requested before; limited to those the application allows.
     fn scopes(&self) -> Scopes {
         let policy = &self.setup.application.scopes;
         let challenged = self.setup.challenge.as_ref().and_then(Challenge::scope);
@@ -456,23 +495,23 @@ impl Flow {
             .as_ref()
             .and_then(|it| it.scopes_supported.clone());
         let wanted = match (challenged.map(Scopes::parse), &policy.wanted) {
-            (Some(challenged), Some(wanted)) => challenged.and(wanted),
+            (Some(challenged), Some(wanted)) => challenged.union(wanted),
             (Some(challenged), None) => challenged,
             (None, Some(wanted)) => wanted.clone(),
             (None, None) => published.into_iter().flatten().collect(),
         };
         let wanted = match &self.setup.credentials.tokens {
-            Some(tokens) => wanted.and(&tokens.requested),
+            Some(tokens) => wanted.union(&tokens.requested),
             None => wanted,
         };
-        match &policy.at_most {
-            Some(at_most) => wanted.of(at_most),
+        match &policy.allowed {
+            Some(allowed) => wanted.intersection(allowed),
             None => wanted,
         }
     }
 
-    /// The name of the server, exactly as it gives it.
-    fn resource_name(&self) -> String {
+    /// Returns the resource indicator (RFC 8707), byte for byte as the metadata spell it.
+    fn resource_indicator(&self) -> String {
         match &self.resource {
             Some(metadata) => metadata.resource.clone(),
             None => {
@@ -483,21 +522,21 @@ impl Flow {
         }
     }
 
-    /// Whether the token is to be bound to our key.
-    fn binds_token(&self) -> bool {
+    /// Returns whether to request a DPoP-bound token.
+    fn requires_dpop(&self) -> bool {
         let challenge = self.setup.challenge.as_ref();
-        let is_asked = challenge.is_some_and(|challenge| challenge.is("DPoP"));
+        let is_challenged = challenge.is_some_and(|challenge| challenge.has_scheme("DPoP"));
         let resource = self.resource.as_ref();
         let is_required = resource.is_some_and(|it| it.dpop_bound_access_tokens_required);
         let tokens = self.setup.credentials.tokens.as_ref();
-        let was = self.setup.intent == Intent::Renew
+        let is_bound_already = self.setup.intent == Intent::Refresh
             && tokens.is_some_and(|tokens| tokens.kind == TokenKind::Dpop);
-        is_asked || is_required || was
+        is_challenged || is_required || is_bound_already
     }
 
     fn server(&self) -> Result<&ServerMetadata> {
         let server = self.server.as_ref();
-        server.ok_or_else(|| Error::misuse("the authorization server is not known yet"))
+        server.ok_or_else(|| Error::misuse("the authorization server metadata are not loaded yet"))
     }
 
     fn client(&self) -> Result<&Registration> {
@@ -505,27 +544,27 @@ impl Flow {
         client.ok_or_else(|| Error::misuse("the client is not registered yet"))
     }
 
-    /// An endpoint of the authorization server, if we go there.
+    /// Parses an endpoint of the authorization server metadata, if it exists and the address policy admits it.
     fn endpoint(&self, what: &str, address: Option<&String>) -> Result<Url> {
         match address {
-            Some(address) => self.setup.guard.admit(what, address),
-            None => Err(Error::not_offered(format!(
+            Some(address) => self.setup.address_policy.admit(what, address),
+            None => Err(Error::unsupported(format!(
                 "the authorization server has no {what}"
             ))),
         }
     }
 }
 
-/// The code in a redirect URI, for a flow with fixed secrets: what fuzz targets and their tests call.
+/// Returns the code in a redirect URL for a flow with fixed secrets; for fuzz targets and their tests.
 #[cfg(any(test, fuzzing))]
-pub(crate) fn code_of(address: &str, names_itself: bool) -> Result<String> {
-    Opened::for_fuzzing(names_itself).code(address)
+pub(crate) fn code_of(address: &str, requires_iss: bool) -> Result<String> {
+    AuthorizationRequest::for_fuzzing(requires_iss).code(address)
 }
 
-/// Reads a document; `None` if there is none at that place.
-fn document<T: DeserializeOwned>(response: &Response<Bytes>) -> Result<Option<T>> {
+/// Parses a metadata document; `None` if there is none at this URL.
+fn parse_document<T: DeserializeOwned>(response: &Response<Bytes>) -> Result<Option<T>> {
     match response.status() {
-        // Some servers answer every path with a page of theirs; that is no document.
+        // Some servers respond to every path with an HTML page and status 200.
         StatusCode::OK => Ok(serde_json::from_slice(response.body()).ok()),
         status if status.is_server_error() => Err(Error::Unavailable {
             what: "the metadata document",
@@ -543,5 +582,5 @@ fn request(url: &Url, builder: http::request::Builder, body: Bytes) -> Result<Re
     builder
         .header(header::ACCEPT, "application/json")
         .body(body)
-        .map_err(|_| Error::broken(format!("{url} cannot be sent to")))
+        .map_err(|_| Error::protocol(format!("{url} is not a valid request URL")))
 }

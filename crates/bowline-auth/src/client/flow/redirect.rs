@@ -1,4 +1,4 @@
-//! A person's way to the authorization server and back, and what of the way back is believed.
+//! The authorization request and its redirect: builds the URL, and validates `state` and `iss` of the response.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -6,35 +6,38 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use url::Url;
 
-use super::{Flow, State, Step};
-use crate::client::guard::Guard;
-use crate::client::moment::Moment;
+use super::{Flow, FlowState, FlowStep};
+use crate::client::address_policy::AddressPolicy;
+use crate::client::time_and_randomness::TimeAndRandomness;
 use crate::client::{Error, Result, Secret};
 
-/// A person is at the authorization server. What must come back is written down before they go.
+/// An authorization request, with the values that its redirect is checked against.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Opened {
+pub(super) struct AuthorizationRequest {
     pub(super) redirect_uri: String,
     pub(super) verifier: Secret,
     state: Secret,
     issuer: String,
-    /// Whether the issuer promised to name itself.
-    names_itself: bool,
+    /// Whether the issuer announced the `iss` parameter (RFC 9207); it is then required.
+    #[serde(rename = "names_itself")]
+    requires_iss: bool,
 }
 
 impl Flow {
-    /// Sends a person to the authorization server.
-    pub(super) fn open(&mut self, moment: &Moment) -> Result<Step> {
+    /// Builds the authorization URL.
+    pub(super) fn request_authorization(&mut self, fresh: &TimeAndRandomness) -> Result<FlowStep> {
         let server = self.server()?;
         let address = server.authorization_endpoint.as_ref();
         let mut url = self.endpoint("authorization endpoint", address)?;
         let Some(redirect_uri) = self.setup.redirect_uri.clone() else {
-            return Err(Error::misuse("nobody says where people are sent back to"));
+            return Err(Error::misuse("no redirect URI is set"));
         };
         if redirect_uri.starts_with("http:") {
-            let here = Guard::ThisMachine.admit("the redirect URI", &redirect_uri);
-            here.map_err(|_| {
-                Error::misuse(format!("a code must not be sent to `{redirect_uri}`"))
+            let checked = AddressPolicy::ThisMachine.admit("the redirect URI", &redirect_uri);
+            checked.map_err(|_| {
+                Error::misuse(format!(
+                    "the http:// redirect URI `{redirect_uri}` is not a loopback address"
+                ))
             })?;
         }
         let mut scopes = self.scopes();
@@ -43,144 +46,144 @@ impl Flow {
             scopes.add(offline);
         }
         check_params(&url, &self.setup.application.authorization_params)?;
-        let opened = Opened {
+        let request = AuthorizationRequest {
             redirect_uri,
-            verifier: Secret::new(moment.word()),
-            state: Secret::new(moment.other_word()),
+            verifier: Secret::new(fresh.random_token()),
+            state: Secret::new(fresh.second_random_token()),
             issuer: server.issuer.clone(),
-            names_itself: server.authorization_response_iss_parameter_supported,
+            requires_iss: server.authorization_response_iss_parameter_supported,
         };
-        let challenge = URL_SAFE_NO_PAD.encode(Sha256::digest(opened.verifier.expose()));
+        let challenge = URL_SAFE_NO_PAD.encode(Sha256::digest(request.verifier.expose()));
         let mut query = url.query_pairs_mut();
         query
             .append_pair("response_type", "code")
             .append_pair("client_id", &self.client()?.client_id)
-            .append_pair("redirect_uri", &opened.redirect_uri)
-            .append_pair("state", opened.state.expose())
+            .append_pair("redirect_uri", &request.redirect_uri)
+            .append_pair("state", request.state.expose())
             .append_pair("code_challenge", &challenge)
             .append_pair("code_challenge_method", "S256")
-            .append_pair("resource", &self.resource_name());
+            .append_pair("resource", &self.resource_indicator());
         if !scopes.is_empty() {
             query.append_pair("scope", &scopes.to_string());
         }
-        if self.binds_token() {
+        if self.requires_dpop() {
             query.append_pair("dpop_jkt", &self.setup.proof_key.thumbprint());
         }
         let params = &self.setup.application.authorization_params;
         let has_prompt = params.iter().any(|(name, _)| name == "prompt");
         if scopes.contains(offline) && !has_prompt {
-            // What OpenID Connect wants of whoever asks for that.
+            // OpenID Connect Core, section 11, requires it for `offline_access`.
             query.append_pair("prompt", "consent");
         }
         query.extend_pairs(params);
         drop(query);
         self.requested = scopes;
-        self.state = State::Opened(opened);
-        Ok(Step::Open(url))
+        self.state = FlowState::AwaitingRedirect(request);
+        Ok(FlowStep::Open(url))
     }
 }
 
-impl Opened {
+impl AuthorizationRequest {
     pub(super) fn state(&self) -> &str {
         self.state.expose()
     }
 
     #[cfg(any(test, fuzzing))]
-    pub(super) fn for_fuzzing(names_itself: bool) -> Self {
+    pub(super) fn for_fuzzing(requires_iss: bool) -> Self {
         Self {
             redirect_uri: "http://127.0.0.1:7/callback".into(),
             verifier: Secret::new(""),
             state: Secret::new("s"),
             issuer: "https://as.example".into(),
-            names_itself,
+            requires_iss,
         }
     }
 
-    /// The code that a person brought back, if all that came with it is what it must be.
+    /// Returns the code of a redirect URL, after validating everything that comes with it.
     pub(super) fn code(&self, address: &str) -> Result<String> {
-        let came = Url::parse(address)
-            .map_err(|_| Error::untrusted("somebody came back to something that is no URL"))?;
-        if !is_same_place(&came, &self.redirect_uri) {
+        let redirect =
+            Url::parse(address).map_err(|_| Error::untrusted("the redirect URL is malformed"))?;
+        if !is_redirect_uri(&redirect, &self.redirect_uri) {
             return Err(Error::untrusted(
-                "somebody came back to another address than they were sent to",
+                "the redirect does not match the redirect URI of the request",
             ));
         }
-        if once(&came, "state")?.as_deref() != Some(self.state.expose()) {
+        if single_param(&redirect, "state")?.as_deref() != Some(self.state.expose()) {
             return Err(Error::untrusted(
-                "somebody came back who was not sent: the state is not ours",
+                "the `state` of the redirect does not match the request",
             ));
         }
-        // Before anything else is read: an answer of another server is not even shown.
-        match once(&came, "iss")? {
+        // Before `error` is read: a mixed-up response must not be shown to the user either.
+        match single_param(&redirect, "iss")? {
             Some(issuer) if issuer == self.issuer => {}
             Some(_) => {
                 return Err(Error::untrusted(format!(
-                    "the answer does not come from `{}`",
+                    "the `iss` of the redirect is not `{}`",
                     self.issuer
                 )));
             }
-            None if self.names_itself => {
+            None if self.requires_iss => {
                 return Err(Error::untrusted(format!(
-                    "the answer does not say that it comes from `{}`, which it always does",
+                    "the redirect lacks the `iss` parameter that `{}` always sends",
                     self.issuer
                 )));
             }
             None => {}
         }
-        if let Some(error) = once(&came, "error")? {
-            let description = once(&came, "error_description")?;
+        if let Some(error) = single_param(&redirect, "error")? {
+            let description = single_param(&redirect, "error_description")?;
             return Err(Error::denied(&error, description.as_deref()));
         }
-        let code = once(&came, "code")?;
-        code.ok_or_else(|| Error::broken("somebody came back without a code"))
+        let code = single_param(&redirect, "code")?;
+        code.ok_or_else(|| Error::protocol("the redirect contains neither a code nor an error"))
     }
 }
 
-/// Refuses parameters that are there already when ours are added: of two, each server chooses another one.
+/// Refuses duplicate parameters, because servers differ in which of two values they use.
 fn check_params(endpoint: &Url, added: &[(String, String)]) -> Result<()> {
-    let ours = |name: &str| OURS.contains(&name);
-    if let Some((name, _)) = endpoint.query_pairs().find(|(name, _)| ours(name)) {
+    let is_reserved = |name: &str| RESERVED_PARAMS.contains(&name);
+    if let Some((name, _)) = endpoint.query_pairs().find(|(name, _)| is_reserved(name)) {
         return Err(Error::untrusted(format!(
-            "the authorization endpoint sets `{name}` itself"
+            "the authorization endpoint already contains `{name}`"
         )));
     }
     let collides = |(name, _): &&(String, String)| {
-        let is_there = endpoint.query_pairs().any(|(own, _)| own == **name);
-        ours(name) || is_there
+        let is_in_endpoint = endpoint.query_pairs().any(|(own, _)| own == **name);
+        is_reserved(name) || is_in_endpoint
     };
     match added.iter().find(collides) {
         Some((name, _)) => Err(Error::misuse(format!(
-            "the authorization parameter `{name}` is set already"
+            "the authorization parameter `{name}` is already set"
         ))),
         None => Ok(()),
     }
 }
 
-/// A parameter that comes once, or not at all: of two, nobody could say which counts.
-fn once(url: &Url, name: &str) -> Result<Option<String>> {
+/// Returns a parameter that must not be repeated: it would be ambiguous which value counts.
+fn single_param(url: &Url, name: &str) -> Result<Option<String>> {
     let mut values = url.query_pairs().filter(|(own, _)| own == name);
     let first = values.next().map(|(_, value)| value.into_owned());
     if values.next().is_some() {
         return Err(Error::untrusted(format!(
-            "somebody came back with two values of `{name}`"
+            "the redirect repeats the parameter `{name}`"
         )));
     }
     Ok(first)
 }
 
-/// Whether an address is the redirect URI, whatever its query.
-fn is_same_place(came: &Url, redirect_uri: &str) -> bool {
-    let Ok(sent) = Url::parse(redirect_uri) else {
+/// Returns whether a URL is the redirect URI, ignoring its query.
+fn is_redirect_uri(redirect: &Url, redirect_uri: &str) -> bool {
+    let Ok(expected) = Url::parse(redirect_uri) else {
         return false;
     };
-    came.scheme() == sent.scheme()
-        && came.host() == sent.host()
-        && came.port_or_known_default() == sent.port_or_known_default()
-        && came.path() == sent.path()
+    redirect.scheme() == expected.scheme()
+        && redirect.host() == expected.host()
+        && redirect.port_or_known_default() == expected.port_or_known_default()
+        && redirect.path() == expected.path()
 }
 
-/// The parameters that are added to an authorization endpoint here, and those that would replace them.
-const OURS: [&str; 12] = [
+/// The authorization parameters that this crate sets, and those that would override them.
+const RESERVED_PARAMS: [&str; 12] = [
     "response_type",
     "response_mode",
     "client_id",
@@ -199,25 +202,25 @@ const OURS: [&str; 12] = [
 mod tests {
     use super::*;
 
-    /// How a way back ends: the code, or the kind of the error.
-    fn ends(names_itself: bool, came: &str) -> String {
-        let opened = Opened::for_fuzzing(names_itself);
-        match opened.code(came) {
+    /// Returns the code of a redirect, or the kind of the error.
+    fn result_of(requires_iss: bool, redirect: &str) -> String {
+        let request = AuthorizationRequest::for_fuzzing(requires_iss);
+        match request.code(redirect) {
             Ok(code) => code,
             Err(Error::Untrusted { .. }) => "untrusted".into(),
             Err(Error::Denied { error, .. }) => error,
-            Err(_) => "broken".into(),
+            Err(_) => "protocol".into(),
         }
     }
 
     #[test]
-    fn a_code_counts_if_it_comes_from_where_somebody_was_sent() {
+    fn a_code_is_accepted_only_with_matching_state_and_iss() {
         let here = "http://127.0.0.1:7/callback";
         let cases = [
             (true, "code=c&state=s&iss=https://as.example", "c"),
             (false, "code=c&state=s&iss=https://as.example", "c"),
             (false, "code=c&state=s", "c"),
-            // Promised, and missing.
+            // Announced, and missing.
             (true, "code=c&state=s", "untrusted"),
             // Forged, or merely spelled differently: the comparison is byte for byte.
             (
@@ -233,10 +236,10 @@ mod tests {
                 "untrusted",
             ),
             (true, "code=c&state=s&iss=", "untrusted"),
-            // Not sent by us.
+            // A wrong or missing `state`.
             (false, "code=c", "untrusted"),
             (false, "code=c&state=t", "untrusted"),
-            // Two of a kind.
+            // Repeated parameters.
             (false, "code=c&state=s&code=d", "untrusted"),
             (false, "code=c&state=s&state=s", "untrusted"),
             (
@@ -244,7 +247,7 @@ mod tests {
                 "code=c&state=s&iss=https://as.example&iss=x",
                 "untrusted",
             ),
-            // A no counts as little as a yes if it comes from elsewhere.
+            // An error is checked like a code.
             (false, "error=access_denied&state=s", "access_denied"),
             (false, "error=access_denied&state=t", "untrusted"),
             (
@@ -252,18 +255,22 @@ mod tests {
                 "error=x&state=s&iss=https://evil.example",
                 "untrusted",
             ),
-            (false, "state=s", "broken"),
+            (false, "state=s", "protocol"),
         ];
 
-        for (names_itself, query, end) in cases {
-            let came = format!("{here}?{query}");
-            assert_eq!(ends(names_itself, &came), end, "{names_itself} {query}");
+        for (requires_iss, query, end) in cases {
+            let redirect = format!("{here}?{query}");
+            assert_eq!(
+                result_of(requires_iss, &redirect),
+                end,
+                "{requires_iss} {query}"
+            );
         }
     }
 
     #[test]
-    fn somebody_who_comes_back_elsewhere_was_not_sent() {
-        for came in [
+    fn a_redirect_to_another_url_is_refused() {
+        for redirect in [
             "http://127.0.0.1:8/callback",
             "https://127.0.0.1:7/callback",
             "http://evil.example:7/callback",
@@ -271,7 +278,10 @@ mod tests {
             "javascript:alert(1)",
             "not a URL",
         ] {
-            assert_eq!(ends(false, &format!("{came}?code=c&state=s")), "untrusted");
+            assert_eq!(
+                result_of(false, &format!("{redirect}?code=c&state=s")),
+                "untrusted"
+            );
         }
     }
 }

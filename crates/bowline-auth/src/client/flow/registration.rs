@@ -1,35 +1,35 @@
-//! Who we are to an authorization server: what the application brings, its published metadata, what was
-//! registered before, or a new registration, in this order.
+//! Client identification at an authorization server, in the order of the specification: a registered client, a client
+//! ID metadata document, a stored dynamic registration, a new one (RFC 7591).
 
 use bytes::Bytes;
 use http::{Request, Response, header};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Flow, State, Step, request, token};
-use crate::client::application::ClientProof;
+use super::{Flow, FlowState, FlowStep, request, token};
+use crate::client::application::ClientCredential;
 use crate::client::credentials::{AuthMethod, Registration};
 use crate::client::metadata::ServerMetadata;
-use crate::client::moment::Moment;
+use crate::client::time_and_randomness::TimeAndRandomness;
 use crate::client::{Error, Result, Secret};
 
 impl Flow {
-    pub(super) fn register(&mut self, moment: &Moment) -> Result<Step> {
-        if let Some(client) = self.known_client(moment)? {
+    pub(super) fn register(&mut self, fresh: &TimeAndRandomness) -> Result<FlowStep> {
+        if let Some(client) = self.known_client(fresh)? {
             self.client = Some(client);
-            return self.ask(moment);
+            return self.start_grant(fresh);
         }
         let server = self.server()?;
         let endpoint = server.registration_endpoint.as_ref();
         if endpoint.is_none() {
-            return Err(Error::not_offered(format!(
-                "`{}` registers nobody; register this application there, and tell OAuth its id",
+            return Err(Error::unsupported(format!(
+                "`{}` does not support dynamic client registration; register there and set `OAuth::client`",
                 server.issuer
             )));
         }
         let endpoint = self.endpoint("registration endpoint", endpoint)?;
-        let body = self.introduction()?.to_string().into();
-        self.state = State::Registering;
+        let body = self.registration_request()?.to_string().into();
+        self.state = FlowState::Registering;
         let mut builder =
             Request::post(endpoint.as_str()).header(header::CONTENT_TYPE, "application/json");
         let token = self.setup.application.initial_access_token.as_ref();
@@ -38,11 +38,11 @@ impl Flow {
         {
             builder = builder.header(header::AUTHORIZATION, format!("Bearer {}", token.expose()));
         }
-        Ok(Step::Send(request(&endpoint, builder, body)?))
+        Ok(FlowStep::Send(request(&endpoint, builder, body)?))
     }
 
-    /// Who we are, if that needs no registration.
-    fn known_client(&mut self, moment: &Moment) -> Result<Option<Registration>> {
+    /// Returns the client, if it needs no registration.
+    fn known_client(&mut self, fresh: &TimeAndRandomness) -> Result<Option<Registration>> {
         if let Some(client) = self.own_client()? {
             return Ok(Some(client));
         }
@@ -66,32 +66,32 @@ impl Flow {
         let usable = registered.filter(|registration| {
             let is_current = registration
                 .expires_at
-                .is_none_or(|at| at > moment.seconds());
-            // Not every server lets the port of a redirect differ from what was registered.
+                .is_none_or(|at| at > fresh.seconds());
+            // Not every server ignores the port of a loopback redirect URI (RFC 8252), so it must match.
             is_current && registration.redirect_uri == self.setup.redirect_uri
         });
         Ok(usable.cloned())
     }
 
-    /// What the application brought along, which belongs to one issuer.
+    /// Returns the application's own client, and binds it to the issuer.
     fn own_client(&mut self) -> Result<Option<Registration>> {
         let Some(client) = self.setup.application.client.clone() else {
             return Ok(None);
         };
         let server = self.server()?;
         let issuer = server.issuer.clone();
-        self.check_home(std::slice::from_ref(&issuer))?;
-        let method = match &client.proof {
-            ClientProof::None => AuthMethod::None,
-            ClientProof::Secret(_) => secret_method(server),
-            ClientProof::Key(_) => AuthMethod::PrivateKeyJwt,
+        self.check_client_issuer(std::slice::from_ref(&issuer))?;
+        let method = match &client.credential {
+            ClientCredential::None => AuthMethod::None,
+            ClientCredential::Secret(_) => secret_method(server),
+            ClientCredential::Key(_) => AuthMethod::PrivateKeyJwt,
         };
         self.setup.credentials.bound_to = Some(issuer);
         Ok(Some(Registration {
             client_id: client.id,
-            secret: match client.proof {
-                ClientProof::Secret(secret) => Some(secret),
-                ClientProof::None | ClientProof::Key(_) => None,
+            secret: match client.credential {
+                ClientCredential::Secret(secret) => Some(secret),
+                ClientCredential::None | ClientCredential::Key(_) => None,
             },
             method,
             redirect_uri: self.setup.redirect_uri.clone(),
@@ -99,15 +99,15 @@ impl Flow {
         }))
     }
 
-    /// What we say about ourselves when we register.
-    fn introduction(&self) -> Result<Value> {
+    /// Returns the client metadata of a registration request.
+    fn registration_request(&self) -> Result<Value> {
         let Some(redirect_uri) = &self.setup.redirect_uri else {
             return Err(Error::misuse(
-                "only a client that asks people can be registered on the way; tell OAuth its id",
+                "only a client with a redirect URI can register itself; set `OAuth::client`",
             ));
         };
         let is_web = redirect_uri.starts_with("https:");
-        let mut introduction = json!({
+        let mut metadata = json!({
             "client_name": self.setup.application.name,
             "redirect_uris": [redirect_uri],
             "grant_types": ["authorization_code", "refresh_token"],
@@ -115,19 +115,22 @@ impl Flow {
             "application_type": if is_web { "web" } else { "native" },
         });
         if let Some(method) = preferred_method(self.server()?) {
-            introduction["token_endpoint_auth_method"] = json!(method.name());
+            metadata["token_endpoint_auth_method"] = json!(method.name());
         }
         let scopes = self.scopes();
         if !scopes.is_empty() {
-            introduction["scope"] = json!(scopes.to_string());
+            metadata["scope"] = json!(scopes.to_string());
         }
-        Ok(introduction)
+        Ok(metadata)
     }
 
-    /// Takes in the answer to a registration.
-    pub(super) fn registered(&mut self, response: &Response<Bytes>) -> Result<Registration> {
+    /// Processes a registration response.
+    pub(super) fn handle_registration_response(
+        &mut self,
+        response: &Response<Bytes>,
+    ) -> Result<Registration> {
         #[derive(Deserialize)]
-        struct Registered {
+        struct RegistrationResponse {
             client_id: String,
             client_secret: Option<Secret>,
             token_endpoint_auth_method: Option<String>,
@@ -135,37 +138,37 @@ impl Flow {
         }
 
         if !response.status().is_success() {
-            return Err(token::denied(response));
+            return Err(token::parse_error_response(response));
         }
-        let registered: Registered = serde_json::from_slice(response.body())
-            .map_err(|_| Error::broken("the answer to the registration cannot be read"))?;
+        let parsed: RegistrationResponse = serde_json::from_slice(response.body())
+            .map_err(|_| Error::protocol("failed to parse the registration response"))?;
         let server = self.server()?;
-        let method = match &registered.token_endpoint_auth_method {
-            Some(name) => AuthMethod::named(name).ok_or_else(|| {
-                Error::not_offered(format!("clients have to authenticate by `{name}`"))
+        let method = match &parsed.token_endpoint_auth_method {
+            Some(name) => AuthMethod::from_name(name).ok_or_else(|| {
+                Error::unsupported(format!("unsupported client authentication method `{name}`"))
             })?,
-            None => preferred_method(server).unwrap_or(match registered.client_secret {
+            None => preferred_method(server).unwrap_or(match parsed.client_secret {
                 Some(_) => AuthMethod::Basic,
                 None => AuthMethod::None,
             }),
         };
-        // Before a person is asked for what could not be redeemed.
-        match (method, &registered.client_secret) {
+        // Checked before the user is prompted for a code that could not be redeemed.
+        match (method, &parsed.client_secret) {
             (AuthMethod::None, _) | (AuthMethod::Basic | AuthMethod::Post, Some(_)) => {}
             (AuthMethod::Basic | AuthMethod::Post | AuthMethod::PrivateKeyJwt, _) => {
-                return Err(Error::broken(format!(
-                    "the client is to authenticate by `{}`, and the registration gives it nothing for that",
+                return Err(Error::protocol(format!(
+                    "the registration requires the authentication method `{}` without credentials for it",
                     method.name()
                 )));
             }
         }
         let issuer = server.issuer.clone();
         let registration = Registration {
-            client_id: registered.client_id,
-            secret: registered.client_secret,
+            client_id: parsed.client_id,
+            secret: parsed.client_secret,
             method,
             redirect_uri: self.setup.redirect_uri.clone(),
-            expires_at: registered.client_secret_expires_at.filter(|at| *at > 0),
+            expires_at: parsed.client_secret_expires_at.filter(|at| *at > 0),
         };
         let registrations = &mut self.setup.credentials.registrations;
         registrations.insert(issuer, registration.clone());
@@ -173,8 +176,8 @@ impl Flow {
     }
 }
 
-/// How a new client is to authenticate: not at all if that is possible, for what is installed on people's
-/// machines has no secrets. `None` if the server does not say what it supports.
+/// Returns the authentication method to register: `none` if possible, because installed applications cannot keep a
+/// secret. `None` if the server does not list its methods.
 fn preferred_method(server: &ServerMetadata) -> Option<AuthMethod> {
     let supported = server.token_endpoint_auth_methods_supported.as_ref()?;
     let preferred = [AuthMethod::None, AuthMethod::Basic, AuthMethod::Post];
@@ -183,7 +186,7 @@ fn preferred_method(server: &ServerMetadata) -> Option<AuthMethod> {
         .find(|method| supported.iter().any(|name| name == method.name()))
 }
 
-/// How a client with a secret authenticates.
+/// Returns the authentication method of a client with a secret.
 fn secret_method(server: &ServerMetadata) -> AuthMethod {
     let supported = server.token_endpoint_auth_methods_supported.as_deref();
     let supports = |method: AuthMethod| {

@@ -1,8 +1,8 @@
-//! Flows through worlds of documents: where they look, what they believe, and where they stop.
+//! Flows against fixed documents: the requests that they send, the responses that they accept, and their errors.
+
+mod application_settings;
 
 mod attacks;
-
-mod choices;
 
 mod grants;
 
@@ -18,16 +18,15 @@ use crate::client::credentials::{AuthMethod, Tokens};
 
 const SERVER: &str = "https://mcp.example/mcp";
 const ISSUER: &str = "https://as.example";
-const HERE: &str = "http://127.0.0.1:7/callback";
+const REDIRECT_URI: &str = "http://127.0.0.1:7/callback";
 const NOW: u64 = 1_000_000;
 
-/// What is at which address; everything else is not found. A `Value` with a number under `status` has that
-/// status.
+/// The documents by URL; all other URLs are 404. A document with a numeric `status` member has that status.
 #[derive(Clone)]
-struct World(BTreeMap<String, Value>);
+struct FakeDocuments(BTreeMap<String, Value>);
 
-impl World {
-    /// A server, and an authorization server that registers everybody.
+impl FakeDocuments {
+    /// Returns a server, and an authorization server with dynamic client registration.
     fn new() -> Self {
         Self(BTreeMap::new())
             .with(
@@ -66,23 +65,23 @@ impl World {
         self
     }
 
-    /// Changes one member of a document; the document is named by the end of its address.
-    fn says(mut self, address: &str, member: &str, value: Value) -> Self {
+    /// Sets a member of the document whose URL ends with `address`.
+    fn with_member(mut self, address: &str, member: &str, value: Value) -> Self {
         let mut documents = self.0.iter_mut();
         let found = documents.find(|(own, _)| own.ends_with(address));
         found.unwrap().1[member] = value;
         self
     }
 
-    /// Leaves one member out of a document, which is named by the end of its address.
-    fn leaves_out(mut self, address: &str, member: &str) -> Self {
+    /// Removes a member of the document whose URL ends with `address`.
+    fn without_member(mut self, address: &str, member: &str) -> Self {
         let mut documents = self.0.iter_mut();
         let (_, found) = documents.find(|(own, _)| own.ends_with(address)).unwrap();
         found.as_object_mut().unwrap().remove(member).unwrap();
         self
     }
 
-    fn answer(&self, address: &str) -> Response<Bytes> {
+    fn response(&self, address: &str) -> Response<Bytes> {
         let document = self.0.get(address);
         let status = match document {
             Some(document) => document["status"].as_u64().unwrap_or(200),
@@ -95,15 +94,15 @@ impl World {
     }
 }
 
-/// What a flow did, in words, and what it came to.
-struct Walked {
+/// The steps of a flow as text, and its result.
+struct FlowRun {
     steps: Vec<String>,
     end: String,
     credentials: Credentials,
 }
 
-impl Walked {
-    /// The query or the form of the first step that begins like this.
+impl FlowRun {
+    /// Returns the query or form of the first step with this prefix.
     fn sent(&self, to: &str) -> BTreeMap<String, String> {
         let mut steps = self.steps.iter();
         let step = steps.find(|step| step.starts_with(to));
@@ -115,8 +114,8 @@ impl Walked {
             .collect()
     }
 
-    /// Where it went, without what it said there.
-    fn way(&self) -> Vec<&str> {
+    /// Returns the steps without queries and bodies.
+    fn requests(&self) -> Vec<&str> {
         let steps = self.steps.iter();
         steps
             .map(|step| step.split(['?']).next().unwrap_or_default())
@@ -129,17 +128,17 @@ impl Walked {
     }
 }
 
-fn setup() -> Setup {
-    let kept = ProofKey::generate().unwrap();
-    Setup {
+fn setup() -> FlowSetup {
+    let stored = ProofKey::generate().unwrap();
+    FlowSetup {
         server: Url::parse(SERVER).unwrap(),
         application: Arc::new(Application::new("test")),
-        guard: Guard::Public,
+        address_policy: AddressPolicy::Public,
         intent: Intent::Obtain,
         challenge: None,
         credentials: Credentials::default(),
-        proof_key: Arc::new(ProofKey::read(&kept).unwrap()),
-        redirect_uri: Some(HERE.into()),
+        proof_key: Arc::new(ProofKey::read(&stored).unwrap()),
+        redirect_uri: Some(REDIRECT_URI.into()),
     }
 }
 
@@ -147,59 +146,69 @@ fn challenge(text: &str) -> Option<Challenge> {
     Challenge::parse_all([text]).pop()
 }
 
-fn moment() -> Moment {
-    Moment::new(NOW, [[1; 32], [2; 32]])
+fn time_and_randomness() -> TimeAndRandomness {
+    TimeAndRandomness::new(NOW, [[1; 32], [2; 32]])
 }
 
-/// Somebody who agrees comes back to us, and brings what the authorization server adds.
-fn walk(world: &World, setup: Setup) -> Walked {
-    walk_back(world, setup, "code=c&iss=https://as.example")
+/// Runs a flow in which the user consents, with a regular redirect.
+fn run_flow(documents: &FakeDocuments, setup: FlowSetup) -> FlowRun {
+    run_flow_with_redirect(documents, setup, "code=c&iss=https://as.example")
 }
 
-fn walk_back(world: &World, setup: Setup, brings: &str) -> Walked {
+fn run_flow_with_redirect(
+    documents: &FakeDocuments,
+    setup: FlowSetup,
+    redirect_query: &str,
+) -> FlowRun {
     let mut flow = Flow::new(setup);
     let mut steps = Vec::new();
     let mut step = flow.begin();
     let end = loop {
         step = match step {
-            Ok(Step::Send(request)) => {
+            Ok(FlowStep::Send(request)) => {
                 let body = String::from_utf8(request.body().to_vec()).unwrap();
                 let line = format!("{} {} {body}", request.method(), request.uri());
                 steps.push(line.trim_end().to_owned());
                 if let Some(basic) = request.headers().get(header::AUTHORIZATION) {
                     steps.push(basic.to_str().unwrap().to_owned());
                 }
-                flow.response(&world.answer(&request.uri().to_string()), &moment())
+                flow.handle_response(
+                    &documents.response(&request.uri().to_string()),
+                    &time_and_randomness(),
+                )
             }
-            Ok(Step::Open(url)) => {
+            Ok(FlowStep::Open(url)) => {
                 steps.push(format!("OPEN {url}"));
                 let state = url.query_pairs().find(|(name, _)| name == "state");
                 let state = state.unwrap().1.into_owned();
-                flow.redirected(&format!("{HERE}?state={state}&{brings}"), &moment())
+                flow.handle_redirect(
+                    &format!("{REDIRECT_URI}?state={state}&{redirect_query}"),
+                    &time_and_randomness(),
+                )
             }
-            Ok(Step::Assert(issuer)) => {
+            Ok(FlowStep::Assert(issuer)) => {
                 let assertion = format!("assertion for {issuer}");
                 steps.push(assertion.clone());
-                flow.asserted(&Secret::new(assertion), &moment())
+                flow.handle_assertion(&Secret::new(assertion), &time_and_randomness())
             }
-            Ok(Step::Done) => break "done".to_owned(),
+            Ok(FlowStep::Done) => break "done".to_owned(),
             Err(error) => break error.to_string(),
         };
         assert!(steps.len() < 20, "{steps:?}");
     };
-    Walked {
+    FlowRun {
         steps,
         end,
         credentials: flow.credentials().clone(),
     }
 }
 
-fn held(scopes: &str) -> Credentials {
+fn stored_credentials(scopes: &str) -> Credentials {
     let client = Registration {
         client_id: "holder".into(),
         secret: None,
         method: AuthMethod::None,
-        redirect_uri: Some(HERE.into()),
+        redirect_uri: Some(REDIRECT_URI.into()),
         expires_at: None,
     };
     Credentials {
@@ -218,7 +227,7 @@ fn held(scopes: &str) -> Credentials {
     }
 }
 
-fn known(client: RegisteredClient) -> Arc<Application> {
+fn application_with(client: RegisteredClient) -> Arc<Application> {
     Arc::new(Application {
         client: Some(client),
         metadata_url: Some("https://app.example/client.json".into()),
@@ -227,7 +236,7 @@ fn known(client: RegisteredClient) -> Arc<Application> {
 }
 
 #[test]
-fn a_lifetime_that_no_clock_can_represent_ends_never() {
+fn out_of_range_lifetimes_saturate_or_are_ignored() {
     for (lifetime, renew_at) in [
         (json!(u64::MAX), Some(u64::MAX)),
         (json!("18446744073709551615"), Some(u64::MAX)),
@@ -236,23 +245,23 @@ fn a_lifetime_that_no_clock_can_represent_ends_never() {
         (json!(0), Some(NOW)),
     ] {
         let token = json!({"access_token": "t", "token_type": "Bearer", "expires_in": lifetime});
-        let world = World::new().with("https://as.example/token", token);
+        let documents = FakeDocuments::new().with("https://as.example/token", token);
 
-        let walked = walk(&world, setup());
+        let run = run_flow(&documents, setup());
 
-        assert_eq!(walked.end, "done");
-        let tokens = walked.credentials.tokens.unwrap();
+        assert_eq!(run.end, "done");
+        let tokens = run.credentials.tokens.unwrap();
         assert_eq!(tokens.renew_at, renew_at, "{lifetime}");
     }
 }
 
 #[test]
-fn a_person_agrees_and_there_is_a_token() {
-    let walked = walk(&World::new(), setup());
+fn the_authorization_code_flow_obtains_a_token() {
+    let run = run_flow(&FakeDocuments::new(), setup());
 
-    assert_eq!(walked.end, "done");
+    assert_eq!(run.end, "done");
     assert_eq!(
-        walked.way(),
+        run.requests(),
         [
             "GET https://mcp.example/.well-known/oauth-protected-resource/mcp",
             "GET https://as.example/.well-known/oauth-authorization-server",
@@ -261,8 +270,8 @@ fn a_person_agrees_and_there_is_a_token() {
             "POST https://as.example/token",
         ]
     );
-    let asked = walked.sent("OPEN");
-    let redeemed = walked.sent("POST https://as.example/token");
+    let asked = run.sent("OPEN");
+    let redeemed = run.sent("POST https://as.example/token");
     assert_eq!(asked["resource"], SERVER);
     assert_eq!(redeemed["resource"], SERVER);
     assert_eq!(asked["code_challenge_method"], "S256");
@@ -271,41 +280,46 @@ fn a_person_agrees_and_there_is_a_token() {
     let digest = <sha2::Sha256 as sha2::Digest>::digest(&redeemed["code_verifier"]);
     let digest = base64::Engine::encode(&base64::engine::general_purpose::URL_SAFE_NO_PAD, digest);
     assert_eq!(asked["code_challenge"], digest);
-    let tokens = walked.credentials.tokens.unwrap();
+    let tokens = run.credentials.tokens.unwrap();
     assert_eq!(*tokens.header(), "Bearer t1");
     assert_eq!(tokens.renew_at, Some(NOW + 54), "before it expires");
     assert_eq!(tokens.issuer, "https://as.example");
 }
 
 #[test]
-fn the_document_that_a_server_names_is_the_only_one_that_is_looked_for() {
+fn only_the_metadata_url_of_the_challenge_is_fetched() {
     let named = "https://mcp.example/elsewhere.json";
-    let world = World::new();
-    let document = world.0["https://mcp.example/.well-known/oauth-protected-resource/mcp"].clone();
-    let asked = || Setup {
+    let documents = FakeDocuments::new();
+    let document =
+        documents.0["https://mcp.example/.well-known/oauth-protected-resource/mcp"].clone();
+    let asked = || FlowSetup {
         challenge: challenge(&format!("Bearer resource_metadata=\"{named}\"")),
         ..setup()
     };
 
-    let found = walk(&world.clone().with(named, document), asked());
-    let missing = walk(&world, asked());
+    let found = run_flow(&documents.clone().with(named, document), asked());
+    let missing = run_flow(&documents, asked());
 
     assert_eq!(found.end, "done");
-    assert_eq!(found.way()[0], format!("GET {named}"));
-    assert_eq!(missing.way(), [format!("GET {named}")]);
-    assert!(missing.end.contains("not where the server says it is"));
+    assert_eq!(found.requests()[0], format!("GET {named}"));
+    assert_eq!(missing.requests(), [format!("GET {named}")]);
+    assert!(
+        missing
+            .end
+            .contains("no resource metadata at the URL in the challenge")
+    );
 }
 
 #[test]
-fn a_document_that_a_server_names_is_about_that_server_and_no_other() {
+fn metadata_named_by_a_challenge_must_describe_the_same_resource() {
     let named = "https://mcp.example/elsewhere.json";
-    let walk_to = |resource: &str| {
+    let run_with_resource = |resource: &str| {
         let document = json!({"resource": resource, "authorization_servers": [ISSUER]});
-        let asked = Setup {
+        let asked = FlowSetup {
             challenge: challenge(&format!("Bearer resource_metadata=\"{named}\"")),
             ..setup()
         };
-        walk(&World::new().with(named, document), asked)
+        run_flow(&FakeDocuments::new().with(named, document), asked)
     };
 
     for resource in [
@@ -313,34 +327,36 @@ fn a_document_that_a_server_names_is_about_that_server_and_no_other() {
         "https://mcp.example:443/mcp",
         "https://mcp.example/mcp/",
     ] {
-        assert_eq!(walk_to(resource).end, "done", "{resource}");
+        assert_eq!(run_with_resource(resource).end, "done", "{resource}");
     }
-    // A document about all of the host may be found at its root, but not be named from somewhere else.
+    // Metadata for the whole host are valid at the root, but not at a URL that a challenge names.
     for resource in [
         "https://mcp.example",
         "https://mcp.example/",
         "https://mcp.example/other",
     ] {
-        let walked = walk_to(resource);
-        assert!(walked.end.contains("another resource"), "{}", walked.end);
-        assert_eq!(walked.steps.len(), 1);
+        let run = run_with_resource(resource);
+        assert!(run.end.contains("another resource"), "{}", run.end);
+        assert_eq!(run.steps.len(), 1);
     }
 }
 
 #[test]
-fn documents_are_looked_for_in_the_specified_order() {
-    let at = |issuer: &str| World::new().says("/mcp", "authorization_servers", json!([issuer]));
-    let nowhere = walk(&at("https://as.example/tenant1"), setup());
-    let rootless = World::new()
+fn metadata_urls_are_tried_in_the_specified_order() {
+    let at = |issuer: &str| {
+        FakeDocuments::new().with_member("/mcp", "authorization_servers", json!([issuer]))
+    };
+    let nowhere = run_flow(&at("https://as.example/tenant1"), setup());
+    let rootless = FakeDocuments::new()
         .without("https://mcp.example/.well-known/oauth-protected-resource/mcp")
         .with(
             "https://mcp.example/.well-known/oauth-protected-resource",
             json!({"resource": "https://mcp.example", "authorization_servers": ["https://as.example"]}),
         );
-    let at_root = walk(&rootless, setup());
+    let at_root = run_flow(&rootless, setup());
 
     assert_eq!(
-        nowhere.way()[1..],
+        nowhere.requests()[1..],
         [
             "GET https://as.example/.well-known/oauth-authorization-server/tenant1",
             "GET https://as.example/.well-known/openid-configuration/tenant1",
@@ -361,8 +377,8 @@ fn documents_are_looked_for_in_the_specified_order() {
 }
 
 #[test]
-fn a_server_that_publishes_nothing_is_its_own_authorization_server_if_that_is_asked_for() {
-    let world = World(BTreeMap::new())
+fn default_endpoints_are_used_only_if_configured() {
+    let documents = FakeDocuments(BTreeMap::new())
         .with(
             "https://mcp.example/register",
             json!({"client_id": "registered"}),
@@ -372,15 +388,15 @@ fn a_server_that_publishes_nothing_is_its_own_authorization_server_if_that_is_as
             json!({"access_token": "t1", "token_type": "bearer"}),
         );
 
-    let falls_back = Setup {
+    let assumes_default_endpoints = FlowSetup {
         application: Arc::new(Application {
-            falls_back: true,
+            assumes_default_endpoints: true,
             ..Application::new("test")
         }),
         ..setup()
     };
-    let walked = walk_back(&world, falls_back, "code=c");
-    let refused = walk_back(&world, setup(), "code=c");
+    let run = run_flow_with_redirect(&documents, assumes_default_endpoints, "code=c");
+    let refused = run_flow_with_redirect(&documents, setup(), "code=c");
 
     assert!(
         refused
@@ -390,9 +406,9 @@ fn a_server_that_publishes_nothing_is_its_own_authorization_server_if_that_is_as
         refused.end
     );
     assert_eq!(refused.steps.len(), 2, "{:?}", refused.steps);
-    assert_eq!(walked.end, "done");
+    assert_eq!(run.end, "done");
     assert_eq!(
-        walked.way()[2..],
+        run.requests()[2..],
         [
             "GET https://mcp.example/.well-known/oauth-authorization-server",
             "POST https://mcp.example/register",
@@ -403,9 +419,10 @@ fn a_server_that_publishes_nothing_is_its_own_authorization_server_if_that_is_as
 }
 
 #[test]
-fn scopes_are_those_of_the_challenge_or_else_all_that_are_published() {
-    let published = || World::new().says("/mcp", "scopes_supported", json!(["b", "a"]));
-    let offline = published().says(
+fn scopes_come_from_the_challenge_or_else_from_the_metadata() {
+    let published =
+        || FakeDocuments::new().with_member("/mcp", "scopes_supported", json!(["b", "a"]));
+    let offline = published().with_member(
         "/oauth-authorization-server",
         "scopes_supported",
         json!(["a", "offline_access"]),
@@ -414,52 +431,48 @@ fn scopes_are_those_of_the_challenge_or_else_all_that_are_published() {
         (published(), Some("Bearer scope=\"c d\""), Some("c d")),
         (published(), None, Some("a b")),
         (published(), Some("Bearer"), Some("a b")),
-        (World::new(), None, None),
+        (FakeDocuments::new(), None, None),
         (offline, None, Some("a b offline_access")),
     ];
 
-    for (world, said, expected) in cases {
-        let asked = Setup {
+    for (documents, said, expected) in cases {
+        let asked = FlowSetup {
             challenge: said.and_then(challenge),
             ..setup()
         };
 
-        let walked = walk(&world, asked);
+        let run = run_flow(&documents, asked);
 
-        let asked = walked.sent("OPEN");
+        let asked = run.sent("OPEN");
         assert_eq!(asked.get("scope").map(String::as_str), expected);
-        let requested = walked.credentials.tokens.unwrap().requested;
+        let requested = run.credentials.tokens.unwrap().requested;
         assert_eq!(requested.to_string(), expected.unwrap_or_default());
     }
 }
 
 #[test]
-fn a_step_up_asks_for_what_it_had_and_for_more() {
-    let asked = Setup {
+fn a_step_up_requests_the_old_and_the_new_scopes() {
+    let asked = FlowSetup {
         challenge: challenge("Bearer error=\"insufficient_scope\", scope=\"write\""),
-        credentials: held("read"),
+        credentials: stored_credentials("read"),
         ..setup()
     };
 
-    let walked = walk(&World::new(), asked);
+    let run = run_flow(&FakeDocuments::new(), asked);
 
-    assert_eq!(walked.sent("OPEN")["scope"], "read write");
-    assert_eq!(
-        walked.sent("OPEN")["client_id"],
-        "holder",
-        "it is registered"
-    );
+    assert_eq!(run.sent("OPEN")["scope"], "read write");
+    assert_eq!(run.sent("OPEN")["client_id"], "holder", "it is registered");
 }
 
 #[test]
-fn a_server_that_is_out_of_order_is_not_a_server_without_documents() {
-    let broken = World::new().with(
+fn a_503_response_is_not_treated_as_missing_metadata() {
+    let broken = FakeDocuments::new().with(
         "https://mcp.example/.well-known/oauth-protected-resource/mcp",
         json!({"status": 503}),
     );
 
-    let walked = walk(&broken, setup());
+    let run = run_flow(&broken, setup());
 
-    assert!(walked.end.contains("503"), "{}", walked.end);
-    assert_eq!(walked.steps.len(), 1);
+    assert!(run.end.contains("503"), "{}", run.end);
+    assert_eq!(run.steps.len(), 1);
 }

@@ -1,4 +1,4 @@
-//! Asking for a token, and taking it in.
+//! Token requests and responses: authorization code, refresh token, client credentials, assertions and revocation.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -8,18 +8,18 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use url::form_urlencoded;
 
-use super::{Flow, State, Step, request};
-use crate::client::application::{ClientProof, Grant};
+use super::{Flow, FlowState, FlowStep, request};
+use crate::client::application::{ClientCredential, Grant};
 use crate::client::credentials::{AuthMethod, Registration, TokenKind, Tokens};
-use crate::client::dpop::Proving;
+use crate::client::dpop::ProofTarget;
 use crate::client::jwt::SigningKey;
-use crate::client::moment::Moment;
+use crate::client::time_and_randomness::TimeAndRandomness;
 use crate::client::{Error, Result, Secret};
 
-/// A request for a token, which may have to be sent a second time.
+/// A token request, kept until its response: a `use_dpop_nonce` error repeats it.
 pub(super) struct TokenRequest {
     form: Vec<(&'static str, String)>,
-    /// What the server wanted to see in the proof, once it said so.
+    /// The `DPoP-Nonce` of the first response.
     nonce: Option<String>,
 }
 
@@ -36,7 +36,7 @@ impl TokenRequest {
         self
     }
 
-    fn is_renewal(&self) -> bool {
+    fn is_refresh(&self) -> bool {
         self.form[0].1 == "refresh_token"
     }
 }
@@ -50,30 +50,28 @@ impl std::fmt::Debug for TokenRequest {
 }
 
 impl Flow {
-    /// Renews a token at the issuer that it came from.
-    pub(super) fn renew(&mut self, moment: &Moment) -> Result<Step> {
+    /// Refreshes the token, if this is its issuer.
+    pub(super) fn refresh(&mut self, fresh: &TimeAndRandomness) -> Result<FlowStep> {
         let server = self.server()?;
         let tokens = self.setup.credentials.tokens.as_ref();
         let tokens = tokens.filter(|tokens| tokens.issuer == server.issuer);
         let Some((tokens, refresh)) =
             tokens.and_then(|tokens| Some((tokens, tokens.refresh.as_ref()?)))
         else {
-            return Err(Error::not_offered(
-                "there is no token that could be renewed",
-            ));
+            return Err(Error::unsupported("no refresh token from this issuer"));
         };
         let request = TokenRequest::new("refresh_token").with("refresh_token", refresh.expose());
         self.client = Some(tokens.client.clone());
         self.requested = tokens.requested.clone();
-        self.redeem(request, moment)
+        self.request_token(request, fresh)
     }
 
-    /// Ends a token, and with it all that was given out for it (RFC 7009).
-    pub(super) fn revoke(&mut self, moment: &Moment) -> Result<Step> {
+    /// Revokes the refresh token, which also invalidates its access tokens, or else the access token (RFC 7009).
+    pub(super) fn revoke(&mut self, fresh: &TimeAndRandomness) -> Result<FlowStep> {
         let server = self.server()?;
         let tokens = self.setup.credentials.tokens.as_ref();
         let Some(tokens) = tokens.filter(|tokens| tokens.issuer == server.issuer) else {
-            return Err(Error::not_offered("a token that could be revoked"));
+            return Err(Error::unsupported("no token from this issuer to revoke"));
         };
         let address = server.revocation_endpoint.as_ref();
         let endpoint = self.endpoint("revocation endpoint", address)?;
@@ -85,20 +83,24 @@ impl Flow {
             ("token", token.expose().to_owned()),
             ("token_type_hint", hint.to_owned()),
         ];
-        let sender = Sender {
+        let client = AuthenticatedClient {
             client: &tokens.client,
             key: self.setup.application.key(&tokens.client.client_id),
             audience: &server.issuer,
         };
-        let sent = sender.form(&endpoint, form, None, moment)?;
-        self.state = State::Revoking;
-        Ok(Step::Send(sent))
+        let sent = client.form_request(&endpoint, form, None, fresh)?;
+        self.state = FlowState::Revoking;
+        Ok(FlowStep::Send(sent))
     }
 
-    /// Has the identity provider vouch for a person.
-    pub(super) fn have_vouched(&mut self, id_token: &Secret, moment: &Moment) -> Result<Step> {
+    /// Exchanges an ID token for an ID-JAG at the identity provider (RFC 8693).
+    pub(super) fn exchange_id_token(
+        &mut self,
+        id_token: &Secret,
+        fresh: &TimeAndRandomness,
+    ) -> Result<FlowStep> {
         let Grant::Enterprise(provider) = &self.setup.application.grant else {
-            return Err(Error::misuse("there is no identity provider"));
+            return Err(Error::misuse("no identity provider is set"));
         };
         let token_type = "urn:ietf:params:oauth:token-type";
         let form = TokenRequest::new("urn:ietf:params:oauth:grant-type:token-exchange")
@@ -106,148 +108,156 @@ impl Flow {
             .with("subject_token", id_token.expose())
             .with("subject_token_type", format!("{token_type}:id_token"))
             .with("audience", &self.server()?.issuer)
-            .with("resource", self.resource_name());
-        // The application named it, so that no server can have misled us.
+            .with("resource", self.resource_indicator());
+        // Not checked by the address policy: the application configured the URL, not a server.
         let endpoint = url::Url::parse(&provider.token_endpoint)
-            .map_err(|_| Error::misuse("the identity provider's token endpoint is no URL"))?;
+            .map_err(|_| Error::misuse("the identity provider's token endpoint is not a URL"))?;
         let client = Registration {
             client_id: provider.client.id.clone(),
-            secret: match &provider.client.proof {
-                ClientProof::Secret(secret) => Some(secret.clone()),
-                ClientProof::None | ClientProof::Key(_) => None,
+            secret: match &provider.client.credential {
+                ClientCredential::Secret(secret) => Some(secret.clone()),
+                ClientCredential::None | ClientCredential::Key(_) => None,
             },
-            method: match &provider.client.proof {
-                ClientProof::None => AuthMethod::None,
-                ClientProof::Secret(_) => AuthMethod::Basic,
-                ClientProof::Key(_) => AuthMethod::PrivateKeyJwt,
+            method: match &provider.client.credential {
+                ClientCredential::None => AuthMethod::None,
+                ClientCredential::Secret(_) => AuthMethod::Basic,
+                ClientCredential::Key(_) => AuthMethod::PrivateKeyJwt,
             },
             redirect_uri: None,
             expires_at: None,
         };
-        let key = match &provider.client.proof {
-            ClientProof::Key(key) => Some(&**key),
-            ClientProof::None | ClientProof::Secret(_) => None,
+        let key = match &provider.client.credential {
+            ClientCredential::Key(key) => Some(&**key),
+            ClientCredential::None | ClientCredential::Secret(_) => None,
         };
         let audience = endpoint.as_str();
-        let sender = Sender {
+        let client = AuthenticatedClient {
             client: &client,
             key,
             audience,
         };
-        let sent = sender.form(&endpoint, form.form, None, moment)?;
-        self.state = State::Vouching;
-        Ok(Step::Send(sent))
+        let sent = client.form_request(&endpoint, form.form, None, fresh)?;
+        self.state = FlowState::ExchangingIdToken;
+        Ok(FlowStep::Send(sent))
     }
 
-    /// Asks for a token by what somebody says who vouches for us.
-    pub(super) fn redeem_assertion(&mut self, assertion: &Secret, moment: &Moment) -> Result<Step> {
+    /// Requests a token with the JWT bearer grant.
+    pub(super) fn request_token_with_assertion(
+        &mut self,
+        assertion: &Secret,
+        fresh: &TimeAndRandomness,
+    ) -> Result<FlowStep> {
         let mut request = TokenRequest::new(JWT_BEARER).with("assertion", assertion.expose());
         let scopes = self.scopes();
         if !scopes.is_empty() {
             request = request.with("scope", scopes.to_string());
         }
-        self.redeem(request, moment)
+        self.request_token(request, fresh)
     }
 
-    /// Asks for a token.
-    pub(super) fn redeem(&mut self, request: TokenRequest, moment: &Moment) -> Result<Step> {
+    /// Sends a token request.
+    pub(super) fn request_token(
+        &mut self,
+        request: TokenRequest,
+        fresh: &TimeAndRandomness,
+    ) -> Result<FlowStep> {
         if let Some((_, scopes)) = request.form.iter().find(|(name, _)| *name == "scope") {
             self.requested = super::Scopes::parse(scopes);
         }
         let server = self.server()?;
         let endpoint = self.endpoint("token endpoint", server.token_endpoint.as_ref())?;
         let mut form = request.form.clone();
-        form.push(("resource", self.resource_name()));
-        let proof = match self.binds_token() {
+        form.push(("resource", self.resource_indicator()));
+        let proof = match self.requires_dpop() {
             true => {
-                let proving = Proving {
+                let target = ProofTarget {
                     method: &Method::POST,
                     url: &endpoint,
                     token: None,
                     nonce: request.nonce.as_deref(),
                 };
-                Some(self.setup.proof_key.prove(&proving, moment)?)
+                Some(self.setup.proof_key.prove(&target, fresh)?)
             }
             false => None,
         };
-        let sender = Sender {
+        let client = AuthenticatedClient {
             client: self.client()?,
             key: self.setup.application.key(&self.client()?.client_id),
             audience: &server.issuer,
         };
-        let sent = sender.form(&endpoint, form, proof, moment)?;
-        self.state = State::Redeeming(request);
-        Ok(Step::Send(sent))
+        let sent = client.form_request(&endpoint, form, proof, fresh)?;
+        self.state = FlowState::RequestingToken(request);
+        Ok(FlowStep::Send(sent))
     }
 
-    /// Takes in the answer to a request for a token.
-    pub(super) fn take_token(
+    /// Processes a token response.
+    pub(super) fn handle_token_response(
         &mut self,
         mut request: TokenRequest,
         response: &Response<Bytes>,
-        moment: &Moment,
-    ) -> Result<Step> {
+        fresh: &TimeAndRandomness,
+    ) -> Result<FlowStep> {
         if !response.status().is_success() {
-            let refusal = denied(response);
-            let Error::Denied { error, .. } = &refusal else {
-                return Err(refusal);
+            let denied = parse_error_response(response);
+            let Error::Denied { error, .. } = &denied else {
+                return Err(denied);
             };
             match (&**error, response.headers().get(DPOP_NONCE)) {
                 ("use_dpop_nonce", Some(nonce)) if request.nonce.is_none() => {
                     request.nonce = nonce.to_str().ok().map(str::to_owned);
-                    return self.redeem(request, moment);
+                    return self.request_token(request, fresh);
                 }
-                ("invalid_grant", _) if request.is_renewal() => self.forget_refresh_token(),
+                ("invalid_grant", _) if request.is_refresh() => self.forget_refresh_token(),
                 ("invalid_client", _) => {
                     self.forget_registration();
-                    // It was given to the client that is not known any more. In any other flow the token is not what
-                    // was refused, and another process may have a newer one.
-                    if request.is_renewal() {
+                    // The refresh token belongs to the unknown client. In other flows the stored token was not part of
+                    // the request, and another process may have saved a newer one.
+                    if request.is_refresh() {
                         self.forget_refresh_token();
                     }
                 }
                 _ => {}
             }
-            return Err(refusal);
+            return Err(denied);
         }
-        let tokens = self.tokens(&request, response, moment)?;
+        let tokens = self.parse_tokens(&request, response, fresh)?;
         self.setup.credentials.tokens = Some(tokens);
-        Ok(Step::Done)
+        Ok(FlowStep::Done)
     }
 
-    fn tokens(
+    fn parse_tokens(
         &self,
         request: &TokenRequest,
         response: &Response<Bytes>,
-        moment: &Moment,
+        fresh: &TimeAndRandomness,
     ) -> Result<Tokens> {
-        let answer = TokenAnswer::read(response)?;
-        let kind = match answer.token_type.to_ascii_lowercase().as_str() {
+        let parsed = TokenResponse::read(response)?;
+        let kind = match parsed.token_type.to_ascii_lowercase().as_str() {
             "bearer" => TokenKind::Bearer,
-            "dpop" if self.binds_token() => TokenKind::Dpop,
+            "dpop" if self.requires_dpop() => TokenKind::Dpop,
             other => {
-                return Err(Error::not_offered(format!(
-                    "a token that this client can show; it is of the type `{other}`"
+                return Err(Error::unsupported(format!(
+                    "unsupported token type `{other}`"
                 )));
             }
         };
         let old = self.setup.credentials.tokens.as_ref();
-        // A server that rotates refresh tokens sends a new one; otherwise the old one stays good.
-        let kept = old
-            .filter(|_| request.is_renewal())
+        // Without rotation the response has no refresh token, and the old one stays valid.
+        let reused = old
+            .filter(|_| request.is_refresh())
             .and_then(|old| old.refresh.clone());
-        let lifetime = answer.expires_in.as_ref().and_then(seconds);
+        let lifetime = parsed.expires_in.as_ref().and_then(seconds);
         Ok(Tokens {
             issuer: self.server()?.issuer.clone(),
             client: self.client()?.clone(),
-            access: answer.access_token,
+            access: parsed.access_token,
             kind,
-            refresh: answer.refresh_token.or(kept),
+            refresh: parsed.refresh_token.or(reused),
             renew_at: lifetime.map(|lifetime| {
-                let head_start = (lifetime / 10).min(LONGEST_HEAD_START);
-                moment.seconds().saturating_add(lifetime - head_start)
+                let head_start = (lifetime / 10).min(MAX_REFRESH_HEAD_START);
+                fresh.seconds().saturating_add(lifetime - head_start)
             }),
-            expires_at: lifetime.map(|lifetime| moment.seconds().saturating_add(lifetime)),
+            expires_at: lifetime.map(|lifetime| fresh.seconds().saturating_add(lifetime)),
             requested: self.requested.clone(),
         })
     }
@@ -258,7 +268,7 @@ impl Flow {
         }
     }
 
-    /// The server does not know us any more, so that the next flow registers anew.
+    /// Removes the registration that the server no longer knows, so that the next flow registers again.
     fn forget_registration(&mut self) {
         if let Some(server) = &self.server {
             self.setup.credentials.registrations.remove(&server.issuer);
@@ -266,21 +276,21 @@ impl Flow {
     }
 }
 
-/// Whoever sends a form to a token endpoint.
-struct Sender<'a> {
+/// The client authentication of a form request.
+struct AuthenticatedClient<'a> {
     client: &'a Registration,
     key: Option<&'a SigningKey>,
-    /// Whom a signature is meant for.
+    /// The `aud` of client assertions.
     audience: &'a str,
 }
 
-impl Sender<'_> {
-    fn form(
+impl AuthenticatedClient<'_> {
+    fn form_request(
         &self,
         endpoint: &url::Url,
         mut form: Vec<(&'static str, String)>,
         proof: Option<String>,
-        moment: &Moment,
+        fresh: &TimeAndRandomness,
     ) -> Result<Request<Bytes>> {
         let mut builder = Request::post(endpoint.as_str())
             .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
@@ -289,7 +299,11 @@ impl Sender<'_> {
         } = self.client;
         match (self.client.method, secret) {
             (AuthMethod::Basic, Some(secret)) => {
-                let pair = format!("{}:{}", encoded(client_id), encoded(secret.expose()));
+                let pair = format!(
+                    "{}:{}",
+                    form_encoded(client_id),
+                    form_encoded(secret.expose())
+                );
                 let basic = format!("Basic {}", STANDARD.encode(pair));
                 builder = builder.header(header::AUTHORIZATION, basic);
             }
@@ -300,12 +314,12 @@ impl Sender<'_> {
             (AuthMethod::PrivateKeyJwt, _) => {
                 form.push(("client_id", client_id.clone()));
                 form.push(("client_assertion_type", ASSERTION_TYPE.to_owned()));
-                form.push(("client_assertion", self.assert(moment)?));
+                form.push(("client_assertion", self.client_assertion(fresh)?));
             }
             (AuthMethod::None, _) => form.push(("client_id", client_id.clone())),
             (AuthMethod::Basic | AuthMethod::Post, None) => {
-                return Err(Error::broken(
-                    "the client has to authenticate by a secret, and was given none",
+                return Err(Error::protocol(
+                    "the client must authenticate with a secret, but has none",
                 ));
             }
         }
@@ -317,11 +331,11 @@ impl Sender<'_> {
         request(endpoint, builder, body.finish().into())
     }
 
-    /// Says who we are, and signs it.
-    fn assert(&self, moment: &Moment) -> Result<String> {
+    /// Creates a client assertion (RFC 7523).
+    fn client_assertion(&self, fresh: &TimeAndRandomness) -> Result<String> {
         let Some(key) = self.key else {
             return Err(Error::misuse(
-                "the client has to authenticate by a signature, and has no key",
+                "the client must authenticate with `private_key_jwt`, but has no key",
             ));
         };
         let client_id = &self.client.client_id;
@@ -329,32 +343,32 @@ impl Sender<'_> {
             "iss": client_id,
             "sub": client_id,
             "aud": self.audience,
-            "jti": moment.other_word(),
-            "iat": moment.seconds(),
-            "exp": moment.seconds() + ASSERTION_LIFETIME,
+            "jti": fresh.second_random_token(),
+            "iat": fresh.seconds(),
+            "exp": fresh.seconds() + ASSERTION_LIFETIME,
         });
         key.sign(json!({"typ": "JWT"}), &claims)
     }
 }
 
-/// Reads the assertion that an identity provider gave out.
-pub(super) fn vouched(response: &Response<Bytes>) -> Result<Secret> {
+/// Parses the ID-JAG in an identity provider's response.
+pub(super) fn parse_id_jag(response: &Response<Bytes>) -> Result<Secret> {
     if !response.status().is_success() {
-        return Err(denied(response));
+        return Err(parse_error_response(response));
     }
-    Ok(TokenAnswer::read(response)?.access_token)
+    Ok(TokenResponse::read(response)?.access_token)
 }
 
-/// Reads why a server said no.
-pub(super) fn denied(response: &Response<Bytes>) -> Error {
+/// Parses an OAuth error response.
+pub(super) fn parse_error_response(response: &Response<Bytes>) -> Error {
     #[derive(Deserialize)]
-    struct Refusal {
+    struct ErrorResponse {
         error: String,
         error_description: Option<String>,
     }
 
     match serde_json::from_slice(response.body()) {
-        Ok(Refusal {
+        Ok(ErrorResponse {
             error,
             error_description,
         }) => Error::denied(&error, error_description.as_deref()),
@@ -362,26 +376,26 @@ pub(super) fn denied(response: &Response<Bytes>) -> Error {
             what: "the authorization server",
             status: response.status().as_u16(),
         },
-        Err(_) => Error::broken(format!(
-            "the authorization server answers with {}",
+        Err(_) => Error::protocol(format!(
+            "the authorization server responded with status {}",
             response.status()
         )),
     }
 }
 
 #[derive(Deserialize)]
-struct TokenAnswer {
+struct TokenResponse {
     access_token: Secret,
     token_type: String,
-    /// A number, which some servers write as text.
+    /// A number, which some servers send as a string.
     expires_in: Option<Value>,
     refresh_token: Option<Secret>,
 }
 
-impl TokenAnswer {
+impl TokenResponse {
     fn read(response: &Response<Bytes>) -> Result<Self> {
         serde_json::from_slice(response.body())
-            .map_err(|_| Error::broken("the answer of a token endpoint is no token"))
+            .map_err(|_| Error::protocol("failed to parse the token response"))
     }
 }
 
@@ -392,16 +406,16 @@ fn seconds(value: &Value) -> Option<u64> {
     }
 }
 
-fn encoded(text: &str) -> String {
+fn form_encoded(text: &str) -> String {
     form_urlencoded::byte_serialize(text.as_bytes()).collect()
 }
 
-/// Where a server says what it wants to see in the next proof.
+/// The response header with the nonce for the next DPoP proof.
 pub(crate) const DPOP_NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
-/// The grant for a JWT assertion by a third party (RFC 7523).
+/// The grant type of a JWT assertion (RFC 7523).
 pub(super) const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
-/// How long before it expires a token is renewed at most, in seconds.
-const LONGEST_HEAD_START: u64 = 30;
-/// How long a signature about ourselves is good, in seconds.
+/// The maximum time between the refresh and the expiry of a token, in seconds.
+const MAX_REFRESH_HEAD_START: u64 = 30;
+/// The lifetime of a client assertion, in seconds.
 const ASSERTION_LIFETIME: u64 = 120;

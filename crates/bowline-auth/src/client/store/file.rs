@@ -1,4 +1,4 @@
-//! Credentials in files that only their owner can read.
+//! [`FileStore`]: credentials in files that only their owner can read.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -10,21 +10,21 @@ use bowline::exchange::BoxFuture;
 use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
-use super::{Saved, TokenStore, off_the_runtime};
+use super::{SaveOutcome, TokenStore, run_blocking};
 use crate::client::credentials::Credentials;
 use crate::client::user_agent::AppError;
 
-/// Keeps the credentials for each server in a file of its own, which only its owner may read, with a lock file
-/// beside it: processes may share the folder, if its file system has locks.
+/// Stores the credentials for each key in a file with mode 0600, next to a lock file. Processes can share the folder if
+/// its file system supports locks.
 ///
-/// Outside Unix the files have whatever permissions their folder gives them.
+/// On other systems than Unix, the files inherit the permissions of their folder.
 #[derive(Clone, Debug)]
 pub struct FileStore {
     folder: PathBuf,
 }
 
 impl FileStore {
-    /// Keeps files in this folder, which is made if it is not there.
+    /// Creates a store in this folder, which is created when needed.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self {
             folder: folder.into(),
@@ -40,7 +40,7 @@ impl FileStore {
 impl TokenStore for FileStore {
     fn load<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Credentials>, AppError>> {
         let path = self.path(key);
-        off_the_runtime(move || read(&path))
+        run_blocking(move || read(&path))
     }
 
     fn save<'a>(
@@ -48,15 +48,15 @@ impl TokenStore for FileStore {
         key: &'a str,
         credentials: &'a Credentials,
         replaces: Option<&'a str>,
-    ) -> BoxFuture<'a, Result<Saved, AppError>> {
+    ) -> BoxFuture<'a, Result<SaveOutcome, AppError>> {
         let (folder, path) = (self.folder.clone(), self.path(key));
         let text = serde_json::to_vec(credentials).map(Zeroizing::new);
         let replaces = replaces.map(str::to_owned);
-        off_the_runtime(move || {
+        run_blocking(move || {
             make_folder(&folder)?;
-            let _locked = lock(&path)?;
-            let saved = Saved::if_same(read(&path)?.as_ref(), replaces.as_deref());
-            if saved == Saved::Yes {
+            let _lock = lock(&path)?;
+            let saved = SaveOutcome::compare_versions(read(&path)?.as_ref(), replaces.as_deref());
+            if saved == SaveOutcome::Saved {
                 replace(&path, &text?)?;
             }
             Ok(saved)
@@ -65,9 +65,9 @@ impl TokenStore for FileStore {
 
     fn remove<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), AppError>> {
         let (folder, path) = (self.folder.clone(), self.path(key));
-        off_the_runtime(move || {
+        run_blocking(move || {
             make_folder(&folder)?;
-            let _locked = lock(&path)?;
+            let _lock = lock(&path)?;
             match fs::remove_file(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.into()),
                 _ => Ok(()),
@@ -84,10 +84,11 @@ fn read(path: &Path) -> Result<Option<Credentials>, AppError> {
     }
 }
 
-/// Locks a file beside the one with the credentials, until the result is dropped. Other processes wait: what is
-/// read and replaced meanwhile is one step for them.
+/// Locks the lock file next to `path` until the result is dropped, so that other processes see a read and replace as
+/// one step.
 ///
-/// The lock file stays. Removing it would let a process that waits for it and one that makes it anew both go on.
+/// The lock file is never removed: a process waiting for the removed file and one that created it anew would both hold
+/// a lock.
 fn lock(path: &Path) -> io::Result<File> {
     let path = path.with_extension("lock");
     let file = create_or_open(&path)?;
@@ -95,35 +96,35 @@ fn lock(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Writes a file beside the old one and puts it in its place, so that there is always a whole one.
+/// Writes a temporary file and renames it over `path`, so that readers never see a partial file.
 fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     let mut random = [0; 8];
     getrandom::fill(&mut random).map_err(io::Error::other)?;
-    let draft = path.with_extension(URL_SAFE_NO_PAD.encode(random));
-    let written = create(&draft).and_then(|mut file| {
+    let temporary = path.with_extension(URL_SAFE_NO_PAD.encode(random));
+    let written = create(&temporary).and_then(|mut file| {
         file.write_all(text)?;
         file.sync_all()?;
-        fs::rename(&draft, path)
+        fs::rename(&temporary, path)
     });
     if written.is_err() {
-        // What is left of a draft contains secrets; that it cannot be removed changes nothing else.
-        let _ = fs::remove_file(&draft);
+        // A partial file contains secrets. The first error is reported, not that of the removal.
+        let _ = fs::remove_file(&temporary);
     }
     written
 }
 
 fn create(path: &Path) -> io::Result<File> {
-    private().write(true).create_new(true).open(path)
+    private_options().write(true).create_new(true).open(path)
 }
 
 fn create_or_open(path: &Path) -> io::Result<File> {
-    let mut options = private();
+    let mut options = private_options();
     options.write(true).create(true).truncate(false).open(path)
 }
 
-/// Options for files that only their owner can read.
+/// Returns options for files that only their owner can read.
 #[cfg(unix)]
-fn private() -> OpenOptions {
+fn private_options() -> OpenOptions {
     use std::os::unix::fs::OpenOptionsExt as _;
     let mut options = OpenOptions::new();
     options.mode(0o600);
@@ -131,7 +132,7 @@ fn private() -> OpenOptions {
 }
 
 #[cfg(not(unix))]
-fn private() -> OpenOptions {
+fn private_options() -> OpenOptions {
     OpenOptions::new()
 }
 

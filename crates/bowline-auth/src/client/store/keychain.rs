@@ -1,36 +1,36 @@
-//! Credentials where the operating system keeps secrets.
-
-use std::sync::{Mutex, PoisonError};
+//! [`KeychainStore`]: credentials in the keychain of the operating system.
 
 use bowline::exchange::BoxFuture;
 use keyring::{Entry, Error};
 use zeroize::Zeroizing;
 
-use super::{Saved, TokenStore, off_the_runtime};
+use super::{SaveOutcome, TokenStore, run_blocking};
 use crate::client::credentials::Credentials;
 use crate::client::user_agent::AppError;
+use crate::sync::Mutex;
 
-/// Keeps the credentials for each server in the operating system's keychain: that of the user on macOS and
-/// Windows, and on Linux that of the kernel, which forgets them when the machine is started anew.
+/// Stores credentials in the keychain of the operating system: the user's on macOS and Windows, the kernel keyring on
+/// Linux, which is cleared by a reboot.
 ///
-/// Within one process a token that is newer is never replaced by an older one; two processes that save within the same
-/// moment may do it, because keychains cannot compare. A [`FileStore`](super::FileStore) has no such moment.
+/// Keychains have no compare-and-swap: two processes that save at the same moment can replace a newer token with an
+/// older one. Within one process this cannot happen. Use a [`FileStore`](super::FileStore) to share credentials between
+/// processes.
 ///
-/// Windows keeps at most 2,560 bytes for each server, which is not enough for some tokens.
+/// Windows limits an entry to 2,560 bytes, which is too small for some tokens.
 #[derive(Clone, Debug)]
 pub struct KeychainStore {
     service: String,
 }
 
 impl KeychainStore {
-    /// Keeps credentials under this name, which people may see: that of the application.
+    /// Creates a store with this service name, usually the name of the application. Users can see it.
     pub fn new(service: impl Into<String>) -> Self {
         Self {
             service: service.into(),
         }
     }
 
-    /// Where the credentials for a server are.
+    /// Returns a function that opens the entry for a key.
     fn entry(&self, key: &str) -> impl FnOnce() -> Result<Entry, Error> + Send + 'static {
         let (service, key) = (self.service.clone(), key.to_owned());
         move || Entry::new(&service, &key)
@@ -40,7 +40,7 @@ impl KeychainStore {
 impl TokenStore for KeychainStore {
     fn load<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Credentials>, AppError>> {
         let entry = self.entry(key);
-        off_the_runtime(move || read(&entry()?))
+        run_blocking(move || read(&entry()?))
     }
 
     fn save<'a>(
@@ -48,17 +48,17 @@ impl TokenStore for KeychainStore {
         key: &'a str,
         credentials: &'a Credentials,
         replaces: Option<&'a str>,
-    ) -> BoxFuture<'a, Result<Saved, AppError>> {
+    ) -> BoxFuture<'a, Result<SaveOutcome, AppError>> {
         let entry = self.entry(key);
         let text = serde_json::to_string(credentials).map(Zeroizing::new);
         let replaces = replaces.map(str::to_owned);
-        off_the_runtime(move || {
+        run_blocking(move || {
             let entry = entry()?;
-            // Keychains compare nothing. Within this process one does it at a time; between processes there is a
-            // moment in which both may find the same version.
-            let _locked = SAVING.lock().unwrap_or_else(PoisonError::into_inner);
-            let saved = Saved::if_same(read(&entry)?.as_ref(), replaces.as_deref());
-            if saved == Saved::Yes {
+            // The lock serializes saves of this process. Another process can still save between the comparison and the
+            // write.
+            let _lock = SAVE_LOCK.lock();
+            let saved = SaveOutcome::compare_versions(read(&entry)?.as_ref(), replaces.as_deref());
+            if saved == SaveOutcome::Saved {
                 entry.set_password(&text?)?;
             }
             Ok(saved)
@@ -67,7 +67,7 @@ impl TokenStore for KeychainStore {
 
     fn remove<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), AppError>> {
         let entry = self.entry(key);
-        off_the_runtime(move || match entry()?.delete_credential() {
+        run_blocking(move || match entry()?.delete_credential() {
             Ok(()) | Err(Error::NoEntry) => Ok(()),
             Err(error) => Err(error.into()),
         })
@@ -82,7 +82,7 @@ fn read(entry: &Entry) -> Result<Option<Credentials>, AppError> {
     }
 }
 
-static SAVING: Mutex<()> = Mutex::new(());
+static SAVE_LOCK: Mutex<()> = Mutex::new(());
 
 #[cfg(test)]
 mod tests {
@@ -94,22 +94,25 @@ mod tests {
 
     use super::*;
 
-    type Kept = Arc<Mutex<BTreeMap<String, Vec<u8>>>>;
+    type FakeEntries = Arc<Mutex<BTreeMap<String, Vec<u8>>>>;
 
-    /// A keychain in memory, for machines that have none.
-    struct Keychain(Kept);
+    /// An in-memory keychain, for machines without one.
+    struct FakeKeychain(FakeEntries);
 
-    /// One entry of it.
-    struct Place(Kept, String);
+    /// An entry of it.
+    struct FakeEntry(FakeEntries, String);
 
-    impl CredentialBuilderApi for Keychain {
+    impl CredentialBuilderApi for FakeKeychain {
         fn build(
             &self,
             _: Option<&str>,
             service: &str,
             user: &str,
         ) -> keyring::Result<Box<Credential>> {
-            Ok(Box::new(Place(self.0.clone(), format!("{service} {user}"))))
+            Ok(Box::new(FakeEntry(
+                self.0.clone(),
+                format!("{service} {user}"),
+            )))
         }
 
         fn as_any(&self) -> &dyn Any {
@@ -117,20 +120,20 @@ mod tests {
         }
     }
 
-    impl CredentialApi for Place {
+    impl CredentialApi for FakeEntry {
         fn set_secret(&self, secret: &[u8]) -> keyring::Result<()> {
-            let mut kept = self.0.lock().unwrap();
-            kept.insert(self.1.clone(), secret.to_vec());
+            let mut entries = self.0.lock();
+            entries.insert(self.1.clone(), secret.to_vec());
             Ok(())
         }
 
         fn get_secret(&self) -> keyring::Result<Vec<u8>> {
-            let kept = self.0.lock().unwrap();
-            kept.get(&self.1).cloned().ok_or(Error::NoEntry)
+            let entries = self.0.lock();
+            entries.get(&self.1).cloned().ok_or(Error::NoEntry)
         }
 
         fn delete_credential(&self) -> keyring::Result<()> {
-            self.0.lock().unwrap().remove(&self.1);
+            self.0.lock().remove(&self.1);
             Ok(())
         }
 
@@ -140,9 +143,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_kept_for_a_server_is_found_for_that_server() {
-        let kept = Kept::default();
-        keyring::set_default_credential_builder(Box::new(Keychain(kept.clone())));
+    async fn credentials_are_stored_per_server() {
+        let entries = FakeEntries::default();
+        keyring::set_default_credential_builder(Box::new(FakeKeychain(entries.clone())));
         let store = KeychainStore::new("editor");
         let credentials = Credentials {
             bound_to: Some("https://as.example".into()),
@@ -160,14 +163,10 @@ mod tests {
             .save("https://a.example/mcp", &credentials, None)
             .await;
 
-        assert_eq!(saved.unwrap(), Saved::Yes);
-        assert_eq!(stale.unwrap(), Saved::Conflict);
+        assert_eq!(saved.unwrap(), SaveOutcome::Saved);
+        assert_eq!(stale.unwrap(), SaveOutcome::Conflict);
         assert_eq!((before, elsewhere), (None, None));
         assert_eq!(after, Some(credentials));
-        assert!(
-            kept.lock()
-                .unwrap()
-                .contains_key("editor https://a.example/mcp")
-        );
+        assert!(entries.lock().contains_key("editor https://a.example/mcp"));
     }
 }

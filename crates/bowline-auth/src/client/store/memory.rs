@@ -1,15 +1,15 @@
-//! Credentials that are forgotten when the program ends.
+//! [`MemoryStore`]: credentials in memory.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bowline::exchange::BoxFuture;
 
-use super::{Saved, TokenStore};
+use super::{SaveOutcome, TokenStore};
 use crate::client::credentials::Credentials;
 use crate::client::user_agent::AppError;
+use crate::sync::Mutex;
 
-/// Keeps credentials in memory. Of use where several clients share them, in an `Arc`.
+/// Stores credentials in memory until the program ends. Put it in an `Arc` to share it between clients.
 #[derive(Debug, Default)]
 pub struct MemoryStore(Mutex<BTreeMap<String, Credentials>>);
 
@@ -19,15 +19,11 @@ impl MemoryStore {
     pub fn new() -> Self {
         Self::default()
     }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Credentials>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl TokenStore for MemoryStore {
     fn load<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Credentials>, AppError>> {
-        let found = self.lock().get(key).cloned();
+        let found = self.0.lock().get(key).cloned();
         Box::pin(async { Ok(found) })
     }
 
@@ -36,17 +32,17 @@ impl TokenStore for MemoryStore {
         key: &'a str,
         credentials: &'a Credentials,
         replaces: Option<&'a str>,
-    ) -> BoxFuture<'a, Result<Saved, AppError>> {
-        let mut all = self.lock();
-        let saved = Saved::if_same(all.get(key), replaces);
-        if saved == Saved::Yes {
+    ) -> BoxFuture<'a, Result<SaveOutcome, AppError>> {
+        let mut all = self.0.lock();
+        let saved = SaveOutcome::compare_versions(all.get(key), replaces);
+        if saved == SaveOutcome::Saved {
             all.insert(key.to_owned(), credentials.clone());
         }
         Box::pin(async move { Ok(saved) })
     }
 
     fn remove<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), AppError>> {
-        self.lock().remove(key);
+        self.0.lock().remove(key);
         Box::pin(async { Ok(()) })
     }
 }

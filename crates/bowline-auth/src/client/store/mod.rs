@@ -1,4 +1,4 @@
-//! Where credentials are kept from one run of a program to the next.
+//! [`TokenStore`]: where credentials persist between runs of a program.
 
 mod file;
 pub use file::FileStore;
@@ -17,15 +17,14 @@ use bowline::exchange::BoxFuture;
 use super::credentials::Credentials;
 use super::user_agent::AppError;
 
-/// Keeps credentials by key: one key for each server, or for each account at a server
+/// Stores credentials by key: one key per server, or per account at a server
 /// ([`OAuth::account`](super::OAuth::account)).
 ///
-/// Several processes may use one store. Credentials have a [version](Credentials::version), and [`save`](Self::save)
-/// replaces only the version that its caller has seen, so that a process that was slow cannot put an old refresh
-/// token in the place of a newer one. That is all the locking there is: who renews a token writes that into the
-/// credentials first, and the others wait for the result.
+/// Several processes can share a store. Credentials have a [version](Credentials::version), and [`save`](Self::save)
+/// is a compare-and-swap on it, so that a slow process cannot replace a newer refresh token with an older one. No other
+/// locking is needed: a process that refreshes a token records that in the credentials, and the others wait.
 ///
-/// What is kept is secret: whoever reads it can act in somebody's name.
+/// The credentials are secret: they grant access on behalf of the user.
 ///
 /// # Examples
 ///
@@ -36,40 +35,37 @@ use super::user_agent::AppError;
 /// INSERT INTO tokens (key, version, credentials) VALUES (:key, :new, :json) ON CONFLICT DO NOTHING -- replaces nothing
 /// ```
 pub trait TokenStore: Send + Sync + 'static {
-    /// Returns what is kept under a key, if anything.
+    /// Returns the stored credentials, if there are any.
     fn load<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Credentials>, AppError>>;
 
-    /// Keeps credentials if the version that is kept is `replaces`, or nothing is kept and that is `None`. The
-    /// comparison and the change are one atomic operation.
+    /// Stores credentials if the stored version is `replaces`, or if the key is absent and `replaces` is `None`. The
+    /// comparison and the write must be atomic.
     fn save<'a>(
         &'a self,
         key: &'a str,
         credentials: &'a Credentials,
         replaces: Option<&'a str>,
-    ) -> BoxFuture<'a, Result<Saved, AppError>>;
+    ) -> BoxFuture<'a, Result<SaveOutcome, AppError>>;
 
-    /// Removes what is kept under a key, also if it cannot be read.
+    /// Removes the entry, even if its content cannot be parsed.
     fn remove<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), AppError>>;
 }
 
 /// The outcome of [`TokenStore::save`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(
-    clippy::exhaustive_enums,
-    reason = "either the version was the expected one or it was not"
-)]
-pub enum Saved {
-    /// The credentials are kept.
-    Yes,
-    /// Another version is kept than the expected one, and stays.
+#[allow(clippy::exhaustive_enums, reason = "the version matched or it did not")]
+pub enum SaveOutcome {
+    /// The credentials are stored.
+    Saved,
+    /// The stored version is not `replaces`; the entry is unchanged.
     Conflict,
 }
 
-impl Saved {
-    /// Compares the version that is kept with the expected one.
-    fn if_same(kept: Option<&Credentials>, replaces: Option<&str>) -> Self {
-        match kept.map(Credentials::version) == replaces {
-            true => Self::Yes,
+impl SaveOutcome {
+    /// Compares the stored version with the expected one.
+    fn compare_versions(stored: Option<&Credentials>, replaces: Option<&str>) -> Self {
+        match stored.map(Credentials::version) == replaces {
+            true => Self::Saved,
             false => Self::Conflict,
         }
     }
@@ -85,7 +81,7 @@ impl<S: TokenStore + ?Sized> TokenStore for Arc<S> {
         key: &'a str,
         credentials: &'a Credentials,
         replaces: Option<&'a str>,
-    ) -> BoxFuture<'a, Result<Saved, AppError>> {
+    ) -> BoxFuture<'a, Result<SaveOutcome, AppError>> {
         (**self).save(key, credentials, replaces)
     }
 
@@ -95,7 +91,7 @@ impl<S: TokenStore + ?Sized> TokenStore for Arc<S> {
 }
 
 /// Runs blocking work on tokio's blocking pool.
-fn off_the_runtime<T: Send + 'static>(
+fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, AppError> + Send + 'static,
 ) -> BoxFuture<'static, Result<T, AppError>> {
     Box::pin(async { tokio::task::spawn_blocking(work).await? })
@@ -112,20 +108,23 @@ mod tests {
         }
     }
 
-    async fn a_store_replaces_what_its_caller_has_seen(store: &dyn TokenStore) {
+    async fn save_compares_versions(store: &dyn TokenStore) {
         let key = "https://a.example/mcp";
         assert_eq!(store.load(key).await.unwrap(), None);
         let unseen = store.save(key, &version("x"), Some("w")).await.unwrap();
         let first = store.save(key, &version("1"), None).await.unwrap();
         let blind = store.save(key, &version("2"), None).await.unwrap();
         let stale = store.save(key, &version("2"), Some("0")).await.unwrap();
-        let kept = store.load(key).await.unwrap();
+        let stored = store.load(key).await.unwrap();
         let next = store.save(key, &version("2"), Some("1")).await.unwrap();
 
-        assert_eq!((unseen, first), (Saved::Conflict, Saved::Yes));
-        assert_eq!((blind, stale), (Saved::Conflict, Saved::Conflict));
-        assert_eq!(kept, Some(version("1")));
-        assert_eq!(next, Saved::Yes);
+        assert_eq!((unseen, first), (SaveOutcome::Conflict, SaveOutcome::Saved));
+        assert_eq!(
+            (blind, stale),
+            (SaveOutcome::Conflict, SaveOutcome::Conflict)
+        );
+        assert_eq!(stored, Some(version("1")));
+        assert_eq!(next, SaveOutcome::Saved);
         assert_eq!(store.load("https://b.example/").await.unwrap(), None);
         store.remove(key).await.unwrap();
         store.remove(key).await.unwrap();
@@ -133,45 +132,49 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn memory_replaces_what_its_caller_has_seen() {
-        a_store_replaces_what_its_caller_has_seen(&MemoryStore::new()).await;
+    async fn memory_store_compares_versions() {
+        save_compares_versions(&MemoryStore::new()).await;
     }
 
     #[tokio::test]
-    async fn files_replace_what_their_caller_has_seen() {
+    async fn file_store_compares_versions() {
         let folder = std::env::temp_dir().join(format!("bowline-store-{}", std::process::id()));
         let store = FileStore::new(&folder);
 
-        a_store_replaces_what_its_caller_has_seen(&store).await;
+        save_compares_versions(&store).await;
 
         std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-    async fn of_many_who_replace_the_same_file_one_does() {
+    async fn one_of_several_concurrent_saves_succeeds() {
         let name = format!("bowline-store-race-{}", std::process::id());
         let folder = std::env::temp_dir().join(name);
         let mut seen = None;
         for round in 0..20 {
             let saving = (0..8).map(|writer| {
-                // Each has a store of its own, as a process would.
+                // One store per writer, as with separate processes.
                 let (store, seen) = (FileStore::new(&folder), seen.clone());
                 tokio::spawn(async move {
                     let next = version(&format!("{round}-{writer}"));
                     let saved = store.save("k", &next, seen.as_deref()).await.unwrap();
-                    (saved == Saved::Yes).then_some(next.version)
+                    (saved == SaveOutcome::Saved).then_some(next.version)
                 })
             });
             let saving: Vec<_> = saving.collect();
-            let mut won = Vec::new();
+            let mut saved_versions = Vec::new();
             for saved in saving {
-                won.extend(saved.await.unwrap());
+                saved_versions.extend(saved.await.unwrap());
             }
 
-            assert_eq!(won.len(), 1, "in round {round}: {won:?}");
-            let kept = FileStore::new(&folder).load("k").await.unwrap().unwrap();
-            assert_eq!(kept.version, won[0]);
-            seen = won.pop();
+            assert_eq!(
+                saved_versions.len(),
+                1,
+                "in round {round}: {saved_versions:?}"
+            );
+            let stored = FileStore::new(&folder).load("k").await.unwrap().unwrap();
+            assert_eq!(stored.version, saved_versions[0]);
+            seen = saved_versions.pop();
         }
         std::fs::remove_dir_all(folder).unwrap();
     }

@@ -1,8 +1,8 @@
-//! The names of the messages that each version knows.
+//! The methods of the requests and notifications that each version defines.
 
 use super::Methods;
 
-/// The newest version, with the tasks extension.
+/// The modern version, with the tasks extension.
 pub(super) const V2026_07_28: Methods = Methods {
     client_requests: &[
         "server/discover",
@@ -36,7 +36,7 @@ pub(super) const V2026_07_28: Methods = Methods {
     ],
 };
 
-/// The last version with a handshake: tasks are part of the core.
+/// The last legacy version; adds tasks to the core.
 pub(super) const V2025_11_25: Methods = Methods {
     client_requests: &[
         "initialize",
@@ -87,7 +87,7 @@ pub(super) const V2025_11_25: Methods = Methods {
     ],
 };
 
-/// A server may ask the user.
+/// Adds `elicitation/create`.
 pub(super) const V2025_06_18: Methods = Methods {
     server_requests: &[
         "ping",
@@ -98,7 +98,7 @@ pub(super) const V2025_06_18: Methods = Methods {
     ..V2024_11_05
 };
 
-/// The first version; the next one added no message.
+/// The first version; 2025-03-26 has the same methods.
 pub(super) const V2024_11_05: Methods = Methods {
     client_requests: &[
         "initialize",

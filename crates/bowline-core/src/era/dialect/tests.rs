@@ -1,9 +1,9 @@
-//! The table against what the revisions say of themselves.
+//! Tests of the table against the specification's revisions.
 
 use super::*;
 
 #[test]
-fn the_rows_stand_newest_first_and_only_the_first_is_modern() {
+fn the_rows_are_sorted_newest_first_and_only_the_first_is_modern() {
     let versions: Vec<_> = Dialect::ALL.iter().map(|row| row.version).collect();
     let modern: Vec<_> = Dialects::modern().iter().map(|row| row.version).collect();
 
@@ -28,12 +28,12 @@ fn every_known_version_has_a_row_and_no_other_has() {
 }
 
 #[test]
-fn the_era_of_an_unknown_version_is_told_by_its_date() {
+fn the_era_of_an_unknown_version_is_derived_from_its_date() {
     for row in Dialect::ALL {
-        assert_eq!(names_modern_era(row.version), row.is_modern());
+        assert_eq!(is_modern_version(row.version), row.is_modern());
     }
     for version in ["2026-07-28", "2026-07-29", "2099-12-31"] {
-        assert!(names_modern_era(version), "{version} was taken for legacy");
+        assert!(is_modern_version(version), "{version} is modern");
     }
     for version in [
         "2026-07-27",
@@ -43,25 +43,25 @@ fn the_era_of_an_unknown_version_is_told_by_its_date() {
         "2026-07-28x",
         "2026/07/28",
     ] {
-        assert!(!names_modern_era(version), "{version} was taken for modern");
+        assert!(!is_modern_version(version), "{version} is not modern");
     }
 }
 
-/// "Features by version", as the revisions' change logs tell them.
+/// "Features by version", from the change logs of the revisions.
 #[test]
 fn each_row_has_the_features_of_its_revision() {
     use ElicitationModes as Elicit;
-    use HttpTransport::{Streamable, TwoEndpoints};
+    use HttpTransportKind::{HttpSse, Streamable};
     use StructuredContent::{Absent, Any, Object};
-    use VersionHeader::{AfterOpening, Always, Never};
+    use VersionHeader::{AfterInitialize, Always, Never};
 
     #[rustfmt::skip]
     let table = [
         // version, transport, batches, remembers, primes, header, structured, elicitation, tasks
-        ("2024-11-05", TwoEndpoints, false, false, false, Never, Absent, Elicit::None, Tasks::None),
+        ("2024-11-05", HttpSse, false, false, false, Never, Absent, Elicit::None, Tasks::None),
         ("2025-03-26", Streamable, true, true, false, Never, Absent, Elicit::None, Tasks::None),
-        ("2025-06-18", Streamable, false, true, false, AfterOpening, Object, Elicit::Form, Tasks::None),
-        ("2025-11-25", Streamable, false, true, true, AfterOpening, Object, Elicit::FormAndUrl, Tasks::Core),
+        ("2025-06-18", Streamable, false, true, false, AfterInitialize, Object, Elicit::Form, Tasks::None),
+        ("2025-11-25", Streamable, false, true, true, AfterInitialize, Object, Elicit::FormAndUrl, Tasks::Core),
         ("2026-07-28", Streamable, false, false, false, Always, Any, Elicit::FormAndUrl, Tasks::Extension),
     ];
     for (version, transport, batches, remembers, primes, header, structured, elicit, tasks) in table
@@ -70,7 +70,7 @@ fn each_row_has_the_features_of_its_revision() {
 
         assert_eq!(row.http.transport, transport, "{version}");
         assert_eq!(row.batches, batches, "{version}");
-        assert_eq!(row.http.remembers_clients, remembers, "{version}");
+        assert_eq!(row.http.assigns_client_ids, remembers, "{version}");
         assert_eq!(row.http.resumable, remembers, "{version}");
         assert_eq!(row.http.primes_streams, primes, "{version}");
         assert_eq!(row.http.version_header, header, "{version}");
@@ -81,22 +81,22 @@ fn each_row_has_the_features_of_its_revision() {
 }
 
 #[test]
-fn the_eras_differ_in_every_era_fact() {
+fn the_eras_differ_in_every_property_of_the_era() {
     for row in Dialect::ALL {
         let modern = row.is_modern();
 
-        assert_eq!(row.results_are_typed, modern, "{row}");
+        assert_eq!(row.has_result_type, modern, "{row}");
         assert_eq!(!row.cacheable.is_empty(), modern, "{row}");
         assert_eq!(!row.may_need_input.is_empty(), modern, "{row}");
         assert_eq!(row.http.disconnect_cancels, modern, "{row}");
         assert_eq!(row.http.mirrors_body_in_headers, modern, "{row}");
         assert_eq!(
-            row.server_asks_by == ServerAsksBy::Request,
+            row.input_mechanism == InputMechanism::Request,
             !modern,
             "{row}"
         );
         assert_eq!(
-            row.missing_resource == ErrorCode::RESOURCE_NOT_FOUND,
+            row.resource_not_found_code == ErrorCode::RESOURCE_NOT_FOUND,
             !modern,
             "{row}"
         );
@@ -106,12 +106,12 @@ fn the_eras_differ_in_every_era_fact() {
 /// BASE-14: "Originate JSON-RPC requests. All server-to-client asks ride inside `InputRequiredResult`":
 /// a modern server MUST NOT.
 #[test]
-fn a_modern_server_asks_nothing_by_request() {
+fn modern_versions_define_no_server_requests() {
     assert!(Dialect::LATEST.methods.server_requests.is_empty());
 }
 
 #[test]
-fn retired_methods_are_lacking_and_unheard_of_ones_are_not() {
+fn methods_of_other_versions_are_lacking_and_custom_ones_are_not() {
     for method in [
         "initialize",
         "ping",
@@ -135,7 +135,7 @@ fn retired_methods_are_lacking_and_unheard_of_ones_are_not() {
 }
 
 #[test]
-fn cacheable_and_asking_methods_are_requests_of_their_row() {
+fn cacheable_and_input_methods_are_requests_of_their_row() {
     for row in Dialect::ALL {
         for method in row.cacheable.iter().chain(row.may_need_input) {
             assert!(row.knows_request(method), "{row} does not know {method}");

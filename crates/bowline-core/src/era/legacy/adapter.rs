@@ -1,26 +1,28 @@
-//! Messages in the forms of one legacy dialect.
+//! [`Adapter`]: conversion of messages to and from the wire form of one legacy dialect.
 
 use std::sync::Arc;
 
 use bowline_types::{
-    CacheScope, Implementation, Json, Notice, ProgressNotification, ResultType, RpcError, meta_key,
+    CacheScope, Implementation, Json, NotificationMethod, ProgressNotification, ResultType,
+    RpcError, meta_key,
 };
 
-use super::fit::Fit;
-use super::{OPENING, admit_as};
-use crate::era::text::{edit_meta, encode, own};
+use super::converter::RevisionConverter;
+use super::{DISCOVER, admit_as};
+use crate::era::edit::{edit_meta, encode, set_or_remove};
 use crate::era::{
-    Admitted, Caller, Dialect, Rejection, Request, Stamped, Unsealed, Violation, unsendable,
+    Caller, Dialect, Rejection, Request, RequestAction, ResultViolation, Stamped, Unsealed,
+    unsendable_result,
 };
 use crate::json::{Members, NotAnObject, Object};
 use crate::{Notification, Outcome, RawRequest};
 
-/// Gives and takes messages in the forms of one legacy dialect.
+/// Converts messages to and from the wire form of one legacy dialect.
 #[derive(Clone, Copy, Debug)]
 pub struct Adapter(&'static Dialect);
 
 impl Adapter {
-    /// The adapter of a dialect, if it is a legacy one.
+    /// Returns the adapter of a legacy dialect; `None` for a modern one.
     #[must_use]
     pub fn of(dialect: &'static Dialect) -> Option<Self> {
         (!dialect.is_modern()).then_some(Self(dialect))
@@ -38,18 +40,21 @@ impl Adapter {
                 meta.remove(key);
             }
             let progress_token = request.progress_token.as_ref().map(encode);
-            own(meta, meta_key::PROGRESS_TOKEN, progress_token);
+            set_or_remove(meta, meta_key::PROGRESS_TOKEN, progress_token);
         });
         let mut method = request.method.clone();
-        if method == OPENING {
+        if method == DISCOVER {
             method = "initialize".into();
-            let fit = Fit(self.0);
+            let converter = RevisionConverter(self.0);
             let capabilities = encode(&request.caller.capabilities);
             params.set("protocolVersion", encode(self.0.version));
-            params.set("capabilities", fit.client_capabilities(capabilities));
-            params.set("clientInfo", fit.implementation(client_of(&request.caller)));
+            params.set("capabilities", converter.client_capabilities(capabilities));
+            params.set(
+                "clientInfo",
+                converter.implementation(client_of(&request.caller)),
+            );
         } else {
-            Fit(self.0).params(&method, &mut params);
+            RevisionConverter(self.0).params(&method, &mut params);
         }
         Stamped {
             method,
@@ -57,43 +62,51 @@ impl Adapter {
         }
     }
 
-    pub(in crate::era) fn unseal(self, method: &str, result: Json) -> Result<Unsealed, Violation> {
-        if method != OPENING {
+    pub(in crate::era) fn unseal(
+        self,
+        method: &str,
+        result: Json,
+    ) -> Result<Unsealed, ResultViolation> {
+        if method != DISCOVER {
             return Ok(Unsealed::Complete(result));
         }
-        let mut introduction = Object::read(&result).map_err(|_| Violation::ResultIsNotAnObject)?;
-        let version: String = introduction
+        let mut initialize_result =
+            Object::read(&result).map_err(|_| ResultViolation::ResultIsNotAnObject)?;
+        let version: String = initialize_result
             .remove("protocolVersion")
             .and_then(|version| version.decode().ok())
-            .ok_or(Violation::BadHandshake("protocolVersion"))?;
-        // A modern version has no handshake, so it cannot come out of one.
+            .ok_or(ResultViolation::InvalidInitializeResult("protocolVersion"))?;
+        // Modern versions have no `initialize`, so none may be negotiated by it.
         if Dialect::of(&version).is_none_or(Dialect::is_modern) {
-            return Err(Violation::UnspeakableVersion(version));
+            return Err(ResultViolation::UnsupportedVersion(version));
         }
-        let server = introduction
+        let server = initialize_result
             .remove("serverInfo")
             .filter(Json::is_object)
-            .ok_or(Violation::BadHandshake("serverInfo"))?;
-        if !introduction
+            .ok_or(ResultViolation::InvalidInitializeResult("serverInfo"))?;
+        if !initialize_result
             .member("capabilities")
             .is_some_and(Json::is_object)
         {
-            return Err(Violation::BadHandshake("capabilities"));
+            return Err(ResultViolation::InvalidInitializeResult("capabilities"));
         }
-        introduction.set("resultType", encode(&ResultType::COMPLETE));
-        introduction.set("supportedVersions", encode(&[version]));
-        introduction.set("ttlMs", encode(&0));
-        introduction.set("cacheScope", encode(&CacheScope::PRIVATE));
-        edit_meta(&mut introduction, |meta| {
+        initialize_result.set("resultType", encode(&ResultType::COMPLETE));
+        initialize_result.set("supportedVersions", encode(&[version]));
+        initialize_result.set("ttlMs", encode(&0));
+        initialize_result.set("cacheScope", encode(&CacheScope::PRIVATE));
+        edit_meta(&mut initialize_result, |meta| {
             meta.set(meta_key::SERVER_INFO, server);
         });
-        Ok(Unsealed::Complete(introduction.to_json()))
+        Ok(Unsealed::Complete(initialize_result.to_json()))
     }
 
     pub(in crate::era) fn seal(self, method: &str, server: &Json, outcome: Outcome) -> Outcome {
         let result = outcome.map_err(|error| self.seal_error(error))?;
-        let not_an_object = |_| unsendable("the result is not an object");
-        if self.is_bare(method, &result).map_err(not_an_object)? {
+        let not_an_object = |_| unsendable_result("result is not an object");
+        if self
+            .needs_no_conversion(method, &result)
+            .map_err(not_an_object)?
+        {
             return Ok(result);
         }
         let mut object = Object::read(&result).map_err(not_an_object)?;
@@ -103,40 +116,50 @@ impl Adapter {
                 if of
                     .decode()
                     .is_ok_and(|of: ResultType| of == ResultType::COMPLETE) => {}
-            Some(_) => return Err(unsendable("the caller's version has complete results only")),
+            Some(_) => {
+                return Err(unsendable_result(
+                    "the caller's version allows only complete results",
+                ));
+            }
         }
         for name in ["ttlMs", "cacheScope"] {
             object.remove(name);
         }
-        let mut own_server = None;
+        let mut result_server_info = None;
         edit_meta(&mut object, |meta| {
-            own_server = meta.remove(meta_key::SERVER_INFO);
+            result_server_info = meta.remove(meta_key::SERVER_INFO);
             meta.remove(meta_key::SUBSCRIPTION_ID);
         });
-        if method == OPENING {
+        if method == DISCOVER {
             object.remove("supportedVersions");
             object.set("protocolVersion", encode(self.0.version));
-            let server = own_server.unwrap_or_else(|| server.clone());
-            object.set("serverInfo", Fit(self.0).implementation(server));
-            self.fit_capabilities(&mut object);
+            let server = result_server_info.unwrap_or_else(|| server.clone());
+            object.set(
+                "serverInfo",
+                RevisionConverter(self.0).implementation(server),
+            );
+            self.remove_undefined_capabilities(&mut object);
         } else {
-            Fit(self.0).result(method, &mut object)?;
+            RevisionConverter(self.0).result(method, &mut object)?;
         }
         Ok(object.to_json())
     }
 
-    /// Whether a result is as this version has it already, as those of tools and prompts mostly are.
-    fn is_bare(self, method: &str, result: &Json) -> Result<bool, NotAnObject> {
+    /// Returns whether a result needs no conversion, which is the common case for tools and prompts.
+    fn needs_no_conversion(self, method: &str, result: &Json) -> Result<bool, NotAnObject> {
         let mut members = Members::of(result.as_bytes())?;
         while let Some((name, _)) = members.next()? {
             if EDITED.iter().any(|edited| name.is(edited)) {
                 return Ok(false);
             }
         }
-        Ok(method != OPENING && !Fit(self.0).may_change(method))
+        Ok(method != DISCOVER && !RevisionConverter(self.0).may_change(method))
     }
 
-    pub(in crate::era) fn tell(self, mut notification: Notification) -> Notification {
+    pub(in crate::era) fn convert_notification(
+        self,
+        mut notification: Notification,
+    ) -> Notification {
         let params = notification.params.take();
         let Some(params) = params else {
             return notification;
@@ -149,7 +172,7 @@ impl Adapter {
             meta.remove(meta_key::SUBSCRIPTION_ID);
         });
         if notification.method == ProgressNotification::NAME {
-            for name in self.0.absent.of_progress {
+            for name in self.0.undefined.progress_params {
                 object.remove(name);
             }
         }
@@ -161,9 +184,9 @@ impl Adapter {
         self,
         server: &Arc<Caller>,
         raw: RawRequest,
-    ) -> Result<Admitted, Rejection> {
+    ) -> Result<RequestAction, Rejection> {
         match &*raw.method {
-            "ping" => Ok(Admitted::Answer(Json::empty_object())),
+            "ping" => Ok(RequestAction::Respond(Json::empty_object())),
             method if self.0.lacks_server_request(method) => {
                 Err(Rejection::method_not_found(method))
             }
@@ -180,24 +203,24 @@ impl Adapter {
         error
     }
 
-    /// Takes away what a server of this version does not declare.
-    fn fit_capabilities(self, introduction: &mut Object<'_>) {
-        if self.0.completions_are_declared {
+    /// Removes the server capabilities that this version does not define.
+    fn remove_undefined_capabilities(self, initialize_result: &mut Object<'_>) {
+        if self.0.has_completions_capability {
             return;
         }
-        let Some(declared) = introduction.member("capabilities").cloned() else {
+        let Some(declared) = initialize_result.member("capabilities").cloned() else {
             return;
         };
         if let Ok(mut capabilities) = Object::read(&declared)
             && capabilities.remove("completions").is_some()
         {
-            let fitted = capabilities.to_json();
-            introduction.set("capabilities", fitted);
+            let converted = capabilities.to_json();
+            initialize_result.set("capabilities", converted);
         }
     }
 }
 
-/// `initialize` must say who is asking, even for a client that would rather not.
+/// Returns `clientInfo`, with a placeholder if the caller has none, because `initialize` requires it.
 fn client_of(caller: &Caller) -> Json {
     match &caller.implementation {
         Some(implementation) => encode(implementation),
@@ -205,7 +228,7 @@ fn client_of(caller: &Caller) -> Json {
     }
 }
 
-/// What only modern requests say, and must not leak into legacy ones.
+/// The envelope members of modern requests, which legacy requests must not contain.
 const ENVELOPE: [&str; 4] = [
     meta_key::PROTOCOL_VERSION,
     meta_key::CLIENT_INFO,
@@ -213,7 +236,7 @@ const ENVELOPE: [&str; 4] = [
     meta_key::LOG_LEVEL,
 ];
 
-/// What may have to be taken away from a result.
+/// The members of a result that a conversion may remove or change.
 const EDITED: [&str; 5] = [
     "resultType",
     "ttlMs",

@@ -1,4 +1,4 @@
-//! Every reply to a probe, and its verdict.
+//! Tests of the verdict on every kind of reply to a probe.
 
 use serde_json::json;
 
@@ -24,44 +24,44 @@ fn strings(versions: &[&str]) -> Vec<String> {
     versions.iter().map(|&version| version.to_owned()).collect()
 }
 
-/// Answers that mean the same on every transport.
-fn proofs() -> Vec<(Outcome, Verdict)> {
+/// Replies with the same verdict on every transport.
+fn conclusive_replies() -> Vec<(Outcome, ProbeVerdict)> {
     let old = Dialect::of("2025-06-18").unwrap();
     vec![
-        (discovery(&["2026-07-28"]), Verdict::Modern(MODERN)),
+        (discovery(&["2026-07-28"]), ProbeVerdict::Modern(MODERN)),
         (
             discovery(&["2025-11-25", "2026-07-28", "2099-01-01"]),
-            Verdict::Modern(MODERN),
+            ProbeVerdict::Modern(MODERN),
         ),
         (
             Ok(json!({"supportedVersions": ["2026-07-28"], "capabilities": {}}).into()),
-            Verdict::Modern(MODERN),
+            ProbeVerdict::Modern(MODERN),
         ),
         (
             discovery(&["2025-06-18", "2024-11-05"]),
-            Verdict::Legacy(old),
+            ProbeVerdict::Legacy(old),
         ),
         (
             discovery(&["2099-01-01"]),
-            Verdict::Incompatible(strings(&["2099-01-01"])),
+            ProbeVerdict::Incompatible(strings(&["2099-01-01"])),
         ),
-        (discovery(&[]), Verdict::Incompatible(vec![])),
-        (error(-32020), Verdict::Modern(MODERN)),
-        (error(-32021), Verdict::Modern(MODERN)),
+        (discovery(&[]), ProbeVerdict::Incompatible(vec![])),
+        (error(-32020), ProbeVerdict::Modern(MODERN)),
+        (error(-32021), ProbeVerdict::Modern(MODERN)),
         (
             unsupported(&["2025-11-25", "2025-06-18"]),
-            Verdict::Legacy(LEGACY),
+            ProbeVerdict::Legacy(LEGACY),
         ),
         (
             unsupported(&["2099-01-01"]),
-            Verdict::Incompatible(strings(&["2099-01-01"])),
+            ProbeVerdict::Incompatible(strings(&["2099-01-01"])),
         ),
-        (unsupported(&["2026-07-28"]), Verdict::Retry(MODERN)),
+        (unsupported(&["2026-07-28"]), ProbeVerdict::Retry(MODERN)),
     ]
 }
 
-/// Answers that a modern server never gives to `server/discover`.
-fn oddities() -> Vec<Outcome> {
+/// Replies that a modern server never sends to `server/discover`.
+fn unrecognized_replies() -> Vec<Outcome> {
     vec![
         error(-32601),
         error(-32602),
@@ -72,7 +72,7 @@ fn oddities() -> Vec<Outcome> {
         error(-32001),
         error(-32002),
         error(0),
-        // Without a list of versions it is not the modern error of that code.
+        // Without a list of versions it is not the modern error with this code.
         error(-32022),
         Err(
             RpcError::new(ErrorCode::UNSUPPORTED_PROTOCOL_VERSION, "no")
@@ -90,8 +90,8 @@ fn oddities() -> Vec<Outcome> {
 
 /// COMPAT-4: "Treat a recognised modern JSON-RPC error as proof of a modern server".
 #[test]
-fn what_only_a_modern_server_says_proves_it_on_every_transport() {
-    for (outcome, expected) in proofs() {
+fn a_modern_reply_is_recognized_on_every_transport() {
+    for (outcome, expected) in conclusive_replies() {
         let duplex = judge_duplex(DuplexReply::Outcome(&outcome), &Dialects::all(), &[MODERN]);
         assert_eq!(duplex, expected, "{outcome:?}");
 
@@ -109,30 +109,30 @@ fn what_only_a_modern_server_says_proves_it_on_every_transport() {
 /// COMPAT-7: "Key the stdio fallback to a particular error code": a client MUST NOT.
 #[test]
 fn on_a_duplex_wire_any_other_answer_means_legacy() {
-    for outcome in oddities() {
+    for outcome in unrecognized_replies() {
         let verdict = judge_duplex(DuplexReply::Outcome(&outcome), &Dialects::all(), &[MODERN]);
 
-        assert_eq!(verdict, Verdict::Legacy(LEGACY), "{outcome:?}");
+        assert_eq!(verdict, ProbeVerdict::Legacy(LEGACY), "{outcome:?}");
     }
 }
 
 #[test]
-fn on_a_duplex_wire_silence_and_exit_mean_legacy() {
-    for reply in [DuplexReply::Silence, DuplexReply::Gone] {
+fn on_a_duplex_wire_a_timeout_and_an_exit_mean_legacy() {
+    for reply in [DuplexReply::TimedOut, DuplexReply::Closed] {
         let verdict = judge_duplex(reply, &Dialects::all(), &[MODERN]);
 
-        assert_eq!(verdict, Verdict::Legacy(LEGACY), "{reply:?}");
+        assert_eq!(verdict, ProbeVerdict::Legacy(LEGACY), "{reply:?}");
     }
 }
 
 /// COMPAT-8: a modern-only client still probes, "so a legacy server fails deterministically".
 #[test]
 fn a_modern_only_client_never_falls_back() {
-    for outcome in oddities() {
+    for outcome in unrecognized_replies() {
         let reply = DuplexReply::Outcome(&outcome);
         let verdict = judge_duplex(reply, &Dialects::modern(), &[MODERN]);
 
-        assert_eq!(verdict, Verdict::Incompatible(vec![]), "{outcome:?}");
+        assert_eq!(verdict, ProbeVerdict::Incompatible(vec![]), "{outcome:?}");
     }
     let legacy_only = discovery(&["2025-11-25"]);
     let verdict = judge_duplex(
@@ -140,13 +140,16 @@ fn a_modern_only_client_never_falls_back() {
         &Dialects::modern(),
         &[MODERN],
     );
-    assert_eq!(verdict, Verdict::Incompatible(strings(&["2025-11-25"])));
+    assert_eq!(
+        verdict,
+        ProbeVerdict::Incompatible(strings(&["2025-11-25"]))
+    );
 }
 
 /// COMPAT-10: "empty/unrecognised → `initialize`".
 #[test]
 fn over_http_an_unrecognised_answer_means_legacy() {
-    for outcome in oddities() {
+    for outcome in unrecognized_replies() {
         for status in [200, 400, 404, 405, 406, 415, 422] {
             let reply = HttpReply::Outcome {
                 status,
@@ -154,19 +157,23 @@ fn over_http_an_unrecognised_answer_means_legacy() {
             };
             let verdict = judge_http("server/discover", reply, &Dialects::all(), &[MODERN]);
 
-            assert_eq!(verdict, Verdict::Legacy(LEGACY), "{status} {outcome:?}");
+            assert_eq!(
+                verdict,
+                ProbeVerdict::Legacy(LEGACY),
+                "{status} {outcome:?}"
+            );
         }
     }
     for status in [200, 202, 204, 400, 404, 405, 406, 415] {
         let reply = HttpReply::Status(status);
         let verdict = judge_http("server/discover", reply, &Dialects::all(), &[MODERN]);
 
-        assert_eq!(verdict, Verdict::Legacy(LEGACY), "{status}");
+        assert_eq!(verdict, ProbeVerdict::Legacy(LEGACY), "{status}");
     }
 }
 
 #[test]
-fn over_http_a_locked_door_is_no_evidence() {
+fn over_http_a_missing_authorization_is_inconclusive() {
     let refusal = error(-32601);
     for status in [401, 403] {
         for reply in [
@@ -178,28 +185,28 @@ fn over_http_a_locked_door_is_no_evidence() {
         ] {
             let verdict = judge_http("server/discover", reply, &Dialects::all(), &[MODERN]);
 
-            assert_eq!(verdict, Verdict::Unauthorized, "{reply:?}");
+            assert_eq!(verdict, ProbeVerdict::Unauthorized, "{reply:?}");
         }
     }
 }
 
 #[test]
-fn over_http_an_outage_is_no_evidence() {
+fn over_http_an_outage_is_inconclusive() {
     let table = [
-        (HttpReply::Silence, Undecided::Silence),
-        (HttpReply::Unreachable, Undecided::Unreachable),
-        (HttpReply::Status(500), Undecided::Status(500)),
-        (HttpReply::Status(502), Undecided::Status(502)),
-        (HttpReply::Status(503), Undecided::Status(503)),
-        (HttpReply::Status(504), Undecided::Status(504)),
-        (HttpReply::Status(408), Undecided::Status(408)),
-        (HttpReply::Status(429), Undecided::Status(429)),
-        (HttpReply::Status(302), Undecided::Status(302)),
+        (HttpReply::TimedOut, InconclusiveReply::TimedOut),
+        (HttpReply::Unreachable, InconclusiveReply::Unreachable),
+        (HttpReply::Status(500), InconclusiveReply::Status(500)),
+        (HttpReply::Status(502), InconclusiveReply::Status(502)),
+        (HttpReply::Status(503), InconclusiveReply::Status(503)),
+        (HttpReply::Status(504), InconclusiveReply::Status(504)),
+        (HttpReply::Status(408), InconclusiveReply::Status(408)),
+        (HttpReply::Status(429), InconclusiveReply::Status(429)),
+        (HttpReply::Status(302), InconclusiveReply::Status(302)),
     ];
     for (reply, why) in table {
         let verdict = judge_http("server/discover", reply, &Dialects::all(), &[MODERN]);
 
-        assert_eq!(verdict, Verdict::Undecided(why), "{reply:?}");
+        assert_eq!(verdict, ProbeVerdict::Inconclusive(why), "{reply:?}");
     }
     let outcome = error(-32603);
     let reply = HttpReply::Outcome {
@@ -207,7 +214,10 @@ fn over_http_an_outage_is_no_evidence() {
         outcome: &outcome,
     };
     let verdict = judge_http("server/discover", reply, &Dialects::all(), &[MODERN]);
-    assert_eq!(verdict, Verdict::Undecided(Undecided::Status(500)));
+    assert_eq!(
+        verdict,
+        ProbeVerdict::Inconclusive(InconclusiveReply::Status(500))
+    );
 }
 
 #[test]
@@ -221,8 +231,8 @@ fn over_http_an_unknown_method_is_modern_unless_it_is_the_probe() {
     let other = judge_http("com.example/own", reply, &Dialects::all(), &[MODERN]);
     let probe = judge_http("server/discover", reply, &Dialects::all(), &[MODERN]);
 
-    assert_eq!(other, Verdict::Modern(MODERN));
-    assert_eq!(probe, Verdict::Legacy(LEGACY));
+    assert_eq!(other, ProbeVerdict::Modern(MODERN));
+    assert_eq!(probe, ProbeVerdict::Legacy(LEGACY));
 }
 
 /// VER-2: "Pick a mutually supported version from `supported` and retry, else surface an error".
@@ -234,19 +244,22 @@ fn a_version_that_is_refused_and_yet_supported_is_tried_once_more() {
         judge_duplex(DuplexReply::Outcome(outcome), &Dialects::all(), tried)
     };
 
-    assert_eq!(judge(&both, &[]), Verdict::Retry(MODERN));
-    assert_eq!(judge(&both, &[MODERN]), Verdict::Retry(MODERN));
-    assert_eq!(judge(&both, &[MODERN, MODERN]), Verdict::Legacy(LEGACY));
+    assert_eq!(judge(&both, &[]), ProbeVerdict::Retry(MODERN));
+    assert_eq!(judge(&both, &[MODERN]), ProbeVerdict::Retry(MODERN));
+    assert_eq!(
+        judge(&both, &[MODERN, MODERN]),
+        ProbeVerdict::Legacy(LEGACY)
+    );
     assert_eq!(
         judge(&modern, &[MODERN, MODERN]),
-        Verdict::Incompatible(strings(&["2026-07-28"]))
+        ProbeVerdict::Incompatible(strings(&["2026-07-28"]))
     );
 }
 
 #[test]
-fn a_handshake_that_is_refused_for_its_version_reveals_a_modern_server() {
+fn an_unsupported_version_error_of_initialize_reveals_a_modern_server() {
     let refused =
-        |outcome: Outcome| judge_refused_handshake(&outcome.unwrap_err(), &Dialects::all());
+        |outcome: Outcome| judge_rejected_initialize(&outcome.unwrap_err(), &Dialects::all());
 
     assert_eq!(refused(unsupported(&["2026-07-28"])), Some(MODERN));
     assert_eq!(refused(unsupported(&["2025-11-25"])), None);
@@ -257,11 +270,11 @@ fn a_handshake_that_is_refused_for_its_version_reveals_a_modern_server() {
 
 /// COMPAT-11: "after 400/404/405 with no recognised modern error body, open GET on the URL".
 #[test]
-fn a_refused_handshake_may_mean_two_endpoints() {
+fn a_rejected_initialize_may_mean_http_sse() {
     for status in [400, 404, 405] {
-        assert!(suggests_two_endpoints(status), "{status}");
+        assert!(suggests_http_sse(status), "{status}");
     }
     for status in [200, 401, 403, 406, 500] {
-        assert!(!suggests_two_endpoints(status), "{status}");
+        assert!(!suggests_http_sse(status), "{status}");
     }
 }

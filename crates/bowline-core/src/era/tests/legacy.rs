@@ -1,12 +1,13 @@
-//! What only legacy code needs: a conversation that nobody opened.
+//! Tests of a legacy client that never sent `initialize`.
 
 use super::*;
 
 /// COMPAT-13: a server MAY "read a header-less request as 2025-03-26".
 #[test]
-fn a_client_that_never_shook_hands_is_known_by_its_version_only() {
-    let assumed = Dialect::UNNAMED_ON_HTTP;
-    let mut opened = super::super::legacy::Session::without_handshake(assumed, Offers::default());
+fn a_client_without_initialize_is_known_by_its_version_only() {
+    let assumed = Dialect::ASSUMED_ON_HTTP;
+    let mut opened =
+        super::super::legacy::Session::without_handshake(assumed, LegacyFeatures::default());
 
     let admitted = opened.admit(raw("tools/list", json!({})), &Dialects::all());
     let (request, _) = request_in(admitted.unwrap());

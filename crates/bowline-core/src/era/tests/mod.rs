@@ -1,10 +1,10 @@
-//! Laws of the door, and the tables of which message belongs to which era.
+//! Tests of `stamp`, `admit`, `seal` and `unseal`, and of the era of each message.
 
-mod door;
-mod laws;
+mod duplex_admission;
 mod legacy;
 mod outcomes;
 mod requests;
+mod round_trips;
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// A modern envelope as it stands in `_meta`.
+/// Returns a modern envelope, as in `_meta`.
 fn envelope() -> Value {
     json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -22,7 +22,7 @@ fn envelope() -> Value {
     })
 }
 
-/// A modern envelope in which one key has another value, or none.
+/// Returns a modern envelope with one key changed or removed.
 fn envelope_with(key: &str, value: Option<Value>) -> Value {
     let mut meta = envelope();
     let keys = meta.as_object_mut().unwrap();
@@ -56,26 +56,29 @@ fn initialized() -> Notification {
     Notification::new("notifications/initialized", None)
 }
 
-/// A door that serves every version and offers everything.
-fn door() -> Door {
-    let offers = Offers {
+/// Returns the admission state of a server with every version and every legacy feature.
+fn admission() -> DuplexAdmission {
+    let features = LegacyFeatures {
         logging: true,
         subscriptions: true,
     };
-    Door::new(Dialects::all(), offers)
+    DuplexAdmission::new(Dialects::all(), features)
 }
 
-/// A door through which a legacy client came.
-fn opened_at(version: &str) -> Door {
-    let mut door = door();
-    door.admit(initialize(version)).unwrap();
-    assert_eq!(door.hear(&initialized()), Heard::Initialized);
-    door
+/// Returns the admission state after `initialize` of a legacy client.
+fn initialized_at(version: &str) -> DuplexAdmission {
+    let mut admission = admission();
+    admission.admit(initialize(version)).unwrap();
+    assert_eq!(
+        admission.handle_notification(&initialized()),
+        NotificationAction::Initialized
+    );
+    admission
 }
 
-fn request_in(admitted: Admitted) -> (Request, Seal) {
-    match admitted {
-        Admitted::Request { request, seal } => (request, seal),
+fn request_in(action: RequestAction) -> (Request, Seal) {
+    match action {
+        RequestAction::Dispatch { request, seal } => (request, seal),
         other => panic!("expected a request, got {other:?}"),
     }
 }

@@ -1,4 +1,4 @@
-//! Outcomes on their way out and in, era by era.
+//! Tests of `seal` and `unseal` in each era.
 
 use bowline_types::{ErrorCode, RpcError, meta_key};
 
@@ -8,7 +8,11 @@ fn sealed(dialect: &'static Dialect, method: &'static str, result: Value) -> Out
     seal(&Seal::new(dialect, method), &server(), Ok(result.into()))
 }
 
-fn unsealed(dialect: &'static Dialect, method: &str, result: Value) -> Result<Unsealed, Violation> {
+fn unsealed(
+    dialect: &'static Dialect,
+    method: &str,
+    result: Value,
+) -> Result<Unsealed, ResultViolation> {
     unseal(method, dialect, &[], Ok(result.into()))
 }
 
@@ -19,7 +23,7 @@ fn stamped_by_server() -> Value {
 /// BASE-7: "Return `result` as a JSON object that carries a string `resultType`"; META-13: "Stamp
 /// `serverInfo` into every result's `_meta`".
 #[test]
-fn a_modern_result_says_what_it_is_and_who_sends_it() {
+fn a_modern_result_has_a_result_type_and_server_info() {
     let result = sealed(Dialect::LATEST, "tools/call", json!({"content": []})).unwrap();
 
     assert_eq!(
@@ -31,7 +35,7 @@ fn a_modern_result_says_what_it_is_and_who_sends_it() {
 /// CACHE-1: "Put `ttlMs` (integer ≥ 0) and `cacheScope` on every `complete` result of […]; never on
 /// `input_required`".
 #[test]
-fn a_cacheable_result_without_hints_is_stale_at_once_and_private() {
+fn a_cacheable_result_without_hints_gets_zero_ttl_and_private_scope() {
     for method in Dialect::LATEST.cacheable {
         let bare = sealed(Dialect::LATEST, method, json!({})).unwrap();
         let hinted = json!({"ttlMs": 5, "cacheScope": "public"});
@@ -47,7 +51,7 @@ fn a_cacheable_result_without_hints_is_stale_at_once_and_private() {
 }
 
 #[test]
-fn a_request_for_input_has_no_cache_hints() {
+fn an_input_required_result_has_no_cache_hints() {
     let ask = json!({"resultType": "input_required", "requestState": "x", "ttlMs": 5});
 
     let result = sealed(Dialect::LATEST, "resources/read", ask).unwrap();
@@ -59,7 +63,7 @@ fn a_request_for_input_has_no_cache_hints() {
 }
 
 #[test]
-fn a_result_that_is_not_cached_keeps_what_looks_like_a_hint() {
+fn a_result_that_is_not_cacheable_keeps_members_with_the_names_of_hints() {
     let own = json!({"resultType": "task", "ttlMs": 5, "cacheScope": 1});
     let mut with_meta = own.clone();
     with_meta["_meta"] = json!({"own": 1});
@@ -73,7 +77,7 @@ fn a_result_that_is_not_cached_keeps_what_looks_like_a_hint() {
 }
 
 #[test]
-fn a_complete_result_may_be_spelled_with_escapes() {
+fn a_complete_result_type_may_contain_escapes() {
     for dialect in [Dialect::LATEST, Dialect::LATEST_LEGACY] {
         let result = Json::parse(r#"{"resultType":"comple\u0074e","contents":[]}"#).unwrap();
         let form = Seal::new(dialect, "resources/read");
@@ -85,7 +89,7 @@ fn a_complete_result_may_be_spelled_with_escapes() {
 }
 
 #[test]
-fn what_the_responder_said_of_the_server_stands() {
+fn server_info_of_the_responder_is_kept() {
     let meta = json!({(meta_key::SERVER_INFO): {"name": "behind", "version": "0"}, "own": 1});
 
     let result = sealed(Dialect::LATEST, "tools/call", json!({"_meta": meta})).unwrap();
@@ -94,7 +98,7 @@ fn what_the_responder_said_of_the_server_stands() {
 }
 
 #[test]
-fn what_is_said_beside_the_server_stands_too() {
+fn other_members_of_meta_are_kept() {
     let meta = json!({"own": 1});
 
     let result = sealed(Dialect::LATEST, "tools/list", json!({"_meta": meta})).unwrap();
@@ -105,13 +109,13 @@ fn what_is_said_beside_the_server_stands_too() {
 }
 
 #[test]
-fn a_result_that_lacks_nothing_is_not_written_again() {
+fn a_result_without_missing_members_is_not_copied() {
     let (meta, list) = (stamped_by_server(), json!({"tools": [{"name": "a"}]}));
-    let said_first = format!(
+    let complete_first = format!(
         r#"{{"resultType":"complete","ttlMs":0,"cacheScope":"private","_meta":{meta},"tools":[]}}"#
     );
     for (dialect, method, text) in [
-        (Dialect::LATEST, "tools/list", said_first),
+        (Dialect::LATEST, "tools/list", complete_first),
         (Dialect::LATEST_LEGACY, "com.example/list", list.to_string()),
     ] {
         let result = Json::parse(text).unwrap();
@@ -126,7 +130,7 @@ fn a_result_that_lacks_nothing_is_not_written_again() {
 
 /// LDUAL-1: "for legacy strip `resultType`,`ttlMs`,`cacheScope`, modern-only `_meta`".
 #[test]
-fn a_legacy_result_is_bare() {
+fn a_legacy_result_has_no_modern_members() {
     for dialect in Dialects::legacy().iter() {
         let modern = json!({
             "resultType": "complete", "contents": [], "ttlMs": 1, "cacheScope": "public",
@@ -149,7 +153,7 @@ fn a_legacy_result_is_bare() {
 
 /// LDUAL-2: "Non-object `structuredContent`/non-object `outputSchema` have no legacy form".
 #[test]
-fn structured_content_is_sent_where_it_has_a_form() {
+fn structured_content_is_sent_if_the_version_defines_it() {
     let table = [
         ("2024-11-05", false, false),
         ("2025-03-26", false, false),
@@ -173,7 +177,7 @@ fn structured_content_is_sent_where_it_has_a_form() {
 }
 
 #[test]
-fn an_output_schema_that_legacy_clients_would_choke_on_is_left_out() {
+fn an_output_schema_that_is_not_an_object_is_removed_for_legacy_clients() {
     let object = json!({"name": "o", "outputSchema": {"type": "object"}});
     let none = json!({"name": "n"});
     let list = json!({"tools": [object, {"name": "a", "outputSchema": {"type": "array"}}, none]});
@@ -189,7 +193,7 @@ fn an_output_schema_that_legacy_clients_would_choke_on_is_left_out() {
 }
 
 #[test]
-fn no_output_is_promised_where_none_can_be_sent() {
+fn output_schemas_are_removed_if_structured_content_is_not_defined() {
     for (version, promised) in [("2025-03-26", false), ("2025-06-18", true)] {
         let dialect = Dialect::of(version).unwrap();
         let list = json!({"tools": [{"name": "o", "outputSchema": {"type": "object"}}]});
@@ -203,7 +207,7 @@ fn no_output_is_promised_where_none_can_be_sent() {
 }
 
 #[test]
-fn completions_are_declared_where_the_version_has_a_word_for_it() {
+fn completions_are_declared_if_the_version_defines_the_capability() {
     let table = [
         ("2024-11-05", false),
         ("2025-03-26", true),
@@ -212,18 +216,22 @@ fn completions_are_declared_where_the_version_has_a_word_for_it() {
     ];
     for (version, declared) in table {
         let dialect = Dialect::of(version).unwrap();
-        let introduction = json!({"capabilities": {"completions": {}, "tools": {}}});
+        let discovery = json!({"capabilities": {"completions": {}, "tools": {}}});
 
-        let result = sealed(dialect, "server/discover", introduction).unwrap();
+        let result = sealed(dialect, "server/discover", discovery).unwrap();
 
-        let told = &value(&result)["capabilities"];
-        assert_eq!(told.get("completions").is_some(), declared, "{version}");
-        assert_eq!(told["tools"], json!({}), "{version}");
+        let capabilities = &value(&result)["capabilities"];
+        assert_eq!(
+            capabilities.get("completions").is_some(),
+            declared,
+            "{version}"
+        );
+        assert_eq!(capabilities["tools"], json!({}), "{version}");
     }
 }
 
 #[test]
-fn a_result_without_a_form_becomes_an_internal_error() {
+fn a_result_that_cannot_be_expressed_becomes_an_internal_error() {
     let ask = json!({"resultType": "input_required", "requestState": "x"});
     let mut table = vec![
         (Dialect::LATEST, "tools/call", json!([])),
@@ -243,9 +251,9 @@ fn a_result_without_a_form_becomes_an_internal_error() {
 }
 
 /// LDUAL-6: "Resource-not-found: -32602 modern, -32002 legacy"; ERR-4: "Emit -32002 or -32042 under this
-/// revision": nobody MUST.
+/// revision": a modern server MUST NOT.
 #[test]
-fn an_error_code_is_written_as_the_dialect_has_it() {
+fn an_error_code_is_mapped_to_one_of_the_dialect() {
     let table = [
         (-32002, -32602, -32002),
         (-32020, -32020, -32602),
@@ -279,9 +287,9 @@ fn an_error_code_is_written_as_the_dialect_has_it() {
     }
 }
 
-/// `-32042` is of 2025-11-25 alone.
+/// Only 2025-11-25 defines `-32042`.
 #[test]
-fn a_code_of_one_version_is_written_in_that_version_only() {
+fn a_code_that_one_version_defines_is_sent_in_that_version_only() {
     for dialect in Dialect::ALL {
         let error = RpcError::new(ErrorCode::URL_ELICITATION_REQUIRED, "no");
 
@@ -300,7 +308,7 @@ fn a_code_of_one_version_is_written_in_that_version_only() {
 /// BASE-8: "Interpret a result with no `resultType` as `complete`"; BASE-9: "Treat any `resultType` outside
 /// core values + values of extensions the client advertised as an invalid response".
 #[test]
-fn a_modern_result_is_what_it_says() {
+fn a_modern_result_is_classified_by_its_result_type() {
     let result = |of: Value| json!({"resultType": of, "x": 1});
     let ask = result(json!("input_required"));
     let table = [
@@ -315,15 +323,15 @@ fn a_modern_result_is_what_it_says() {
         (ask.clone(), Ok(Unsealed::InputRequired(ask.clone().into()))),
         (
             result(json!("task")),
-            Err(Violation::UnknownResultType("task".into())),
+            Err(ResultViolation::UnknownResultType("task".into())),
         ),
         (
             result(json!("")),
-            Err(Violation::UnknownResultType(String::new())),
+            Err(ResultViolation::UnknownResultType(String::new())),
         ),
-        (result(json!(1)), Err(Violation::ResultTypeIsNotText)),
-        (json!([]), Err(Violation::ResultIsNotAnObject)),
-        (json!(null), Err(Violation::ResultIsNotAnObject)),
+        (result(json!(1)), Err(ResultViolation::InvalidResultType)),
+        (json!([]), Err(ResultViolation::ResultIsNotAnObject)),
+        (json!(null), Err(ResultViolation::ResultIsNotAnObject)),
     ];
     for (result, expected) in table {
         let unsealed = unsealed(Dialect::LATEST, "tools/call", result.clone());
@@ -332,7 +340,9 @@ fn a_modern_result_is_what_it_says() {
     }
     assert_eq!(
         unsealed(Dialect::LATEST, "tools/list", ask),
-        Err(Violation::InputRequiredNotAllowed("tools/list".into()))
+        Err(ResultViolation::InputRequiredNotAllowed(
+            "tools/list".into()
+        ))
     );
 }
 
@@ -351,7 +361,7 @@ fn a_negotiated_extension_adds_its_result_type() {
 }
 
 #[test]
-fn a_legacy_result_passes_as_it_is() {
+fn a_legacy_result_is_unsealed_unchanged() {
     for dialect in Dialects::legacy().iter() {
         let result = json!({"content": [], "resultType": "whatever"});
 
@@ -360,13 +370,13 @@ fn a_legacy_result_passes_as_it_is() {
         assert_eq!(complete, Ok(Unsealed::Complete(result.into())));
         assert_eq!(
             unsealed(dialect, "tools/call", json!(3)),
-            Err(Violation::ResultIsNotAnObject)
+            Err(ResultViolation::ResultIsNotAnObject)
         );
     }
 }
 
 #[test]
-fn an_error_of_the_peer_passes_in_every_dialect() {
+fn an_error_of_the_peer_is_unsealed_unchanged_in_every_dialect() {
     for dialect in Dialect::ALL {
         let error = RpcError::new(ErrorCode(-32002), "gone").with_data(json!({"uri": "a:b"}));
 
@@ -379,7 +389,7 @@ fn an_error_of_the_peer_passes_in_every_dialect() {
 /// LINI-4: a client should "disconnect if it cannot speak the answer"; LINI-11: "must never offer or accept
 /// `2026-07-28` through `initialize`".
 #[test]
-fn a_handshake_that_leads_nowhere_is_a_violation() {
+fn an_invalid_initialize_result_is_a_violation() {
     let good = json!({
         "protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "s", "version": "2"},
     });
@@ -391,25 +401,28 @@ fn a_handshake_that_leads_nowhere_is_a_violation() {
     let table = [
         (
             with("protocolVersion", json!("2026-07-28")),
-            Violation::UnspeakableVersion("2026-07-28".into()),
+            ResultViolation::UnsupportedVersion("2026-07-28".into()),
         ),
         (
             with("protocolVersion", json!("2025-01-01")),
-            Violation::UnspeakableVersion("2025-01-01".into()),
+            ResultViolation::UnsupportedVersion("2025-01-01".into()),
         ),
         (
             with("protocolVersion", json!(null)),
-            Violation::BadHandshake("protocolVersion"),
+            ResultViolation::InvalidInitializeResult("protocolVersion"),
         ),
         (
             with("capabilities", json!([])),
-            Violation::BadHandshake("capabilities"),
+            ResultViolation::InvalidInitializeResult("capabilities"),
         ),
         (
             with("serverInfo", json!("s")),
-            Violation::BadHandshake("serverInfo"),
+            ResultViolation::InvalidInitializeResult("serverInfo"),
         ),
-        (json!({}), Violation::BadHandshake("protocolVersion")),
+        (
+            json!({}),
+            ResultViolation::InvalidInitializeResult("protocolVersion"),
+        ),
     ];
     for (answer, violation) in table {
         let unsealed = unsealed(Dialect::LATEST_LEGACY, "server/discover", answer.clone());

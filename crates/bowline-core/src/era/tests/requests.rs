@@ -1,4 +1,4 @@
-//! The rungs of modern admission, and what stamping leaves of a request's own `_meta`.
+//! Tests of the steps of modern admission, and of `_meta` after stamping.
 
 use bowline_types::{ErrorCode, LoggingLevel, meta_key};
 
@@ -11,7 +11,7 @@ fn admit(params: Value) -> Result<Request, Rejection> {
 /// META-9: "Reject a request lacking a required `_meta` field with `-32602`"; VER-1: "Answer `-32022` with
 /// `data.supported` (list) and `data.requested` (echo)".
 #[test]
-fn each_flaw_of_an_envelope_has_its_code() {
+fn each_invalid_envelope_is_rejected_with_its_error_code() {
     const INVALID: ErrorCode = ErrorCode::INVALID_PARAMS;
     const UNSUPPORTED: ErrorCode = ErrorCode::UNSUPPORTED_PROTOCOL_VERSION;
     let version = meta_key::PROTOCOL_VERSION;
@@ -39,7 +39,7 @@ fn each_flaw_of_an_envelope_has_its_code() {
             json!({"_meta": envelope_with(version, Some(json!("")))}),
             UNSUPPORTED,
         ),
-        // A legacy version is spoken after `initialize` only.
+        // Legacy versions require `initialize`.
         (
             json!({"_meta": envelope_with(version, Some(json!("2025-11-25")))}),
             UNSUPPORTED,
@@ -83,7 +83,7 @@ fn each_flaw_of_an_envelope_has_its_code() {
 
 /// A future revision may change the rest of the envelope.
 #[test]
-fn the_version_is_judged_before_the_rest_of_the_envelope() {
+fn the_version_is_checked_before_the_rest_of_the_envelope() {
     let meta = json!({(meta_key::PROTOCOL_VERSION): "2099-01-01"});
 
     let rejection = admit(json!({"_meta": meta})).unwrap_err();
@@ -94,9 +94,9 @@ fn the_version_is_judged_before_the_rest_of_the_envelope() {
     );
 }
 
-/// A modern client that hears of none would take the server for one that it cannot speak with.
+/// An empty list would make a modern client treat the server as incompatible.
 #[test]
-fn a_server_without_a_modern_era_names_the_versions_that_it_has() {
+fn a_legacy_only_server_lists_its_legacy_versions() {
     let served = Dialects::only(|dialect| dialect.version == "2025-11-25");
 
     let rejection = Rejection::unsupported_version("2026-07-28", &served);
@@ -108,7 +108,7 @@ fn a_server_without_a_modern_era_names_the_versions_that_it_has() {
 }
 
 #[test]
-fn a_key_that_stands_twice_is_refused() {
+fn a_duplicate_key_is_rejected() {
     let version = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28""#;
     let capabilities = r#""io.modelcontextprotocol/clientCapabilities":{}"#;
     for params in [
@@ -119,7 +119,7 @@ fn a_key_that_stands_twice_is_refused() {
         request.params = Some(Json::parse(params).unwrap().into());
 
         let rejection = modern::admit(request.clone(), &Dialects::all()).unwrap_err();
-        let remembered = opened_at("2025-11-25").admit(request).unwrap_err();
+        let remembered = initialized_at("2025-11-25").admit(request).unwrap_err();
 
         assert_eq!(rejection.code(), ErrorCode::INVALID_PARAMS);
         assert_eq!(remembered.code(), ErrorCode::INVALID_PARAMS);
@@ -128,7 +128,7 @@ fn a_key_that_stands_twice_is_refused() {
 
 /// META-10: "Serve (never reject) a request that omits `clientInfo`".
 #[test]
-fn a_client_need_not_say_what_it_is() {
+fn client_info_is_optional() {
     let meta = envelope_with(meta_key::CLIENT_INFO, None);
 
     let request = admit(json!({"_meta": meta})).unwrap();
@@ -139,7 +139,7 @@ fn a_client_need_not_say_what_it_is() {
 /// META-12: "Infer capabilities from prior requests": a server MUST NOT; "`{}` means no optional
 /// capability". LOG-2: no logs "for a request without `_meta` logLevel".
 #[test]
-fn what_a_modern_request_does_not_say_is_not_so() {
+fn an_absent_envelope_member_is_not_inherited() {
     let request = admit(json!({"_meta": envelope()})).unwrap();
 
     assert_eq!(request.caller.capabilities, Default::default());
@@ -148,7 +148,7 @@ fn what_a_modern_request_does_not_say_is_not_so() {
 }
 
 #[test]
-fn the_rungs_can_be_climbed_one_by_one() {
+fn admission_can_be_done_step_by_step() {
     let params = json!({"_meta": envelope_with(meta_key::LOG_LEVEL, Some(json!("info")))}).into();
 
     let envelope = modern::Envelope::read(Some(&params)).unwrap();
@@ -163,7 +163,7 @@ fn the_rungs_can_be_climbed_one_by_one() {
 /// META-6: "Put `protocolVersion` (string) and `clientCapabilities` (object, may be `{}`) in `params._meta`
 /// of EVERY request"; META-7: "Add `clientInfo`".
 #[test]
-fn a_modern_stamp_says_who_is_asking_and_keeps_the_rest_of_meta_in_order() {
+fn a_modern_stamp_adds_the_envelope_and_keeps_the_order_of_meta() {
     let mut caller = caller(Dialect::LATEST);
     caller.log_level = Some(LoggingLevel::Error);
     let params = Json::parse(
@@ -188,7 +188,7 @@ fn a_modern_stamp_says_who_is_asking_and_keeps_the_rest_of_meta_in_order() {
 
 /// ROOT-1: "Declare `roots: {}` per request (no `listChanged` any more)".
 #[test]
-fn a_modern_stamp_does_not_promise_to_tell_of_changed_roots() {
+fn a_modern_stamp_does_not_declare_roots_list_changed() {
     let mut caller = caller(Dialect::LATEST);
     let declared = json!({"roots": {"listChanged": true, "own": 1}, "sampling": {}});
     caller.capabilities = Json::from(declared).decode().unwrap();
@@ -203,7 +203,7 @@ fn a_modern_stamp_does_not_promise_to_tell_of_changed_roots() {
 }
 
 #[test]
-fn the_envelope_belongs_to_the_caller_even_where_it_says_nothing() {
+fn envelope_members_that_the_caller_lacks_are_removed() {
     let meta = json!({
         (meta_key::CLIENT_INFO): {"name": "x", "version": "x"}, (meta_key::LOG_LEVEL): "debug",
         (meta_key::PROGRESS_TOKEN): 1, "traceparent": "00-a-b-01",
@@ -220,7 +220,7 @@ fn the_envelope_belongs_to_the_caller_even_where_it_says_nothing() {
 
 /// "Do not leak modern headers/`_meta` into legacy traffic".
 #[test]
-fn a_legacy_stamp_says_nothing_of_the_caller() {
+fn a_legacy_stamp_has_no_envelope() {
     for dialect in Dialects::legacy().iter() {
         let caller = Arc::new(caller(dialect));
         let meta = envelope_with("com.example/own", Some(json!(1)));
@@ -232,13 +232,17 @@ fn a_legacy_stamp_says_nothing_of_the_caller() {
             value(&stamp(&request).params.unwrap()),
             json!({"_meta": {"com.example/own": 1, "progressToken": 7}})
         );
-        assert_eq!(stamp(&bare).params, None, "nothing is left to say");
+        assert_eq!(
+            stamp(&bare).params,
+            None,
+            "`_meta` is empty and thus removed"
+        );
     }
 }
 
 /// LINI-1: "Open with `initialize` {protocolVersion, capabilities, clientInfo}".
 #[test]
-fn the_legacy_opening_is_the_handshake() {
+fn a_legacy_discovery_is_stamped_as_initialize() {
     for dialect in Dialects::legacy().iter() {
         let mut caller = caller(dialect);
         caller.capabilities = Json::from(json!({"roots": {}})).decode().unwrap();
@@ -255,14 +259,14 @@ fn the_legacy_opening_is_the_handshake() {
                 "capabilities": {"roots": {}}, "clientInfo": {"name": "c", "version": "1"},
             })
         );
-        let sequel = after_opening(dialect).unwrap();
-        assert_eq!(sequel.method, "notifications/initialized");
+        let notification = initialized_notification(dialect).unwrap();
+        assert_eq!(notification.method, "notifications/initialized");
     }
-    assert_eq!(after_opening(Dialect::LATEST), None);
+    assert_eq!(initialized_notification(Dialect::LATEST), None);
 }
 
 #[test]
-fn params_that_are_no_object_are_left_to_the_peer_to_refuse() {
+fn params_that_are_not_an_object_are_stamped_unchanged() {
     for dialect in Dialect::ALL {
         let request = Request::new("a/b", Json::null(), Arc::new(caller(dialect)));
 
@@ -272,7 +276,7 @@ fn params_that_are_no_object_are_left_to_the_peer_to_refuse() {
 
 /// BASE-14: "Originate JSON-RPC requests": a modern server MUST NOT.
 #[test]
-fn a_client_lets_only_a_legacy_server_ask() {
+fn a_client_admits_requests_of_legacy_servers_only() {
     let ask = || raw("sampling/createMessage", json!({"maxTokens": 1}));
     let modern = Arc::new(caller(Dialect::LATEST));
     let refused = admit_from_server(&modern, ask()).unwrap_err();
@@ -287,7 +291,7 @@ fn a_client_lets_only_a_legacy_server_ask() {
 
         assert_eq!(request.caller, server);
         assert_eq!(seal, Seal::new(dialect, "sampling/createMessage"));
-        assert_eq!(ping, Admitted::Answer(Json::empty_object()));
+        assert_eq!(ping, RequestAction::Respond(Json::empty_object()));
         assert_eq!(
             elicitation.is_ok(),
             dialect.elicitation != ElicitationModes::None,
@@ -298,7 +302,7 @@ fn a_client_lets_only_a_legacy_server_ask() {
 
 /// LUTIL-3: legacy updates arrive "without subscriptionId".
 #[test]
-fn a_legacy_client_is_told_of_changes_but_not_of_subscriptions() {
+fn a_legacy_notification_has_no_subscription_id() {
     let changed = Notification::new(
         "notifications/resources/updated",
         Some(json!({"uri": "a:b", "_meta": {(meta_key::SUBSCRIPTION_ID): 1}}).into()),
@@ -309,13 +313,21 @@ fn a_legacy_client_is_told_of_changes_but_not_of_subscriptions() {
     );
     let acknowledged = Notification::new("notifications/subscriptions/acknowledged", None);
     for dialect in Dialects::legacy().iter() {
-        let told = tell(dialect, changed.clone()).unwrap();
+        let converted = convert_notification(dialect, changed.clone()).unwrap();
 
-        assert_eq!(told.params, Some(json!({"uri": "a:b"}).into()));
-        assert_eq!(tell(dialect, list_changed.clone()).unwrap().params, None);
-        assert_eq!(tell(dialect, acknowledged.clone()), None);
+        assert_eq!(converted.params, Some(json!({"uri": "a:b"}).into()));
+        assert_eq!(
+            convert_notification(dialect, list_changed.clone())
+                .unwrap()
+                .params,
+            None
+        );
+        assert_eq!(convert_notification(dialect, acknowledged.clone()), None);
     }
-    assert_eq!(tell(Dialect::LATEST, changed.clone()), Some(changed));
+    assert_eq!(
+        convert_notification(Dialect::LATEST, changed.clone()),
+        Some(changed)
+    );
     let gone = Notification::new("notifications/elicitation/complete", None);
-    assert_eq!(tell(Dialect::LATEST, gone), None);
+    assert_eq!(convert_notification(Dialect::LATEST, gone), None);
 }

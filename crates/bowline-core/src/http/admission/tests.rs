@@ -1,4 +1,4 @@
-//! Every rung, their order, and which era a message belongs to.
+//! Tests of each admission check, of their order, and of the era of a message.
 
 use std::collections::BTreeMap;
 
@@ -6,14 +6,14 @@ use ::http::Request as HttpRequest;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::http::legacy::Messages;
+use crate::http::legacy::PostBody;
 
 /// A server with all methods of the newest dialect and one tool that mirrors an argument.
-struct Shop {
+struct TestCatalog {
     tools: BTreeMap<&'static str, Arc<ParamHeaders>>,
 }
 
-impl Shop {
+impl TestCatalog {
     fn new() -> Self {
         let schema =
             json!({"properties": {"region": {"type": "string", "x-mcp-header": "Region"}}});
@@ -24,8 +24,8 @@ impl Shop {
     }
 }
 
-impl Catalog for Shop {
-    fn answers(&self, method: &str) -> bool {
+impl MethodCatalog for TestCatalog {
+    fn has_method(&self, method: &str) -> bool {
         Dialect::LATEST.knows_request(method) && method != "completion/complete"
     }
 
@@ -51,29 +51,33 @@ fn headers(list: &[(&str, &str)]) -> HeaderMap {
     map
 }
 
-fn post(list: &[(&str, &str)], body: &Value, served: &Dialects) -> Result<Admitted, Rejection> {
+fn post(
+    list: &[(&str, &str)],
+    body: &Value,
+    served: &Dialects,
+) -> Result<AdmittedPost, HttpRejection> {
     let body = Bytes::from(body.to_string());
     admit(
         &headers(list),
         &body,
         served,
-        &Callers::default(),
-        &Shop::new(),
+        &CallerCache::default(),
+        &TestCatalog::new(),
     )
 }
 
-/// The status and code with which `body` is refused, by servers of all eras and of the modern one alike.
-fn refused(list: &[(&str, &str)], body: &Value) -> (u16, i64) {
-    let by_all = post(list, body, &Dialects::all()).expect_err("it should be refused");
-    let by_modern = post(list, body, &Dialects::modern()).expect_err("it should be refused");
+/// Returns the status and code of the rejection of `body`, which must be the same with and without the legacy era.
+fn rejected(list: &[(&str, &str)], body: &Value) -> (u16, i64) {
+    let by_all = post(list, body, &Dialects::all()).expect_err("it should be rejected");
+    let by_modern = post(list, body, &Dialects::modern()).expect_err("it should be rejected");
     assert_eq!(
         by_all, by_modern,
-        "what is modern is judged the same everywhere"
+        "serving legacy versions changed the rejection"
     );
-    verdict(&by_all, body)
+    status_and_code(&by_all, body)
 }
 
-fn verdict(rejection: &Rejection, body: &Value) -> (u16, i64) {
+fn status_and_code(rejection: &HttpRejection, body: &Value) -> (u16, i64) {
     let id = body
         .get("id")
         .map(|id| serde_json::from_value(id.clone()).unwrap());
@@ -101,13 +105,13 @@ const CALL: [(&str, &str); 3] = [
 ];
 
 #[test]
-fn a_modern_request_comes_in_complete() {
+fn a_modern_request_is_admitted() {
     let list = [&CALL[..], &[("mcp-param-region", "eu")]].concat();
     let body = call("sql", &json!({"region": "eu"}));
 
     let admitted = post(&list, &body, &Dialects::all()).unwrap();
 
-    let Admitted::Modern { id, request, seal } = admitted else {
+    let AdmittedPost::Modern { id, request, seal } = admitted else {
         panic!("{admitted:?}");
     };
     assert_eq!(id, 7.into());
@@ -116,21 +120,21 @@ fn a_modern_request_comes_in_complete() {
     assert_eq!(seal.dialect, Dialect::LATEST);
 }
 
-/// A list of headers and a body, with the status, the code and a word of the sentence that refuse them.
-type Rung<'a> = (&'a [(&'a str, &'a str)], Value, u16, i64, &'a str);
+/// Headers and a body, with the status, the code and a part of the message of their rejection.
+type RejectedRequest<'a> = (&'a [(&'a str, &'a str)], Value, u16, i64, &'a str);
 
-/// Each rung breaks itself and all later ones, so that their order shows.
-fn climb(ladder: &[Rung<'_>]) {
-    for (list, body, status, code, word) in ladder {
-        assert_eq!(refused(list, body), (*status, *code), "{list:?} {body}");
+/// Each request fails its own check and all later ones, so that their order shows.
+fn assert_rejected_in_order(requests: &[RejectedRequest<'_>]) {
+    for (list, body, status, code, text) in requests {
+        assert_eq!(rejected(list, body), (*status, *code), "{list:?} {body}");
         let rejection = post(list, body, &Dialects::all()).unwrap_err();
-        let sentence = &rejection.error().message;
-        assert!(sentence.contains(word), "{list:?} {body} gave {sentence}");
+        let message = &rejection.error().message;
+        assert!(message.contains(text), "{list:?} {body} gave {message}");
     }
 }
 
 #[test]
-fn a_request_that_breaks_two_rungs_of_its_envelope_gets_the_error_of_the_earlier() {
+fn a_request_that_fails_two_envelope_checks_gets_the_error_of_the_earlier() {
     let modern = version(MODERN);
     let twice = [modern, modern].concat();
     let marked = |mark| json!({"io.modelcontextprotocol/protocolVersion": mark});
@@ -139,7 +143,7 @@ fn a_request_that_breaks_two_rungs_of_its_envelope_gets_the_error_of_the_earlier
     let no_date = body(&marked(json!("v999.0.0")));
     let no_capabilities = body(&marked(json!(MODERN)));
 
-    climb(&[
+    assert_rejected_in_order(&[
         // 4: no version in `_meta`, nor anything else.
         (&modern, body(&json!({})), 400, -32602, "protocolVersion"),
         (
@@ -174,16 +178,16 @@ fn a_request_that_breaks_two_rungs_of_its_envelope_gets_the_error_of_the_earlier
 }
 
 #[test]
-fn a_request_that_breaks_two_rungs_of_its_method_gets_the_error_of_the_earlier() {
+fn a_request_that_fails_two_method_checks_gets_the_error_of_the_earlier() {
     let plain = |method| request(method, &meta(MODERN));
     let sql = call("sql", &json!({"region": "eu"}));
     let method = |name| [CALL[0], ("mcp-method", name)];
 
-    climb(&[
-        // 8: no Mcp-Method, and nobody answers the method.
+    assert_rejected_in_order(&[
+        // 8: no Mcp-Method, and the method is unknown.
         (&CALL[..1], plain("no/such"), 400, -32020, "mcp-method"),
         (&CALL[..1], sql.clone(), 400, -32020, "mcp-method"),
-        // 9: nobody answers the method.
+        // 9: the method is unknown.
         (&method("no/such"), plain("no/such"), 404, -32601, "no/such"),
         (
             &method("completion/complete"),
@@ -215,7 +219,7 @@ fn methods_that_the_modern_era_retired_are_not_found() {
         ];
 
         assert_eq!(
-            refused(&list, &request(method, &meta(MODERN))),
+            rejected(&list, &request(method, &meta(MODERN))),
             (404, -32601),
             "{method}"
         );
@@ -237,7 +241,7 @@ fn header_values_are_trimmed_decoded_and_compared_with_the_body() {
     for name in ["ADD", "sql", "=?base64?YWR?="] {
         let list = [CALL[0], CALL[1], ("mcp-name", name)];
         assert_eq!(
-            refused(&list, &call("add", &json!({}))),
+            rejected(&list, &call("add", &json!({}))),
             (400, -32020),
             "{name}"
         );
@@ -257,7 +261,7 @@ fn params_without_a_name_are_left_to_the_handler() {
 }
 
 #[test]
-fn a_name_that_stands_twice_is_refused() {
+fn a_duplicate_name_is_rejected() {
     let meta = meta(MODERN);
     let body = format!(
         r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{"name":"sql","name":"add","_meta":{meta}}}}}"#
@@ -267,8 +271,8 @@ fn a_name_that_stands_twice_is_refused() {
         &headers(&CALL),
         &body.into(),
         &Dialects::all(),
-        &Callers::default(),
-        &Shop::new(),
+        &CallerCache::default(),
+        &TestCatalog::new(),
     )
     .unwrap_err();
 
@@ -277,7 +281,7 @@ fn a_name_that_stands_twice_is_refused() {
 }
 
 #[test]
-fn what_is_no_message_is_a_bad_request_that_names_the_id_if_it_can() {
+fn a_malformed_message_is_a_bad_request_with_its_id_if_known() {
     for (body, code, id) in [
         ("{", -32700, None),
         ("", -32700, None),
@@ -308,8 +312,8 @@ fn what_is_no_message_is_a_bad_request_that_names_the_id_if_it_can() {
             &HeaderMap::new(),
             &body.into(),
             &Dialects::all(),
-            &Callers::default(),
-            &Shop::new(),
+            &CallerCache::default(),
+            &TestCatalog::new(),
         );
 
         let rejection = rejection.unwrap_err();
@@ -322,12 +326,12 @@ fn what_is_no_message_is_a_bad_request_that_names_the_id_if_it_can() {
     }
 }
 
-/// How a legacy POST came in: the version of its header, and whether it was a batch.
+/// Returns the header version of an admitted legacy POST, and whether it is a batch.
 fn legacy(list: &[(&str, &str)], body: &Value) -> (Option<&'static str>, bool) {
     match post(list, body, &Dialects::all()) {
-        Ok(Admitted::Legacy(post)) => (
+        Ok(AdmittedPost::Legacy(post)) => (
             post.dialect.map(|dialect| dialect.version),
-            matches!(post.messages, Messages::Batch(_)),
+            matches!(post.messages, PostBody::Batch(_)),
         ),
         other => panic!("{list:?} {body} gave {other:?}"),
     }
@@ -342,7 +346,7 @@ fn version(version: &str) -> [(&str, &str); 1] {
 }
 
 #[test]
-fn a_request_without_a_mark_belongs_to_the_era_of_its_header() {
+fn a_request_without_a_version_in_meta_belongs_to_the_era_of_its_header() {
     for method in ["initialize", "tools/list"] {
         assert_eq!(legacy(&[], &plain(method)), (None, false));
         for known in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
@@ -353,7 +357,7 @@ fn a_request_without_a_mark_belongs_to_the_era_of_its_header() {
         }
         for modern in [MODERN, "2031-01-01"] {
             assert_eq!(
-                refused(&version(modern), &plain(method)),
+                rejected(&version(modern), &plain(method)),
                 (400, -32602),
                 "{method} {modern}"
             );
@@ -361,7 +365,7 @@ fn a_request_without_a_mark_belongs_to_the_era_of_its_header() {
         for unknown in ["2025-01-01", "1.0", "", "v999.0.0"] {
             let rejection = post(&version(unknown), &plain(method), &Dialects::all()).unwrap_err();
             assert_eq!(
-                verdict(&rejection, &plain(method)),
+                status_and_code(&rejection, &plain(method)),
                 (400, -32600),
                 "{method} {unknown}"
             );
@@ -381,28 +385,28 @@ fn the_handshake_may_name_a_legacy_version_that_is_not_served_and_others_may_not
 fn a_repeated_version_header_is_refused_in_every_era() {
     let twice = [("mcp-protocol-version", "2025-11-25"); 2];
 
-    assert_eq!(refused(&twice, &plain("tools/list")), (400, -32020));
+    assert_eq!(rejected(&twice, &plain("tools/list")), (400, -32020));
 }
 
 #[test]
-fn a_mark_outranks_method_header_and_all_else() {
+fn a_version_in_meta_outranks_the_method_and_the_header() {
     let list = [
         ("mcp-protocol-version", "2025-11-25"),
         ("last-event-id", "3"),
     ];
 
     assert_eq!(
-        refused(&list, &request("initialize", &meta(MODERN))),
+        rejected(&list, &request("initialize", &meta(MODERN))),
         (400, -32020)
     );
     assert_eq!(
-        refused(&[], &request("tools/list", &meta(MODERN))),
+        rejected(&[], &request("tools/list", &meta(MODERN))),
         (400, -32020)
     );
 }
 
 #[test]
-fn a_batch_is_for_the_one_version_that_has_them() {
+fn a_batch_is_admitted_only_for_the_version_that_has_batches() {
     let batch =
         json!([plain("ping"), {"jsonrpc": "2.0", "method": "notifications/initialized"}, 7]);
     assert_eq!(legacy(&[], &batch), (Some("2025-03-26"), true));
@@ -419,30 +423,30 @@ fn a_batch_is_for_the_one_version_that_has_them() {
         "2031-01-01",
         "x",
     ] {
-        assert_eq!(refused(&version(other), &batch), (400, -32600), "{other}");
+        assert_eq!(rejected(&version(other), &batch), (400, -32600), "{other}");
     }
     let modern_only = post(&[], &batch, &Dialects::modern()).unwrap_err();
-    assert_eq!(verdict(&modern_only, &batch), (400, -32600));
+    assert_eq!(status_and_code(&modern_only, &batch), (400, -32600));
 }
 
 #[test]
-fn a_batch_is_let_in_undecoded_and_then_holds_legacy_messages_only() {
+fn a_batch_is_admitted_undecoded_and_may_contain_only_legacy_messages() {
     let decoded = |body: &Value| match post(&[], body, &Dialects::all()) {
-        Ok(Admitted::Legacy(post)) => match post.messages {
-            Messages::Batch(batch) => batch.decode(10),
-            Messages::One(message) => panic!("one message: {message:?}"),
+        Ok(AdmittedPost::Legacy(post)) => match post.messages {
+            PostBody::Batch(batch) => batch.decode(10),
+            PostBody::One(message) => panic!("one message: {message:?}"),
         },
         other => panic!("{body} gave {other:?}"),
     };
     let marked = json!([plain("ping"), request("tools/list", &meta(MODERN))]);
 
     assert_eq!(decoded(&json!([plain("ping"), 7])).unwrap().len(), 2);
-    let refused = Rejection::from(decoded(&marked).unwrap_err());
-    assert_eq!(verdict(&refused, &marked), (400, -32600));
+    let refused = HttpRejection::from(decoded(&marked).unwrap_err());
+    assert_eq!(status_and_code(&refused, &marked), (400, -32600));
 }
 
 #[test]
-fn a_response_is_for_the_legacy_era() {
+fn a_response_is_admitted_only_in_the_legacy_era() {
     let response = json!({"jsonrpc": "2.0", "id": 1, "result": {}});
     assert_eq!(legacy(&[], &response), (None, false));
     assert_eq!(
@@ -464,38 +468,41 @@ fn a_response_is_for_the_legacy_era() {
 }
 
 #[test]
-fn a_notification_belongs_to_the_era_of_its_mark_or_its_header() {
-    let told =
+fn a_notification_belongs_to_the_era_of_its_meta_or_its_header() {
+    let cancel =
         json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}});
     let marked =
         json!({"jsonrpc": "2.0", "method": "notifications/x", "params": {"_meta": meta(MODERN)}});
     for served in [Dialects::all(), Dialects::modern()] {
         for (list, body) in [
-            (&version(MODERN)[..], &told),
+            (&version(MODERN)[..], &cancel),
             (&[], &marked),
             (&version("2025-11-25"), &marked),
         ] {
             let admitted = post(list, body, &served);
             assert!(
-                matches!(admitted, Ok(Admitted::Notification(_))),
+                matches!(admitted, Ok(AdmittedPost::Notification(_))),
                 "{list:?} {body} {admitted:?}"
             );
         }
     }
-    assert_eq!(legacy(&[], &told), (None, false));
+    assert_eq!(legacy(&[], &cancel), (None, false));
     assert_eq!(
-        legacy(&version("2025-11-25"), &told),
+        legacy(&version("2025-11-25"), &cancel),
         (Some("2025-11-25"), false)
     );
 }
 
 #[test]
-fn a_server_without_a_legacy_era_tells_what_it_serves() {
+fn a_server_without_a_legacy_era_lists_its_versions() {
     let handshake = post(&[], &plain("initialize"), &Dialects::modern()).unwrap_err();
-    assert_eq!(verdict(&handshake, &plain("initialize")), (400, -32022));
-    let told: Value = handshake.error().data.as_ref().unwrap().decode().unwrap();
     assert_eq!(
-        told,
+        status_and_code(&handshake, &plain("initialize")),
+        (400, -32022)
+    );
+    let data: Value = handshake.error().data.as_ref().unwrap().decode().unwrap();
+    assert_eq!(
+        data,
         json!({"supported": [MODERN], "requested": "2025-06-18"})
     );
 
@@ -505,21 +512,29 @@ fn a_server_without_a_legacy_era_tells_what_it_serves() {
             json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
         ] {
             let rejection = post(list, &body, &Dialects::modern()).unwrap_err();
-            assert_eq!(verdict(&rejection, &body), (400, -32020), "{list:?} {body}");
+            assert_eq!(
+                status_and_code(&rejection, &body),
+                (400, -32020),
+                "{list:?} {body}"
+            );
         }
     }
 }
 
-fn arrive(method: &str, list: &[(&str, &str)], served: &Dialects) -> Result<Arrival, Rejection> {
-    arrive_at("/mcp?a=b", method, list, served)
+fn admit_head_with(
+    method: &str,
+    list: &[(&str, &str)],
+    served: &Dialects,
+) -> Result<AdmittedHead, HttpRejection> {
+    admit_head_at("/mcp?a=b", method, list, served)
 }
 
-fn arrive_at(
+fn admit_head_at(
     uri: &str,
     method: &str,
     list: &[(&str, &str)],
     served: &Dialects,
-) -> Result<Arrival, Rejection> {
+) -> Result<AdmittedHead, HttpRejection> {
     let (mut head, ()) = HttpRequest::builder()
         .method(method)
         .uri(uri)
@@ -527,32 +542,37 @@ fn arrive_at(
         .unwrap()
         .into_parts();
     head.headers = headers(list);
-    let paths = Paths::only(["/mcp"]);
+    let paths = EndpointPaths::only(["/mcp"]);
     admit_head(&head, &SourcePolicy::loopback(), &paths, served)
 }
 
 #[test]
-fn nothing_is_found_at_other_paths_whatever_the_method() {
+fn other_paths_are_not_found_whatever_the_method() {
     let own = [("host", "localhost"), ("accept", "text/event-stream")];
     let foreign = [("host", "evil.example")];
     for method in ["GET", "POST", "DELETE", "HEAD", "OPTIONS", "PUT"] {
         for uri in ["/", "/mcp/more", "/.well-known/oauth-protected-resource"] {
             for served in [Dialects::all(), Dialects::modern()] {
-                let refused = arrive_at(uri, method, &own, &served).unwrap_err();
+                let refused = admit_head_at(uri, method, &own, &served).unwrap_err();
 
                 assert_eq!(refused.status(), 404, "{method} {uri}");
             }
         }
-        let refused = arrive_at("/", method, &foreign, &Dialects::all()).unwrap_err();
+        let refused = admit_head_at("/", method, &foreign, &Dialects::all()).unwrap_err();
         assert_eq!(refused.status(), 403, "{method}");
     }
 }
 
-/// Each request breaks its own rung and all later ones.
+/// Each request fails its own check and all later ones.
 #[test]
-fn the_head_is_judged_before_the_body() {
+fn the_head_is_checked_before_the_body() {
     let all = Dialects::all();
-    let status = |method, list: &[_]| arrive(method, list, &all).unwrap_err().status().as_u16();
+    let status = |method, list: &[_]| {
+        admit_head_with(method, list, &all)
+            .unwrap_err()
+            .status()
+            .as_u16()
+    };
     let host = ("host", "localhost");
     let html = ("accept", "text/html");
 
@@ -567,24 +587,24 @@ fn the_head_is_judged_before_the_body() {
         status("POST", &[host, html, ("content-type", "application/json")]),
         406
     );
-    let accepts = Accepts {
+    let accepts = AcceptedTypes {
         json: true,
         events: true,
     };
-    let arrival = arrive("POST", &[host, ("content-type", "application/json")], &all);
-    assert_eq!(arrival, Ok(Arrival::Post(accepts)));
+    let admitted = admit_head_with("POST", &[host, ("content-type", "application/json")], &all);
+    assert_eq!(admitted, Ok(AdmittedHead::Post(accepts)));
 }
 
 #[test]
-fn get_and_delete_are_for_the_legacy_era() {
+fn get_and_delete_are_admitted_only_in_the_legacy_era() {
     let host = [("host", "localhost")];
     for method in ["GET", "DELETE"] {
         assert_eq!(
-            arrive(method, &host, &Dialects::all()),
-            Ok(Arrival::LegacyVerb)
+            admit_head_with(method, &host, &Dialects::all()),
+            Ok(AdmittedHead::LegacyMethod)
         );
 
-        let rejection = arrive(method, &host, &Dialects::modern()).unwrap_err();
+        let rejection = admit_head_with(method, &host, &Dialects::modern()).unwrap_err();
 
         assert_eq!(rejection.status(), StatusCode::METHOD_NOT_ALLOWED);
         assert_eq!(
@@ -595,7 +615,7 @@ fn get_and_delete_are_for_the_legacy_era() {
 }
 
 #[test]
-fn a_rejection_has_a_body_that_says_why() {
+fn a_rejection_has_a_body_with_the_error() {
     let rejection = post(&[], &request("tools/list", &meta(MODERN)), &Dialects::all()).unwrap_err();
 
     let frame = Message::from(rejection.into_response()).to_frame();

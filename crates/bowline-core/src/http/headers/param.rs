@@ -1,6 +1,6 @@
-//! `Mcp-Param-*`: arguments of a tool that its schema wants mirrored, by the keyword `x-mcp-header`.
+//! `Mcp-Param-*` headers: tool arguments whose schema has the keyword `x-mcp-header`.
 //!
-//! The schema is read once into a plan. A client that meets a bad annotation hides the tool; a server
+//! The input schema is read once into [`ParamHeaders`]. A client hides a tool with an invalid annotation; a server
 //! refuses to register it.
 
 use std::fmt;
@@ -10,9 +10,11 @@ use ::http::header::{HeaderMap, HeaderName, HeaderValue};
 use bowline_types::Json;
 use serde_json::{Map, Number, Value};
 
-use super::{Mismatch, PARAM_PREFIX, Unmirrorable, decoded, encode_value, required, single};
+use super::{
+    HeaderMismatch, PARAM_PREFIX, UnencodableHeader, decoded, encode_value, required, single_value,
+};
 
-/// Which arguments of a tool are mirrored, and where.
+/// The mirrored arguments of a tool and their headers.
 ///
 /// # Examples
 ///
@@ -37,61 +39,59 @@ pub struct ParamHeaders {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ParamHeader {
     header: HeaderName,
-    /// Shared with its siblings: a name may be as long as the schema, and stand above all of them.
+    /// `Arc`, because the name of a parent may be as long as the schema and would be copied for each of its properties.
     path: Vec<Arc<str>>,
 }
 
 impl ParamHeaders {
-    /// Reads the annotations of a tool's input schema.
+    /// Reads the `x-mcp-header` annotations of a tool's input schema.
     ///
     /// # Errors
     ///
-    /// If one of them breaks the rules; the tool must not be used over HTTP then. A tool has at most
-    /// [`MAX_PARAM_HEADERS`] of them, in a schema of at most [`MAX_ANNOTATED_SCHEMA`] bytes.
-    pub fn read(input_schema: &Json) -> Result<Self, BadAnnotation> {
-        // Most schemas have none, and need not be taken apart to see it.
+    /// If an annotation is invalid, there are more than [`MAX_PARAM_HEADERS`], or an annotated schema exceeds
+    /// [`MAX_ANNOTATED_SCHEMA`] bytes. The tool must not be used over HTTP then.
+    pub fn read(input_schema: &Json) -> Result<Self, InvalidAnnotation> {
+        // Most schemas have no annotations and need not be decoded.
         if !input_schema.as_str().contains("x-mcp-header") {
             return Ok(Self::default());
         }
-        let unreadable = |why| BadAnnotation {
+        let invalid = |why| InvalidAnnotation {
             property: String::new(),
             why,
         };
-        // Decoded, it takes many times the memory of its text.
+        // A decoded `Value` takes many times the memory of its text.
         if input_schema.as_bytes().len() > MAX_ANNOTATED_SCHEMA {
-            return Err(unreadable(WhyBad::SchemaTooLong));
+            return Err(invalid(AnnotationDefect::SchemaTooLong));
         }
         let schema: Value = input_schema
             .decode()
-            .map_err(|_| unreadable(WhyBad::NotASchema))?;
-        let mut scan = Scan::default();
+            .map_err(|_| invalid(AnnotationDefect::NotASchema))?;
+        let mut scan = SchemaScan::default();
         scan.schema(&schema, Reach::ByProperties)?;
         Ok(Self { params: scan.found })
     }
 
-    /// Whether no argument is mirrored.
+    /// Returns whether no argument is mirrored.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.params.is_empty()
     }
 
-    /// The headers of the plan, in the order of their properties.
+    /// Returns the headers in the order of their properties.
     pub fn names(&self) -> impl Iterator<Item = &HeaderName> {
         self.params.iter().map(|param| &param.header)
     }
 
-    /// Adds the headers for a call with these arguments to `out`. An argument that is absent or `null`
-    /// has none.
+    /// Adds the headers of a call with these arguments to `out`. Absent and `null` arguments have no header.
     ///
     /// # Errors
     ///
-    /// If an argument has no form as a header: a fraction, an object, an array, or a number so large that
-    /// not every reader keeps it exactly.
+    /// If an argument cannot be encoded: a fraction, an object, an array, or an integer beyond ±(2^53 − 1).
     pub fn mirror(
         &self,
         arguments: Option<&Json>,
         out: &mut HeaderMap,
-    ) -> Result<(), Unmirrorable> {
+    ) -> Result<(), UnencodableHeader> {
         if self.is_empty() {
             return Ok(());
         }
@@ -104,13 +104,16 @@ impl ParamHeaders {
         Ok(())
     }
 
-    /// Checks that the headers say what the arguments say. Headers outside the plan do not count.
+    /// Checks that the headers equal the arguments. Other `Mcp-Param-*` headers are ignored.
     ///
     /// # Errors
     ///
-    /// If a header is missing, repeated, undecodable, says something else, or mirrors an argument that is
-    /// not there.
-    pub fn check(&self, arguments: Option<&Json>, headers: &HeaderMap) -> Result<(), Mismatch> {
+    /// If a header is missing, repeated, undecodable or different, or its argument is absent.
+    pub fn check(
+        &self,
+        arguments: Option<&Json>,
+        headers: &HeaderMap,
+    ) -> Result<(), HeaderMismatch> {
         if self.is_empty() {
             return Ok(());
         }
@@ -118,10 +121,10 @@ impl ParamHeaders {
         for param in &self.params {
             match param.argument(&arguments) {
                 Some(argument) => param.check(argument, headers)?,
-                None if single(headers, &param.header)?.is_none() => {}
+                None if single_value(headers, &param.header)?.is_none() => {}
                 None => {
-                    let why = "mirrors an argument that the body does not have";
-                    return Err(Mismatch::new(&param.header, why));
+                    let why = "mirrors an argument that is absent from the body";
+                    return Err(HeaderMismatch::new(&param.header, why));
                 }
             }
         }
@@ -137,8 +140,8 @@ impl ParamHeader {
             .filter(|value| !value.is_null())
     }
 
-    fn value(&self, argument: &Value) -> Result<HeaderValue, Unmirrorable> {
-        let unmirrorable = || Unmirrorable {
+    fn value(&self, argument: &Value) -> Result<HeaderValue, UnencodableHeader> {
+        let unencodable = || UnencodableHeader {
             header: self.header.clone(),
             value: argument.to_string(),
         };
@@ -147,17 +150,17 @@ impl ParamHeader {
             Value::Bool(flag) => Ok(encode_value(&flag.to_string())),
             Value::Number(number) => integer(number)
                 .map(HeaderValue::from)
-                .ok_or_else(unmirrorable),
-            Value::Null | Value::Array(_) | Value::Object(_) => Err(unmirrorable()),
+                .ok_or_else(unencodable),
+            Value::Null | Value::Array(_) | Value::Object(_) => Err(unencodable()),
         }
     }
 
-    fn check(&self, argument: &Value, headers: &HeaderMap) -> Result<(), Mismatch> {
+    fn check(&self, argument: &Value, headers: &HeaderMap) -> Result<(), HeaderMismatch> {
         let seen = decoded(&self.header, required(headers, &self.header)?)?;
         let agrees = match argument {
             Value::String(text) => seen == *text,
             Value::Bool(flag) => seen == flag.to_string(),
-            // `42` and `42.0` are the same integer, on either side.
+            // `42` and `42.0` are equal, in the header and in the body.
             Value::Number(number) => {
                 let seen: Option<Number> = serde_json::from_str(&seen).ok();
                 let body = integer(number);
@@ -166,7 +169,7 @@ impl ParamHeader {
             Value::Null | Value::Array(_) | Value::Object(_) => false,
         };
         if !agrees {
-            return Err(Mismatch::differs(
+            return Err(HeaderMismatch::differs(
                 &self.header,
                 &seen,
                 &argument.to_string(),
@@ -176,48 +179,48 @@ impl ParamHeader {
     }
 }
 
-/// An annotation that breaks the rules.
+/// An invalid `x-mcp-header` annotation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("x-mcp-header of property `{property}`: {why}")]
 #[non_exhaustive]
-pub struct BadAnnotation {
-    /// The property, as a path from the root of the schema: `address.city`.
+pub struct InvalidAnnotation {
+    /// The path of the property from the root of the schema, such as `address.city`.
     pub property: String,
-    /// Which rule it breaks.
-    pub why: WhyBad,
+    /// The rule that it breaks.
+    pub why: AnnotationDefect,
 }
 
 /// The rule that an annotation breaks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum WhyBad {
-    /// The schema is no JSON that can be read.
+pub enum AnnotationDefect {
+    /// The schema could not be decoded.
     NotASchema,
     /// The annotation is not a string.
     NotAString,
-    /// The name is empty or has characters that a header name cannot have.
+    /// The name is empty or not a valid header name.
     NotAToken(String),
-    /// Another property has the same name, ignoring case.
+    /// Another property has the same header name, ignoring case.
     Repeated(String),
-    /// The property's type is not exactly one of string, integer and boolean.
+    /// The property's `type` is not `string`, `integer` or `boolean`.
     WrongType,
-    /// It does not stand on a property that is reached through `properties` alone.
-    OutOfReach,
-    /// The tool has more annotations than [`MAX_PARAM_HEADERS`].
+    /// It is not on a property that is reachable through `properties` alone.
+    NotReachable,
+    /// The tool has more than [`MAX_PARAM_HEADERS`] annotations.
     TooManyHeaders,
-    /// The schema is longer than [`MAX_ANNOTATED_SCHEMA`].
+    /// The schema exceeds [`MAX_ANNOTATED_SCHEMA`] bytes.
     SchemaTooLong,
 }
 
-impl fmt::Display for WhyBad {
+impl fmt::Display for AnnotationDefect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotASchema => f.write_str("the schema cannot be read"),
-            Self::NotAString => f.write_str("it is not a string"),
-            Self::NotAToken(name) => write!(f, "{name:?} is not a header name"),
-            Self::Repeated(name) => write!(f, "{name:?} is taken by another property"),
-            Self::WrongType => f.write_str("the type is not one of string, integer, boolean"),
-            Self::OutOfReach => f.write_str("it is not reached through `properties` alone"),
+            Self::NotASchema => f.write_str("failed to decode the schema"),
+            Self::NotAString => f.write_str("expected a string"),
+            Self::NotAToken(name) => write!(f, "{name:?} is not a valid header name"),
+            Self::Repeated(name) => write!(f, "duplicate header name {name:?}"),
+            Self::WrongType => f.write_str("expected type string, integer or boolean"),
+            Self::NotReachable => f.write_str("not reachable through `properties` alone"),
             Self::TooManyHeaders => {
                 write!(
                     f,
@@ -241,37 +244,37 @@ enum Reach {
     Otherwise,
 }
 
-/// A walk over a schema that knows where schemas stand in it, so that a *property* called `x-mcp-header`,
-/// or the word in a default value, is not taken for an annotation.
+/// A traversal of the subschemas of a schema. It skips other values, so that a *property* named `x-mcp-header`, or the
+/// word in a default value, is not mistaken for an annotation.
 #[derive(Default)]
-struct Scan {
+struct SchemaScan {
     path: Vec<Arc<str>>,
     found: Vec<ParamHeader>,
 }
 
-impl Scan {
-    fn schema(&mut self, schema: &Value, reach: Reach) -> Result<(), BadAnnotation> {
+impl SchemaScan {
+    fn schema(&mut self, schema: &Value, reach: Reach) -> Result<(), InvalidAnnotation> {
         let Value::Object(schema) = schema else {
             return Ok(());
         };
         if let Some(annotation) = schema.get("x-mcp-header") {
             let param = self
                 .annotation(annotation, schema, reach)
-                .map_err(|why| self.bad(why))?;
+                .map_err(|defect| self.invalid(defect))?;
             self.found.push(param);
         }
         for (keyword, value) in schema {
-            match holds(keyword) {
-                Holds::Properties => self.named(value, reach)?,
-                Holds::NamedSchemas => self.named(value, Reach::Otherwise)?,
-                Holds::Schemas => self.anonymous(keyword, value)?,
-                Holds::NoSchema => {}
+            match keyword_content(keyword) {
+                KeywordContent::Properties => self.named(value, reach)?,
+                KeywordContent::NamedSchemas => self.named(value, Reach::Otherwise)?,
+                KeywordContent::Schemas => self.anonymous(keyword, value)?,
+                KeywordContent::NoSchema => {}
             }
         }
         Ok(())
     }
 
-    fn named(&mut self, schemas: &Value, reach: Reach) -> Result<(), BadAnnotation> {
+    fn named(&mut self, schemas: &Value, reach: Reach) -> Result<(), InvalidAnnotation> {
         let Value::Object(schemas) = schemas else {
             return Ok(());
         };
@@ -283,7 +286,7 @@ impl Scan {
         Ok(())
     }
 
-    fn anonymous(&mut self, keyword: &str, value: &Value) -> Result<(), BadAnnotation> {
+    fn anonymous(&mut self, keyword: &str, value: &Value) -> Result<(), InvalidAnnotation> {
         self.path.push(keyword.into());
         match value {
             Value::Array(schemas) => schemas
@@ -300,51 +303,51 @@ impl Scan {
         annotation: &Value,
         property: &Map<String, Value>,
         reach: Reach,
-    ) -> Result<ParamHeader, WhyBad> {
+    ) -> Result<ParamHeader, AnnotationDefect> {
         if reach == Reach::Otherwise || self.path.is_empty() {
-            return Err(WhyBad::OutOfReach);
+            return Err(AnnotationDefect::NotReachable);
         }
-        let name = annotation.as_str().ok_or(WhyBad::NotAString)?;
+        let name = annotation.as_str().ok_or(AnnotationDefect::NotAString)?;
         let header = Some(name)
             .filter(|name| !name.is_empty())
             .and_then(|name| HeaderName::try_from(format!("{PARAM_PREFIX}{name}")).ok())
-            .ok_or_else(|| WhyBad::NotAToken(name.to_owned()))?;
+            .ok_or_else(|| AnnotationDefect::NotAToken(name.to_owned()))?;
         if self.found.len() == MAX_PARAM_HEADERS {
-            return Err(WhyBad::TooManyHeaders);
+            return Err(AnnotationDefect::TooManyHeaders);
         }
-        // Few enough by now to look through them.
+        // A linear scan: `MAX_PARAM_HEADERS` bounds it.
         if self.found.iter().any(|param| param.header == header) {
-            return Err(WhyBad::Repeated(name.to_owned()));
+            return Err(AnnotationDefect::Repeated(name.to_owned()));
         }
         match property.get("type").and_then(Value::as_str) {
             Some("string" | "integer" | "boolean") => {}
-            _ => return Err(WhyBad::WrongType),
+            _ => return Err(AnnotationDefect::WrongType),
         }
         let path = self.path.clone();
         Ok(ParamHeader { header, path })
     }
 
-    fn bad(&self, why: WhyBad) -> BadAnnotation {
-        BadAnnotation {
+    fn invalid(&self, why: AnnotationDefect) -> InvalidAnnotation {
+        InvalidAnnotation {
             property: self.path.join("."),
             why,
         }
     }
 }
 
-/// What the value of a keyword holds.
-enum Holds {
+/// What the value of a schema keyword contains.
+enum KeywordContent {
     Properties,
     NamedSchemas,
     Schemas,
     NoSchema,
 }
 
-fn holds(keyword: &str) -> Holds {
+fn keyword_content(keyword: &str) -> KeywordContent {
     match keyword {
-        "properties" => Holds::Properties,
+        "properties" => KeywordContent::Properties,
         "$defs" | "definitions" | "patternProperties" | "dependentSchemas" | "dependencies" => {
-            Holds::NamedSchemas
+            KeywordContent::NamedSchemas
         }
         "allOf"
         | "anyOf"
@@ -361,36 +364,35 @@ fn holds(keyword: &str) -> Holds {
         | "additionalProperties"
         | "unevaluatedProperties"
         | "propertyNames"
-        | "contentSchema" => Holds::Schemas,
-        _ => Holds::NoSchema,
+        | "contentSchema" => KeywordContent::Schemas,
+        _ => KeywordContent::NoSchema,
     }
 }
 
-/// Arguments that are absent, or no JSON that can be read, have no members; others report the latter.
+/// Decodes the arguments. Absent and undecodable arguments have no members; the latter are reported elsewhere.
 fn read_arguments(arguments: Option<&Json>) -> Value {
     arguments
         .and_then(|arguments| arguments.decode().ok())
         .unwrap_or(Value::Null)
 }
 
-/// The number as an integer that every reader of JSON keeps exactly, if it is one: `4.2e1` is 42.
+/// Returns the number if it is an integer that every JSON parser represents exactly; `4.2e1` is 42.
 fn integer(number: &Number) -> Option<i64> {
     if let Some(integer) = number.as_i64() {
-        return Some(integer).filter(|integer| integer.unsigned_abs() <= LARGEST_EXACT);
+        return Some(integer).filter(|integer| integer.unsigned_abs() <= MAX_SAFE_INTEGER);
     }
     let float = number.as_f64()?;
-    let is_exact = float.fract() == 0.0 && float.abs() <= LARGEST_EXACT as f64;
+    let is_exact = float.fract() == 0.0 && float.abs() <= MAX_SAFE_INTEGER as f64;
     is_exact.then_some(float as i64)
 }
 
-/// How many arguments of one tool may be mirrored by headers: 64.
+/// The maximum number of mirrored arguments of one tool: 64.
 ///
-/// Many HTTP implementations accept 100 headers in all.
+/// Many HTTP implementations accept at most 100 headers in total.
 pub const MAX_PARAM_HEADERS: usize = 64;
 
-/// How long a schema with `x-mcp-header` annotations may be, in bytes: 1 MiB. How deep it may be is up to
-/// `serde_json`, which reads 127 levels.
+/// The maximum length of a schema with `x-mcp-header` annotations: 1 MiB. `serde_json` limits its depth to 127.
 pub const MAX_ANNOTATED_SCHEMA: usize = 1024 * 1024;
 
-/// 2^53 − 1: the largest integer that readers which know only floating point tell from its neighbours.
-const LARGEST_EXACT: u64 = (1 << 53) - 1;
+/// 2^53 − 1: the largest integer that an `f64` distinguishes from its neighbours.
+const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;

@@ -11,7 +11,7 @@ pub(super) fn fits(format: &str, text: &str) -> bool {
     }
 }
 
-/// A mailbox without comments and quoted strings.
+/// Accepts a mailbox without comments and quoted strings.
 fn is_email(text: &str) -> bool {
     let Some((local, domain)) = text.rsplit_once('@') else {
         return false;
@@ -27,7 +27,7 @@ fn is_email(text: &str) -> bool {
     local.len() <= 64 && is_part(local, is_local) && is_part(domain, is_label)
 }
 
-/// An absolute URI: a scheme, a colon, and characters that need no escape.
+/// Accepts an absolute URI: a scheme, a colon, and characters that need no percent-encoding.
 fn is_uri(text: &str) -> bool {
     let Some((scheme, rest)) = text.split_once(':') else {
         return false;
@@ -55,7 +55,7 @@ fn is_date(text: &str) -> bool {
     (1..=days).contains(&day)
 }
 
-/// RFC 3339.
+/// Accepts a `date-time` of RFC 3339.
 fn is_date_time(text: &str) -> bool {
     let Some((date, time)) = text.split_once(['T', 't']) else {
         return false;
@@ -78,7 +78,7 @@ fn is_date_time(text: &str) -> bool {
     is_date(date) && is_time && is_fraction && is_zone
 }
 
-/// Numbers of so many digits each, with something between them.
+/// Parses numbers of exactly these digits each, separated by `between`.
 fn numbers<const N: usize>(text: &str, digits: [usize; N], between: &str) -> Option<[u32; N]> {
     let mut numbers = [0; N];
     let mut parts = text.split(between);

@@ -4,16 +4,16 @@ use serde_json::json;
 
 use super::*;
 
-/// What is wrong with a value in a field of this schema.
-fn complaint(field: &Value, value: &Value) -> Option<String> {
+/// Returns the error for a value in a field of this schema.
+fn form_error(field: &Value, value: &Value) -> Option<String> {
     let form = json!({"type": "object", "properties": {"f": field}});
     let form: ElicitSchema = serde_json::from_value(form).unwrap();
-    let unfit = check_form(&form, &json!({"f": value}).into()).err()?;
-    Some(unfit.to_string().replace("the field `f` ", ""))
+    let invalid = check_form(&form, &json!({"f": value}).into()).err()?;
+    Some(invalid.to_string().replace("the field `f` ", ""))
 }
 
 #[test]
-fn texts_numbers_and_truth_values_are_held_against_their_schemas() {
+fn texts_numbers_and_booleans_are_validated_against_their_schemas() {
     for (field, value, expected) in [
         (json!({"type": "string"}), json!("x"), None),
         (
@@ -43,7 +43,7 @@ fn texts_numbers_and_truth_values_are_held_against_their_schemas() {
         ),
         (
             json!({"type": "string", "format": "email"}),
-            json!("nobody"),
+            json!("no-at-sign"),
             Some("must have the format `email`"),
         ),
         (
@@ -86,7 +86,7 @@ fn texts_numbers_and_truth_values_are_held_against_their_schemas() {
         ),
     ] {
         assert_eq!(
-            complaint(&field, &value).as_deref(),
+            form_error(&field, &value).as_deref(),
             expected,
             "{field} {value}"
         );
@@ -94,7 +94,7 @@ fn texts_numbers_and_truth_values_are_held_against_their_schemas() {
 }
 
 #[test]
-fn choices_are_held_against_their_schemas() {
+fn choices_are_validated_against_their_schemas() {
     let choice = json!({"type": "string", "enum": ["a", "b"]});
     let titled = json!({"type": "string", "oneOf": [{"const": "a", "title": "A"}]});
     let several = json!({
@@ -152,7 +152,7 @@ fn choices_are_held_against_their_schemas() {
         ),
     ] {
         assert_eq!(
-            complaint(&field, &value).as_deref(),
+            form_error(&field, &value).as_deref(),
             expected,
             "{field} {value}"
         );
@@ -160,7 +160,7 @@ fn choices_are_held_against_their_schemas() {
 }
 
 #[test]
-fn what_is_required_must_be_there_and_what_is_not_asked_for_may() {
+fn required_fields_must_be_present_and_unknown_fields_are_allowed() {
     let form =
         json!({"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]});
     let form: ElicitSchema = serde_json::from_value(form).unwrap();
@@ -172,12 +172,12 @@ fn what_is_required_must_be_there_and_what_is_not_asked_for_may() {
         "the field `a` is required"
     );
     for other in [json!([]), json!("a"), json!(null)] {
-        assert_eq!(check(other), Err(UnfitForm::NotAnObject));
+        assert_eq!(check(other), Err(InvalidFormContent::NotAnObject));
     }
 }
 
 #[test]
-fn texts_of_a_format_look_like_it() {
+fn texts_are_validated_against_their_format() {
     for (format, fitting, unfitting) in [
         (
             "email",
@@ -240,10 +240,13 @@ fn texts_of_a_format_look_like_it() {
     ] {
         let field = json!({"type": "string", "format": format});
         for text in fitting {
-            assert_eq!(complaint(&field, &json!(text)), None, "{format} {text}");
+            assert_eq!(form_error(&field, &json!(text)), None, "{format} {text}");
         }
         for text in unfitting {
-            assert!(complaint(&field, &json!(text)).is_some(), "{format} {text}");
+            assert!(
+                form_error(&field, &json!(text)).is_some(),
+                "{format} {text}"
+            );
         }
     }
 }

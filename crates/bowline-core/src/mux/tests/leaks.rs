@@ -1,4 +1,4 @@
-//! What is over leaves nothing behind, and what cannot be let in takes no room.
+//! Tests that ended calls leave no entries, and that rejected messages create none.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn a_call_that_is_over_leaves_no_deadline() {
         total_timeout: Some(Duration::from_secs(9)),
         ..CallOptions::default()
     };
-    let mut pair = Pair::new();
+    let mut pair = MuxPair::new();
     pair.call_with("answered", limited());
     pair.deliver();
     let id = pair.serve_one();
@@ -17,36 +17,39 @@ fn a_call_that_is_over_leaves_no_deadline() {
     assert!(pair.client.poll_timeout().is_some());
 
     pair.server.respond(&id, ok());
-    pair.client.abandon(abandoned, &Reason::Dropped);
+    pair.client.abandon(abandoned, &AbandonReason::Dropped);
     pair.deliver();
 
     assert_eq!(pair.client.poll_timeout(), None);
 }
 
 #[test]
-fn an_answer_to_a_call_that_was_not_sent_is_nobodys() {
-    let mut pair = Pair::new();
+fn a_response_to_an_unsent_call_is_ignored() {
+    let mut pair = MuxPair::new();
     let call = pair.call("tools/call");
     let guess = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
 
-    pair.server_says(guess);
+    pair.deliver_to_client(guess);
 
-    assert!(matches!(pair.client.poll_event(), Some(Event::Oddity(_))));
+    assert!(matches!(
+        pair.client.poll_event(),
+        Some(MuxEvent::Warning(_))
+    ));
     assert!(text(pair.client.poll_transmit()).contains("tools/call"));
-    pair.server_says(guess);
+    pair.deliver_to_client(guess);
     assert_eq!(settled(pair.client.poll_event()).0, call);
 }
 
 #[test]
-fn after_the_end_nothing_is_let_in_or_out() {
-    let mut pair = Pair::new();
-    pair.server.handle_end(End::Closed);
+fn after_the_end_no_message_is_accepted_or_queued() {
+    let mut pair = MuxPair::new();
+    pair.server.handle_end(WireEnd::Closed);
 
-    pair.client_says(r#"{"jsonrpc":"2.0","id":1,"method":"late"}"#);
-    pair.client_says(r#"{"jsonrpc":"2.0","method":"late"}"#);
-    let told = pair.server.notify(Notification::new("late", None));
+    pair.deliver_to_server(r#"{"jsonrpc":"2.0","id":1,"method":"late"}"#);
+    pair.deliver_to_server(r#"{"jsonrpc":"2.0","method":"late"}"#);
+    let notified = pair.server.notify(Notification::new("late", None));
 
-    assert_eq!(told, Err(NotSent::Ended));
+    assert_eq!(notified, Err(NotifyError::Ended));
     assert_eq!(pair.server.poll_event(), None);
     pair.assert_empty();
 }

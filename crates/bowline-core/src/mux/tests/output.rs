@@ -1,23 +1,23 @@
-//! A peer that does not read what it is sent.
+//! Tests with a peer that does not read.
 
 use super::*;
 
 const LIMIT: usize = 10_000;
 
 fn mux() -> Mux {
-    Mux::new(Limits {
+    Mux::new(MuxLimits {
         queued_bytes: LIMIT,
-        ..Limits::default()
+        ..MuxLimits::default()
     })
 }
 
-/// Lets the peer ask, and returns what is to be answered if anything is.
-fn ask(mux: &mut Mux, id: i64) -> Option<InFlightId> {
+/// Delivers a request of the peer. Returns its id if it was accepted.
+fn receive_request(mux: &mut Mux, id: i64) -> Option<InFlightId> {
     let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ask"}}"#);
     mux.handle_message(Instant::now(), message(&text));
     let events = std::iter::from_fn(|| mux.poll_event());
     let requests = events.filter_map(|event| match event {
-        Event::Request { id, .. } => Some(id),
+        MuxEvent::Request { id, .. } => Some(id),
         _ => None,
     });
     requests.last()
@@ -34,11 +34,11 @@ fn sent(mux: &mut Mux) -> Vec<String> {
 #[test]
 fn beyond_the_output_limit_answers_are_short_errors() {
     let mut mux = mux();
-    let [first, second] = [1, 2].map(|id| ask(&mut mux, id).unwrap());
+    let [first, second] = [1, 2].map(|id| receive_request(&mut mux, id).unwrap());
 
     mux.respond(&first, long());
     mux.respond(&second, long());
-    let third = ask(&mut mux, 3);
+    let third = receive_request(&mut mux, 3);
 
     assert_eq!(third, None, "nothing new is begun");
     let sent = sent(&mut mux);
@@ -51,25 +51,25 @@ fn beyond_the_output_limit_answers_are_short_errors() {
         );
     }
     assert!(
-        ask(&mut mux, 4).is_some(),
+        receive_request(&mut mux, 4).is_some(),
         "a peer that reads again is served again"
     );
 }
 
 #[test]
-fn a_peer_that_keeps_asking_without_reading_is_given_up_at_twice_the_limit() {
+fn a_peer_that_keeps_sending_without_reading_chokes_the_queue_at_twice_the_limit() {
     let mut mux = mux();
     let mut asked = 0;
 
     while !mux.is_choked() {
         asked += 1;
-        if let Some(id) = ask(&mut mux, asked) {
+        if let Some(id) = receive_request(&mut mux, asked) {
             mux.respond(&id, Ok(Json::empty_object()));
         }
     }
     let held = mux.sizes().queued_bytes;
     for more in 1..1000 {
-        ask(&mut mux, asked + more);
+        receive_request(&mut mux, asked + more);
         let nonsense = Message::decode(&bytes::Bytes::from_static(b"nonsense"));
         mux.handle_malformed(nonsense.unwrap_err());
     }
@@ -80,52 +80,52 @@ fn a_peer_that_keeps_asking_without_reading_is_given_up_at_twice_the_limit() {
 }
 
 #[test]
-fn what_was_sent_or_taken_back_takes_up_nothing() {
+fn sent_and_withdrawn_messages_take_no_room() {
     let mut mux = mux();
     let now = Instant::now();
-    let [answered, cancelled] = [1, 2].map(|id| ask(&mut mux, id).unwrap());
-    let word = || Notification::new("word", None);
-    mux.notify_within(&cancelled, word()).unwrap();
-    mux.notify_within(&answered, word()).unwrap();
+    let [answered, cancelled] = [1, 2].map(|id| receive_request(&mut mux, id).unwrap());
+    let notification = || Notification::new("note", None);
+    mux.notify_within(&cancelled, notification()).unwrap();
+    mux.notify_within(&answered, notification()).unwrap();
     mux.respond(&answered, Ok(Json::empty_object()));
     mux.respond(&cancelled, Ok(Json::empty_object()));
     let call = mux.call(now, "ours", None, CallOptions::default()).unwrap();
 
     let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}"#;
     mux.handle_message(now, message(cancel));
-    mux.abandon(call, &Reason::Dropped);
+    mux.abandon(call, &AbandonReason::Dropped);
 
     assert_eq!(
         sent(&mut mux).len(),
         2,
-        "a word and the answer to the first"
+        "a notification and the answer to the first"
     );
-    assert_eq!(mux.sizes(), Sizes::default());
+    assert_eq!(mux.sizes(), TableSizes::default());
 }
 
 #[test]
-fn calls_and_notifications_wait_for_room_in_bytes_too() {
+fn calls_and_notifications_are_refused_beyond_the_byte_limit() {
     let mut mux = mux();
     let now = Instant::now();
     let params = Json::encode(&serde_json::json!({"text": "x".repeat(LIMIT)})).ok();
     let first = mux.call(now, "long", params, CallOptions::default());
 
     let second = mux.call(now, "short", None, CallOptions::default());
-    let told = mux.notify(Notification::new("word", None));
+    let notified = mux.notify(Notification::new("note", None));
 
     assert!(first.is_ok());
-    assert_eq!(second, Err(Refused::Full));
-    assert_eq!(told, Err(NotSent::Full));
+    assert_eq!(second, Err(CallRefused::Full));
+    assert_eq!(notified, Err(NotifyError::Full));
 }
 
 #[test]
-fn an_id_is_in_flight_until_its_answer_has_left() {
+fn an_id_is_in_flight_until_its_response_is_sent() {
     let mut mux = mux();
-    let first = ask(&mut mux, 7).unwrap();
+    let first = receive_request(&mut mux, 7).unwrap();
     mux.respond(&first, Ok(Json::empty_object()));
 
-    assert_eq!(ask(&mut mux, 7), None);
+    assert_eq!(receive_request(&mut mux, 7), None);
     sent(&mut mux);
 
-    assert!(ask(&mut mux, 7).is_some());
+    assert!(receive_request(&mut mux, 7).is_some());
 }

@@ -1,57 +1,59 @@
-//! What belongs to a request of the peer.
+//! Tests of outgoing messages that belong to a request of the peer.
 
 use super::*;
 
 #[test]
-fn what_belongs_to_a_request_of_the_peer_says_so_on_its_way_out() {
-    let mut pair = Pair::new();
+fn outgoing_messages_name_the_request_of_the_peer_they_belong_to() {
+    let mut pair = MuxPair::new();
     let (_, id) = pair.call_and_serve();
     let within = CallOptions {
         within: Some(id.clone()),
         ..CallOptions::default()
     };
     let asked = pair.server.call(pair.now, "roots/list", None, within);
-    let word = Notification::new("word", None);
-    pair.server.notify(word.clone()).unwrap();
-    pair.server.notify_within(&id, word).unwrap();
+    let notification = Notification::new("note", None);
+    pair.server.notify(notification.clone()).unwrap();
+    pair.server.notify_within(&id, notification).unwrap();
     let mut next = || pair.server.poll_outgoing().unwrap().within;
 
     assert_eq!(
         (next(), next(), next()),
         (Some(id.clone()), None, Some(id.clone()))
     );
-    pair.server.abandon(asked.unwrap(), &Reason::Dropped);
+    pair.server.abandon(asked.unwrap(), &AbandonReason::Dropped);
     pair.server.respond(&id, ok());
     let mut next = || pair.server.poll_outgoing().unwrap().within;
     assert_eq!((next(), next()), (Some(id.clone()), Some(id)));
 }
 
 #[test]
-fn what_was_said_within_a_request_does_not_leave_once_that_is_cancelled() {
-    let mut pair = Pair::new();
+fn notifications_of_a_cancelled_request_are_not_sent() {
+    let mut pair = MuxPair::new();
     let (_, id) = pair.call_and_serve();
-    let word = Notification::new("word", None);
-    pair.server.notify_within(&id, word).unwrap();
+    let notification = Notification::new("note", None);
+    pair.server.notify_within(&id, notification).unwrap();
 
-    pair.client_says(&cancel_frame("1", "enough"));
+    pair.deliver_to_server(&cancel_frame("1", "enough"));
 
     assert_eq!(pair.server.poll_transmit(), None);
-    assert_eq!(pair.server.sizes(), Sizes::default());
+    assert_eq!(pair.server.sizes(), TableSizes::default());
 }
 
 #[test]
-fn an_answer_that_has_not_left_is_taken_back_by_a_cancel() {
+fn a_cancel_withdraws_an_unsent_response() {
     for named in ["7", "\"7\""] {
-        let mut pair = Pair::new();
-        pair.client_says(r#"{"jsonrpc":"2.0","id":7,"method":"asked"}"#);
+        let mut pair = MuxPair::new();
+        pair.deliver_to_server(r#"{"jsonrpc":"2.0","id":7,"method":"asked"}"#);
         let id = pair.serve_one();
         pair.server.respond(&id, ok());
 
-        pair.client_says(&cancel_frame(named, "x"));
+        pair.deliver_to_server(&cancel_frame(named, "x"));
 
         assert_eq!(pair.server.poll_transmit(), None);
         let event = pair.server.poll_event();
-        assert!(matches!(event, Some(Event::Cancelled { id: cancelled, .. }) if cancelled == id));
+        assert!(
+            matches!(event, Some(MuxEvent::Cancelled { id: cancelled, .. }) if cancelled == id)
+        );
         pair.assert_empty();
     }
 }

@@ -1,23 +1,23 @@
-//! Schemas that a hostile server could write, and ordinary ones.
+//! Validation of hostile and of ordinary schemas.
 
 use serde_json::{Map, json};
 
 use super::*;
 
-fn schema(schema: Value) -> Result<Schema, String> {
-    Schema::read(&schema.into())
+fn schema(schema: Value) -> Result<CompiledSchema, String> {
+    CompiledSchema::read(&schema.into())
 }
 
 fn check(of: Value, value: &Value) -> Result<(), String> {
     schema(of).unwrap().check(&value.to_string())
 }
 
-/// Whether it is an error that the check would take too long.
+/// Returns whether validation fails because of the limit on its steps.
 fn takes_too_long(of: Value, value: &Value) -> bool {
     check(of, value) == Err("the validation exceeds the limit of 1000000 steps".to_owned())
 }
 
-/// Definitions of which each applies the next one twice.
+/// Returns a schema with definitions that each apply the next one twice.
 fn doubling(keyword: &str, count: usize, last: Value) -> Value {
     let mut definitions = Map::new();
     for at in 0..count {
@@ -28,7 +28,7 @@ fn doubling(keyword: &str, count: usize, last: Value) -> Value {
     json!({"$ref": "#/$defs/d0", "$defs": definitions})
 }
 
-/// Each of these checks would go on for years.
+/// Without the limit, each of these validations would take years.
 #[test]
 fn a_schema_that_doubles_the_work_with_each_definition_is_not_applied_and_that_is_an_error() {
     let text = json!({"type": "string"});
@@ -121,7 +121,7 @@ fn a_large_output_of_an_ordinary_tool_is_checked() {
 
 #[test]
 fn a_schema_beyond_its_limits_is_not_compiled() {
-    let long = json!({"description": "x".repeat(MAX_SCHEMA)});
+    let long = json!({"description": "x".repeat(MAX_SCHEMA_BYTES)});
     let chain: Map<_, _> = (0..=MAX_REFERENCES)
         .map(|at| {
             (
@@ -158,13 +158,13 @@ fn a_schema_beyond_its_limits_is_not_compiled() {
 }
 
 #[test]
-fn a_complaint_does_not_quote_the_whole_value() {
-    let complaint = check(json!({"type": "string"}), &json!(vec![1; 100_000])).unwrap_err();
+fn an_error_does_not_quote_the_whole_value() {
+    let error = check(json!({"type": "string"}), &json!(vec![1; 100_000])).unwrap_err();
 
-    assert!(complaint.chars().count() <= LONGEST_COMPLAINT + 1);
+    assert!(error.chars().count() <= MAX_ERROR_CHARS + 1);
 }
 
 #[test]
-fn the_size_of_a_value_counts_all_that_is_in_it() {
-    assert_eq!(size(&json!({"a": [1, 2], "b": {}})), 5);
+fn count_values_includes_nested_values() {
+    assert_eq!(count_values(&json!({"a": [1, 2], "b": {}})), 5);
 }

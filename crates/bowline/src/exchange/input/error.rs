@@ -1,117 +1,118 @@
-//! Why a question has no answer.
+//! [`InputError`], the error of requesting input from the client.
 
 use bowline_core::input::{KeyReused, MissingCapability};
 use bowline_types::{ErrorCode, RpcError};
 
-use super::NotAForm;
-use crate::{Error, MarksError};
+use super::FormTypeError;
+use crate::{Error, MarkStoreError};
 
-/// Why a handler has no answer to what it asked.
+/// The error of requesting input from the client.
 ///
-/// As the error of a handler, each of them tells the caller something different: what the client lacks is
-/// told by the code that the protocol has for it, what the user decided is told in words.
+/// A handler may return it: each variant becomes a JSON-RPC error with its own code; see [`InputError::to_rpc_error`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum AskError {
-    /// The client does not declare that it can be asked this. It was not asked.
+pub enum InputError {
+    /// The client lacks the capability. No request was sent.
     #[error(transparent)]
     Missing(#[from] MissingCapability),
-    /// The caller's protocol version has no such question. It was not asked.
-    #[error("version {version} of the protocol has no way to ask `{what}`")]
+    /// The client's protocol version does not support the request. No request was sent.
+    #[error("protocol version {version} does not support `{what}`")]
     Unsupported {
-        /// The method, or the mode, that does not exist there.
+        /// The method or mode.
         what: &'static str,
-        /// The version that the caller speaks.
+        /// The client's protocol version.
         version: &'static str,
     },
-    /// Nobody can be asked from here.
-    #[error("nobody can be asked here: {why}")]
-    Nobody {
-        /// Why not.
+    /// Input cannot be requested in this context.
+    #[error("input is not available: {why}")]
+    Unavailable {
+        /// The reason.
         why: &'static str,
     },
-    /// The user said no.
+    /// The user declined (`"action": "decline"`).
     #[error("the user declined to answer")]
     Declined,
-    /// The user said neither yes nor no.
+    /// The user dismissed the question (`"action": "cancel"`).
     #[error("the user dismissed the question")]
     Dismissed,
-    /// The client answered with an error.
-    #[error("the client did not answer `{key}`: {error}")]
+    /// The client returned a JSON-RPC error.
+    #[error("the client rejected `{key}`: {error}")]
     Refused {
         /// The key of the question.
         key: String,
-        /// What it said.
+        /// The error.
         error: RpcError,
     },
-    /// The answer is of the wrong shape.
-    #[error("the answer to `{key}` does not fit: {why}")]
-    Unfit {
+    /// The answer is invalid.
+    #[error("invalid answer to `{key}`: {why}")]
+    InvalidAnswer {
         /// The key of the question.
         key: String,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
-    /// The question did not reach the client, or its answer did not come back.
-    #[error("the question `{key}` got lost")]
-    Lost {
+    /// The server-to-client request failed to be sent or timed out.
+    #[error("failed to get an answer to `{key}`")]
+    Failed {
         /// The key of the question.
         key: String,
-        /// On the way.
+        /// The cause.
         source: Error,
     },
-    /// The `requestState` was used before for an effect of [`Context::once`](crate::Context::once) whose output is not stored.
+    /// The `requestState` was used before for an effect of [`Context::once`](crate::Context::once) whose output is not
+    /// stored.
     #[error("the request state was already used; start again without it")]
-    UsedUp,
-    /// The store of marks failed, so it is not known whether an effect of [`Context::once`](crate::Context::once) has happened.
-    #[error("failed to check whether this has happened before")]
-    Marks(#[source] MarksError),
-    /// The request is over; nobody waits for the answer any more.
-    #[error("the request is over")]
-    Over,
-    /// The type to fill in has no form.
+    StateReused,
+    /// The [`MarkStore`](crate::MarkStore) failed, so it is unknown whether an effect of
+    /// [`Context::once`](crate::Context::once) was performed.
+    #[error("failed to check whether the effect was already performed")]
+    MarkStore(#[source] MarkStoreError),
+    /// The request has ended or was cancelled.
+    #[error("the request has ended")]
+    RequestEnded,
+    /// The type cannot be represented as a form.
     #[error(transparent)]
-    NotAForm(#[from] NotAForm),
-    /// The handler's own mistake.
+    FormType(#[from] FormTypeError),
+    /// The API was misused.
     #[error("{what}")]
     Misuse {
-        /// What cannot be.
+        /// The mistake.
         what: String,
     },
 }
 
-impl From<KeyReused> for AskError {
+impl From<KeyReused> for InputError {
     fn from(reused: KeyReused) -> Self {
         Self::misuse(reused.to_string())
     }
 }
 
-impl AskError {
+impl InputError {
     pub(super) fn misuse(what: impl Into<String>) -> Self {
         Self::Misuse { what: what.into() }
     }
 
-    /// What the caller is told.
+    /// Converts it to the JSON-RPC error that is sent to the client.
     #[must_use]
     pub fn to_rpc_error(&self) -> RpcError {
         let code = match self {
             Self::Missing(missing) => return missing.to_rpc_error(),
             Self::Unsupported { .. } => ErrorCode::MISSING_CLIENT_CAPABILITY,
             Self::Declined | Self::Dismissed | Self::Refused { .. } => ErrorCode::USER_REJECTED,
-            Self::Unfit { .. } | Self::UsedUp => ErrorCode::INVALID_PARAMS,
-            Self::Over => ErrorCode::REQUEST_CANCELLED,
-            Self::Nobody { .. }
-            | Self::Lost { .. }
-            | Self::Marks(_)
-            | Self::NotAForm(_)
+            Self::InvalidAnswer { .. } | Self::StateReused => ErrorCode::INVALID_PARAMS,
+            Self::RequestEnded => ErrorCode::REQUEST_CANCELLED,
+            Self::Unavailable { .. }
+            | Self::Failed { .. }
+            | Self::MarkStore(_)
+            | Self::FormType(_)
             | Self::Misuse { .. } => ErrorCode::INTERNAL_ERROR,
         };
         RpcError::new(code, self.to_string())
     }
 }
 
-impl From<AskError> for RpcError {
-    fn from(error: AskError) -> Self {
+impl From<InputError> for RpcError {
+    fn from(error: InputError) -> Self {
         error.to_rpc_error()
     }
 }

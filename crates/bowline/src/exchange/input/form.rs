@@ -1,26 +1,26 @@
-//! A Rust type as the form that asks for it.
+//! [`form_of`], which derives the `requestedSchema` of an elicitation from a Rust type.
 //!
-//! Forms are a small part of JSON Schema: one object, whose members are texts, numbers, yes or no, or
-//! choices. What a type has beyond that is refused by the name of the member, before anybody is asked.
+//! The specification restricts it to a flat object whose members are strings, numbers, booleans or enums. A type with
+//! other fields is rejected, naming the field, before the client is asked.
 
-use bowline_types::{ElicitSchema, Fields, PrimitiveSchemaDefinition};
+use bowline_types::{ElicitSchema, FormFields, PrimitiveSchemaDefinition};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-/// The type has more to it than a form can ask for.
+/// A type that cannot be represented as the form of an elicitation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum NotAForm {
-    /// It is not a struct with named fields.
-    #[error("`{name}` is not a form: it must be a struct with named fields")]
+pub enum FormTypeError {
+    /// The type is not a struct with named fields.
+    #[error("expected a struct with named fields, got `{name}`")]
     NotAnObject {
         /// The type.
         name: String,
     },
-    /// A field of it is neither a text, a number, yes or no, nor a choice.
+    /// A field is not a string, number, boolean or enum.
     #[error(
-        "the field `{field}` of `{name}` is neither a text, a number, a boolean nor a choice of texts"
+        "field `{field}` of `{name}` must be a string, a number, a boolean or an enum of strings"
     )]
     Field {
         /// The type.
@@ -30,15 +30,15 @@ pub enum NotAForm {
     },
 }
 
-/// The form that asks for a `T`: first what has to be filled in, then what may be left empty.
-pub(super) fn form_of<T: JsonSchema>() -> Result<ElicitSchema, NotAForm> {
+/// Returns the form for a `T`, with required fields first.
+pub(super) fn form_of<T: JsonSchema>() -> Result<ElicitSchema, FormTypeError> {
     let settings = SchemaSettings::draft2020_12().with(|it| it.inline_subschemas = true);
     let schema = settings.into_generator().into_root_schema_for::<T>();
     read_form(&T::schema_name(), schema.to_value())
 }
 
-fn read_form(name: &str, schema: Value) -> Result<ElicitSchema, NotAForm> {
-    let not_an_object = || NotAForm::NotAnObject { name: name.into() };
+fn read_form(name: &str, schema: Value) -> Result<ElicitSchema, FormTypeError> {
+    let not_an_object = || FormTypeError::NotAnObject { name: name.into() };
     let Value::Object(mut schema) = schema else {
         return Err(not_an_object());
     };
@@ -54,31 +54,31 @@ fn read_form(name: &str, schema: Value) -> Result<ElicitSchema, NotAForm> {
     };
     let mut fields = Vec::new();
     for (field, schema) in properties {
-        let definition = read_field(schema).ok_or_else(|| NotAForm::Field {
+        let definition = read_field(schema).ok_or_else(|| FormTypeError::Field {
             name: name.into(),
             field: field.clone(),
         })?;
         fields.push((field, definition));
     }
-    let place = |name: &str| required.iter().position(|it| it == name);
-    fields.sort_by_key(|(name, _)| place(name).unwrap_or(usize::MAX));
+    let position = |name: &str| required.iter().position(|it| it == name);
+    fields.sort_by_key(|(name, _)| position(name).unwrap_or(usize::MAX));
     let mut form = ElicitSchema::new();
-    form.properties = Fields(fields);
+    form.properties = FormFields(fields);
     form.required = (!required.is_empty()).then_some(required);
     Ok(form)
 }
 
 fn read_field(schema: Value) -> Option<PrimitiveSchemaDefinition> {
-    let schema = plain(schema)?;
+    let schema = to_form_subset(schema)?;
     match serde_json::from_value(Value::Object(schema)).ok()? {
         PrimitiveSchemaDefinition::Unknown(_) => None,
         known => Some(known),
     }
 }
 
-/// Writes a field in the words that a form has. What is optional is so by not being required, never by
-/// being `null`.
-fn plain(schema: Value) -> Option<Map<String, Value>> {
+/// Rewrites the schema of a field into the subset that forms allow. An optional field is one that is not `required`; it
+/// is never `null`.
+fn to_form_subset(schema: Value) -> Option<Map<String, Value>> {
     let Value::Object(mut schema) = schema else {
         return None;
     };
@@ -103,13 +103,13 @@ fn plain(schema: Value) -> Option<Map<String, Value>> {
     }
     if let Some(Value::Array(variants)) = schema.remove("oneOf") {
         schema.insert("type".into(), "string".into());
-        schema.insert("oneOf".into(), titled(variants)?);
+        schema.insert("oneOf".into(), titled_choices(variants)?);
     }
     if let Some(value) = schema.remove("const") {
         schema.insert("enum".into(), json!([value]));
     }
     if let Some(items) = schema.remove("items") {
-        let mut items = plain(items)?;
+        let mut items = to_form_subset(items)?;
         if let Some(variants) = items.remove("oneOf") {
             items.insert("anyOf".into(), variants);
         }
@@ -128,8 +128,9 @@ fn is_null_schema(schema: &Value) -> bool {
     schema.get("type") == Some(&Value::from("null"))
 }
 
-/// The variants of a documented `enum`: those with a sentence of their own, and the rest in lists.
-fn titled(variants: Vec<Value>) -> Option<Value> {
+/// Converts the variants of a documented `enum`. schemars emits a `const` for each variant with a doc comment, and one
+/// `enum` list for the others.
+fn titled_choices(variants: Vec<Value>) -> Option<Value> {
     let mut choices = Vec::new();
     for variant in variants {
         if is_null_schema(&variant) {
@@ -150,7 +151,7 @@ fn titled(variants: Vec<Value>) -> Option<Value> {
     Some(Value::Array(choices))
 }
 
-/// The formats of texts that forms have; others are told by the answer's own type.
+/// The string formats that forms allow. Others are omitted and checked when the answer is decoded.
 const FORMATS: [&str; 4] = ["email", "uri", "date", "date-time"];
 
 #[cfg(test)]
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_field_has_its_place_in_a_form() {
+    fn every_kind_of_field_is_converted() {
         let form = form_of::<Booking>().unwrap();
 
         assert_eq!(
@@ -217,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_to_be_filled_in_comes_first_in_the_order_of_the_type() {
+    fn required_fields_come_first_in_the_order_of_the_type() {
         let form = form_of::<Booking>().unwrap();
 
         let names: Vec<_> = form.properties.0.iter().map(|(name, _)| &**name).collect();
@@ -225,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nested_struct_is_refused_by_the_name_of_its_field() {
+    fn a_nested_struct_is_rejected_with_the_name_of_its_field() {
         #[derive(JsonSchema)]
         #[allow(dead_code, reason = "only its schema is of interest")]
         struct Trip {
@@ -237,30 +238,32 @@ mod tests {
 
         assert_eq!(
             error.to_string(),
-            "the field `booking` of `Trip` is neither a text, a number, a boolean nor a choice of texts"
+            "field `booking` of `Trip` must be a string, a number, a boolean or an enum of strings"
         );
     }
 
     #[test]
-    fn a_list_of_free_texts_is_no_choice() {
+    fn a_list_of_strings_is_rejected() {
         #[derive(JsonSchema)]
         #[allow(dead_code, reason = "only its schema is of interest")]
         struct Tags {
             tags: Vec<String>,
         }
 
-        assert!(matches!(form_of::<Tags>(), Err(NotAForm::Field { field, .. }) if field == "tags"));
+        assert!(
+            matches!(form_of::<Tags>(), Err(FormTypeError::Field { field, .. }) if field == "tags")
+        );
     }
 
     #[test]
-    fn what_is_no_struct_is_no_form() {
+    fn a_type_that_is_not_a_struct_is_rejected() {
         assert!(matches!(
             form_of::<String>(),
-            Err(NotAForm::NotAnObject { .. })
+            Err(FormTypeError::NotAnObject { .. })
         ));
         assert!(matches!(
             form_of::<Seat>(),
-            Err(NotAForm::NotAnObject { .. })
+            Err(FormTypeError::NotAnObject { .. })
         ));
     }
 }

@@ -1,139 +1,137 @@
-//! Input from the client, asked for in one way and obtained in two.
+//! Input that a handler requests from the client: elicitation, sampling, roots. One API for both eras.
 //!
 //! ```text
-//!                       ┌─ the era has server requests: ask the client, wait
+//!                       ┌─ legacy: send a server-to-client request, wait for its result
 //! cx.elicit(key, …) ────┤
-//!                       └─ it has not: is it answered? ─yes─▶ go on
-//!                                          └─no─▶ the round is over; the handler runs again on the retry
+//!                       └─ modern: is there an answer for `key`? ─yes─▶ return it
+//!                                          └─no─▶ end the round: `InputRequiredResult`, run again on the retry
 //! ```
 //!
-//! A handler cannot tell which. So it is written to be run again from its beginning: with the same
-//! answers it asks the same questions under the same keys, and what must happen only once is wrapped in
-//! [`Context::once`].
+//! A handler is the same in both cases, so it must be able to run again from its beginning: with the same answers it
+//! must request the same input under the same keys. Effects that must happen once are wrapped in [`Context::once`].
 
-mod ask;
-pub use ask::{Ask, Elicit, Elicited};
+mod pending_input;
+pub use pending_input::{Elicitation, ElicitationOutcome, PendingInput};
 
 mod error;
-pub use error::AskError;
+pub use error::InputError;
 
 mod form;
-pub use form::NotAForm;
+pub use form::FormTypeError;
 
-mod memory;
+mod persist;
 
 mod once;
-pub(crate) use once::Once;
+pub(crate) use once::OnceGuard;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-use bowline_core::era::{ElicitationModes, Request, ServerAsksBy};
-use bowline_core::input::{Asked, Kind, Question, Round};
+use bowline_core::era::{ElicitationModes, InputMechanism, Request};
+use bowline_core::input::{InputKind, InputStatus, RawInputRequest, ServerRound};
 use bowline_core::mux::CallOptions;
 use bowline_types::{ElicitMode, Json, RpcError};
 
 use super::{Answer, Context};
+use crate::sync::Mutex;
 use crate::{Error, deprecation};
 
-/// One round of a request, shared by the handler that asks and the runner that ends the round.
-pub(crate) struct Input {
-    asking: Mutex<Asking>,
-    /// How long a client may take to answer where it is asked directly.
+/// One round of a multi round-trip request, shared by the handler and by the runner that ends the round.
+pub(crate) struct InputRound {
+    state: Mutex<RoundState>,
+    /// The timeout of server-to-client requests.
     timeout: Duration,
     /// Guards `Context::once`; `None` in a first round.
-    once: Option<Once>,
+    once: Option<OnceGuard>,
 }
 
-struct Asking {
+struct RoundState {
     /// `None` once the round is over.
-    round: Option<Round>,
+    round: Option<ServerRound>,
     /// How often each key was used in this run.
     uses: BTreeMap<String, u32>,
-    /// Who ends the round. A question may come from a task that the handler spawned.
+    /// The task that ends the round. It must be woken, since a question may come from a task that the handler spawned.
     runner: Option<Waker>,
-    /// What the client could not be asked.
-    unaskable: Option<Unaskable>,
+    /// The last question that failed a check.
+    rejected: Option<RejectedQuestion>,
 }
 
-/// A question that could not be asked: what the handler was told, and what the caller is told if the handler
-/// fails for this reason alone.
-pub(crate) struct Unaskable {
+/// A question that was not sent. `why` is the text of the handler's error; if the handler fails with that text, `error`
+/// is sent to the client.
+pub(crate) struct RejectedQuestion {
     pub(crate) why: String,
     pub(crate) error: RpcError,
 }
 
-impl Input {
-    pub(crate) fn new(round: Round, timeout: Duration, once: Option<Once>) -> Self {
+impl InputRound {
+    pub(crate) fn new(round: ServerRound, timeout: Duration, once: Option<OnceGuard>) -> Self {
         Self {
             once,
-            asking: Mutex::new(Asking {
+            state: Mutex::new(RoundState {
                 round: Some(round),
                 uses: BTreeMap::new(),
                 runner: None,
-                unaskable: None,
+                rejected: None,
             }),
             timeout,
         }
     }
 
-    /// Whether a question waits for the client.
+    /// Returns whether a question waits for an answer of the client.
     pub(crate) fn is_pending(&self) -> bool {
-        self.lock().round.as_ref().is_some_and(Round::is_pending)
+        self.state
+            .lock()
+            .round
+            .as_ref()
+            .is_some_and(ServerRound::is_pending)
     }
 
-    /// Takes the round away: what is asked from now on is too late.
-    pub(crate) fn take_round(&self) -> Option<Round> {
-        self.lock().round.take()
+    /// Ends the round. Later questions fail with [`InputError::RequestEnded`].
+    pub(crate) fn take_round(&self) -> Option<ServerRound> {
+        self.state.lock().round.take()
     }
 
-    /// What the client could not be asked, if the handler tried.
-    pub(crate) fn take_unaskable(&self) -> Option<Unaskable> {
-        self.lock().unaskable.take()
+    /// Takes the last question that failed a check.
+    pub(crate) fn take_rejected_question(&self) -> Option<RejectedQuestion> {
+        self.state.lock().rejected.take()
     }
 
-    /// Has `runner` woken when a question comes up.
+    /// Wakes `runner` when a question becomes pending.
     pub(crate) fn wake_on_question(&self, runner: &Waker) {
         let runner = runner.clone();
-        let old = self.lock().runner.replace(runner);
+        let old = self.state.lock().runner.replace(runner);
         drop(old);
     }
 
     fn ask(
         self: &Arc<Self>,
         key: &str,
-        question: Question,
-        counts: Counts,
-    ) -> Result<Found, AskError> {
-        let mut asking = self.lock();
-        let key = asking.number(key);
-        let round = asking.round.as_mut().ok_or(AskError::Over)?;
-        if counts == Counts::EvenUnasked {
-            round.take_unasked(&key, &question);
+        question: RawInputRequest,
+        accepted: AcceptedAnswers,
+    ) -> Result<AnswerLookup, InputError> {
+        let mut state = self.state.lock();
+        let key = state.number(key);
+        let round = state.round.as_mut().ok_or(InputError::RequestEnded)?;
+        if accepted == AcceptedAnswers::All {
+            round.accept_unsolicited(&key, &question);
         }
         match round.ask(&key, question)? {
-            Asked::Answered(answer) => Ok(Found::Answer(answer)),
-            Asked::Pending => {
-                let runner = asking.runner.take();
-                drop(asking);
+            InputStatus::Answered(answer) => Ok(AnswerLookup::Answer(answer)),
+            InputStatus::Pending => {
+                let runner = state.runner.take();
+                drop(state);
                 runner.into_iter().for_each(Waker::wake);
                 let input = self.clone();
-                Ok(Found::Nothing(Waiting { input, key }))
+                Ok(AnswerLookup::Pending(PendingQuestion { input, key }))
             }
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, Asking> {
-        // No code that could panic runs under this lock.
-        self.asking.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-impl Asking {
-    /// Tells the uses of one key apart, so that a loop that asks until it likes the answer gets a new
-    /// answer each time: `age`, `age#2`, `age#3`.
+impl RoundState {
+    /// Numbers the uses of one key, so that a loop that asks again gets a new answer: `age`, `age#2`, `age#3`.
     fn number(&mut self, key: &str) -> String {
         let uses = self.uses.entry(key.to_owned()).or_default();
         *uses += 1;
@@ -144,84 +142,91 @@ impl Asking {
     }
 }
 
-/// What is particular about one question.
+/// The options of one question.
 #[derive(Clone, Copy, Debug, Default)]
-struct Terms {
-    /// How long the client may take, where it is asked directly.
+struct QuestionOptions {
+    /// The timeout, if it is a server-to-client request.
     timeout: Option<Duration>,
-    counts: Counts,
+    accepted: AcceptedAnswers,
 }
 
-/// Which answers count.
+/// Which answers in `inputResponses` are accepted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Counts {
-    /// To what was asked.
+enum AcceptedAnswers {
+    /// Only answers to questions that an earlier round asked.
     #[default]
-    Asked,
-    /// Also one that the request brought along before it was asked.
-    EvenUnasked,
+    Solicited,
+    /// Also unsolicited answers.
+    All,
 }
 
-enum Found {
+enum AnswerLookup {
     Answer(Json),
-    Nothing(Waiting),
+    Pending(PendingQuestion),
 }
 
-/// A question that waits for the round to end. Dropping it takes the question back.
-struct Waiting {
-    input: Arc<Input>,
+/// A pending question. Dropping it withdraws the question.
+struct PendingQuestion {
+    input: Arc<InputRound>,
     key: String,
 }
 
-impl Drop for Waiting {
+impl Drop for PendingQuestion {
     fn drop(&mut self) {
-        if let Some(round) = &mut self.input.lock().round {
+        if let Some(round) = &mut self.input.state.lock().round {
             round.withdraw(&self.key);
         }
     }
 }
 
 impl Context {
-    /// Gets an answer, in whatever way the caller's era has.
+    /// Gets an answer from the client.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it takes the question back.
-    async fn ask(&self, key: &str, question: Question, terms: Terms) -> Result<Json, AskError> {
+    /// Dropping it withdraws the question.
+    async fn ask(
+        &self,
+        key: &str,
+        question: RawInputRequest,
+        options: QuestionOptions,
+    ) -> Result<Json, InputError> {
         self.check(key, &question)?;
-        deprecation::warn_of(question.kind.method(), self.caller().dialect);
+        deprecation::warn_deprecated(question.kind.method(), self.caller().dialect);
         let answer = async {
-            match self.caller().dialect.server_asks_by {
-                ServerAsksBy::Request => self.ask_and_wait(key, question, terms.timeout).await,
-                ServerAsksBy::InputRequired => self.ask_in_round(key, question, terms.counts).await,
+            match self.caller().dialect.input_mechanism {
+                InputMechanism::Request => self.send_and_wait(key, question, options.timeout).await,
+                InputMechanism::InputRequired => {
+                    self.ask_in_round(key, question, options.accepted).await
+                }
             }
         };
         tokio::select! {
-            // An answer that is there counts, even if nobody may want it any more.
+            // An available answer takes precedence over a cancellation.
             biased;
             answer = answer => answer,
-            () = self.cancelled() => Err(AskError::Over),
+            () = self.cancelled() => Err(InputError::RequestEnded),
         }
     }
 
-    fn check(&self, key: &str, question: &Question) -> Result<(), AskError> {
+    fn check(&self, key: &str, question: &RawInputRequest) -> Result<(), InputError> {
         if key.is_empty() || key.contains('#') {
-            return Err(AskError::misuse(format!(
-                "the key `{key}` of a question must not be empty or contain `#`, which numbers its uses"
+            return Err(InputError::misuse(format!(
+                "invalid question key `{key}`: it must not be empty or contain `#`, which numbers its uses"
             )));
         }
         if self.is_cancelled() {
-            return Err(AskError::Over);
+            return Err(InputError::RequestEnded);
         }
-        let askable = self.check_dialect(question).and_then(|()| {
+        let checked = self.check_dialect(question).and_then(|()| {
             let declared = &self.caller().capabilities;
             question
                 .check_capabilities(declared)
-                .map_err(AskError::from)
+                .map_err(InputError::from)
         });
-        askable.inspect_err(|error| {
+        checked.inspect_err(|error| {
             if let Some(input) = self.input() {
-                input.lock().unaskable = Some(Unaskable {
+                input.state.lock().rejected = Some(RejectedQuestion {
                     why: error.to_string(),
                     error: error.to_rpc_error(),
                 });
@@ -229,50 +234,50 @@ impl Context {
         })
     }
 
-    /// A client may declare what its version does not have.
-    fn check_dialect(&self, question: &Question) -> Result<(), AskError> {
+    /// Checks the protocol version, since a client may declare capabilities that its version does not have.
+    fn check_dialect(&self, question: &RawInputRequest) -> Result<(), InputError> {
         let dialect = self.caller().dialect;
         let method = question.kind.method();
-        let unsupported = |what| AskError::Unsupported {
+        let unsupported = |what| InputError::Unsupported {
             what,
             version: dialect.version,
         };
-        if dialect.server_asks_by == ServerAsksBy::Request && dialect.lacks_server_request(method) {
+        if dialect.input_mechanism == InputMechanism::Request
+            && dialect.lacks_server_request(method)
+        {
             return Err(unsupported(method));
         }
-        if !dialect.rich_sampling && question.uses_tools() {
+        if !dialect.rich_sampling && question.has_tools() {
             return Err(unsupported("sampling/createMessage with tools"));
         }
-        if !dialect.rich_forms && question.offers_several() {
-            return Err(unsupported(
-                "elicitation/create for a choice of several values",
-            ));
+        if !dialect.rich_forms && question.has_multi_select() {
+            return Err(unsupported("elicitation/create with multi-select fields"));
         }
-        if question.kind != Kind::Elicitation {
+        if question.kind != InputKind::Elicitation {
             return Ok(());
         }
         match dialect.elicitation {
             ElicitationModes::FormAndUrl => Ok(()),
             ElicitationModes::Form if !is_url(question) => Ok(()),
-            ElicitationModes::Form => Err(unsupported("elicitation/create by URL")),
+            ElicitationModes::Form => Err(unsupported("elicitation/create in URL mode")),
             ElicitationModes::None => Err(unsupported(method)),
         }
     }
 
-    /// Asks the client directly. Dropping the future tells it that the question is void.
-    async fn ask_and_wait(
+    /// Sends a server-to-client request. Dropping the future cancels it.
+    async fn send_and_wait(
         &self,
         key: &str,
-        question: Question,
+        question: RawInputRequest,
         timeout: Option<Duration>,
-    ) -> Result<Json, AskError> {
-        let Some(client) = self.way_back() else {
-            let why = "there is no way back to the client of this request";
-            return Err(AskError::Nobody { why });
+    ) -> Result<Json, InputError> {
+        let Some(client) = self.back_channel() else {
+            let why = "the connection has no channel for server-to-client requests";
+            return Err(InputError::Unavailable { why });
         };
         let own = self.input().map(|input| input.timeout);
         let options = CallOptions {
-            total_timeout: Some(timeout.or(own).unwrap_or(DEFAULT_ASK_TIMEOUT)),
+            total_timeout: Some(timeout.or(own).unwrap_or(DEFAULT_CLIENT_REQUEST_TIMEOUT)),
             ..CallOptions::default()
         };
         let (method, params) = question.into_request();
@@ -282,37 +287,37 @@ impl Context {
         match client.open(request, options).answer().await {
             Ok(Answer::Complete(answer)) => Ok(answer),
             Ok(Answer::InputRequired(_) | Answer::Extension { .. }) => {
-                let why = "it is no answer but asks back".into();
-                Err(AskError::Unfit { key, why })
+                let why = "expected a complete result".into();
+                Err(InputError::InvalidAnswer { key, why })
             }
-            Err(Error::Peer(error)) => Err(AskError::Refused { key, error }),
-            Err(source) => Err(AskError::Lost { key, source }),
+            Err(Error::Peer(error)) => Err(InputError::Refused { key, error }),
+            Err(source) => Err(InputError::Failed { key, source }),
         }
     }
 
-    /// Finds the answer that an earlier round brought, or waits for this round to end.
+    /// Returns the answer of an earlier round, or waits for this round to end.
     async fn ask_in_round(
         &self,
         key: &str,
-        question: Question,
-        counts: Counts,
-    ) -> Result<Json, AskError> {
+        question: RawInputRequest,
+        accepted: AcceptedAnswers,
+    ) -> Result<Json, InputError> {
         let Some(input) = self.input() else {
-            let why = "a request of this method may not need input";
-            return Err(AskError::Nobody { why });
+            let why = "requests of this method do not support input";
+            return Err(InputError::Unavailable { why });
         };
-        match input.ask(key, question, counts)? {
-            Found::Answer(answer) => Ok(answer),
-            Found::Nothing(_waiting) => {
-                // Whoever ends the round drops the handler, and cancels what it has spawned.
+        match input.ask(key, question, accepted)? {
+            AnswerLookup::Answer(answer) => Ok(answer),
+            AnswerLookup::Pending(_pending) => {
+                // Ending the round drops the handler and cancels `self`, which resolves this in spawned tasks.
                 self.cancelled().await;
-                Err(AskError::Over)
+                Err(InputError::RequestEnded)
             }
         }
     }
 }
 
-fn is_url(question: &Question) -> bool {
+fn is_url(question: &RawInputRequest) -> bool {
     #[derive(serde::Deserialize)]
     struct Mode {
         mode: Option<ElicitMode>,
@@ -322,5 +327,5 @@ fn is_url(question: &Question) -> bool {
     mode.is_some_and(|params| params.mode == Some(ElicitMode::Url))
 }
 
-/// How long a client may take to answer where it is asked directly, unless somebody says otherwise.
-pub(crate) const DEFAULT_ASK_TIMEOUT: Duration = Duration::from_secs(5 * 60);
+/// The default timeout of server-to-client requests.
+pub(crate) const DEFAULT_CLIENT_REQUEST_TIMEOUT: Duration = Duration::from_secs(5 * 60);

@@ -1,8 +1,8 @@
-//! Guards `Context::once` against a `requestState` that a client sends more than once.
+//! [`OnceGuard`], which guards `Context::once` against a `requestState` that a client sends more than once.
 //!
 //! ```text
-//! round 1 ──▶ asks ──▶ state of lineage L ──┬──▶ round 2: mark (L, key) ──▶ first: run it, keep its output
-//!                                           └──▶ round 2 again: mark (L, key) ──▶ set before: its output, or -32602
+//! round 1 ──▶ requestState with lineage L ──┬──▶ round 2: mark (L, key) is new ──▶ run the effect, store its output
+//!                                           └──▶ replay: mark (L, key) is set ──▶ the stored output, or -32602
 //! ```
 
 use std::sync::Arc;
@@ -10,46 +10,50 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use bowline_core::input::Round;
+use bowline_core::input::ServerRound;
 use bowline_types::Json;
 use bytes::Bytes;
 
-use super::AskError;
+use super::InputError;
 use crate::random;
-use crate::{Marked, Marks, MarksError};
+use crate::{MarkOutcome, MarkStore, MarkStoreError};
 
-/// The lineage of a request, which all its rounds share, and the store in which its effects are marked.
-pub(crate) struct Once {
+/// The lineage of a request, a random id that all its rounds share, and the store of its marks.
+pub(crate) struct OnceGuard {
     lineage: String,
-    marks: Arc<dyn Marks>,
+    store: Arc<dyn MarkStore>,
     lifetime: Duration,
 }
 
-/// The outcome of [`Once::claim`].
-pub(super) enum Claimed {
-    /// The effect has not happened; the caller performs it.
-    First(Claim),
-    /// The effect has happened, with this output.
+/// The outcome of [`OnceGuard::claim`].
+pub(super) enum ClaimOutcome {
+    /// The effect was not performed; the caller must perform it.
+    First(EffectClaim),
+    /// The effect was performed, with this output.
     Done(Json),
 }
 
 /// The exclusive right to perform an effect.
-pub(super) struct Claim(Option<(String, Arc<dyn Marks>)>);
+pub(super) struct EffectClaim(Option<(String, Arc<dyn MarkStore>)>);
 
-impl Once {
-    /// Returns `None` for a first round, which has no state that could be replayed. `lifetime` is that of a sealed state.
-    pub(crate) fn of(round: &Round, marks: &Arc<dyn Marks>, lifetime: Duration) -> Option<Self> {
+impl OnceGuard {
+    /// Returns `None` for a first round, which has no `requestState` to replay. `lifetime` is that of a `requestState`.
+    pub(crate) fn of(
+        round: &ServerRound,
+        store: &Arc<dyn MarkStore>,
+        lifetime: Duration,
+    ) -> Option<Self> {
         let lineage: String = round.recall(LINEAGE)?.decode().ok()?;
         Some(Self {
             lineage,
-            marks: marks.clone(),
+            store: store.clone(),
             // The clocks of replicas differ.
             lifetime: lifetime.saturating_add(SKEW),
         })
     }
 
-    /// Adds a lineage to a round that is about to be sealed, unless it has one.
-    pub(crate) fn ensure_lineage(round: &mut Round) -> Result<(), &'static str> {
+    /// Adds a lineage to a round before it is sealed, unless it has one.
+    pub(crate) fn ensure_lineage(round: &mut ServerRound) -> Result<(), &'static str> {
         if round.recall(LINEAGE).is_none() {
             let lineage = BASE64_URL_SAFE_NO_PAD.encode(random::bytes::<16>()?);
             round.remember(LINEAGE, serde_json::Value::from(lineage).into());
@@ -57,59 +61,63 @@ impl Once {
         Ok(())
     }
 
-    pub(super) async fn claim(&self, key: &str) -> Result<Claimed, AskError> {
+    pub(super) async fn claim(&self, key: &str) -> Result<ClaimOutcome, InputError> {
         if key.len() > MAX_KEY {
             let what = format!("the key of `once` exceeds {MAX_KEY} bytes");
-            return Err(AskError::misuse(what));
+            return Err(InputError::misuse(what));
         }
         let key = BASE64_URL_SAFE_NO_PAD.encode(key);
         let mark = format!("once {} {key}", self.lineage);
-        match in_time(self.marks.mark(&mark, self.lifetime)).await {
-            Ok(Marked::First) => {
-                let claim = Claim(Some((mark, self.marks.clone())));
-                Ok(Claimed::First(claim))
+        match with_store_timeout(self.store.mark(&mark, self.lifetime)).await {
+            Ok(MarkOutcome::First) => {
+                let claim = EffectClaim(Some((mark, self.store.clone())));
+                Ok(ClaimOutcome::First(claim))
             }
-            Ok(Marked::Again(Some(output))) => {
+            Ok(MarkOutcome::Again(Some(output))) => {
                 let output = String::from_utf8(output.into());
                 let output = output.ok().and_then(|text| Json::parse(text).ok());
-                output.map(Claimed::Done).ok_or(AskError::UsedUp)
+                output
+                    .map(ClaimOutcome::Done)
+                    .ok_or(InputError::StateReused)
             }
-            Ok(Marked::Again(None)) => Err(AskError::UsedUp),
-            Err(error) => Err(AskError::Marks(error)),
+            Ok(MarkOutcome::Again(None)) => Err(InputError::StateReused),
+            Err(error) => Err(InputError::MarkStore(error)),
         }
     }
 }
 
-impl Claim {
+impl EffectClaim {
     /// A claim without a mark, for a first round.
     pub(super) fn unmarked() -> Self {
         Self(None)
     }
 
     /// Stores the output for replays of the same state.
-    pub(super) async fn keep(self, output: &Json) {
-        let Some((mark, marks)) = self.0 else {
+    pub(super) async fn store_output(self, output: &Json) {
+        let Some((mark, store)) = self.0 else {
             return;
         };
         let output = Bytes::copy_from_slice(output.as_bytes());
-        if let Err(error) = in_time(marks.keep(&mark, output)).await {
-            // The effect has happened, so this round continues; a replay will be refused.
+        if let Err(error) = with_store_timeout(store.store_value(&mark, output)).await {
+            // The effect was performed, so this round continues; a replay will be refused.
             tracing::warn!(%error, "failed to store the output of `once`");
         }
     }
 }
 
-async fn in_time<T>(access: impl Future<Output = Result<T, MarksError>>) -> Result<T, MarksError> {
+async fn with_store_timeout<T>(
+    access: impl Future<Output = Result<T, MarkStoreError>>,
+) -> Result<T, MarkStoreError> {
     let accessed = tokio::time::timeout(STORE_TIMEOUT, access).await;
     accessed.unwrap_or_else(|_| {
         let source = format!("no response within {STORE_TIMEOUT:?}").into();
-        Err(MarksError::Unavailable { source })
+        Err(MarkStoreError::Unavailable { source })
     })
 }
 
-/// The key of the lineage among the remembered values; keys of handlers have a prefix.
+/// The key of the lineage among the stored values of a round; keys of `Context::once` have a prefix.
 const LINEAGE: &str = "lineage";
-/// In base64 and together with a lineage it fits into a key of [`Marks`].
+/// Fits into a key of [`MarkStore`] after base64 encoding, together with a lineage.
 const MAX_KEY: usize = 128;
 const SKEW: Duration = Duration::from_secs(5 * 60);
 const STORE_TIMEOUT: Duration = Duration::from_secs(10);

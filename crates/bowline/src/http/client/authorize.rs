@@ -1,7 +1,7 @@
-//! What happens when a server refuses a request until it knows who is asking.
+//! `Authorizer`, which signs requests and handles 401 and 403, and `Refusals`, which limits the retries of a request.
 //!
 //! ```text
-//! sign ──▶ send ──▶ 401, 403 ──▶ answer (the request's time stands still) ──▶ sign ──▶ send
+//! sign ──▶ send ──▶ 401, 403 ──▶ answer (timeouts are suspended) ──▶ sign ──▶ send
 //! ```
 
 use std::sync::Arc;
@@ -11,22 +11,21 @@ use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, Uri, request, response};
 
 use crate::Result;
-use crate::exchange::{BoxFuture, Stopwatch};
+use crate::exchange::{BoxFuture, TimeoutControl};
 
-/// Knows how to satisfy a server that wants to know who is asking.
+/// Authorizes requests: adds credentials, and obtains new ones when the server refuses a request with 401 or 403.
 ///
-/// A request that was refused waits for [`answer`](Self::answer), and is then sent again: once for each
-/// [`Reason`] for which a server may refuse it. Its timeouts do not run in the meantime, for a person may have
-/// to decide; how long that may take is for the implementation to say.
+/// A refused request waits for [`answer`](Self::answer) and is then sent again, once for each [`RefusalReason`]. Its
+/// timeouts are suspended meanwhile, because a user may have to consent; the implementation limits how long that takes.
 ///
 /// # Cancel safety
 ///
-/// Dropping a call drops the future that it waits for. Several calls may wait at the same time, so an
-/// implementation that asks a person should ask once for all of them.
+/// Dropping a call drops the future that it waits for. Several calls may wait at the same time; an implementation
+/// should prompt the user once for all of them.
 ///
 /// # Examples
 ///
-/// A token from elsewhere:
+/// A fixed token:
 ///
 /// ```
 /// use bowline::exchange::BoxFuture;
@@ -57,25 +56,25 @@ use crate::exchange::{BoxFuture, Stopwatch};
 /// bowline::Client::connect("https://example.com/mcp").authorizer(Vault);
 /// ```
 pub trait Authorizer: Send + Sync + 'static {
-    /// Adds what is known about the caller to a request that is about to be sent: usually one header, and
-    /// nothing while nothing is known.
+    /// Adds credentials to a request before it is sent, usually the `Authorization` header. Leaves it unchanged while
+    /// there are none.
     fn sign<'a>(&'a self, request: &'a mut request::Parts) -> BoxFuture<'a, Result<()>>;
 
-    /// Finds out what it takes to get the refused request accepted. Once it has, the request is sent again.
+    /// Obtains the credentials that the refused request lacks. The request is sent again if this returns `Ok`.
     fn answer<'a>(&'a self, refusal: &'a Refusal) -> BoxFuture<'a, Result<()>>;
 
-    /// Returns a unique name of the signed-in user, or `None` if it is not known. It must change when another user signs in.
+    /// Returns a unique name of the signed-in user, or `None` if unknown. It must change when another user signs in.
     ///
     /// Private results (`cacheScope`) are cached per identity, and not at all without one.
     fn identity(&self) -> Option<String>;
 
-    /// Hears the head of every response.
-    fn hear(&self, head: &response::Parts) {
+    /// Receives the head of every response.
+    fn observe_response(&self, head: &response::Parts) {
         let _ = head;
     }
 }
 
-/// An authorizer that the application keeps a handle of, or that several clients share.
+/// For an authorizer to which the application keeps a handle, or that several clients share.
 impl<A: Authorizer + ?Sized> Authorizer for Arc<A> {
     fn sign<'a>(&'a self, request: &'a mut request::Parts) -> BoxFuture<'a, Result<()>> {
         (**self).sign(request)
@@ -89,22 +88,22 @@ impl<A: Authorizer + ?Sized> Authorizer for Arc<A> {
         (**self).identity()
     }
 
-    fn hear(&self, head: &response::Parts) {
-        (**self).hear(head);
+    fn observe_response(&self, head: &response::Parts) {
+        (**self).observe_response(head);
     }
 }
 
-/// A server's no, until it knows who is asking.
+/// A request that the server refused with 401 or 403.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Refusal {
-    /// Where the request went.
+    /// The URL of the request.
     pub uri: Uri,
-    /// What the request said about the caller, if anything. It is not shown by `Debug`.
+    /// The `Authorization` header of the request, if any. `Debug` does not print its value.
     pub sent: Option<HeaderValue>,
-    /// Why it was refused.
-    pub reason: Reason,
-    /// What the server asks for.
+    /// Why the request was refused.
+    pub reason: RefusalReason,
+    /// The challenges of the `WWW-Authenticate` header.
     pub challenges: Vec<Challenge>,
     /// The headers of the response.
     pub headers: HeaderMap,
@@ -113,27 +112,29 @@ pub struct Refusal {
 /// Why a server refuses a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Reason {
-    /// It does not know who is asking: there is no token, or none that is good.
+pub enum RefusalReason {
+    /// 401: the token is missing or invalid.
     Unauthenticated,
-    /// It knows, and that is not enough for this request.
+    /// 403 with `insufficient_scope`: the token lacks a scope that this request needs.
     InsufficientScope,
-    /// The proof that goes with the token must contain a nonce of the server's.
+    /// 401 with `use_dpop_nonce`: the DPoP proof must contain a nonce from the server.
     Nonce,
 }
 
 impl Refusal {
-    /// Reads the head of a response; `None` if that is no refusal which could be answered.
+    /// Reads the head of a response; `None` unless it is a refusal that an authorizer can answer.
     fn read(uri: &Uri, sent: Option<HeaderValue>, head: &response::Parts) -> Option<Self> {
         let challenges = challenges(&head.headers);
-        let says = |error| {
+        let has_error = |error| {
             let mut errors = challenges.iter().filter_map(Challenge::error);
             errors.any(|own| own == error)
         };
         let reason = match head.status {
-            StatusCode::UNAUTHORIZED if says("use_dpop_nonce") => Reason::Nonce,
-            StatusCode::UNAUTHORIZED => Reason::Unauthenticated,
-            StatusCode::FORBIDDEN if says("insufficient_scope") => Reason::InsufficientScope,
+            StatusCode::UNAUTHORIZED if has_error("use_dpop_nonce") => RefusalReason::Nonce,
+            StatusCode::UNAUTHORIZED => RefusalReason::Unauthenticated,
+            StatusCode::FORBIDDEN if has_error("insufficient_scope") => {
+                RefusalReason::InsufficientScope
+            }
             _ => return None,
         };
         Some(Self {
@@ -145,7 +146,7 @@ impl Refusal {
         })
     }
 
-    /// The error for a caller that cannot be helped.
+    /// Returns the error for the caller if no credentials can be obtained.
     #[must_use]
     pub fn to_error(&self) -> crate::Error {
         crate::Error::Unauthorized {
@@ -155,37 +156,37 @@ impl Refusal {
     }
 }
 
-/// What becomes of a request that is refused.
+/// How to handle the refusal of a request.
 #[derive(Clone, Copy)]
-pub(crate) enum WhenRefused<'a> {
-    /// It is not worth asking a person.
-    GiveUp,
-    /// It is sent again; nobody counts its time.
+pub(crate) enum RefusalPolicy<'a> {
+    /// Fail, for a message that does not justify prompting a user.
+    Fail,
+    /// Authorize and send again; the request has no timeout.
     Authorize,
-    /// It is sent again, and until then its time stands still.
-    AuthorizeWhile(&'a dyn Stopwatch),
+    /// Authorize and send again; the request's timeouts are suspended meanwhile.
+    AuthorizePausing(&'a dyn TimeoutControl),
 }
 
-/// The refusals that one request has met.
+/// The refusals of one request so far.
 pub(super) struct Refusals<'a> {
     authorizer: Option<&'a dyn Authorizer>,
-    when_refused: WhenRefused<'a>,
-    met: Vec<Reason>,
+    refusal_policy: RefusalPolicy<'a>,
+    answered: Vec<RefusalReason>,
 }
 
 impl<'a> Refusals<'a> {
     pub(super) fn new(
         authorizer: Option<&'a dyn Authorizer>,
-        when_refused: WhenRefused<'a>,
+        refusal_policy: RefusalPolicy<'a>,
     ) -> Self {
         Self {
             authorizer,
-            when_refused,
-            met: Vec::new(),
+            refusal_policy,
+            answered: Vec::new(),
         }
     }
 
-    /// Adds what is known about the caller; returns what that is.
+    /// Signs a request; returns its `Authorization` header.
     pub(super) async fn sign(&self, head: &mut request::Parts) -> Result<Option<HeaderValue>> {
         let Some(authorizer) = self.authorizer else {
             return Ok(None);
@@ -198,8 +199,8 @@ impl<'a> Refusals<'a> {
         }))
     }
 
-    /// Gives a refusal back as an error if it is to be answered, and the request to be sent again.
-    pub(super) fn meet<B>(
+    /// Returns the refusal as an error if it should be answered and the request sent again.
+    pub(super) fn check_response<B>(
         &mut self,
         uri: &Uri,
         sent: Option<HeaderValue>,
@@ -209,39 +210,40 @@ impl<'a> Refusals<'a> {
             return Ok(response);
         };
         let (head, body) = response.into_parts();
-        authorizer.hear(&head);
+        authorizer.observe_response(&head);
         match Refusal::read(uri, sent, &head) {
             Some(refusal) if self.is_worth_answering(&refusal) => {
-                self.met.push(refusal.reason);
+                self.answered.push(refusal.reason);
                 Err(Box::new(refusal))
             }
             _ => Ok(Response::from_parts(head, body)),
         }
     }
 
-    /// A server that refuses for the same reason twice is not asked a third time.
+    /// Returns `false` for the second refusal with the same reason, which would otherwise retry forever.
     fn is_worth_answering(&self, refusal: &Refusal) -> bool {
-        !matches!(self.when_refused, WhenRefused::GiveUp) && !self.met.contains(&refusal.reason)
+        !matches!(self.refusal_policy, RefusalPolicy::Fail)
+            && !self.answered.contains(&refusal.reason)
     }
 
-    /// Waits until the request may be sent again.
+    /// Has the authorizer answer the refusal; the request may be sent again afterwards.
     pub(super) async fn answer(&self, refusal: &Refusal) -> Result<()> {
         let Some(authorizer) = self.authorizer else {
             return Err(refusal.to_error());
         };
-        match self.when_refused {
-            WhenRefused::AuthorizeWhile(stopwatch) => {
-                stopwatch.stop().await;
+        match self.refusal_policy {
+            RefusalPolicy::AuthorizePausing(timeouts) => {
+                timeouts.pause().await;
                 authorizer.answer(refusal).await?;
-                stopwatch.go_on().await;
+                timeouts.resume().await;
                 Ok(())
             }
-            WhenRefused::Authorize | WhenRefused::GiveUp => authorizer.answer(refusal).await,
+            RefusalPolicy::Authorize | RefusalPolicy::Fail => authorizer.answer(refusal).await,
         }
     }
 }
 
-/// What the server asks for.
+/// Returns the challenges of the `WWW-Authenticate` headers.
 pub(super) fn challenges(headers: &HeaderMap) -> Vec<Challenge> {
     let values = headers.get_all(WWW_AUTHENTICATE).into_iter();
     Challenge::parse_all(values.filter_map(|value| value.to_str().ok()))

@@ -1,4 +1,4 @@
-//! The body of a response, whoever sent the request.
+//! `ResponseBody`, the response body of any [`HttpSend`](super::HttpSend).
 
 use std::error::Error as StdError;
 use std::pin::Pin;
@@ -9,14 +9,14 @@ use http_body_util::BodyExt as _;
 
 use crate::{Error, Result};
 
-/// The body of a response. Dropping it abandons the request.
-#[must_use = "dropping the body of a response abandons its request"]
+/// The body of a response. Dropping it aborts the request.
+#[must_use = "dropping the body aborts the request"]
 pub struct ResponseBody(
     Pin<Box<dyn Body<Data = Bytes, Error = Box<dyn StdError + Send + Sync>> + Send>>,
 );
 
 impl ResponseBody {
-    /// The body of a response from any HTTP client.
+    /// Wraps the response body of any HTTP client.
     pub fn new<B>(body: B) -> Self
     where
         B: Body<Data = Bytes> + Send + 'static,
@@ -25,12 +25,12 @@ impl ResponseBody {
         Self(Box::pin(body.map_err(Into::into)))
     }
 
-    /// Whether it is known to have been read to its end.
+    /// Returns whether the body is known to have been read to its end.
     pub(crate) fn is_end_stream(&self) -> bool {
         self.0.is_end_stream()
     }
 
-    /// The next piece; `None` at the end.
+    /// Returns the next chunk; `None` at the end.
     pub(crate) async fn chunk(&mut self) -> Result<Option<Bytes>> {
         loop {
             match self.0.frame().await {
@@ -41,7 +41,7 @@ impl ResponseBody {
                     }
                 }
                 Some(Err(error)) => {
-                    let what = "the response broke off".into();
+                    let what = "failed to read the response body".into();
                     return Err(Error::Transport {
                         what,
                         source: Some(error),
@@ -51,21 +51,21 @@ impl ResponseBody {
         }
     }
 
-    /// All of it.
+    /// Reads the whole body.
     ///
     /// # Errors
     ///
-    /// If it breaks off, or is more than `limit` bytes; then no more than that is read.
+    /// If reading fails, or the body exceeds `limit` bytes; its rest is not read then.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future abandons the request.
+    /// Dropping the future aborts the request.
     pub async fn collect(mut self, limit: usize) -> Result<Bytes> {
         let Some(first) = self.chunk().await? else {
             return Ok(Bytes::new());
         };
         let Some(second) = self.chunk().await? else {
-            // One piece is the rule, and needs no copy.
+            // Most bodies are one chunk, which needs no copy.
             return if first.len() > limit {
                 Err(too_long(limit))
             } else {
@@ -94,5 +94,7 @@ impl std::fmt::Debug for ResponseBody {
 }
 
 fn too_long(limit: usize) -> Error {
-    Error::protocol(format!("the response is longer than {limit} bytes"))
+    Error::protocol(format!(
+        "the response body exceeds the limit of {limit} bytes"
+    ))
 }

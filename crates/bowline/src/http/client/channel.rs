@@ -1,10 +1,10 @@
-//! The modern channel: one POST per request, and its response is the exchange.
+//! `HttpChannel`, the [`Channel`] of the modern era over HTTP: one POST and its response per exchange.
 
 use std::future::Future;
 use std::sync::Arc;
 
 use bowline_core::era::{Dialect, Request, Stamper, unseal};
-use bowline_core::http::headers::{Mirrored, ParamHeaders, mirror, name_member};
+use bowline_core::http::headers::{MirroredMessage, ParamHeaders, mirror, name_member};
 use bowline_core::mux::CallOptions;
 use bowline_core::{CorrelationKey, Message, Outcome};
 use bowline_types::{
@@ -15,62 +15,62 @@ use http::{Response, StatusCode};
 
 use super::body::ResponseBody;
 use super::mirrored_tools::MirroredTools;
-use super::response::{Reply, message, no_answer, read};
-use super::send::Handed;
-use super::{Endpoint, Outgoing, WhenRefused, message_headers};
-use crate::exchange::{Answer, Channel, Driven, Exchange, Ids, Pause, Said};
+use super::response::{ResponseContent, message, missing_response, read};
+use super::send::SendState;
+use super::{Endpoint, OutgoingRequest, RefusalPolicy, message_headers};
+use crate::exchange::{Answer, Channel, Exchange, NotificationQueue, RequestIds, TimeoutPause};
 use crate::{Error, Result};
 
-/// Reaches a server of revision 2026-07-28 over HTTP.
+/// A [`Channel`] to a server of revision 2026-07-28 over HTTP.
 ///
 /// # Cancel safety
 ///
-/// Dropping an exchange abandons its POST, which is what tells the server. Nothing further is sent.
+/// Dropping an exchange aborts its POST, which cancels the request at the server. No cancel notification is sent.
 #[derive(Clone)]
-pub struct HttpChannel(Arc<Shared>);
+pub struct HttpChannel(Arc<ChannelState>);
 
-/// What all exchanges have in common.
-struct Shared {
+/// The state that all exchanges of a channel share.
+struct ChannelState {
     endpoint: Endpoint,
     stamper: Stamper,
-    ids: Ids,
-    /// Which arguments of which tools are mirrored in headers.
+    ids: RequestIds,
+    /// The tools with arguments that are mirrored in headers (`x-mcp-header`).
     tools: MirroredTools,
 }
 
 impl HttpChannel {
     pub(crate) fn new(endpoint: Endpoint) -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(ChannelState {
             endpoint,
             stamper: Stamper::default(),
-            ids: Ids::default(),
+            ids: RequestIds::default(),
             tools: MirroredTools::default(),
         }))
     }
 
-    /// How many requests are in progress.
+    /// Returns the number of requests in flight.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.0.ids.in_use()
     }
 
-    /// Sends a request and returns its status and its answer, if it has one; for finding out what the
-    /// server speaks.
+    /// Sends a request and returns the HTTP status and the outcome, if there is one; used to find out which protocol
+    /// versions the server supports.
     pub(crate) async fn probe(
         &self,
         request: &Request,
-        pause: &Pause,
+        pause: &TimeoutPause,
     ) -> Result<(StatusCode, Option<Outcome>)> {
         let id = RequestId::Number(0);
         let response = self.post(&id, request, pause).await?;
         let status = response.status();
         let outcome = match read(&self.0.endpoint, response).await? {
-            Reply::Bare(_) => None,
-            Reply::Json(_, body) => match message(&body) {
+            ResponseContent::Other(_) => None,
+            ResponseContent::Json(_, body) => match message(&body) {
                 Ok(Message::Response(response)) => Some(response.outcome),
                 _ => None,
             },
-            Reply::Events(mut events) => loop {
+            ResponseContent::Sse(mut events) => loop {
                 let Some(data) = events.next_message().await? else {
                     break None;
                 };
@@ -85,37 +85,41 @@ impl HttpChannel {
 
     #[allow(
         clippy::manual_async_fn,
-        reason = "an `async fn` keeps its arguments twice, and this is part of every call"
+        reason = "an `async fn` stores its arguments twice, which would enlarge the future of every call"
     )]
     fn exchange(
         self,
         id: RequestId,
         mut request: Request,
-        heard: Heard,
+        handles: CallerHandles,
     ) -> impl Future<Output = Result<Answer>> + Send {
         async move {
-            let mut outcome = self.round_trip(&id, &request, &heard).await?;
+            let mut outcome = self.round_trip(&id, &request, &handles).await?;
             if let Err(error) = &outcome
-                // In a box, for it is rare, and the room it takes would be part of every exchange.
-                && Box::pin(self.amend(&mut request, error, &heard)).await
+                // Boxed: it rarely runs, and inline it would enlarge the future of every exchange.
+                && Box::pin(self.amend(&mut request, error, &handles)).await
             {
-                outcome = self.round_trip(&id, &request, &heard).await?;
+                outcome = self.round_trip(&id, &request, &handles).await?;
             }
             if request.method == ListToolsRequest::NAME {
-                outcome = outcome.map(|result| self.0.tools.learn(result));
+                outcome = outcome.map(|result| self.0.tools.update(result));
             }
             let unsealed = unseal(&request.method, request.caller.dialect, &[], outcome);
             Answer::from_unsealed(unsealed)
         }
     }
 
-    /// Changes a request so that the server may take it after all, if its no can be helped. Whether that is worth
-    /// a try.
-    async fn amend(&self, request: &mut Request, error: &RpcError, heard: &Heard) -> bool {
+    /// Changes a request that failed with `error` so that the server may accept it. Returns whether to send it again.
+    async fn amend(
+        &self,
+        request: &mut Request,
+        error: &RpcError,
+        handles: &CallerHandles,
+    ) -> bool {
         match error.code {
             ErrorCode::HEADER_MISMATCH if request.method == CallToolRequest::NAME => {
-                // The tool's schema says which arguments are mirrored in headers; ours may be old.
-                self.list_tools(request, heard).await;
+                // Our copy of the tool's schema, which determines the mirrored headers, may be stale.
+                self.list_tools(request, handles).await;
                 true
             }
             ErrorCode::UNSUPPORTED_PROTOCOL_VERSION => {
@@ -125,7 +129,7 @@ impl HttpChannel {
                 let modern = versions
                     .filter_map(|version| Dialect::of(version.as_str()))
                     .filter(|dialect| dialect.is_modern());
-                // One that was refused although the server names it is tried once more, after all others.
+                // Prefers another version; the refused one is retried only if the server supports no other.
                 let dialect =
                     modern.min_by_key(|dialect| std::ptr::eq(*dialect, request.caller.dialect));
                 if let Some(dialect) = dialect {
@@ -137,87 +141,89 @@ impl HttpChannel {
         }
     }
 
-    /// Asks for all tools, page by page, for the sake of their schemas.
-    async fn list_tools(&self, asking: &Request, heard: &Heard) {
+    /// Fetches all pages of `tools/list` to refresh the mirrored headers.
+    async fn list_tools(&self, original: &Request, handles: &CallerHandles) {
         let mut cursor = None;
         for _ in 0..MAX_PAGES {
-            let page = self.page_of_tools(cursor.take(), asking, heard).await;
+            let page = self
+                .fetch_tools_page(cursor.take(), original, handles)
+                .await;
             cursor = page.and_then(|page| {
                 let next = page.decode::<NextPage>().ok()?.next_cursor;
-                self.0.tools.learn(page);
+                self.0.tools.update(page);
                 next
             });
             if cursor.is_none() {
                 return;
             }
         }
-        tracing::warn!("the server's list of tools has no end; the rest was not read");
+        tracing::warn!("`tools/list` exceeds {MAX_PAGES} pages; ignored the rest");
     }
 
-    async fn page_of_tools(
+    async fn fetch_tools_page(
         &self,
         cursor: Option<Cursor>,
-        asking: &Request,
-        heard: &Heard,
+        original: &Request,
+        handles: &CallerHandles,
     ) -> Option<Json> {
         let mut params = PaginatedRequestParams::default();
         params.cursor = cursor;
         let params = Json::encode(&params).ok()?;
-        let list = Request::new(ListToolsRequest::NAME, params, asking.caller.clone());
+        let list = Request::new(ListToolsRequest::NAME, params, original.caller.clone());
         let reservation = self.0.ids.reserve(None).ok()?;
-        let unheard = Heard {
-            said: Arc::new(Said::closed()),
-            pause: heard.pause.clone(),
+        let unobserved = CallerHandles {
+            notifications: Arc::new(NotificationQueue::closed()),
+            pause: handles.pause.clone(),
         };
-        let page = self.round_trip(reservation.id(), &list, &unheard).await;
+        let page = self.round_trip(reservation.id(), &list, &unobserved).await;
         page.ok()?.ok()
     }
 
-    /// One POST, up to its answer.
+    /// Sends one POST and reads its response up to the outcome.
     async fn round_trip(
         &self,
         id: &RequestId,
         request: &Request,
-        heard: &Heard,
+        handles: &CallerHandles,
     ) -> Result<Outcome> {
-        let response = self.post(id, request, &heard.pause).await?;
+        let response = self.post(id, request, &handles.pause).await?;
         let reply = read(&self.0.endpoint, response).await?;
         match reply {
-            Reply::Bare(status) => Err(no_answer(status)),
-            Reply::Json(status, body) => match message(&body) {
-                Ok(Message::Response(response)) if answers(response.id.as_ref(), id) => {
+            ResponseContent::Other(status) => Err(missing_response(status)),
+            ResponseContent::Json(status, body) => match message(&body) {
+                Ok(Message::Response(response)) if is_response_to(response.id.as_ref(), id) => {
                     Ok(response.outcome)
                 }
-                // Some servers name an id of their own in what they say before they have read ours.
+                // Some servers put another id into errors that they report before they have read ours.
                 Ok(Message::Response(response))
                     if !status.is_success() && response.outcome.is_err() =>
                 {
                     Ok(response.outcome)
                 }
-                Ok(_) => Err(Error::protocol("the response answers another request")),
-                // A JSON body that is no message, at an error status: the status says more.
-                Err(_) if !status.is_success() => Err(no_answer(status)),
+                Ok(_) => Err(Error::protocol(
+                    "expected the response to this request, got another message",
+                )),
+                // An error status is more useful to the caller than a parse error of its body.
+                Err(_) if !status.is_success() => Err(missing_response(status)),
                 Err(error) => Err(error),
             },
-            Reply::Events(mut events) => loop {
+            ResponseContent::Sse(mut events) => loop {
                 let Some(data) = events.next_message().await? else {
-                    let what = "the response ended without an answer".into();
+                    let what = "the response stream ended without a JSON-RPC response".into();
                     return Err(Error::Transport { what, source: None });
                 };
                 match message(&data)? {
-                    Message::Response(response) if answers(response.id.as_ref(), id) => {
+                    Message::Response(response) if is_response_to(response.id.as_ref(), id) => {
                         self.0.endpoint.drain.finish(events);
                         return Ok(response.outcome);
                     }
                     Message::Notification(notification) => {
-                        heard.said.push(notification);
-                        // Nothing is read meanwhile, so that the flow control of HTTP holds the server back.
-                        heard.said.has_room().await;
+                        handles.notifications.push(notification);
+                        // Stop reading while the queue is full: HTTP flow control then holds back the server.
+                        handles.notifications.wait_for_capacity().await;
                     }
                     Message::Response(_) | Message::Request(_) => {
-                        tracing::warn!(
-                            "the server sent something that does not belong in this response"
-                        );
+                        tracing::warn!("received an unexpected message on the response stream");
                     }
                 }
             },
@@ -228,35 +234,35 @@ impl HttpChannel {
         &self,
         id: &RequestId,
         request: &Request,
-        pause: &Pause,
+        pause: &TimeoutPause,
     ) -> Result<Response<ResponseBody>> {
         let stamped = self.0.stamper.stamp(request);
-        let plan = self.plan(request);
+        let tool_headers = self.tool_headers(request);
         let headers = || {
-            let mirrored = Mirrored {
+            let mirrored = MirroredMessage {
                 version: request.caller.dialect.version,
                 method: &request.method,
-                // As they are without the envelope, of which nothing is mirrored by name.
+                // Unstamped: no member of the `_meta` envelope is mirrored by name.
                 params: Some(&request.params),
                 name_member: name_member(&request.method),
             };
             let mut headers = message_headers();
-            mirror(mirrored, plan.as_deref(), &mut headers)
+            mirror(mirrored, tool_headers.as_deref(), &mut headers)
                 .map_err(|unmirrorable| Error::misuse(unmirrorable.to_string()))?;
             Ok(headers)
         };
         let frame = Message::from(stamped.with_id(id.clone())).to_frame();
-        let outgoing = Outgoing {
+        let outgoing = OutgoingRequest {
             method: http::Method::POST,
             headers: &headers,
             frame,
-            handed: &Handed::new(),
-            when_refused: WhenRefused::AuthorizeWhile(pause),
+            send_state: &SendState::new(),
+            refusal_policy: RefusalPolicy::AuthorizePausing(pause),
         };
         self.0.endpoint.request(&outgoing).await
     }
 
-    fn plan(&self, request: &Request) -> Option<Arc<ParamHeaders>> {
+    fn tool_headers(&self, request: &Request) -> Option<Arc<ParamHeaders>> {
         if request.method != CallToolRequest::NAME || self.0.tools.is_empty() {
             return None;
         }
@@ -271,13 +277,21 @@ impl Channel for HttpChannel {
             Ok(reservation) => reservation,
             Err(refused) => return Exchange::failed(Error::misuse(refused.to_string())),
         };
-        let heard = Heard::default();
-        let Heard { said, pause } = heard.clone();
+        let handles = CallerHandles::default();
+        let CallerHandles {
+            notifications,
+            pause,
+        } = handles.clone();
         let future = self
             .clone()
-            .exchange(reservation.id().clone(), request, heard);
-        let driven = Driven::new(Box::pin(future), said, pause, reservation, &options);
-        Exchange::new(driven)
+            .exchange(reservation.id().clone(), request, handles);
+        Exchange::from_future(
+            Box::pin(future),
+            notifications,
+            pause,
+            reservation,
+            &options,
+        )
     }
 }
 
@@ -289,25 +303,25 @@ impl std::fmt::Debug for HttpChannel {
     }
 }
 
-/// What whoever waits for an exchange hears of it before its answer.
+/// The handles through which an exchange reaches its caller before its outcome.
 #[derive(Clone, Default)]
-struct Heard {
-    said: Arc<Said>,
-    /// Whether its time counts.
-    pause: Arc<Pause>,
+struct CallerHandles {
+    notifications: Arc<NotificationQueue>,
+    /// Suspends the timeouts of the exchange.
+    pause: Arc<TimeoutPause>,
 }
 
-/// How a page of a list names the next one.
+/// The cursor of the next page in a list result.
 #[derive(serde::Deserialize)]
 struct NextPage {
     #[serde(rename = "nextCursor")]
     next_cursor: Option<Cursor>,
 }
 
-/// How many pages of tools are read for one call.
+/// Maximum number of `tools/list` pages read for one call.
 const MAX_PAGES: usize = 1000;
 
-/// Whether a response with this id answers our request; an error may come without one.
-fn answers(id: Option<&RequestId>, ours: &RequestId) -> bool {
+/// Returns whether a response with this id belongs to our request; an error may have no id.
+fn is_response_to(id: Option<&RequestId>, ours: &RequestId) -> bool {
     id.is_none_or(|id| CorrelationKey::from(id) == CorrelationKey::from(ours))
 }

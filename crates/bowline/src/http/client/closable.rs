@@ -1,19 +1,27 @@
-//! The bytes of an HTTP/1.1 connection, which a dropped request closes at once.
+//! `ClosableIo`, the I/O of an HTTP/1.1 connection that a dropped request closes synchronously.
 //!
-//! hyper closes the connection of a dropped request too, but in the task that drives the connection: the runtime polls
-//! that task after everything that the caller does before its next `.await`, and the server works on until then.
+//! hyper also closes the connection of a dropped request, but in the task that drives the connection. The runtime polls
+//! that task only after the caller's next `.await`, and the server would keep working until then.
+//!
+//! ```text
+//! Idle ──take──▶ Polled ──put_back──▶ Idle
+//!   │              │
+//!   └────close─────┴────▶ Closed (during a poll, `put_back` shuts the I/O down afterwards)
+//! ```
 
 use std::io::{self, IoSlice};
 use std::mem;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use hyper::rt::{Read, ReadBufCursor, Write};
 
-/// The bytes of a connection as hyper reads and writes them, until a [`Closer`] closes them.
-pub(super) struct Closable<T> {
-    slot: Arc<Slot<T>>,
+use crate::sync::Mutex;
+
+/// The I/O of a connection, which a [`Closer`] can close. hyper then reads EOF and fails to write.
+pub(super) struct ClosableIo<T> {
+    slot: Arc<IoSlot<T>>,
     is_write_vectored: bool,
 }
 
@@ -21,28 +29,28 @@ pub(super) struct Closable<T> {
 #[derive(Clone)]
 pub(super) struct Closer(Arc<dyn Close>);
 
-/// Closes a connection when it is dropped, unless it is disarmed before.
+/// Closes a connection when it is dropped, unless disarmed.
 #[must_use = "dropping it closes the connection"]
 pub(super) struct CloseOnDrop(Option<Closer>);
 
-/// Where the bytes of a connection are.
-struct Slot<T>(Mutex<State<T>>);
+/// Holds the I/O of a connection between polls.
+struct IoSlot<T>(Mutex<IoState<T>>);
 
-enum State<T> {
-    /// Nothing reads or writes them.
+enum IoState<T> {
+    /// Not being polled.
     Idle(Box<T>),
     /// Taken out for one poll, so that neither a waker nor a system call runs under the lock.
     Polled,
     Closed,
 }
 
-impl<T> Closable<T>
+impl<T> ClosableIo<T>
 where
     T: Read + Write + Unpin + Send + 'static,
 {
     pub(super) fn new(io: T) -> (Self, Closer) {
         let is_write_vectored = io.is_write_vectored();
-        let slot = Arc::new(Slot(Mutex::new(State::Idle(Box::new(io)))));
+        let slot = Arc::new(IoSlot(Mutex::new(IoState::Idle(Box::new(io)))));
         let closable = Self {
             slot: slot.clone(),
             is_write_vectored,
@@ -50,7 +58,7 @@ where
         (closable, Closer(slot))
     }
 
-    /// Polls the bytes; returns `closed` if the connection is closed.
+    /// Polls the I/O; returns `closed` if the connection is closed.
     fn poll<R>(&self, poll: impl FnOnce(Pin<&mut T>) -> R, closed: R) -> R {
         let Some(mut io) = self.slot.take() else {
             return closed;
@@ -86,24 +94,24 @@ impl Drop for CloseOnDrop {
 }
 
 trait Close: Send + Sync {
-    /// Closes the bytes now, or when the poll ends that they are taken out for.
+    /// Closes the I/O now, or at the end of the current poll.
     fn close(&self);
 }
 
-impl<T: Write + Unpin + Send> Close for Slot<T> {
+impl<T: Write + Unpin + Send> Close for IoSlot<T> {
     fn close(&self) {
-        let before = mem::replace(&mut *self.lock(), State::Closed);
-        if let State::Idle(io) = before {
-            shut(*io);
+        let before = mem::replace(&mut *self.0.lock(), IoState::Closed);
+        if let IoState::Idle(io) = before {
+            shut_down(*io);
         }
     }
 }
 
-impl<T: Write + Unpin> Slot<T> {
+impl<T: Write + Unpin> IoSlot<T> {
     fn take(&self) -> Option<Box<T>> {
-        let mut state = self.lock();
-        match mem::replace(&mut *state, State::Polled) {
-            State::Idle(io) => Some(io),
+        let mut state = self.0.lock();
+        match mem::replace(&mut *state, IoState::Polled) {
+            IoState::Idle(io) => Some(io),
             other => {
                 *state = other;
                 None
@@ -112,29 +120,24 @@ impl<T: Write + Unpin> Slot<T> {
     }
 
     fn put_back(&self, io: Box<T>) {
-        let mut state = self.lock();
-        if let State::Polled = *state {
-            *state = State::Idle(io);
+        let mut state = self.0.lock();
+        if let IoState::Polled = *state {
+            *state = IoState::Idle(io);
             return;
         }
         // Closed by another thread during the poll.
         drop(state);
-        shut(*io);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
-        // No code that could panic runs under this lock.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        shut_down(*io);
     }
 }
 
-/// Ends the bytes in order if that needs no waiting, as TLS prefers it, and closes them.
-fn shut<T: Write + Unpin>(mut io: T) {
+/// Shuts the I/O down gracefully if that does not block (TLS sends `close_notify`), and closes it.
+fn shut_down<T: Write + Unpin>(mut io: T) {
     let mut cx = Context::from_waker(Waker::noop());
     let _ = Pin::new(&mut io).poll_shutdown(&mut cx);
 }
 
-impl<T> Read for Closable<T>
+impl<T> Read for ClosableIo<T>
 where
     T: Read + Write + Unpin + Send + 'static,
 {
@@ -143,12 +146,12 @@ where
         cx: &mut Context<'_>,
         buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        // Reading nothing is the end.
+        // A closed connection reads as EOF.
         self.poll(|io| io.poll_read(cx, buffer), Poll::Ready(Ok(())))
     }
 }
 
-impl<T> Write for Closable<T>
+impl<T> Write for ClosableIo<T>
 where
     T: Read + Write + Unpin + Send + 'static,
 {
@@ -240,7 +243,7 @@ mod tests {
     fn a_connection_closed_during_a_poll_is_closed_when_the_poll_ends() {
         let io = ClosedByRead::default();
         let (slot, shutdowns) = (io.closer.clone(), io.shutdowns.clone());
-        let (mut closable, closer) = Closable::new(io);
+        let (mut closable, closer) = ClosableIo::new(io);
         let _ = slot.set(closer);
         let mut cx = Context::from_waker(Waker::noop());
         let mut bytes = [0; 8];

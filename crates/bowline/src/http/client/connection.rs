@@ -1,4 +1,4 @@
-//! One connection to a server: how it is made, and how a request leaves by it; HTTP/2 is in `http2.rs`.
+//! Opening a client connection, and sending requests on an HTTP/1.1 one; HTTP/2 is in `http2.rs`.
 
 use std::error::Error as StdError;
 use std::future::{Future, poll_fn};
@@ -13,11 +13,11 @@ use hyper_util::client::legacy::connect;
 use tokio::task::JoinHandle;
 use tower_service::Service;
 
-use super::closable::{Closable, Closer};
-use super::http2::Shared;
+use super::closable::{ClosableIo, Closer};
+use super::http2::Http2Connection;
 use super::send::RequestBody;
 
-/// Makes connections, as those of hyper-util and hyper-rustls do: a service from a server's URI to its bytes.
+/// Opens connections: a `tower` service from a URI to an I/O stream, like those of hyper-util and hyper-rustls.
 pub trait Connector:
     Service<
         Uri,
@@ -44,62 +44,62 @@ impl<S> Connector for S where
 {
 }
 
-/// How the first bytes of a connection are spoken.
+/// How the HTTP version of a connection is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Versions {
-    /// HTTP/1.1, or what the TLS handshake says.
+pub(crate) enum HttpVersionPolicy {
+    /// By ALPN in the TLS handshake; HTTP/1.1 without TLS.
     Negotiated,
-    /// HTTP/2, without asking first.
+    /// HTTP/2 with prior knowledge.
     Http2Only,
 }
 
-pub(super) enum Connection {
-    Exclusive(Exclusive),
-    Shared(Shared),
+pub(super) enum HttpConnection {
+    Http1(Http1Connection),
+    Http2(Http2Connection),
 }
 
-/// HTTP/1.1: has one request at a time.
-pub(super) struct Exclusive {
+/// An HTTP/1.1 connection, which carries one request at a time.
+pub(super) struct Http1Connection {
     send: http1::SendRequest<RequestBody>,
     closer: Closer,
-    /// Whether a proxy reads the requests, and so wants to know the whole URL.
+    /// Whether requests go to a proxy, which needs the absolute URL in the request line.
     is_to_proxy: bool,
 }
 
-/// Why a request has no response.
+/// Why a request got no response.
 pub(super) enum SendFailed {
-    /// Nothing of it has left; here it is.
+    /// None of it was written; returned to be sent again.
     Unsent(Box<Request<RequestBody>>, BoxError),
-    /// The server said that it did not process it.
+    /// The server reported that it did not process the request.
     Unprocessed(BoxError),
-    /// The server may have processed it.
+    /// The server may have processed the request.
     Failed(BoxError),
 }
 
-impl Connection {
-    /// Makes a connection, and has it driven up to its end.
+impl HttpConnection {
+    /// Opens a connection and spawns the task that drives it.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future closes what there is of the connection.
-    pub(super) async fn make(
+    /// Dropping the future closes the connection.
+    pub(super) async fn open(
         mut connector: impl Connector,
         uri: Uri,
-        versions: Versions,
+        version_policy: HttpVersionPolicy,
     ) -> Result<Self, BoxError> {
         let ready = poll_fn(|cx| connector.poll_ready(cx));
         ready.await.map_err(Into::into)?;
         let io = connector.call(uri).await.map_err(Into::into)?;
         let connected = connect::Connection::connected(&io);
-        if versions == Versions::Http2Only || connected.is_negotiated_h2() {
-            return Ok(Self::Shared(Shared::open(io).await?));
+        if version_policy == HttpVersionPolicy::Http2Only || connected.is_negotiated_h2() {
+            return Ok(Self::Http2(Http2Connection::open(io).await?));
         }
-        let (io, closer) = Closable::new(io);
+        let (io, closer) = ClosableIo::new(io);
         let (mut send, connection) = http1::handshake(io).await?;
         let driving = tokio::spawn(connection);
-        must_be_open(send.ready().await, driving).await?;
+        check_open(send.ready().await, driving).await?;
         let is_to_proxy = connected.is_proxied();
-        Ok(Self::Exclusive(Exclusive {
+        Ok(Self::Http1(Http1Connection {
             send,
             closer,
             is_to_proxy,
@@ -107,12 +107,12 @@ impl Connection {
     }
 }
 
-impl Exclusive {
-    /// Sends a request, and waits for the head of its response.
+impl Http1Connection {
+    /// Sends a request and waits for the head of its response.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future closes the connection at once.
+    /// Dropping the future closes the connection synchronously.
     pub(super) fn send(
         &mut self,
         mut request: Request<RequestBody>,
@@ -120,15 +120,15 @@ impl Exclusive {
     ) -> impl Future<Output = Result<Response<Incoming>, SendFailed>> + use<> {
         let headers = request.headers_mut();
         headers.entry(HOST).or_insert_with(|| host.clone());
-        let is_read = request.uri().scheme() == Some(&Scheme::HTTP);
-        if !(self.is_to_proxy && is_read) {
+        let is_plain_http = request.uri().scheme() == Some(&Scheme::HTTP);
+        if !(self.is_to_proxy && is_plain_http) {
             *request.uri_mut() = without_origin(request.uri());
         }
         let sending = self.send.try_send_request(request);
-        let unanswered = self.closer.close_on_drop();
+        let close_guard = self.closer.close_on_drop();
         async move {
             let sent = sending.await;
-            unanswered.disarm();
+            close_guard.disarm();
             sent.map_err(|mut failed| match failed.take_message() {
                 Some(unsent) => SendFailed::Unsent(Box::new(unsent), failed.into_error().into()),
                 None => SendFailed::Failed(failed.into_error().into()),
@@ -136,12 +136,12 @@ impl Exclusive {
         }
     }
 
-    /// Closes the connection, whatever is under way on it.
+    /// Closes the connection, aborting the request on it.
     pub(super) fn close(&self) {
         self.closer.close();
     }
 
-    /// Whether it takes a request at once.
+    /// Returns whether it can take a request now.
     pub(super) fn is_ready(&self) -> bool {
         self.send.is_ready()
     }
@@ -151,8 +151,8 @@ impl Exclusive {
     }
 }
 
-/// If a connection takes no requests, whoever drives it knows better why.
-async fn must_be_open(
+/// Returns the error of the connection task if the connection has failed: it is more specific than that of `ready`.
+async fn check_open(
     ready: hyper::Result<()>,
     driving: JoinHandle<hyper::Result<()>>,
 ) -> Result<(), BoxError> {

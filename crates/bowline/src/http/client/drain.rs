@@ -1,27 +1,27 @@
-//! Reading responses to their end after their answer.
+//! `Drain`, which reads SSE responses to their end in the background after the JSON-RPC response has arrived.
 //!
-//! An HTTP/1.1 connection is good for the next request only once its response was read to the end, and an HTTP/2 stream
-//! that is dropped earlier is reset, which servers count against their clients. The caller has its answer by then and
-//! does not wait.
+//! An HTTP/1.1 connection can be reused only after its response was read to the end, and an HTTP/2 stream that is
+//! dropped earlier is reset, which servers count against their rate limit of resets. The caller does not wait for this.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
 use super::body::ResponseBody;
-use super::response::Events;
+use super::response::SseStream;
 
-/// Responses whose answer was read and whose end was not. Dropping it closes them.
+use crate::sync::Mutex;
+
+/// The tasks that read responses to their end. Dropping it closes those responses.
 #[derive(Default)]
 pub(crate) struct Drain {
     tasks: Mutex<JoinSet<()>>,
 }
 
 impl Drain {
-    /// Reads `events` up to their end, for a while. Where too many are being read already, the response is closed.
-    pub(crate) fn finish(&self, events: Events) {
+    /// Reads `events` to their end in the background, within limits. Closes the response if too many are being read.
+    pub(crate) fn finish(&self, events: SseStream) {
         let body = events.into_body();
         let Ok(runtime) = Handle::try_current() else {
             return;
@@ -29,8 +29,8 @@ impl Drain {
         if body.is_end_stream() {
             return;
         }
-        // No code that could panic runs under this lock, and the tasks that are removed have ended.
-        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        // No code that could panic runs under this lock; the tasks that are removed have finished.
+        let mut tasks = self.tasks.lock();
         while tasks.try_join_next().is_some() {}
         if tasks.len() < MAX_DRAINED {
             tasks.spawn_on(read_to_end(body), &runtime);
@@ -51,7 +51,7 @@ async fn read_to_end(mut body: ResponseBody) {
     let _ = tokio::time::timeout(DEADLINE, reading).await;
 }
 
-/// The end usually follows its answer at once.
+/// The end of the response usually follows immediately.
 const DEADLINE: Duration = Duration::from_secs(1);
 const MAX_BYTES: usize = 64 * 1024;
 const MAX_DRAINED: usize = 64;

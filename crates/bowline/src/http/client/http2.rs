@@ -1,7 +1,7 @@
-//! One HTTP/2 connection, which many requests share.
+//! An HTTP/2 client connection, shared by many requests.
 //!
-//! It is driven by one task. A request has none of its own: its stream is part of the caller's future, and dropping
-//! that resets the stream.
+//! One task drives the connection. Requests have no tasks: the stream of a request is part of the caller's future, and
+//! dropping that resets the stream.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -18,63 +18,66 @@ use hyper::rt::{Read, Write};
 use tokio::time::Instant;
 
 use super::connection::{BoxError, SendFailed};
-use super::liveness::{InFlight, Liveness, PingUnanswered, Status};
+use super::liveness::{InFlightGuard, Liveness, LivenessStatus, PingUnanswered};
+use super::liveness_io::LivenessIo;
 use super::send::{RequestBody, Withdrawn};
-use super::watched::Watched;
 
-/// HTTP/2: has many requests at once, each with a clone.
+/// A handle to an HTTP/2 connection; each request has a clone.
 #[derive(Clone)]
-pub(super) struct Shared {
+pub(super) struct Http2Connection {
     send: SendRequest<Bytes>,
     liveness: Arc<Liveness>,
 }
 
-impl Shared {
-    /// Opens HTTP/2 on `io`, and has the connection driven up to its end.
+impl Http2Connection {
+    /// Performs the HTTP/2 handshake on `io` and spawns the task that drives the connection.
     pub(super) async fn open<T>(io: T) -> Result<Self, BoxError>
     where
         T: Read + Write + Unpin + Send + 'static,
     {
         let liveness = Liveness::new();
-        let io = Watched::new(io, liveness.clone());
+        let io = LivenessIo::new(io, liveness.clone());
         let mut builder = Builder::new();
         builder
             .enable_push(false)
             .initial_window_size(STREAM_WINDOW)
             .initial_connection_window_size(STREAM_WINDOW * MAX_STREAMS as u32)
             .max_header_list_size(MAX_HEADER_LIST)
-            // Responses to dropped calls may still be on their way. Counting them as errors would end the connection,
-            // with every other call on it, after a thousand drops.
+            // Responses to dropped calls may still arrive. h2 counts them as errors by default, and would close the
+            // connection with every other call on it after a thousand drops.
             .max_concurrent_reset_streams(MAX_RESET_STREAMS)
             .max_local_error_reset_streams(None);
         let (send, connection) = builder.handshake(io).await?;
-        // Ends when every `Shared` and every stream is dropped, or the peer is lost.
+        // Ends when every `Http2Connection` and every stream is dropped, or the peer is lost.
         tokio::spawn(drive(connection, liveness.clone()));
         Ok(Self { send, liveness })
     }
 
-    /// Whether it takes a request at once.
+    /// Returns whether it can take a request now.
     pub(super) fn has_room(&self) -> bool {
         let max = self.send.current_max_send_streams().min(MAX_STREAMS);
-        self.liveness.status() == Status::Live && self.liveness.in_flight() < max
+        self.liveness.status() == LivenessStatus::Live && self.liveness.in_flight() < max
     }
 
-    /// Whether it takes no further requests.
+    /// Returns whether it takes no further requests.
     pub(super) fn is_closed(&self) -> bool {
-        matches!(self.liveness.status(), Status::Retired | Status::Lost)
+        matches!(
+            self.liveness.status(),
+            LivenessStatus::Retired | LivenessStatus::Lost
+        )
     }
 
     pub(super) fn is_idle(&self) -> bool {
         self.liveness.in_flight() == 0
     }
 
-    /// What decides whether it takes requests, and until when that is worth waiting for.
+    /// Returns the liveness and how long to wait for its pong, if a pong will decide whether it takes requests.
     pub(super) fn undecided(&self) -> Option<(Arc<Liveness>, Instant)> {
         let until = self.liveness.undecided_until()?;
         Some((self.liveness.clone(), until))
     }
 
-    /// Sends a request, and waits for the head of its response.
+    /// Sends a request and waits for the head of its response.
     ///
     /// # Cancel safety
     ///
@@ -82,15 +85,15 @@ impl Shared {
     pub(super) fn send(
         &mut self,
         request: Request<RequestBody>,
-    ) -> impl Future<Output = Result<Response<StreamBody>, SendFailed>> + use<> {
+    ) -> impl Future<Output = Result<Response<Http2Body>, SendFailed>> + use<> {
         let begun = self.begin(request);
         async {
             let (response, mut in_flight) = begun?;
             match response.await {
-                Ok(response) => Ok(response.map(|stream| StreamBody { stream, in_flight })),
+                Ok(response) => Ok(response.map(|stream| Http2Body { stream, in_flight })),
                 Err(error) => {
                     in_flight.is_over = true;
-                    Err(failed(&in_flight, error))
+                    Err(classify_error(&in_flight, error))
                 }
             }
         }
@@ -100,8 +103,8 @@ impl Shared {
     fn begin(
         &mut self,
         request: Request<RequestBody>,
-    ) -> Result<(ResponseFuture, InFlight), SendFailed> {
-        // A clone that has sent nothing yet waits for nothing: this tells whether the connection takes requests at all.
+    ) -> Result<(ResponseFuture, InFlightGuard), SendFailed> {
+        // Never pending on a fresh clone; used only to detect a closed connection before the body is handed over.
         let mut cx = task::Context::from_waker(Waker::noop());
         if let Poll::Ready(Err(closed)) = self.send.poll_ready(&mut cx) {
             self.liveness.retire();
@@ -111,41 +114,41 @@ impl Shared {
         let Some(bytes) = body.hand_over() else {
             return Err(SendFailed::Failed(Withdrawn.into()));
         };
-        adapt(&mut head.headers, bytes.len());
+        adapt_headers(&mut head.headers, bytes.len());
         let head = Request::from_parts(head, ());
         let begun = self.send.send_request(head, bytes.is_empty());
         let (response, mut stream) = begun.map_err(|error| SendFailed::Failed(error.into()))?;
         if !bytes.is_empty() {
-            // If the stream is gone already, the response says why.
+            // If the stream was reset already, the response future returns the reason.
             let _ = stream.send_data(bytes, true);
         }
-        Ok((response, InFlight::new(&self.liveness)))
+        Ok((response, InFlightGuard::new(&self.liveness)))
     }
 }
 
-/// Sorts the error of a request that has no response by whether the server may have processed it.
-fn failed(in_flight: &InFlight, error: h2::Error) -> SendFailed {
-    // h2 fails with a remote GOAWAY exactly the streams above the last one that the server names.
+/// Classifies the error of a request by whether the server may have processed it.
+fn classify_error(in_flight: &InFlightGuard, error: h2::Error) -> SendFailed {
+    // On a remote GOAWAY, h2 fails exactly the streams above its last stream id.
     let is_unprocessed =
         error.is_remote() && (error.is_go_away() || error.reason() == Some(Reason::REFUSED_STREAM));
     if !is_unprocessed {
         return SendFailed::Failed(cause(in_flight, error));
     }
-    // Whatever made the server refuse this request will make it refuse the next one.
+    // The server would refuse the next request for the same reason.
     in_flight.retire();
     SendFailed::Unprocessed(error.into())
 }
 
-fn cause(in_flight: &InFlight, error: h2::Error) -> BoxError {
+fn cause(in_flight: &InFlightGuard, error: h2::Error) -> BoxError {
     match in_flight.is_lost() {
         true => PingUnanswered.into(),
         false => error.into(),
     }
 }
 
-/// Makes the headers of a request those of HTTP/2.
-fn adapt(headers: &mut HeaderMap, length: usize) {
-    for name in &OF_HTTP1 {
+/// Removes HTTP/1.1 headers and sets `Content-Length`.
+fn adapt_headers(headers: &mut HeaderMap, length: usize) {
+    for name in &CONNECTION_HEADERS {
         headers.remove(name);
     }
     if length > 0 {
@@ -153,34 +156,34 @@ fn adapt(headers: &mut HeaderMap, length: usize) {
     }
 }
 
-/// Moves the bytes of a connection up to its end.
-async fn drive<T>(mut connection: Connection<Watched<T>, Bytes>, liveness: Arc<Liveness>)
+/// Drives a connection until it ends or a ping times out.
+async fn drive<T>(mut connection: Connection<LivenessIo<T>, Bytes>, liveness: Arc<Liveness>)
 where
     T: Read + Write + Unpin + Send,
 {
     let Some(pings) = connection.ping_pong() else {
-        return; // it is taken here only, and once
+        return; // unreachable: `ping_pong` returns `None` only if it was taken before
     };
     tokio::select! {
-        // Bytes first: among them may be the pong.
+        // The connection first: it may have read the pong.
         biased;
         ended = &mut connection => if let Err(error) = ended {
-            tracing::debug!(%error, "an HTTP/2 connection failed");
+            tracing::debug!(%error, "HTTP/2 connection failed");
         },
-        // Dropping the connection fails what is in flight.
-        () = liveness.patrol(pings) => tracing::debug!("an HTTP/2 ping was not answered"),
+        // Dropping the connection fails the requests in flight.
+        () = liveness.run_pings(pings) => tracing::debug!("HTTP/2 ping timed out"),
     }
     liveness.retire();
 }
 
 /// The body of a response on one stream.
-pub(super) struct StreamBody {
-    // Before `in_flight`, so that the stream is reset before the connection is pinged.
+pub(super) struct Http2Body {
+    // Dropped before `in_flight`, so that the stream is reset before the connection is pinged.
     stream: RecvStream,
-    in_flight: InFlight,
+    in_flight: InFlightGuard,
 }
 
-impl Body for StreamBody {
+impl Body for Http2Body {
     type Data = Bytes;
     type Error = BoxError;
 
@@ -191,7 +194,7 @@ impl Body for StreamBody {
         let data = ready!(self.stream.poll_data(cx));
         Poll::Ready(match data {
             Some(Ok(bytes)) => {
-                // Fails for a stream that has ended, which needs no window.
+                // Fails only if the stream has ended, which needs no window.
                 let _ = self.stream.flow_control().release_capacity(bytes.len());
                 Some(Ok(Frame::data(bytes)))
             }
@@ -199,7 +202,7 @@ impl Body for StreamBody {
                 self.in_flight.is_over = true;
                 Some(Err(cause(&self.in_flight, error)))
             }
-            // A server that has said all may reset the stream without an error.
+            // A server that has sent the complete response may reset the stream with NO_ERROR.
             Some(Err(_)) | None => {
                 self.in_flight.is_over = true;
                 None
@@ -216,20 +219,20 @@ impl Body for StreamBody {
     }
 }
 
-/// How many dropped streams are remembered, so that what still arrives on them is ignored.
+/// How many reset streams h2 remembers, so that frames still arriving on them are ignored.
 const MAX_RESET_STREAMS: usize = 1024;
-/// How much of one response may wait to be read. The larger, the faster a response over a long path: 1 MiB is
-/// 10 MiB/s at a round trip of 100 ms.
+/// The flow-control window of a stream. It limits the throughput of a response: 1 MiB allows 10 MiB/s at a round trip
+/// of 100 ms.
 const STREAM_WINDOW: u32 = 1024 * 1024;
 
-/// How many requests share one connection at most. The window of the connection has room for the windows of all of
-/// them, so that responses which nobody reads never hold up another; what they make us hold is their own windows.
+/// Maximum number of requests on one connection. The connection window is the sum of their stream windows, so that
+/// unread responses never block the others; each buffers at most its own stream window.
 const MAX_STREAMS: usize = 256;
 
 const MAX_HEADER_LIST: u32 = 16 * 1024;
 
-/// Headers about one connection, which HTTP/2 forbids.
-const OF_HTTP1: [HeaderName; 5] = [
+/// Connection-specific headers, which HTTP/2 forbids.
+const CONNECTION_HEADERS: [HeaderName; 5] = [
     CONNECTION,
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),

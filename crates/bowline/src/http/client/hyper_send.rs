@@ -1,4 +1,4 @@
-//! Sending through hyper: over which connections, through which proxies.
+//! `HyperSend`, the default [`HttpSend`]: a hyper client with our own connection pool.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use http::{Request, Response, Uri};
 use hyper_util::client::proxy::matcher::Matcher;
 
 use super::body::ResponseBody;
-use super::connection::{Connector, Versions};
+use super::connection::{Connector, HttpVersionPolicy};
 use super::pool::Pool;
 use super::proxy::{Proxies, TcpConnector, authorization};
 use super::send::{HttpSend, RequestBody};
@@ -16,11 +16,11 @@ use super::tls::secure;
 use crate::Result;
 use crate::exchange::BoxFuture;
 
-/// Sends through hyper, over connections that are kept for the next request.
+/// An [`HttpSend`] based on hyper, with a pool of keep-alive connections.
 ///
 /// # Examples
 ///
-/// Over connections of your own making, here such as leave from one address:
+/// With a connector of your own, here one that binds the local address:
 ///
 /// ```no_run
 /// # async fn example() -> bowline::Result<()> {
@@ -31,58 +31,58 @@ use crate::exchange::BoxFuture;
 ///
 /// let mut tcp = HttpConnector::new();
 /// tcp.set_local_address(Some(Ipv4Addr::new(192, 0, 2, 7).into()));
-/// let client = Client::connect("http://tools.example/mcp").http(HyperSend::over(tcp)).await?;
+/// let client = Client::connect("http://tools.example/mcp").http(HyperSend::with_connector(tcp)).await?;
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
 pub struct HyperSend {
     pool: Arc<Pool>,
-    /// Where proxies may read the requests, which of them want credentials.
+    /// The proxies that may need a `Proxy-Authorization` header; `None` without proxies.
     proxies: Option<Arc<Matcher>>,
 }
 
-/// How servers are reached.
+/// Settings of the connections to a server.
 #[derive(Clone, Debug)]
-pub(crate) struct Reaching {
+pub(crate) struct ConnectionOptions {
     pub(crate) proxies: Proxies,
-    pub(crate) versions: Versions,
+    pub(crate) version_policy: HttpVersionPolicy,
     pub(crate) connect_timeout: Duration,
 }
 
-impl Default for Reaching {
+impl Default for ConnectionOptions {
     fn default() -> Self {
         Self {
             proxies: Proxies::from_env(),
-            versions: Versions::Negotiated,
+            version_policy: HttpVersionPolicy::Negotiated,
             connect_timeout: CONNECT_TIMEOUT,
         }
     }
 }
 
-/// What sends to `uri` if nobody chose anything else.
-pub(crate) fn sender(uri: &Uri, reaching: &Reaching) -> Result<Arc<dyn HttpSend>> {
-    // Redirects do not leave the origin, so what begins without TLS never needs it.
+/// Returns the default sender for `uri`.
+pub(crate) fn sender(uri: &Uri, options: &ConnectionOptions) -> Result<Arc<dyn HttpSend>> {
+    // Redirects stay within the origin, so an `http` URL never needs TLS.
     if uri.scheme() == Some(&http::uri::Scheme::HTTP) {
-        return Ok(Arc::new(HyperSend::insecure(reaching)));
+        return Ok(Arc::new(HyperSend::insecure(options)));
     }
-    secure(reaching)
+    secure(options)
 }
 
 impl HyperSend {
-    /// Over TCP, without TLS: for `http` only, and without reading the system's certificates; through the
-    /// proxies that the environment names.
+    /// Creates a client for `http` only: TCP without TLS, through the proxies of the environment. Does not load root
+    /// certificates.
     #[must_use]
     pub fn plain() -> Self {
-        Self::insecure(&Reaching::default())
+        Self::insecure(&ConnectionOptions::default())
     }
 
-    /// Over connections that `connector` makes. Each must come about within 10 s.
+    /// Creates a client with this connector and a connect timeout of 10 s.
     #[must_use]
-    pub fn over(connector: impl Connector) -> Self {
-        Self::over_within(connector, CONNECT_TIMEOUT)
+    pub fn with_connector(connector: impl Connector) -> Self {
+        Self::with_connector_and_timeout(connector, CONNECT_TIMEOUT)
     }
 
-    /// Over connections that `connector` makes, each of which must come about within `connect_timeout`.
+    /// Creates a client with this connector and this connect timeout.
     ///
     /// # Examples
     ///
@@ -92,34 +92,45 @@ impl HyperSend {
     /// use bowline::http::client::HyperSend;
     /// use hyper_util::client::legacy::connect::HttpConnector;
     ///
-    /// let send = HyperSend::over_within(HttpConnector::new(), Duration::from_secs(3));
+    /// let send = HyperSend::with_connector_and_timeout(HttpConnector::new(), Duration::from_secs(3));
     /// ```
     #[must_use]
-    pub fn over_within(connector: impl Connector, connect_timeout: Duration) -> Self {
-        Self::by(Pool::over(connector, Versions::Negotiated, connect_timeout))
+    pub fn with_connector_and_timeout(
+        connector: impl Connector,
+        connect_timeout: Duration,
+    ) -> Self {
+        Self::from_pool(Pool::new(
+            connector,
+            HttpVersionPolicy::Negotiated,
+            connect_timeout,
+        ))
     }
 
-    /// Over connections that `connector` makes, speaking HTTP/2 without asking first. Each must come about within 10 s.
+    /// Creates a client with this connector that uses HTTP/2 with prior knowledge, and a connect timeout of 10 s.
     #[must_use]
-    pub fn over_http2(connector: impl Connector) -> Self {
-        Self::by(Pool::over(connector, Versions::Http2Only, CONNECT_TIMEOUT))
+    pub fn with_http2_connector(connector: impl Connector) -> Self {
+        Self::from_pool(Pool::new(
+            connector,
+            HttpVersionPolicy::Http2Only,
+            CONNECT_TIMEOUT,
+        ))
     }
 
-    fn insecure(reaching: &Reaching) -> Self {
-        let proxies = reaching.proxies.matcher();
-        let tcp = TcpConnector::new(proxies.clone(), reaching.connect_timeout);
-        let pool = Pool::over(tcp, reaching.versions, reaching.connect_timeout);
-        Self::by(pool).through(proxies)
+    fn insecure(options: &ConnectionOptions) -> Self {
+        let proxies = options.proxies.matcher();
+        let tcp = TcpConnector::new(proxies.clone(), options.connect_timeout);
+        let pool = Pool::new(tcp, options.version_policy, options.connect_timeout);
+        Self::from_pool(pool).with_proxies(proxies)
     }
 
-    pub(super) fn by(pool: Pool) -> Self {
+    pub(super) fn from_pool(pool: Pool) -> Self {
         Self {
             pool: Arc::new(pool),
             proxies: None,
         }
     }
 
-    pub(super) fn through(mut self, proxies: Option<Arc<Matcher>>) -> Self {
+    pub(super) fn with_proxies(mut self, proxies: Option<Arc<Matcher>>) -> Self {
         self.proxies = proxies;
         self
     }

@@ -1,13 +1,13 @@
-//! Whether the peer of an HTTP/2 connection is still there.
+//! `Liveness`, which detects dead HTTP/2 client connections by pings.
 //!
 //! ```text
-//! New ──first pong──▶ Live ──a request was given up in silence──▶ Suspect ──pong──▶ Live
-//!  └──────────────────────────── ping unanswered ─────────────────────┴──────────▶ Lost
+//! New ──first pong──▶ Live ──request dropped, no bytes read meanwhile──▶ Suspect ──pong──▶ Live
+//!  └──────────────────────────────── ping timed out ──────────────────────────┴──────────▶ Lost
 //! ```
 //!
-//! TCP reports a path that swallows everything after many minutes, so the connection is pinged instead: once at its
-//! start, when a request was dropped in silence, and regularly while responses are awaited. Only an unanswered ping
-//! condemns a connection; a slow server answers pings while its handlers run.
+//! TCP reports a dead path only after many minutes, so the connection is pinged: when it is opened, when a request is
+//! dropped after no bytes were read for 100 ms, and regularly while responses are awaited. Only an unanswered ping
+//! fails a connection; a slow server still answers pings while its handlers run.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,32 +17,31 @@ use h2::{Ping, PingPong};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-/// What is known about the peer of one connection.
+/// The liveness of one connection.
 pub(super) struct Liveness {
-    made: Instant,
-    /// In milliseconds after `made`.
+    opened_at: Instant,
+    /// Milliseconds between `opened_at` and the last read.
     last_read: AtomicU64,
-    status: watch::Sender<Status>,
+    status: watch::Sender<LivenessStatus>,
     ping_wanted: Notify,
-    /// Has a clone for each request in flight.
+    /// Cloned by each request in flight; its strong count is the number of requests plus one.
     in_flight: Arc<()>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Status {
-    /// The first ping is unanswered. Its pong follows the server's SETTINGS, so until then nobody knows how many
-    /// requests the server takes at once.
+pub(super) enum LivenessStatus {
+    /// The first ping is unanswered. Its pong follows the server's SETTINGS, so the stream limit is not known before.
     New,
     Live,
-    /// A request was dropped in silence, and the ping that followed is unanswered.
+    /// A request was dropped and no bytes were read meanwhile; the ping that followed is unanswered.
     Suspect(Instant),
-    /// Takes no further requests; those in flight go on.
+    /// Takes no further requests; those in flight continue.
     Retired,
-    /// A ping was not answered in time.
+    /// A ping timed out.
     Lost,
 }
 
-/// No answer to a ping: the path is dead, or the peer is.
+/// A ping timed out: the path or the peer is dead.
 #[derive(Debug, thiserror::Error)]
 #[error("the server did not answer an HTTP/2 ping within {PING_TIMEOUT:?}")]
 pub(super) struct PingUnanswered;
@@ -50,15 +49,15 @@ pub(super) struct PingUnanswered;
 impl Liveness {
     pub(super) fn new() -> Arc<Self> {
         Arc::new(Self {
-            made: Instant::now(),
+            opened_at: Instant::now(),
             last_read: AtomicU64::new(0),
-            status: watch::Sender::new(Status::New),
+            status: watch::Sender::new(LivenessStatus::New),
             ping_wanted: Notify::new(),
             in_flight: Arc::default(),
         })
     }
 
-    pub(super) fn status(&self) -> Status {
+    pub(super) fn status(&self) -> LivenessStatus {
         *self.status.borrow()
     }
 
@@ -66,51 +65,52 @@ impl Liveness {
         Arc::strong_count(&self.in_flight) - 1
     }
 
-    /// Until when a request should rather wait for this connection than make another: what is being decided takes one
-    /// round trip, a new connection two or three.
+    /// Returns until when a request should wait for this connection rather than open another: a pong takes one round
+    /// trip, a new connection two or three. `None` if no pong is awaited, or it is late.
     pub(super) fn undecided_until(&self) -> Option<Instant> {
         let since = match self.status() {
-            Status::New => self.made,
-            Status::Suspect(since) => since,
-            Status::Live | Status::Retired | Status::Lost => return None,
+            LivenessStatus::New => self.opened_at,
+            LivenessStatus::Suspect(since) => since,
+            LivenessStatus::Live | LivenessStatus::Retired | LivenessStatus::Lost => return None,
         };
-        Some(since + PATIENCE).filter(|until| *until > Instant::now())
+        Some(since + MAX_PONG_WAIT).filter(|until| *until > Instant::now())
     }
 
-    /// Waits until it is decided whether the connection takes requests, or until `until`.
+    /// Waits until a pong has decided whether the connection takes requests, or until `until`.
     ///
     /// # Cancel safety
     ///
-    /// Safe: nothing is changed.
+    /// Safe: it changes no state.
     pub(super) async fn decided(&self, until: Instant) {
         let mut status = self.status.subscribe();
-        let decided = status.wait_for(|now| !matches!(now, Status::New | Status::Suspect(_)));
-        // Neither an early end nor a late one needs an answer: the caller looks again.
+        let decided =
+            status.wait_for(|now| !matches!(now, LivenessStatus::New | LivenessStatus::Suspect(_)));
+        // The caller checks the status again, whether this ended early or timed out.
         let _ = tokio::time::timeout_at(until, decided).await;
     }
 
-    /// Has the connection take no further requests.
+    /// Makes the connection take no further requests.
     pub(super) fn retire(&self) {
         self.status.send_if_modified(|status| {
-            let is_new = !matches!(status, Status::Retired | Status::Lost);
+            let is_new = !matches!(status, LivenessStatus::Retired | LivenessStatus::Lost);
             if is_new {
-                *status = Status::Retired;
+                *status = LivenessStatus::Retired;
             }
             is_new
         });
     }
 
-    /// Pings the peer now, if it has been silent since `sent`.
+    /// Pings the peer if no bytes were read for a while after `sent`, when the dropped request was sent.
     fn suspect(&self, sent: Instant) {
         let now = Instant::now();
-        let silent_since = self.last_read().max(sent);
-        if now.saturating_duration_since(silent_since) < SUSPICIOUS {
+        let idle_since = self.last_read().max(sent);
+        if now.saturating_duration_since(idle_since) < SUSPECT_AFTER {
             return;
         }
         let is_new = self.status.send_if_modified(|status| {
-            let is_live = *status == Status::Live;
+            let is_live = *status == LivenessStatus::Live;
             if is_live {
-                *status = Status::Suspect(now);
+                *status = LivenessStatus::Suspect(now);
             }
             is_live
         });
@@ -119,82 +119,82 @@ impl Liveness {
         }
     }
 
-    fn answered(&self) {
+    fn record_pong(&self) {
         self.status.send_if_modified(|status| {
-            let is_decided = matches!(status, Status::New | Status::Suspect(_));
+            let is_decided = matches!(status, LivenessStatus::New | LivenessStatus::Suspect(_));
             if is_decided {
-                *status = Status::Live;
+                *status = LivenessStatus::Live;
             }
             is_decided
         });
     }
 
     fn last_read(&self) -> Instant {
-        self.made + Duration::from_millis(self.last_read.load(Ordering::Relaxed))
+        self.opened_at + Duration::from_millis(self.last_read.load(Ordering::Relaxed))
     }
 
-    pub(super) fn note_read(&self) {
-        let age = self.made.elapsed().as_millis();
+    pub(super) fn record_read(&self) {
+        let age = self.opened_at.elapsed().as_millis();
         let age = u64::try_from(age).unwrap_or(u64::MAX);
         self.last_read.store(age, Ordering::Relaxed);
     }
 
-    /// Pings the peer whenever there is a reason to. Returns once a ping has not been answered in time.
+    /// Pings the peer when a ping is due. Returns when a ping times out.
     ///
     /// # Cancel safety
     ///
     /// Dropping it stops the pings.
-    pub(super) async fn patrol(&self, mut pings: PingPong) {
+    pub(super) async fn run_pings(&self, mut pings: PingPong) {
         loop {
             let sent = Instant::now();
             if pings.send_ping(Ping::opaque()).is_err() {
-                return std::future::pending().await; // the connection is at its end, and says so itself
+                return std::future::pending().await; // closed; the connection's own future reports it
             }
             loop {
                 let pong = std::future::poll_fn(|cx| pings.poll_pong(cx));
                 match tokio::time::timeout(PING_TIMEOUT, pong).await {
                     Ok(Ok(_)) => break,
                     Ok(Err(_)) => return std::future::pending().await,
-                    // A pong may stand behind megabytes that still arrive.
+                    // Bytes still arrive: the pong may be queued behind a large response.
                     Err(_)
                         if self.last_read() > sent && self.last_read().elapsed() < PING_TIMEOUT => {
                     }
                     Err(_) => {
-                        self.status.send_replace(Status::Lost);
+                        self.status.send_replace(LivenessStatus::Lost);
                         return;
                     }
                 }
             }
-            self.answered();
+            self.record_pong();
             self.ping_due().await;
         }
     }
 
     async fn ping_due(&self) {
         loop {
-            let next = tokio::time::sleep(KEEP_ALIVE);
+            let next = tokio::time::sleep(PING_INTERVAL);
             tokio::select! {
-                // No order matters here; this one costs less.
+                // The order does not matter; `biased` avoids the random number.
                 biased;
                 () = self.ping_wanted.notified() => return,
                 () = next => {}
             }
-            if self.in_flight() > 0 && self.last_read().elapsed() >= KEEP_ALIVE {
+            if self.in_flight() > 0 && self.last_read().elapsed() >= PING_INTERVAL {
                 return;
             }
         }
     }
 }
 
-/// One request in flight. If it is dropped before it is over and the peer was silent meanwhile, the peer is pinged.
-pub(super) struct InFlight {
+/// A request in flight. Dropping it before it is over pings the peer if no bytes were read for a while.
+pub(super) struct InFlightGuard {
     liveness: Arc<Liveness>,
     sent: Instant,
     pub(super) is_over: bool,
     _counted: Arc<()>,
 }
 
-impl InFlight {
+impl InFlightGuard {
     pub(super) fn new(liveness: &Arc<Liveness>) -> Self {
         Self {
             liveness: liveness.clone(),
@@ -204,17 +204,17 @@ impl InFlight {
         }
     }
 
-    /// Has the connection take no further requests.
+    /// Makes the connection take no further requests.
     pub(super) fn retire(&self) {
         self.liveness.retire();
     }
 
     pub(super) fn is_lost(&self) -> bool {
-        self.liveness.status() == Status::Lost
+        self.liveness.status() == LivenessStatus::Lost
     }
 }
 
-impl Drop for InFlight {
+impl Drop for InFlightGuard {
     fn drop(&mut self) {
         if !self.is_over {
             self.liveness.suspect(self.sent);
@@ -222,9 +222,9 @@ impl Drop for InFlight {
     }
 }
 
-/// How long a connection with requests in flight may be silent before it is pinged.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// How long a connection with requests in flight may be without input before it is pinged.
+const PING_INTERVAL: Duration = Duration::from_secs(15);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
-/// A request that was dropped after less silence than this tells nothing about the path.
-const SUSPICIOUS: Duration = Duration::from_millis(100);
-const PATIENCE: Duration = Duration::from_millis(500);
+/// A request dropped sooner than this after it was sent, or after the last read, is no reason for a ping.
+const SUSPECT_AFTER: Duration = Duration::from_millis(100);
+const MAX_PONG_WAIT: Duration = Duration::from_millis(500);

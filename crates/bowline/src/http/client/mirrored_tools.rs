@@ -1,66 +1,68 @@
-//! Which arguments of a server's tools are mirrored in headers, as its lists of tools tell.
+//! `MirroredTools`, which stores the tool arguments that are mirrored in headers (`x-mcp-header`), from `tools/list`.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bowline_core::http::headers::ParamHeaders;
 use bowline_core::json::Object;
 use bowline_core::shortened;
 use bowline_types::{Json, ListToolsResult};
 
-/// The tools that have such arguments, within a bound: a server decides how many it lists.
+use crate::sync::Mutex;
+
+/// The tools with mirrored arguments, bounded in bytes because the server decides how many it lists.
 #[derive(Default)]
 pub(super) struct MirroredTools {
-    plans: Mutex<Plans>,
+    table: Mutex<ToolHeaderTable>,
 }
 
 #[derive(Default)]
-struct Plans {
-    by_tool: BTreeMap<String, Plan>,
+struct ToolHeaderTable {
+    by_tool: BTreeMap<String, ToolHeaders>,
     bytes: usize,
 }
 
-struct Plan {
+struct ToolHeaders {
     headers: Arc<ParamHeaders>,
-    /// What it takes up at most.
+    /// An upper bound of its memory.
     bytes: usize,
 }
 
 impl MirroredTools {
     pub(super) fn is_empty(&self) -> bool {
-        self.lock().by_tool.is_empty()
+        self.table.lock().by_tool.is_empty()
     }
 
-    /// The headers of a tool, if it is known to have some.
+    /// Returns the mirrored headers of a tool, if any are known.
     pub(super) fn find(&self, tool: &str) -> Option<Arc<ParamHeaders>> {
-        let plans = self.lock();
-        plans.by_tool.get(tool).map(|plan| plan.headers.clone())
+        let table = self.table.lock();
+        table.by_tool.get(tool).map(|stored| stored.headers.clone())
     }
 
-    /// Notes which arguments of the tools in a list have headers. Returns the list without the tools whose schemas break
-    /// the rules.
-    pub(super) fn learn(&self, result: Json) -> Json {
+    /// Stores the mirrored headers of the tools in a `tools/list` result. Returns the result without the tools whose
+    /// `x-mcp-header` annotations are invalid.
+    pub(super) fn update(&self, result: Json) -> Json {
         let Ok(mut list) = result.decode::<ListToolsResult>() else {
             return result;
         };
         let before = list.tools.len();
-        let mut learned = Vec::with_capacity(before);
+        let mut updates = Vec::with_capacity(before);
         list.tools.retain(|tool| {
             let read = ParamHeaders::read(&tool.input_schema);
             if let Err(bad) = &read {
                 let (name, bad) = (shortened(&tool.name), shortened(bad));
-                tracing::warn!(tool = %name, %bad, "a tool was left out of the list");
+                tracing::warn!(tool = %name, %bad, "dropped a tool with an invalid `x-mcp-header` from the list");
             }
             let is_good = read.is_ok();
             let headers = read.ok().filter(|headers| !headers.is_empty());
-            let plan = headers.map(|headers| Plan {
+            let headers = headers.map(|headers| ToolHeaders {
                 headers: Arc::new(headers),
                 bytes: PER_TOOL + tool.name.len() + tool.input_schema.as_bytes().len(),
             });
-            learned.push((tool.name.clone(), plan));
+            updates.push((tool.name.clone(), headers));
             is_good
         });
-        self.note(learned);
+        self.store(updates);
         if list.tools.len() == before {
             return result;
         }
@@ -71,52 +73,47 @@ impl MirroredTools {
         rewritten.unwrap_or(result)
     }
 
-    fn note(&self, learned: Vec<(String, Option<Plan>)>) {
+    fn store(&self, updates: Vec<(String, Option<ToolHeaders>)>) {
         let mut unknown = 0_usize;
-        let mut plans = self.lock();
-        for (tool, plan) in learned {
-            plans.forget(&tool);
-            let is_known = plan.is_none_or(|plan| plans.insert(tool, plan));
+        let mut table = self.table.lock();
+        for (tool, headers) in updates {
+            table.forget(&tool);
+            let is_known = headers.is_none_or(|headers| table.insert(tool, headers));
             unknown += usize::from(!is_known);
         }
-        drop(plans);
+        drop(table);
         if unknown > 0 {
             tracing::warn!(
                 unknown,
-                "too many tools have arguments in headers; calls of the others lack them"
+                "too many tools with `x-mcp-header`; calls of the rest omit these headers"
             );
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, Plans> {
-        // No code that could panic runs under this lock.
-        self.plans.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-impl Plans {
+impl ToolHeaderTable {
     fn forget(&mut self, tool: &str) {
-        if let Some(plan) = self.by_tool.remove(tool) {
-            self.bytes -= plan.bytes;
+        if let Some(headers) = self.by_tool.remove(tool) {
+            self.bytes -= headers.bytes;
         }
     }
 
-    /// Notes a tool that is not known. Whether there was room.
-    fn insert(&mut self, tool: String, plan: Plan) -> bool {
-        let bytes = self.bytes + plan.bytes;
+    /// Stores a new tool. Returns `false` if the limit is reached.
+    fn insert(&mut self, tool: String, headers: ToolHeaders) -> bool {
+        let bytes = self.bytes + headers.bytes;
         let has_room = bytes <= MAX_BYTES;
         if has_room {
             self.bytes = bytes;
-            self.by_tool.insert(tool, plan);
+            self.by_tool.insert(tool, headers);
         }
         has_room
     }
 }
 
-/// How long the names and the schemas of all known tools may be together.
+/// Maximum size of the names and schemas of all stored tools together.
 const MAX_BYTES: usize = 8 * 1024 * 1024;
 
-/// What a tool takes up besides its name and its schema.
+/// Memory of a tool besides its name and schema.
 const PER_TOOL: usize = 256;
 
 #[cfg(test)]
@@ -125,7 +122,7 @@ mod tests {
 
     use super::*;
 
-    /// A list of tools with such names, whose one argument has a header or has none.
+    /// A `tools/list` result with these names; each tool has one argument, mirrored in `header` if there is one.
     fn list(names: impl Iterator<Item = String>, header: Option<&str>) -> Json {
         let mut argument = json!({"type": "string"});
         if let Some(header) = header {
@@ -143,32 +140,32 @@ mod tests {
     }
 
     #[test]
-    fn however_many_tools_a_server_lists_so_many_are_known() {
+    fn the_stored_tools_are_bounded() {
         let tools = MirroredTools::default();
 
         for page in 0..40 {
-            tools.learn(list(numbered(page * 1000..(page + 1) * 1000), Some("A")));
+            tools.update(list(numbered(page * 1000..(page + 1) * 1000), Some("A")));
         }
 
-        let known = tools.lock().by_tool.len();
+        let known = tools.table.lock().by_tool.len();
         assert!((10_000..40_000).contains(&known), "{known}");
-        assert!(tools.lock().bytes <= MAX_BYTES);
+        assert!(tools.table.lock().bytes <= MAX_BYTES);
         assert!(tools.find("tool 0").is_some());
         assert!(tools.find("tool 39999").is_none());
     }
 
     #[test]
-    fn a_tool_that_is_listed_again_takes_the_place_of_the_first() {
+    fn a_tool_listed_again_replaces_the_first() {
         let tools = MirroredTools::default();
-        tools.learn(list(numbered(0..2), Some("A")));
-        let bytes = tools.lock().bytes;
+        tools.update(list(numbered(0..2), Some("A")));
+        let bytes = tools.table.lock().bytes;
 
-        tools.learn(list(numbered(0..2), Some("B")));
-        assert_eq!(tools.lock().bytes, bytes);
+        tools.update(list(numbered(0..2), Some("B")));
+        assert_eq!(tools.table.lock().bytes, bytes);
 
-        tools.learn(list(numbered(0..1), None));
-        tools.learn(list(numbered(1..2), Some("not a token")));
+        tools.update(list(numbered(0..1), None));
+        tools.update(list(numbered(1..2), Some("not a token")));
         assert!(tools.is_empty());
-        assert_eq!(tools.lock().bytes, 0);
+        assert_eq!(tools.table.lock().bytes, 0);
     }
 }

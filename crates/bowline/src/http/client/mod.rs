@@ -1,4 +1,4 @@
-//! Reaching a server over HTTP.
+//! The HTTP client transport: the modern channel, the legacy wire, and the HTTP client below both.
 //!
 //! ```text
 //! HttpChannel ── one POST per request ──▶ the response is the exchange       (2026-07-28)
@@ -6,9 +6,9 @@
 //! ```
 
 mod authorize;
-pub(crate) use authorize::WhenRefused;
-pub use authorize::{Authorizer, Reason, Refusal};
-/// What a server asks for when it refuses a request.
+pub(crate) use authorize::RefusalPolicy;
+pub use authorize::{Authorizer, Refusal, RefusalReason};
+/// A challenge of a `WWW-Authenticate` header.
 pub use bowline_core::http::challenge::Challenge;
 
 mod body;
@@ -21,7 +21,7 @@ mod closable;
 
 mod connection;
 pub use connection::Connector;
-pub(crate) use connection::Versions;
+pub(crate) use connection::HttpVersionPolicy;
 
 mod drain;
 pub(crate) use drain::Drain;
@@ -30,9 +30,13 @@ mod http2;
 
 mod hyper_send;
 pub use hyper_send::HyperSend;
-pub(crate) use hyper_send::{Reaching, sender};
+pub(crate) use hyper_send::{ConnectionOptions, sender};
+
+mod keep_alive_monitor;
 
 mod liveness;
+
+mod liveness_io;
 
 mod mirrored_tools;
 
@@ -50,17 +54,13 @@ pub use response::UnexpectedStatus;
 #[cfg(feature = "tls")]
 mod tls;
 #[cfg(not(feature = "tls"))]
-#[path = "tls_off.rs"]
+#[path = "tls_disabled.rs"]
 mod tls;
-
-mod silence;
-
-mod watched;
 
 mod send;
 pub use send::{HttpSend, RequestBody, Unprocessed, Withdrawn};
 
-#[cfg_attr(bowline_no_legacy, path = "legacy_stub.rs")]
+#[cfg_attr(not(feature = "legacy"), path = "legacy_disabled.rs")]
 pub(crate) mod legacy;
 
 use std::sync::Arc;
@@ -72,67 +72,70 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 
 use crate::{Error, Result};
 use authorize::Refusals;
-use send::Handed;
+use send::SendState;
 
-/// Where a server is, and how it is spoken to.
+/// The URL of a server, and everything needed to send requests to it.
 #[derive(Clone)]
 pub(crate) struct Endpoint {
     pub(crate) uri: Uri,
     pub(crate) send: Arc<dyn HttpSend>,
     /// Sent with every request.
     pub(crate) headers: HeaderMap,
-    /// Says who is asking, where a server wants to know.
+    /// Signs requests and handles 401 and 403.
     pub(crate) authorizer: Option<Arc<dyn Authorizer>>,
     pub(crate) limits: ResponseLimits,
-    /// Reads responses to their end after their answer.
+    /// Reads SSE responses to their end after the JSON-RPC response has arrived.
     pub(crate) drain: Arc<Drain>,
 }
 
-/// One request that is to be sent.
-pub(crate) struct Outgoing<'a> {
+/// One HTTP request to send.
+pub(crate) struct OutgoingRequest<'a> {
     pub(crate) method: Method,
-    /// Writes the headers, each time it is sent: it is rarely sent again, and then has no copy to keep.
+    /// Builds the headers for each attempt: retries are rare, so building beats keeping a copy for every request.
     pub(crate) headers: &'a (dyn Fn() -> Result<HeaderMap> + Sync),
     pub(crate) frame: Bytes,
-    pub(crate) handed: &'a Handed,
-    pub(crate) when_refused: WhenRefused<'a>,
+    pub(crate) send_state: &'a SendState,
+    pub(crate) refusal_policy: RefusalPolicy<'a>,
 }
 
 impl Endpoint {
-    /// Sends a request, following redirects that keep the method and stay within the origin. One that is
-    /// refused for want of authorization is sent again, if that can be helped; so is one that the server provably did
-    /// not process.
-    pub(crate) async fn request(&self, outgoing: &Outgoing<'_>) -> Result<Response<ResponseBody>> {
-        let mut refusals = Refusals::new(self.authorizer.as_deref(), outgoing.when_refused);
+    /// Sends a request and follows 307 and 308 redirects within the origin. Sends it again after a 401 or 403 that the
+    /// authorizer answered, and if the server provably did not process it.
+    pub(crate) async fn request(
+        &self,
+        outgoing: &OutgoingRequest<'_>,
+    ) -> Result<Response<ResponseBody>> {
+        let mut refusals = Refusals::new(self.authorizer.as_deref(), outgoing.refusal_policy);
         let mut uri = self.uri.clone();
         let (mut redirects, mut retries) = (0, 0);
-        while redirects < MOST_REDIRECTS {
+        while redirects < MAX_REDIRECTS {
             let (head, sent) = self.head(&uri, outgoing, &refusals).await?;
-            let body = RequestBody::new(outgoing.frame.clone(), outgoing.handed.clone());
+            let body = RequestBody::new(outgoing.frame.clone(), outgoing.send_state.clone());
             let response = match self.send.send(Request::from_parts(head, body)).await {
                 Err(error)
                     if is_unprocessed(&error)
                         && retries < MAX_RETRIES
-                        && outgoing.handed.take_back() =>
+                        && outgoing.send_state.reset_for_retry() =>
                 {
                     retries += 1;
                     continue;
                 }
                 sent => sent?,
             };
-            match refusals.meet(&uri, sent, response) {
+            match refusals.check_response(&uri, sent, response) {
                 Err(refusal) => {
-                    if !outgoing.handed.take_back() {
-                        return Err(refusal.to_error()); // nobody waits for it any more
+                    if !outgoing.send_state.reset_for_retry() {
+                        return Err(refusal.to_error()); // the caller dropped the request
                     }
                     refusals.answer(&refusal).await?;
                 }
                 Ok(response) => match redirect(&uri, &response) {
                     Some(next) => {
-                        // Its cancel may be on its way already, so it must not be sent after that.
-                        if !outgoing.handed.take_back() {
+                        // A dropped request must not be sent again: its cancel may have been posted already.
+                        if !outgoing.send_state.reset_for_retry() {
                             let source = Some(Withdrawn.into());
-                            let what = "the request was redirected after it was dropped".into();
+                            let what =
+                                "the request was dropped before its redirect was followed".into();
                             return Err(Error::Transport { what, source });
                         }
                         uri = next?;
@@ -142,14 +145,14 @@ impl Endpoint {
                 },
             }
         }
-        Err(Error::protocol("the server redirects without end"))
+        Err(Error::protocol("too many redirects"))
     }
 
-    /// The head of a request, and what it says about the caller.
+    /// Builds the head of a request; also returns its `Authorization` header.
     async fn head(
         &self,
         uri: &Uri,
-        outgoing: &Outgoing<'_>,
+        outgoing: &OutgoingRequest<'_>,
         refusals: &Refusals<'_>,
     ) -> Result<(http::request::Parts, Option<HeaderValue>)> {
         let (mut head, ()) = Request::new(()).into_parts();
@@ -162,7 +165,7 @@ impl Endpoint {
     }
 }
 
-/// Whether a request failed because the server did not process it.
+/// Returns whether the server provably did not process the request that failed with `error`.
 fn is_unprocessed(error: &Error) -> bool {
     let Error::Transport { source, .. } = error else {
         return false;
@@ -172,7 +175,7 @@ fn is_unprocessed(error: &Error) -> bool {
         .is_some_and(|source| source.is::<Unprocessed>())
 }
 
-/// Where a response sends us, if it does, and if we go there.
+/// Returns the target of a redirect, or an error if it leaves the origin; `None` if `response` is not a redirect.
 fn redirect(from: &Uri, response: &Response<ResponseBody>) -> Option<Result<Uri>> {
     if !matches!(
         response.status(),
@@ -182,15 +185,15 @@ fn redirect(from: &Uri, response: &Response<ResponseBody>) -> Option<Result<Uri>
     }
     let location = response.headers().get(LOCATION)?.to_str().ok()?;
     let target: Uri = location.parse().ok()?;
-    Some(within_origin(from, target))
+    Some(resolve_in_origin(from, target))
 }
 
-/// Resolves an address that a server names, if it stays where the server is.
-pub(crate) fn within_origin(from: &Uri, target: Uri) -> Result<Uri> {
+/// Resolves a URL sent by the server against `from`, and refuses one of another origin.
+pub(crate) fn resolve_in_origin(from: &Uri, target: Uri) -> Result<Uri> {
     let same_origin = target.authority().is_none()
         || (target.authority() == from.authority() && target.scheme() == from.scheme());
     if !same_origin {
-        let what = format!("the server sends us to another origin, {target}, where we do not go");
+        let what = format!("refused to follow a URL to another origin: {target}");
         return Err(Error::protocol(what));
     }
     let mut parts = from.clone().into_parts();
@@ -198,7 +201,7 @@ pub(crate) fn within_origin(from: &Uri, target: Uri) -> Result<Uri> {
     Uri::from_parts(parts).map_err(|error| Error::protocol(error.to_string()))
 }
 
-/// The headers that every POST of a message has.
+/// Returns the headers common to every POST of a message.
 pub(crate) fn message_headers() -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(8);
     headers.insert(
@@ -209,19 +212,19 @@ pub(crate) fn message_headers() -> HeaderMap {
     headers
 }
 
-/// The headers that every GET of a stream has.
+/// Returns the headers common to every GET of an SSE stream.
 pub(crate) fn stream_headers() -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(4);
     headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
     headers
 }
 
-const MOST_REDIRECTS: usize = 5;
+const MAX_REDIRECTS: usize = 5;
 
-/// How often a request that the server did not process is sent again.
+/// How often a request that the server provably did not process is sent again.
 const MAX_RETRIES: usize = 3;
 
-/// How much a server may send, and for how long it may be silent where it promised not to be.
+/// Limits on the responses of a server: sizes, and missed keep-alives.
 ///
 /// # Examples
 ///
@@ -234,18 +237,18 @@ const MAX_RETRIES: usize = 3;
 #[derive(Clone, Copy, Debug)]
 #[allow(
     clippy::exhaustive_structs,
-    reason = "users name what they choose and leave the rest"
+    reason = "users build it with struct update syntax"
 )]
 pub struct ResponseLimits {
-    /// The longest JSON response, in bytes.
+    /// Maximum size of a JSON response, in bytes.
     pub body: usize,
-    /// The longest event of a stream, in bytes.
+    /// Maximum size of one SSE event, in bytes.
     pub event: usize,
-    /// How many keep-alives of a stream may be missed in a row. 3 by default; `None` for any number.
+    /// How many keep-alives of an SSE stream may be missed in a row. Defaults to 3; `None` disables the check.
     ///
-    /// A stream on which the server has sent SSE comments at an interval, as servers do to keep it alive, fails with
-    /// [`Error::Transport`] once it has been silent for so many of these intervals: the path is dead, and a
-    /// [subscription](crate::Client::subscribe) on it would wait for ever. A stream without such comments is never ended by this.
+    /// The interval is learned from the SSE comments that the server sends as keep-alives. A stream without any bytes
+    /// for this many intervals fails with [`Error::Transport`]: the connection is dead, and a
+    /// [subscription](crate::Client::subscribe) on it would wait forever. Without such comments there is no limit.
     pub missed_keep_alives: Option<u32>,
 }
 
@@ -261,22 +264,22 @@ impl Default for ResponseLimits {
 
 impl ResponseLimits {
     pub(crate) fn decoder(self) -> sse::Decoder {
-        sse::Decoder::new(sse::Limits {
+        sse::Decoder::new(sse::DecoderLimits {
             line: self.event,
             event: self.event,
         })
     }
 }
 
-/// Reads the address of a server.
+/// Parses the URL of a server.
 pub(crate) fn parse_url(url: &str) -> Result<Uri> {
     let uri: Uri = url
         .parse()
-        .map_err(|error| Error::misuse(format!("`{url}` is not a URL: {error}")))?;
+        .map_err(|error| Error::misuse(format!("invalid URL `{url}`: {error}")))?;
     match uri.scheme_str() {
         Some("http" | "https") if uri.host().is_some() => Ok(uri),
         _ => Err(Error::misuse(format!(
-            "`{url}` is not an http:// or https:// URL"
+            "expected an http:// or https:// URL, got `{url}`"
         ))),
     }
 }

@@ -1,16 +1,16 @@
-//! Connections that rest between requests.
+//! The connection pool of `HyperSend`.
 //!
 //! ```text
-//! Pool ── one per scheme and authority ──▶ Origin ── resting: HTTP/1.1, each for one request at a time
-//!                                                 └─ shared:  HTTP/2, for many at once
+//! Pool ── one per scheme and authority ──▶ Origin ── idle_http1: idle HTTP/1.1 connections, one request at a time
+//!                                                 └─ http2:      HTTP/2 connections, many requests at a time
 //! ```
 //!
-//! A request takes the connection that rested last, or makes one. When the body of its response is dropped, the
-//! connection rests again; or hyper closes it, if somebody let go of a body that was still to come.
+//! A request takes the most recently used idle connection, or opens one. When the body of its response is dropped, the
+//! connection becomes idle again; if the body was dropped while more of it was awaited, the connection is closed.
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{self, Poll};
 use std::time::Duration;
 
@@ -24,47 +24,50 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::body::ResponseBody;
-use super::connection::{BoxError, Connection, Connector, Exclusive, SendFailed, Versions};
-use super::http2::Shared;
+use super::connection::{
+    BoxError, Connector, Http1Connection, HttpConnection, HttpVersionPolicy, SendFailed,
+};
+use super::http2::Http2Connection;
 use super::liveness::Liveness;
 use super::send::{RequestBody, Unprocessed};
 use crate::Error;
 use crate::exchange::BoxFuture;
+use crate::sync::Mutex;
 
-/// The connections to all servers that were asked.
+/// A pool of connections, grouped by origin.
 pub(super) struct Pool {
-    versions: Versions,
-    connect: Box<Connect>,
+    version_policy: HttpVersionPolicy,
+    connect: Box<ConnectFn>,
     connect_timeout: Duration,
     origins: Mutex<Vec<Arc<Origin>>>,
 }
 
-type Connect = dyn Fn(Uri) -> BoxFuture<'static, Result<Connection, BoxError>> + Send + Sync;
+type ConnectFn = dyn Fn(Uri) -> BoxFuture<'static, Result<HttpConnection, BoxError>> + Send + Sync;
 
 impl Pool {
-    pub(super) fn over(
+    pub(super) fn new(
         connector: impl Connector,
-        versions: Versions,
+        version_policy: HttpVersionPolicy,
         connect_timeout: Duration,
     ) -> Self {
         Self {
-            versions,
+            version_policy,
             connect_timeout,
             connect: Box::new(move |uri| {
-                Box::pin(Connection::make(connector.clone(), uri, versions))
+                Box::pin(HttpConnection::open(connector.clone(), uri, version_policy))
             }),
             origins: Mutex::default(),
         }
     }
 
-    /// Sends a request, and waits for the head of its response.
+    /// Sends a request and waits for the head of its response.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future abandons the request, and the connection that was being made for it.
+    /// Dropping the future aborts the request, and the connection that was being opened for it.
     #[allow(
         clippy::manual_async_fn,
-        reason = "an `async fn` keeps its arguments twice, and this is part of every call"
+        reason = "an `async fn` stores its arguments twice, which would enlarge the future of every call"
     )]
     pub(super) fn send(
         self: Arc<Self>,
@@ -73,27 +76,27 @@ impl Pool {
         async move {
             let uri = request.uri().clone();
             let unreachable = |source| Error::Transport {
-                what: format!("no connection to {uri}"),
+                what: format!("failed to connect to {uri}"),
                 source: Some(source),
             };
             let origin = self.origin(&uri).map_err(unreachable)?;
             loop {
                 let (connection, is_fresh) = match origin.take() {
-                    Some(rested) => (rested, false),
+                    Some(pooled) => (pooled, false),
                     None => self.connect_in_time(&origin).await.map_err(unreachable)?,
                 };
                 let failed = match connection {
-                    Connection::Exclusive(mut one) => match one.send(request, &origin.host).await {
+                    HttpConnection::Http1(mut one) => match one.send(request, &origin.host).await {
                         Ok(response) => return Ok(response.map(|body| origin.lease(one, body))),
                         Err(failed) => failed,
                     },
-                    Connection::Shared(mut one) => match one.send(request).await {
+                    HttpConnection::Http2(mut one) => match one.send(request).await {
                         Ok(response) => return Ok(response.map(ResponseBody::new)),
                         Err(failed) => failed,
                     },
                 };
                 let source = match failed {
-                    // The server closed it while it rested, and nothing has left.
+                    // The server closed the idle connection before any of the request was written.
                     SendFailed::Unsent(unsent, _) if !is_fresh => {
                         request = *unsent;
                         *request.uri_mut() = uri.clone();
@@ -110,7 +113,10 @@ impl Pool {
         }
     }
 
-    async fn connect_in_time(&self, origin: &Arc<Origin>) -> Result<(Connection, bool), BoxError> {
+    async fn connect_in_time(
+        &self,
+        origin: &Arc<Origin>,
+    ) -> Result<(HttpConnection, bool), BoxError> {
         let limit = self.connect_timeout;
         let connecting = tokio::time::timeout(limit, self.connect(origin));
         connecting
@@ -118,80 +124,80 @@ impl Pool {
             .unwrap_or_else(|_| Err(ConnectTimeout(limit).into()))
     }
 
-    /// A connection, and whether it was made for this request.
-    async fn connect(&self, origin: &Arc<Origin>) -> Result<(Connection, bool), BoxError> {
-        let _turn;
+    /// Returns a connection, and whether it was opened for this request.
+    async fn connect(&self, origin: &Arc<Origin>) -> Result<(HttpConnection, bool), BoxError> {
+        let _guard;
         if self.may_share(origin) {
-            // One is made at a time, and who waited for it shares it. If the request that it was made for is dropped,
-            // it is the next one's turn.
-            let turn = origin.making.lock().await;
-            if let Some(made_meanwhile) = origin.take_decided().await {
-                return Ok((made_meanwhile, false));
+            // Only one request opens a connection; the others wait, and share it. If that request is dropped, the lock
+            // passes to the next one.
+            let guard = origin.connect_lock.lock().await;
+            if let Some(opened_meanwhile) = origin.take_decided().await {
+                return Ok((opened_meanwhile, false));
             }
-            // Unless it is known by now that nothing is shared here.
+            // Otherwise the server has turned out to use HTTP/1.1: drop the lock and open connections in parallel.
             if self.may_share(origin) {
-                _turn = turn;
+                _guard = guard;
             }
         }
         let made = (self.connect)(origin.uri.clone()).await;
-        origin.learn(made.as_ref().ok());
+        origin.record_connect(made.as_ref().ok());
         Ok((made?, true))
     }
 
     fn may_share(&self, origin: &Origin) -> bool {
-        match self.versions {
-            Versions::Http2Only => true,
-            // Only TLS negotiates.
-            Versions::Negotiated if origin.scheme == Scheme::HTTPS => !origin.lock().each_their_own,
-            Versions::Negotiated => false,
+        match self.version_policy {
+            HttpVersionPolicy::Http2Only => true,
+            // Without TLS there is no ALPN, so the connection is HTTP/1.1.
+            HttpVersionPolicy::Negotiated if origin.scheme == Scheme::HTTPS => {
+                !origin.connections.lock().is_http1
+            }
+            HttpVersionPolicy::Negotiated => false,
         }
     }
 
     fn origin(&self, uri: &Uri) -> Result<Arc<Origin>, BoxError> {
         let (Some(scheme), Some(authority)) = (uri.scheme(), uri.authority()) else {
-            return Err("that is not an absolute URL".into());
+            return Err("expected an absolute URL".into());
         };
-        // No code that could panic runs under this lock.
-        let origins = self.origins.lock();
-        let mut origins = origins.unwrap_or_else(PoisonError::into_inner);
+        let mut origins = self.origins.lock();
         let mut known = origins.iter();
         if let Some(origin) = known.find(|it| it.scheme == *scheme && it.authority == *authority) {
             return Ok(origin.clone());
         }
         let origin = Arc::new(Origin::new(scheme, authority)?);
-        origins.retain(|origin| !origin.is_deserted());
+        origins.retain(|origin| !origin.is_unused());
         origins.push(origin.clone());
         Ok(origin)
     }
 }
 
-/// A server, and the connections to it.
+/// One origin and the connections to it.
 struct Origin {
     scheme: Scheme,
     authority: Authority,
     uri: Uri,
-    /// What the header of that name says.
+    /// The value of the `Host` header.
     host: HeaderValue,
-    /// Held while a connection is made that others may share.
-    making: tokio::sync::Mutex<()>,
-    connections: Mutex<Connections>,
+    /// Held while a connection is opened that other requests may share.
+    connect_lock: tokio::sync::Mutex<()>,
+    connections: Mutex<OriginConnections>,
 }
 
 #[derive(Default)]
-struct Connections {
-    /// What was used last is last.
-    resting: Vec<Resting<Exclusive>>,
-    /// One, unless it has as many requests as the server takes.
-    shared: Vec<Resting<Shared>>,
-    /// Whether the last attempt brought none that could be shared, so that nobody waits for another's.
-    each_their_own: bool,
+struct OriginConnections {
+    /// Idle HTTP/1.1 connections; the most recently used is last.
+    idle_http1: Vec<PoolEntry<Http1Connection>>,
+    /// HTTP/2 connections; more than one only if the first has reached the stream limit.
+    http2: Vec<PoolEntry<Http2Connection>>,
+    /// Whether the last attempt yielded no HTTP/2 connection, so that requests do not wait for each other's.
+    is_http1: bool,
     sweeper: Option<Sweeper>,
 }
 
-struct Resting<T> {
+struct PoolEntry<T> {
     connection: T,
-    /// Whether it rested already when the sweeper last came by.
-    was_seen: bool,
+    /// Whether it was idle already at the last sweep.
+    was_idle: bool,
 }
 
 impl Origin {
@@ -203,45 +209,45 @@ impl Origin {
             authority: authority.clone(),
             uri: uri.build()?,
             host: host(scheme, authority)?,
-            making: tokio::sync::Mutex::default(),
+            connect_lock: tokio::sync::Mutex::default(),
             connections: Mutex::default(),
         })
     }
 
-    /// Whether nobody is here, and nothing rests.
-    fn is_deserted(self: &Arc<Self>) -> bool {
-        Arc::strong_count(self) == 1 && self.lock().is_empty()
+    /// Returns whether no request uses this origin and it has no connections.
+    fn is_unused(self: &Arc<Self>) -> bool {
+        Arc::strong_count(self) == 1 && self.connections.lock().is_empty()
     }
 
-    /// A connection that takes a request at once. Those that were closed meanwhile are forgotten; those that have yet
-    /// to finish with their last request are left.
-    fn take(&self) -> Option<Connection> {
-        // What is closed wakes tasks when it is dropped, and so is dropped after the lock: these are declared before it.
+    /// Takes a connection that is ready for a request. Removes closed connections; leaves those that are still
+    /// finishing their last request.
+    fn take(&self) -> Option<HttpConnection> {
+        // Declared before the guard, so that they are dropped after it: dropping a connection wakes tasks.
         let (mut _closed, mut ended) = (Vec::new(), Vec::new());
-        let mut connections = self.lock();
-        let (shared, resting) = connections.parts();
-        _closed = shared
+        let mut connections = self.connections.lock();
+        let (http2, idle_http1) = connections.parts();
+        _closed = http2
             .extract_if(.., |it| it.connection.is_closed())
             .collect();
-        if let Some(shared) = shared.iter_mut().find(|it| it.connection.has_room()) {
-            shared.was_seen = false;
-            return Some(Connection::Shared(shared.connection.clone()));
+        if let Some(entry) = http2.iter_mut().find(|it| it.connection.has_room()) {
+            entry.was_idle = false;
+            return Some(HttpConnection::Http2(entry.connection.clone()));
         }
         let is_settled =
-            |it: &Resting<Exclusive>| it.connection.is_ready() || it.connection.is_closed();
-        while let Some(index) = resting.iter().rposition(is_settled) {
-            let connection = resting.remove(index).connection;
+            |it: &PoolEntry<Http1Connection>| it.connection.is_ready() || it.connection.is_closed();
+        while let Some(index) = idle_http1.iter().rposition(is_settled) {
+            let connection = idle_http1.remove(index).connection;
             if connection.is_ready() {
-                return Some(Connection::Exclusive(connection));
+                return Some(HttpConnection::Http1(connection));
             }
             ended.push(connection);
         }
         None
     }
 
-    /// As [`take`](Self::take), but first waits for connections of which it is about to be decided whether they take a
-    /// request: the server's stream limit is not known yet, or a ping is unanswered.
-    async fn take_decided(&self) -> Option<Connection> {
+    /// Like [`take`](Self::take), but first waits for HTTP/2 connections that may become ready: those whose SETTINGS
+    /// have not arrived yet, and those with an unanswered ping.
+    async fn take_decided(&self) -> Option<HttpConnection> {
         loop {
             if let Some(connection) = self.take() {
                 return Some(connection);
@@ -252,48 +258,48 @@ impl Origin {
     }
 
     fn undecided(&self) -> Option<(Arc<Liveness>, Instant)> {
-        let connections = self.lock();
-        let mut shared = connections.shared.iter();
-        shared.find_map(|it| it.connection.undecided())
+        let connections = self.connections.lock();
+        let mut http2 = connections.http2.iter();
+        http2.find_map(|it| it.connection.undecided())
     }
 
-    /// Takes note of what came of an attempt to make a connection, and shares what can be shared.
-    fn learn(self: &Arc<Self>, made: Option<&Connection>) {
-        let mut connections = self.lock();
-        connections.each_their_own = !matches!(made, Some(Connection::Shared(_)));
-        if let Some(Connection::Shared(connection)) = made {
-            connections.shared.push(Resting::new(connection.clone()));
-            connections.have_swept(self);
+    /// Records the result of an attempt to connect, and adds an HTTP/2 connection to the shared ones.
+    fn record_connect(self: &Arc<Self>, made: Option<&HttpConnection>) {
+        let mut connections = self.connections.lock();
+        connections.is_http1 = !matches!(made, Some(HttpConnection::Http2(_)));
+        if let Some(HttpConnection::Http2(connection)) = made {
+            connections.http2.push(PoolEntry::new(connection.clone()));
+            connections.ensure_sweeper(self);
         }
     }
 
-    fn lease(self: &Arc<Self>, connection: Exclusive, body: Incoming) -> ResponseBody {
-        let lease = Lease {
+    fn lease(self: &Arc<Self>, connection: Http1Connection, body: Incoming) -> ResponseBody {
+        let lease = ConnectionLease {
             connection: Some(connection),
             origin: Arc::downgrade(self),
             is_awaited: false,
         };
-        ResponseBody::new(Leased { body, lease })
+        ResponseBody::new(LeasedBody { body, lease })
     }
 
-    fn rest(self: &Arc<Self>, connection: Exclusive) {
-        let mut connections = self.lock();
-        connections.resting.push(Resting::new(connection));
-        connections.have_swept(self);
+    fn put_idle(self: &Arc<Self>, connection: Http1Connection) {
+        let mut connections = self.connections.lock();
+        connections.idle_http1.push(PoolEntry::new(connection));
+        connections.ensure_sweeper(self);
     }
 
-    /// Closes what has rested since the last time. Whether anything is left.
+    /// Closes the connections that have been idle since the last sweep. Returns whether to sweep again.
     fn sweep(&self) -> bool {
-        let mut connections = self.lock();
-        let (shared, resting) = connections.parts();
-        // What is removed wakes tasks when it is dropped, and so is dropped after the lock.
-        let _rested: Vec<_> = resting
-            .extract_if(.., |it| it.connection.is_closed() || it.is_seen_again())
+        let mut connections = self.connections.lock();
+        let (http2, idle_http1) = connections.parts();
+        // Dropping a connection wakes tasks, so these live until after `drop(connections)`.
+        let _idle: Vec<_> = idle_http1
+            .extract_if(.., |it| it.connection.is_closed() || it.mark_idle())
             .collect();
-        let _unshared: Vec<_> = shared
+        let _idle_http2: Vec<_> = http2
             .extract_if(.., |it| {
-                let is_left = it.connection.is_idle() && it.is_seen_again();
-                it.connection.is_closed() || is_left
+                let is_expired = it.connection.is_idle() && it.mark_idle();
+                it.connection.is_closed() || is_expired
             })
             .collect();
         if connections.is_empty() {
@@ -302,12 +308,6 @@ impl Origin {
         let is_swept = connections.sweeper.is_some();
         drop(connections);
         is_swept
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Connections> {
-        // No code that could panic runs under this lock.
-        let connections = self.connections.lock();
-        connections.unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -323,55 +323,60 @@ fn host(scheme: &Scheme, authority: &Authority) -> Result<HeaderValue, BoxError>
     Ok(HeaderValue::from_maybe_shared(Bytes::from(host))?)
 }
 
-impl Connections {
-    fn parts(&mut self) -> (&mut Vec<Resting<Shared>>, &mut Vec<Resting<Exclusive>>) {
-        (&mut self.shared, &mut self.resting)
+impl OriginConnections {
+    fn parts(
+        &mut self,
+    ) -> (
+        &mut Vec<PoolEntry<Http2Connection>>,
+        &mut Vec<PoolEntry<Http1Connection>>,
+    ) {
+        (&mut self.http2, &mut self.idle_http1)
     }
 
     fn is_empty(&self) -> bool {
-        self.resting.is_empty() && self.shared.is_empty()
+        self.idle_http1.is_empty() && self.http2.is_empty()
     }
 
-    /// Has somebody come by now and then. Where there is no runtime, what rests does so until the next request.
-    fn have_swept(&mut self, origin: &Arc<Origin>) {
-        if self.sweeper.as_ref().is_none_or(Sweeper::has_left)
+    /// Starts the sweeper if it is not running. Without a runtime, idle connections stay open until the next request.
+    fn ensure_sweeper(&mut self, origin: &Arc<Origin>) {
+        if self.sweeper.as_ref().is_none_or(Sweeper::is_finished)
             && let Ok(runtime) = Handle::try_current()
         {
-            self.sweeper = Some(Sweeper::of(origin, &runtime));
+            self.sweeper = Some(Sweeper::spawn(origin, &runtime));
         }
     }
 }
 
-impl<T> Resting<T> {
+impl<T> PoolEntry<T> {
     fn new(connection: T) -> Self {
         Self {
             connection,
-            was_seen: false,
+            was_idle: false,
         }
     }
 
-    fn is_seen_again(&mut self) -> bool {
-        std::mem::replace(&mut self.was_seen, true)
+    fn mark_idle(&mut self) -> bool {
+        std::mem::replace(&mut self.was_idle, true)
     }
 }
 
-/// The body of a response, and the connection it comes by.
-struct Leased {
+/// The body of a response, and the lease of its connection.
+struct LeasedBody {
     body: Incoming,
-    // After the body, so that the connection knows by then whether somebody let go of it.
-    lease: Lease,
+    // Dropped after the body, so that hyper has seen whether the body was read to its end.
+    lease: ConnectionLease,
 }
 
-/// A connection, until it can rest.
-struct Lease {
-    connection: Option<Exclusive>,
+/// Returns a connection to the pool when it is dropped, or closes it.
+struct ConnectionLease {
+    connection: Option<Http1Connection>,
     origin: Weak<Origin>,
-    /// Whether the next piece of the body is being waited for. To drop the body then is to abandon the request. Otherwise
-    /// the reader has what it wants, and hyper keeps the connection if the end of the body is there already.
+    /// Whether the last poll of the body was pending. Dropping the body then aborts the request. Otherwise the reader
+    /// is done, and hyper keeps the connection if the end of the body has arrived.
     is_awaited: bool,
 }
 
-impl Drop for Lease {
+impl Drop for ConnectionLease {
     fn drop(&mut self) {
         let Some(connection) = self.connection.take() else {
             return;
@@ -379,12 +384,12 @@ impl Drop for Lease {
         if self.is_awaited {
             connection.close();
         } else if let Some(origin) = self.origin.upgrade() {
-            origin.rest(connection);
+            origin.put_idle(connection);
         }
     }
 }
 
-impl Body for Leased {
+impl Body for LeasedBody {
     type Data = Bytes;
     type Error = hyper::Error;
 
@@ -406,15 +411,15 @@ impl Body for Leased {
     }
 }
 
-/// The task that closes connections which have rested for long. It leaves when nothing rests, or nobody is there.
+/// The task that closes idle connections. It ends when none is left, or when the pool is dropped.
 struct Sweeper(AbortHandle);
 
 impl Sweeper {
-    fn of(origin: &Arc<Origin>, runtime: &Handle) -> Self {
+    fn spawn(origin: &Arc<Origin>, runtime: &Handle) -> Self {
         let origin = Arc::downgrade(origin);
         let sweeping = runtime.spawn(async move {
             loop {
-                tokio::time::sleep(A_WHILE).await;
+                tokio::time::sleep(SWEEP_INTERVAL).await;
                 if !origin.upgrade().is_some_and(|origin| origin.sweep()) {
                     return;
                 }
@@ -423,7 +428,7 @@ impl Sweeper {
         Self(sweeping.abort_handle())
     }
 
-    fn has_left(&self) -> bool {
+    fn is_finished(&self) -> bool {
         self.0.is_finished()
     }
 }
@@ -434,10 +439,10 @@ impl Drop for Sweeper {
     }
 }
 
-/// A connection did not come about in time.
+/// The connect timeout has elapsed.
 #[derive(Debug, thiserror::Error)]
 #[error("connecting timed out after {0:?}")]
 struct ConnectTimeout(Duration);
 
-/// What rests for this long is closed before it has rested for twice as long.
-const A_WHILE: Duration = Duration::from_secs(45);
+/// The interval of the sweeps: a connection is closed after being idle for one to two intervals.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(45);

@@ -1,8 +1,8 @@
-//! TCP connections, through a proxy where one is to be used.
+//! `Proxies`, the proxy settings of a client, and `TcpConnector`, which opens TCP connections through them.
 //!
 //! ```text
-//! http   ── to the proxy, which is told the whole URL ──▶ server
-//! https  ── a tunnel through the proxy (CONNECT), and TLS with the server inside ──▶ server
+//! http   ── to the proxy, with the absolute URL in the request line ──▶ server
+//! https  ── a tunnel through the proxy (CONNECT), with TLS to the server inside ──▶ server
 //! ```
 
 use std::io;
@@ -23,14 +23,13 @@ use tower_service::Service;
 
 use crate::exchange::BoxFuture;
 
-/// Which proxy to reach which server through.
+/// The proxies through which a client connects.
 ///
-/// By default a client does what the environment says, as other programs do: `HTTP_PROXY` is for `http`,
-/// `HTTPS_PROXY` for `https`, `ALL_PROXY` for both, and `NO_PROXY` lists the hosts that are reached directly;
-/// each may be spelled in lower case. In a CGI program, where a client could set `HTTP_PROXY` by a header, they
-/// are not looked at.
+/// Defaults to the environment variables: `HTTP_PROXY` for `http`, `HTTPS_PROXY` for `https`, `ALL_PROXY` for both, and
+/// `NO_PROXY` for the hosts that are reached directly; lower case works too. They are ignored in CGI programs, where an
+/// HTTP client could set `HTTP_PROXY` with a header.
 ///
-/// A proxy is spoken to in plain HTTP. A name and a password in its URL are sent to it.
+/// Only `http://` proxies are supported. User name and password in the URL are sent as `Proxy-Authorization`.
 ///
 /// # Examples
 ///
@@ -41,57 +40,61 @@ use crate::exchange::BoxFuture;
 /// let connect = bowline::Client::connect("https://tools.example/mcp").proxies(proxies);
 /// ```
 #[derive(Clone)]
-#[must_use = "it is given to `Connect::proxies`"]
+#[must_use = "pass it to `Connect::proxies`"]
 pub struct Proxies {
-    rules: Rules,
+    rules: ProxyRules,
 }
 
 #[derive(Clone)]
-enum Rules {
+enum ProxyRules {
     Environment,
     Direct,
     All { proxy: String, except: String },
 }
 
 impl Proxies {
-    /// As the environment says.
+    /// Uses the environment variables.
     pub fn from_env() -> Self {
-        let rules = Rules::Environment;
+        let rules = ProxyRules::Environment;
         Self { rules }
     }
 
-    /// None, whatever the environment says.
+    /// Uses no proxy and ignores the environment.
     pub fn none() -> Self {
-        let rules = Rules::Direct;
+        let rules = ProxyRules::Direct;
         Self { rules }
     }
 
-    /// This one for every server, whatever the environment says.
+    /// Uses this proxy for every server and ignores the environment.
     pub fn all(proxy: impl Into<String>) -> Self {
         let (proxy, except) = (proxy.into(), String::new());
-        let rules = Rules::All { proxy, except };
+        let rules = ProxyRules::All { proxy, except };
         Self { rules }
     }
 
-    /// Except for these hosts, which are listed as in `NO_PROXY`. Only after [`all`](Self::all).
+    /// Connects directly to these hosts, in the syntax of `NO_PROXY`. Has an effect only after [`all`](Self::all).
     pub fn except(mut self, hosts: impl Into<String>) -> Self {
-        if let Rules::All { except, .. } = &mut self.rules {
+        if let ProxyRules::All { except, .. } = &mut self.rules {
             *except = hosts.into();
         }
         self
     }
 
-    /// The rules, if there are any: most clients have none, and should not look for some with every request.
+    /// Builds the matcher; `None` without proxies, so that most clients skip the check for every request.
     pub(super) fn matcher(&self) -> Option<Arc<Matcher>> {
         let matcher = match &self.rules {
-            Rules::Environment if is_everything(&no_proxy()) => return None,
-            Rules::Environment if PROXIES.iter().all(|name| std::env::var_os(name).is_none()) => {
+            ProxyRules::Environment if has_wildcard(&no_proxy()) => return None,
+            ProxyRules::Environment
+                if PROXY_VARIABLES
+                    .iter()
+                    .all(|name| std::env::var_os(name).is_none()) =>
+            {
                 return None;
             }
-            Rules::Environment => Matcher::from_env(),
-            Rules::Direct => return None,
-            Rules::All { except, .. } if is_everything(except) => return None,
-            Rules::All { proxy, except } => {
+            ProxyRules::Environment => Matcher::from_env(),
+            ProxyRules::Direct => return None,
+            ProxyRules::All { except, .. } if has_wildcard(except) => return None,
+            ProxyRules::All { proxy, except } => {
                 let matcher = Matcher::builder().all(proxy.as_str());
                 matcher.no(except.as_str()).build()
             }
@@ -100,8 +103,8 @@ impl Proxies {
     }
 }
 
-/// Whether a list of hosts names all of them. The matcher takes `*` for all names, and not for addresses.
-fn is_everything(hosts: &str) -> bool {
+/// Returns whether a `NO_PROXY` list contains `*`. The matcher applies `*` to names but not to IP addresses.
+fn has_wildcard(hosts: &str) -> bool {
     hosts.split(',').any(|host| host.trim() == "*")
 }
 
@@ -112,25 +115,25 @@ fn no_proxy() -> String {
 }
 
 impl std::fmt::Debug for Proxies {
-    /// Leaves out the proxy itself: a password may be in its URL.
+    /// Omits the proxy URL, which may contain a password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self.rules {
-            Rules::Environment => "Proxies::from_env()",
-            Rules::Direct => "Proxies::none()",
-            Rules::All { .. } => "Proxies::all(…)",
+            ProxyRules::Environment => "Proxies::from_env()",
+            ProxyRules::Direct => "Proxies::none()",
+            ProxyRules::All { .. } => "Proxies::all(…)",
         })
     }
 }
 
-/// The credentials that a proxy wants with a request that it reads. Where there is a tunnel, it wants them when
-/// that is made.
+/// Returns the `Proxy-Authorization` header for a plain `http` request. For `https` the CONNECT request of the tunnel
+/// contains it.
 pub(super) fn authorization(proxies: &Matcher, uri: &Uri) -> Option<HeaderValue> {
-    let is_read = uri.scheme() == Some(&http::uri::Scheme::HTTP);
-    let proxy = is_read.then(|| proxies.intercept(uri))??;
+    let is_plain_http = uri.scheme() == Some(&http::uri::Scheme::HTTP);
+    let proxy = is_plain_http.then(|| proxies.intercept(uri))??;
     proxy.basic_auth().cloned()
 }
 
-/// Makes TCP connections, through proxies where they are to be used.
+/// Opens TCP connections, directly or through a proxy.
 #[derive(Clone, Debug)]
 pub(super) struct TcpConnector {
     tcp: HttpConnector,
@@ -138,22 +141,22 @@ pub(super) struct TcpConnector {
 }
 
 impl TcpConnector {
-    /// Each connection must come about within `connect_timeout`.
+    /// Creates a connector with this connect timeout.
     pub(super) fn new(proxies: Option<Arc<Matcher>>, connect_timeout: Duration) -> Self {
         let tcp = tcp(GaiResolver::new(), connect_timeout);
         Self { tcp, proxies }
     }
 }
 
-/// Makes TCP connections to the addresses that `resolver` finds.
+/// Creates a connector for the addresses that `resolver` returns.
 fn tcp<R>(resolver: R, connect_timeout: Duration) -> HttpConnector<R> {
     let mut tcp = HttpConnector::new_with_resolver(resolver);
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
-    // The addresses of one family share this time, so that one which never answers leaves some for the next. Those of
-    // the other family are tried beside them after 300 ms, which is the connector's default.
+    // hyper-util divides this time among the addresses of one family, so that an unreachable one leaves time for the
+    // next. The other family is tried in parallel after 300 ms, hyper-util's default.
     tcp.set_connect_timeout(Some(connect_timeout));
-    // For a path that dies while a response is awaited, and for routers that forget silent connections.
+    // Detects a dead path while a response is awaited, and keeps NAT entries of idle connections alive.
     tcp.set_keepalive(Some(KEEP_ALIVE));
     tcp.set_keepalive_interval(Some(KEEP_ALIVE));
     tcp.set_keepalive_retries(Some(3));
@@ -189,7 +192,7 @@ async fn connect_through(
     target: Uri,
 ) -> Result<TcpConnection, Box<dyn std::error::Error + Send + Sync>> {
     if proxy.uri().scheme() != Some(&http::uri::Scheme::HTTP) {
-        return Err("it is not an http:// proxy, and no other kind is known here".into());
+        return Err("unsupported proxy scheme; only http:// proxies are supported".into());
     }
     if target.scheme() == Some(&http::uri::Scheme::HTTP) {
         let stream = tcp.call(proxy.uri().clone()).await?;
@@ -202,16 +205,16 @@ async fn connect_through(
     Ok(TcpConnection::to_server(tunnel.call(target).await?))
 }
 
-/// A proxy did not do what it is for.
+/// A connection through a proxy failed.
 #[derive(Debug, thiserror::Error)]
-#[error("the proxy {proxy} failed: {source}")]
+#[error("failed to connect through the proxy {proxy}")]
 struct ProxyFailed {
     proxy: Uri,
     source: Box<dyn std::error::Error + Send + Sync>,
 }
 
 impl ProxyFailed {
-    /// The URI of an intercept has no credentials any more.
+    /// The URI of an [`Intercept`] contains no credentials, so that it may be printed.
     fn new(proxy: &Intercept, source: Box<dyn std::error::Error + Send + Sync>) -> Self {
         let proxy = proxy.uri().clone();
         Self { proxy, source }
@@ -222,7 +225,7 @@ impl ProxyFailed {
 #[derive(Debug)]
 pub(super) struct TcpConnection {
     stream: TokioIo<TcpStream>,
-    /// Whether a proxy reads the requests, and so wants to know the whole URL.
+    /// Whether requests go to a proxy, which needs the absolute URL in the request line.
     is_to_proxy: bool,
 }
 
@@ -292,8 +295,8 @@ impl Write for TcpConnection {
 
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// Where the environment names proxies.
-const PROXIES: [&str; 6] = [
+/// The environment variables that set proxies.
+const PROXY_VARIABLES: [&str; 6] = [
     "ALL_PROXY",
     "HTTP_PROXY",
     "HTTPS_PROXY",
@@ -312,7 +315,7 @@ mod tests {
 
     use super::*;
 
-    /// A proxy that answers CONNECT by `answer`, then sends back what it is sent; what it was asked.
+    /// Starts a proxy that responds to CONNECT with `answer`, then echoes. Returns its address and the request head.
     async fn proxy(answer: &'static str) -> (String, tokio::task::JoinHandle<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -330,11 +333,11 @@ mod tests {
         (address, asked)
     }
 
-    /// Finds these addresses, whatever the name.
+    /// Resolves every name to these addresses.
     #[derive(Clone)]
-    struct Fixed(Vec<SocketAddr>);
+    struct FixedResolver(Vec<SocketAddr>);
 
-    impl Service<Name> for Fixed {
+    impl Service<Name> for FixedResolver {
         type Response = std::vec::IntoIter<SocketAddr>;
         type Error = std::convert::Infallible;
         type Future = std::future::Ready<Result<Self::Response, Self::Error>>;
@@ -348,7 +351,7 @@ mod tests {
         }
     }
 
-    /// An address that answers no further connection: those who wait to be accepted are too many already.
+    /// Returns an address that ignores further connections: its accept queue is full.
     async fn black_hole() -> (SocketAddr, Vec<TcpStream>, TcpListener) {
         let socket = tokio::net::TcpSocket::new_v4().unwrap();
         socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -363,14 +366,14 @@ mod tests {
         (address, waiting, listener)
     }
 
-    #[cfg(target_os = "linux")] // where a full queue is silent
+    #[cfg(target_os = "linux")] // where a full accept queue ignores SYNs
     #[tokio::test]
     async fn an_address_that_never_answers_leaves_time_for_the_next() {
         let (silent, _waiting, _listener) = black_hole().await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let live = listener.local_addr().unwrap();
 
-        let mut tcp = tcp(Fixed(vec![silent, live]), Duration::from_secs(2));
+        let mut tcp = tcp(FixedResolver(vec![silent, live]), Duration::from_secs(2));
         let connected = tcp.call(Uri::from_static("http://tools.invalid/")).await;
 
         let connected = connected.unwrap();
@@ -379,15 +382,15 @@ mod tests {
 
     #[cfg(unix)]
     #[tokio::test]
-    async fn connections_probe_a_silent_peer() {
+    async fn connections_enable_tcp_keep_alive() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let uri = format!("http://{}/", listener.local_addr().unwrap());
 
         let mut connector = TcpConnector::new(None, Duration::from_secs(10));
         let connected = connector.call(uri.parse().unwrap()).await.unwrap();
 
-        let is_probed = rustix::net::sockopt::socket_keepalive(connected.stream.inner());
-        assert!(is_probed.unwrap());
+        let is_enabled = rustix::net::sockopt::socket_keepalive(connected.stream.inner());
+        assert!(is_enabled.unwrap());
     }
 
     #[tokio::test]
@@ -407,7 +410,7 @@ mod tests {
         drop(tunnel);
 
         assert_eq!(&back, b"hello");
-        assert!(!is_to_proxy, "what goes through it is meant for the server");
+        assert!(!is_to_proxy, "requests in the tunnel go to the server");
         let asked = asked.await.unwrap();
         assert!(
             asked.starts_with("CONNECT tools.invalid:443 HTTP/1.1\r\n"),
@@ -428,11 +431,11 @@ mod tests {
             .call(target)
             .await;
 
-        let told = refused.unwrap_err().to_string();
-        assert!(told.contains(&format!("http://{address}/")), "{told}");
+        let message = refused.unwrap_err().to_string();
+        assert!(message.contains(&format!("http://{address}/")), "{message}");
         assert!(
-            !told.contains("secret") && !format!("{proxies:?}").contains("secret"),
-            "{told}"
+            !message.contains("secret") && !format!("{proxies:?}").contains("secret"),
+            "{message}"
         );
     }
 }

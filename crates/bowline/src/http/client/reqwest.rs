@@ -1,4 +1,4 @@
-//! A `reqwest` client of the application's own, for our requests.
+//! [`HttpSend`] for `reqwest::Client`.
 
 use std::error::Error as StdError;
 
@@ -9,11 +9,11 @@ use super::{HttpSend, RequestBody, ResponseBody};
 use crate::exchange::BoxFuture;
 use crate::{Error, Result};
 
-/// Sends through a `reqwest` client: with its pool, its TLS, its proxies and whatever else it was built with.
+/// Sends requests with a `reqwest` client and its settings: pool, TLS, proxies.
 ///
-/// Build it with `redirect::Policy::none()`, so that redirects are followed as they should be: within the origin
-/// only. By default `reqwest` follows them anywhere, and a response from another origin is refused when it is
-/// too late. Its total timeout, if it has one, ends streams as well.
+/// Build it with `redirect::Policy::none()`: bowline follows redirects itself, within the origin only. `reqwest`
+/// follows them anywhere by default, and a response from another origin is refused only after the request was sent
+/// there. A total timeout of the `reqwest` client also ends SSE streams.
 ///
 /// # Examples
 ///
@@ -34,39 +34,39 @@ impl HttpSend for reqwest::Client {
         let (head, body) = request.into_parts();
         Box::pin(async move {
             let response = loop {
-                // Wrapped and not copied, so that it is known when a connection has taken it.
-                let body = reqwest::Body::wrap(body.again());
+                // Wrapped rather than copied, so that `SendState` records when a connection takes it.
+                let body = reqwest::Body::wrap(body.clone_for_retry());
                 let request = reqwest::Request::try_from(Request::from_parts(head.clone(), body));
                 let sending = client.execute(request.map_err(|error| failed(&uri, error))?);
                 match sending.await {
                     Ok(response) => break response,
-                    // Whoever was making the connection has let go. Somebody else has to make it.
-                    Err(error) if error.is_connect() && was_left_waiting(&error) => {}
+                    // The request that was opening this connection was dropped; open another one.
+                    Err(error) if error.is_connect() && was_connect_abandoned(&error) => {}
                     Err(error) => return Err(failed(&uri, error)),
                 }
             };
-            must_be_from(&uri, response.url().as_str())?;
+            check_origin(&uri, response.url().as_str())?;
             Ok(Response::from(response).map(ResponseBody::new))
         })
     }
 }
 
 impl RequestBody {
-    /// The same body, for a request that did not get as far as a connection.
-    fn again(&self) -> Self {
+    /// Returns the same body, for another attempt after a failure to connect.
+    fn clone_for_retry(&self) -> Self {
         Self::new(
             self.bytes.clone().unwrap_or_default(),
-            self.handed_over.clone(),
+            self.send_state.clone(),
         )
     }
 }
 
-/// Whether a request waited for a connection that another request was making, and that one was dropped. It
-/// never left then. Hyper has no name for that, only words.
-fn was_left_waiting(no_connection: &(dyn StdError + 'static)) -> bool {
+/// Returns whether the request waited for a connection that another request was opening, and that request was dropped.
+/// It was not sent then. hyper reports this only by the text of the error.
+fn was_connect_abandoned(no_connection: &(dyn StdError + 'static)) -> bool {
     let mut next = Some(no_connection);
     while let Some(cause) = next {
-        if cause.to_string() == NO_LONGER_WANTED {
+        if cause.to_string() == CANCELED_TEXT {
             return true;
         }
         next = cause.source();
@@ -74,29 +74,29 @@ fn was_left_waiting(no_connection: &(dyn StdError + 'static)) -> bool {
     false
 }
 
-fn must_be_from(asked: &Uri, answered: &str) -> Result<()> {
+fn check_origin(requested: &Uri, response_url: &str) -> Result<()> {
     let origin = |uri: &Uri| -> Option<(Scheme, Authority)> {
         Some((uri.scheme()?.clone(), uri.authority()?.clone()))
     };
-    let from: Option<Uri> = answered.parse().ok();
-    if from.as_ref().and_then(origin) == origin(asked) {
+    let from: Option<Uri> = response_url.parse().ok();
+    if from.as_ref().and_then(origin) == origin(requested) {
         return Ok(());
     }
     Err(Error::protocol(format!(
-        "the answer is from another origin, {answered}; build the reqwest client without redirects"
+        "received a response from another origin, {response_url}; build the reqwest client with `Policy::none()`"
     )))
 }
 
 fn failed(uri: &Uri, error: reqwest::Error) -> Error {
     let what = match error.is_connect() {
-        true => format!("no connection to {uri}"),
+        true => format!("failed to connect to {uri}"),
         false => format!("the request to {uri} failed"),
     };
     Error::Transport {
         what,
-        // Its own text would repeat the URL.
+        // `what` names the URL already.
         source: Some(error.without_url().into()),
     }
 }
 
-const NO_LONGER_WANTED: &str = "request was canceled";
+const CANCELED_TEXT: &str = "request was canceled";

@@ -1,4 +1,4 @@
-//! What kind of response came back, and the messages in it.
+//! Classifies the HTTP response to a message, and reads the JSON-RPC messages in it.
 
 use bowline_core::{Malformed, Message, sse};
 use bytes::Bytes;
@@ -7,26 +7,29 @@ use http::{HeaderMap, Response, StatusCode};
 
 use super::authorize::challenges;
 use super::body::ResponseBody;
-use super::silence::Silence;
+use super::keep_alive_monitor::KeepAliveMonitor;
 use super::{Endpoint, ResponseLimits};
 use crate::{Error, Result};
 
-/// A response, sorted by what it carries.
+/// An HTTP response, classified by its content type.
 #[allow(
     clippy::large_enum_variant,
-    reason = "it lives for a moment, and boxing would cost each stream"
+    reason = "short-lived; boxing would cost an allocation per stream"
 )]
-pub(crate) enum Reply {
-    /// One JSON text, at any status.
+pub(crate) enum ResponseContent {
+    /// A JSON body, with any status.
     Json(StatusCode, Bytes),
-    /// Messages as they come.
-    Events(Events),
-    /// Neither.
-    Bare(StatusCode),
+    /// An SSE stream.
+    Sse(SseStream),
+    /// Any other response.
+    Other(StatusCode),
 }
 
-/// Reads the head, and the body if it is short work.
-pub(crate) async fn read(endpoint: &Endpoint, response: Response<ResponseBody>) -> Result<Reply> {
+/// Classifies a response, and reads its body if it is JSON.
+pub(crate) async fn read(
+    endpoint: &Endpoint,
+    response: Response<ResponseBody>,
+) -> Result<ResponseContent> {
     let (head, body) = response.into_parts();
     if matches!(
         head.status,
@@ -38,51 +41,53 @@ pub(crate) async fn read(endpoint: &Endpoint, response: Response<ResponseBody>) 
             source: None,
         });
     }
-    if is_of(&head.headers, "text/event-stream") && head.status.is_success() {
-        Ok(Reply::Events(Events::new(body, endpoint.limits)))
-    } else if is_of(&head.headers, "application/json") {
+    if has_media_type(&head.headers, "text/event-stream") && head.status.is_success() {
+        Ok(ResponseContent::Sse(SseStream::new(body, endpoint.limits)))
+    } else if has_media_type(&head.headers, "application/json") {
         let body = body.collect(endpoint.limits.body).await?;
-        Ok(Reply::Json(head.status, body))
+        Ok(ResponseContent::Json(head.status, body))
     } else {
-        Ok(Reply::Bare(head.status))
+        Ok(ResponseContent::Other(head.status))
     }
 }
 
-/// Whether a response says that its body is of this media type, whatever its parameters.
-fn is_of(headers: &HeaderMap, media: &str) -> bool {
-    let says = headers
+/// Returns whether the `Content-Type` is this media type, ignoring its parameters.
+fn has_media_type(headers: &HeaderMap, media: &str) -> bool {
+    let content_type = headers
         .get(CONTENT_TYPE)
         .and_then(|value| value.to_str().ok())
         .and_then(|value| value.split(';').next());
-    says.is_some_and(|says| says.trim().eq_ignore_ascii_case(media))
+    content_type.is_some_and(|value| value.trim().eq_ignore_ascii_case(media))
 }
 
-/// The error for a response that carries no answer.
-pub(crate) fn no_answer(status: StatusCode) -> Error {
+/// Returns the error for an HTTP response without a JSON-RPC response.
+pub(crate) fn missing_response(status: StatusCode) -> Error {
     match status {
         StatusCode::UNAUTHORIZED => Error::Unauthorized {
             challenges: Vec::new(),
             source: None,
         },
         StatusCode::ACCEPTED => {
-            Error::protocol("the server accepted a request without answering it")
+            Error::protocol("expected a JSON-RPC response, got HTTP status 202 Accepted")
         }
-        status if status.is_success() => Error::protocol("the response carries no JSON-RPC answer"),
+        status if status.is_success() => {
+            Error::protocol("the HTTP response contains no JSON-RPC response")
+        }
         status => Error::Transport {
-            what: format!("the server answered with HTTP status {status}"),
+            what: format!("unexpected HTTP status {status}"),
             source: Some(Box::new(UnexpectedStatus(status))),
         },
     }
 }
 
-/// The HTTP status of a response that carries no answer: the `source` of the transport error it becomes.
+/// The error status of an HTTP response without a JSON-RPC response: the `source` of [`Error::Transport`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("HTTP status {0}")]
 #[non_exhaustive]
 pub struct UnexpectedStatus(pub StatusCode);
 
 impl UnexpectedStatus {
-    /// Returns the status if it is the source of the error.
+    /// Returns the status if the source of `error` is an `UnexpectedStatus`.
     pub(crate) fn of(error: &Error) -> Option<StatusCode> {
         let Error::Transport { source, .. } = error else {
             return None;
@@ -92,50 +97,50 @@ impl UnexpectedStatus {
     }
 }
 
-/// A stream of messages.
-pub(crate) struct Events {
+/// A response that is an SSE stream.
+pub(crate) struct SseStream {
     body: ResponseBody,
     decoder: sse::Decoder,
-    silence: Silence,
+    keep_alive: KeepAliveMonitor,
 }
 
-impl Events {
+impl SseStream {
     pub(crate) fn new(body: ResponseBody, limits: ResponseLimits) -> Self {
         Self {
             body,
             decoder: limits.decoder(),
-            silence: Silence::new(limits.missed_keep_alives),
+            keep_alive: KeepAliveMonitor::new(limits.missed_keep_alives),
         }
     }
 
-    /// What is left of the response.
+    /// Returns the unread rest of the response.
     pub(super) fn into_body(self) -> ResponseBody {
         self.body
     }
 
-    /// The next event; `None` at the end of the stream.
+    /// Returns the next event; `None` at the end of the stream.
     ///
     /// # Errors
     ///
-    /// If the stream breaks off, exceeds a limit, or is silent for longer than its keep-alives promise.
-    pub(crate) async fn next(&mut self) -> Result<Option<sse::Event>> {
+    /// If reading fails, an event exceeds the limit, or too many keep-alives are missed.
+    pub(crate) async fn next(&mut self) -> Result<Option<sse::SseEvent>> {
         loop {
             match self.decoder.next() {
                 Some(Ok(event)) => {
-                    self.silence.heard_event();
+                    self.keep_alive.on_event();
                     return Ok(Some(event));
                 }
                 Some(Err(too_large)) => return Err(Error::protocol(too_large.to_string())),
-                None => self.silence.heard_comments(self.decoder.comments()),
+                None => self.keep_alive.on_comments(self.decoder.comments()),
             }
-            match self.silence.limit(self.body.chunk()).await? {
+            match self.keep_alive.limit(self.body.chunk()).await? {
                 Some(chunk) => self.decoder.push(chunk),
                 None => return Ok(None),
             }
         }
     }
 
-    /// The data of the next event that carries a message; `None` at the end of the stream.
+    /// Returns the data of the next event that contains a message; `None` at the end of the stream.
     ///
     /// # Errors
     ///
@@ -158,11 +163,11 @@ impl Events {
     }
 }
 
-/// Reads one message out of JSON or an event's data.
+/// Decodes one JSON-RPC message.
 pub(crate) fn message(frame: &Bytes) -> Result<Message> {
     Message::decode(frame).map_err(|malformed| match malformed {
         Malformed::Request { error, .. } => {
-            Error::protocol(format!("no message: {}", error.message))
+            Error::protocol(format!("malformed message: {}", error.message))
         }
         Malformed::Response { why, .. } => Error::protocol(why),
     })

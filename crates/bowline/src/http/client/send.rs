@@ -1,8 +1,15 @@
-//! How one HTTP request leaves this process, and where its body is meanwhile.
+//! `HttpSend`, the trait of HTTP clients that send our requests, and the state of a request's body.
+//!
+//! ```text
+//! UNSENT ──hand_over──▶ HANDED_OVER ──withdraw──▶ ABANDONED
+//!    │ ▲                     │                        │
+//!    │ └───reset_for_retry───┘                        │reset_for_retry
+//!    └──withdraw──▶ WITHDRAWN ◀───────────────────────┘
+//! ```
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{self, Poll};
 
 use bytes::Bytes;
@@ -13,17 +20,18 @@ use tokio::time::Instant;
 use super::body::ResponseBody;
 use crate::Result;
 use crate::exchange::BoxFuture;
+use crate::sync::Mutex;
 
-/// Sends HTTP requests.
+/// An HTTP client that sends the requests of a [`Client`](crate::Client).
 ///
 /// # Cancel safety
 ///
-/// Dropping the future, or the body of the response, must abandon the request: on HTTP/1.1 by closing the
-/// connection, on HTTP/2 by resetting the stream. That is how a server learns that a call was dropped.
+/// Dropping the future, or the body of the response, must abort the request: on HTTP/1.1 by closing the
+/// connection, on HTTP/2 by resetting the stream. That is how a dropped call is cancelled at the server.
 ///
 /// # Examples
 ///
-/// Counting what is sent:
+/// Counting the requests:
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU64, Ordering};
@@ -54,108 +62,111 @@ pub trait HttpSend: Send + Sync + 'static {
     ) -> BoxFuture<'static, Result<Response<ResponseBody>>>;
 }
 
-/// The body of a request: one frame of bytes.
+/// The body of a request, in one frame.
 #[derive(Debug)]
 pub struct RequestBody {
     pub(super) bytes: Option<Bytes>,
-    pub(super) handed_over: Handed,
+    pub(super) send_state: SendState,
 }
 
-/// Where the body of a request is: with us, with a connection, or taken back before a connection had it. What is with
-/// a connection cannot be taken back, but it can be unwanted: then nobody is asked about it if it is refused.
+/// Whether the body of a request was handed to a connection. Clones share the state.
+///
+/// A request whose body was not handed over can be withdrawn, and is then never sent. Withdrawing it later only marks
+/// it as abandoned: if the server refuses it, it is neither authorized nor sent again.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Handed(Arc<Place>);
+pub(crate) struct SendState(Arc<SendStateCell>);
 
 #[derive(Debug, Default)]
-struct Place {
-    place: AtomicU8,
-    /// When a connection got the body.
-    since: Mutex<Option<Instant>>,
+struct SendStateCell {
+    state: AtomicU8,
+    /// When the body was handed to a connection.
+    handed_over_at: Mutex<Option<Instant>>,
 }
 
-impl Handed {
+impl SendState {
     pub(crate) fn new() -> Self {
         Self::default()
     }
 
-    /// Takes the body back; it never leaves then. Whether that was still possible.
+    /// Withdraws the body and returns `true`; if a connection has it, marks it as abandoned and returns `false`.
     pub(crate) fn withdraw(&self) -> bool {
         let is_withdrawn = self.settle(WITHDRAWN);
-        let _ = self.change(HANDED_OVER, UNWANTED);
+        let _ = self.change(HANDED_OVER, ABANDONED);
         is_withdrawn
     }
 
-    /// Gives the body to a connection. Whether it was not taken back before.
+    /// Hands the body to a connection. Returns `false` if it was withdrawn.
     fn hand_over(&self) -> bool {
-        let is_over = self.settle(HANDED_OVER) || self.settle(UNWANTED);
-        if is_over {
-            self.lock().get_or_insert_with(Instant::now);
+        let is_handed_over = self.settle(HANDED_OVER) || self.settle(ABANDONED);
+        if is_handed_over {
+            self.0
+                .handed_over_at
+                .lock()
+                .get_or_insert_with(Instant::now);
         }
-        is_over
+        is_handed_over
     }
 
-    /// When a connection got the body; now, if it is just getting it.
-    pub(crate) fn since(&self) -> Instant {
-        self.lock().unwrap_or_else(Instant::now)
+    /// Returns when a connection got the body, or the current time if the time is not stored yet.
+    pub(crate) fn handed_over_at(&self) -> Instant {
+        self.0.handed_over_at.lock().unwrap_or_else(Instant::now)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Instant>> {
-        // No code that could panic runs under this lock.
-        self.0.since.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Resets the state after a refusal, as if the body had not been handed over. Returns whether to send it again.
+    pub(super) fn reset_for_retry(&self) -> bool {
+        *self.0.handed_over_at.lock() = None;
+        let _ = self.change(HANDED_OVER, UNSENT);
+        // Refused and abandoned: it was not processed, and must not be sent again.
+        let _ = self.change(ABANDONED, WITHDRAWN);
+        self.0.state.load(Ordering::Acquire) == UNSENT
     }
 
-    /// The request was refused, so that it is as if it had not been handed over. Whether it is still wanted.
-    pub(super) fn take_back(&self) -> bool {
-        *self.lock() = None;
-        let _ = self.change(HANDED_OVER, WITH_US);
-        // Refused and unwanted: it was not processed, and must not leave again.
-        let _ = self.change(UNWANTED, WITHDRAWN);
-        self.0.place.load(Ordering::Acquire) == WITH_US
-    }
-
-    /// Whether a connection has the body.
+    /// Returns whether a connection has the body.
     pub(super) fn is_handed_over(&self) -> bool {
-        matches!(self.0.place.load(Ordering::Acquire), HANDED_OVER | UNWANTED)
+        matches!(
+            self.0.state.load(Ordering::Acquire),
+            HANDED_OVER | ABANDONED
+        )
     }
 
-    /// Whether the body was taken back for good: no connection has it, or the server refused it.
+    /// Returns whether the body was withdrawn: no connection got it, or the server refused it.
     pub(super) fn is_withdrawn(&self) -> bool {
-        self.0.place.load(Ordering::Acquire) == WITHDRAWN
+        self.0.state.load(Ordering::Acquire) == WITHDRAWN
     }
 
-    /// Decides where the body is, unless that is decided. Whether it is there.
-    fn settle(&self, place: u8) -> bool {
-        let decided = self.change(WITH_US, place);
-        decided.is_ok() || decided == Err(place)
+    /// Moves the body from `UNSENT` to `state`. Returns whether it is there now.
+    fn settle(&self, state: u8) -> bool {
+        let decided = self.change(UNSENT, state);
+        decided.is_ok() || decided == Err(state)
     }
 
     fn change(&self, from: u8, to: u8) -> std::result::Result<u8, u8> {
         self.0
-            .place
+            .state
             .compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
     }
 }
 
-/// The request was given up before its body was sent.
+/// The request was dropped before its body was sent.
 #[derive(Debug, thiserror::Error)]
 #[error("the request was withdrawn before it was sent")]
 #[non_exhaustive]
 pub struct Withdrawn;
 
-/// The server provably did not process the request: it may be sent again, whatever it is. The `source` of the transport
-/// error that an [`HttpSend`] returns then.
+/// The server provably did not process the request, so it is safe to send it again. An [`HttpSend`] reports this as
+/// the `source` of [`Error::Transport`](crate::Error::Transport).
 ///
-/// On HTTP/2 that is a stream which the server has refused (`REFUSED_STREAM`), or one above the last stream that its `GOAWAY` names.
+/// On HTTP/2: the stream was reset with `REFUSED_STREAM`, or its id is above the last one of a `GOAWAY`.
 #[derive(Debug, thiserror::Error)]
 #[error("the server did not process the request")]
 #[non_exhaustive]
 pub struct Unprocessed {
-    /// How it said so.
+    /// The error by which the server reported it.
     pub source: Box<dyn std::error::Error + Send + Sync>,
 }
 
 impl Unprocessed {
-    /// The server said so by `source`.
+    /// Wraps the error by which the server reported it.
     pub fn new(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         let source = source.into();
         Self { source }
@@ -163,32 +174,32 @@ impl Unprocessed {
 }
 
 impl RequestBody {
-    pub(crate) fn new(bytes: Bytes, handed_over: Handed) -> Self {
+    pub(crate) fn new(bytes: Bytes, send_state: SendState) -> Self {
         Self {
             bytes: Some(bytes),
-            handed_over,
+            send_state,
         }
     }
 
-    /// All of the body, for senders that want it in one piece; nothing, if the request was withdrawn.
+    /// Returns the whole body; empty if the request was withdrawn.
     #[must_use]
     pub fn into_bytes(mut self) -> Bytes {
-        let bytes = self.bytes.take().filter(|_| self.handed_over.hand_over());
+        let bytes = self.bytes.take().filter(|_| self.send_state.hand_over());
         bytes.unwrap_or_default()
     }
 }
 
 impl RequestBody {
-    /// All of the body, for a connection that sends it; `None` if the request was withdrawn.
+    /// Returns the whole body to a connection that sends it; `None` if the request was withdrawn.
     pub(super) fn hand_over(mut self) -> Option<Bytes> {
         let bytes = self.bytes.take().unwrap_or_default();
-        self.handed_over.hand_over().then_some(bytes)
+        self.send_state.hand_over().then_some(bytes)
     }
 }
 
 impl From<Bytes> for RequestBody {
     fn from(bytes: Bytes) -> Self {
-        Self::new(bytes, Handed::new())
+        Self::new(bytes, SendState::new())
     }
 }
 
@@ -203,7 +214,7 @@ impl Body for RequestBody {
         let Some(bytes) = self.bytes.take() else {
             return Poll::Ready(None);
         };
-        Poll::Ready(Some(match self.handed_over.hand_over() {
+        Poll::Ready(Some(match self.send_state.hand_over() {
             true => Ok(Frame::data(bytes)),
             false => Err(Withdrawn),
         }))
@@ -218,10 +229,10 @@ impl Body for RequestBody {
     }
 }
 
-const WITH_US: u8 = 0;
+const UNSENT: u8 = 0;
 const HANDED_OVER: u8 = 1;
 const WITHDRAWN: u8 = 2;
-const UNWANTED: u8 = 3;
+const ABANDONED: u8 = 3;
 
 #[cfg(test)]
 mod tests {
@@ -236,42 +247,42 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_that_was_withdrawn_never_leaves() {
-        let handed = Handed::new();
-        let body = || RequestBody::new(Bytes::from_static(b"{}"), handed.clone());
+    async fn a_withdrawn_body_is_never_sent() {
+        let state = SendState::new();
+        let body = || RequestBody::new(Bytes::from_static(b"{}"), state.clone());
 
-        assert!(handed.withdraw());
+        assert!(state.withdraw());
 
         assert!(matches!(first_piece(body()).await, Some(Err(Withdrawn))));
         assert_eq!(body().into_bytes(), "");
-        assert!(handed.withdraw(), "it still is");
+        assert!(state.withdraw(), "it still is");
     }
 
     #[tokio::test]
     async fn a_body_that_a_connection_has_cannot_be_withdrawn() {
-        let handed = Handed::new();
-        let body = || RequestBody::new(Bytes::from_static(b"{}"), handed.clone());
+        let state = SendState::new();
+        let body = || RequestBody::new(Bytes::from_static(b"{}"), state.clone());
 
         assert!(matches!(first_piece(body()).await, Some(Ok(bytes)) if bytes == "{}"));
 
-        assert!(!handed.withdraw());
+        assert!(!state.withdraw());
         assert_eq!(body().into_bytes(), "{}", "as when a request is sent again");
     }
 
     #[tokio::test]
-    async fn a_request_that_is_refused_was_not_sent_unless_it_is_unwanted() {
+    async fn a_refused_request_is_sent_again_unless_it_was_abandoned() {
         let refused = || {
-            let handed = Handed::new();
-            let body = RequestBody::new(Bytes::from_static(b"{}"), handed.clone());
+            let state = SendState::new();
+            let body = RequestBody::new(Bytes::from_static(b"{}"), state.clone());
             let _ = body.into_bytes();
-            handed
+            state
         };
-        let (wanted, unwanted) = (refused(), refused());
-        assert!(!unwanted.withdraw());
+        let (wanted, abandoned) = (refused(), refused());
+        assert!(!abandoned.withdraw());
 
-        assert!(wanted.take_back());
-        assert!(!unwanted.take_back());
+        assert!(wanted.reset_for_retry());
+        assert!(!abandoned.reset_for_retry());
 
-        assert!(wanted.withdraw(), "it is with us again");
+        assert!(wanted.withdraw(), "it is unsent again");
     }
 }

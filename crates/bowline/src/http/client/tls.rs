@@ -1,47 +1,47 @@
-//! Requests in TLS: with ring, and the certificates of the system.
+//! `HyperSend` with TLS: rustls with ring, and the root certificates of the system.
 
 use std::sync::Arc;
 
 use hyper_rustls::HttpsConnectorBuilder;
 
-use super::connection::Versions;
-use super::hyper_send::Reaching;
+use super::connection::HttpVersionPolicy;
+use super::hyper_send::ConnectionOptions;
 use super::pool::Pool;
 use super::proxy::TcpConnector;
 use super::{HttpSend, HyperSend};
 use crate::{Error, Result};
 
 impl HyperSend {
-    /// Over TCP, with TLS for `https`; HTTP/2 where the server offers it in the TLS handshake; through the
-    /// proxies that the environment names.
+    /// Creates a client for `http` and `https`, through the proxies of the environment. Uses HTTP/2 if the server
+    /// offers it in the TLS handshake.
     ///
     /// # Errors
     ///
-    /// If the system's certificates cannot be read.
+    /// If the system's root certificates cannot be loaded.
     pub fn new() -> Result<Self> {
-        Self::secure(&Reaching::default())
+        Self::secure(&ConnectionOptions::default())
     }
 
-    fn secure(reaching: &Reaching) -> Result<Self> {
+    fn secure(options: &ConnectionOptions) -> Result<Self> {
         let tls = HttpsConnectorBuilder::new()
             .with_provider_and_native_roots(rustls::crypto::ring::default_provider())
             .map_err(|error| Error::Transport {
-                what: "the system's certificates cannot be read".into(),
+                what: "failed to load the system's root certificates".into(),
                 source: Some(error.into()),
             })?;
-        let proxies = reaching.proxies.matcher();
-        let tcp = TcpConnector::new(proxies.clone(), reaching.connect_timeout);
+        let proxies = options.proxies.matcher();
+        let tcp = TcpConnector::new(proxies.clone(), options.connect_timeout);
         let tls = tls.https_or_http();
-        let connector = match reaching.versions {
-            Versions::Negotiated => tls.enable_all_versions().wrap_connector(tcp),
-            Versions::Http2Only => tls.enable_http2().wrap_connector(tcp),
+        let connector = match options.version_policy {
+            HttpVersionPolicy::Negotiated => tls.enable_all_versions().wrap_connector(tcp),
+            HttpVersionPolicy::Http2Only => tls.enable_http2().wrap_connector(tcp),
         };
-        let pool = Pool::over(connector, reaching.versions, reaching.connect_timeout);
-        Ok(Self::by(pool).through(proxies))
+        let pool = Pool::new(connector, options.version_policy, options.connect_timeout);
+        Ok(Self::from_pool(pool).with_proxies(proxies))
     }
 }
 
-/// What sends to `https`.
-pub(super) fn secure(reaching: &Reaching) -> Result<Arc<dyn HttpSend>> {
-    Ok(Arc::new(HyperSend::secure(reaching)?))
+/// Returns the sender for `https` URLs.
+pub(super) fn secure(options: &ConnectionOptions) -> Result<Arc<dyn HttpSend>> {
+    Ok(Arc::new(HyperSend::secure(options)?))
 }

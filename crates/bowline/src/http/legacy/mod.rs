@@ -1,34 +1,37 @@
-//! The legacy era over HTTP, on the same URL: sessions, their streams, and what came before them.
+//! Serves legacy clients (2025-11-25 and earlier) over HTTP, on the same URL as modern ones.
 //!
 //! ```text
-//! POST initialize ──▶ a new session ──▶ its id, in a header
-//! POST, GET, DELETE with that id ──▶ a message · a stream to read, again perhaps · the end
+//! POST initialize ────▶ opens a session, whose id is in the response header `Mcp-Session-Id`
+//! POST with the id ───▶ messages for the session
+//! GET with the id ────▶ an SSE stream; `Last-Event-ID` resumes one
+//! DELETE with the id ─▶ ends the session
 //! ```
 //!
-//! A session is a wire made of POSTs and responses, driven by the same engine as any other. A disconnect
-//! never cancels here; a posted `notifications/cancelled` does, within its session.
+//! A session is a `Wire` made of POST bodies and responses, with the same `Driver` and `Mux` as any other wire. A
+//! disconnect never cancels here; a posted `notifications/cancelled` does, within its session.
 
-mod by_key;
-mod candidates;
+mod ascending_map;
 
-mod early;
+mod early_cancels;
 
-mod few;
+mod event_pool;
 
-mod pool;
+mod event_store;
+pub use event_store::{EventStore, MemoryEventStore, NextStored};
+
+mod eviction;
+
+mod inline_list;
 
 mod response;
 
 mod session;
 
+mod session_state;
+
 mod sessions;
 
-mod state;
-
 mod stateless;
-
-mod store;
-pub use store::{After, EventStore, MemoryStore};
 
 mod streams;
 
@@ -42,28 +45,33 @@ use std::time::Duration;
 use ::http::header::{ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue};
 use ::http::request::Parts;
 use ::http::{Method, Response, StatusCode};
-use bowline_core::era::{Dialect, HttpTransport};
-use bowline_core::http::admission::Rejection;
+use bowline_core::era::{Dialect, HttpTransportKind};
+use bowline_core::http::admission::HttpRejection;
 use bowline_core::http::headers;
-use bowline_core::http::legacy::{Batch, LAST_EVENT_ID, Messages, Post, SESSION_ID, not_a_batch};
-use bowline_core::http::media::Accepts;
+use bowline_core::http::legacy::{
+    LAST_EVENT_ID, LegacyPost, PostBody, SESSION_ID, UndecodedBatch, unexpected_batch,
+};
+use bowline_core::http::media::AcceptedTypes;
 use bowline_core::json::pick;
 use bowline_core::{self as core, BatchError, Malformed, Message, RawRequest, is_batch, shortened};
 use bowline_types::meta_key::PROGRESS_TOKEN;
 use bowline_types::{InitializeResult, RequestId};
 use bytes::Bytes;
 
-use super::server::{HttpBody, HttpService, Site, Taken, body};
+use super::server::{HttpBody, HttpService, ResponseFuture, ServiceState, body};
 use crate::exchange::{InsufficientScope, Principal};
 use crate::limits::{Account, Charge, Limit};
-use few::Few;
-use response::{Shape, answers, events, one_event, only_stream, parse_event_id};
-use session::{Session, already_in_flight, gone};
+use inline_list::InlineList;
+use response::{
+    JsonShape, http_sse_response, parse_event_id, post_response, single_event_response,
+    stream_response,
+};
+use session::{Session, already_in_flight, session_not_found};
+use session_state::{DecodedPost, SessionTimeouts};
 use sessions::Sessions;
-use state::{Patience, Posted};
-use streams::{CannotRead, Form, Layout, UNSOLICITED};
+use streams::{AttachError, ResponseForm, StreamLayout, UNSOLICITED};
 
-/// How clients of the legacy era are served; [`HttpService::legacy`] takes one.
+/// Configures how an [`HttpService`] serves legacy clients; passed to [`HttpService::legacy`].
 ///
 /// # Examples
 ///
@@ -72,96 +80,95 @@ use streams::{CannotRead, Form, Layout, UNSOLICITED};
 /// use bowline::http::legacy::Legacy;
 ///
 /// # fn example(server: bowline::Server) -> bowline::http::HttpService {
-/// server.http().legacy(Legacy::sessions().idle_after(Duration::from_secs(600)))
+/// server.http().legacy(Legacy::sessions().idle_timeout(Duration::from_secs(600)))
 /// # }
 /// ```
 #[derive(Clone)]
-#[must_use = "it is given to `HttpService::legacy`"]
+#[must_use = "it has no effect until it is passed to `HttpService::legacy`"]
 pub struct Legacy {
-    mode: Mode,
+    mode: SessionMode,
     sessions: Arc<Sessions>,
-    patience: Patience,
-    answers: Answers,
-    endpoints: Endpoints,
+    timeouts: SessionTimeouts,
+    answer_form: AnswerForm,
+    transports: LegacyTransports,
     retry: Option<Duration>,
-    /// Makes the store of a session; a [`MemoryStore`] within the limits if there is none.
+    /// Creates the event store of a session; `None` means a [`MemoryEventStore`] within the limits.
     store: Option<Arc<dyn Fn() -> Box<dyn EventStore> + Send + Sync>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mode {
+enum SessionMode {
     Sessions,
     Stateless,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Answers {
-    AsFits,
+enum AnswerForm {
+    Negotiated,
     Json,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Endpoints {
-    One,
-    AlsoTwo,
+enum LegacyTransports {
+    StreamableHttp,
+    WithHttpSse,
 }
 
 impl Legacy {
-    /// Remembers clients: each gets a session, and can be asked and told things.
+    /// Serves each client in a session, so that the server can send it requests and notifications.
     pub fn sessions() -> Self {
         Self {
-            mode: Mode::Sessions,
+            mode: SessionMode::Sessions,
             sessions: Arc::default(),
-            patience: Patience {
-                idle_after: IDLE_AFTER,
-                orphan_limit: ORPHAN_LIMIT,
+            timeouts: SessionTimeouts {
+                idle_timeout: DEFAULT_IDLE_TIMEOUT,
+                orphan_timeout: DEFAULT_ORPHAN_TIMEOUT,
             },
-            answers: Answers::AsFits,
-            endpoints: Endpoints::One,
-            retry: Some(RETRY),
+            answer_form: AnswerForm::Negotiated,
+            transports: LegacyTransports::StreamableHttp,
+            retry: Some(DEFAULT_RETRY),
             store: None,
         }
     }
 
-    /// Remembers nothing, so that any of several processes may answer. Clients cannot be asked, told of
-    /// changes, or cancel.
+    /// Serves each POST without a session, so that any of several processes can answer it. The server cannot send
+    /// requests or change notifications, and ignores `notifications/cancelled`.
     pub fn stateless() -> Self {
         Self {
-            mode: Mode::Stateless,
+            mode: SessionMode::Stateless,
             ..Self::sessions()
         }
     }
 
-    /// Ends a session whose client was silent for this long; 30 min unless told otherwise. An open response or a running
-    /// call holds that off. [`Duration::MAX`] means never. Beyond [`Limits::sessions`](crate::Limits::sessions) the
-    /// session that was idle for longest is ended earlier.
-    pub fn idle_after(mut self, after: Duration) -> Self {
-        self.patience.idle_after = after;
+    /// Sets how long a session may be idle before it ends. Default: 30 min; [`Duration::MAX`] means never. A session
+    /// with an open response or a running call is not idle. Beyond [`Limits::sessions`](crate::Limits::sessions), the
+    /// longest idle session ends earlier.
+    pub fn idle_timeout(mut self, timeout: Duration) -> Self {
+        self.timeouts.idle_timeout = timeout;
         self
     }
 
-    /// Drops the calls of a session that has had no open response for this long; 5 min unless told
-    /// otherwise. [`Duration::MAX`] means never.
-    pub fn orphan_limit(mut self, limit: Duration) -> Self {
-        self.patience.orphan_limit = limit;
+    /// Sets how long a session may have no open response before its running calls are cancelled. Default: 5 min;
+    /// [`Duration::MAX`] means never.
+    pub fn orphan_timeout(mut self, timeout: Duration) -> Self {
+        self.timeouts.orphan_timeout = timeout;
         self
     }
 
-    /// Answers every POST as JSON. What a handler says on the way is lost, and asking its client fails at
-    /// once.
+    /// Answers every POST of a session as JSON, unless the client accepts only `text/event-stream`. Notifications of a
+    /// handler are then lost, and its requests to the client fail immediately.
     pub fn json_answers(mut self) -> Self {
-        self.answers = Answers::Json;
+        self.answer_form = AnswerForm::Json;
         self
     }
 
-    /// Tells clients how long to wait before they come back to a stream they lost; 1 s unless told
-    /// otherwise.
+    /// Sets the SSE `retry` field (2025-11-25): how long a client waits before it resumes a stream. Default: 1 s.
     pub fn retry(mut self, after: Duration) -> Self {
         self.retry = Some(after);
         self
     }
 
-    /// Keeps the events of each new session in what this makes, in place of a [`MemoryStore`] within
+    /// Sets what creates the event store of each new session, in place of a [`MemoryEventStore`] within
     /// [`Limits::session_events`](crate::Limits::session_events) and
     /// [`Limits::session_event_bytes`](crate::Limits::session_event_bytes).
     pub fn event_store<S: EventStore>(
@@ -172,33 +179,33 @@ impl Legacy {
         self
     }
 
-    /// Also serves the two endpoints of 2024-11-05, HTTP+SSE: a GET without a session opens the stream,
-    /// and its first event says where to post. A service that is bound to an address then answers at `/sse` too.
+    /// Also serves HTTP+SSE, the transport of 2024-11-05: a GET without `Mcp-Session-Id` opens the stream, whose first
+    /// event (`endpoint`) is the URL to POST to. A service that is bound to an address then answers at `/sse` too.
     pub fn http_sse(mut self) -> Self {
-        self.endpoints = Endpoints::AlsoTwo;
+        self.transports = LegacyTransports::WithHttpSse;
         self
     }
 
     pub(super) fn has_http_sse(&self) -> bool {
-        self.endpoints == Endpoints::AlsoTwo
+        self.transports == LegacyTransports::WithHttpSse
     }
 
-    pub(super) fn orphan_limit_of_calls(&self) -> Duration {
-        self.patience.orphan_limit
+    pub(super) fn call_orphan_timeout(&self) -> Duration {
+        self.timeouts.orphan_timeout
     }
 
     fn store(&self, account: &Account) -> Box<dyn EventStore> {
         match &self.store {
             Some(make) => make(),
             None => {
-                let meters = account.meters().clone();
-                Box::new(MemoryStore::within(account.limits(), meters))
+                let counters = account.counters().clone();
+                Box::new(MemoryEventStore::with_limits(account.limits(), counters))
             }
         }
     }
 
-    fn patience(&self) -> Patience {
-        self.patience
+    fn timeouts(&self) -> SessionTimeouts {
+        self.timeouts
     }
 
     fn retry_millis(&self) -> Option<u64> {
@@ -214,129 +221,131 @@ impl Default for Legacy {
 }
 
 impl HttpService {
-    /// Decides how clients of the legacy era are served.
+    /// Sets how legacy clients are served.
     pub fn legacy(self, legacy: Legacy) -> Self {
-        self.having(|site| site.legacy = legacy)
+        self.modify(|state| state.legacy = legacy)
     }
 
-    /// Has the two endpoints of 2024-11-05 too, where there is a legacy era.
+    /// Enables HTTP+SSE in builds with the legacy era.
     #[allow(dead_code, reason = "only the feature `testing` calls it")]
     pub(crate) fn with_http_sse(self) -> Self {
         self.legacy(Legacy::sessions().http_sse())
     }
 
-    /// How many sessions are open.
+    /// Returns the number of open sessions.
     #[must_use]
     pub fn sessions(&self) -> usize {
-        self.site.legacy.sessions.len()
+        self.state.legacy.sessions.len()
     }
 }
 
-/// Answers what a legacy client posted.
+/// Answers a POST of a legacy client.
 pub(super) fn answer(
-    site: &Arc<Site>,
+    state: &Arc<ServiceState>,
     head: Parts,
-    accepts: Accepts,
+    accepts: AcceptedTypes,
     body: &Bytes,
-    post: Post,
+    post: LegacyPost,
     charge: Charge,
-) -> Result<Taken, Rejection> {
-    let legacy = &site.legacy;
+) -> Result<ResponseFuture, HttpRejection> {
+    let legacy = &state.legacy;
     let head_bytes = charge.bytes().saturating_sub(body.len());
-    if legacy.mode == Mode::Stateless {
-        return stateless::answer(site, head, accepts, post, charge, head_bytes);
+    if legacy.mode == SessionMode::Stateless {
+        return stateless::answer(state, head, accepts, post, charge, head_bytes);
     }
-    let posting = Posting {
+    let post = SessionPost {
         accepts,
         messages: post.messages,
         charge,
         head_bytes,
     };
     if session_in_query(legacy, &head).is_some() {
-        return Err(gone());
+        return Err(session_not_found());
     }
     if let Some(id) = session_id(&head)? {
         let session = legacy.sessions.find(id, &principal(&head))?;
-        return hear(site, &session, head, posting);
+        return answer_session_post(state, &session, head, post);
     }
-    let Some(id) = posting.handshake() else {
+    let Some(id) = post.initialize_id() else {
         return Err(bad_request("`Mcp-Session-Id` is missing"));
     };
-    if !serves(site, HttpTransport::Streamable) {
-        // Tells a client of any age to ask for the stream, which names where to post.
-        let why = "there is no Streamable HTTP here";
-        return Err(Rejection::http(StatusCode::METHOD_NOT_ALLOWED, why));
+    if !serves(state, HttpTransportKind::Streamable) {
+        // 405 makes a client fall back to HTTP+SSE: it opens the stream, which names the URL to POST to.
+        let why = "Streamable HTTP is not supported";
+        return Err(HttpRejection::new(StatusCode::METHOD_NOT_ALLOWED, why));
     }
-    let site = site.clone();
+    let state = state.clone();
     let opening = async move {
-        let opened = open(&site, head, posting).await;
-        opened.map_err(|refused| refused.about(id))
+        let opened = open(&state, head, post).await;
+        opened.map_err(|refused| refused.with_id(id))
     };
-    Ok(Taken::Elsewhere(Box::pin(opening)))
+    Ok(ResponseFuture::Awaited(Box::pin(opening)))
 }
 
-/// The session whose second endpoint a POST goes to.
-pub(super) struct SecondEndpoint(Arc<Session>);
+/// The HTTP+SSE session that the URL of a POST names.
+pub(super) struct HttpSseSession(Arc<Session>);
 
-/// Returns the HTTP+SSE session that the URL of a POST names. A URL that names none of ours may have such a query for
-/// reasons of its own.
-pub(super) fn second_endpoint(site: &Site, head: &Parts) -> Option<SecondEndpoint> {
-    let legacy = &site.legacy;
+/// Returns the HTTP+SSE session that the URL of a POST names. An unknown id is not an error: the application's own URL
+/// may contain the same query parameter.
+pub(super) fn message_endpoint(state: &ServiceState, head: &Parts) -> Option<HttpSseSession> {
+    let legacy = &state.legacy;
     let id = session_in_query(legacy, head)?;
     let session = legacy.sessions.find(id, &principal(head));
-    session.ok().map(SecondEndpoint)
+    session.ok().map(HttpSseSession)
 }
 
-/// Answers what was posted to the second of two endpoints.
+/// Answers a POST to the message endpoint of HTTP+SSE.
 ///
-/// Neither headers nor `_meta` are asked which era it belongs to: the URL has decided that. A client that probes for the
-/// modern era first is answered within its session, where it then shakes hands; a refusal by status would end its
-/// connection.
-pub(super) fn answer_second_endpoint(
-    site: &Arc<Site>,
-    SecondEndpoint(session): &SecondEndpoint,
+/// The URL decides the era, not headers or `_meta`. A client that probes for the modern era gets its answer within the
+/// session and then sends `initialize`; an HTTP error status would make it drop the connection.
+pub(super) fn answer_message_endpoint(
+    state: &Arc<ServiceState>,
+    HttpSseSession(session): &HttpSseSession,
     head: Parts,
-    accepts: Accepts,
+    accepts: AcceptedTypes,
     body: &Bytes,
     charge: Charge,
-) -> Result<Taken, Rejection> {
+) -> Result<ResponseFuture, HttpRejection> {
     if is_batch(body) {
-        return Err(not_a_batch()); // the version that has them has one endpoint
+        return Err(unexpected_batch()); // only 2025-03-26 has batches, and it has no HTTP+SSE
     }
-    let posting = Posting {
+    let post = SessionPost {
         accepts,
-        messages: Messages::One(Message::decode(body)?),
+        messages: PostBody::One(Message::decode(body)?),
         head_bytes: charge.bytes().saturating_sub(body.len()),
         charge,
     };
-    hear_only(site, session, head, posting).map(Taken::Now)
+    queue_http_sse_post(state, session, head, post).map(ResponseFuture::Ready)
 }
 
-/// A POST of a client that has a session, or opens one.
-struct Posting {
-    accepts: Accepts,
-    messages: Messages,
+/// A POST to a session, or one that opens a session.
+struct SessionPost {
+    accepts: AcceptedTypes,
+    messages: PostBody,
     charge: Charge,
-    /// How much of the charge is for the head.
+    /// The part of the charge that is for the head.
     head_bytes: usize,
 }
 
 /// Answers a GET or a DELETE.
-pub(super) fn answer_verb(site: &Arc<Site>, head: &Parts) -> Result<Response<HttpBody>, Rejection> {
-    let legacy = &site.legacy;
-    if legacy.mode == Mode::Stateless {
-        let why = "this server remembers no clients";
-        return Err(Rejection::http(StatusCode::METHOD_NOT_ALLOWED, why));
+pub(super) fn answer_verb(
+    state: &Arc<ServiceState>,
+    head: &Parts,
+) -> Result<Response<HttpBody>, HttpRejection> {
+    let legacy = &state.legacy;
+    if legacy.mode == SessionMode::Stateless {
+        let why = "this server is stateless and has no sessions";
+        return Err(HttpRejection::new(StatusCode::METHOD_NOT_ALLOWED, why));
     }
-    check_version(site, head)?;
-    // Before anything is opened: a browser, or a client that looks for metadata, would wait for the end of a stream.
-    if head.method == Method::GET && !Accepts::read(&head.headers).events {
-        let why = "a stream is read as `text/event-stream`";
-        return Err(Rejection::http(StatusCode::NOT_ACCEPTABLE, why));
+    check_version(state, head)?;
+    // Checked before a stream opens: a browser, or a client that looks for metadata, would wait for its end.
+    if head.method == Method::GET && !AcceptedTypes::read(&head.headers).events {
+        let why = "the client does not accept `text/event-stream`";
+        return Err(HttpRejection::new(StatusCode::NOT_ACCEPTABLE, why));
     }
     let Some(id) = session_id(head)? else {
-        if head.method == Method::GET && serves_two_endpoints(site) {
-            return open_two_endpoints(site, head);
+        if head.method == Method::GET && serves_http_sse(state) {
+            return open_http_sse(state, head);
         }
         return Err(bad_request("`Mcp-Session-Id` is missing"));
     };
@@ -345,83 +354,88 @@ pub(super) fn answer_verb(site: &Arc<Site>, head: &Parts) -> Result<Response<Htt
         drop(legacy.sessions.remove(id));
         return Ok(body::empty(StatusCode::NO_CONTENT));
     }
-    let (key, after) = match single(head, &LAST_EVENT_ID)? {
+    let (key, after) = match single_header(head, &LAST_EVENT_ID)? {
         None => (UNSOLICITED, None),
         Some(id) => {
-            let named = parse_event_id(id).map(|(key, place)| (key, Some(place)));
+            let named = parse_event_id(id).map(|(key, position)| (key, Some(position)));
             named.ok_or_else(|| bad_request(UNKNOWN_EVENT))?
         }
     };
-    let charge = site.charge_stream(head)?;
-    let reader = session.read(key, after).map_err(|why| match why {
-        CannotRead::Taken => Rejection::http(StatusCode::CONFLICT, "the stream is already open"),
-        CannotRead::Unknown => bad_request(UNKNOWN_EVENT),
-        CannotRead::Lost => bad_request("events after `Last-Event-ID` have expired"),
-        // The one status besides 200 that the specification has for a GET. Clients that take an error for no answer, as
-        // TypeScript's do, come back for the rest of the stream; an empty one would bring them back once more.
-        CannotRead::Over => {
-            let why = "the stream ended with the event of `Last-Event-ID`";
-            Rejection::http(StatusCode::METHOD_NOT_ALLOWED, why)
+    let charge = state.charge_stream(head)?;
+    let reader = session.attach(key, after).map_err(|why| match why {
+        AttachError::AlreadyOpen => {
+            HttpRejection::new(StatusCode::CONFLICT, "the stream is already open")
+        }
+        AttachError::Unknown => bad_request(UNKNOWN_EVENT),
+        AttachError::Lost => bad_request("events after `Last-Event-ID` have expired"),
+        // The only status besides 200 that the specification defines for a GET. The TypeScript SDK does not count an
+        // error as the response and resumes the stream after it; an empty stream would make it do so again.
+        AttachError::Ended => {
+            let why = "the stream ended at `Last-Event-ID`";
+            HttpRejection::new(StatusCode::METHOD_NOT_ALLOWED, why)
         }
     })?;
-    Ok(events(site, reader, Some(charge)))
+    Ok(stream_response(state, reader, Some(charge)))
 }
 
-/// Opens a session: the one thing that a client can do without one.
+/// Opens a session by answering `initialize`.
 async fn open(
-    site: &Arc<Site>,
+    state: &Arc<ServiceState>,
     head: Parts,
-    posting: Posting,
-) -> Result<Response<HttpBody>, Rejection> {
-    let legacy = &site.legacy;
-    // Ends with this future, unless the client can name it by then.
-    let driven = legacy
-        .sessions
-        .start(site, legacy, Layout::PerPost, principal(&head))?;
-    let session = driven.session.clone();
-    let (response, has_agreed) = shake_hands(site, &session, head, posting).await?;
-    if has_agreed {
-        legacy.sessions.publish(driven)?;
+    post: SessionPost,
+) -> Result<Response<HttpBody>, HttpRejection> {
+    let legacy = &state.legacy;
+    // Dropping this future ends the session unless it was published, so a client that disconnects leaves none behind.
+    let running = legacy.sessions.start(
+        state,
+        legacy,
+        StreamLayout::StreamableHttp,
+        principal(&head),
+    )?;
+    let session = running.session.clone();
+    let (response, is_negotiated) = answer_initialize(state, &session, head, post).await?;
+    if is_negotiated {
+        legacy.sessions.publish(running)?;
     }
     Ok(response)
 }
 
-/// Has the engine of a session answer `initialize`. Returns the response, which names the session if both sides agreed on
-/// a version, and whether they did.
-async fn shake_hands(
-    site: &Site,
+/// Has the session's engine answer `initialize`. Returns the response and whether a version was negotiated; if so, the
+/// response contains `Mcp-Session-Id`.
+async fn answer_initialize(
+    state: &ServiceState,
     session: &Arc<Session>,
     head: Parts,
-    posting: Posting,
-) -> Result<(Response<HttpBody>, bool), Rejection> {
-    let accepts = posting.accepts;
-    let (posted, _) = posting.decode(site, head)?;
-    let Some(mut reader) = session.post(posted, Some(Form::Json))? else {
-        return Err(gone());
+    post: SessionPost,
+) -> Result<(Response<HttpBody>, bool), HttpRejection> {
+    let accepts = post.accepts;
+    let (decoded, _) = post.decode(state, head)?;
+    let Some(mut reader) = session.post(decoded, Some(ResponseForm::Json))? else {
+        return Err(session_not_found());
     };
     std::future::poll_fn(|cx| reader.poll_form(cx)).await;
     let Some(answer) = reader.take_answers().pop() else {
-        return Err(gone());
+        return Err(session_not_found());
     };
     let mut response = if accepts.json {
         body::whole(StatusCode::OK, answer.clone())
     } else {
-        one_event(&answer)
+        single_event_response(&answer)
     };
-    let Some(dialect) = agreed_on(&answer) else {
+    let Some(dialect) = negotiated_dialect(&answer) else {
         return Ok((response, false));
     };
-    session.agree_on(dialect);
+    session.set_dialect(dialect);
     let id = HeaderValue::try_from(&session.id).expect("hexadecimal digits are visible ASCII");
     let headers = response.headers_mut();
     headers.insert(SESSION_ID, id);
-    // A web page that is let in has to repeat the id, and may only read what is exposed to it.
+    // CORS: a web page has to repeat the id, and can read only headers that are exposed to it.
     headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, SESSION_ID.into());
     Ok((response, true))
 }
 
-/// The version that an answer to `initialize` agrees on, unless it is an error.
-fn agreed_on(answer: &Bytes) -> Option<&'static Dialect> {
+/// Returns the version that an answer to `initialize` agrees on; `None` if it is an error.
+fn negotiated_dialect(answer: &Bytes) -> Option<&'static Dialect> {
     let Ok(Message::Response(core::Response {
         outcome: Ok(result),
         ..
@@ -433,82 +447,89 @@ fn agreed_on(answer: &Bytes) -> Option<&'static Dialect> {
     Dialect::of(result.protocol_version.as_str())
 }
 
-/// Takes in what a client posted to its session.
-fn hear(
-    site: &Arc<Site>,
+/// Answers a POST to a session.
+fn answer_session_post(
+    state: &Arc<ServiceState>,
     session: &Arc<Session>,
     head: Parts,
-    posting: Posting,
-) -> Result<Taken, Rejection> {
-    let accepts = posting.accepts;
-    // A client that names no version in a header has agreed on one all the same.
-    if matches!(posting.messages, Messages::Batch(_)) && !session.dialect().batches {
-        return Err(not_a_batch());
+    post: SessionPost,
+) -> Result<ResponseFuture, HttpRejection> {
+    let accepts = post.accepts;
+    // The negotiated version decides, even if the client sends no `MCP-Protocol-Version`.
+    if matches!(post.messages, PostBody::Batch(_)) && !session.dialect().batches {
+        return Err(unexpected_batch());
     }
-    if let Some(id) = posting.handshake() {
-        // Where the engine does not refuse it, it may agree on another version.
-        let (site, session) = (site.clone(), session.clone());
+    if let Some(id) = post.initialize_id() {
+        // A second `initialize`, if the engine accepts it, may negotiate another version.
+        let (state, session) = (state.clone(), session.clone());
         let again = async move {
-            let answered = shake_hands(&site, &session, head, posting).await;
+            let answered = answer_initialize(&state, &session, head, post).await;
             answered
                 .map(|(response, _)| response)
-                .map_err(|refused| refused.about(id))
+                .map_err(|refused| refused.with_id(id))
         };
-        return Ok(Taken::Elsewhere(Box::pin(again)));
+        return Ok(ResponseFuture::Awaited(Box::pin(again)));
     }
     let principal = principal(&head);
-    let (posted, shape) = posting.decode(site, head)?;
-    if let Some(refusal) = beyond_scope(site, &principal, &posted) {
-        return Ok(Taken::Now(refusal));
+    let (decoded, shape) = post.decode(state, head)?;
+    if let Some(refusal) = missing_scopes_response(state, &principal, &decoded) {
+        return Ok(ResponseFuture::Ready(refusal));
     }
-    if !posted.wants_answer() {
-        session.post(posted, None)?;
-        return Ok(Taken::Now(body::empty(StatusCode::ACCEPTED)));
+    if !decoded.wants_answer() {
+        session.post(decoded, None)?;
+        return Ok(ResponseFuture::Ready(body::empty(StatusCode::ACCEPTED)));
     }
-    let form = if !accepts.events || (site.legacy.answers == Answers::Json && accepts.json) {
-        Form::Json
+    let form = if !accepts.events || (state.legacy.answer_form == AnswerForm::Json && accepts.json)
+    {
+        ResponseForm::Json
     } else if accepts.json {
-        Form::Undecided
+        ResponseForm::Undecided
     } else {
-        Form::Events
+        ResponseForm::Events
     };
     let commit_after = match form {
-        Form::Json => None,
-        Form::Events => Some(Duration::ZERO),
-        Form::Undecided if posted.requests().any(wants_progress) => Some(Duration::ZERO),
-        Form::Undecided => Some(COMMIT_AFTER),
+        ResponseForm::Json => None,
+        ResponseForm::Events => Some(Duration::ZERO),
+        ResponseForm::Undecided if decoded.requests().any(wants_progress) => Some(Duration::ZERO),
+        ResponseForm::Undecided => Some(COMMIT_AFTER),
     };
-    let first = posted.requests().next().map(|raw| raw.id.clone());
+    let first = decoded.requests().next().map(|raw| raw.id.clone());
     let reader = session
-        .post(posted, Some(form))
+        .post(decoded, Some(form))
         .map_err(|refused| match refused.id() {
             Some(_) => refused,
-            None => refused.about(first),
+            None => refused.with_id(first),
         })?;
     let Some(reader) = reader else {
-        return Err(gone());
+        return Err(session_not_found());
     };
-    let answers = answers(site.clone(), reader, shape, commit_after);
-    Ok(Taken::Elsewhere(Box::pin(answers)))
+    let response = post_response(state.clone(), reader, shape, commit_after);
+    Ok(ResponseFuture::Awaited(Box::pin(response)))
 }
 
-impl Posting {
-    /// The id of the request, if it is `initialize`.
-    fn handshake(&self) -> Option<RequestId> {
+impl SessionPost {
+    /// Returns the id of the request if it is `initialize`.
+    fn initialize_id(&self) -> Option<RequestId> {
         match &self.messages {
-            Messages::One(Message::Request(raw)) if raw.method == INITIALIZE => {
+            PostBody::One(Message::Request(raw)) if raw.method == INITIALIZE => {
                 Some(raw.id.clone())
             }
-            Messages::One(_) | Messages::Batch(_) => None,
+            PostBody::One(_) | PostBody::Batch(_) => None,
         }
     }
 
-    /// Decodes what was posted, once it is clear that it may be.
-    fn decode(self, site: &Site, head: Parts) -> Result<(Posted, Shape), Rejection> {
+    /// Decodes the messages. A batch is decoded only here, after the checks that may reject it.
+    fn decode(
+        self,
+        state: &ServiceState,
+        head: Parts,
+    ) -> Result<(DecodedPost, JsonShape), HttpRejection> {
         let (messages, refusals, shape) = match self.messages {
-            Messages::One(message) => (Few::from_iter([message]), Vec::new(), Shape::One),
-            Messages::Batch(batch) => {
-                let parts = decode(site, &batch)?;
+            PostBody::One(message) => {
+                (InlineList::from_iter([message]), Vec::new(), JsonShape::One)
+            }
+            PostBody::Batch(batch) => {
+                let parts = decode_batch(state, &batch)?;
                 let mut ids = BTreeSet::new();
                 let requests = parts.iter().filter_map(|part| match part {
                     Ok(Message::Request(raw)) => Some(&raw.id),
@@ -517,101 +538,116 @@ impl Posting {
                 if let Some(twice) = { requests }.find(|id| !ids.insert(*id)) {
                     return Err(already_in_flight(twice.clone()));
                 }
-                let refusals = refusals(&parts);
+                let refusals = error_responses(&parts);
                 let messages = parts.into_iter().flatten().collect();
-                (messages, refusals, Shape::Array)
+                (messages, refusals, JsonShape::Array)
             }
         };
-        let posted = Posted::new(messages, refusals, head, self.charge, self.head_bytes);
-        Ok((posted, shape))
+        let decoded = DecodedPost::new(messages, refusals, head, self.charge, self.head_bytes);
+        Ok((decoded, shape))
     }
 }
 
-/// Decodes a batch within the limit.
-fn decode(site: &Site, batch: &Batch) -> Result<Vec<Result<Message, Malformed>>, Rejection> {
-    let max = site.account.limits().batch_messages;
+/// Decodes a batch of at most `Limits::batch_messages`.
+fn decode_batch(
+    state: &ServiceState,
+    batch: &UndecodedBatch,
+) -> Result<Vec<Result<Message, Malformed>>, HttpRejection> {
+    let max = state.account.limits().batch_messages;
     batch.decode(max).map_err(|refused| {
         if let BatchError::TooLong { .. } = refused {
-            site.account.meters().refuse(Limit::BatchMessages, max);
+            state.account.counters().refuse(Limit::BatchMessages, max);
         }
         refused.into()
     })
 }
 
-/// Refuses what the principal of a POST may not do, while there still is a status to say so with. Who an anonymous
-/// caller is may still be found out by a layer further inside.
-fn beyond_scope(site: &Site, principal: &Principal, posted: &Posted) -> Option<Response<HttpBody>> {
+/// Returns status 403 if the principal of a POST lacks scopes that its requests need; once a stream is open, it is too
+/// late for a status. An anonymous caller passes, because an inner layer may still authenticate it.
+fn missing_scopes_response(
+    state: &ServiceState,
+    principal: &Principal,
+    decoded: &DecodedPost,
+) -> Option<Response<HttpBody>> {
     principal.name()?;
-    let needed = |raw: &RawRequest| site.responder.scopes(&raw.method, raw.params.as_ref());
-    let needed: BTreeSet<String> = posted.requests().flat_map(needed).collect();
+    let needed = |raw: &RawRequest| state.responder.scopes(&raw.method, raw.params.as_ref());
+    let needed: BTreeSet<String> = decoded.requests().flat_map(needed).collect();
     let missing = InsufficientScope::check(&needed, principal).err()?;
-    let id = posted.requests().next()?.id.clone();
+    let id = decoded.requests().next()?.id.clone();
     Some(body::insufficient_scope(id, missing))
 }
 
-/// Takes in what was posted to the second of two endpoints; answers come over the first.
-fn hear_only(
-    site: &Site,
+/// Passes a POST to the message endpoint of HTTP+SSE to its session; responses go onto the SSE stream.
+fn queue_http_sse_post(
+    state: &ServiceState,
     session: &Arc<Session>,
     head: Parts,
-    posting: Posting,
-) -> Result<Response<HttpBody>, Rejection> {
+    post: SessionPost,
+) -> Result<Response<HttpBody>, HttpRejection> {
     let principal = principal(&head);
-    let (posted, _) = posting.decode(site, head)?;
-    if let Some(refusal) = beyond_scope(site, &principal, &posted) {
+    let (decoded, _) = post.decode(state, head)?;
+    if let Some(refusal) = missing_scopes_response(state, &principal, &decoded) {
         return Ok(refusal);
     }
-    session.post(posted, None)?;
+    session.post(decoded, None)?;
     Ok(body::empty(StatusCode::ACCEPTED))
 }
 
-/// Opens the first of two endpoints, and says where the second one is.
-fn open_two_endpoints(site: &Site, head: &Parts) -> Result<Response<HttpBody>, Rejection> {
-    let legacy = &site.legacy;
-    let charge = site.charge_stream(head)?;
-    let driven = legacy
+/// Opens an HTTP+SSE session: an SSE stream whose first event names the message endpoint.
+fn open_http_sse(state: &ServiceState, head: &Parts) -> Result<Response<HttpBody>, HttpRejection> {
+    let legacy = &state.legacy;
+    let charge = state.charge_stream(head)?;
+    let running = legacy
         .sessions
-        .start(site, legacy, Layout::One, principal(head))?;
-    let session = driven.session.clone();
-    let reader = session.read(UNSOLICITED, None).map_err(|_| gone())?;
-    legacy.sessions.publish(driven)?;
-    let endpoint = format!("{}?{QUERY}={}", head.uri.path(), session.id);
+        .start(state, legacy, StreamLayout::HttpSse, principal(head))?;
+    let session = running.session.clone();
+    let reader = session
+        .attach(UNSOLICITED, None)
+        .map_err(|_| session_not_found())?;
+    legacy.sessions.publish(running)?;
+    let endpoint = format!("{}?{SESSION_PARAMETER}={}", head.uri.path(), session.id);
     let sessions = legacy.sessions.clone();
-    Ok(only_stream(site, reader, endpoint, sessions, charge))
+    Ok(http_sse_response(state, reader, endpoint, sessions, charge))
 }
 
-fn serves_two_endpoints(site: &Site) -> bool {
-    site.legacy.endpoints == Endpoints::AlsoTwo && serves(site, HttpTransport::TwoEndpoints)
+fn serves_http_sse(state: &ServiceState) -> bool {
+    state.legacy.transports == LegacyTransports::WithHttpSse
+        && serves(state, HttpTransportKind::HttpSse)
 }
 
-/// Whether a legacy version is served that travels this way.
-fn serves(site: &Site, transport: HttpTransport) -> bool {
-    let mut served = site.served.iter();
+/// Returns whether a served legacy version uses this transport.
+fn serves(state: &ServiceState, transport: HttpTransportKind) -> bool {
+    let mut served = state.served.iter();
     served.any(|dialect| !dialect.is_modern() && dialect.http.transport == transport)
 }
 
 fn session_in_query<'a>(legacy: &Legacy, head: &'a Parts) -> Option<&'a str> {
-    if legacy.mode == Mode::Stateless || legacy.endpoints == Endpoints::One {
+    if legacy.mode == SessionMode::Stateless
+        || legacy.transports == LegacyTransports::StreamableHttp
+    {
         return None;
     }
     let mut pairs = head.uri.query()?.split('&');
-    pairs.find_map(|pair| pair.strip_prefix(QUERY)?.strip_prefix('='))
+    pairs.find_map(|pair| pair.strip_prefix(SESSION_PARAMETER)?.strip_prefix('='))
 }
 
-fn session_id(head: &Parts) -> Result<Option<&str>, Rejection> {
-    single(head, &SESSION_ID)
+fn session_id(head: &Parts) -> Result<Option<&str>, HttpRejection> {
+    single_header(head, &SESSION_ID)
 }
 
-fn single<'a>(head: &'a Parts, name: &::http::HeaderName) -> Result<Option<&'a str>, Rejection> {
-    let value = headers::single(&head.headers, name)?;
+fn single_header<'a>(
+    head: &'a Parts,
+    name: &::http::HeaderName,
+) -> Result<Option<&'a str>, HttpRejection> {
+    let value = headers::single_value(&head.headers, name)?;
     let text = value.map(std::str::from_utf8).transpose();
-    text.map_err(|_| bad_request(&format!("`{name}` is no text")))
+    text.map_err(|_| bad_request(&format!("`{name}` is not valid UTF-8")))
 }
 
-/// A GET or DELETE names a version that is served, if it names one.
-fn check_version(site: &Site, head: &Parts) -> Result<(), Rejection> {
-    match single(head, &headers::PROTOCOL_VERSION)? {
-        Some(version) if site.served.of(version).is_none_or(Dialect::is_modern) => {
+/// Rejects a GET or DELETE whose `MCP-Protocol-Version` is not a served legacy version.
+fn check_version(state: &ServiceState, head: &Parts) -> Result<(), HttpRejection> {
+    match single_header(head, &headers::PROTOCOL_VERSION)? {
+        Some(version) if state.served.of(version).is_none_or(Dialect::is_modern) => {
             Err(bad_request(&format!(
                 "Unsupported protocol version: {:?}",
                 shortened(version)
@@ -625,11 +661,11 @@ fn principal(head: &Parts) -> Principal {
     head.extensions.get().cloned().unwrap_or_default()
 }
 
-/// What the sender of a batch is told of its malformed parts.
-fn refusals(parts: &[Result<Message, Malformed>]) -> Vec<Bytes> {
+/// Returns the error responses to the malformed messages of a batch.
+fn error_responses(parts: &[Result<Message, Malformed>]) -> Vec<Bytes> {
     let malformed = parts.iter().filter_map(|part| part.as_ref().err());
     malformed
-        .filter_map(|malformed| malformed.clone().answer())
+        .filter_map(|malformed| malformed.clone().error_response())
         .map(|answer| Message::from(answer).to_frame())
         .collect()
 }
@@ -642,8 +678,8 @@ fn wants_progress(raw: &RawRequest) -> bool {
     matches!(pick(&meta, [PROGRESS_TOKEN]), Ok([Some(token)]) if !token.is_null())
 }
 
-fn bad_request(why: &str) -> Rejection {
-    Rejection::http(StatusCode::BAD_REQUEST, why)
+fn bad_request(why: &str) -> HttpRejection {
+    HttpRejection::new(StatusCode::BAD_REQUEST, why)
 }
 
 impl std::fmt::Debug for Legacy {
@@ -651,20 +687,20 @@ impl std::fmt::Debug for Legacy {
         f.debug_struct("Legacy")
             .field("mode", &self.mode)
             .field("sessions", &self.sessions.len())
-            .field("patience", &self.patience)
+            .field("timeouts", &self.timeouts)
             .finish_non_exhaustive()
     }
 }
 
 const INITIALIZE: &str = "initialize";
-/// What the second of two endpoints knows its session by.
-const QUERY: &str = "session";
-const IDLE_AFTER: Duration = Duration::from_secs(30 * 60);
-const ORPHAN_LIMIT: Duration = Duration::from_secs(5 * 60);
-const RETRY: Duration = Duration::from_secs(1);
-/// The longest time, in milliseconds, that the timers of web pages do not take for none at all.
+/// The query parameter of the HTTP+SSE message endpoint that contains the session id.
+const SESSION_PARAMETER: &str = "session";
+const DEFAULT_IDLE_TIMEOUT: Duration = Duration::from_secs(30 * 60);
+const DEFAULT_ORPHAN_TIMEOUT: Duration = Duration::from_secs(5 * 60);
+const DEFAULT_RETRY: Duration = Duration::from_secs(1);
+/// The longest delay, in milliseconds, that `setTimeout` supports; browsers treat a longer one as zero.
 const MAX_RETRY: u64 = i32::MAX as u64;
-const UNKNOWN_EVENT: &str = "`Last-Event-ID` names no event of this session";
-/// How long an outcome is waited for before the answer becomes a stream. Short, for a legacy client may
-/// not say that it gives up before it has seen the head.
+const UNKNOWN_EVENT: &str = "`Last-Event-ID` is not an event of this session";
+/// How long a POST waits for an outcome before its response becomes a stream. Short, because a legacy client may hold
+/// back a cancel until it has seen the response head.
 const COMMIT_AFTER: Duration = Duration::from_millis(10);

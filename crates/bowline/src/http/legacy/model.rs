@@ -1,95 +1,94 @@
-//! Random schedules over sessions and their streams, checked against the laws.
+//! Model test of sessions and their streams: random schedules, checked against invariants.
 //!
-//! A world has a table of sessions, the clients that use them and the engines that drive them. Chance decides what is
-//! opened, posted, answered, cancelled, read, lost and resumed, and how time passes. Each law is a test that plays
-//! schedules of its own.
+//! A [`SessionSimulation`] has a table of sessions with their clients and engines. A seeded generator opens, posts,
+//! answers, cancels, reads, drops, resumes and advances the time. Each [`Invariant`] has its own test and seeds.
 
-mod world;
+mod simulation;
 
-use world::World;
+use simulation::SessionSimulation;
 
-/// What must hold in every schedule.
+/// An invariant that must hold in every schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Law {
+enum Invariant {
     OneStream,
     OwnStream,
-    RefusedLeavesNothing,
+    RejectionChangesNothing,
     EndedOnce,
     EarlyCancel,
     NoGaps,
     Bounds,
-    IdlestFirst,
+    LongestIdleFirst,
     NothingHeld,
     NoPanic,
 }
 
-/// Plays schedules, and fails if one of them breaks the law.
-fn hold(law: Law) {
+/// Runs schedules, and fails if one of them violates the invariant.
+fn check_schedules(invariant: Invariant) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
         .build()
-        .expect("a runtime");
+        .expect("failed to build a runtime");
     runtime.block_on(async {
-        let first = law as u64 * 1_000_000;
+        let first = invariant as u64 * 1_000_000;
         for seed in first..first + SCHEDULES {
-            let mut world = World::new(seed, law);
+            let mut simulation = SessionSimulation::new(seed, invariant);
             for _ in 0..STEPS {
-                world.step().await;
+                simulation.step().await;
             }
-            world.finish().await;
+            simulation.finish().await;
         }
     });
 }
 
 #[test]
 fn each_message_is_on_exactly_one_stream() {
-    hold(Law::OneStream);
+    check_schedules(Invariant::OneStream);
 }
 
 #[test]
-fn an_answer_is_on_the_stream_of_its_post_and_what_belongs_to_a_request_too() {
-    hold(Law::OwnStream);
+fn answers_and_messages_within_a_request_are_on_the_stream_of_its_post() {
+    check_schedules(Invariant::OwnStream);
 }
 
 #[test]
-fn a_refused_post_leaves_nothing_behind() {
-    hold(Law::RefusedLeavesNothing);
+fn a_rejected_post_changes_no_state() {
+    check_schedules(Invariant::RejectionChangesNothing);
 }
 
 #[test]
 fn a_request_is_ended_exactly_once_whether_it_is_answered_or_cancelled() {
-    hold(Law::EndedOnce);
+    check_schedules(Invariant::EndedOnce);
 }
 
 #[test]
-fn a_request_that_was_cancelled_early_never_starts_and_no_other_is_hit() {
-    hold(Law::EarlyCancel);
+fn an_early_cancel_stops_its_request_and_no_other() {
+    check_schedules(Invariant::EarlyCancel);
 }
 
 #[test]
-fn a_response_has_no_gaps_and_goes_on_where_it_was_resumed() {
-    hold(Law::NoGaps);
+fn a_response_has_no_gaps_and_continues_where_it_was_resumed() {
+    check_schedules(Invariant::NoGaps);
 }
 
 #[test]
 fn sessions_and_events_stay_within_their_limits() {
-    hold(Law::Bounds);
+    check_schedules(Invariant::Bounds);
 }
 
 #[test]
-fn the_session_that_can_be_missed_most_easily_is_ended_first() {
-    hold(Law::IdlestFirst);
+fn the_longest_idle_session_is_evicted_first() {
+    check_schedules(Invariant::LongestIdleFirst);
 }
 
 #[test]
-fn nothing_is_held_when_nothing_is_going_on_and_an_ended_session_frees_all() {
-    hold(Law::NothingHeld);
+fn no_memory_is_held_without_requests_or_after_the_sessions_end() {
+    check_schedules(Invariant::NothingHeld);
 }
 
 #[test]
 fn no_operation_panics() {
-    hold(Law::NoPanic);
+    check_schedules(Invariant::NoPanic);
 }
 
 const SCHEDULES: u64 = 150;

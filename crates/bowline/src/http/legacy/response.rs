@@ -1,6 +1,6 @@
-//! A legacy response: what its stream holds, as JSON or as events.
+//! Legacy responses: they read a stream of a session, as JSON or as SSE.
 //!
-//! Unlike a modern one it only reads. Dropping it stops nothing; the client may come back for the rest.
+//! Unlike a modern response, dropping one stops no handler; the client may resume the stream.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -9,100 +9,104 @@ use std::task::{self, Poll};
 use std::time::Duration;
 
 use ::http::{Response, StatusCode};
-use bowline_core::http::admission::Rejection;
-use bowline_core::sse::{self, Event};
+use bowline_core::http::admission::HttpRejection;
+use bowline_core::sse::{self, SseEvent};
 use bytes::Bytes;
 
-use super::session::{Reader, gone};
+use super::session::{StreamReader, session_not_found};
 use super::sessions::Sessions;
-use super::streams::Form;
-use crate::http::server::body::{self, Events, HttpBody};
-use crate::http::server::{KeepAlive, Site};
+use super::streams::ResponseForm;
+use crate::http::server::body::{self, EventSource, HttpBody};
+use crate::http::server::{KeepAlive, ServiceState};
 use crate::limits::Charge;
 
-/// How the answers of one POST are written as JSON.
+/// Whether the JSON answer to a POST is one response or an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(super) enum JsonShape {
     One,
     Array,
 }
 
-/// The response to a POST that wants answers, as soon as it is clear which form it takes.
+/// Returns the response to a POST with requests, as soon as its form is decided.
 ///
 /// # Cancel safety
 ///
 /// Dropping the future, or the body of the response, stops no handler.
-pub(super) async fn answers(
-    site: Arc<Site>,
-    mut reader: Reader,
-    shape: Shape,
+pub(super) async fn post_response(
+    state: Arc<ServiceState>,
+    mut reader: StreamReader,
+    shape: JsonShape,
     commit_after: Option<Duration>,
-) -> Result<Response<HttpBody>, Rejection> {
+) -> Result<Response<HttpBody>, HttpRejection> {
     let form = {
         let mut decided = pin!(poll_fn(|cx| reader.poll_form(cx)));
         match commit_after {
-            // A timer would ring at the next millisecond, and a client that gives up waits for the head.
+            // Without a timer, which would fire a millisecond later: a client that cancels waits for the head.
             Some(Duration::ZERO) => {
                 poll_fn(|cx| match decided.as_mut().poll(cx) {
                     Poll::Ready(form) => Poll::Ready(form),
-                    Poll::Pending => Poll::Ready(Form::Events),
+                    Poll::Pending => Poll::Ready(ResponseForm::Events),
                 })
                 .await
             }
             Some(delay) => tokio::time::timeout(delay, decided)
                 .await
-                .unwrap_or(Form::Events),
+                .unwrap_or(ResponseForm::Events),
             None => decided.as_mut().await,
         }
     };
-    if form != Form::Json {
+    if form != ResponseForm::Json {
         reader.commit_to_events();
-        return Ok(events(&site, reader, None));
+        return Ok(stream_response(&state, reader, None));
     }
     let mut answers = reader.take_answers();
     match (shape, answers.len()) {
-        (_, 0) => Err(gone()),
-        (Shape::One, _) => Ok(body::whole(StatusCode::OK, answers.swap_remove(0))),
-        (Shape::Array, _) => Ok(body::whole(StatusCode::OK, array(&answers))),
+        (_, 0) => Err(session_not_found()),
+        (JsonShape::One, _) => Ok(body::whole(StatusCode::OK, answers.swap_remove(0))),
+        (JsonShape::Array, _) => Ok(body::whole(StatusCode::OK, json_array(&answers))),
     }
 }
 
-/// A response that is a stream of events; `charge` is what it takes up while it is open.
-pub(super) fn events(site: &Site, reader: Reader, charge: Option<Charge>) -> Response<HttpBody> {
+/// Returns an SSE response; `charge` is held while it is open.
+pub(super) fn stream_response(
+    state: &ServiceState,
+    reader: StreamReader,
+    charge: Option<Charge>,
+) -> Response<HttpBody> {
     let http = reader.session().dialect().http;
-    let prime = http.primes_streams.then(|| Event {
+    let prime = http.primes_streams.then(|| SseEvent {
         id: Some(event_id(reader.key(), reader.read_so_far())),
-        retry: site.legacy.retry_millis(),
-        ..Event::default()
+        retry: state.legacy.retry_millis(),
+        ..SseEvent::default()
     });
-    body::stream(Reading {
+    body::stream(StreamResponseBody {
         reader: Some(reader),
         first: prime,
         name: None,
         has_ids: http.resumable,
-        keep_alive: KeepAlive::new(site.keep_alive),
-        ends: None,
+        keep_alive: KeepAlive::new(state.keep_alive),
+        session_guard: None,
         _charge: charge,
     })
 }
 
-/// The one stream of a conversation over HTTP+SSE; its end is the end of the session.
-pub(super) fn only_stream(
-    site: &Site,
-    reader: Reader,
+/// Returns the SSE stream of an HTTP+SSE session, which ends when the stream does.
+pub(super) fn http_sse_response(
+    state: &ServiceState,
+    reader: StreamReader,
     endpoint: String,
     sessions: Arc<Sessions>,
     charge: Charge,
 ) -> Response<HttpBody> {
-    body::stream(Reading {
-        first: Some(Event {
+    body::stream(StreamResponseBody {
+        first: Some(SseEvent {
             name: Some("endpoint".into()),
-            ..Event::new(endpoint)
+            ..SseEvent::new(endpoint)
         }),
         name: Some("message"),
         has_ids: false,
-        keep_alive: KeepAlive::new(site.keep_alive),
-        ends: Some(Ends {
+        keep_alive: KeepAlive::new(state.keep_alive),
+        session_guard: Some(EndSessionOnDrop {
             id: reader.session().id.clone(),
             sessions,
         }),
@@ -111,11 +115,11 @@ pub(super) fn only_stream(
     })
 }
 
-/// A response that is a stream of one event.
-pub(super) fn one_event(frame: &[u8]) -> Response<HttpBody> {
-    struct Once(Option<Bytes>);
+/// Returns an SSE response with one event.
+pub(super) fn single_event_response(frame: &[u8]) -> Response<HttpBody> {
+    struct SingleEvent(Option<Bytes>);
 
-    impl Events for Once {
+    impl EventSource for SingleEvent {
         fn poll_next(&mut self, _: &mut task::Context<'_>) -> Poll<Option<Bytes>> {
             Poll::Ready(self.0.take())
         }
@@ -123,21 +127,21 @@ pub(super) fn one_event(frame: &[u8]) -> Response<HttpBody> {
 
     let mut out = Vec::new();
     sse::encode_frame(frame, &mut out);
-    body::stream(Once(Some(out.into())))
+    body::stream(SingleEvent(Some(out.into())))
 }
 
-/// Which stream and which place an event id names.
+/// Parses an event id into the key of a stream and a position.
 pub(super) fn parse_event_id(id: &str) -> Option<(u64, u64)> {
-    let (key, place) = id.split_once('-')?;
-    Some((key.parse().ok()?, place.parse().ok()?))
+    let (key, position) = id.split_once('-')?;
+    Some((key.parse().ok()?, position.parse().ok()?))
 }
 
-fn event_id(key: u64, place: u64) -> String {
-    format!("{key}-{place}")
+fn event_id(key: u64, position: u64) -> String {
+    format!("{key}-{position}")
 }
 
-/// Several answers as one JSON text.
-pub(super) fn array(answers: &[Bytes]) -> Bytes {
+/// Joins answers to a JSON array.
+pub(super) fn json_array(answers: &[Bytes]) -> Bytes {
     let mut out = vec![b'['];
     for (at, answer) in answers.iter().enumerate() {
         if at > 0 {
@@ -149,45 +153,45 @@ pub(super) fn array(answers: &[Bytes]) -> Bytes {
     out.into()
 }
 
-/// A stream on its way to the client.
-struct Reading {
-    /// `None` once the end was reached.
-    reader: Option<Reader>,
-    first: Option<Event>,
+/// The body of an SSE response.
+struct StreamResponseBody {
+    /// `None` after the end of the stream.
+    reader: Option<StreamReader>,
+    first: Option<SseEvent>,
     name: Option<&'static str>,
     has_ids: bool,
     keep_alive: KeepAlive,
-    ends: Option<Ends>,
+    session_guard: Option<EndSessionOnDrop>,
     _charge: Option<Charge>,
 }
 
-/// Ends a session when dropped.
-struct Ends {
+/// A guard that ends a session when dropped.
+struct EndSessionOnDrop {
     id: String,
     sessions: Arc<Sessions>,
 }
 
-impl Drop for Ends {
+impl Drop for EndSessionOnDrop {
     fn drop(&mut self) {
         drop(self.sessions.remove(&self.id));
     }
 }
 
-impl Events for Reading {
+impl EventSource for StreamResponseBody {
     fn poll_next(&mut self, cx: &mut task::Context<'_>) -> Poll<Option<Bytes>> {
         let mut out = Vec::new();
         if let Some(first) = self.first.take() {
             sse::encode(&first, &mut out);
         }
         while let Some(reader) = &mut self.reader
-            && out.len() < ENOUGH
+            && out.len() < TARGET_CHUNK_BYTES
         {
             match reader.poll_next(cx) {
-                Poll::Ready(Some((place, frame))) => {
-                    let event = Event {
+                Poll::Ready(Some((position, frame))) => {
+                    let event = SseEvent {
                         name: self.name.map(str::to_owned),
-                        id: self.has_ids.then(|| event_id(reader.key(), place)),
-                        ..Event::new(frame)
+                        id: self.has_ids.then(|| event_id(reader.key(), position)),
+                        ..SseEvent::new(frame)
                     };
                     sse::encode(&event, &mut out);
                 }
@@ -197,7 +201,7 @@ impl Events for Reading {
         }
         if out.is_empty() {
             if self.reader.is_none() {
-                self.ends = None;
+                self.session_guard = None; // not only when hyper drops the body
                 return Poll::Ready(None);
             }
             task::ready!(self.keep_alive.poll(cx));
@@ -208,5 +212,5 @@ impl Events for Reading {
     }
 }
 
-/// How much is put into one chunk before the connection gets its turn.
-const ENOUGH: usize = 16 * 1024;
+/// How many bytes are put into one chunk before it is passed to hyper.
+const TARGET_CHUNK_BYTES: usize = 16 * 1024;

@@ -1,46 +1,50 @@
-//! One legacy conversation over HTTP: a wire made of POSTs and streams.
+//! One legacy session over HTTP: a [`Wire`] that receives from POST bodies and sends onto response streams.
 //!
 //! ```text
-//! POST bodies ──▶ inbox ──▶ Driver, Mux, handlers ──▶ Streams ──▶ responses
+//! POST bodies ──▶ inbox ──▶ Driver, Mux, handlers ──▶ SessionStreams ──▶ responses
 //! ```
-//!
-//! The same engine drives it as any other wire. What is different is where messages come in and go out.
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{self, Poll};
 use std::time::Duration;
 
 use ::http::StatusCode;
 use bowline_core::era::Dialect;
-use bowline_core::http::admission::Rejection;
+use bowline_core::http::admission::HttpRejection;
 use bowline_core::{Message, shortened};
 use bowline_types::{ErrorCode, RequestId, RpcError};
 use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::pool::EventPool;
-use super::state::{Head, Idleness, Leftover, NotTaken, Patience, Posted, State, Tended};
-use super::streams::{CannotRead, Form, Keep, Layout, Next, Streams};
+use super::event_pool::EventPool;
+use super::session_state::{
+    DecodedPost, DeferredRelease, EvictionRank, PostHead, PostRejection, SessionState,
+    SessionTimeouts, TimeoutOutcome,
+};
+use super::streams::{
+    AttachError, KeepEvents, NextEvent, ResponseForm, SessionStreams, StreamLayout,
+};
 use crate::exchange::Principal;
 use crate::http::server::overloaded;
 use crate::limits::{Account, Charge, Limit};
+use crate::sync::Mutex;
 use crate::wire::{Received, Wire};
 
-/// One legacy conversation.
+/// A legacy session, shared by its POSTs, its open responses and its driver.
 pub(super) struct Session {
     pub(super) id: String,
     pub(super) principal: Principal,
-    /// What is held for its client.
+    /// The account that memory held for the client is charged to.
     pub(super) account: Arc<Account>,
-    /// The version that the last handshake agreed on.
+    /// The version that the last handshake negotiated.
     dialect: Mutex<&'static Dialect>,
-    state: Mutex<State>,
-    /// A deadline may have been set that is nearer than those that are known.
-    untended: Notify,
+    state: Mutex<SessionState>,
+    /// Notified when a deadline may be nearer than the one [`until_expired`](Self::until_expired) waits for.
+    deadline_changed: Notify,
     pool: Arc<EventPool>,
-    /// Its number in the pool.
+    /// Its key in the pool.
     number: u64,
 }
 
@@ -48,19 +52,19 @@ impl Session {
     pub(super) fn new(
         id: String,
         principal: Principal,
-        layout: Layout,
-        streams: Streams,
+        layout: StreamLayout,
+        streams: SessionStreams,
         account: Arc<Account>,
         pool: &Arc<EventPool>,
     ) -> Arc<Self> {
-        let state = State::new(layout, streams, account.clone(), Instant::now());
+        let state = SessionState::new(layout, streams, account.clone(), Instant::now());
         let session = Arc::new(Self {
             id,
             principal,
             account,
-            dialect: Mutex::new(Dialect::UNNAMED_ON_HTTP),
+            dialect: Mutex::new(Dialect::ASSUMED_ON_HTTP),
             state: Mutex::new(state),
-            untended: Notify::new(),
+            deadline_changed: Notify::new(),
             pool: pool.clone(),
             number: pool.next_number(),
         });
@@ -68,94 +72,98 @@ impl Session {
         session
     }
 
-    /// The version that was agreed upon, once it was.
+    /// Returns the negotiated version; before that, the one assumed without `MCP-Protocol-Version`.
     pub(super) fn dialect(&self) -> &'static Dialect {
-        *self.dialect.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.dialect.lock()
     }
 
-    pub(super) fn agree_on(&self, dialect: &'static Dialect) {
-        *self.dialect.lock().unwrap_or_else(PoisonError::into_inner) = dialect;
+    pub(super) fn set_dialect(&self, dialect: &'static Dialect) {
+        *self.dialect.lock() = dialect;
     }
 
-    /// Takes what the client posted, and opens a stream of that form for the answers: both, or neither.
+    /// Queues the messages of a POST and, given a form, opens a stream for the answers. A rejected POST has no effect.
     pub(super) fn post(
         self: &Arc<Self>,
-        posted: Posted,
-        form: Option<Form>,
-    ) -> Result<Option<Reader>, Rejection> {
+        post: DecodedPost,
+        form: Option<ResponseForm>,
+    ) -> Result<Option<StreamReader>, HttpRejection> {
         let now = Instant::now();
-        let taken = self.with(|state| match state.check(&posted) {
-            Ok(()) => Ok((state.take(now, posted, form), state.has_early_cancels())),
-            // Dropped after the lock is released.
-            Err(refused) => Err(Box::new((refused, posted))),
+        let accepted = self.with(|state| match state.check(&post) {
+            Ok(()) => Ok((state.accept(now, post, form), state.has_early_cancels())),
+            // Returned, so that it is dropped after the lock is released.
+            Err(refused) => Err(Box::new((refused, post))),
         });
-        match taken {
+        match accepted {
             Ok((opened, has_early_cancels)) => {
                 if has_early_cancels {
-                    self.untended.notify_one(); // they expire
+                    self.deadline_changed.notify_one(); // to set a timer for their expiry
                 }
                 Ok(opened.map(|(key, reader)| self.reader(key, reader)))
             }
             Err(refused) => {
-                let (refused, _posted) = *refused;
+                let (refused, _post) = *refused;
                 Err(self.refuse(refused))
             }
         }
     }
 
-    fn refuse(&self, refused: NotTaken) -> Rejection {
+    fn refuse(&self, refused: PostRejection) -> HttpRejection {
         match refused {
-            NotTaken::Ended => gone(),
-            NotTaken::Full => {
+            PostRejection::Ended => session_not_found(),
+            PostRejection::Full => {
                 let max = self.account.limits().peer_requests;
-                overloaded(self.account.meters().refuse(Limit::PeerRequests, max))
+                overloaded(self.account.counters().refuse(Limit::PeerRequests, max))
             }
-            NotTaken::InFlight(id) => already_in_flight(id),
+            PostRejection::InFlight(id) => already_in_flight(id),
         }
     }
 
-    /// The head of the POST that a request came with, for its handler.
-    pub(super) fn take_head(&self, request: &RequestId) -> Option<Arc<Head>> {
-        self.lock().take_head(request)
+    /// Takes the head of the POST that a request came with, for its handler.
+    pub(super) fn take_head(&self, request: &RequestId) -> Option<Arc<PostHead>> {
+        self.state.lock().take_head(request)
     }
 
-    /// Reads a stream from behind a place, or from where the last response stopped.
-    pub(super) fn read(
+    /// Attaches a response to a stream, to read after position `after` or from where the last response stopped.
+    pub(super) fn attach(
         self: &Arc<Self>,
         key: u64,
         after: Option<u64>,
-    ) -> Result<Reader, CannotRead> {
+    ) -> Result<StreamReader, AttachError> {
         let now = Instant::now();
         let reader = self.with(|state| state.attach(now, key, after))?;
         Ok(self.reader(key, reader))
     }
 
-    fn reader(self: &Arc<Self>, key: u64, reader: u64) -> Reader {
-        Reader {
+    fn reader(self: &Arc<Self>, key: u64, reader: u64) -> StreamReader {
+        StreamReader {
             session: self.clone(),
             key,
             reader,
         }
     }
 
-    /// Waits until the client has been away for too long. On the way there, drops calls that it left behind.
+    /// Waits until the client was absent for too long. Until then, cancels orphaned calls and expires early cancels.
     ///
     /// # Cancel safety
     ///
     /// Safe: it can be called again.
-    pub(super) async fn until_forsaken(&self, patience: Patience) {
-        // Whatever sets a deadline without notifying sets it at least this far ahead. So it is enough to look this often.
-        let often = patience.idle_after.min(patience.orphan_limit);
-        let often = often.max(Duration::from_millis(1));
+    pub(super) async fn until_expired(&self, timeouts: SessionTimeouts) {
+        // A deadline that is set without notifying `deadline_changed` is at least this far ahead, so this interval is
+        // enough.
+        let max_sleep = timeouts.idle_timeout.min(timeouts.orphan_timeout);
+        let max_sleep = max_sleep.max(Duration::from_millis(1));
         loop {
             let now = Instant::now();
-            let next = match self.with(|state| state.tend(now, patience)) {
-                Tended::Forsaken => return,
-                Tended::Until(next) => next,
+            let next = match self.with(|state| state.handle_timeouts(now, timeouts)) {
+                TimeoutOutcome::Expired => return,
+                TimeoutOutcome::NextDeadline(next) => next,
             };
-            // A time that is too far away to be told never comes.
-            let next = [next, now.checked_add(often)].into_iter().flatten().min();
-            let asleep = async {
+            // `checked_add` fails if the time cannot be represented; that deadline never comes.
+            let next = [next, now.checked_add(max_sleep)]
+                .into_iter()
+                .flatten()
+                .min();
+            let sleep = async {
                 match next {
                     Some(next) => tokio::time::sleep_until(next).await,
                     None => std::future::pending().await,
@@ -163,53 +171,49 @@ impl Session {
             };
             tokio::select! {
                 biased;
-                () = self.untended.notified() => {}
-                () = asleep => {}
+                () = self.deadline_changed.notified() => {}
+                () = sleep => {}
             }
         }
     }
 
-    pub(super) fn idleness(&self) -> Idleness {
-        self.lock().idleness()
+    pub(super) fn eviction_rank(&self) -> EvictionRank {
+        self.state.lock().eviction_rank()
     }
 
-    /// How easily its events can be missed, if there are any: whether a response is open, and when it was last active.
-    pub(super) fn events_idleness(&self) -> Option<(bool, Instant)> {
-        self.lock().events_idleness()
+    /// Returns the rank of its events for eviction, least first: whether a response is open, and the last activity.
+    pub(super) fn event_eviction_rank(&self) -> Option<(bool, Instant)> {
+        self.state.lock().event_eviction_rank()
     }
 
-    /// Drops the oldest events until this many bytes are free, and returns how many events that were.
-    pub(super) fn drop_events(&self, bytes: usize, keep: Keep) -> u64 {
+    /// Drops the oldest events until this many bytes are free, and returns how many were dropped.
+    pub(super) fn drop_events(&self, bytes: usize, keep: KeepEvents) -> u64 {
         self.with(|state| state.drop_events(bytes, keep))
     }
 
     #[cfg(test)]
-    pub(super) fn sizes(&self) -> super::state::Sizes {
-        self.lock().sizes()
+    pub(super) fn sizes(&self) -> super::session_state::SessionSizes {
+        self.state.lock().sizes()
     }
 
     #[cfg(test)]
-    pub(super) fn tend(&self, patience: Patience) -> Tended {
+    pub(super) fn handle_timeouts(&self, timeouts: SessionTimeouts) -> TimeoutOutcome {
         let now = Instant::now();
-        self.with(|state| state.tend(now, patience))
+        self.with(|state| state.handle_timeouts(now, timeouts))
     }
 
-    /// Changes the state; then wakes and drops what has to be, with the lock released.
-    fn with<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
-        let mut state = self.lock();
+    /// Changes the state; then, with the lock released, wakes and drops the deferred values: both may
+    /// run code that locks it.
+    fn with<T>(&self, change: impl FnOnce(&mut SessionState) -> T) -> T {
+        let mut state = self.state.lock();
         let result = change(&mut state);
-        let (leftovers, more_events) = state.leftovers();
+        let (deferred, more_events) = state.take_deferred();
         drop(state);
-        leftovers.for_each(Leftover::release);
+        deferred.for_each(DeferredRelease::release);
         if more_events {
             self.pool.make_room(self);
         }
         result
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // No code that could panic runs under this lock.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -219,14 +223,14 @@ impl Drop for Session {
     }
 }
 
-/// An open response that reads a stream.
-pub(super) struct Reader {
+/// An open response that reads a stream. Dropping it detaches it.
+pub(super) struct StreamReader {
     session: Arc<Session>,
     key: u64,
     reader: u64,
 }
 
-impl Reader {
+impl StreamReader {
     pub(super) fn session(&self) -> &Arc<Session> {
         &self.session
     }
@@ -236,68 +240,72 @@ impl Reader {
     }
 
     pub(super) fn poll_next(&mut self, cx: &mut task::Context<'_>) -> Poll<Option<(u64, Bytes)>> {
-        let mut state = self.session.lock();
+        let mut state = self.session.state.lock();
         let next = state.streams.next(self.key, self.reader, cx.waker());
         drop(state);
         match next {
-            Next::Event { place, frame } => Poll::Ready(Some((place, frame))),
-            Next::End => Poll::Ready(None),
-            Next::Wait => Poll::Pending,
+            NextEvent::Event { position, frame } => Poll::Ready(Some((position, frame))),
+            NextEvent::End => Poll::Ready(None),
+            NextEvent::Wait => Poll::Pending,
         }
     }
 
-    /// Which form the response takes, once that is clear.
-    pub(super) fn poll_form(&mut self, cx: &mut task::Context<'_>) -> Poll<Form> {
-        let form = self.session.lock().streams.form(self.key, cx.waker());
+    /// Polls for the form of the response.
+    pub(super) fn poll_form(&mut self, cx: &mut task::Context<'_>) -> Poll<ResponseForm> {
+        let form = self.session.state.lock().streams.form(self.key, cx.waker());
         match form {
-            Form::Undecided => Poll::Pending,
+            ResponseForm::Undecided => Poll::Pending,
             form => Poll::Ready(form),
         }
     }
 
     pub(super) fn commit_to_events(&self) {
-        let commit = |state: &mut State| state.streams.commit_to_events(self.key);
+        let commit = |state: &mut SessionState| state.streams.commit_to_events(self.key);
         self.session.with(commit);
     }
 
     pub(super) fn take_answers(&self) -> Vec<Bytes> {
-        let take = |state: &mut State| state.streams.take_answers(self.key);
+        let take = |state: &mut SessionState| state.streams.take_answers(self.key);
         self.session.with(take)
     }
 
     pub(super) fn read_so_far(&self) -> u64 {
-        self.session.lock().streams.read_so_far(self.key)
+        self.session.state.lock().streams.read_so_far(self.key)
     }
 }
 
-impl Drop for Reader {
+impl Drop for StreamReader {
     fn drop(&mut self) {
         let now = Instant::now();
-        let detach = |state: &mut State| state.detach(now, self.key, self.reader);
+        let detach = |state: &mut SessionState| state.detach(now, self.key, self.reader);
         self.session.with(detach);
     }
 }
 
-/// The driver's side of a session.
+/// The driver's side of a session. Dropping it ends the session.
 pub(super) struct SessionWire {
     session: Arc<Session>,
-    /// How many bytes the driver has taken since it last dispatched them, after which they are charged again.
-    taken: usize,
+    /// Bytes received since the last flush. They are not charged until the driver has dispatched them.
+    undispatched: usize,
 }
 
 impl SessionWire {
     pub(super) fn new(session: Arc<Session>) -> Self {
-        Self { session, taken: 0 }
+        Self {
+            session,
+            undispatched: 0,
+        }
     }
 }
 
 impl Wire for SessionWire {
     fn poll_receive(&mut self, cx: &mut task::Context<'_>) -> Poll<Received> {
-        if self.taken >= MAX_TAKEN {
+        if self.undispatched >= MAX_UNDISPATCHED_BYTES {
+            // Makes the driver dispatch what it has before it receives more.
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
-        let mut state = self.session.lock();
+        let mut state = self.session.state.lock();
         let Some((message, charge)) = state.next_message() else {
             let replaced = state.wait_for_message(cx.waker());
             drop(state);
@@ -305,7 +313,7 @@ impl Wire for SessionWire {
             return Poll::Pending;
         };
         drop(state);
-        self.taken += charge.as_ref().map_or(0, Charge::bytes);
+        self.undispatched += charge.as_ref().map_or(0, Charge::bytes);
         Poll::Ready(Received::Message(message))
     }
 
@@ -330,7 +338,7 @@ impl Wire for SessionWire {
     }
 
     fn poll_flush(&mut self, _: &mut task::Context<'_>) -> Poll<io::Result<()>> {
-        self.taken = 0;
+        self.undispatched = 0;
         Poll::Ready(Ok(()))
     }
 
@@ -341,20 +349,20 @@ impl Wire for SessionWire {
 
 impl Drop for SessionWire {
     fn drop(&mut self) {
-        self.session.with(State::end);
+        self.session.with(SessionState::end);
     }
 }
 
-/// The refusal of a request that names no session, or one that has ended.
-pub(super) fn gone() -> Rejection {
-    Rejection::http(StatusCode::NOT_FOUND, "session not found")
+/// Returns the rejection (404) of a request whose session does not exist or has ended.
+pub(super) fn session_not_found() -> HttpRejection {
+    HttpRejection::new(StatusCode::NOT_FOUND, "session not found")
 }
 
-/// The refusal of a request whose id an unanswered request has.
-pub(super) fn already_in_flight(id: RequestId) -> Rejection {
+/// Returns the rejection of a request whose id an unanswered request has.
+pub(super) fn already_in_flight(id: RequestId) -> HttpRejection {
     let why = format!("the request id {} is already in flight", shortened(&id));
-    Rejection::from(RpcError::new(ErrorCode::INVALID_REQUEST, why)).about(id)
+    HttpRejection::from(RpcError::new(ErrorCode::INVALID_REQUEST, why)).with_id(id)
 }
 
-/// How many bytes the driver takes before it has to dispatch them; one message may be longer.
-const MAX_TAKEN: usize = 256 * 1024;
+/// How many bytes the driver may receive before it has to dispatch them; one message may be longer.
+const MAX_UNDISPATCHED_BYTES: usize = 256 * 1024;

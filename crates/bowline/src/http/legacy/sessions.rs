@@ -1,59 +1,60 @@
-//! The sessions of one service: those that a client can name, and the tasks that drive them.
+//! The sessions of one service: the table of published sessions, eviction at the limits, and the driver tasks.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use bowline_core::Outcome;
-use bowline_core::era::{Caller, Door, Request};
-use bowline_core::http::admission::Rejection;
+use bowline_core::era::{Caller, DuplexAdmission, Request};
+use bowline_core::http::admission::HttpRejection;
 use bowline_types::ClientCapabilities;
 use tokio::task::AbortHandle;
 
 use super::Legacy;
-use super::candidates::Candidates;
-use super::pool::EventPool;
-use super::session::{Session, SessionWire, gone};
-use super::state::Patience;
-use super::streams::{Layout, Streams};
+use super::event_pool::EventPool;
+use super::eviction::EvictionCandidates;
+use super::session::{Session, SessionWire, session_not_found};
+use super::session_state::SessionTimeouts;
+use super::streams::{SessionStreams, StreamLayout};
 use crate::exchange::{BoxFuture, Context, Params, Principal, Responder};
-use crate::http::server::{Site, overloaded, unavailable};
-use crate::limits::{Gauge, Limit, Meters};
-use crate::peer::{Closing, Driver, Peer, Role};
+use crate::http::server::{ServiceState, overloaded, unavailable};
+use crate::limits::{Gauge, Limit, UsageCounters};
+use crate::peer::{CloseMode, Driver, LocalRole, Peer};
 use crate::random;
 use crate::shutdown::Shutdown;
+use crate::sync::Mutex;
 
-/// Every session that a client can name. Dropping it ends them all.
+/// All published sessions, by id. Dropping it ends them.
 #[derive(Default)]
 pub(super) struct Sessions {
-    table: Mutex<Table>,
+    table: Mutex<SessionTable>,
     pool: Arc<EventPool>,
 }
 
 #[derive(Default)]
-struct Table {
-    by_id: BTreeMap<String, Driven>,
-    /// Which of them are ended next to make room.
-    candidates: Candidates,
-    /// The sessions of each principal that has a name.
-    principals: BTreeMap<String, OfPrincipal>,
+struct SessionTable {
+    by_id: BTreeMap<String, RunningSession>,
+    /// The sessions to evict next at `Limits::sessions`.
+    candidates: EvictionCandidates,
+    /// The sessions of each named principal.
+    principals: BTreeMap<String, PrincipalSessions>,
 }
 
 #[derive(Default)]
-struct OfPrincipal {
+struct PrincipalSessions {
     sessions: BTreeMap<String, Arc<Session>>,
-    candidates: Candidates,
+    candidates: EvictionCandidates,
 }
 
-/// A session and the task that drives it. Dropping it ends the session.
-pub(super) struct Driven {
+/// A session and the task that drives it. Dropping it aborts the task, which ends the session.
+pub(super) struct RunningSession {
     pub(super) session: Arc<Session>,
     task: AbortHandle,
-    /// Where it is counted, once a client can name it.
-    counted: Option<Arc<Meters>>,
+    /// The counters that count it, once it is published.
+    counted: Option<Arc<UsageCounters>>,
 }
 
-impl Driven {
+impl RunningSession {
     pub(super) fn new(session: Arc<Session>, task: AbortHandle) -> Self {
         Self {
             session,
@@ -63,11 +64,11 @@ impl Driven {
     }
 }
 
-impl Drop for Driven {
+impl Drop for RunningSession {
     fn drop(&mut self) {
         self.task.abort();
-        if let Some(meters) = &self.counted {
-            let open = meters.gauge(Gauge::Sessions);
+        if let Some(counters) = &self.counted {
+            let open = counters.gauge(Gauge::Sessions);
             open.fetch_sub(1, Ordering::Relaxed);
         }
     }
@@ -79,50 +80,50 @@ impl Sessions {
         &self.pool
     }
 
-    /// Starts a session that no client can name yet. It ends when dropped.
+    /// Starts a session that is not published: [`find`](Self::find) does not return it. Dropping the result ends it.
     pub(super) fn start(
         self: &Arc<Self>,
-        site: &Site,
+        state: &ServiceState,
         legacy: &Legacy,
-        layout: Layout,
+        layout: StreamLayout,
         principal: Principal,
-    ) -> Result<Driven, Rejection> {
-        if site.shutdown.is_asked() {
+    ) -> Result<RunningSession, HttpRejection> {
+        if state.shutdown.is_requested() {
             return Err(unavailable("shutting down"));
         }
-        let account = site.account.principal(principal.name()).peer();
-        let streams = Streams::new(layout, legacy.store(&account), account.clone());
-        let id = mint_id()?;
+        let account = state.account.principal(principal.name()).peer();
+        let streams = SessionStreams::new(layout, legacy.store(&account), account.clone());
+        let id = new_session_id()?;
         let session = Session::new(id, principal, layout, streams, account.clone(), &self.pool);
         let served = match layout {
-            Layout::PerPost => site.served.clone(),
-            // No modern version has this transport. A client that probes for one is told which versions there are.
-            Layout::One => site.served.without_modern(),
+            StreamLayout::StreamableHttp => state.served.clone(),
+            // No modern version has this transport. A client that probes for one gets the served versions.
+            StreamLayout::HttpSse => state.served.without_modern(),
         };
-        let role = Role::Server {
-            door: Door::new(served, site.offers),
-            responder: Arc::new(OnBehalf {
+        let role = LocalRole::Server {
+            admission: DuplexAdmission::new(served, state.legacy_features),
+            responder: Arc::new(PrincipalResponder {
                 session: session.clone(),
-                responder: site.responder.clone(),
+                responder: state.responder.clone(),
             }),
-            identity: site.identity.clone(),
+            identity: state.identity.clone(),
         };
         let wire = Box::new(SessionWire::new(session.clone()));
         let (peer, driver) = Peer::new(wire, role, account);
-        let (shutdown, patience) = (site.shutdown.clone(), legacy.patience());
+        let (shutdown, timeouts) = (state.shutdown.clone(), legacy.timeouts());
         let table = Arc::downgrade(self);
-        // There are thousands of them, and whatever a future is given it keeps twice: once as an argument.
+        // Boxed, because a future stores its arguments twice (as captured and as used), and there may be thousands.
         let driver = Box::new(driver);
-        let conduct = conduct(session.clone(), peer, driver, shutdown, patience, table);
-        let task = tokio::spawn(conduct);
-        Ok(Driven::new(session, task.abort_handle()))
+        let driving = drive_session(session.clone(), peer, driver, shutdown, timeouts, table);
+        let task = tokio::spawn(driving);
+        Ok(RunningSession::new(session, task.abort_handle()))
     }
 
-    /// Lets clients name a session. If there are as many as the limits allow, the one that was idle for longest is ended:
-    /// of the same principal, if that has as many as it may.
-    pub(super) fn publish(&self, mut driven: Driven) -> Result<(), Rejection> {
-        let session = driven.session.clone();
-        let (limits, meters) = (session.account.limits(), session.account.meters());
+    /// Adds a session to the table. At a limit, ends the longest idle session: one of the same principal if that is at
+    /// `Limits::principal_sessions`.
+    pub(super) fn publish(&self, mut running: RunningSession) -> Result<(), HttpRejection> {
+        let session = running.session.clone();
+        let (limits, counters) = (session.account.limits(), session.account.counters());
         let name = session.principal.name();
         for (limit, max) in [
             (Limit::Sessions, limits.sessions),
@@ -130,65 +131,65 @@ impl Sessions {
         ] {
             let applies = limit == Limit::Sessions || name.is_some();
             if applies && max == 0 {
-                return Err(overloaded(meters.refuse(limit, max)));
+                return Err(overloaded(counters.refuse(limit, max)));
             }
         }
-        meters
+        counters
             .gauge(Gauge::Sessions)
             .fetch_add(1, Ordering::Relaxed);
-        driven.counted = Some(meters.clone());
-        let mut table = self.lock();
+        running.counted = Some(counters.clone());
+        let mut table = self.table.lock();
         let mut ended = Vec::new();
         if let Some(name) = name
-            && let Some(own) = table.of_principal_beyond(name, limits.principal_sessions)
+            && let Some(own) = table.pop_principal_excess(name, limits.principal_sessions)
         {
-            meters.refuse(Limit::PrincipalSessions, limits.principal_sessions);
+            counters.refuse(Limit::PrincipalSessions, limits.principal_sessions);
             ended.push(own);
         }
         while table.by_id.len() >= limits.sessions
-            && let Some(idlest) = table.pop_idlest()
+            && let Some(longest_idle) = table.pop_longest_idle()
         {
-            meters.refuse(Limit::Sessions, limits.sessions);
-            ended.push(idlest);
+            counters.refuse(Limit::Sessions, limits.sessions);
+            ended.push(longest_idle);
         }
-        table.insert(driven);
+        table.insert(running);
         drop(table);
         if !ended.is_empty() {
-            tracing::debug!("ended the session that was idle for longest to open another");
+            tracing::debug!("ended the longest idle session to open another");
         }
         Ok(())
     }
 
-    /// The session that a client names. One that belongs to another principal does not exist.
-    pub(super) fn find(&self, id: &str, principal: &Principal) -> Result<Arc<Session>, Rejection> {
+    /// Returns the session with this id. The session of another principal counts as not found.
+    pub(super) fn find(
+        &self,
+        id: &str,
+        principal: &Principal,
+    ) -> Result<Arc<Session>, HttpRejection> {
         let found = self
+            .table
             .lock()
             .by_id
             .get(id)
-            .map(|driven| driven.session.clone());
+            .map(|running| running.session.clone());
         found
             .filter(|session| session.principal == *principal)
-            .ok_or_else(gone)
+            .ok_or_else(session_not_found)
     }
 
-    /// Ends a session, if there is one: by dropping what this returns.
-    pub(super) fn remove(&self, id: &str) -> Option<Driven> {
-        self.lock().remove(id)
+    /// Removes a session from the table. Dropping the result ends it.
+    pub(super) fn remove(&self, id: &str) -> Option<RunningSession> {
+        self.table.lock().remove(id)
     }
 
     pub(super) fn len(&self) -> usize {
-        self.lock().by_id.len()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Table> {
-        // No code that could panic runs under this lock.
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock().by_id.len()
     }
 }
 
-impl Table {
-    fn insert(&mut self, driven: Driven) {
-        let session = driven.session.clone();
+impl SessionTable {
+    fn insert(&mut self, running: RunningSession) {
+        let session = running.session.clone();
         let id = session.id.clone();
         if let Some(name) = session.principal.name() {
             let own = self.principals.entry(name.to_owned()).or_default();
@@ -196,14 +197,14 @@ impl Table {
             sessions.insert(id.clone(), session.clone());
             candidates.add(id.clone(), sessions.len(), |id| sessions.get(id));
         }
-        self.by_id.insert(id.clone(), driven);
-        let find = |id: &str| self.by_id.get(id).map(|driven| &driven.session);
+        self.by_id.insert(id.clone(), running);
+        let find = |id: &str| self.by_id.get(id).map(|running| &running.session);
         self.candidates.add(id, self.by_id.len(), find);
     }
 
-    fn remove(&mut self, id: &str) -> Option<Driven> {
-        let driven = self.by_id.remove(id)?;
-        if let Some(name) = driven.session.principal.name()
+    fn remove(&mut self, id: &str) -> Option<RunningSession> {
+        let running = self.by_id.remove(id)?;
+        if let Some(name) = running.session.principal.name()
             && let Some(own) = self.principals.get_mut(name)
         {
             own.sessions.remove(id);
@@ -211,18 +212,18 @@ impl Table {
                 self.principals.remove(name);
             }
         }
-        Some(driven)
+        Some(running)
     }
 
-    fn pop_idlest(&mut self) -> Option<Driven> {
-        let sessions = || self.by_id.values().map(|driven| &driven.session);
-        let find = |id: &str| self.by_id.get(id).map(|driven| &driven.session);
+    fn pop_longest_idle(&mut self) -> Option<RunningSession> {
+        let sessions = || self.by_id.values().map(|running| &running.session);
+        let find = |id: &str| self.by_id.get(id).map(|running| &running.session);
         let id = self.candidates.pop(find, sessions)?;
         self.remove(&id)
     }
 
-    /// The idlest session of a principal that has as many as it may.
-    fn of_principal_beyond(&mut self, name: &str, max: usize) -> Option<Driven> {
+    /// Removes the longest idle session of a principal that has `max` or more.
+    fn pop_principal_excess(&mut self, name: &str, max: usize) -> Option<RunningSession> {
         let own = self.principals.get_mut(name)?;
         if own.sessions.len() < max {
             return None;
@@ -235,24 +236,24 @@ impl Table {
     }
 }
 
-/// Drives a session until it is at its end: its client has been away for too long, or a shutdown is over. Then takes it out
-/// of its table.
-async fn conduct(
+/// Drives a session until the driver is done, the client was absent for too long, or the server has shut down. Then
+/// removes it from the table.
+async fn drive_session(
     session: Arc<Session>,
     peer: Peer,
     mut driver: Box<Driver>,
     shutdown: Shutdown,
-    patience: Patience,
+    timeouts: SessionTimeouts,
     table: Weak<Sessions>,
 ) {
     let grace = tokio::select! {
         biased;
         () = &mut driver => None,
-        () = session.until_forsaken(patience) => None,
-        grace = shutdown.asked() => Some(grace),
+        () = session.until_expired(timeouts) => None,
+        grace = shutdown.requested() => Some(grace),
     };
     if let Some(grace) = grace {
-        peer.close(Closing::Drain(grace));
+        peer.close(CloseMode::Drain(grace));
         (&mut driver).await;
     }
     drop((driver, peer));
@@ -261,13 +262,13 @@ async fn conduct(
     }
 }
 
-/// A responder whose every request is made on behalf of whoever posted it.
-struct OnBehalf {
+/// Wraps a responder, giving each request the principal and the head of its own POST.
+struct PrincipalResponder {
     session: Arc<Session>,
     responder: Arc<dyn Responder>,
 }
 
-impl Responder for OnBehalf {
+impl Responder for PrincipalResponder {
     fn respond<'a>(&'a self, request: Request, cx: Context) -> BoxFuture<'a, Outcome> {
         let head = self.session.take_head(cx.request_id());
         let principal = head.as_ref().map(|head| super::principal(&head.parts));
@@ -276,7 +277,7 @@ impl Responder for OnBehalf {
         let mut cx = cx.with_principal(principal);
         if let Some(head) = head {
             cx.extensions_mut().insert_shared(head.parts.clone());
-            // It is charged as long as the handler can look at it.
+            // Holds the charge for as long as the handler can read the head.
             cx.extensions_mut().insert_shared(head);
         }
         self.responder.respond(request, cx)
@@ -294,16 +295,16 @@ impl Responder for OnBehalf {
         self.responder.roots_changed(caller);
     }
 
-    fn answers(&self) -> ClientCapabilities {
-        self.responder.answers()
+    fn provided_capabilities(&self) -> ClientCapabilities {
+        self.responder.provided_capabilities()
     }
 }
 
-/// An id that cannot be guessed.
-fn mint_id() -> Result<String, Rejection> {
+/// Creates an id of 128 random bits, which cannot be guessed.
+fn new_session_id() -> Result<String, HttpRejection> {
     let bytes: [u8; 16] = random::bytes().map_err(|why| {
         tracing::error!("{why}");
-        unavailable("no session can be opened")
+        unavailable("failed to open a session")
     })?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }

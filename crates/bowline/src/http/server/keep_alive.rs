@@ -1,4 +1,4 @@
-//! When a silent stream should say something, so that nothing on the way takes it for dead.
+//! `KeepAlive`, the timer of the SSE keep-alives that stop proxies from closing an idle stream.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -8,44 +8,44 @@ use std::time::Duration;
 use tokio::task::unconstrained;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::far_future::instant_after;
+use crate::instant_after::instant_after;
 
-/// The time until a silent stream should say something.
+/// The timer of the next keep-alive.
 ///
-/// Its timer is left alone when something is said, and set to what is left when it rings too early: a stream
-/// speaks far more often than it is silent for so long.
+/// An event does not reset the timer; when it fires early, it is set to the remaining time. Streams send events far
+/// more often than keep-alives, so this saves most resets.
 pub(crate) struct KeepAlive {
     interval: Duration,
-    silent_since: Instant,
+    idle_since: Instant,
     timer: Option<Pin<Box<Sleep>>>,
-    /// When the timer rings, kept where looking at it costs nothing.
-    rings_at: Option<Instant>,
+    /// The deadline of the timer, stored inline because it is read at every poll.
+    deadline: Option<Instant>,
 }
 
 impl KeepAlive {
     pub(crate) fn new(interval: Duration) -> Self {
         Self {
             interval,
-            silent_since: Instant::now(),
+            idle_since: Instant::now(),
             timer: None,
-            rings_at: None,
+            deadline: None,
         }
     }
 
-    /// Ready each time that something should be said. The timer is started again by that: a task that is woken
-    /// by it need not poll before it is.
+    /// Ready each time a keep-alive is due. Rearms the timer with the waker of `cx`, so that the task need not poll
+    /// again before it is woken.
     pub(crate) fn poll(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
-        let due = instant_after(self.silent_since, self.interval);
+        let due = instant_after(self.idle_since, self.interval);
         let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(due)));
-        self.rings_at = Some(timer.deadline());
+        self.deadline = Some(timer.deadline());
         task::ready!(poll_timer(timer, cx));
         let is_due = timer.deadline() >= due;
         if is_due {
-            self.silent_since = Instant::now();
+            self.idle_since = Instant::now();
         }
-        let next = instant_after(self.silent_since, self.interval);
+        let next = instant_after(self.idle_since, self.interval);
         timer.as_mut().reset(next);
-        self.rings_at = Some(next);
+        self.deadline = Some(next);
         if poll_timer(timer, cx).is_ready() {
             cx.waker().wake_by_ref();
         }
@@ -56,17 +56,17 @@ impl KeepAlive {
         }
     }
 
-    /// Whether the timer will wake whoever has polled it last.
+    /// Returns whether the timer is armed and will wake the task that polled it last.
     pub(crate) fn is_running(&self) -> bool {
-        self.rings_at.is_some_and(|at| Instant::now() < at)
+        self.deadline.is_some_and(|at| Instant::now() < at)
     }
 
     pub(crate) fn restart(&mut self) {
-        self.silent_since = Instant::now();
+        self.idle_since = Instant::now();
     }
 }
 
-/// However much the task has done already: a timer that is put off would not be running.
+/// Polls outside of tokio's cooperative budget: with no budget left, the poll would not arm the timer.
 fn poll_timer(timer: &mut Pin<Box<Sleep>>, cx: &mut task::Context<'_>) -> Poll<()> {
     pin!(unconstrained(timer.as_mut())).poll(cx)
 }

@@ -1,27 +1,28 @@
-//! The server's side: a `tower` service that answers HTTP requests.
+//! `HttpService`, the HTTP server transport: a `tower` service that answers MCP requests of both eras.
 //!
 //! ```text
-//! request ── admit_head ──▶ read body ── admit ──▶ modern: the handler runs inside the response
-//!                 │                        │
-//!                 └── Rejection ───────────┴─────▶ legacy: a handler of its own
+//! request ── admit_head ──▶ read body ── admit ──▶ modern: `running_request.rs`
+//!                 │                        ├─────▶ legacy: `http/legacy/`
+//!                 └────────────────────────┴─────▶ HttpRejection
 //! ```
 //!
-//! In the modern era the handler's future is part of the response. Whoever drops the response, because the
-//! client closed it or the connection broke, drops the handler; no task is spawned for a request.
-
-mod answer;
-pub(crate) use answer::{Handling, Responding};
+//! In the modern era the handler's future is part of the response, and no task is spawned for a request. When the
+//! client closes the response or the connection breaks, hyper drops the response, and that drops the handler.
 
 mod keep_alive;
 pub(crate) use keep_alive::KeepAlive;
 
 pub(crate) mod body;
+mod body_buffer;
 pub use body::HttpBody;
 
-mod connection;
+mod running_request;
+pub(crate) use running_request::{PendingResponse, RunningRequest};
 
 mod serve;
-pub use serve::Bound;
+pub use serve::BoundServer;
+
+mod write_timeout;
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -32,11 +33,13 @@ use std::time::Duration;
 
 use ::http::request::Parts;
 use ::http::{Method, Request, Response, StatusCode, Version};
-use bowline_core::era::{Callers, Dialects, Offers};
-use bowline_core::http::admission::{Admitted, Arrival, Catalog, Rejection, admit, admit_head};
-use bowline_core::http::media::Accepts;
-use bowline_core::http::paths::Paths;
-pub use bowline_core::http::source::SourcePolicy;
+use bowline_core::era::{CallerCache, Dialects, LegacyFeatures};
+use bowline_core::http::admission::{
+    AdmittedHead, AdmittedPost, HttpRejection, MethodCatalog, admit, admit_head,
+};
+use bowline_core::http::media::AcceptedTypes;
+use bowline_core::http::paths::EndpointPaths;
+pub use bowline_core::http::source_policy::SourcePolicy;
 use bowline_core::shortened;
 use bowline_types::{Implementation, Json};
 use bytes::Bytes;
@@ -45,25 +48,22 @@ use tokio::time::Instant;
 
 use super::legacy::{self, Legacy};
 use crate::exchange::{BoxFuture, Principal, Responder};
-use crate::limits::{Account, Charge, Held, LimitReached, Limits, Usage};
+use crate::limits::{Account, Charge, ChargeKind, LimitReached, Limits, Usage};
 use crate::shutdown::Shutdown;
 
-/// Answers HTTP requests: a `tower` service for any HTTP server, axum's included. Cheap to clone; clones
-/// are the same service.
+/// A `tower` service that answers MCP requests over HTTP, for axum or any other HTTP server. Clones share their state.
 ///
-/// A [`Principal`] among the extensions of a request, put there by a layer that
-/// checked a credential, is the one on whose behalf its handler runs. A handler finds the whole head of its
-/// request, an `http::request::Parts`, among the extensions of its context, unless its client is
-/// one that the server remembers.
+/// A layer that checks credentials adds a [`Principal`] to the extensions of a request; the handler runs on its behalf.
+/// The extensions of the handler's context contain the head of the HTTP request (`http::request::Parts`), except for
+/// stateful legacy clients.
 ///
-/// Both eras are served on one URL. Web pages and names of other machines are kept out until
-/// [`HttpService::source`] lets them in.
+/// Both eras are served on one URL. Requests of web pages from other origins, and with a `Host` of another machine, are
+/// refused unless [`HttpService::source`] allows them.
 ///
 /// # Cancel safety
 ///
-/// A client of the modern era that closes its response, or its connection, has cancelled that request: the
-/// handler's future is dropped. In the legacy era a disconnect means nothing; the client says what it
-/// cancels.
+/// When a client of the modern era closes its response or its connection, the handler's future is dropped. In the
+/// legacy era a disconnect does not cancel; the client sends `notifications/cancelled`.
 ///
 /// # Examples
 ///
@@ -78,49 +78,49 @@ use crate::shutdown::Shutdown;
 #[derive(Clone)]
 #[must_use = "a service does nothing until it is mounted or served"]
 pub struct HttpService {
-    pub(crate) site: Arc<Site>,
+    pub(crate) state: Arc<ServiceState>,
 }
 
-/// What is served, and how.
+/// The shared state and settings of a service.
 #[derive(Clone)]
-pub(crate) struct Site {
+pub(crate) struct ServiceState {
     pub(crate) responder: Arc<dyn Responder>,
-    pub(crate) catalog: Arc<dyn Catalog + Send + Sync>,
+    pub(crate) catalog: Arc<dyn MethodCatalog + Send + Sync>,
     /// The server's `Implementation`, encoded.
     pub(crate) identity: Json,
     pub(crate) served: Dialects,
-    /// What the door of a legacy wire answers by itself.
-    pub(crate) offers: Offers,
-    /// What is held for all peers.
+    /// The capabilities whose methods the `DuplexAdmission` of a legacy wire handles itself.
+    pub(crate) legacy_features: LegacyFeatures,
+    /// Accounts for the memory held for all peers.
     pub(crate) account: Arc<Account>,
     pub(crate) shutdown: Shutdown,
-    pub(crate) callers: Arc<Callers>,
+    pub(crate) caller_cache: Arc<CallerCache>,
     pub(crate) source: SourcePolicy,
     pub(crate) is_source_chosen: bool,
-    /// The paths that are answered; `None` until they are chosen, or the service is bound.
-    pub(crate) paths: Option<Paths>,
+    /// The paths that are served; `None` until they are set or the service is bound.
+    pub(crate) paths: Option<EndpointPaths>,
     pub(crate) commit_after: Duration,
     pub(crate) keep_alive: Duration,
     pub(crate) legacy: Legacy,
 }
 
 impl HttpService {
-    /// A service that answers with `responder`, which calls itself `identity` and knows its methods by
-    /// `catalog`. [`Server::http`](crate::Server::http) makes one of a server.
+    /// Creates a service from a responder, its catalog and its `serverInfo`. [`Server::http`](crate::Server::http)
+    /// creates one from a server.
     pub fn new(
         responder: impl Responder,
-        catalog: impl Catalog + Send + Sync + 'static,
+        catalog: impl MethodCatalog + Send + Sync + 'static,
         identity: &Implementation,
     ) -> Self {
-        let site = Site {
+        let state = ServiceState {
             responder: Arc::new(responder),
             catalog: Arc::new(catalog),
             identity: Json::encode(identity).unwrap_or_else(|_| Json::empty_object()),
             served: Dialects::all(),
-            offers: Offers::default(),
+            legacy_features: LegacyFeatures::default(),
             account: Account::total(Limits::default()),
             shutdown: Shutdown::default(),
-            callers: Arc::default(),
+            caller_cache: Arc::default(),
             source: SourcePolicy::loopback(),
             is_source_chosen: false,
             paths: None,
@@ -129,35 +129,35 @@ impl HttpService {
             legacy: Legacy::default(),
         };
         Self {
-            site: Arc::new(site),
+            state: Arc::new(state),
         }
     }
 
-    /// Answers with `responder` in the place of the server's own: the server with layers around it.
-    pub fn answered_by(self, responder: impl Responder) -> Self {
-        self.having(|site| site.responder = Arc::new(responder))
+    /// Replaces the responder, for example with the server wrapped in layers.
+    pub fn with_responder(self, responder: impl Responder) -> Self {
+        self.modify(|state| state.responder = Arc::new(responder))
     }
 
-    /// Serves these protocol versions only.
+    /// Sets the protocol versions that are served.
     pub fn versions(self, served: Dialects) -> Self {
-        self.having(|site| site.served = served)
+        self.modify(|state| state.served = served)
     }
 
-    /// Decides which hosts the service answers to and which web pages may talk to it.
+    /// Sets which `Host` and `Origin` headers are accepted.
     ///
-    /// Without it the service answers to names of this machine only; bound to an address that others can
-    /// reach, to any name. Pages of other origins are refused in both cases.
+    /// By default only loopback hosts are accepted, or any host if the service is bound to an address that is not
+    /// loopback. Other origins are refused in both cases.
     pub fn source(self, policy: SourcePolicy) -> Self {
-        self.having(|site| {
-            site.source = policy;
-            site.is_source_chosen = true;
+        self.modify(|state| {
+            state.source = policy;
+            state.is_source_chosen = true;
         })
     }
 
-    /// Answers these paths, and every other with status 404. A slash at the end makes no difference.
+    /// Sets the paths that are served; all others get status 404. A trailing slash is ignored.
     ///
-    /// Without it a service that is [bound](Self::bind) to an address answers `/` and `/mcp`, and `/sse` if it serves
-    /// HTTP+SSE. One that is mounted elsewhere answers every path that its router gives it, except those below
+    /// Defaults to `/` and `/mcp` for a service that is [bound](Self::bind) to an address, and `/sse` if it serves
+    /// HTTP+SSE. A service mounted in a router serves every path that the router passes to it, except those below
     /// `/.well-known/`.
     ///
     /// # Examples
@@ -168,26 +168,24 @@ impl HttpService {
     /// let service = Server::new("calculator", "1.0.0").http().paths(["/calculator"]);
     /// ```
     pub fn paths(self, paths: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        self.having(|site| site.paths = Some(Paths::only(paths)))
+        self.modify(|state| state.paths = Some(EndpointPaths::only(paths)))
     }
 
-    /// Sets how much peers can make this service hold and do, apart from what its server holds over other transports.
-    /// [`Server::limits`](crate::Server::limits) sets it for both together.
+    /// Sets the limits of this service, counted separately from the other transports of its server.
+    /// [`Server::limits`](crate::Server::limits) sets common limits.
     pub fn limits(self, limits: Limits) -> Self {
-        self.having(|site| site.account = Account::total(limits))
+        self.modify(|state| state.account = Account::total(limits))
     }
 
-    /// Waits this long for a handler's outcome before the answer becomes a stream; 250 ms unless told
-    /// otherwise.
+    /// Sets how long to wait for a handler's outcome before the response becomes an SSE stream. Defaults to 250 ms.
     ///
-    /// An outcome within that time is answered as plain JSON, with the status that fits it. A handler that
-    /// says something, or whose caller wants to know its progress, is not waited for.
+    /// An outcome within that time is sent as JSON, with the matching HTTP status. If the handler sends a notification,
+    /// or the request has a progress token, the response becomes a stream immediately.
     pub fn commit_after(self, delay: Duration) -> Self {
-        self.having(|site| site.commit_after = delay)
+        self.modify(|state| state.commit_after = delay)
     }
 
-    /// Says something meaningless on a stream that was silent for this long, so that nothing on the way
-    /// takes it for dead; 15 s unless told otherwise.
+    /// Sets the idle interval after which an SSE comment is sent to keep the stream open. Defaults to 15 s.
     ///
     /// # Examples
     ///
@@ -195,40 +193,39 @@ impl HttpService {
     /// use std::time::Duration;
     /// use bowline::Server;
     ///
-    /// // Behind a proxy that cuts connections which are silent for a second.
+    /// // Behind a proxy that closes connections after one idle second.
     /// let service = Server::new("calculator", "1.0.0").http().keep_alive(Duration::from_millis(300));
     /// ```
     pub fn keep_alive(self, interval: Duration) -> Self {
-        self.having(|site| site.keep_alive = interval)
+        self.modify(|state| state.keep_alive = interval)
     }
 
-    /// Whether new requests are taken: until a shutdown was asked for. For readiness probes.
+    /// Returns whether new requests are accepted, which ends with [`shut_down`](Self::shut_down). For readiness probes.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        !self.site.shutdown.is_asked()
+        !self.state.shutdown.is_requested()
     }
 
-    /// Ends the service in good order: new requests are refused, subscriptions come to their end, and
-    /// running handlers get `grace` before they are dropped.
+    /// Shuts the service down gracefully: refuses new requests, ends subscriptions, and drops running handlers after
+    /// `grace`.
     pub fn shut_down(&self, grace: Duration) {
-        self.site.shutdown.ask(grace);
+        self.state.shutdown.request(grace);
     }
 
-    /// Returns the number of requests that are being read or answered, including handlers that run on after their
-    /// caller gave up.
+    /// Returns the number of requests in flight, including handlers that still run after their caller disconnected.
     #[must_use]
     pub fn in_flight(&self) -> usize {
-        self.site.account.requests()
+        self.state.account.requests()
     }
 
-    /// Returns what is held for peers at the moment, and what was refused so far.
+    /// Returns the current resource usage, and the number of refusals so far.
     #[must_use]
     pub fn usage(&self) -> Usage {
-        self.site.account.usage()
+        self.state.account.usage()
     }
 
-    pub(crate) fn having(mut self, change: impl FnOnce(&mut Site)) -> Self {
-        change(Arc::make_mut(&mut self.site));
+    pub(crate) fn modify(mut self, change: impl FnOnce(&mut ServiceState)) -> Self {
+        change(Arc::make_mut(&mut self.state));
         self
     }
 }
@@ -247,49 +244,52 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let site = self.site.clone();
+        let state = self.state.clone();
         let (head, body) = request.into_parts();
         let ends_at = stream_end(&head);
-        let connection = head.extensions.get::<PeerAccount>().cloned();
-        // One block with little in it: it is allocated for each request, and nested `async fn`s would keep
-        // what they are given twice.
+        let connection = head.extensions.get::<ConnectionAccount>().cloned();
+        // One flat block, because its future is allocated for each request: nested `async fn`s would store their
+        // arguments twice.
         Box::pin(async move {
-            let taken_in = match site.arrive(&head) {
-                // Its place is taken before its body is read: whoever sends bodies that never end has no more of them.
-                Ok(Arrival::Post(accepts)) => match site.charge(&head) {
+            let admitted = match state.check_head(&head) {
+                // Charged before the body is read, so that endless bodies count against the request limit.
+                Ok(AdmittedHead::Post(accepts)) => match state.charge(&head) {
                     Ok(mut charge) => match body::read(head.version, pin!(body), &mut charge).await
                     {
                         Ok(body) if head.version == Version::HTTP_2 => {
-                            site.take_in(head, accepts, &body::detached(body), charge)
+                            state.admit_post(head, accepts, &body::copy_if_short(body), charge)
                         }
-                        Ok(body) => site.take_in(head, accepts, &body, charge),
+                        Ok(body) => state.admit_post(head, accepts, &body, charge),
                         Err(refused) => Err(refused),
                     },
                     Err(refused) => Err(refused),
                 },
-                Ok(Arrival::LegacyVerb) => legacy::answer_verb(&site, &head).map(Taken::Now),
+                Ok(AdmittedHead::LegacyMethod) => {
+                    legacy::answer_verb(&state, &head).map(ResponseFuture::Ready)
+                }
                 Err(refused) => Err(refused),
             };
-            // By reference: awaited by itself it would be kept twice.
-            let mut answering = taken_in.unwrap_or_else(|refused| Taken::Now(refusal(refused)));
+            // By reference: awaiting by value would store the future twice.
+            let mut answering =
+                admitted.unwrap_or_else(|refused| ResponseFuture::Ready(refusal(refused)));
             let answered = (&mut answering).await.unwrap_or_else(refusal);
             if ends_at.is_none() && connection.is_none() {
                 return Ok(answered);
             }
-            Ok(answered.map(|body| body.ending_at(ends_at, connection)))
+            Ok(answered.map(|body| body.with_expiry(ends_at, connection)))
         })
     }
 }
 
-/// The response to a request that is refused.
-fn refusal(rejection: Rejection) -> Response<HttpBody> {
+/// Logs a rejection and returns its response.
+fn refusal(rejection: HttpRejection) -> Response<HttpBody> {
     let rejected = shortened(&rejection);
-    tracing::debug!(rejection = %rejected, "an HTTP request was refused");
+    tracing::debug!(rejection = %rejected, "rejected an HTTP request");
     body::rejection(rejection)
 }
 
-/// When a stream ends that a request asks to listen on: with the credential that it was opened with. A call goes on;
-/// it was allowed when it was made, and ends by itself.
+/// Returns when the credential of a listening request expires, which ends its stream. Other requests continue: they
+/// were authorized when they were made, and end by themselves.
 fn stream_end(head: &Parts) -> Option<Instant> {
     let ends_at = head.extensions.get::<Principal>()?.expires_at()?;
     let method = head.headers.get("mcp-method");
@@ -297,129 +297,133 @@ fn stream_end(head: &Parts) -> Option<Instant> {
     (listens || head.method == Method::GET).then(|| ends_at.into())
 }
 
-/// A request that came in.
-pub(crate) enum Taken {
-    Now(Response<HttpBody>),
-    /// Its handler lives inside the response.
-    Inside(Responding),
-    /// Its handler runs elsewhere, and the response waits for it.
-    Elsewhere(BoxFuture<'static, Result<Response<HttpBody>, Rejection>>),
+/// The response to an admitted request, or its future.
+pub(crate) enum ResponseFuture {
+    Ready(Response<HttpBody>),
+    /// The handler runs inside the response.
+    Running(PendingResponse),
+    /// The response of a legacy POST that has to be awaited.
+    Awaited(BoxFuture<'static, Result<Response<HttpBody>, HttpRejection>>),
 }
 
-impl Future for Taken {
-    type Output = Result<Response<HttpBody>, Rejection>;
+impl Future for ResponseFuture {
+    type Output = Result<Response<HttpBody>, HttpRejection>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Self::Output> {
         match &mut *self {
-            Self::Now(response) => {
+            Self::Ready(response) => {
                 let taken = Response::new(HttpBody::from(Bytes::new()));
                 Poll::Ready(Ok(std::mem::replace(response, taken)))
             }
-            Self::Inside(responding) => Pin::new(responding).poll(cx).map(Ok),
-            Self::Elsewhere(answer) => answer.as_mut().poll(cx),
+            Self::Running(pending) => Pin::new(pending).poll(cx).map(Ok),
+            Self::Awaited(answer) => answer.as_mut().poll(cx),
         }
     }
 }
 
-impl Site {
-    fn arrive(&self, head: &Parts) -> Result<Arrival, Rejection> {
+impl ServiceState {
+    fn check_head(&self, head: &Parts) -> Result<AdmittedHead, HttpRejection> {
         let paths = self.paths.as_ref().unwrap_or(&ANY_PATH);
         admit_head(head, &self.source, paths, &self.served)
     }
 
-    /// Begins to answer what was posted.
-    fn take_in(
+    /// Admits a POST and starts its response.
+    fn admit_post(
         self: &Arc<Self>,
         head: Parts,
-        accepts: Accepts,
+        accepts: AcceptedTypes,
         body: &Bytes,
         charge: Charge,
-    ) -> Result<Taken, Rejection> {
-        // Before the era is judged: what goes to the second endpoint of HTTP+SSE is legacy, a modern probe included.
-        if let Some(endpoint) = legacy::second_endpoint(self, &head) {
-            return legacy::answer_second_endpoint(self, &endpoint, head, accepts, body, charge);
+    ) -> Result<ResponseFuture, HttpRejection> {
+        // Before `admit`: all POSTs to the message endpoint of HTTP+SSE are legacy, even a modern probe.
+        if let Some(endpoint) = legacy::message_endpoint(self, &head) {
+            return legacy::answer_message_endpoint(self, &endpoint, head, accepts, body, charge);
         }
         let (headers, catalog) = (&head.headers, &*self.catalog);
-        match admit(headers, body, &self.served, &self.callers, catalog)? {
-            Admitted::Modern { id, request, seal } => {
-                let handling = Handling::new(self, id, request, seal, Arc::new(head), charge);
-                Ok(Taken::Inside(handling.respond(accepts)))
+        match admit(headers, body, &self.served, &self.caller_cache, catalog)? {
+            AdmittedPost::Modern { id, request, seal } => {
+                let running = RunningRequest::new(self, id, request, seal, Arc::new(head), charge);
+                Ok(ResponseFuture::Running(running.respond(accepts)))
             }
-            // Nothing that a modern client can say over HTTP concerns another request.
-            Admitted::Notification(_) => Ok(Taken::Now(body::empty(StatusCode::ACCEPTED))),
-            Admitted::Legacy(post) => legacy::answer(self, head, accepts, body, post, charge),
+            // Accepted and ignored: no modern notification over HTTP refers to another request.
+            AdmittedPost::Notification(_) => {
+                Ok(ResponseFuture::Ready(body::empty(StatusCode::ACCEPTED)))
+            }
+            AdmittedPost::Legacy(post) => legacy::answer(self, head, accepts, body, post, charge),
         }
     }
 
-    /// Charges a request by its head; its body comes on top as it is read.
-    pub(crate) fn charge(&self, head: &Parts) -> Result<Charge, Rejection> {
-        if self.shutdown.is_asked() {
+    /// Charges a request for its head; the body is charged as it is read.
+    pub(crate) fn charge(&self, head: &Parts) -> Result<Charge, HttpRejection> {
+        if self.shutdown.is_requested() {
             return Err(unavailable("shutting down"));
         }
         let account = self.account_of(head);
-        account.request(size_of_head(head)).map_err(overloaded)
+        account
+            .charge_request(size_of_head(head))
+            .map_err(overloaded)
     }
 
-    /// Charges a stream that a client listens to. It is no request: nothing is asked.
+    /// Charges a GET stream, which does not count as a request.
     #[cfg_attr(
-        bowline_no_legacy,
-        allow(dead_code, reason = "a legacy client has one")
+        not(feature = "legacy"),
+        allow(dead_code, reason = "used by legacy GET streams only")
     )]
-    pub(crate) fn charge_stream(&self, head: &Parts) -> Result<Charge, Rejection> {
-        if self.shutdown.is_asked() {
+    pub(crate) fn charge_stream(&self, head: &Parts) -> Result<Charge, HttpRejection> {
+        if self.shutdown.is_requested() {
             return Err(unavailable("shutting down"));
         }
         let account = self.account_of(head);
-        let charged = account.hold(Held::Request, size_of_head(head));
+        let charged = account.charge(ChargeKind::Request, size_of_head(head));
         charged.map_err(overloaded)
     }
 
     fn account_of(&self, head: &Parts) -> Arc<Account> {
         match head.extensions.get::<Principal>().and_then(Principal::name) {
             Some(name) => self.account.principal(Some(name)),
-            None => match head.extensions.get::<PeerAccount>() {
-                Some(PeerAccount(connection)) => connection.clone(),
+            None => match head.extensions.get::<ConnectionAccount>() {
+                Some(ConnectionAccount(connection)) => connection.clone(),
                 None => self.account.clone(),
             },
         }
     }
 }
 
-/// The account of the connection that a request came over, among the extensions of its head. Only connections that
-/// carry many requests at once have one.
+/// The account of a connection, in the extensions of its requests. Only HTTP/2 connections, which carry concurrent
+/// requests, have one.
 #[derive(Clone)]
-pub(crate) struct PeerAccount(pub(crate) Arc<Account>);
+pub(crate) struct ConnectionAccount(pub(crate) Arc<Account>);
 
-/// How many bytes a request takes up besides its body, roughly.
+/// Estimates the memory of a request without its body.
 fn size_of_head(head: &Parts) -> usize {
     let headers = head.headers.iter();
     let headers = headers.map(|(name, value)| name.as_str().len() + value.len() + PER_HEADER);
     PER_REQUEST + head.uri.path().len() + headers.sum::<usize>()
 }
 
-/// A refusal because a limit is reached.
-pub(crate) fn overloaded(reached: LimitReached) -> Rejection {
-    Rejection::overloaded(reached.into())
+/// Returns the rejection of a request that reached a limit.
+pub(crate) fn overloaded(reached: LimitReached) -> HttpRejection {
+    HttpRejection::overloaded(reached.into())
 }
 
-/// A refusal that says nothing about the request.
-pub(crate) fn unavailable(why: &str) -> Rejection {
-    Rejection::http(StatusCode::SERVICE_UNAVAILABLE, why)
+/// Returns a rejection with status 503.
+pub(crate) fn unavailable(why: &str) -> HttpRejection {
+    HttpRejection::new(StatusCode::SERVICE_UNAVAILABLE, why)
 }
 
 impl std::fmt::Debug for HttpService {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("HttpService")
-            .field("served", &self.site.served)
+            .field("served", &self.state.served)
             .field("in_flight", &self.in_flight())
             .finish_non_exhaustive()
     }
 }
 
-static ANY_PATH: Paths = Paths::any();
+static ANY_PATH: EndpointPaths = EndpointPaths::any();
 const COMMIT_AFTER: Duration = Duration::from_millis(250);
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// What the state of a request takes up: its futures, its context, its places in tables.
+/// Estimated memory of a request: its futures, its context, its table entries.
 const PER_REQUEST: usize = 2048;
-/// What a header takes up besides its text.
+/// Estimated memory of a header besides its text.
 const PER_HEADER: usize = 64;

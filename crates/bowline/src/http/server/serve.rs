@@ -1,4 +1,4 @@
-//! Serving connections directly, without a web framework: HTTP/1.1 and HTTP/2 on one socket.
+//! `BoundServer`, a standalone HTTP server without a web framework: HTTP/1.1 and HTTP/2 on one socket.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -11,8 +11,8 @@ use std::task::{self, Poll};
 use std::time::Duration;
 
 use ::http::{Request, Response};
-use bowline_core::http::paths::Paths;
-use bowline_core::http::source::SourcePolicy;
+use bowline_core::http::paths::EndpointPaths;
+use bowline_core::http::source_policy::SourcePolicy;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -22,12 +22,12 @@ use tokio::net::{TcpListener, ToSocketAddrs};
 use tokio::task::JoinSet;
 use tower_service::Service;
 
-use super::connection::{Patient, Speaks};
-use super::{HttpBody, HttpService, PeerAccount, Site};
+use super::write_timeout::{HttpVersion, WriteTimeout};
+use super::{ConnectionAccount, HttpBody, HttpService, ServiceState};
 use crate::limits::{Account, Gauge, Limit};
 use crate::{Error, Result};
 
-/// A service that has an address and is about to be served.
+/// A service bound to an address, ready to be served.
 ///
 /// # Examples
 ///
@@ -39,49 +39,49 @@ use crate::{Error, Result};
 /// # }
 /// ```
 #[derive(Debug)]
-#[must_use = "nothing is answered until it is served"]
-pub struct Bound {
+#[must_use = "it accepts no connections until it is served"]
+pub struct BoundServer {
     listener: TcpListener,
     addr: SocketAddr,
     service: HttpService,
 }
 
 impl HttpService {
-    /// Takes an address; port 0 is any free one. Its [paths](Self::paths) are `/` and `/mcp`, unless others are chosen.
+    /// Binds a TCP address; port 0 selects a free port. The [paths](Self::paths) default to `/` and `/mcp`.
     ///
     /// # Errors
     ///
-    /// [`Error::Transport`] if the address cannot be had, [`Error::Misuse`] if what is offered cannot be.
+    /// [`Error::Transport`] if binding fails, [`Error::Misuse`] if the server is misconfigured.
     ///
     /// # Cancel safety
     ///
-    /// Safe: dropping the future gives the address back.
-    pub async fn bind(self, addr: impl ToSocketAddrs) -> Result<Bound> {
-        self.site.responder.check()?;
+    /// Safe: dropping the future closes the socket.
+    pub async fn bind(self, addr: impl ToSocketAddrs) -> Result<BoundServer> {
+        self.state.responder.check()?;
         let cannot = |error: io::Error| Error::Transport {
-            what: "the address cannot be had".into(),
+            what: "failed to bind the address".into(),
             source: Some(error.into()),
         };
         let listener = TcpListener::bind(addr).await.map_err(cannot)?;
         let addr = listener.local_addr().map_err(cannot)?;
-        let service = self.having(|site| {
-            // Others can reach it by names that nobody here can know.
-            if !site.is_source_chosen && !addr.ip().is_loopback() {
-                site.source = SourcePolicy::public();
+        let service = self.modify(|state| {
+            // The names by which other machines reach this address are unknown here, so any `Host` is accepted.
+            if !state.is_source_chosen && !addr.ip().is_loopback() {
+                state.source = SourcePolicy::public();
             }
-            if site.paths.is_none() {
-                let sse = site.legacy.has_http_sse().then_some("/sse");
-                site.paths = Some(Paths::only(OWN_PATHS.into_iter().chain(sse)));
+            if state.paths.is_none() {
+                let sse = state.legacy.has_http_sse().then_some("/sse");
+                state.paths = Some(EndpointPaths::only(DEFAULT_PATHS.into_iter().chain(sse)));
             }
         });
-        Ok(Bound {
+        Ok(BoundServer {
             listener,
             addr,
             service,
         })
     }
 
-    /// Serves one connection, of whatever kind, until it is at its end or a shutdown is over.
+    /// Serves one connection over any I/O until it ends or a shutdown is complete.
     ///
     /// # Cancel safety
     ///
@@ -90,7 +90,7 @@ impl HttpService {
         self.serve_connection_through(io, self.clone()).await;
     }
 
-    /// Serves one connection by `service`, which is this one with layers around it.
+    /// Serves one connection with `service`, which is this one wrapped in layers.
     ///
     /// # Cancel safety
     ///
@@ -104,27 +104,27 @@ impl HttpService {
         S: Clone + Send + 'static,
         S::Future: Send + 'static,
     {
-        serve(&self.site, io, service).await;
+        serve(&self.state, io, service).await;
     }
 }
 
-impl Bound {
-    /// The address, with the port that was chosen.
+impl BoundServer {
+    /// Returns the bound address, with the actual port.
     #[must_use]
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// The service, to shut it down or to ask whether it is ready.
+    /// Returns the service, for [`HttpService::shut_down`] and [`HttpService::is_ready`].
     pub fn service(&self) -> HttpService {
         self.service.clone()
     }
 
-    /// Serves until a shutdown was asked for and is over.
+    /// Serves until a shutdown is complete.
     ///
     /// # Errors
     ///
-    /// None today: a connection that fails is the end of that connection, and is logged.
+    /// None today: a failed connection is logged and does not affect the others.
     ///
     /// # Cancel safety
     ///
@@ -134,8 +134,7 @@ impl Bound {
         self.serve_through(service).await
     }
 
-    /// Serves by `service`, which is [this one](Self::service) with layers around it, until a shutdown was
-    /// asked for and is over.
+    /// Serves with `service`, which is [this one](Self::service) wrapped in layers, until a shutdown is complete.
     ///
     /// # Errors
     ///
@@ -150,31 +149,31 @@ impl Bound {
         S: Clone + Send + 'static,
         S::Future: Send + 'static,
     {
-        let site = self.service.site.clone();
-        let (most, open) = (
-            site.account.limits().connections,
-            site.account.meters().gauge(Gauge::Connections),
+        let state = self.service.state.clone();
+        let (max, open) = (
+            state.account.limits().connections,
+            state.account.counters().gauge(Gauge::Connections),
         );
         let mut connections = JoinSet::new();
         loop {
             open.store(connections.len(), Ordering::Relaxed);
-            // A shutdown comes first: there may always be one more connection.
+            // The shutdown first, because new connections could starve it.
             let accepted = tokio::select! {
                 biased;
-                _ = self.service.site.shutdown.asked() => break,
+                _ = self.service.state.shutdown.requested() => break,
                 Some(_) = connections.join_next() => continue,
-                accepted = self.listener.accept(), if connections.len() < most => accepted,
+                accepted = self.listener.accept(), if connections.len() < max => accepted,
             };
             match accepted {
                 Ok((stream, _)) => {
-                    // Answers are small and somebody waits for each.
+                    // Responses are small, and Nagle's algorithm would delay them.
                     let _ = stream.set_nodelay(true);
-                    let (site, service) = (site.clone(), service.clone());
-                    connections.spawn(async move { serve(&site, stream, service).await });
+                    let (state, service) = (state.clone(), service.clone());
+                    connections.spawn(async move { serve(&state, stream, service).await });
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
-                    tokio::time::sleep(AFTER_FAILURE).await;
+                    tracing::warn!(%error, "failed to accept a connection");
+                    tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
                 }
             }
         }
@@ -186,74 +185,75 @@ impl Bound {
 }
 
 /// Serves one connection.
-async fn serve<S>(site: &Site, io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, service: S)
-where
+async fn serve<S>(
+    state: &ServiceState,
+    io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    service: S,
+) where
     S: Service<Request<Incoming>, Response = Response<HttpBody>, Error = Infallible>,
     S: Clone + Send + 'static,
     S::Future: Send + 'static,
 {
-    let mut io = Patient::new(io, STALLED_FOR);
-    let speaks = tokio::select! {
+    let mut io = WriteTimeout::new(io, WRITE_STALL_TIMEOUT);
+    let version = tokio::select! {
         biased;
-        speaks = tokio::time::timeout(HEAD_WITHIN, io.speaks()) => speaks,
-        _ = site.shutdown.asked() => return,
+        version = tokio::time::timeout(HEAD_TIMEOUT, io.detect_version()) => version,
+        _ = state.shutdown.requested() => return,
     };
-    let speaks = match speaks {
-        Ok(Ok(speaks)) => speaks,
-        Ok(Err(error)) => return tracing::debug!(%error, "a connection ended badly"),
+    let version = match version {
+        Ok(Ok(version)) => version,
+        Ok(Err(error)) => return tracing::debug!(%error, "connection failed"),
         Err(_) => {
-            return tracing::debug!(
-                "a client did not begin within {HEAD_WITHIN:?} and was cut off"
-            );
+            return tracing::debug!("no request within {HEAD_TIMEOUT:?}; closing the connection");
         }
     };
     let io = TokioIo::new(io);
-    match speaks {
-        // It carries one request at a time, so that it needs no account of its own.
-        Speaks::Http1 => {
+    match version {
+        // One request at a time, so it needs no account of its own.
+        HttpVersion::Http1 => {
             let service = TowerToHyperService::new(service);
-            let mut connection = http1(site).serve_connection(io, service);
+            let mut connection = http1(state).serve_connection(io, service);
             let driven = Pin::new(&mut connection);
-            // An idle one is ended by the time that it has for its next head.
+            // `header_read_timeout` ends an idle connection.
             let idle = std::future::pending();
-            drive(site, idle, driven, |it| it.graceful_shutdown()).await;
-            // The handler of a client that has gone is dropped here. Dropping the connection would close the socket first,
-            // and the handler would wait for those system calls.
+            drive(state, idle, driven, |it| it.graceful_shutdown()).await;
+            // `into_parts` drops the handler of a client that has disconnected. Dropping the connection would close the
+            // socket first, and delay the drop of the handler by those system calls.
             let closed_last = connection.into_parts();
             drop(closed_last);
         }
-        // Larger by far, and should not make all connections so.
-        Speaks::Http2 => {
-            let account = site.account.peer();
+        // Boxed, because it is much larger than the HTTP/1.1 future.
+        HttpVersion::Http2 => {
+            let account = state.account.peer();
             let served = Arc::new(AtomicUsize::new(0));
             let service = TowerToHyperService::new(WithAccount {
                 service,
                 account: account.clone(),
                 served: served.clone(),
             });
-            let mut connection = Box::pin(http2(site).serve_connection(io, service));
+            let mut connection = Box::pin(http2(state).serve_connection(io, service));
             let driven = connection.as_mut();
-            let idle = idle(&account, &served);
-            drive(site, idle, driven, |it| it.graceful_shutdown()).await;
+            let idle = wait_until_idle(&account, &served);
+            drive(state, idle, driven, |it| it.graceful_shutdown()).await;
         }
     }
 }
 
-/// Has every request of a connection charged to the account of that connection.
+/// Charges every request of a connection to the account of that connection.
 #[derive(Clone)]
 struct WithAccount<S> {
     service: S,
     account: Arc<Account>,
-    /// How many requests have come.
+    /// The number of requests so far.
     served: Arc<AtomicUsize>,
 }
 
-/// Waits until a connection has carried no request for a while. Pings keep it open for as long as its client likes,
-/// and there is room for only so many connections.
+/// Waits until a connection has been idle for `HTTP2_IDLE`. Otherwise a client could keep it open forever by answering
+/// pings, and the number of connections is limited.
 ///
-/// Each request holds the account of its connection until its response is over.
-fn idle(account: &Arc<Account>, served: &AtomicUsize) -> impl Future<Output = ()> {
-    // Counted now: when the future is polled there may be requests already.
+/// Each request holds a clone of the account until its response is over, so the strong count shows whether it is idle.
+fn wait_until_idle(account: &Arc<Account>, served: &AtomicUsize) -> impl Future<Output = ()> {
+    // Read before the future is first polled, when there may be requests already.
     let unused = Arc::strong_count(account);
     async move {
         loop {
@@ -278,105 +278,106 @@ impl<S: Service<Request<Incoming>>> Service<Request<Incoming>> for WithAccount<S
 
     fn call(&mut self, mut request: Request<Incoming>) -> S::Future {
         self.served.fetch_add(1, Ordering::Relaxed);
-        let account = PeerAccount(self.account.clone());
+        let account = ConnectionAccount(self.account.clone());
         request.extensions_mut().insert(account);
         self.service.call(request)
     }
 }
 
-/// Drives a connection to its end. A shutdown, or the end of an idle one, begins by `farewell`, and is over in time.
+/// Drives a connection to its end. When it is idle, or a shutdown was requested, calls `begin_shutdown` and limits the
+/// rest.
 async fn drive<C: Future<Output = hyper::Result<()>>>(
-    site: &Site,
+    state: &ServiceState,
     idle: impl Future<Output = ()>,
     mut connection: Pin<&mut C>,
-    farewell: fn(Pin<&mut C>),
+    begin_shutdown: fn(Pin<&mut C>),
 ) {
-    // A connection that is at its end needs no shutdown any more.
+    // The connection first: one that has ended needs no shutdown.
     let grace = tokio::select! {
         biased;
-        served = connection.as_mut() => return log(site, served),
-        grace = site.shutdown.asked() => Some(grace),
+        served = connection.as_mut() => return log_result(state, served),
+        grace = state.shutdown.requested() => Some(grace),
         () = idle => None,
     };
-    farewell(connection.as_mut());
+    begin_shutdown(connection.as_mut());
     let grace = match grace {
         Some(grace) => grace,
-        // It has no requests, but perhaps something of a response is still on its way to a slow client.
+        // No request is left, but a slow client may still be reading a response.
         None => tokio::select! {
             biased;
-            served = tokio::time::timeout(DRAINED_WITHIN, connection.as_mut()) => {
-                return served.map_or((), |served| log(site, served));
+            served = tokio::time::timeout(DRAIN_TIMEOUT, connection.as_mut()) => {
+                return served.map_or((), |served| log_result(state, served));
             }
-            grace = site.shutdown.asked() => grace,
+            grace = state.shutdown.requested() => grace,
         },
     };
-    // The responses end by themselves in time, unless their client does not take them in.
-    if let Ok(served) = tokio::time::timeout(grace.saturating_add(FAREWELL), connection).await {
-        log(site, served);
+    // The handlers end within `grace`; a client that does not read could delay the end further.
+    if let Ok(served) = tokio::time::timeout(grace.saturating_add(WRITE_GRACE), connection).await {
+        log_result(state, served);
     }
 }
 
-fn http1(site: &Site) -> http1::Builder {
+fn http1(state: &ServiceState) -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_WITHIN)
-        // A client that closes its half has gone: nothing else tells us that it gave up.
+        .header_read_timeout(HEAD_TIMEOUT)
+        // Treat a half-close as a disconnect: it is the only signal that the client has cancelled.
         .half_close(false)
-        // Bodies are read through the same buffer, so that it is also what a connection may have read and not charged.
-        .max_buf_size(max_head(site));
+        // Bodies pass through the same buffer, so this also bounds what a connection has read and not charged.
+        .max_buf_size(max_head(state));
     builder
 }
 
-fn http2(site: &Site) -> http2::Builder<TokioExecutor> {
+fn http2(state: &ServiceState) -> http2::Builder<TokioExecutor> {
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
-        .keep_alive_interval(PING_EVERY)
-        .max_header_list_size(u32::try_from(max_head(site)).unwrap_or(u32::MAX))
-        .initial_connection_window_size(WINDOW)
-        .initial_stream_window_size(WINDOW)
-        .max_concurrent_streams(MOST_STREAMS)
-        // Letting go of a call that has just left is no attack here, and must not cost the connection
-        // with every other call on it, as it would after twenty by default.
-        .max_pending_accept_reset_streams(MOST_RESETS);
+        .keep_alive_interval(PING_INTERVAL)
+        .max_header_list_size(u32::try_from(max_head(state)).unwrap_or(u32::MAX))
+        .initial_connection_window_size(FLOW_WINDOW)
+        .initial_stream_window_size(FLOW_WINDOW)
+        .max_concurrent_streams(MAX_STREAMS)
+        // Clients drop calls right after sending them. hyper's default of 20 takes that for an attack and closes the
+        // connection with every other call on it.
+        .max_pending_accept_reset_streams(MAX_RESETS);
     builder
 }
 
-/// How long the head of a request may be.
-fn max_head(site: &Site) -> usize {
-    site.account.limits().head_bytes.max(LEAST_BUFFER)
+/// Returns the maximum size of a request head.
+fn max_head(state: &ServiceState) -> usize {
+    state.account.limits().head_bytes.max(MIN_BUFFER)
 }
 
-fn log(site: &Site, served: hyper::Result<()>) {
+fn log_result(state: &ServiceState, served: hyper::Result<()>) {
     if let Err(error) = served {
         if error.is_parse_too_large() {
-            let meters = site.account.meters();
-            meters.refuse(Limit::HeadBytes, max_head(site));
+            let counters = state.account.counters();
+            counters.refuse(Limit::HeadBytes, max_head(state));
         }
-        tracing::debug!(%error, "a connection ended badly");
+        tracing::debug!(%error, "connection failed");
     }
 }
 
-/// What is answered where nothing else decides about paths.
-const OWN_PATHS: [&str; 2] = ["/", "/mcp"];
-/// How long a client may take to say what it wants.
-const HEAD_WITHIN: Duration = Duration::from_secs(30);
-/// The smallest buffer that hyper reads into.
-const LEAST_BUFFER: usize = 8 * 1024;
-/// What an HTTP/2 connection may have received of bodies that are not read, and so not charged.
-const WINDOW: u32 = 256 * 1024;
-const MOST_STREAMS: u32 = 256;
-/// How many requests on one HTTP/2 connection may have been let go of before anybody looked at them.
-const MOST_RESETS: usize = 4096;
-/// After how long without a request an HTTP/2 connection is ended: once, or nearly twice.
+/// The default paths of a bound service.
+const DEFAULT_PATHS: [&str; 2] = ["/", "/mcp"];
+/// How long a client may take to send a request head.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// The smallest read buffer that hyper accepts.
+const MIN_BUFFER: usize = 8 * 1024;
+/// The flow-control window of an HTTP/2 connection: bounds the body bytes received and not yet read, hence not charged.
+const FLOW_WINDOW: u32 = 256 * 1024;
+const MAX_STREAMS: u32 = 256;
+/// Maximum number of streams of one HTTP/2 connection that the client reset before they were accepted.
+const MAX_RESETS: usize = 4096;
+/// An HTTP/2 connection is closed after one to two of these intervals without a request.
 const HTTP2_IDLE: Duration = Duration::from_secs(60);
-/// How long an idle connection may take to end.
-const DRAINED_WITHIN: Duration = Duration::from_secs(5 * 60);
-const PING_EVERY: Duration = Duration::from_secs(20);
-/// How long a client may take nothing in before it is cut off.
-const STALLED_FOR: Duration = Duration::from_secs(30);
-/// How long a response may take to leave once its handler is done.
-const FAREWELL: Duration = Duration::from_secs(1);
-/// How long to wait when no connection can be accepted, for want of descriptors for example.
-const AFTER_FAILURE: Duration = Duration::from_millis(100);
+/// How long an idle connection may take to send the rest of its responses.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5 * 60);
+const PING_INTERVAL: Duration = Duration::from_secs(20);
+/// How long a write may stall before the connection is closed.
+const WRITE_STALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a connection may take to write its responses after the grace period.
+const WRITE_GRACE: Duration = Duration::from_secs(1);
+/// The pause after a failed accept, for example when no file descriptors are left.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);

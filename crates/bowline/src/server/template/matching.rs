@@ -1,69 +1,68 @@
-//! Reading a template backwards: from a URI to the values that make it.
+//! Matches a URI against a template, and extracts the values of its variables.
 //!
-//! The path is a small machine whose states are the template's steps. A table says for every step and
-//! every place in the URI whether the rest fits from there; it is filled from the end, so that its cost
-//! is the product of both lengths, whatever the template. Then one walk from the start takes the values,
-//! each as long as it can be.
+//! The path is compiled into a state machine of steps. A table holds, for each step and each offset in the URI, whether
+//! the rest matches from there. It is filled from the end, so that it costs the product of both lengths for every
+//! template, unlike backtracking. Then one pass from the start takes the values, each as long as possible.
 
-use super::{Checks, Class, Part, Query, UriTemplate, Variables};
+use super::{CharClass, PathPart, QueryExpression, TraversalCheck, UriTemplate, Variables};
 
-/// One state of the machine.
+/// A state of the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    /// This byte, then the next step.
+pub(super) enum MatchStep {
+    /// Matches this byte, then the next step.
     Byte(u8),
-    /// One or more characters of a class: a value. Then the step `then`.
+    /// Matches a value, one or more characters of a class, then the step `then`.
     Value {
         name: String,
-        class: Class,
-        /// Where it ends even though the class goes on: a tail begins there.
+        class: CharClass,
+        /// Characters of the class that end the value, because the tail begins with them.
         stops: &'static [u8],
         is_list: bool,
         then: usize,
     },
-    /// A slash and the next step, or the step `or`.
+    /// Matches a slash and the next step, or else the step `or`.
     Segment { or: usize },
 }
 
-/// The machine for the path of a template.
-pub(super) fn steps(template: &UriTemplate) -> Vec<Step> {
+/// Compiles the path of a template.
+pub(super) fn compile(template: &UriTemplate) -> Vec<MatchStep> {
     let stops: &[u8] = match (&template.query, &template.fragment) {
         (None, None) => b"",
         (None, Some(_)) => b"#",
-        (Some(Query { lead: '?', .. }), None) => b"?",
-        (Some(Query { lead: '?', .. }), Some(_)) => b"?#",
+        (Some(QueryExpression { lead: '?', .. }), None) => b"?",
+        (Some(QueryExpression { lead: '?', .. }), Some(_)) => b"?#",
         (Some(_), None) => b"&",
         (Some(_), Some(_)) => b"&#",
     };
     let mut steps = Vec::new();
     for part in &template.parts {
         match part {
-            Part::Literal(text) => steps.extend(text.bytes().map(Step::Byte)),
-            Part::Simple(names) => {
+            PathPart::Literal(text) => steps.extend(text.bytes().map(MatchStep::Byte)),
+            PathPart::Simple(names) => {
                 for (at, name) in names.iter().enumerate() {
-                    steps.extend((at > 0).then_some(Step::Byte(b',')));
+                    steps.extend((at > 0).then_some(MatchStep::Byte(b',')));
                     let then = steps.len() + 1;
-                    steps.push(value(name, false, then));
+                    steps.push(value_step(name, false, then));
                 }
             }
-            Part::Reserved(name) => {
+            PathPart::Reserved(name) => {
                 let then = steps.len() + 1;
-                steps.push(Step::Value {
+                steps.push(MatchStep::Value {
                     name: name.clone(),
-                    class: Class::Reserved,
+                    class: CharClass::Reserved,
                     stops,
                     is_list: false,
                     then,
                 });
             }
-            Part::Segments(variables) => {
+            PathPart::Segments(variables) => {
                 for variable in variables {
                     let segment = steps.len();
                     let after = segment + 2;
-                    // A list may go on with another segment.
+                    // A list may continue with another segment.
                     let then = if variable.is_list { segment } else { after };
-                    steps.push(Step::Segment { or: after });
-                    steps.push(value(&variable.name, variable.is_list, then));
+                    steps.push(MatchStep::Segment { or: after });
+                    steps.push(value_step(&variable.name, variable.is_list, then));
                 }
             }
         }
@@ -71,77 +70,79 @@ pub(super) fn steps(template: &UriTemplate) -> Vec<Step> {
     steps
 }
 
-fn value(name: &str, is_list: bool, then: usize) -> Step {
-    Step::Value {
+fn value_step(name: &str, is_list: bool, then: usize) -> MatchStep {
+    MatchStep::Value {
         name: name.to_owned(),
-        class: Class::Unreserved,
+        class: CharClass::Unreserved,
         stops: b"",
         is_list,
         then,
     }
 }
 
-/// The values that make `uri`, if any do.
+/// Returns the values of the variables, if `uri` matches.
 pub(super) fn find(template: &UriTemplate, uri: &str) -> Option<Variables> {
-    if uri.len() > LONGEST_URI || !uri.is_ascii() {
+    if uri.len() > MAX_URI_LEN || !uri.is_ascii() {
         return None;
     }
     let uri = uri.as_bytes();
-    if !begins_alike(&template.steps, uri) {
+    if !has_literal_prefix(&template.steps, uri) {
         return None;
     }
-    let table = Table::fill(template, uri);
+    let table = MatchTable::fill(template, uri);
     if !table.fits(0, 0) {
         return None;
     }
-    let mut found = Found {
+    let mut values = MatchedValues {
         variables: Variables::default(),
-        checks: template.checks,
+        traversal_check: template.traversal_check,
     };
-    let at = walk(&template.steps, &table, uri, &mut found)?;
-    for (name, raw, is_list) in tail(template, &uri[at..])? {
-        found.take(name, raw, is_list, Separators::Any)?;
+    let at = take_path_values(&template.steps, &table, uri, &mut values)?;
+    for (name, raw, is_list) in parse_tail(template, &uri[at..])? {
+        values.take(name, raw, is_list, Separators::Any)?;
     }
-    Some(found.variables)
+    Some(values.variables)
 }
 
-/// Whether the fixed beginning fits: most URIs that do not fit differ there, and that is cheap to see.
-fn begins_alike(steps: &[Step], uri: &[u8]) -> bool {
+/// Returns whether the literal prefix matches: a cheap check that rejects most URIs of other templates.
+fn has_literal_prefix(steps: &[MatchStep], uri: &[u8]) -> bool {
     let mut bytes = uri.iter();
     let fixed = steps.iter().map_while(|step| match step {
-        Step::Byte(byte) => Some(byte),
-        Step::Value { .. } | Step::Segment { .. } => None,
+        MatchStep::Byte(byte) => Some(byte),
+        MatchStep::Value { .. } | MatchStep::Segment { .. } => None,
     });
     fixed.into_iter().all(|byte| bytes.next() == Some(byte))
 }
 
-/// Whether the rest of the URI fits, by step and place.
-struct Table {
+/// Whether the rest of the URI matches, by step and offset.
+struct MatchTable {
     fits: Vec<bool>,
-    places: usize,
+    offsets: usize,
 }
 
-impl Table {
+impl MatchTable {
     fn fill(template: &UriTemplate, uri: &[u8]) -> Self {
         let steps = &template.steps;
-        let places = uri.len() + 1;
+        let offsets = uri.len() + 1;
         let mut table = Self {
-            fits: vec![false; places * (steps.len() + 1)],
-            places,
+            fits: vec![false; offsets * (steps.len() + 1)],
+            offsets,
         };
         let ends = path_ends(template, uri);
-        for at in (0..places).rev() {
-            let ends = ends.contains(&Some(at)) && tail(template, &uri[at..]).is_some();
+        for at in (0..offsets).rev() {
+            let ends = ends.contains(&Some(at)) && parse_tail(template, &uri[at..]).is_some();
             table.set(steps.len(), at, ends);
             for (step, of) in steps.iter().enumerate().rev() {
                 let fits = match of {
-                    Step::Byte(byte) => uri.get(at) == Some(byte) && table.fits(step + 1, at + 1),
-                    Step::Value {
+                    MatchStep::Byte(byte) => {
+                        uri.get(at) == Some(byte) && table.fits(step + 1, at + 1)
+                    }
+                    MatchStep::Value {
                         class, stops, then, ..
-                    } => unit(&uri[at..], *class, stops).is_some_and(|length| {
+                    } => char_len(&uri[at..], *class, stops).is_some_and(|length| {
                         table.fits(step, at + length) || table.fits(*then, at + length)
                     }),
-                    Step::Segment { or } => {
+                    MatchStep::Segment { or } => {
                         let here = uri.get(at) == Some(&b'/') && table.fits(step + 1, at + 1);
                         here || table.fits(*or, at)
                     }
@@ -153,28 +154,33 @@ impl Table {
     }
 
     fn fits(&self, step: usize, at: usize) -> bool {
-        self.fits[step * self.places + at]
+        self.fits[step * self.offsets + at]
     }
 
     fn set(&mut self, step: usize, at: usize, fits: bool) {
-        self.fits[step * self.places + at] = fits;
+        self.fits[step * self.offsets + at] = fits;
     }
 }
 
-/// Takes the values of the path; the place where it ends.
-fn walk(steps: &[Step], table: &Table, uri: &[u8], found: &mut Found) -> Option<usize> {
+/// Takes the values of the path, and returns the offset where it ends.
+fn take_path_values(
+    steps: &[MatchStep],
+    table: &MatchTable,
+    uri: &[u8],
+    values: &mut MatchedValues,
+) -> Option<usize> {
     let (mut step, mut at) = (0, 0);
     while let Some(of) = steps.get(step) {
         match of {
-            Step::Byte(_) => (step, at) = (step + 1, at + 1),
-            Step::Segment { or } => {
+            MatchStep::Byte(_) => (step, at) = (step + 1, at + 1),
+            MatchStep::Segment { or } => {
                 if uri.get(at) == Some(&b'/') && table.fits(step + 1, at + 1) {
                     (step, at) = (step + 1, at + 1);
                 } else {
                     step = *or;
                 }
             }
-            Step::Value {
+            MatchStep::Value {
                 name,
                 class,
                 stops,
@@ -182,15 +188,15 @@ fn walk(steps: &[Step], table: &Table, uri: &[u8], found: &mut Found) -> Option<
                 then,
             } => {
                 let start = at;
-                at += unit(&uri[at..], *class, stops)?;
+                at += char_len(&uri[at..], *class, stops)?;
                 while table.fits(step, at) {
-                    at += unit(&uri[at..], *class, stops)?;
+                    at += char_len(&uri[at..], *class, stops)?;
                 }
                 let separators = match class {
-                    Class::Unreserved => Separators::None,
-                    Class::Reserved => Separators::Plain,
+                    CharClass::Unreserved => Separators::None,
+                    CharClass::Reserved => Separators::Plain,
                 };
-                found.take(name, &uri[start..at], *is_list, separators)?;
+                values.take(name, &uri[start..at], *is_list, separators)?;
                 step = *then;
             }
         }
@@ -198,17 +204,16 @@ fn walk(steps: &[Step], table: &Table, uri: &[u8], found: &mut Found) -> Option<
     Some(at)
 }
 
-/// Where the path of the URI can end: at its end, or where a query or a fragment begins.
+/// Returns the offsets at which the path can end: the end of the URI, and the start of the query and fragment.
 ///
-/// No value of the path contains the character that begins them (see [`steps`]), so what stands before that place
-/// has it as often as the literals of the template have. Looking into a tail from each such character would take
-/// quadratic time.
+/// No value of the path contains the character that starts them (see [`compile`]), so that character occurs in the path
+/// exactly as often as in the literals of the template. Parsing a tail at every occurrence would take quadratic time.
 fn path_ends(template: &UriTemplate, uri: &[u8]) -> [Option<usize>; 3] {
     let begins_with = |character: u8| {
-        let is_it = |step: &&Step| **step == Step::Byte(character);
-        let literals = template.steps.iter().filter(is_it).count();
-        let mut places = (0..uri.len()).filter(|at| uri[*at] == character);
-        places.nth(literals)
+        let is_literal = |step: &&MatchStep| **step == MatchStep::Byte(character);
+        let literals = template.steps.iter().filter(is_literal).count();
+        let mut offsets = (0..uri.len()).filter(|at| uri[*at] == character);
+        offsets.nth(literals)
     };
     let query = template.query.as_ref();
     let lead = query.and_then(|query| u8::try_from(query.lead).ok());
@@ -220,12 +225,12 @@ fn path_ends(template: &UriTemplate, uri: &[u8]) -> [Option<usize>; 3] {
     ]
 }
 
-/// A value that was found and not judged: the variable's name, the encoded text, whether it is a list.
-type Raw<'t, 'u> = (&'t str, &'u [u8], bool);
+/// A value before decoding and checking: the name of the variable, the encoded text, whether it is a list.
+type RawMatch<'t, 'u> = (&'t str, &'u [u8], bool);
 
-/// Reads a query and a fragment, if the template has them and `rest` is nothing else.
-fn tail<'t, 'u>(template: &'t UriTemplate, rest: &'u [u8]) -> Option<Vec<Raw<'t, 'u>>> {
-    let mut found: Vec<Raw<'t, 'u>> = Vec::new();
+/// Parses `rest` as the query and fragment of the template. `None` if other text remains.
+fn parse_tail<'t, 'u>(template: &'t UriTemplate, rest: &'u [u8]) -> Option<Vec<RawMatch<'t, 'u>>> {
+    let mut found: Vec<RawMatch<'t, 'u>> = Vec::new();
     let mut rest = rest;
     if let Some(name) = &template.fragment
         && let Some(hash) = rest.iter().position(|byte| *byte == b'#')
@@ -244,7 +249,7 @@ fn tail<'t, 'u>(template: &'t UriTemplate, rest: &'u [u8]) -> Option<Vec<Raw<'t,
                 .variables
                 .iter()
                 .find(|of| of.name.as_bytes() == key)?;
-            // Not asked of a list, which may come again so often that looking back would take quadratic time.
+            // Lists are not searched: they may repeat so often that the search would take quadratic time.
             if !variable.is_list && found.iter().any(|(name, ..)| *name == variable.name) {
                 return None;
             }
@@ -255,16 +260,18 @@ fn tail<'t, 'u>(template: &'t UriTemplate, rest: &'u [u8]) -> Option<Vec<Raw<'t,
     rest.is_empty().then_some(found)
 }
 
-/// Values that were taken and judged.
-struct Found {
+/// Values after decoding and checking.
+struct MatchedValues {
     variables: Variables,
-    checks: Checks,
+    traversal_check: TraversalCheck,
 }
 
-impl Found {
-    fn take(&mut self, name: &str, raw: &[u8], is_list: bool, may: Separators) -> Option<()> {
+impl MatchedValues {
+    fn take(&mut self, name: &str, raw: &[u8], is_list: bool, allowed: Separators) -> Option<()> {
         let text = decode(raw)?;
-        if self.checks == Checks::Traversal && !stays_put(&text, raw, may) {
+        if self.traversal_check == TraversalCheck::Enabled
+            && !is_traversal_safe(&text, raw, allowed)
+        {
             return None;
         }
         if is_list {
@@ -276,20 +283,20 @@ impl Found {
     }
 }
 
-/// Which `/` and `\\` a value may have.
+/// The separators, `/` and `\\`, that a value may contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Separators {
     None,
-    /// A slash that everybody on the way here could see.
+    /// Slashes that are not percent-encoded, and so visible to every proxy and filter.
     Plain,
     Any,
 }
 
-/// Whether a value, made part of a path, leads to where the template says and nowhere else.
-fn stays_put(text: &str, raw: &[u8], may: Separators) -> bool {
+/// Returns whether a value is safe as a part of a file path: no path traversal, no NUL.
+fn is_traversal_safe(text: &str, raw: &[u8], allowed: Separators) -> bool {
     let is_separator = |character| matches!(character, '/' | '\\');
     let separators = text.matches(is_separator).count();
-    let fit = match may {
+    let fit = match allowed {
         Separators::None => separators == 0,
         Separators::Plain => separators == raw.iter().filter(|byte| **byte == b'/').count(),
         Separators::Any => true,
@@ -300,11 +307,11 @@ fn stays_put(text: &str, raw: &[u8], may: Separators) -> bool {
     fit && !has_dots && !text.contains('\0')
 }
 
-/// The length of the character at the start of `rest`, if it is one of the class or an encoded one.
-fn unit(rest: &[u8], class: Class, stops: &[u8]) -> Option<usize> {
+/// Returns the length of the first character of `rest`, if it is percent-encoded or in the class.
+fn char_len(rest: &[u8], class: CharClass, stops: &[u8]) -> Option<usize> {
     match rest {
         [b'%', high, low, ..] => (high.is_ascii_hexdigit() && low.is_ascii_hexdigit()).then_some(3),
-        [byte, ..] => (is_in(class, *byte) && !stops.contains(byte)).then_some(1),
+        [byte, ..] => (is_in_class(class, *byte) && !stops.contains(byte)).then_some(1),
         [] => None,
     }
 }
@@ -329,12 +336,12 @@ fn decode(raw: &[u8]) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-pub(super) fn is_in(class: Class, byte: u8) -> bool {
+pub(super) fn is_in_class(class: CharClass, byte: u8) -> bool {
     let is_reserved = || b":/?#[]@!$&'()*+,;=".contains(&byte);
     byte.is_ascii_alphanumeric()
         || b"-._~".contains(&byte)
-        || (class == Class::Reserved && is_reserved())
+        || (class == CharClass::Reserved && is_reserved())
 }
 
-/// A URI that is longer fits no template: filling the table would cost more than it can be worth.
-const LONGEST_URI: usize = 8 * 1024;
+/// Longer URIs match no template, which bounds the size of the table.
+const MAX_URI_LEN: usize = 8 * 1024;

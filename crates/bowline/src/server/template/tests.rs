@@ -1,4 +1,4 @@
-//! Templates in both directions.
+//! Tests of matching and expanding URI templates.
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn texts(pairs: &[(&str, &str)]) -> Variables {
 }
 
 #[test]
-fn each_kind_of_expression_is_found_again() {
+fn each_kind_of_expression_is_matched() {
     type Case<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)]);
 
     let cases: [Case<'_>; 12] = [
@@ -40,7 +40,7 @@ fn each_kind_of_expression_is_found_again() {
 }
 
 #[test]
-fn lists_are_found_in_their_order() {
+fn lists_are_matched_in_order() {
     let found = template("a:{/path*}{?tag*}")
         .find("a:/b/c%20d?tag=1&tag=2")
         .unwrap();
@@ -50,7 +50,7 @@ fn lists_are_found_in_their_order() {
 }
 
 #[test]
-fn what_does_not_fit_is_not_found() {
+fn a_uri_that_does_not_match_has_no_values() {
     let cases = [
         ("a://{x}", "a://"),
         ("a://{x}", "b://1"),
@@ -71,7 +71,7 @@ fn what_does_not_fit_is_not_found() {
 }
 
 #[test]
-fn values_that_lead_elsewhere_are_refused() {
+fn values_with_path_traversal_are_rejected() {
     let cases = [
         ("file:///{x}", "file:///.."),
         ("file:///{x}", "file:///."),
@@ -94,7 +94,7 @@ fn values_that_lead_elsewhere_are_refused() {
 }
 
 #[test]
-fn a_template_that_cannot_be_read_backwards_is_refused() {
+fn a_template_that_cannot_be_matched_unambiguously_is_rejected() {
     let cases = [
         "a:{",
         "a:}",
@@ -121,15 +121,15 @@ fn a_template_that_cannot_be_read_backwards_is_refused() {
 }
 
 #[test]
-fn a_long_uri_costs_little_and_fits_nothing() {
+fn a_long_uri_is_rejected_quickly() {
     let uri = format!("a://{}", "-".repeat(100_000));
 
     assert_eq!(template("a://{x}-{y}-{z}-").find(&uri), None);
 }
 
-/// Takes minutes where each value is looked for among all before it, from each place where a query may begin.
+/// Takes minutes if each value is searched among all before it, from each offset where a query may begin.
 #[test]
-fn a_long_query_of_lists_costs_little() {
+fn a_long_query_of_lists_is_matched_quickly() {
     let template = template("x:{+path}{&a*,b*}");
     let uri = format!("x:y{}{}", "&a=".repeat(1_300), "&b=".repeat(1_300));
 
@@ -141,7 +141,7 @@ fn a_long_query_of_lists_costs_little() {
 }
 
 #[test]
-fn finding_and_expanding_are_each_other_s_inverse() {
+fn matching_is_the_inverse_of_expanding() {
     let mut dice = Dice(7);
     for round in 0..20_000 {
         let (pattern, values) = dice.pattern_and_values();
@@ -156,7 +156,7 @@ fn finding_and_expanding_are_each_other_s_inverse() {
     }
 }
 
-/// A source of cases that is the same every time.
+/// A seeded generator of test cases.
 struct Dice(u64);
 
 impl Dice {
@@ -168,7 +168,7 @@ impl Dice {
         (self.0 >> 33) % sides
     }
 
-    /// A template whose literals keep its values apart, so that there is one answer only.
+    /// Returns a template whose literals separate its values, so that a URI matches in one way only.
     fn pattern_and_values(&mut self) -> (String, Variables) {
         let mut pattern = "s:/".to_owned();
         let mut values = Variables::default();

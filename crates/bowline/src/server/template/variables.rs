@@ -1,11 +1,11 @@
-//! What the variables of a template stand for.
+//! The values of the variables of a URI template.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use bowline_types::{ErrorCode, RpcError};
 
-/// The values of a template's variables, by name.
+/// The values of the variables of a URI template, by name.
 ///
 /// # Examples
 ///
@@ -19,74 +19,77 @@ use bowline_types::{ErrorCode, RpcError};
 /// # Ok::<(), bowline::Error>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Variables(BTreeMap<String, Value>);
+pub struct Variables(BTreeMap<String, VariableValue>);
 
-/// What one variable stands for.
+/// The value of a variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(
     clippy::exhaustive_enums,
-    reason = "a template has single values and lists, and nothing else"
+    reason = "a template has single values and lists only"
 )]
-pub enum Value {
-    /// One text.
+pub enum VariableValue {
+    /// A single value.
     Text(String),
-    /// Several, of a variable with a `*`.
+    /// The values of a variable with the `*` modifier.
     List(Vec<String>),
 }
 
 impl Variables {
-    /// The text of a variable, if it has one and is no list.
+    /// Returns the text of a variable; `None` if it is missing or a list.
     #[must_use]
     pub fn text(&self, name: &str) -> Option<&str> {
         match self.0.get(name)? {
-            Value::Text(text) => Some(text),
-            Value::List(_) => None,
+            VariableValue::Text(text) => Some(text),
+            VariableValue::List(_) => None,
         }
     }
 
-    /// The texts of a variable, in their order; one, if it is no list, and none, if it is missing.
+    /// Returns the texts of a list in order, the one text of a single value, or none if the variable is missing.
     pub fn all(&self, name: &str) -> impl Iterator<Item = &str> {
         let texts = match self.0.get(name) {
-            Some(Value::Text(text)) => std::slice::from_ref(text),
-            Some(Value::List(texts)) => texts,
+            Some(VariableValue::Text(text)) => std::slice::from_ref(text),
+            Some(VariableValue::List(texts)) => texts,
             None => &[],
         };
         texts.iter().map(String::as_str)
     }
 
-    /// The text of a variable as something else: a number, say.
+    /// Parses the text of a variable, for example as a number.
     ///
     /// # Errors
     ///
-    /// With invalid params, if the variable is missing or its text is no `T`.
+    /// [`ErrorCode::INVALID_PARAMS`] if the variable is missing or cannot be parsed.
     pub fn parse<T: FromStr>(&self, name: &str) -> Result<T, RpcError> {
         let parsed = self.text(name).and_then(|text| text.parse().ok());
         parsed.ok_or_else(|| {
-            let why = format!("`{name}` is missing from the URI, or is not what it should be");
+            let why = format!("variable `{name}` of the URI is missing or invalid");
             RpcError::new(ErrorCode::INVALID_PARAMS, why)
         })
     }
 
-    /// Gives a variable a text.
+    /// Sets a variable to a single value.
     pub fn set(&mut self, name: impl Into<String>, text: impl Into<String>) {
-        self.0.insert(name.into(), Value::Text(text.into()));
+        self.0.insert(name.into(), VariableValue::Text(text.into()));
     }
 
-    /// Gives a variable one more text of a list.
+    /// Appends a text to a list. Replaces a single value.
     pub fn push(&mut self, name: impl Into<String>, text: impl Into<String>) {
-        let value = self.0.entry(name.into()).or_insert(Value::List(Vec::new()));
+        let value = self
+            .0
+            .entry(name.into())
+            .or_insert(VariableValue::List(Vec::new()));
         match value {
-            Value::List(texts) => texts.push(text.into()),
-            Value::Text(_) => *value = Value::List(vec![text.into()]),
+            VariableValue::List(texts) => texts.push(text.into()),
+            VariableValue::Text(_) => *value = VariableValue::List(vec![text.into()]),
         }
     }
 
-    /// Every variable that has a value, by name.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
+    /// Returns the variables that have a value, sorted by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &VariableValue)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value))
     }
 
-    /// Whether no variable has a value.
+    /// Returns whether no variable has a value.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

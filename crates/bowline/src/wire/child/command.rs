@@ -1,4 +1,4 @@
-//! What to start, where, and with which environment.
+//! [`Command`], the builder of a server that runs as a child process.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -8,35 +8,34 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::{Child, Input, Keeper, LastWords, Leash, Lines};
+use super::{ChildHandle, ChildWire, ClosableStdin, Lines, Reaper, StderrTail};
 use crate::{Error, Result};
 
-/// A server to start as a child process, without a shell.
+/// A server to run as a child process, without a shell.
 ///
-/// A [`std::process::Command`] becomes one by `into()`, with its program, arguments, folder and the
-/// variables that were set on it. Its standard input, output and error are ours. So does the name or path of a
-/// program that takes no arguments: `Client::spawn("weather-server")`.
+/// Can be converted from a [`std::process::Command`], keeping its program, arguments, working directory and environment
+/// variables but not its stdio, and from the name or path of a program without arguments:
+/// `Client::spawn("weather-server")`.
 ///
 /// # Environment
 ///
-/// A server is often somebody else's program, and the environment is where secrets are kept. So by
-/// default a child gets only the variables that were set for it with [`Command::env`] and these, if this
-/// process has them:
+/// A server is often a third-party program, and the environment often contains secrets. So by default a child gets only
+/// the variables that were set with [`Command::env`], and these, if this process has them:
 ///
 /// * on Unix `HOME`, `LANG`, `LC_ALL`, `LC_CTYPE`, `LOGNAME`, `PATH`, `SHELL`, `TERM`, `TMPDIR`, `USER`;
 /// * on Windows `APPDATA`, `HOMEDRIVE`, `HOMEPATH`, `LOCALAPPDATA`, `PATH`, `PATHEXT`,
 ///   `PROCESSOR_ARCHITECTURE`, `PROGRAMFILES`, `SYSTEMDRIVE`, `SYSTEMROOT`, `TEMP`, `USERNAME`,
 ///   `USERPROFILE`.
 ///
-/// [`Command::inherit_env`] hands down everything.
+/// [`Command::inherit_env`] passes everything.
 ///
-/// # How it ends
+/// # Termination
 ///
-/// Its input is closed and it has a grace period (2 s) to exit. After [`Client::close`] it is then asked
-/// to by SIGTERM and has the same time again; then, or at once if the client was merely dropped, it is
-/// killed. On Unix the child leads a process group of its own, and both signals go to the whole group;
-/// what is left of the group when the child has exited is killed too. Elsewhere only the child itself is
-/// ended, and without being asked. If the runtime ends first, the group is killed at once.
+/// The child's stdin is closed, and the child has a grace period (2 s) to exit. After [`Client::close`] it then gets
+/// SIGTERM and another grace period. Finally, or after the first grace period if the client was dropped instead of
+/// closed, it is killed. On Unix the child is the leader of a new process group; signals go to the whole group, and the
+/// rest of the group is killed when the child has exited. On other systems only the child is killed, without SIGTERM.
+/// If the runtime shuts down first, the group is killed immediately.
 ///
 /// [`Client::close`]: crate::Client::close
 ///
@@ -53,25 +52,25 @@ use crate::{Error, Result};
 /// let client = Client::spawn(command).await?;
 /// # Ok(()) }
 /// ```
-#[must_use = "a command does nothing until it is spawned"]
+#[must_use = "commands do nothing until spawned"]
 pub struct Command {
     command: tokio::process::Command,
-    inherits: Inherits,
+    env_policy: EnvPolicy,
     on_stderr: Option<OnStderr>,
     grace: Duration,
 }
 
-/// What is done with each line of stderr.
+/// A callback for each line of stderr.
 pub(super) type OnStderr = Arc<dyn Fn(&str) + Send + Sync>;
 
 #[derive(Clone, Copy, Debug)]
-enum Inherits {
+enum EnvPolicy {
     SafeVariables,
     Everything,
 }
 
 impl Command {
-    /// Runs `program`, which is looked up in `PATH` unless it is a path.
+    /// Creates a command for `program`, which is looked up in `PATH` unless it is a path.
     pub fn new(program: impl AsRef<OsStr>) -> Self {
         std::process::Command::new(program).into()
     }
@@ -94,13 +93,13 @@ impl Command {
         self
     }
 
-    /// Withholds an environment variable that would be inherited.
+    /// Removes an environment variable that would be inherited.
     pub fn env_remove(mut self, name: impl AsRef<OsStr>) -> Self {
         self.command.env_remove(name);
         self
     }
 
-    /// Hands down the whole environment of this process, secrets included.
+    /// Passes the whole environment of this process, including secrets.
     ///
     /// # Examples
     ///
@@ -110,63 +109,63 @@ impl Command {
     /// let command = Command::new("build-server").inherit_env().env_remove("GITHUB_TOKEN");
     /// ```
     pub fn inherit_env(mut self) -> Self {
-        self.inherits = Inherits::Everything;
+        self.env_policy = EnvPolicy::Everything;
         self
     }
 
-    /// Runs in this folder.
+    /// Sets the working directory.
     pub fn current_dir(mut self, folder: impl AsRef<Path>) -> Self {
         self.command.current_dir(folder);
         self
     }
 
-    /// Calls `on_stderr` with each line that the server writes to stderr. By default they are logged at
-    /// debug level.
+    /// Sets a callback for each line that the server writes to stderr. By default lines are logged at debug level.
     ///
-    /// It is called on the runtime and so must not block. A line of more than 8 KiB comes in pieces.
+    /// It runs on the runtime and must not block. A line of more than 8 KiB is split.
     pub fn on_stderr(mut self, on_stderr: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.on_stderr = Some(Arc::new(on_stderr));
         self
     }
 
-    /// How long the server has to exit after its input was closed, and again after SIGTERM. 2 s by
-    /// default.
+    /// Sets how long the server has to exit after its stdin is closed, and again after SIGTERM. 2 s by default.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
         self
     }
 
-    /// Starts the child. Needs a runtime, which then looks after it.
-    pub(crate) fn spawn(&mut self) -> Result<(Box<dyn super::Wire>, Leash)> {
+    /// Starts the child and the task that reaps it. Must be called in a tokio runtime.
+    pub(crate) fn spawn(&mut self) -> Result<(Box<dyn super::Wire>, ChildHandle)> {
         self.prepare();
         let mut child = self.command.spawn().map_err(|error| {
             let program = self.command.as_std().get_program().to_string_lossy();
             Error::Transport {
-                what: format!("`{program}` cannot be started"),
+                what: format!("failed to start `{program}`"),
                 source: Some(error.into()),
             }
         })?;
         let (Some(input), Some(output), Some(stderr)) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take())
         else {
-            return Err(Error::misuse("a child's input and output must be pipes"));
+            return Err(Error::misuse(
+                "stdin, stdout and stderr of a child must be pipes",
+            ));
         };
-        let last_words = Arc::new(LastWords::default());
-        let hearing = last_words.clone().hear(stderr, self.on_stderr.clone());
-        let (held, released) = oneshot::channel();
-        let (leash, exited) = Keeper::start(child, self.grace, released, hearing);
-        let wire = Child {
-            lines: Lines::new(output, Input(Some(input))),
-            ending: super::Ending::default(),
+        let stderr_tail = Arc::new(StderrTail::default());
+        let read_stderr = stderr_tail.clone().read(stderr, self.on_stderr.clone());
+        let (alive, released) = oneshot::channel();
+        let (handle, exited) = Reaper::start(child, self.grace, released, read_stderr);
+        let wire = ChildWire {
+            lines: Lines::new(output, ClosableStdin(Some(input))),
+            exit_signs: super::ExitSigns::default(),
             exited: Box::pin(exited),
-            last_words,
-            _held: held,
+            stderr_tail,
+            _alive: alive,
         };
-        Ok((Box::new(wire), leash))
+        Ok((Box::new(wire), handle))
     }
 
     fn prepare(&mut self) {
-        if let Inherits::SafeVariables = self.inherits {
+        if let EnvPolicy::SafeVariables = self.env_policy {
             let chosen: Vec<(OsString, Option<OsString>)> = (self.command.as_std().get_envs())
                 .map(|(name, value)| (name.to_owned(), value.map(OsStr::to_owned)))
                 .collect();
@@ -195,7 +194,7 @@ impl From<tokio::process::Command> for Command {
     fn from(command: tokio::process::Command) -> Self {
         Self {
             command,
-            inherits: Inherits::SafeVariables,
+            env_policy: EnvPolicy::SafeVariables,
             on_stderr: None,
             grace: DEFAULT_GRACE,
         }
@@ -208,7 +207,7 @@ impl From<std::process::Command> for Command {
     }
 }
 
-/// A program without arguments. There is no shell that would look for some in its name.
+/// A program without arguments. The string is not split at spaces, since there is no shell.
 impl From<&str> for Command {
     fn from(program: &str) -> Self {
         Self::new(program)
@@ -230,21 +229,21 @@ impl From<PathBuf> for Command {
 }
 
 impl std::fmt::Debug for Command {
-    /// Leaves out arguments and variables, where secrets may be.
+    /// Omits arguments and variables, which may be secrets.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Command")
             .field("program", &self.command.as_std().get_program())
-            .field("inherits", &self.inherits)
+            .field("env_policy", &self.env_policy)
             .finish_non_exhaustive()
     }
 }
 
-/// Those of this process's variables that a child may know.
+/// Returns the variables of this process that a child gets by default.
 fn safe_variables() -> impl Iterator<Item = (&'static str, OsString)> {
     SAFE_VARIABLES
         .iter()
         .filter_map(|name| Some((*name, std::env::var_os(name)?)))
-        // A function that a shell exported: code, not a value.
+        // Excludes functions that bash exported, which are code.
         .filter(|(_, value)| !value.as_encoded_bytes().starts_with(b"()"))
 }
 
@@ -270,6 +269,6 @@ const SAFE_VARIABLES: &[&str] = &[
     "USERNAME",
     "USERPROFILE",
 ];
-/// A server has no window.
+/// Prevents a console window.
 #[cfg(windows)]
 const CREATE_NO_WINDOW: u32 = 0x0800_0000;

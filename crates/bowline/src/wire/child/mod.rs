@@ -1,26 +1,25 @@
-//! A child process as a wire: its input and output, what it says on stderr, and how it ends.
+//! A wire over the stdin and stdout of a child process.
 //!
 //! ```text
-//! Leash ──────── how to end ───────┐
-//!                                  ▼
-//! Child (the wire) ──dropped──▶ Keeper ──▶ the process, and its group
-//!        ▲                         │
-//!        └── exit, last words ─────┘
+//! ChildHandle ── requests SIGTERM ──┐
+//!                                   ▼
+//! ChildWire ──────dropped──────▶ Reaper ──▶ the process and its group
+//!     ▲                             │
+//!     └──── exit status, stderr ────┘
 //! ```
 //!
-//! The wire belongs to a driver and knows how to read and write. The keeper is a task that owns the
-//! process: it waits for it, and ends it once the wire is gone. The leash is for whoever wants to know
-//! that it has ended.
+//! [`ChildWire`] is owned by the driver of the connection. [`Reaper`] is a task that owns the process: it terminates
+//! the process when the wire is dropped, and reaps it. [`ChildHandle`] is the client's handle, to wait for the exit.
 
 mod command;
 pub use command::Command;
 
-mod keeper;
-pub(crate) use keeper::Leash;
-use keeper::{Exit, Keeper};
+mod reaper;
+pub(crate) use reaper::ChildHandle;
+use reaper::{ExitOutcome, Reaper};
 
-mod last_words;
-use last_words::LastWords;
+mod stderr_tail;
+use stderr_tail::StderrTail;
 
 use std::fmt;
 use std::io;
@@ -37,32 +36,31 @@ use tokio::time::Sleep;
 
 use super::{Lines, Received, Wire};
 
-/// The input and output of a child process.
+/// A wire over the stdin and stdout of a child process.
 ///
-/// However the child goes, the wire breaks with an error that tells how: what it exited with, and what it
-/// last said on stderr.
-pub(super) struct Child {
+/// When the child exits, the wire fails with an error that contains its exit status and its last lines of stderr.
+pub(super) struct ChildWire {
     lines: Lines,
-    ending: Ending,
-    /// Resolves when the process was reaped; `None` if nobody could wait for it.
-    exited: Pin<Box<dyn Future<Output = Option<Exit>> + Send>>,
-    last_words: Arc<LastWords>,
-    /// Dropped with the wire, which tells the keeper to end the process.
-    _held: oneshot::Sender<()>,
+    exit_signs: ExitSigns,
+    /// Resolves when the process is reaped; `None` if the task that waits for it was dropped.
+    exited: Pin<Box<dyn Future<Output = Option<ExitOutcome>> + Send>>,
+    stderr_tail: Arc<StderrTail>,
+    /// Dropped with the wire, which makes the `Reaper` terminate the process.
+    _alive: oneshot::Sender<()>,
 }
 
-/// Which signs of the end were seen. The first one sets the timer, since the others may never come: a
-/// child can close its output and live on, or leave a grandchild behind that keeps it open.
+/// The signs of the child's exit that were seen. The first one starts a timer, since the others may never come: a child
+/// can close its stdout and run on, or leave a grandchild that keeps it open.
 #[derive(Default)]
-struct Ending {
+struct ExitSigns {
     output_ended: bool,
     input_failed: bool,
-    exit: Option<Option<Exit>>,
+    exit: Option<Option<ExitOutcome>>,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl Ending {
-    fn is_in_sight(&self) -> bool {
+impl ExitSigns {
+    fn has_any(&self) -> bool {
         self.output_ended || self.input_failed || self.exit.is_some()
     }
 
@@ -71,62 +69,63 @@ impl Ending {
     }
 }
 
-impl Child {
-    /// Whether all is known of how the child ended, or will not be known in time.
+impl ChildWire {
+    /// Polls until all signs of the exit were seen, or the timer has elapsed.
     fn poll_ended(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.ending.exit.is_none()
+        if self.exit_signs.exit.is_none()
             && let Poll::Ready(exit) = self.exited.as_mut().poll(cx)
         {
-            self.ending.exit = Some(exit);
+            self.exit_signs.exit = Some(exit);
         }
-        if self.ending.is_complete() {
+        if self.exit_signs.is_complete() {
             return Poll::Ready(());
         }
-        if !self.ending.is_in_sight() {
+        if !self.exit_signs.has_any() {
             return Poll::Pending;
         }
-        let timer = self.ending.timer.get_or_insert_with(|| {
+        let timer = self.exit_signs.timer.get_or_insert_with(|| {
             Box::pin(tokio::time::sleep(LINGER)) // for the other signs
         });
         timer.as_mut().poll(cx)
     }
 
-    fn epitaph(&self) -> Epitaph {
-        Epitaph {
-            exit: self.ending.exit.clone().flatten(),
-            last_words: self.last_words.to_string(),
+    fn exit_report(&self) -> ExitReport {
+        ExitReport {
+            exit: self.exit_signs.exit.clone().flatten(),
+            stderr_tail: self.stderr_tail.to_string(),
         }
     }
 
-    /// A child that takes in nothing any more is about to end; how it ends says more than the pipe does.
+    /// Handles a failed write. It is not reported: the child is probably exiting, and `poll_receive` then fails with
+    /// the exit status and stderr, a better error than a broken pipe.
     fn input_failed<T>(&mut self, cx: &Context<'_>, error: &io::Error) -> Poll<T> {
-        if !std::mem::replace(&mut self.ending.input_failed, true) {
-            tracing::debug!(%error, "the child closed its input");
+        if !std::mem::replace(&mut self.exit_signs.input_failed, true) {
+            tracing::debug!(%error, "failed to write to the child's stdin");
             cx.waker().wake_by_ref();
         }
         Poll::Pending
     }
 }
 
-impl Wire for Child {
+impl Wire for ChildWire {
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Received> {
-        if !self.ending.output_ended {
+        if !self.exit_signs.output_ended {
             match self.lines.poll_receive(cx) {
-                Poll::Ready(Received::End) => self.ending.output_ended = true,
+                Poll::Ready(Received::End) => self.exit_signs.output_ended = true,
                 Poll::Ready(Received::Broken(error)) => {
-                    tracing::debug!(%error, "the child's output cannot be read");
-                    self.ending.output_ended = true;
+                    tracing::debug!(%error, "failed to read the child's stdout");
+                    self.exit_signs.output_ended = true;
                 }
                 Poll::Ready(received) => return Poll::Ready(received),
                 Poll::Pending => {}
             }
         }
         self.poll_ended(cx)
-            .map(|()| Received::Broken(io::Error::other(self.epitaph())))
+            .map(|()| Received::Broken(io::Error::other(self.exit_report())))
     }
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.ending.input_failed {
+        if self.exit_signs.input_failed {
             return Poll::Pending;
         }
         match self.lines.poll_ready(cx) {
@@ -140,7 +139,7 @@ impl Wire for Child {
     }
 
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.ending.input_failed {
+        if self.exit_signs.input_failed {
             return Poll::Pending;
         }
         match self.lines.poll_flush(cx) {
@@ -154,32 +153,32 @@ impl Wire for Child {
     }
 }
 
-/// How a child ended.
+/// The error of a wire whose child has exited.
 #[derive(Debug)]
-struct Epitaph {
-    exit: Option<Exit>,
-    last_words: String,
+struct ExitReport {
+    exit: Option<ExitOutcome>,
+    stderr_tail: String,
 }
 
-impl fmt::Display for Epitaph {
+impl fmt::Display for ExitReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.exit {
-            Some(exit) => write!(f, "the server's process ended with {exit}")?,
-            None => f.write_str("the server's process closed its input or output")?,
+            Some(exit) => write!(f, "the server process ended with {exit}")?,
+            None => f.write_str("the server process closed its stdin or stdout")?,
         }
-        if !self.last_words.is_empty() {
-            write!(f, "; its last words:\n{}", self.last_words)?;
+        if !self.stderr_tail.is_empty() {
+            write!(f, "; last lines of stderr:\n{}", self.stderr_tail)?;
         }
         Ok(())
     }
 }
 
-impl std::error::Error for Epitaph {}
+impl std::error::Error for ExitReport {}
 
-/// The child's input; shutting it down closes it, which is how a child learns that nothing more comes.
-struct Input(Option<ChildStdin>);
+/// The child's stdin. Shutting it down drops the pipe, since `ChildStdin::poll_shutdown` does not close it.
+struct ClosableStdin(Option<ChildStdin>);
 
-impl AsyncWrite for Input {
+impl AsyncWrite for ClosableStdin {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -204,5 +203,5 @@ impl AsyncWrite for Input {
     }
 }
 
-/// How long the signs of a child's end may be apart.
+/// How long to wait for the other signs of the exit after the first one.
 const LINGER: Duration = Duration::from_secs(1);

@@ -1,46 +1,43 @@
-//! The standard input and output of this process as a wire.
+//! [`stdio`], which makes a wire of the standard input and output of this process.
 //!
 //! ```text
-//! before   0 ── the client           1 ── the client
-//! after    0 ── /dev/null            1 ── stderr         private descriptors ── the client
+//! before   0 ── client               1 ── client
+//! after    0 ── /dev/null            1 ── stderr         private descriptors ── client
 //! ```
 //!
-//! A stray `println!`, or a child that inherits our input and output, then meets the null device and
-//! stderr and cannot reach the wire.
+//! Without this, a `println!` or a child process that inherits stdin and stdout would corrupt the wire.
 
 #[cfg(unix)]
 mod threads;
 #[cfg(unix)]
 mod unix;
 #[cfg(unix)]
-use unix::take;
+use unix::take_stdio;
 
 #[cfg(not(unix))]
 mod other;
 #[cfg(not(unix))]
-use other::take;
+use other::take_stdio;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::Lines;
 use crate::{Error, Result};
 
-/// Takes this process's standard input and output for a wire, one message a line.
+/// Creates a wire over the standard input and output of this process, with one message per line.
 ///
-/// From here on reading from standard input finds nothing, and what is written to standard output goes
-/// to standard error (or nowhere, if the two are one and the same), for this process and for every child
-/// it starts. Read nothing from standard input and print nothing before it: what was read is lost to the
-/// wire, and what was printed is already on it.
+/// Afterwards reads from stdin return end-of-file, and writes to stdout go to stderr (or are discarded, if both are the
+/// same file), for this process and for its future children. Do not read from stdin or print to stdout before: bytes
+/// that were read are lost, and bytes that were printed are on the wire.
 ///
-/// Pipes and sockets are read and written without threads. Anything else (a file, a terminal) gets one
-/// plain thread for each direction, since such descriptors cannot be waited for; a thread that waits for
-/// input does not keep the process from ending.
+/// Pipes and sockets are read and written asynchronously. Files and terminals do not support that and get one thread
+/// per direction; a thread that waits for input does not prevent the process from exiting.
 ///
-/// Outside Unix the descriptors are not moved: there, whatever else is printed corrupts the wire.
+/// On other systems than Unix the descriptors are not moved, so printing to stdout corrupts the wire.
 ///
 /// # Errors
 ///
-/// [`Error::Misuse`] if they were taken before, and [`Error::Transport`] if they cannot be used.
+/// [`Error::Misuse`] if it was called before, and [`Error::Transport`] if the descriptors cannot be used.
 ///
 /// # Panics
 ///
@@ -57,11 +54,11 @@ use crate::{Error, Result};
 pub fn stdio() -> Result<Lines> {
     if TAKEN.swap(true, Ordering::Relaxed) {
         return Err(Error::misuse(
-            "standard input and output are in use already; they can be taken once per process",
+            "standard input and output are already in use; `stdio` can be called once per process",
         ));
     }
-    let (read, write) = take().map_err(|error| Error::Transport {
-        what: "standard input and output cannot be used".into(),
+    let (read, write) = take_stdio().map_err(|error| Error::Transport {
+        what: "failed to open standard input and output".into(),
         source: Some(error.into()),
     })?;
     Ok(Lines::new(read, write))

@@ -1,7 +1,7 @@
-//! Descriptors that cannot be waited for: one plain thread each, and a bounded pipe in memory to it.
+//! Reading and writing files and terminals, which do not support readiness: one thread each, with a bounded buffer.
 //!
-//! Plain threads and not the runtime's, since a runtime that shuts down waits for its own, and one that
-//! waits for a terminal may never be done.
+//! Not tokio's blocking pool: a runtime waits for its blocking threads when it shuts down, and a read from a terminal
+//! may never return.
 
 use std::fs::File;
 use std::future::Future;
@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, duplex};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-/// Reads `file` in a thread of its own.
+/// Reads `file` in a new thread.
 pub(super) fn read(mut file: File) -> io::Result<DuplexStream> {
     let (near, mut far) = duplex(CAPACITY);
     let runtime = Handle::current();
@@ -27,19 +27,19 @@ pub(super) fn read(mut file: File) -> io::Result<DuplexStream> {
                     Ok(0) => return,
                     Ok(count) => count,
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                    // A terminal that was hung up says so by an error; for us it is the end all the same.
-                    Err(error) => return tracing::debug!(%error, "standard input failed"),
+                    // Treated as the end of input: a terminal reports a hangup as an error.
+                    Err(error) => return tracing::debug!(%error, "failed to read standard input"),
                 };
                 if runtime.block_on(far.write_all(&chunk[..count])).is_err() {
-                    return; // nobody listens any more
+                    return; // the wire was dropped
                 }
             }
         })?;
     Ok(near)
 }
 
-/// Writes `file` in a thread of its own.
-pub(super) fn write(mut file: File) -> io::Result<Writing> {
+/// Writes `file` in a new thread.
+pub(super) fn write(mut file: File) -> io::Result<ThreadWriter> {
     let (near, mut far) = duplex(CAPACITY);
     let (sender, done) = oneshot::channel();
     let runtime = Handle::current();
@@ -58,21 +58,21 @@ pub(super) fn write(mut file: File) -> io::Result<Writing> {
                     Err(error) => break Err(error),
                 }
             };
-            let _ = sender.send(written); // or nobody waits for it
+            let _ = sender.send(written); // fails if the wire was dropped
         })?;
-    Ok(Writing {
+    Ok(ThreadWriter {
         pipe: near,
         done: Some(done),
     })
 }
 
-/// The near end of a thread that writes. Shutting it down waits until all of it is written.
-pub(super) struct Writing {
+/// A writer to a thread. Shutting it down waits until the thread has written everything.
+pub(super) struct ThreadWriter {
     pipe: DuplexStream,
     done: Option<oneshot::Receiver<io::Result<()>>>,
 }
 
-impl AsyncWrite for Writing {
+impl AsyncWrite for ThreadWriter {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -106,10 +106,10 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn shutting_down_waits_until_all_is_written() {
+    async fn shutdown_waits_until_everything_is_written() {
         let (mut reader, writer) = io::pipe().unwrap();
         let mut writing = write(File::from(OwnedFd::from(writer))).unwrap();
-        // More than fits into a pipe that nobody reads, and no more than fits into both.
+        // Exceeds the capacity of the pipe, but not of the pipe and the buffer together.
         writing.write_all(&vec![b'x'; 2 * CAPACITY]).await.unwrap();
 
         let early = poll_fn(|cx| {
@@ -121,7 +121,7 @@ mod tests {
         writing.shutdown().await.unwrap();
         drop(writing);
 
-        assert!(!early, "nobody has read yet");
+        assert!(!early, "the pipe has not been read yet");
         assert_eq!(reading.await.unwrap().unwrap(), 2 * CAPACITY as u64);
     }
 }

@@ -1,4 +1,4 @@
-//! Moving the wire away from descriptors 0 and 1, and waiting for whatever it is.
+//! Moving stdin and stdout from descriptors 0 and 1 to private ones, on Unix.
 
 use std::fs::File;
 use std::io;
@@ -14,11 +14,11 @@ use tokio::net::unix::pipe;
 
 use super::threads;
 
-pub(super) type Input = Pin<Box<dyn AsyncRead + Send>>;
-pub(super) type Output = Pin<Box<dyn AsyncWrite + Send>>;
+pub(super) type StdinReader = Pin<Box<dyn AsyncRead + Send>>;
+pub(super) type StdoutWriter = Pin<Box<dyn AsyncWrite + Send>>;
 
-/// Moves the wire to private descriptors, which no child inherits.
-pub(super) fn take() -> io::Result<(Input, Output)> {
+/// Moves stdin and stdout to private descriptors, which children do not inherit.
+pub(super) fn take_stdio() -> io::Result<(StdinReader, StdoutWriter)> {
     let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     let stderr = File::from(io::stderr().as_fd().try_clone_to_owned()?);
@@ -29,7 +29,7 @@ pub(super) fn take() -> io::Result<(Input, Output)> {
     dup2_stdout(if shares_stderr { &null } else { &stderr })?;
 
     let output = if shares_stderr {
-        // To be waited for it would have to become non-blocking, and stderr with it, which then fails.
+        // Asynchronous writes need `O_NONBLOCK`, which would apply to stderr too and make prints to it fail.
         Box::pin(threads::write(output)?)
     } else {
         writer(output)?
@@ -37,7 +37,7 @@ pub(super) fn take() -> io::Result<(Input, Output)> {
     Ok((reader(input)?, output))
 }
 
-fn reader(file: File) -> io::Result<Input> {
+fn reader(file: File) -> io::Result<StdinReader> {
     let kind = file.metadata()?.file_type();
     Ok(if kind.is_fifo() {
         Box::pin(pipe::Receiver::from_file(file)?)
@@ -48,7 +48,7 @@ fn reader(file: File) -> io::Result<Input> {
     })
 }
 
-fn writer(file: File) -> io::Result<Output> {
+fn writer(file: File) -> io::Result<StdoutWriter> {
     let kind = file.metadata()?.file_type();
     Ok(if kind.is_fifo() {
         Box::pin(pipe::Sender::from_file(file)?)
@@ -59,7 +59,7 @@ fn writer(file: File) -> io::Result<Output> {
     })
 }
 
-/// A socket is read and written as bytes only, so it may be of any family.
+/// Wraps a socket of any family as a `UnixStream`, since only bytes are read and written.
 fn socket(file: File) -> io::Result<UnixStream> {
     let socket = Socket::from(OwnedFd::from(file));
     socket.set_nonblocking(true)?;

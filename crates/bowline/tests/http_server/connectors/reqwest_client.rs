@@ -1,4 +1,4 @@
-//! A `reqwest` client of the application's own sends the requests.
+//! The HTTP client over a `reqwest::Client` of the application.
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -13,10 +13,10 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use super::{serve, under_way};
+use super::{serve, start_call};
 use crate::support::*;
 
-fn own(redirects: Policy) -> reqwest::Client {
+fn build_client(redirects: Policy) -> reqwest::Client {
     let builder = reqwest::Client::builder().no_proxy();
     builder.redirect(redirects).build().unwrap()
 }
@@ -24,27 +24,27 @@ fn own(redirects: Policy) -> reqwest::Client {
 #[tokio::test]
 async fn calls_are_answered_streamed_and_cancelled_in_both_eras() {
     for version in ["2026-07-28", "2025-11-25"] {
-        let mut stage = Stage::new();
-        let url = serve(&stage.server).await;
-        let connect = Client::connect(&url).http(own(Policy::none()));
-        let client = connect.speaking(version).await.unwrap();
+        let mut fixture = ServerFixture::new();
+        let url = serve(&fixture.server).await;
+        let connect = Client::connect(&url).http(build_client(Policy::none()));
+        let client = connect.protocol_version(version).await.unwrap();
 
         let reply = client.call_tool("echo", json!({"a": 1})).await.unwrap();
-        drop(under_way(&client, &mut stage, "wait").await);
-        stage.dropped("a").await;
-        let (heard, mut reports) = tokio::sync::mpsc::unbounded_channel();
-        let talk = client.call_tool("talk", json!({"name": "b"}));
-        let mut talk = talk
-            .on_progress(move |report| heard.send(report.progress).unwrap())
+        drop(start_call(&client, &mut fixture, "wait").await);
+        fixture.handler_dropped("a").await;
+        let (sender, mut reports) = tokio::sync::mpsc::unbounded_channel();
+        let call = client.call_tool("progress", json!({"name": "b"}));
+        let mut call = call
+            .on_progress(move |report| sender.send(report.progress).unwrap())
             .start();
         let first = tokio::select! {
             biased;
-            outcome = &mut talk => panic!("the call ended: {outcome:?}"),
+            outcome = &mut call => panic!("the call ended: {outcome:?}"),
             report = reports.recv() => report,
         };
-        drop(talk);
-        stage.started("b").await;
-        stage.dropped("b").await;
+        drop(call);
+        fixture.handler_started("b").await;
+        fixture.handler_dropped("b").await;
 
         assert_eq!(reply.text(), r#"{"a":1}"#);
         assert!(first.is_some(), "{version}");
@@ -53,41 +53,44 @@ async fn calls_are_answered_streamed_and_cancelled_in_both_eras() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_reached_is_told_once() {
+async fn a_connect_failure_names_the_url_once() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
     drop(listener);
-    let connect = Client::connect(&url).http(own(Policy::none()));
-    let client = connect.speaking("2026-07-28").await.unwrap();
+    let connect = Client::connect(&url).http(build_client(Policy::none()));
+    let client = connect.protocol_version("2026-07-28").await.unwrap();
 
     let error = client.call_tool("echo", ()).await.unwrap_err();
 
     assert!(matches!(&error, Error::Transport { .. }), "{error:?}");
-    let told = error.to_string();
-    assert!(told.contains(&format!("no connection to {url}")), "{told}");
+    let text = error.to_string();
+    assert!(
+        text.contains(&format!("failed to connect to {url}")),
+        "{text}"
+    );
     let cause = std::error::Error::source(&error).unwrap().to_string();
     assert!(!cause.contains(&url), "{cause}");
 }
 
 #[tokio::test]
-async fn an_answer_from_another_origin_is_refused() {
-    let stage = Stage::new();
-    let elsewhere = serve(&stage.server).await;
+async fn a_response_from_another_origin_is_refused() {
+    let fixture = ServerFixture::new();
+    let elsewhere = serve(&fixture.server).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             let mut request = [0; 4096];
             let _ = stream.read(&mut request).await;
-            let away = format!(
+            let redirect = format!(
                 "HTTP/1.1 307 Temporary Redirect\r\nLocation: {elsewhere}\r\nContent-Length: 0\r\n\r\n"
             );
-            let _ = stream.write_all(away.as_bytes()).await;
+            let _ = stream.write_all(redirect.as_bytes()).await;
         }
     });
     for policy in [Policy::none(), Policy::limited(3)] {
-        let connect = Client::connect(&url).http(own(policy));
-        let client = connect.speaking("2026-07-28").await.unwrap();
+        let connect = Client::connect(&url).http(build_client(policy));
+        let client = connect.protocol_version("2026-07-28").await.unwrap();
 
         let error = client.call_tool("echo", ()).await.unwrap_err();
 
@@ -96,32 +99,34 @@ async fn an_answer_from_another_origin_is_refused() {
     }
 }
 
-/// Knows where everything is, except when it is asked for the first time.
+/// A DNS resolver whose first lookup never completes; later ones return 127.0.0.1.
 #[derive(Default)]
-struct StallsOnce(AtomicBool);
+struct StallFirstLookup(AtomicBool);
 
-impl Resolve for StallsOnce {
+impl Resolve for StallFirstLookup {
     fn resolve(&self, _: Name) -> Resolving {
         let stalls = !self.0.swap(true, Ordering::Relaxed);
         Box::pin(async move {
             if stalls {
                 std::future::pending::<()>().await;
             }
-            let here: Addrs = Box::new(std::iter::once(SocketAddr::from(([127, 0, 0, 1], 0))));
-            Ok(here)
+            let addresses: Addrs = Box::new(std::iter::once(SocketAddr::from(([127, 0, 0, 1], 0))));
+            Ok(addresses)
         })
     }
 }
 
 #[tokio::test]
-async fn who_waits_for_a_connection_that_a_dropped_call_was_making_makes_its_own() {
-    let stage = Stage::new();
-    let url = serve(&stage.server).await.replace("127.0.0.1", "localhost");
+async fn a_call_waiting_for_the_connection_of_a_dropped_call_opens_its_own() {
+    let fixture = ServerFixture::new();
+    let url = serve(&fixture.server)
+        .await
+        .replace("127.0.0.1", "localhost");
     let builder = reqwest::Client::builder().no_proxy();
-    let builder = builder.dns_resolver(Arc::new(StallsOnce::default()));
+    let builder = builder.dns_resolver(Arc::new(StallFirstLookup::default()));
     let http = builder.http2_prior_knowledge().build().unwrap();
     let connect = Client::connect(&url).http(http);
-    let client = connect.speaking("2026-07-28").await.unwrap();
+    let client = connect.protocol_version("2026-07-28").await.unwrap();
     let mut calls = [0, 1].map(|_| client.call_tool("echo", ()).start());
     for call in &mut calls {
         let polled = std::future::poll_fn(|cx| Poll::Ready(Pin::new(&mut *call).poll(cx))).await;

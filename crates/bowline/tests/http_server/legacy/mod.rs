@@ -1,14 +1,14 @@
-//! The legacy era over HTTP: a client that speaks plain HTTP, and what it finds.
+//! The legacy era over HTTP, tested with `SessionClient`, an HTTP client that sets the session headers.
 
-mod cancelling;
+mod cancellation;
 mod limits;
-mod others;
 mod paths;
+mod serving_modes;
 mod sessions;
 mod streams;
 
 use bowline::Client;
-use bowline::exchange::{CallOptions, Request as Inside};
+use bowline::exchange::{CallOptions, Request as ServerRequest};
 use bowline::http::HttpService;
 use bowline::{CallToolResult, Json, RpcError, Server, Tool};
 use bytes::Bytes;
@@ -18,20 +18,23 @@ use serde_json::{Value, json};
 
 use crate::support::*;
 
-/// A client in one session. Each request has a connection of its own, which lives as long as this does.
-pub(crate) struct Conversation {
+/// A client of one session. Opens a connection for each request, and keeps them open.
+pub(crate) struct SessionClient {
     service: HttpService,
     version: &'static str,
     pub(crate) id: String,
-    links: Vec<Link>,
+    connections: Vec<PlainConnection>,
 }
 
-impl Conversation {
-    /// Shakes hands, and goes on without a session if there is none.
-    pub(crate) async fn open_if(service: &HttpService, version: &'static str) -> Self {
-        let mut link = Link::to(service).await;
-        let reply = link.send(post(&initialize(version))).await;
-        let id = reply
+impl SessionClient {
+    /// Sends `initialize`, and continues without a session if the response has none.
+    pub(crate) async fn open_with_optional_session(
+        service: &HttpService,
+        version: &'static str,
+    ) -> Self {
+        let mut connection = PlainConnection::http1(service).await;
+        let response = connection.send(post(&initialize(version))).await;
+        let id = response
             .header("mcp-session-id")
             .unwrap_or_default()
             .to_owned();
@@ -39,38 +42,38 @@ impl Conversation {
             service: service.clone(),
             version,
             id,
-            links: vec![link],
+            connections: vec![connection],
         }
     }
 
-    /// Shakes hands.
+    /// Sends `initialize` and `notifications/initialized`.
     pub(crate) async fn open(service: &HttpService, version: &'static str) -> Self {
-        let mut link = Link::to(service).await;
-        let reply = link.send(post(&initialize(version))).await;
-        assert_eq!(reply.status(), 200);
-        let id = reply
+        let mut connection = PlainConnection::http1(service).await;
+        let response = connection.send(post(&initialize(version))).await;
+        assert_eq!(response.status(), 200);
+        let id = response
             .header("mcp-session-id")
             .expect("a session")
             .to_owned();
-        let answer = reply.json().await;
+        let answer = response.json().await;
         assert_eq!(answer["result"]["protocolVersion"], version);
-        let mut own = Self {
+        let mut client = Self {
             service: service.clone(),
             version,
             id,
-            links: vec![link],
+            connections: vec![connection],
         };
         let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
-        assert_eq!(own.send(own.post(&initialized)).await.status(), 202);
-        own
+        assert_eq!(client.send(client.post(&initialized)).await.status(), 202);
+        client
     }
 
     /// A POST with the headers of this session.
     pub(crate) fn post(&self, body: &Value) -> Request<Full<Bytes>> {
-        self.dress(post(body))
+        self.with_session_headers(post(body))
     }
 
-    /// A call of a tool whose argument `name` tells it apart.
+    /// A call of a tool; the argument `name` identifies it.
     pub(crate) fn call(
         &self,
         id: impl Into<Value>,
@@ -107,34 +110,37 @@ impl Conversation {
         let request = Request::get("/mcp")
             .header("host", "localhost")
             .header("accept", "text/event-stream");
-        self.dress(request.body(Full::default()).unwrap())
+        self.with_session_headers(request.body(Full::default()).unwrap())
     }
 
     pub(crate) fn delete(&self) -> Request<Full<Bytes>> {
         let request = Request::delete("/mcp").header("host", "localhost");
-        self.dress(request.body(Full::default()).unwrap())
+        self.with_session_headers(request.body(Full::default()).unwrap())
     }
 
-    pub(crate) async fn send(&mut self, request: Request<Full<Bytes>>) -> Reply {
-        let mut link = Link::to(&self.service).await;
-        let reply = link.send(request).await;
-        self.links.push(link);
-        reply
+    pub(crate) async fn send(&mut self, request: Request<Full<Bytes>>) -> PlainResponse {
+        let mut connection = PlainConnection::http1(&self.service).await;
+        let response = connection.send(request).await;
+        self.connections.push(connection);
+        response
     }
 
-    /// Loses every connection. The session goes on.
-    pub(crate) fn cut(&mut self) {
-        self.links.clear();
+    /// Closes every connection. The session continues.
+    pub(crate) fn close_connections(&mut self) {
+        self.connections.clear();
     }
 
-    pub(crate) fn dress(&self, request: Request<Full<Bytes>>) -> Request<Full<Bytes>> {
+    pub(crate) fn with_session_headers(
+        &self,
+        request: Request<Full<Bytes>>,
+    ) -> Request<Full<Bytes>> {
         let request = match &*self.id {
             "" => request,
-            id => with(request, "mcp-session-id", id),
+            id => with_header(request, "mcp-session-id", id),
         };
         match self.version {
             "2025-03-26" => request,
-            version => with(request, "mcp-protocol-version", version),
+            version => with_header(request, "mcp-protocol-version", version),
         }
     }
 }
@@ -150,18 +156,18 @@ pub(crate) fn tool_call(id: &Value, tool: &str, arguments: &Value, meta: &Value)
         "params": {"name": tool, "arguments": arguments, "_meta": meta}})
 }
 
-/// A tool that asks its client for roots, and tells what came back.
-pub(crate) fn asks(server: Server) -> Server {
-    let asks = Tool::raw(
-        "asks",
+/// Adds a tool that requests `roots/list` of its client and returns the response.
+pub(crate) fn with_roots_tool(server: Server) -> Server {
+    let list_roots = Tool::raw(
+        "list_roots",
         json!({"type": "object"}),
         async |_, cx: bowline::Context| {
-            let Some(back) = cx.way_back() else {
-                return Ok(CallToolResult::error("there is no way back"));
+            let Some(back) = cx.back_channel() else {
+                return Ok(CallToolResult::error("no back channel"));
             };
             let caller = cx.caller().clone();
-            let question = Inside::new("roots/list", Json::empty_object(), caller);
-            match back.open(question, CallOptions::default()).answer().await {
+            let request = ServerRequest::new("roots/list", Json::empty_object(), caller);
+            match back.open(request, CallOptions::default()).answer().await {
                 Ok(answer) => Ok(CallToolResult::text(format!("{answer:?}"))),
                 Err(error) => {
                     Err::<_, RpcError>(RpcError::new(bowline::ErrorCode(-1), error.to_string()))
@@ -169,24 +175,27 @@ pub(crate) fn asks(server: Server) -> Server {
             }
         },
     );
-    server.tool(asks)
+    server.tool(list_roots)
 }
 
-/// What an event of a stream says about itself.
+/// Returns the id of the last event.
 pub(crate) fn last_event_id(events: &str) -> &str {
     let mut ids = events.lines().filter_map(|line| line.strip_prefix("id: "));
-    ids.next_back().expect("an event has an id")
+    ids.next_back().expect("an event with an id")
 }
 
 #[tokio::test]
-async fn a_client_of_ours_speaks_every_legacy_version() {
+async fn our_client_works_in_every_legacy_version() {
     for version in ["2025-11-25", "2025-06-18", "2025-03-26"] {
-        let stage = Stage::new();
-        let bound = stage.server.http().bind("127.0.0.1:0").await.unwrap();
+        let fixture = ServerFixture::new();
+        let bound = fixture.server.http().bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/mcp", bound.addr());
         let serving = tokio::spawn(bound.serve());
 
-        let client = Client::connect(&url).speaking(version).await.unwrap();
+        let client = Client::connect(&url)
+            .protocol_version(version)
+            .await
+            .unwrap();
         let reply = client.call_tool("echo", json!({"a": 1})).await.unwrap();
 
         assert_eq!(reply.text(), r#"{"a":1}"#, "{version}");

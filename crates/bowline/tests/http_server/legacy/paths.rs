@@ -1,4 +1,5 @@
-//! Which paths are answered, and to whom: clients that look for something else must not be kept waiting by a stream.
+//! The paths that a service answers. A GET of any other path must not open a stream, which would block a client that
+//! probes for metadata.
 
 use std::net::SocketAddr;
 
@@ -12,9 +13,9 @@ use super::*;
 const EVENTS: &str = "text/event-stream";
 
 #[tokio::test]
-async fn a_bound_service_has_nothing_but_streams_at_its_own_paths() {
-    let stage = Stage::new();
-    let service = stage.server.http().legacy(Legacy::sessions().http_sse());
+async fn a_bound_service_serves_only_its_own_paths() {
+    let fixture = ServerFixture::new();
+    let service = fixture.server.http().legacy(Legacy::sessions().http_sse());
     let (addr, _serving) = bound(service).await;
 
     for (path, accept, status) in [
@@ -38,19 +39,19 @@ async fn a_bound_service_has_nothing_but_streams_at_its_own_paths() {
 }
 
 #[tokio::test]
-async fn there_is_no_path_for_streams_where_http_sse_is_not_served() {
-    let stage = Stage::new();
-    let (addr, _serving) = bound(stage.server.http()).await;
+async fn without_http_sse_there_is_no_sse_path() {
+    let fixture = ServerFixture::new();
+    let (addr, _serving) = bound(fixture.server.http()).await;
 
     assert_eq!(get(addr, "/sse", EVENTS).await, 404);
-    assert_eq!(get(addr, "/mcp", EVENTS).await, 400, "without a session");
+    assert_eq!(get(addr, "/mcp", EVENTS).await, 400, "no session id");
     assert_eq!(get(addr, "/mcp", "text/html").await, 406);
 }
 
 #[tokio::test]
-async fn other_paths_can_be_chosen() {
-    let stage = Stage::new();
-    let service = stage.server.http().paths(["/v1/tools", "/v2/tools/"]);
+async fn paths_can_be_configured() {
+    let fixture = ServerFixture::new();
+    let service = fixture.server.http().paths(["/v1/tools", "/v2/tools/"]);
     let (addr, _serving) = bound(service).await;
 
     assert_eq!(initialize_at(addr, "/v1/tools").await, 200);
@@ -59,9 +60,9 @@ async fn other_paths_can_be_chosen() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_mounted_service_answers_what_it_is_given_except_requests_for_metadata() {
-    let stage = Stage::new();
-    let service = stage.server.http().legacy(Legacy::sessions().http_sse());
+async fn a_mounted_service_serves_every_path_except_well_known_metadata() {
+    let fixture = ServerFixture::new();
+    let service = fixture.server.http().legacy(Legacy::sessions().http_sse());
 
     for (path, status) in [
         ("/", 200),
@@ -69,9 +70,12 @@ async fn a_mounted_service_answers_what_it_is_given_except_requests_for_metadata
         ("/.well-known/oauth-protected-resource", 404),
         ("/.well-known/openid-configuration", 404),
     ] {
-        let reply = Link::to(&service).await.send(getting(path, EVENTS)).await;
+        let response = PlainConnection::http1(&service)
+            .await
+            .send(get_request(path, EVENTS))
+            .await;
 
-        assert_eq!(reply.status(), status, "{path}");
+        assert_eq!(response.status(), status, "{path}");
     }
 }
 
@@ -80,9 +84,9 @@ async fn bound(service: HttpService) -> (SocketAddr, JoinHandle<bowline::Result<
     (bound.addr(), tokio::spawn(bound.serve()))
 }
 
-/// The status of a GET. The body is not waited for, because it may be a stream.
+/// Returns the status of a GET without reading the body, which may be an endless stream.
 async fn get(addr: SocketAddr, path: &str, accept: &str) -> u16 {
-    status(addr, getting(path, accept)).await
+    status(addr, get_request(path, accept)).await
 }
 
 async fn initialize_at(addr: SocketAddr, path: &str) -> u16 {
@@ -91,7 +95,7 @@ async fn initialize_at(addr: SocketAddr, path: &str) -> u16 {
     status(addr, request).await
 }
 
-fn getting(path: &str, accept: &str) -> Request<Full<Bytes>> {
+fn get_request(path: &str, accept: &str) -> Request<Full<Bytes>> {
     let request = Request::get(path)
         .header("host", "localhost")
         .header("accept", accept);
@@ -99,10 +103,13 @@ fn getting(path: &str, accept: &str) -> Request<Full<Bytes>> {
 }
 
 async fn status(addr: SocketAddr, request: Request<Full<Bytes>>) -> u16 {
-    let answered = async {
+    let sending = async {
         let stream = TcpStream::connect(addr).await.unwrap();
-        Link::over(stream, vec![]).await.send(request).await
+        PlainConnection::over_io(stream, vec![])
+            .await
+            .send(request)
+            .await
     };
-    let reply = timeout(std::time::Duration::from_secs(30), answered).await;
-    reply.expect("an answer in time").status().as_u16()
+    let response = timeout(std::time::Duration::from_secs(30), sending).await;
+    response.expect("a response in time").status().as_u16()
 }

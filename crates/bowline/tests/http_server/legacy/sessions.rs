@@ -1,4 +1,4 @@
-//! How sessions begin, whose they are, and how they end.
+//! The lifecycle of sessions, and the principal that they belong to.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use super::*;
 #[tokio::test(start_paused = true)]
 async fn a_session_is_opened_and_its_tools_are_called_in_every_version() {
     for version in ["2025-11-25", "2025-06-18", "2025-03-26"] {
-        let stage = Stage::new();
-        let mut client = Conversation::open(&stage.server.http(), version).await;
+        let fixture = ServerFixture::new();
+        let mut client = SessionClient::open(&fixture.server.http(), version).await;
 
         let answer = client.send(client.call(1, "echo", "a")).await.json().await;
 
@@ -25,40 +25,42 @@ async fn a_session_is_opened_and_its_tools_are_called_in_every_version() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_without_its_session_is_refused() {
-    let stage = Stage::new();
-    let service = stage.server.http();
-    let client = Conversation::open(&service, "2025-11-25").await;
+    let fixture = ServerFixture::new();
+    let service = fixture.server.http();
+    let client = SessionClient::open(&service, "2025-11-25").await;
     let mut without = client.call(1, "echo", "a");
     without.headers_mut().remove("mcp-session-id");
-    let unknown = with(client.call(1, "echo", "a"), "mcp-session-id", "nobody");
+    let unknown = with_header(client.call(1, "echo", "a"), "mcp-session-id", "unknown");
     let mut get = client.get();
     get.headers_mut().remove("mcp-session-id");
-    let version = with(client.get(), "mcp-protocol-version", "1999-01-01");
+    let version = with_header(client.get(), "mcp-protocol-version", "1999-01-01");
 
     for (what, status, request) in [
         ("no session", 400, without),
-        ("an unknown one", 404, unknown),
-        ("a stream of none", 400, get),
-        ("an unknown version", 400, version),
+        ("unknown session", 404, unknown),
+        ("stream without session", 400, get),
+        ("unknown version", 400, version),
     ] {
-        let reply = Link::to(&service).await.send(request).await;
+        let response = PlainConnection::http1(&service).await.send(request).await;
 
-        assert_eq!(reply.status(), status, "{what}");
+        assert_eq!(response.status(), status, "{what}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deleted_session_drops_its_handlers_and_is_gone() {
-    let mut stage = Stage::new();
-    let service = stage.server.http();
-    let mut client = Conversation::open(&service, "2025-11-25").await;
-    let running = client.send(client.call_with_progress(1, "talk", "a")).await;
-    stage.started("a").await;
+async fn a_deleted_session_drops_its_handlers_and_is_not_found() {
+    let mut fixture = ServerFixture::new();
+    let service = fixture.server.http();
+    let mut client = SessionClient::open(&service, "2025-11-25").await;
+    let running = client
+        .send(client.call_with_progress(1, "progress", "a"))
+        .await;
+    fixture.handler_started("a").await;
 
     let deleted = client.send(client.delete()).await;
 
     assert_eq!(deleted.status(), 204);
-    stage.dropped("a").await;
+    fixture.handler_dropped("a").await;
     assert_eq!(
         running.messages().await.last().unwrap()["error"]["code"],
         -32800
@@ -68,12 +70,12 @@ async fn a_deleted_session_drops_its_handlers_and_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_handshake_in_a_session_replaces_the_first_until_something_else_is_posted() {
-    let stage = Stage::new();
-    let service = stage.server.http();
-    let mut client = Conversation::open(&service, "2025-11-25").await;
+async fn a_second_initialize_replaces_the_first_until_another_message_is_posted() {
+    let fixture = ServerFixture::new();
+    let service = fixture.server.http();
+    let mut client = SessionClient::open(&service, "2025-11-25").await;
     let echo = tool_call(&json!(1), "echo", &json!({"name": "a"}), &json!({}));
-    let unnamed = |client: &Conversation, body: &Value| {
+    let unnamed = |client: &SessionClient, body: &Value| {
         let mut request = client.post(body);
         request.headers_mut().remove("mcp-protocol-version");
         request
@@ -93,33 +95,36 @@ async fn another_handshake_in_a_session_replaces_the_first_until_something_else_
     assert_eq!(agreed["result"]["protocolVersion"], "2025-03-26");
     assert_eq!(ready.status(), 202);
     assert_eq!(session.as_deref(), Some(&*client.id), "the same session");
-    assert_eq!(batch.status(), 200, "the version that was agreed on last");
+    assert_eq!(batch.status(), 200, "the version that was negotiated last");
     assert_eq!(late.header("mcp-session-id"), None);
     assert_eq!(late.json().await["error"]["code"], -32600);
     assert_eq!(service.sessions(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_opening_leaves_no_session_behind() {
-    let stage = Stage::new();
-    let service = stage.server.http();
+async fn a_refused_initialize_leaves_no_session() {
+    let fixture = ServerFixture::new();
+    let service = fixture.server.http();
     let mut bad = initialize("2025-11-25");
     bad["params"]["clientInfo"] = json!(7);
 
-    let reply = Link::to(&service).await.send(post(&bad)).await;
+    let response = PlainConnection::http1(&service)
+        .await
+        .send(post(&bad))
+        .await;
 
-    assert_eq!(reply.header("mcp-session-id"), None);
-    assert_eq!(reply.json().await["error"]["code"], -32602);
+    assert_eq!(response.header("mcp-session-id"), None);
+    assert_eq!(response.json().await["error"]["code"], -32602);
     assert_eq!(service.sessions(), 0);
 }
 
-/// Whether a session still exists.
-async fn lives(client: &mut Conversation) -> bool {
+/// Returns whether the session still exists.
+async fn is_alive(client: &mut SessionClient) -> bool {
     let ping = json!({"jsonrpc": "2.0", "id": "alive", "method": "ping"});
     client.send(client.post(&ping)).await.status() == 200
 }
 
-fn most(sessions: usize) -> bowline::Limits {
+fn max_sessions(sessions: usize) -> bowline::Limits {
     bowline::Limits {
         sessions,
         ..bowline::Limits::default()
@@ -127,109 +132,109 @@ fn most(sessions: usize) -> bowline::Limits {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_session_takes_the_place_of_the_one_that_was_idle_for_longest() {
-    let stage = Stage::new();
-    let service = stage.server.http().limits(most(3));
+async fn a_new_session_evicts_the_one_idle_for_longest() {
+    let fixture = ServerFixture::new();
+    let service = fixture.server.http().limits(max_sessions(3));
     let mut clients = Vec::new();
     for _ in 0..3 {
-        let mut client = Conversation::open(&service, "2025-11-25").await;
-        assert!(lives(&mut client).await);
+        let mut client = SessionClient::open(&service, "2025-11-25").await;
+        assert!(is_alive(&mut client).await);
         clients.push(client);
         tokio::time::advance(Duration::from_secs(1)).await;
     }
-    assert!(lives(&mut clients[0]).await);
+    assert!(is_alive(&mut clients[0]).await);
     tokio::time::advance(Duration::from_secs(1)).await;
 
-    let mut new = Conversation::open(&service, "2025-11-25").await;
+    let mut new = SessionClient::open(&service, "2025-11-25").await;
 
     assert_eq!(service.sessions(), 3);
     assert_eq!(service.usage().sessions, 3);
     assert_eq!(service.usage().refused(bowline::Limit::Sessions), 1);
-    assert!(!lives(&mut clients[1]).await, "it was idle for longest");
-    assert!(lives(&mut clients[0]).await && lives(&mut clients[2]).await);
-    assert!(lives(&mut new).await);
+    assert!(!is_alive(&mut clients[1]).await, "it was idle for longest");
+    assert!(is_alive(&mut clients[0]).await && is_alive(&mut clients[2]).await);
+    assert!(is_alive(&mut new).await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_that_was_never_used_goes_before_one_that_was() {
-    let stage = Stage::new();
-    let service = stage.server.http().limits(most(2));
-    let mut used = Conversation::open(&service, "2025-11-25").await;
-    assert!(lives(&mut used).await);
+async fn an_unused_session_is_evicted_before_a_used_one() {
+    let fixture = ServerFixture::new();
+    let service = fixture.server.http().limits(max_sessions(2));
+    let mut used = SessionClient::open(&service, "2025-11-25").await;
+    assert!(is_alive(&mut used).await);
     tokio::time::advance(Duration::from_secs(60)).await;
 
     for _ in 0..10 {
-        Conversation::open(&service, "2025-11-25").await;
+        SessionClient::open(&service, "2025-11-25").await;
     }
 
-    assert!(lives(&mut used).await);
+    assert!(is_alive(&mut used).await);
     assert_eq!(service.sessions(), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_with_a_running_call_or_an_open_stream_is_not_ended_while_there_is_another() {
-    let mut stage = Stage::new();
-    let service = stage.server.http().limits(most(4));
-    let mut calling = Conversation::open(&service, "2025-11-25").await;
+async fn a_session_with_a_running_call_or_an_open_stream_is_evicted_last() {
+    let mut fixture = ServerFixture::new();
+    let service = fixture.server.http().limits(max_sessions(4));
+    let mut calling = SessionClient::open(&service, "2025-11-25").await;
     let running = calling
-        .send(calling.call_with_progress(1, "talk", "a"))
+        .send(calling.call_with_progress(1, "progress", "a"))
         .await;
-    stage.started("a").await;
-    calling.cut();
+    fixture.handler_started("a").await;
+    calling.close_connections();
     drop(running);
-    let mut reading = Conversation::open(&service, "2025-11-25").await;
+    let mut reading = SessionClient::open(&service, "2025-11-25").await;
     let stream = reading.send(reading.get()).await;
     tokio::time::advance(Duration::from_secs(60)).await;
 
     for _ in 0..10 {
-        let mut other = Conversation::open(&service, "2025-11-25").await;
-        assert!(lives(&mut other).await);
+        let mut other = SessionClient::open(&service, "2025-11-25").await;
+        assert!(is_alive(&mut other).await);
     }
 
     assert_eq!(service.sessions(), 4);
-    assert!(stage.happened.try_recv().is_err(), "the handler goes on");
-    assert!(lives(&mut calling).await && lives(&mut reading).await);
+    assert!(fixture.events.try_recv().is_err(), "the handler still runs");
+    assert!(is_alive(&mut calling).await && is_alive(&mut reading).await);
     drop(stream);
 }
 
 #[tokio::test(start_paused = true)]
-async fn beyond_its_share_a_principal_loses_its_own_session() {
-    let stage = Stage::new();
-    let service = stage.server.http().limits(bowline::Limits {
+async fn beyond_its_limit_a_principal_evicts_its_own_session() {
+    let fixture = ServerFixture::new();
+    let service = fixture.server.http().limits(bowline::Limits {
         principal_sessions: 2,
         ..bowline::Limits::default()
     });
     let open = async |request| {
-        let opened = ask(&service, request).await;
+        let opened = call_service(&service, request).await;
         opened.headers()["mcp-session-id"]
             .to_str()
             .unwrap()
             .to_owned()
     };
-    let hello = || post(&initialize("2025-11-25"));
+    let opening = || post(&initialize("2025-11-25"));
     let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
     let mut of_ada = Vec::new();
-    let mut of_nobody = Vec::new();
-    let of_bob = open(on_behalf(hello(), "bob")).await;
+    let mut of_anonymous = Vec::new();
+    let of_bob = open(with_principal(opening(), "bob")).await;
     for _ in 0..3 {
-        of_ada.push(open(on_behalf(hello(), "ada")).await);
-        of_nobody.push(open(hello()).await);
+        of_ada.push(open(with_principal(opening(), "ada")).await);
+        of_anonymous.push(open(opening()).await);
         tokio::time::advance(Duration::from_secs(1)).await;
     }
 
     let answers = async |id: &str, who: Option<&'static str>| {
-        let request = with(post(&ping), "mcp-session-id", id);
+        let request = with_header(post(&ping), "mcp-session-id", id);
         let request = match who {
-            Some(who) => on_behalf(request, who),
+            Some(who) => with_principal(request, who),
             None => request,
         };
-        ask(&service, request).await.status().as_u16()
+        call_service(&service, request).await.status().as_u16()
     };
     assert_eq!(answers(&of_ada[0], Some("ada")).await, 404);
     for id in &of_ada[1..] {
         assert_eq!(answers(id, Some("ada")).await, 200);
     }
-    for id in &of_nobody {
+    for id in &of_anonymous {
         assert_eq!(answers(id, None).await, 200);
     }
     assert_eq!(answers(&of_bob, Some("bob")).await, 200);
@@ -237,11 +242,11 @@ async fn beyond_its_share_a_principal_loses_its_own_session() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_idle_session_ends() {
-    let stage = Stage::new();
-    let legacy = Legacy::sessions().idle_after(Duration::from_secs(60));
-    let service = stage.server.http().legacy(legacy);
-    let mut client = Conversation::open(&service, "2025-11-25").await;
+async fn an_idle_session_expires() {
+    let fixture = ServerFixture::new();
+    let legacy = Legacy::sessions().idle_timeout(Duration::from_secs(60));
+    let service = fixture.server.http().legacy(legacy);
+    let mut client = SessionClient::open(&service, "2025-11-25").await;
 
     tokio::time::advance(Duration::from_secs(50)).await;
     let before = client.send(client.call(1, "echo", "a")).await.status();
@@ -253,10 +258,10 @@ async fn an_idle_session_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_open_stream_holds_off_the_end_of_an_idle_session() {
-    let stage = Stage::new();
-    let legacy = Legacy::sessions().idle_after(Duration::from_secs(60));
-    let mut client = Conversation::open(&stage.server.http().legacy(legacy), "2025-11-25").await;
+async fn an_open_stream_prevents_the_idle_timeout_of_its_session() {
+    let fixture = ServerFixture::new();
+    let legacy = Legacy::sessions().idle_timeout(Duration::from_secs(60));
+    let mut client = SessionClient::open(&fixture.server.http().legacy(legacy), "2025-11-25").await;
     let _stream = client.send(client.get()).await;
 
     tokio::time::advance(Duration::from_secs(600)).await;
@@ -265,36 +270,42 @@ async fn an_open_stream_holds_off_the_end_of_an_idle_session() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_belongs_to_whoever_opened_it() {
-    let stage = Stage::new();
-    let service = stage.server.http();
-    let opened = ask(&service, on_behalf(post(&initialize("2025-11-25")), "ada")).await;
+async fn a_session_belongs_to_the_principal_that_opened_it() {
+    let fixture = ServerFixture::new();
+    let service = fixture.server.http();
+    let opened = call_service(
+        &service,
+        with_principal(post(&initialize("2025-11-25")), "ada"),
+    )
+    .await;
     let id = opened.headers()["mcp-session-id"].to_str().unwrap();
     let call = || {
-        let call = tool_call(&json!(1), "whose", &json!({}), &json!({}));
-        with(post(&call), "mcp-session-id", id)
+        let call = tool_call(&json!(1), "principal", &json!({}), &json!({}));
+        with_header(post(&call), "mcp-session-id", id)
     };
 
-    let other = ask(&service, on_behalf(call(), "eve")).await;
-    let own = ask(&service, on_behalf(call(), "ada")).await;
+    let other = call_service(&service, with_principal(call(), "eve")).await;
+    let own = call_service(&service, with_principal(call(), "ada")).await;
 
     assert_eq!(other.status(), 404);
-    let answer = whole(own).await;
+    let answer = response_json(own).await;
     let text = &answer["result"]["content"][0]["text"];
     assert_eq!(text, r#"Principal("ada") at Some("localhost")"#);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_ends_sessions_after_their_handlers() {
-    let mut stage = Stage::new();
-    let service = stage.server.http();
-    let mut client = Conversation::open(&service, "2025-11-25").await;
+    let mut fixture = ServerFixture::new();
+    let service = fixture.server.http();
+    let mut client = SessionClient::open(&service, "2025-11-25").await;
     let stream = client.send(client.get()).await;
-    let running = client.send(client.call_with_progress(1, "talk", "a")).await;
-    stage.started("a").await;
+    let running = client
+        .send(client.call_with_progress(1, "progress", "a"))
+        .await;
+    fixture.handler_started("a").await;
 
-    stage.server.shut_down(Duration::from_secs(10));
-    stage.release.notify_one();
+    fixture.server.shut_down(Duration::from_secs(10));
+    fixture.release.notify_one();
 
     assert_eq!(running.messages().await.last().unwrap()["id"], 1);
     stream.text().await;
@@ -304,17 +315,17 @@ async fn a_shutdown_ends_sessions_after_their_handlers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn changed_roots_reach_the_server_of_a_session() {
-    let (told, mut heard) = tokio::sync::mpsc::unbounded_channel();
-    let server = Stage::new().server.on_roots_changed(move |_| {
-        let _ = told.send(());
+async fn a_roots_list_changed_notification_reaches_the_server() {
+    let (sender, mut received) = tokio::sync::mpsc::unbounded_channel();
+    let server = ServerFixture::new().server.on_roots_changed(move |_| {
+        let _ = sender.send(());
     });
-    let mut client = Conversation::open(&server.http(), "2025-06-18").await;
+    let mut client = SessionClient::open(&server.http(), "2025-06-18").await;
 
     let changed = json!({"jsonrpc": "2.0", "method": "notifications/roots/list_changed"});
     let accepted = client.send(client.post(&changed)).await;
 
     assert_eq!(accepted.status(), 202);
 
-    assert_eq!(heard.recv().await, Some(()));
+    assert_eq!(received.recv().await, Some(()));
 }

@@ -1,19 +1,19 @@
-//! What servers and strangers say that must not be believed.
+//! Responses of malicious servers and forged redirects, which a flow must refuse.
 
 use super::*;
 
-/// What an attacker says, how the flow ends, and the last place that it went to.
-struct Attack(&'static str, World, &'static str, &'static str);
+/// An attack, the error that ends the flow, and its last step.
+struct FlowAttack(&'static str, FakeDocuments, &'static str, &'static str);
 
-impl Attack {
+impl FlowAttack {
     fn fails(self) {
-        let Self(attack, world, end, last) = self;
+        let Self(attack, documents, end, last) = self;
 
-        let walked = walk(&world, setup());
+        let run = run_flow(&documents, setup());
 
-        assert!(walked.end.contains(end), "{attack}: {}", walked.end);
-        assert_eq!(walked.way().last(), Some(&last), "{attack}");
-        assert_eq!(walked.credentials.tokens, None, "{attack}");
+        assert!(run.end.contains(end), "{attack}: {}", run.end);
+        assert_eq!(run.requests().last(), Some(&last), "{attack}");
+        assert_eq!(run.credentials.tokens, None, "{attack}");
     }
 }
 
@@ -21,95 +21,95 @@ const RESOURCE: &str = "GET https://mcp.example/.well-known/oauth-protected-reso
 const ISSUER: &str = "GET https://as.example/.well-known/oauth-authorization-server";
 const REGISTERED: &str = "POST https://as.example/register";
 const OPENED: &str = "OPEN https://as.example/authorize";
-const REDEEMED: &str = "POST https://as.example/token";
+const TOKEN_REQUESTED: &str = "POST https://as.example/token";
 
-fn resource_says(member: &str, value: Value) -> World {
-    World::new().says("/oauth-protected-resource/mcp", member, value)
+fn with_resource_member(member: &str, value: Value) -> FakeDocuments {
+    FakeDocuments::new().with_member("/oauth-protected-resource/mcp", member, value)
 }
 
-fn issuer_says(member: &str, value: Value) -> World {
-    World::new().says("/oauth-authorization-server", member, value)
+fn with_issuer_member(member: &str, value: Value) -> FakeDocuments {
+    FakeDocuments::new().with_member("/oauth-authorization-server", member, value)
 }
 
 #[test]
-fn metadata_that_speaks_for_somebody_else_ends_the_flow() {
-    let other = "is that of another resource";
-    let issuer = "is that of another issuer";
+fn metadata_of_another_resource_or_issuer_end_the_flow() {
+    let other = "describe another resource";
+    let issuer = "describe another issuer";
     [
-        Attack(
+        FlowAttack(
             "a swapped resource",
-            resource_says("resource", json!("https://evil.example/mcp")),
+            with_resource_member("resource", json!("https://evil.example/mcp")),
             other,
             RESOURCE,
         ),
-        Attack(
+        FlowAttack(
             "a mixed-up issuer",
-            issuer_says("issuer", json!("https://honest.example")),
+            with_issuer_member("issuer", json!("https://honest.example")),
             issuer,
             ISSUER,
         ),
-        Attack(
+        FlowAttack(
             "an issuer that is spelled differently",
-            issuer_says("issuer", json!("https://as.example/")),
+            with_issuer_member("issuer", json!("https://as.example/")),
             issuer,
             ISSUER,
         ),
     ]
     .into_iter()
-    .for_each(Attack::fails);
+    .for_each(FlowAttack::fails);
 }
 
 #[test]
-fn addresses_that_nobody_should_visit_are_not_visited() {
-    let cleartext = "is not an https:// address";
+fn private_and_plain_http_urls_are_not_requested() {
+    let cleartext = "is not an https:// URL";
     let private = "is not a public address";
-    let no_host = "names no host";
-    let servers = |issuer: &str| resource_says("authorization_servers", json!([issuer]));
-    let endpoint = |name: &str, address: &str| issuer_says(name, json!(address));
+    let no_host = "has no host";
+    let servers = |issuer: &str| with_resource_member("authorization_servers", json!([issuer]));
+    let endpoint = |name: &str, address: &str| with_issuer_member(name, json!(address));
     [
-        Attack(
-            "a cloud's secrets",
+        FlowAttack(
+            "a cloud metadata service",
             servers("http://169.254.169.254/x"),
             cleartext,
             RESOURCE,
         ),
-        Attack(
+        FlowAttack(
             "the same, with TLS",
             servers("https://169.254.169.254/x"),
             private,
             RESOURCE,
         ),
-        Attack(
+        FlowAttack(
             "this machine",
             servers("https://127.0.0.1"),
             private,
             RESOURCE,
         ),
-        Attack(
+        FlowAttack(
             "a script",
             endpoint("authorization_endpoint", "javascript:alert(1)"),
             no_host,
             REGISTERED,
         ),
-        Attack(
+        FlowAttack(
             "a program",
             endpoint("authorization_endpoint", "file:///bin/sh"),
             no_host,
             REGISTERED,
         ),
-        Attack(
-            "a code in the clear",
+        FlowAttack(
+            "a code over plain HTTP",
             endpoint("token_endpoint", "http://as.example/token"),
             cleartext,
             OPENED,
         ),
-        Attack(
+        FlowAttack(
             "a code for a private network",
             endpoint("token_endpoint", "https://10.0.0.1/token"),
             private,
             OPENED,
         ),
-        Attack(
+        FlowAttack(
             "a registration in a private network",
             endpoint("registration_endpoint", "https://192.168.0.1/"),
             private,
@@ -117,126 +117,122 @@ fn addresses_that_nobody_should_visit_are_not_visited() {
         ),
     ]
     .into_iter()
-    .for_each(Attack::fails);
+    .for_each(FlowAttack::fails);
 }
 
 #[test]
-fn an_authorization_server_without_pkce_by_s256_is_refused_before_it_is_sent_anything() {
+fn a_server_without_pkce_s256_is_refused_before_registration() {
     let methods = "code_challenge_methods_supported";
     let server = "/oauth-authorization-server";
     [
-        Attack(
+        FlowAttack(
             "no methods are listed",
-            World::new().leaves_out(server, methods),
-            "does not protect authorization codes",
+            FakeDocuments::new().without_member(server, methods),
+            "does not support PKCE",
             ISSUER,
         ),
-        Attack(
+        FlowAttack(
             "the list is empty",
-            issuer_says(methods, json!([])),
-            "does not protect authorization codes",
+            with_issuer_member(methods, json!([])),
+            "does not support PKCE",
             ISSUER,
         ),
-        Attack(
+        FlowAttack(
             "S256 is not listed",
-            issuer_says(methods, json!(["plain"])),
-            "does not protect authorization codes",
+            with_issuer_member(methods, json!(["plain"])),
+            "does not support PKCE",
             ISSUER,
         ),
     ]
     .into_iter()
-    .for_each(Attack::fails);
+    .for_each(FlowAttack::fails);
 }
 
 #[test]
-fn what_is_weaker_than_it_must_be_is_not_used() {
+fn unsupported_token_types_are_refused() {
     [
-        Attack(
-            "a token of no known kind",
-            World::new().says("/token", "token_type", json!("mac")),
-            "of the type `mac`",
-            REDEEMED,
+        FlowAttack(
+            "an unknown token type",
+            FakeDocuments::new().with_member("/token", "token_type", json!("mac")),
+            "token type `mac`",
+            TOKEN_REQUESTED,
         ),
-        Attack(
-            "a token that is bound to a key that nobody proved to have",
-            World::new().says("/token", "token_type", json!("DPoP")),
-            "of the type `dpop`",
-            REDEEMED,
+        FlowAttack(
+            "a DPoP token without a proof",
+            FakeDocuments::new().with_member("/token", "token_type", json!("DPoP")),
+            "token type `dpop`",
+            TOKEN_REQUESTED,
         ),
     ]
     .into_iter()
-    .for_each(Attack::fails);
+    .for_each(FlowAttack::fails);
 }
 
 #[test]
-fn a_challenge_does_not_lead_us_astray() {
+fn unsafe_metadata_urls_in_challenges_are_refused() {
     for address in [
         "http://mcp.example/metadata",
         "https://169.254.169.254/",
         "file:///etc/passwd",
         "/relative",
     ] {
-        let asked = Setup {
+        let asked = FlowSetup {
             challenge: challenge(&format!("Bearer resource_metadata=\"{address}\"")),
             ..setup()
         };
 
-        let walked = walk(&World::new(), asked);
+        let run = run_flow(&FakeDocuments::new(), asked);
 
-        assert!(walked.end.starts_with("not trusted"), "{}", walked.end);
-        assert!(walked.steps.is_empty(), "{:?}", walked.steps);
+        assert!(run.end.starts_with("not trusted"), "{}", run.end);
+        assert!(run.steps.is_empty(), "{:?}", run.steps);
     }
 }
 
 #[test]
 fn a_code_from_another_server_is_not_redeemed() {
-    for brings in [
+    for redirect_query in [
         "code=c&iss=https://evil.example",
         "code=c&iss=https://as.example/",
         "code=c",
         "error=access_denied&iss=https://evil.example",
     ] {
-        let walked = walk_back(&World::new(), setup(), brings);
+        let run = run_flow_with_redirect(&FakeDocuments::new(), setup(), redirect_query);
 
         assert!(
-            walked.end.starts_with("not trusted"),
-            "{brings}: {}",
-            walked.end
+            run.end.starts_with("not trusted"),
+            "{redirect_query}: {}",
+            run.end
         );
-        assert!(!walked.end.contains("access_denied"), "{}", walked.end);
+        assert!(!run.end.contains("access_denied"), "{}", run.end);
         assert_eq!(
-            walked.way().last(),
+            run.requests().last(),
             Some(&"OPEN https://as.example/authorize")
         );
     }
 }
 
 #[test]
-fn a_document_that_has_moved_is_not_followed() {
-    let moved = World::new().with(
+fn redirects_of_metadata_are_not_followed() {
+    let moved = FakeDocuments::new().with(
         "https://as.example/.well-known/oauth-authorization-server",
         json!({"status": 302, "issuer": "https://as.example"}),
     );
 
-    let walked = walk(&moved, setup());
+    let run = run_flow(&moved, setup());
 
-    assert!(
-        walked.end.contains("publishes no metadata"),
-        "{}",
-        walked.end
-    );
-    assert_eq!(walked.steps.len(), 3, "{:?}", walked.steps);
+    assert!(run.end.contains("publishes no metadata"), "{}", run.end);
+    assert_eq!(run.steps.len(), 3, "{:?}", run.steps);
 }
 
 #[test]
-fn a_flow_shows_no_secrets() {
-    let asked = Setup {
-        application: known(RegisteredClient::new(ISSUER, "own").secret("hush")),
-        credentials: held(""),
+fn debug_output_of_a_flow_hides_secrets() {
+    let asked = FlowSetup {
+        application: application_with(RegisteredClient::new(ISSUER, "own").secret("hush")),
+        credentials: stored_credentials(""),
         ..setup()
     };
     let mut flow = Flow::new(asked);
-    flow.state = State::Redeeming(TokenRequest::new("x").with("code", "hush"));
+    flow.state = FlowState::RequestingToken(TokenRequest::new("x").with("code", "hush"));
 
     let shown = format!("{flow:?}");
 
@@ -246,14 +242,14 @@ fn a_flow_shows_no_secrets() {
 }
 
 #[test]
-fn a_code_travels_in_the_clear_only_on_this_machine() {
+fn plain_http_redirect_uris_must_be_loopback() {
     let back_to = |redirect_uri: &str| {
-        let asked = Setup {
+        let asked = FlowSetup {
             redirect_uri: Some(redirect_uri.into()),
             ..setup()
         };
-        let walked = walk(&World::new(), asked);
-        walked.steps.iter().any(|step| step.starts_with("OPEN"))
+        let run = run_flow(&FakeDocuments::new(), asked);
+        run.steps.iter().any(|step| step.starts_with("OPEN"))
     };
 
     assert!(back_to("http://127.0.0.1:7/callback"));

@@ -1,4 +1,4 @@
-//! Ways to a token without a person.
+//! Grants without a user: refresh token, client credentials, assertions.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -7,24 +7,24 @@ use super::*;
 use crate::client::SigningKey;
 use crate::client::application::IdentityProvider;
 
-fn renewing(scopes: &str) -> Setup {
-    Setup {
-        intent: Intent::Renew,
-        credentials: held(scopes),
+fn refreshing(scopes: &str) -> FlowSetup {
+    FlowSetup {
+        intent: Intent::Refresh,
+        credentials: stored_credentials(scopes),
         redirect_uri: None,
         ..setup()
     }
 }
 
 #[test]
-fn a_token_is_renewed_where_it_came_from_and_nowhere_else() {
-    let elsewhere = World::new().says(
+fn a_token_is_refreshed_only_at_its_issuer() {
+    let elsewhere = FakeDocuments::new().with_member(
         "/mcp",
         "authorization_servers",
         json!(["https://as.example", "https://b.example"]),
     );
-    let moved = World::new()
-        .says(
+    let moved = FakeDocuments::new()
+        .with_member(
             "/mcp",
             "authorization_servers",
             json!(["https://b.example"]),
@@ -34,8 +34,8 @@ fn a_token_is_renewed_where_it_came_from_and_nowhere_else() {
             json!({"issuer": "https://b.example", "token_endpoint": "https://b.example/token"}),
         );
 
-    let renewed = walk(&elsewhere, renewing("read"));
-    let refused = walk(&moved, renewing("read"));
+    let renewed = run_flow(&elsewhere, refreshing("read"));
+    let refused = run_flow(&moved, refreshing("read"));
 
     assert_eq!(renewed.end, "done");
     let sent = renewed.sent("POST");
@@ -43,18 +43,18 @@ fn a_token_is_renewed_where_it_came_from_and_nowhere_else() {
     assert_eq!(sent["refresh_token"], "r0");
     assert_eq!(sent["client_id"], "holder");
     assert_eq!(sent["resource"], SERVER);
-    assert!(refused.end.contains("no token that could be renewed"));
+    assert!(refused.end.contains("no refresh token from this issuer"));
     assert!(!refused.steps.iter().any(|step| step.contains("r0")));
 }
 
 #[test]
 fn a_refresh_token_is_replaced_if_there_is_a_new_one_and_kept_otherwise() {
-    let silent = World::new().says("/token", "refresh_token", Value::Null);
+    let silent = FakeDocuments::new().with_member("/token", "refresh_token", Value::Null);
 
-    let rotated = walk(&World::new(), renewing("read"));
-    let kept = walk(&silent, renewing("read"));
+    let rotated = run_flow(&FakeDocuments::new(), refreshing("read"));
+    let kept = run_flow(&silent, refreshing("read"));
 
-    let refresh = |walked: Walked| walked.credentials.tokens.unwrap();
+    let refresh = |run: FlowRun| run.credentials.tokens.unwrap();
     let (rotated, kept) = (refresh(rotated), refresh(kept));
     assert_eq!(rotated.refresh, Some(Secret::new("r1")));
     assert_eq!(kept.refresh, Some(Secret::new("r0")));
@@ -63,15 +63,15 @@ fn a_refresh_token_is_replaced_if_there_is_a_new_one_and_kept_otherwise() {
 }
 
 #[test]
-fn a_refresh_token_that_is_refused_is_forgotten() {
-    let refusing = World::new().with(
+fn a_refused_refresh_token_is_removed() {
+    let refusing = FakeDocuments::new().with(
         "https://as.example/token",
         json!({"status": 400, "error": "invalid_grant"}),
     );
-    let busy = World::new().with("https://as.example/token", json!({"status": 503}));
+    let busy = FakeDocuments::new().with("https://as.example/token", json!({"status": 503}));
 
-    let refused = walk(&refusing, renewing(""));
-    let failed = walk(&busy, renewing(""));
+    let refused = run_flow(&refusing, refreshing(""));
+    let failed = run_flow(&busy, refreshing(""));
 
     assert!(refused.end.contains("invalid_grant"), "{}", refused.end);
     assert_eq!(refused.credentials.tokens.unwrap().refresh, None);
@@ -79,47 +79,49 @@ fn a_refresh_token_that_is_refused_is_forgotten() {
 }
 
 #[test]
-fn a_company_vouches_for_a_person() {
+fn an_id_token_is_exchanged_for_an_id_jag() {
     let provider = IdentityProvider::new(
         "https://idp.example/token",
         RegisteredClient::new("https://idp.example", "idp-us"),
     );
     let application = Application {
         grant: Grant::Enterprise(provider),
-        ..Application::clone(&known(RegisteredClient::new(ISSUER, "us").secret("hush")))
+        ..Application::clone(&application_with(
+            RegisteredClient::new(ISSUER, "us").secret("hush"),
+        ))
     };
-    let asked = Setup {
+    let asked = FlowSetup {
         application: Arc::new(application),
         redirect_uri: None,
         ..setup()
     };
-    let world = World::new().with(
+    let documents = FakeDocuments::new().with(
         "https://idp.example/token",
         json!({"access_token": "vouched", "token_type": "N_A"}),
     );
 
-    let walked = walk(&world, asked);
+    let run = run_flow(&documents, asked);
 
-    assert_eq!(walked.end, "done");
-    let exchanged = walked.sent("POST https://idp.example/token");
+    assert_eq!(run.end, "done");
+    let exchanged = run.sent("POST https://idp.example/token");
     assert_eq!(
         exchanged["subject_token"], "assertion for https://idp.example",
-        "the application is told who sees the ID token"
+        "the application receives the issuer that gets the ID token"
     );
     assert_eq!(exchanged["audience"], "https://as.example");
     assert_eq!(exchanged["resource"], SERVER);
     assert_eq!(exchanged["client_id"], "idp-us");
-    let redeemed = walked.sent("POST https://as.example/token");
+    let redeemed = run.sent("POST https://as.example/token");
     assert_eq!(redeemed["assertion"], "vouched");
     assert!(redeemed["grant_type"].ends_with("jwt-bearer"));
 }
 
 #[test]
-fn an_assertion_is_made_only_for_a_server_that_may_take_it() {
+fn an_assertion_is_requested_only_if_the_server_supports_the_grant() {
     let lists = |grants: Value| {
         let server = "/oauth-authorization-server";
-        World::new()
-            .says(server, "grant_types_supported", grants)
+        FakeDocuments::new()
+            .with_member(server, "grant_types_supported", grants)
             .with(
                 "https://idp.example/token",
                 json!({"access_token": "vouched", "token_type": "N_A"}),
@@ -132,9 +134,9 @@ fn an_assertion_is_made_only_for_a_server_that_may_take_it() {
     for grant in [Grant::Assertion, Grant::Enterprise(provider)] {
         let asked = || unattended(grant.clone(), RegisteredClient::new(ISSUER, "us"));
 
-        let taken = walk(&lists(json!([jwt_bearer])), asked());
-        let unlisted = walk(&lists(Value::Null), asked());
-        let refused = walk(&lists(json!(["authorization_code"])), asked());
+        let taken = run_flow(&lists(json!([jwt_bearer])), asked());
+        let unlisted = run_flow(&lists(Value::Null), asked());
+        let refused = run_flow(&lists(json!(["authorization_code"])), asked());
 
         assert_eq!((&*taken.end, &*unlisted.end), ("done", "done"));
         assert!(
@@ -146,54 +148,57 @@ fn an_assertion_is_made_only_for_a_server_that_may_take_it() {
     }
 }
 
-/// A client that nobody has to agree to.
-fn unattended(grant: Grant, client: RegisteredClient) -> Setup {
-    Setup {
+/// Returns a setup for a grant without a user.
+fn unattended(grant: Grant, client: RegisteredClient) -> FlowSetup {
+    FlowSetup {
         application: Arc::new(Application {
             grant,
-            falls_back: true,
-            ..Application::clone(&known(client))
+            assumes_default_endpoints: true,
+            ..Application::clone(&application_with(client))
         }),
         redirect_uri: None,
         ..setup()
     }
 }
 
-/// The claims of a JWT, unchecked.
+/// Returns the unverified claims of a JWT.
 fn claims(jwt: &str) -> Value {
     let claims = jwt.split('.').nth(1).unwrap();
     serde_json::from_slice(&URL_SAFE_NO_PAD.decode(claims).unwrap()).unwrap()
 }
 
 #[test]
-fn a_client_with_a_right_of_its_own_asks_nobody() {
+fn client_credentials_need_no_user() {
     let client = RegisteredClient::new(ISSUER, "us").secret("hush");
-    let asked = Setup {
+    let asked = FlowSetup {
         challenge: challenge("Bearer scope=\"read\""),
         ..unattended(Grant::ClientCredentials, client)
     };
 
-    let walked = walk(&World::new(), asked);
+    let run = run_flow(&FakeDocuments::new(), asked);
 
-    assert_eq!(walked.end, "done");
-    let sent = walked.sent("POST https://as.example/token");
+    assert_eq!(run.end, "done");
+    let sent = run.sent("POST https://as.example/token");
     assert_eq!(sent["grant_type"], "client_credentials");
     assert_eq!(sent["scope"], "read");
     assert_eq!(sent["resource"], SERVER);
-    assert!(!walked.steps.iter().any(|step| step.starts_with("OPEN")));
+    assert!(!run.steps.iter().any(|step| step.starts_with("OPEN")));
 }
 
 #[test]
-fn a_client_with_a_key_signs_for_one_issuer_and_for_a_short_time() {
+fn client_assertions_name_one_issuer_and_expire_soon() {
     let key = SigningKey::generate().unwrap();
     let key = SigningKey::from_pkcs8(&key).unwrap().id("k1");
     let client = RegisteredClient::new(ISSUER, "us").key(key);
 
-    let walked = walk(&World::new(), unattended(Grant::ClientCredentials, client));
+    let run = run_flow(
+        &FakeDocuments::new(),
+        unattended(Grant::ClientCredentials, client),
+    );
 
-    let sent = walked.sent("POST https://as.example/token");
+    let sent = run.sent("POST https://as.example/token");
     let claims = claims(&sent["client_assertion"]);
-    assert_eq!(walked.end, "done");
+    assert_eq!(run.end, "done");
     assert_eq!(
         (&claims["iss"], &claims["sub"]),
         (&json!("us"), &json!("us"))
@@ -203,21 +208,21 @@ fn a_client_with_a_key_signs_for_one_issuer_and_for_a_short_time() {
 }
 
 #[test]
-fn whoever_runs_a_program_vouches_for_it_once_and_nothing_else_is_tried() {
-    let asked = || Setup {
+fn a_workload_assertion_is_requested_once_per_token() {
+    let asked = || FlowSetup {
         ..unattended(Grant::Assertion, RegisteredClient::new(ISSUER, "us"))
     };
-    let refusing = World::new().with(
+    let refusing = FakeDocuments::new().with(
         "https://as.example/token",
         json!({"status": 400, "error": "invalid_grant"}),
     );
 
-    let walked = walk(&World::new(), asked());
-    let refused = walk(&refusing, asked());
+    let run = run_flow(&FakeDocuments::new(), asked());
+    let refused = run_flow(&refusing, asked());
 
-    assert_eq!(walked.end, "done");
+    assert_eq!(run.end, "done");
     assert_eq!(
-        walked.sent("POST https://as.example/token")["assertion"],
+        run.sent("POST https://as.example/token")["assertion"],
         "assertion for https://as.example"
     );
     assert!(refused.end.contains("invalid_grant"), "{}", refused.end);
@@ -225,16 +230,16 @@ fn whoever_runs_a_program_vouches_for_it_once_and_nothing_else_is_tried() {
 }
 
 #[test]
-fn what_an_unattended_client_brings_goes_to_its_own_issuer_and_nowhere_else() {
+fn credentials_of_unattended_clients_are_sent_to_their_issuer_only() {
     let evil = "https://evil.example";
     let client = || RegisteredClient::new(ISSUER, "us").secret("hush");
-    let moved = World::new()
-        .says("/mcp", "authorization_servers", json!([evil]))
+    let moved = FakeDocuments::new()
+        .with_member("/mcp", "authorization_servers", json!([evil]))
         .with(
             "https://evil.example/.well-known/oauth-authorization-server",
             json!({"issuer": evil, "token_endpoint": "https://evil.example/token"}),
         );
-    let undocumented = World(BTreeMap::new());
+    let undocumented = FakeDocuments(BTreeMap::new());
     let company = IdentityProvider::new("https://idp.example/token", client());
 
     for grant in [
@@ -242,35 +247,36 @@ fn what_an_unattended_client_brings_goes_to_its_own_issuer_and_nowhere_else() {
         Grant::Assertion,
         Grant::Enterprise(company),
     ] {
-        for world in [&moved, &undocumented] {
-            let walked = walk(world, unattended(grant.clone(), client()));
+        for documents in [&moved, &undocumented] {
+            let run = run_flow(documents, unattended(grant.clone(), client()));
 
             assert!(
-                walked
-                    .end
+                run.end
                     .contains("the client is registered at `https://as.example`"),
                 "{grant:?}: {}",
-                walked.end
+                run.end
             );
             let own = |step: &String| step.starts_with("GET https://mcp.example/");
-            assert!(walked.steps.iter().all(own), "{:?}", walked.steps);
+            assert!(run.steps.iter().all(own), "{:?}", run.steps);
         }
     }
 }
 
-/// A flow whose token request was just sent, and that request.
-fn at_the_token_endpoint(asked: Setup) -> (Flow, Request<Bytes>) {
-    let world = World::new();
+/// Returns a flow that waits for its token response, and the token request.
+fn at_the_token_endpoint(asked: FlowSetup) -> (Flow, Request<Bytes>) {
+    let documents = FakeDocuments::new();
     let mut flow = Flow::new(asked);
     let mut step = flow.begin().unwrap();
-    while let Step::Send(request) = step {
+    while let FlowStep::Send(request) = step {
         if request.uri().path() == "/token" {
             return (flow, request);
         }
-        let response = world.answer(&request.uri().to_string());
-        step = flow.response(&response, &moment()).unwrap();
+        let response = documents.response(&request.uri().to_string());
+        step = flow
+            .handle_response(&response, &time_and_randomness())
+            .unwrap();
     }
-    panic!("no token was asked for");
+    panic!("the flow sent no token request");
 }
 
 fn wants_nonce(nonce: &'static str) -> Response<Bytes> {
@@ -282,19 +288,21 @@ fn wants_nonce(nonce: &'static str) -> Response<Bytes> {
 }
 
 #[test]
-fn a_token_is_bound_to_a_key_where_the_server_asks_for_proofs() {
+fn dpop_tokens_are_requested_if_the_server_requires_them() {
     let client = || RegisteredClient::new(ISSUER, "us").secret("hush");
-    let bound = Setup {
+    let bound = FlowSetup {
         challenge: challenge("DPoP algs=\"ES256\""),
         ..unattended(Grant::ClientCredentials, client())
     };
     let (mut flow, first) = at_the_token_endpoint(bound);
     let (_, unbound) = at_the_token_endpoint(unattended(Grant::ClientCredentials, client()));
 
-    let Ok(Step::Send(second)) = flow.response(&wants_nonce("n1"), &moment()) else {
+    let Ok(FlowStep::Send(second)) =
+        flow.handle_response(&wants_nonce("n1"), &time_and_randomness())
+    else {
         panic!("the request was not sent again");
     };
-    let again = flow.response(&wants_nonce("n2"), &moment());
+    let again = flow.handle_response(&wants_nonce("n2"), &time_and_randomness());
 
     let proof = |request: &Request<Bytes>| {
         let proof = request.headers().get("dpop").unwrap();
@@ -305,8 +313,8 @@ fn a_token_is_bound_to_a_key_where_the_server_asks_for_proofs() {
     assert_eq!(
         proof(&first)["nonce"],
         Value::Null,
-        "not before it is wanted"
+        "before the server sent one"
     );
     assert_eq!(proof(&second)["nonce"], "n1");
-    assert!(again.is_err(), "a server that is never content");
+    assert!(again.is_err(), "only one retry with a nonce");
 }

@@ -1,11 +1,11 @@
-//! Who a client is to an authorization server.
+//! Client identification at an authorization server.
 
 use super::*;
 
 #[test]
-fn a_registration_is_used_only_where_and_how_it_was_made() {
-    let elsewhere = World::new()
-        .says(
+fn a_registration_is_used_only_for_its_issuer_redirect_uri_and_lifetime() {
+    let elsewhere = FakeDocuments::new()
+        .with_member(
             "/mcp",
             "authorization_servers",
             json!(["https://new.example"]),
@@ -29,28 +29,28 @@ fn a_registration_is_used_only_where_and_how_it_was_made() {
             json!({"access_token": "t1", "token_type": "Bearer"}),
         );
     let expired = || {
-        let mut credentials = held("");
+        let mut credentials = stored_credentials("");
         let registrations = credentials.registrations.values_mut();
         registrations.for_each(|registration| registration.expires_at = Some(NOW));
         credentials
     };
-    let moved = || Setup {
-        credentials: held(""),
+    let moved = || FlowSetup {
+        credentials: stored_credentials(""),
         redirect_uri: Some("http://127.0.0.1:8/callback".into()),
         ..setup()
     };
 
-    let migrated = Setup {
-        credentials: held(""),
+    let migrated = FlowSetup {
+        credentials: stored_credentials(""),
         ..setup()
     };
-    let migrated = walk_back(&elsewhere, migrated, "code=c");
-    let too_old = Setup {
+    let migrated = run_flow_with_redirect(&elsewhere, migrated, "code=c");
+    let too_old = FlowSetup {
         credentials: expired(),
         ..setup()
     };
-    let too_old = walk(&World::new(), too_old);
-    let other_port = walk(&World::new(), moved());
+    let too_old = run_flow(&FakeDocuments::new(), too_old);
+    let other_port = run_flow(&FakeDocuments::new(), moved());
 
     assert_eq!(migrated.end, "done");
     assert_eq!(migrated.sent("OPEN")["client_id"], "fresh");
@@ -65,49 +65,56 @@ fn a_registration_is_used_only_where_and_how_it_was_made() {
 }
 
 #[test]
-fn clients_are_known_in_the_specified_order() {
+fn clients_are_identified_in_the_specified_order() {
     let server = "/oauth-authorization-server";
-    let understands =
-        World::new().says(server, "client_id_metadata_document_supported", json!(true));
-    let published = || Setup {
+    let understands = FakeDocuments::new().with_member(
+        server,
+        "client_id_metadata_document_supported",
+        json!(true),
+    );
+    let published = || FlowSetup {
         application: Arc::new(Application {
             metadata_url: Some("https://app.example/client.json".into()),
             ..Application::clone(&setup().application)
         }),
-        credentials: held(""),
+        credentials: stored_credentials(""),
         ..setup()
     };
-    let own = Setup {
-        application: known(RegisteredClient::new(ISSUER, "own")),
+    let own = FlowSetup {
+        application: application_with(RegisteredClient::new(ISSUER, "own")),
         ..published()
     };
-    let refuses = World::new().says(server, "registration_endpoint", Value::Null);
+    let refuses = FakeDocuments::new().with_member(server, "registration_endpoint", Value::Null);
 
-    let own = walk(&understands, own);
-    let by_document = walk(&understands, published());
-    let by_memory = walk(&World::new(), published());
-    let by_registration = walk(&World::new(), setup());
-    let not_at_all = walk(&refuses, setup());
+    let own = run_flow(&understands, own);
+    let by_document = run_flow(&understands, published());
+    let by_stored_registration = run_flow(&FakeDocuments::new(), published());
+    let by_registration = run_flow(&FakeDocuments::new(), setup());
+    let not_at_all = run_flow(&refuses, setup());
 
     assert_eq!(own.sent("OPEN")["client_id"], "own");
     assert_eq!(
         by_document.sent("OPEN")["client_id"],
         "https://app.example/client.json"
     );
-    assert_eq!(by_memory.sent("OPEN")["client_id"], "holder");
+    assert_eq!(by_stored_registration.sent("OPEN")["client_id"], "holder");
     assert_eq!(by_registration.sent("OPEN")["client_id"], "registered");
-    assert!(not_at_all.end.contains("registers nobody"));
+    assert!(
+        not_at_all
+            .end
+            .contains("does not support dynamic client registration")
+    );
 }
 
 #[test]
-fn an_applications_own_credentials_are_shown_to_one_issuer_only() {
+fn credentials_of_the_client_are_sent_to_one_issuer_only() {
     let first_come = || RegisteredClient::at_first_issuer("own").secret("hush");
     let client = |issuer| RegisteredClient::new(issuer, "own").secret("hush");
-    let at = |client| Setup {
-        application: known(client),
+    let at = |client| FlowSetup {
+        application: application_with(client),
         ..setup()
     };
-    let bound = Setup {
+    let bound = FlowSetup {
         credentials: Credentials {
             bound_to: Some("https://first.example".into()),
             ..Credentials::default()
@@ -115,13 +122,13 @@ fn an_applications_own_credentials_are_shown_to_one_issuer_only() {
         ..at(first_come())
     };
 
-    let home = walk(&World::new(), at(client(ISSUER)));
-    let abroad = walk(&World::new(), at(client("https://first.example")));
-    let later = walk(&World::new(), bound);
-    let first = walk(&World::new(), at(first_come()));
+    let own_issuer = run_flow(&FakeDocuments::new(), at(client(ISSUER)));
+    let other_issuer = run_flow(&FakeDocuments::new(), at(client("https://first.example")));
+    let later = run_flow(&FakeDocuments::new(), bound);
+    let first = run_flow(&FakeDocuments::new(), at(first_come()));
 
-    assert_eq!(home.end, "done");
-    for refused in [&abroad, &later] {
+    assert_eq!(own_issuer.end, "done");
+    for refused in [&other_issuer, &later] {
         assert!(
             refused
                 .end
@@ -130,7 +137,7 @@ fn an_applications_own_credentials_are_shown_to_one_issuer_only() {
         assert_eq!(
             refused.steps.len(),
             1,
-            "no issuer is visited: {:?}",
+            "no issuer is contacted: {:?}",
             refused.steps
         );
     }
@@ -142,16 +149,16 @@ fn an_applications_own_credentials_are_shown_to_one_issuer_only() {
 }
 
 #[test]
-fn clients_authenticate_as_the_server_wants_it() {
+fn clients_use_an_authentication_method_of_the_server() {
     let supporting = |methods: Value| {
-        World::new().says(
+        FakeDocuments::new().with_member(
             "/oauth-authorization-server",
             "token_endpoint_auth_methods_supported",
             methods,
         )
     };
-    let own = |client| Setup {
-        application: known(client),
+    let own = |client| FlowSetup {
+        application: application_with(client),
         ..setup()
     };
     let secret = || RegisteredClient::new(ISSUER, "a:b").secret("c d");
@@ -180,68 +187,72 @@ fn clients_authenticate_as_the_server_wants_it() {
     ];
 
     for (methods, client, shown) in cases {
-        let walked = walk(&supporting(methods.clone()), own(client));
+        let run = run_flow(&supporting(methods.clone()), own(client));
 
         let token = "POST https://as.example/token";
-        let at = walked.steps.iter().position(|step| step.starts_with(token));
-        let sent = walked.steps[at.unwrap()..].join(" ");
+        let at = run.steps.iter().position(|step| step.starts_with(token));
+        let sent = run.steps[at.unwrap()..].join(" ");
         assert!(sent.contains(shown), "{methods}: {sent}");
         assert_eq!(sent.contains("c+d"), shown.contains("c+d"), "{methods}");
     }
 }
 
 #[test]
-fn what_a_registration_says_about_authentication_counts() {
-    let world = World::new()
-        .says(
+fn the_registered_authentication_method_is_used() {
+    let documents = FakeDocuments::new()
+        .with_member(
             "/register",
             "token_endpoint_auth_method",
             json!("client_secret_post"),
         )
-        .says("/register", "client_secret", json!("hush"));
-    let odd = World::new().says(
+        .with_member("/register", "client_secret", json!("hush"));
+    let odd = FakeDocuments::new().with_member(
         "/register",
         "token_endpoint_auth_method",
         json!("tls_client_auth"),
     );
 
-    let walked = walk(&world, setup());
-    let refused = walk(&odd, setup());
+    let run = run_flow(&documents, setup());
+    let refused = run_flow(&odd, setup());
 
-    let sent = walked.sent("POST https://as.example/token");
+    let sent = run.sent("POST https://as.example/token");
     assert_eq!(sent["client_secret"], "hush");
     assert!(refused.end.contains("tls_client_auth"), "{}", refused.end);
 }
 
 #[test]
-fn a_registration_that_cannot_be_used_ends_the_flow_before_a_person_is_asked() {
+fn an_unusable_registration_fails_before_the_user_is_prompted() {
     for method in [
         "client_secret_basic",
         "client_secret_post",
         "private_key_jwt",
     ] {
-        let world = World::new().says("/register", "token_endpoint_auth_method", json!(method));
+        let documents = FakeDocuments::new().with_member(
+            "/register",
+            "token_endpoint_auth_method",
+            json!(method),
+        );
 
-        let walked = walk(&world, setup());
+        let run = run_flow(&documents, setup());
 
-        assert!(walked.end.contains(method), "{}", walked.end);
+        assert!(run.end.contains(method), "{}", run.end);
         assert_eq!(
-            walked.way().last(),
+            run.requests().last(),
             Some(&"POST https://as.example/register")
         );
-        assert!(walked.credentials.registrations.is_empty(), "{method}");
+        assert!(run.credentials.registrations.is_empty(), "{method}");
     }
 }
 
 #[test]
-fn a_client_says_what_kind_of_application_it_is() {
+fn the_application_type_depends_on_the_redirect_uri() {
     let kind = |redirect_uri: &str| {
-        let asked = Setup {
+        let asked = FlowSetup {
             redirect_uri: Some(redirect_uri.into()),
             ..setup()
         };
-        let walked = walk(&World::new(), asked);
-        let step = walked.steps[2].clone();
+        let run = run_flow(&FakeDocuments::new(), asked);
+        let step = run.steps[2].clone();
         let (_, body) = step.split_once("register ").unwrap();
         let body: Value = serde_json::from_str(body).unwrap();
         assert_eq!(
@@ -257,26 +268,26 @@ fn a_client_says_what_kind_of_application_it_is() {
 }
 
 #[test]
-fn a_client_that_the_server_forgot_registers_anew_the_next_time() {
-    let forgetful = World::new().with(
+fn an_unknown_client_registers_again_in_the_next_flow() {
+    let forgetful = FakeDocuments::new().with(
         "https://as.example/token",
         json!({"status": 401, "error": "invalid_client"}),
     );
-    let asked = |intent| Setup {
+    let asked = |intent| FlowSetup {
         intent,
-        credentials: held(""),
+        credentials: stored_credentials(""),
         ..setup()
     };
 
-    let by_person = walk(&forgetful, asked(Intent::Obtain));
-    let by_renewal = walk(&forgetful, asked(Intent::Renew));
+    let by_user = run_flow(&forgetful, asked(Intent::Obtain));
+    let by_refresh = run_flow(&forgetful, asked(Intent::Refresh));
 
-    for walked in [&by_person, &by_renewal] {
-        assert!(walked.end.contains("invalid_client"), "{}", walked.end);
-        assert!(walked.credentials.registrations.is_empty());
+    for run in [&by_user, &by_refresh] {
+        assert!(run.end.contains("invalid_client"), "{}", run.end);
+        assert!(run.credentials.registrations.is_empty());
     }
-    assert_eq!(by_person.credentials.tokens, held("").tokens);
-    let tokens = by_renewal.credentials.tokens.unwrap();
+    assert_eq!(by_user.credentials.tokens, stored_credentials("").tokens);
+    let tokens = by_refresh.credentials.tokens.unwrap();
     assert_eq!(
         tokens.refresh, None,
         "no other client could use the refresh token"

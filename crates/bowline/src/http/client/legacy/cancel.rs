@@ -1,7 +1,8 @@
-//! The legacy cancel: a POST of its own that must not overtake its request, and the end of the response to that.
+//! Cancelling a request in the legacy era: `notifications/cancelled` is a POST of its own, which must not overtake the
+//! request; the response to the request is drained.
 //!
 //! ```text
-//! dropped ──▶ head, or 100 ms after the body was handed over ──▶ its turn ──▶ POST
+//! dropped ──▶ response head, or 100 ms after the body was handed over ──▶ permit ──▶ POST
 //!    └───────▶ the response is drained, for 5 s after the drop ──▶ closed
 //! ```
 
@@ -17,200 +18,200 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
-use super::Posting;
-use super::link::{Link, headers};
-use super::progress::Progress;
+use super::PostingGuard;
+use super::post_state::PostState;
+use super::wire_state::{WireState, headers};
 use crate::Result;
 use crate::http::client::body::ResponseBody;
-use crate::http::client::send::Handed;
-use crate::http::client::{Endpoint, Outgoing, WhenRefused, message_headers};
+use crate::http::client::send::SendState;
+use crate::http::client::{Endpoint, OutgoingRequest, RefusalPolicy, message_headers};
 
-/// The cancel of one request that a connection has had.
-pub(super) struct Cancel {
-    pub(super) link: Arc<Link>,
+/// Cancels one request whose body was handed to a connection.
+pub(super) struct CancelTask {
+    pub(super) state: Arc<WireState>,
     pub(super) frame: Bytes,
-    /// Of the request.
-    pub(super) handed: Handed,
-    /// Of the request. The other end is dropped when the response is at its end.
-    pub(super) progress: watch::Receiver<Progress>,
-    /// The task that carries the request.
-    pub(super) carrier: AbortHandle,
-    pub(super) turns: Arc<Semaphore>,
-    pub(super) posting: Posting,
-    /// A request with the same id waits until this is dropped, and for as long as it says.
-    pub(super) left: watch::Sender<Option<Reserved>>,
+    /// State of the request's body.
+    pub(super) send_state: SendState,
+    /// State of the POST of the request. The sender is dropped when the response has ended.
+    pub(super) post_state: watch::Receiver<PostState>,
+    /// The task that sends the request and reads its response.
+    pub(super) request_task: AbortHandle,
+    pub(super) permits: Arc<Semaphore>,
+    pub(super) posting: PostingGuard,
+    /// A request with the same id waits until this is dropped, and then until the `ReservedId` in it expires.
+    pub(super) reservation: watch::Sender<Option<ReservedId>>,
 }
 
-/// An id that may not be used again for a while, because its request may never have arrived: a server may keep a cancel
-/// that came before its request, and would apply it to the successor.
+/// An id that must not be reused for a while, because its request may not have arrived: a server that stores early
+/// cancels would apply the cancel to the next request with this id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Reserved {
+pub(super) struct ReservedId {
     pub(super) until: Instant,
-    /// The number of the session in which the cancel was posted; it means nothing in another.
+    /// The number of the session in which the cancel was posted; it has no effect in another.
     pub(super) session: u64,
 }
 
-impl Cancel {
-    /// Posts the cancel and lets the response run out. Everything is over 5 s after the drop, unless the cancel had to
-    /// wait for its turn or for a connection, or is posted again because its connection ended.
+impl CancelTask {
+    /// Posts the cancel and drains the response. Ends 5 s after the drop at the latest, unless the cancel waits for a
+    /// permit or a connection, or is posted again because its connection failed.
     pub(super) async fn run(mut self) {
         let drain_until = Instant::now() + DRAIN_LIMIT;
-        let posted_in = self.progress.borrow().session().cloned();
+        let posted_in = self.post_state.borrow().session().cloned();
         let session = posted_in.unwrap_or_default();
         if session.id.is_none() {
-            // No session, so no cancel can be matched: a server like that notices a closed response, if anything.
-            self.carrier.abort();
+            // Without a session the server cannot match the cancel, but it may notice a closed response.
+            self.request_task.abort();
         }
-        if !cannot_overtake(&self.handed, &mut self.progress).await {
+        if !wait_for_order(&self.send_state, &mut self.post_state).await {
             return;
         }
         let Self {
-            link,
+            state,
             frame,
-            mut progress,
-            carrier,
-            turns,
+            mut post_state,
+            request_task,
+            permits,
             posting,
-            left,
+            reservation,
             ..
         } = self;
-        let seen = progress.clone();
+        let seen = post_state.clone();
         let cancelling = async {
             let headers = headers(&session, message_headers());
-            let status = post_cancel(&turns, &link.endpoint, &headers, frame).await;
+            let status = post_cancel(&permits, &state.endpoint, &headers, frame).await;
             if status == Some(StatusCode::NOT_FOUND) {
-                link.forget(&session);
+                state.forget(&session);
             }
             drop(posting);
         };
-        // A disconnect is no signal in this era, so the response is drained rather than cut.
+        // A disconnect does not cancel in the legacy era, so the response is drained rather than closed.
         let draining = async {
-            let ended = async { while progress.changed().await.is_ok() {} };
+            let ended = async { while post_state.changed().await.is_ok() {} };
             let _ = timeout_at(drain_until, ended).await;
-            carrier.abort();
+            request_task.abort();
         };
         tokio::join!(cancelling, draining);
         if session.id.is_some() && !has_arrived(&seen) {
-            left.send_replace(Some(Reserved {
+            reservation.send_replace(Some(ReservedId {
                 until: Instant::now() + RESERVED_FOR,
                 session: session.number,
             }));
         }
-        drop(left);
+        drop(reservation);
     }
 }
 
-/// Whether the server is known to have the request.
-fn has_arrived(progress: &watch::Receiver<Progress>) -> bool {
-    matches!(&*progress.borrow(), Progress::Answering(_))
+/// Returns whether the server is known to have received the request.
+fn has_arrived(post_state: &watch::Receiver<PostState>) -> bool {
+    matches!(&*post_state.borrow(), PostState::Responded(_))
 }
 
-/// Waits until a cancel cannot overtake its request: for the head of the response, or for a moment after a connection
-/// got the body. Returns whether there is something to cancel.
-pub(super) async fn cannot_overtake(
-    handed: &Handed,
-    progress: &mut watch::Receiver<Progress>,
+/// Waits until a cancel cannot overtake its request: until the response head arrives, or 100 ms after a connection got
+/// the body. Returns `false` if the server refused the request.
+pub(super) async fn wait_for_order(
+    send_state: &SendState,
+    post_state: &mut watch::Receiver<PostState>,
 ) -> bool {
-    let head_start = handed.since() + HEAD_START;
+    let deadline = send_state.handed_over_at() + ORDER_DELAY;
     let decided = async {
-        let decided = progress.wait_for(Progress::is_decided).await;
-        decided.map(|progress| matches!(&*progress, Progress::Refused))
+        let decided = post_state.wait_for(PostState::is_decided).await;
+        decided.map(|post_state| matches!(&*post_state, PostState::Refused))
     };
-    match timeout_at(head_start, decided).await {
+    match timeout_at(deadline, decided).await {
         Ok(Ok(is_refused)) => !is_refused,
-        // Nobody reads the response any more; the request may still be on its way.
+        // The request task was aborted; the request may still be in transit.
         Ok(Err(_)) => {
-            sleep_until(head_start).await;
+            sleep_until(deadline).await;
             true
         }
         Err(_) => true,
     }
 }
 
-/// Posts a cancel when it is its turn, and returns the status of the response if there is one. Where no connection can
-/// be had, or the connection ends before there is a response, it is tried again for a while, for the work would go on
-/// otherwise: to cancel twice does no harm. A server that has it and does not answer is not asked again.
+/// Posts a cancel once it has a permit, and returns the status of the response if there is one. Retries for 30 s if
+/// connecting fails or the connection breaks, because the handler would run on otherwise and a duplicate cancel is
+/// harmless. Does not retry if the server received it and does not respond.
 pub(super) async fn post_cancel(
-    turns: &Semaphore,
+    permits: &Semaphore,
     endpoint: &Endpoint,
     headers: &HeaderMap,
     frame: Bytes,
 ) -> Option<StatusCode> {
-    let mut pause = FIRST_PAUSE;
+    let mut delay = FIRST_DELAY;
     let give_up_at = Instant::now() + CANCEL_LIMIT;
     loop {
-        let turn = turns.acquire().await.ok()?;
-        let handed = Handed::new();
-        let outgoing = Outgoing {
+        let permit = permits.acquire().await.ok()?;
+        let send_state = SendState::new();
+        let outgoing = OutgoingRequest {
             method: Method::POST,
             headers: &|| Ok(headers.clone()),
             frame: frame.clone(),
-            handed: &handed,
-            when_refused: WhenRefused::GiveUp,
+            send_state: &send_state,
+            refusal_policy: RefusalPolicy::Fail,
         };
-        let posted = in_time(&handed, endpoint.request(&outgoing)).await;
-        drop(turn); // others may be luckier meanwhile
+        let posted = in_time(&send_state, endpoint.request(&outgoing)).await;
+        drop(permit); // not held during the pause
         match posted {
-            Posted::Answered(status) => return Some(status),
-            Posted::Unanswered => return None,
-            Posted::Failed if Instant::now() + pause > give_up_at => return None,
-            Posted::Failed => {}
+            PostResult::Answered(status) => return Some(status),
+            PostResult::Unanswered => return None,
+            PostResult::Failed if Instant::now() + delay > give_up_at => return None,
+            PostResult::Failed => {}
         }
-        sleep(pause).await;
-        pause *= 2;
+        sleep(delay).await;
+        delay *= 2;
     }
 }
 
-/// What became of one attempt to post a cancel.
-enum Posted {
+/// The result of one attempt to post a cancel.
+enum PostResult {
     Answered(StatusCode),
-    /// A connection has it, and nothing came back.
+    /// A connection has it, and no response arrived in time.
     Unanswered,
-    /// No connection could be had, or it ended.
+    /// Connecting failed, or the connection broke.
     Failed,
 }
 
-/// Waits for the answer to a cancel, so that its connection can be used again, but not for long: what the server answers
-/// is of little interest.
+/// Waits for the response to a cancel, so that its connection can be reused, but not for long: the response itself
+/// does not matter.
 async fn in_time(
-    handed: &Handed,
+    send_state: &SendState,
     posting: impl Future<Output = Result<Response<ResponseBody>>>,
-) -> Posted {
+) -> PostResult {
     let overdue = async {
         for _ in 0..CONNECT_SECONDS {
             sleep(Duration::from_secs(1)).await;
-            if handed.is_handed_over() {
+            if send_state.is_handed_over() {
                 return;
             }
         }
     };
     tokio::select! {
-        biased; // an answer that is there counts, even if it is late
+        biased; // a response that has arrived counts, even if it is late
         posted = posting => match posted {
-            Ok(response) => Posted::Answered(response.status()),
+            Ok(response) => PostResult::Answered(response.status()),
             Err(error) => {
                 tracing::debug!(error = %shortened(&error), "failed to post a cancel");
-                Posted::Failed
+                PostResult::Failed
             }
         },
         () = overdue => {
-            tracing::debug!("a cancel was not answered in time");
-            match handed.is_handed_over() {
-                true => Posted::Unanswered,
-                false => Posted::Failed,
+            tracing::debug!("timed out posting a cancel");
+            match send_state.is_handed_over() {
+                true => PostResult::Unanswered,
+                false => PostResult::Failed,
             }
         }
     }
 }
 
-/// The responses that are being drained. Beyond a limit the oldest is cut, for each may hold a connection.
+/// The responses being drained. Beyond a limit the oldest is closed, because each may occupy a connection.
 #[derive(Default)]
 pub(super) struct Draining(VecDeque<AbortHandle>);
 
 impl Draining {
-    pub(super) fn push(&mut self, carrier: AbortHandle) {
-        self.0.retain(|carrier| !carrier.is_finished());
-        self.0.push_back(carrier);
+    pub(super) fn push(&mut self, request_task: AbortHandle) {
+        self.0.retain(|request_task| !request_task.is_finished());
+        self.0.push_back(request_task);
         if self.0.len() > MAX_DRAINING {
             self.0
                 .pop_front()
@@ -220,17 +221,17 @@ impl Draining {
     }
 }
 
-/// How long after its request a cancel waits for the head of the response.
-const HEAD_START: Duration = Duration::from_millis(100);
-/// How long the response to a cancelled request is drained, counted from the drop.
+/// How long after the body was handed over a cancel waits for the response head.
+const ORDER_DELAY: Duration = Duration::from_millis(100);
+/// How long the response to a cancelled request is drained, from the drop on.
 const DRAIN_LIMIT: Duration = Duration::from_secs(5);
-/// How long a cancel waits for a connection, and how long it is tried again to get one.
+/// How long one attempt waits for a connection, and how long attempts are repeated.
 const CONNECT_SECONDS: usize = 5;
 const CANCEL_LIMIT: Duration = Duration::from_secs(30);
-const FIRST_PAUSE: Duration = Duration::from_millis(250);
-/// How long the id of a request that may never have arrived is reserved. Our server keeps an early cancel for 10 s.
+const FIRST_DELAY: Duration = Duration::from_millis(250);
+/// How long the id of a request that may not have arrived is reserved. Our server stores an early cancel for 10 s.
 const RESERVED_FOR: Duration = Duration::from_secs(15);
-/// How many responses to cancelled requests are drained at once.
+/// Maximum number of responses to cancelled requests that are drained concurrently.
 const MAX_DRAINING: usize = 16;
-/// How many cancels are posted at once; the others wait for their turn.
+/// Maximum number of cancels that are posted concurrently; the others wait for a permit.
 pub(super) const MAX_CANCELS: usize = 16;

@@ -1,30 +1,30 @@
-//! Legacy HTTP as a duplex wire: POSTs out, their responses and a GET stream in.
+//! `HttpWire`, Streamable HTTP of the legacy era as a duplex [`Wire`]: POSTs out, their responses and a GET stream in.
 //!
-//! The engine above does not know that its wire is made of HTTP requests. What the wire adds is the
-//! session, and the legacy spelling of a cancel: a POST of its own that must not overtake the request.
+//! The wire adds the session, and posts cancels so that they do not overtake their requests.
 
-mod attempts;
+mod background;
 
 mod cancel;
-use cancel::{Cancel, Draining, MAX_CANCELS, Reserved};
+use cancel::{CancelTask, Draining, MAX_CANCELS, ReservedId};
 
-mod carry;
+mod engine_timeout_control;
 
-mod held;
+mod http_sse;
+use http_sse::HttpSseWire;
 
-mod keep;
+mod post_state;
+use post_state::{AbandonedFlag, PostState};
 
-mod link;
-use link::{Delivery, Link};
-
-mod progress;
-use progress::{GivenUp, Progress};
+mod request_task;
+use request_task::{Predecessors, RequestTask};
 
 mod session;
-use session::Sessions;
+use session::SessionLifecycle;
 
-mod two_endpoints;
-use two_endpoints::TwoEndpoints;
+mod stream_backoff;
+
+mod wire_state;
+use wire_state::{Delivery, WireState};
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
@@ -37,88 +37,91 @@ use std::time::Duration;
 use bowline_core::{CorrelationKey, Message, Notification, RawRequest, shortened};
 use bowline_types::{
     CancelledNotification, CancelledNotificationParams, InitializeRequest, InitializedNotification,
-    Method, Notice, RequestId, SubscribeRequest, UnsubscribeRequest,
+    Method, NotificationMethod, RequestId, SubscribeRequest, UnsubscribeRequest,
 };
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, timeout};
 
 use super::Endpoint;
-use super::send::Handed;
-use crate::exchange::Pause;
+use super::send::SendState;
+use crate::exchange::TimeoutPause;
 use crate::wire::{Received, Wire};
 
-/// A wire to a legacy server.
-#[allow(clippy::unnecessary_wraps, reason = "a build without legacy has none")]
+/// Returns a wire to a legacy server over Streamable HTTP.
+#[allow(
+    clippy::unnecessary_wraps,
+    reason = "a build without legacy returns `None`"
+)]
 pub(crate) fn wire(endpoint: Endpoint) -> Option<Box<dyn Wire>> {
     Some(Box::new(HttpWire::new(endpoint)))
 }
 
-/// A wire to a server of 2024-11-05, which has two endpoints.
-pub(crate) async fn two_endpoints(
+/// Opens a wire to a server of 2024-11-05 (HTTP+SSE).
+pub(crate) async fn http_sse_wire(
     endpoint: Endpoint,
-    pause: &Pause,
+    pause: &TimeoutPause,
 ) -> crate::Result<Box<dyn Wire>> {
-    Ok(Box::new(TwoEndpoints::open(endpoint, pause).await?))
+    Ok(Box::new(HttpSseWire::open(endpoint, pause).await?))
 }
 
-/// A legacy server over HTTP, as a wire.
+/// A wire to a legacy server over Streamable HTTP.
 ///
 /// # Cancel safety
 ///
-/// Dropping it drops every request that is under way.
+/// Dropping it aborts every request in flight.
 struct HttpWire {
-    link: Arc<Link>,
+    state: Arc<WireState>,
     incoming: mpsc::Receiver<Delivery>,
-    /// Every task of this wire; dropping the set ends them.
+    /// All tasks of this wire; dropping the set aborts them.
     tasks: JoinSet<()>,
-    under_way: BTreeMap<RequestId, UnderWay>,
-    /// Those whose end the engine received last.
+    in_flight: BTreeMap<RequestId, PostedRequest>,
+    /// The ids of the requests whose end the engine received last, oldest first.
     settled: VecDeque<RequestId>,
-    /// Responses to requests that were cancelled.
+    /// Responses to cancelled requests.
     draining: Draining,
-    /// Limits how many cancels are posted at once.
-    turns: Arc<Semaphore>,
+    /// Limits how many cancels are posted concurrently.
+    permits: Arc<Semaphore>,
     /// The task that receives unsolicited messages and opens new sessions.
-    keeper: Option<AbortHandle>,
-    /// Requests that were cancelled and whose POST is not over. One that has the same id, in any spelling,
-    /// waits for that: it might be refused, or the cancel might hit it.
-    leaving: BTreeMap<CorrelationKey, watch::Receiver<Option<Reserved>>>,
-    /// The last request to subscribe to, or to unsubscribe from, each resource. The next one for the same resource
-    /// waits until that one is over: on a connection of its own it could arrive first, and the older would win.
-    subscriptions: BTreeMap<String, watch::Receiver<Progress>>,
-    /// How many messages that have no answer are on their way.
+    background_task: Option<AbortHandle>,
+    /// Cancelled requests whose POST is not over. A new request with the same id (`7` or `"7"`) waits for it: the
+    /// server might refuse the new one as a duplicate, or apply the cancel to it.
+    cancelled: BTreeMap<CorrelationKey, watch::Receiver<Option<ReservedId>>>,
+    /// The last `resources/subscribe` or `resources/unsubscribe` of each URI. The next one for the same URI waits for
+    /// it: on another connection it could arrive first, and the older one would win.
+    subscriptions: BTreeMap<String, watch::Receiver<PostState>>,
+    /// The number of messages without a response that are being posted.
     posting: watch::Sender<usize>,
-    /// Rings when the handshake is over and the GET stream is open: what follows must not overtake that.
-    gate: Option<oneshot::Receiver<()>>,
-    farewell: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    /// Closed when the handshake is complete and the GET stream is open; later messages must not overtake that.
+    handshake_done: Option<oneshot::Receiver<()>>,
+    closing: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
-/// A request whose end the engine has not received yet.
-struct UnderWay {
+/// A request whose response the engine has not received yet.
+struct PostedRequest {
     task: AbortHandle,
-    handed: Handed,
-    progress: watch::Receiver<Progress>,
-    given_up: GivenUp,
+    send_state: SendState,
+    post_state: watch::Receiver<PostState>,
+    abandoned: AbandonedFlag,
 }
 
 impl HttpWire {
     fn new(endpoint: Endpoint) -> Self {
-        let (sender, incoming) = mpsc::channel(MOST_WAITING);
+        let (sender, incoming) = mpsc::channel(QUEUE_CAPACITY);
         Self {
-            link: Arc::new(Link::new(endpoint, sender)),
+            state: Arc::new(WireState::new(endpoint, sender)),
             incoming,
             tasks: JoinSet::new(),
-            under_way: BTreeMap::new(),
+            in_flight: BTreeMap::new(),
             settled: VecDeque::new(),
             draining: Draining::default(),
-            turns: Arc::new(Semaphore::new(MAX_CANCELS)),
-            keeper: None,
-            leaving: BTreeMap::new(),
+            permits: Arc::new(Semaphore::new(MAX_CANCELS)),
+            background_task: None,
+            cancelled: BTreeMap::new(),
             subscriptions: BTreeMap::new(),
             posting: watch::Sender::new(0),
-            gate: None,
-            farewell: None,
+            handshake_done: None,
+            closing: None,
         }
     }
 
@@ -126,113 +129,116 @@ impl HttpWire {
         let (id, frame) = (&request.id, message.to_frame());
         let is_opening = request.method == InitializeRequest::NAME;
         if is_opening {
-            let earlier = self.link.change(|sessions| sessions.begin(frame.clone()));
+            let earlier = self.state.change(|sessions| sessions.begin(frame.clone()));
             drop(earlier);
-            if self.keeper.is_none() {
-                let link = self.link.clone();
-                self.keeper = Some(self.tasks.spawn(async move { link.keep().await }));
+            if self.background_task.is_none() {
+                let state = self.state.clone();
+                self.background_task = Some(
+                    self.tasks
+                        .spawn(async move { state.run_background().await }),
+                );
             }
         }
-        let (handed, given_up) = (Handed::new(), GivenUp::default());
-        let (progress, seen) = watch::channel(Progress::default());
-        let carrying = carry::Carrier {
-            link: self.link.clone(),
+        let (send_state, abandoned) = (SendState::new(), AbandonedFlag::default());
+        let (post_state, seen) = watch::channel(PostState::default());
+        let request_task = RequestTask {
+            state: self.state.clone(),
             id: id.clone(),
-            progress,
-            given_up: given_up.clone(),
+            post_state,
+            abandoned: abandoned.clone(),
             is_opening,
         };
-        let predecessors = carry::Predecessors {
-            same_id: self.leaving.get(&CorrelationKey::from(id)).cloned(),
+        let predecessors = Predecessors {
+            same_id: self.cancelled.get(&CorrelationKey::from(id)).cloned(),
             same_resource: subscribed_resource(request)
                 .and_then(|uri| self.subscriptions.insert(uri, seen.clone())),
         };
         let task = self
             .tasks
-            .spawn(carrying.run(frame, handed.clone(), predecessors));
-        let under_way = UnderWay {
+            .spawn(request_task.run(frame, send_state.clone(), predecessors));
+        let in_flight = PostedRequest {
             task,
-            handed,
-            progress: seen,
-            given_up,
+            send_state,
+            post_state: seen,
+            abandoned,
         };
-        if let Some(abandoned) = self.under_way.insert(id.clone(), under_way) {
-            // Dropped without a cancel; its answer must not be taken for that of its successor.
-            abandoned.given_up.set();
+        if let Some(replaced) = self.in_flight.insert(id.clone(), in_flight) {
+            // Dropped without a cancel; its response must not be delivered to its successor with the same id.
+            replaced.abandoned.set();
         }
     }
 
-    /// A cancel never overtakes its request: it waits for the head of the response, or for a moment after
-    /// the request was handed to a connection. What was not handed over is withdrawn, and nothing is posted.
+    /// Withdraws a request that no connection has yet, without posting a cancel. Otherwise posts the cancel once it
+    /// cannot overtake the request: after the response head, or 100 ms after a connection got the body.
     fn send_cancel(&mut self, message: &Message, id: Option<&RequestId>) {
-        let under_way = id.and_then(|id| Some((id, self.under_way.remove(id)?)));
-        let Some((id, under_way)) = under_way else {
+        let in_flight = id.and_then(|id| Some((id, self.in_flight.remove(id)?)));
+        let Some((id, in_flight)) = in_flight else {
             if id.is_some_and(|id| self.settled.contains(id)) {
-                // The engine had queued it before it received the end. In another session it might hit a successor.
-                tracing::debug!("a cancel was dropped: its request is over");
+                // The engine queued the cancel before it received the end. In another session the id may be reused.
+                tracing::debug!("dropped a cancel; its request is over");
                 return;
             }
             return self.post(message);
         };
-        let UnderWay {
+        let PostedRequest {
             task,
-            handed,
-            progress,
-            given_up,
-        } = under_way;
-        given_up.set();
-        if handed.withdraw() {
+            send_state,
+            post_state,
+            abandoned,
+        } = in_flight;
+        abandoned.set();
+        if send_state.withdraw() {
             return task.abort();
         }
-        let (left, leaving) = watch::channel(None);
-        self.leaving.insert(CorrelationKey::from(id), leaving);
+        let (reservation, reserved) = watch::channel(None);
+        self.cancelled.insert(CorrelationKey::from(id), reserved);
         self.draining.push(task.clone());
-        let cancel = Cancel {
-            link: self.link.clone(),
+        let cancel = CancelTask {
+            state: self.state.clone(),
             frame: message.to_frame(),
-            handed,
-            progress,
-            carrier: task,
-            turns: self.turns.clone(),
-            posting: Posting::begin(&self.posting),
-            left,
+            send_state,
+            post_state,
+            request_task: task,
+            permits: self.permits.clone(),
+            posting: PostingGuard::begin(&self.posting),
+            reservation,
         };
         self.tasks.spawn(cancel.run());
     }
 
     fn send_initialized(&mut self, message: &Message) {
-        let (link, frame) = (self.link.clone(), message.to_frame());
-        let (posted, gate) = oneshot::channel();
-        self.gate = Some(gate);
-        let posting = Posting::begin(&self.posting);
+        let (state, frame) = (self.state.clone(), message.to_frame());
+        let (posted, handshake_done) = oneshot::channel();
+        self.handshake_done = Some(handshake_done);
+        let posting = PostingGuard::begin(&self.posting);
         self.tasks.spawn(async move {
-            let session = link.current().unwrap_or_default();
-            link.post_in_time(&session, frame).await;
+            let session = state.current().unwrap_or_default();
+            state.post_with_timeout(&session, frame).await;
             drop(posting);
-            link.change(Sessions::initialized);
-            // What the first call makes the server say unsolicited would be lost if no stream were open.
-            let _ = timeout(STREAM_LIMIT, link.stream_is_decided()).await;
+            state.change(SessionLifecycle::initialized);
+            // Unsolicited messages that the first call triggers would be lost without an open stream.
+            let _ = timeout(STREAM_LIMIT, state.wait_for_stream()).await;
             drop(posted);
         });
     }
 
-    /// Posts a message that has no answer.
+    /// Posts a message that has no response.
     fn post(&mut self, message: &Message) {
-        let (link, frame) = (self.link.clone(), message.to_frame());
-        let session = self.link.current();
-        if self.link.sessions.borrow().is_forgotten() && matches!(message, Message::Response(_)) {
-            // The question was asked in a session that is gone; in the next one its id may be that of another.
-            tracing::debug!("an answer was dropped: its session is gone");
+        let (state, frame) = (self.state.clone(), message.to_frame());
+        let session = self.state.current();
+        if self.state.sessions.borrow().is_lost() && matches!(message, Message::Response(_)) {
+            // The server's request belongs to a session that is gone; its id may be another request's in the next one.
+            tracing::debug!("dropped a response; its session is gone");
             return;
         }
-        let posting = Posting::begin(&self.posting);
+        let posting = PostingGuard::begin(&self.posting);
         self.tasks.spawn(async move {
             let session = match session {
                 Some(session) => Ok(session),
-                None => link.session(None).await,
+                None => state.session(None).await,
             };
             match session {
-                Ok(session) => link.post_in_time(&session, frame).await,
+                Ok(session) => state.post_with_timeout(&session, frame).await,
                 Err(error) => {
                     tracing::debug!(error = %shortened(&error), "failed to post a message")
                 }
@@ -259,17 +265,17 @@ impl Wire for HttpWire {
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while let Poll::Ready(Some(_)) = self.tasks.poll_join_next(cx) {}
         let now = Instant::now();
-        self.leaving
-            .retain(|_, leaving| leaving.has_changed().is_ok() || is_reserved(leaving, now));
+        self.cancelled
+            .retain(|_, reserved| reserved.has_changed().is_ok() || is_reserved(reserved, now));
         self.subscriptions
             .retain(|_, request| request.has_changed().is_ok());
-        if let Some(gate) = &mut self.gate {
-            if Pin::new(gate).poll(cx).is_pending() {
+        if let Some(handshake_done) = &mut self.handshake_done {
+            if Pin::new(handshake_done).poll(cx).is_pending() {
                 return Poll::Pending;
             }
-            self.gate = None;
+            self.handshake_done = None;
         }
-        if self.tasks.len() < MOST_TASKS {
+        if self.tasks.len() < MAX_TASKS {
             Poll::Ready(Ok(()))
         } else {
             Poll::Pending
@@ -295,35 +301,35 @@ impl Wire for HttpWire {
     }
 
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let farewell = self.farewell.get_or_insert_with(|| {
-            let (link, mut posting) = (self.link.clone(), self.posting.subscribe());
+        let closing = self.closing.get_or_insert_with(|| {
+            let (state, mut posting) = (self.state.clone(), self.posting.subscribe());
             let mut tasks = std::mem::take(&mut self.tasks);
-            // A session that is found gone from now on is not opened again.
-            self.keeper.iter().for_each(AbortHandle::abort);
-            for under_way in std::mem::take(&mut self.under_way).into_values() {
-                under_way.task.abort();
+            // First, so that a 404 from now on does not open a new session.
+            self.background_task.iter().for_each(AbortHandle::abort);
+            for in_flight in std::mem::take(&mut self.in_flight).into_values() {
+                in_flight.task.abort();
             }
             Box::pin(async move {
-                // Cancels may still be on their way. What is not cancelled ends with the session.
-                let _ = timeout(POSTING_LIMIT, posting.wait_for(|left| *left == 0)).await;
-                let _ = timeout(FAREWELL_LIMIT, link.end()).await;
+                // Cancels may still be in transit. Other requests end with the session.
+                let _ = timeout(POSTING_LIMIT, posting.wait_for(|count| *count == 0)).await;
+                let _ = timeout(DELETE_LIMIT, state.end()).await;
                 tasks.abort_all();
             })
         });
-        farewell.as_mut().poll(cx).map(Ok)
+        closing.as_mut().poll(cx).map(Ok)
     }
 }
 
 impl HttpWire {
-    /// A request is forgotten when the engine receives its end and not before: a cancel that the engine sends until then
-    /// finds it. One that is queued by then is not posted, for there is nothing to cancel.
+    /// Removes a request when the engine receives its end, and not earlier: a cancel that the engine sends before must
+    /// find it. A cancel already queued by then is not posted (see `settled`).
     fn forget_settled(&mut self, delivery: &Delivery) {
         if let Some(id) = &delivery.settles
-            && let Some(under_way) = self.under_way.get(id)
-            && delivery.is_about(&under_way.given_up)
+            && let Some(in_flight) = self.in_flight.get(id)
+            && delivery.belongs_to(&in_flight.abandoned)
         {
-            self.under_way.remove(id);
-            if self.settled.len() == MOST_WAITING {
+            self.in_flight.remove(id);
+            if self.settled.len() == QUEUE_CAPACITY {
                 self.settled.pop_front();
             }
             self.settled.push_back(id.clone());
@@ -331,17 +337,17 @@ impl HttpWire {
     }
 }
 
-/// A message that has no answer, on its way.
-struct Posting(watch::Sender<usize>);
+/// Counts one message without a response while it is being posted.
+struct PostingGuard(watch::Sender<usize>);
 
-impl Posting {
+impl PostingGuard {
     fn begin(count: &watch::Sender<usize>) -> Self {
         count.send_modify(|count| *count += 1);
         Self(count.clone())
     }
 }
 
-impl Drop for Posting {
+impl Drop for PostingGuard {
     fn drop(&mut self) {
         self.0.send_modify(|count| *count -= 1);
     }
@@ -352,16 +358,16 @@ fn cancelled_id(notification: &Notification) -> Option<RequestId> {
     params.request_id
 }
 
-/// Whether the id of a request that is over is reserved.
-fn is_reserved(leaving: &watch::Receiver<Option<Reserved>>, now: Instant) -> bool {
-    let reserved = *leaving.borrow();
+/// Returns whether the id of a request that is over is still reserved.
+fn is_reserved(reserved: &watch::Receiver<Option<ReservedId>>, now: Instant) -> bool {
+    let reserved = *reserved.borrow();
     reserved.is_some_and(|reserved| reserved.until > now)
 }
 
-/// The resource that a request subscribes to or unsubscribes from.
+/// Returns the URI of a `resources/subscribe` or `resources/unsubscribe` request.
 fn subscribed_resource(request: &RawRequest) -> Option<String> {
     #[derive(serde::Deserialize)]
-    struct Named {
+    struct UriParams {
         uri: String,
     }
     if !matches!(
@@ -370,16 +376,16 @@ fn subscribed_resource(request: &RawRequest) -> Option<String> {
     ) {
         return None;
     }
-    let params: Named = request.params.as_ref()?.decode().ok()?;
+    let params: UriParams = request.params.as_ref()?.decode().ok()?;
     Some(params.uri)
 }
 
-/// How long a message without an answer, or a handshake of our own, may take.
+/// Timeout of posting a message without a response, and of a repeated handshake.
 const POST_LIMIT: Duration = Duration::from_secs(30);
-/// How long the first message waits for the GET stream. Some servers do not answer a GET before they have an event.
+/// How long the first message waits for the GET stream. Some servers send no response head before the first event.
 const STREAM_LIMIT: Duration = Duration::from_millis(500);
-/// How long closing waits for what is on its way, and then for the goodbye.
+/// How long closing waits for messages being posted, and then for the DELETE.
 const POSTING_LIMIT: Duration = Duration::from_millis(500);
-const FAREWELL_LIMIT: Duration = Duration::from_secs(1);
-const MOST_WAITING: usize = 256;
-const MOST_TASKS: usize = 8192;
+const DELETE_LIMIT: Duration = Duration::from_secs(1);
+const QUEUE_CAPACITY: usize = 256;
+const MAX_TASKS: usize = 8192;

@@ -1,14 +1,15 @@
-//! The session of one legacy wire, without I/O: in which session a request is posted, and when another is opened.
+//! `SessionLifecycle`, the session state of one legacy wire, without I/O: which session to use, and when to open
+//! another.
 //!
 //! ```text
-//! Opening ──answered──▶ Greeting ──initialized──▶ Open ──404──▶ Reopening ──reopened──▶ Open
-//!                                                                 │   ▲
-//!                                                           failed▼   │a request claims a session, or a pause is over
-//!                                                               Failed
+//! Opening ──response──▶ Initializing ──initialized──▶ Open ──404──▶ Reopening ──reopened──▶ Open
+//!                                                                     │   ▲
+//!                                                               failed▼   │a request claims a session, or a delay ends
+//!                                                                   Failed
 //! ```
 //!
-//! One task performs the handshakes (`Link::keep`), so that dropping the call that met the 404 cannot leave half a
-//! handshake behind. Requests claim a session and wait while there is none.
+//! One task performs the handshakes (`WireState::run_background`), so that dropping the call that got the 404 cannot
+//! interrupt one. Requests claim a session and wait while there is none.
 
 use std::sync::Arc;
 
@@ -18,63 +19,63 @@ use http::HeaderValue;
 
 use crate::Error;
 
-/// One session. A request, its cancel and the GET that resumes its response are sent in the same one.
+/// One session. A request, its cancel and the GET that resumes its response use the same one.
 #[derive(Debug, Default)]
-pub(super) struct Session {
-    /// 1 for the first of a wire; 0 for none.
+pub(super) struct WireSession {
+    /// Counts from 1 for each wire; 0 means no session.
     pub(super) number: u64,
-    /// Absent if the server issued none.
+    /// The `Mcp-Session-Id`; `None` if the server issued none.
     pub(super) id: Option<HeaderValue>,
     pub(super) dialect: Option<&'static Dialect>,
 }
 
-/// The current session of a wire, and the way to the next.
+/// The current session of a wire, and the state of opening the next.
 #[derive(Debug, Default)]
-pub(super) struct Sessions {
-    phase: Phase,
-    /// The `initialize` request, to be repeated when the server has forgotten the session.
+pub(super) struct SessionLifecycle {
+    phase: SessionPhase,
+    /// The `initialize` request, repeated to open a new session.
     handshake: Option<Bytes>,
     last_number: u64,
     attempts: u64,
-    /// Whether the handshake waits for authorization, which does not count as time of the requests that wait for it.
+    /// Whether the handshake waits for user authorization; the timeouts of waiting requests are suspended then.
     pub(super) is_authorizing: bool,
     /// Whether the first GET stream of this wire is open, refused or failed.
     pub(super) is_stream_decided: bool,
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) enum Phase {
-    /// No handshake was answered yet.
+pub(super) enum SessionPhase {
+    /// `initialize` has no response yet.
     #[default]
     Opening,
-    /// `initialize` was answered, `notifications/initialized` was not posted yet.
-    Greeting(Arc<Session>),
-    Open(Arc<Session>),
-    /// The server has forgotten the session, and a handshake is under way.
+    /// `initialize` has a response; `notifications/initialized` was not posted yet.
+    Initializing(Arc<WireSession>),
+    Open(Arc<WireSession>),
+    /// The server responded with 404, and a new handshake is under way.
     Reopening {
         attempt: u64,
     },
-    /// That handshake failed.
+    /// The new handshake failed.
     Failed {
         attempt: u64,
         error: Arc<Error>,
     },
 }
 
-/// What a request that needs a session does next.
+/// What a request that needs a session must do next.
 #[derive(Debug)]
-pub(super) enum Claim {
-    Use(Arc<Session>),
+pub(super) enum SessionClaim {
+    Use(Arc<WireSession>),
     /// Wait for this attempt to open a session.
     Wait(u64),
-    /// Wait for this attempt, which this request has started after one that failed like that.
+    /// Wait for this attempt, which this request has started; the error is that of the attempt before.
     Retry(u64, Option<Arc<Error>>),
-    /// An attempt failed that began after the request was made.
+    /// Fail: an attempt that began after the request was made has failed.
     Fail(Arc<Error>),
 }
 
-impl Sessions {
-    pub(super) fn phase(&self) -> &Phase {
+impl SessionLifecycle {
+    pub(super) fn phase(&self) -> &SessionPhase {
         &self.phase
     }
 
@@ -82,57 +83,62 @@ impl Sessions {
         self.handshake.clone()
     }
 
-    /// The session that is open, if there is one.
-    pub(super) fn current(&self) -> Option<&Arc<Session>> {
+    /// Returns the open session, if there is one.
+    pub(super) fn current(&self) -> Option<&Arc<WireSession>> {
         match &self.phase {
-            Phase::Greeting(session) | Phase::Open(session) => Some(session),
-            Phase::Opening | Phase::Reopening { .. } | Phase::Failed { .. } => None,
+            SessionPhase::Initializing(session) | SessionPhase::Open(session) => Some(session),
+            SessionPhase::Opening
+            | SessionPhase::Reopening { .. }
+            | SessionPhase::Failed { .. } => None,
         }
     }
 
-    /// Whether the server has forgotten the session, and there is no other yet.
-    pub(super) fn is_forgotten(&self) -> bool {
-        matches!(self.phase, Phase::Reopening { .. } | Phase::Failed { .. })
+    /// Returns whether the session is gone and a new one is not open yet.
+    pub(super) fn is_lost(&self) -> bool {
+        matches!(
+            self.phase,
+            SessionPhase::Reopening { .. } | SessionPhase::Failed { .. }
+        )
     }
 
-    /// The application sends `initialize`: earlier sessions no longer count. Returns what the phase was, to be dropped
-    /// where no lock is held.
-    pub(super) fn begin(&mut self, handshake: Bytes) -> Phase {
+    /// Starts over with an `initialize` request of the application. Returns the previous phase, so that the caller
+    /// drops it without holding a lock.
+    pub(super) fn begin(&mut self, handshake: Bytes) -> SessionPhase {
         self.handshake = Some(handshake);
         std::mem::take(&mut self.phase)
     }
 
-    /// Numbers the session that the answer to a handshake names.
+    /// Creates the session that the response to `initialize` establishes.
     pub(super) fn issue(
         &mut self,
         id: Option<HeaderValue>,
         dialect: Option<&'static Dialect>,
-    ) -> Arc<Session> {
+    ) -> Arc<WireSession> {
         self.last_number += 1;
-        Arc::new(Session {
+        Arc::new(WireSession {
             number: self.last_number,
             id,
             dialect,
         })
     }
 
-    /// The application's handshake was answered.
-    pub(super) fn greet(&mut self, session: Arc<Session>) {
-        if let Phase::Opening = self.phase {
-            self.phase = Phase::Greeting(session);
+    /// Records the response to the application's `initialize`.
+    pub(super) fn record_initialize(&mut self, session: Arc<WireSession>) {
+        if let SessionPhase::Opening = self.phase {
+            self.phase = SessionPhase::Initializing(session);
         }
     }
 
-    /// The application's `notifications/initialized` was posted.
+    /// Records that the application's `notifications/initialized` was posted.
     pub(super) fn initialized(&mut self) {
-        if let Phase::Greeting(session) = &self.phase {
-            self.phase = Phase::Open(session.clone());
+        if let SessionPhase::Initializing(session) = &self.phase {
+            self.phase = SessionPhase::Open(session.clone());
         }
     }
 
-    /// The server answered a request of `session` with 404. Returns whether that ends the current session; it does
-    /// not if the answer is late, or if there was no session that could be forgotten.
-    pub(super) fn forget(&mut self, session: &Session) -> bool {
+    /// Handles a 404 to a request in `session`. Returns whether that ends the current session: not if `session` is an
+    /// older one, or has no id.
+    pub(super) fn forget(&mut self, session: &WireSession) -> bool {
         let is_current = session.id.is_some()
             && (self.current()).is_some_and(|current| current.number == session.number);
         if is_current {
@@ -141,10 +147,10 @@ impl Sessions {
         is_current
     }
 
-    /// Makes another attempt after one that failed; returns what that failed with.
+    /// Starts another attempt after a failed one; returns the error of that one.
     pub(super) fn retry(&mut self) -> Option<Arc<Error>> {
         match &self.phase {
-            Phase::Failed { .. } => self.reopen(),
+            SessionPhase::Failed { .. } => self.reopen(),
             _ => None,
         }
     }
@@ -152,43 +158,45 @@ impl Sessions {
     fn reopen(&mut self) -> Option<Arc<Error>> {
         self.attempts += 1;
         let attempt = self.attempts;
-        match std::mem::replace(&mut self.phase, Phase::Reopening { attempt }) {
-            Phase::Failed { error, .. } => Some(error),
+        match std::mem::replace(&mut self.phase, SessionPhase::Reopening { attempt }) {
+            SessionPhase::Failed { error, .. } => Some(error),
             _ => None,
         }
     }
 
-    /// A handshake of our own is complete.
-    pub(super) fn reopened(&mut self, session: Arc<Session>) {
+    /// Records that the new handshake is complete.
+    pub(super) fn reopened(&mut self, session: Arc<WireSession>) {
         self.is_authorizing = false;
-        if let Phase::Reopening { .. } = self.phase {
-            self.phase = Phase::Open(session);
+        if let SessionPhase::Reopening { .. } = self.phase {
+            self.phase = SessionPhase::Open(session);
         }
     }
 
-    /// A handshake of our own failed.
+    /// Records that the new handshake failed.
     pub(super) fn failed(&mut self, error: &Arc<Error>) {
         self.is_authorizing = false;
-        if let Phase::Reopening { attempt } = self.phase {
+        if let SessionPhase::Reopening { attempt } = self.phase {
             let error = error.clone();
-            self.phase = Phase::Failed { attempt, error };
+            self.phase = SessionPhase::Failed { attempt, error };
         }
     }
 
-    /// Decides what a request does next. The failure of an attempt is an error for the requests that were there when it
-    /// began, and `own` is the first such attempt of this request. Other requests start another: what one attempt failed
-    /// of may have been over before they were made.
-    pub(super) fn claim(&mut self, own: Option<u64>) -> Claim {
+    /// Decides what a request must do next. A failed attempt is an error only for requests made before it began; `own`
+    /// is the first such attempt of this request. Later requests start another attempt, because the cause of the
+    /// failure may be gone.
+    pub(super) fn claim(&mut self, own: Option<u64>) -> SessionClaim {
         match &self.phase {
-            Phase::Opening => Claim::Use(Arc::default()),
-            Phase::Greeting(session) | Phase::Open(session) => Claim::Use(session.clone()),
-            Phase::Reopening { attempt } => Claim::Wait(*attempt),
-            Phase::Failed { attempt, error } if own.is_some_and(|own| own <= *attempt) => {
-                Claim::Fail(error.clone())
+            SessionPhase::Opening => SessionClaim::Use(Arc::default()),
+            SessionPhase::Initializing(session) | SessionPhase::Open(session) => {
+                SessionClaim::Use(session.clone())
             }
-            Phase::Failed { .. } => {
+            SessionPhase::Reopening { attempt } => SessionClaim::Wait(*attempt),
+            SessionPhase::Failed { attempt, error } if own.is_some_and(|own| own <= *attempt) => {
+                SessionClaim::Fail(error.clone())
+            }
+            SessionPhase::Failed { .. } => {
                 let failed = self.reopen();
-                Claim::Retry(self.attempts, failed)
+                SessionClaim::Retry(self.attempts, failed)
             }
         }
     }
@@ -198,30 +206,30 @@ impl Sessions {
 mod tests {
     use super::*;
 
-    fn open() -> (Sessions, Arc<Session>) {
-        let mut sessions = Sessions::default();
+    fn open() -> (SessionLifecycle, Arc<WireSession>) {
+        let mut sessions = SessionLifecycle::default();
         sessions.begin(Bytes::from_static(b"{}"));
         let session = sessions.issue(Some(HeaderValue::from_static("s1")), None);
-        sessions.greet(session.clone());
+        sessions.record_initialize(session.clone());
         sessions.initialized();
         (sessions, session)
     }
 
-    fn reopen(sessions: &mut Sessions) -> Arc<Session> {
+    fn reopen(sessions: &mut SessionLifecycle) -> Arc<WireSession> {
         let next = sessions.issue(Some(HeaderValue::from_static("s2")), None);
         sessions.reopened(next.clone());
         next
     }
 
-    fn used(claim: &Claim) -> Option<u64> {
+    fn used(claim: &SessionClaim) -> Option<u64> {
         match claim {
-            Claim::Use(session) => Some(session.number),
-            Claim::Wait(_) | Claim::Retry(..) | Claim::Fail(_) => None,
+            SessionClaim::Use(session) => Some(session.number),
+            SessionClaim::Wait(_) | SessionClaim::Retry(..) | SessionClaim::Fail(_) => None,
         }
     }
 
     #[test]
-    fn a_session_is_forgotten_once_however_many_requests_met_the_404() {
+    fn concurrent_404s_end_a_session_once() {
         let (mut sessions, first) = open();
 
         assert!(sessions.forget(&first));
@@ -233,11 +241,11 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_posted_without_a_session_while_it_is_reopened() {
+    fn requests_wait_while_the_session_is_reopened() {
         let (mut sessions, first) = open();
         sessions.forget(&first);
 
-        assert!(matches!(sessions.claim(None), Claim::Wait(1)));
+        assert!(matches!(sessions.claim(None), SessionClaim::Wait(1)));
         assert!(sessions.current().is_none());
         reopen(&mut sessions);
 
@@ -251,27 +259,30 @@ mod tests {
 
         sessions.failed(&Arc::new(Error::Closed));
 
-        assert!(matches!(sessions.claim(Some(1)), Claim::Fail(_)));
-        assert!(matches!(sessions.claim(None), Claim::Retry(2, Some(_))));
+        assert!(matches!(sessions.claim(Some(1)), SessionClaim::Fail(_)));
+        assert!(matches!(
+            sessions.claim(None),
+            SessionClaim::Retry(2, Some(_))
+        ));
         reopen(&mut sessions);
         assert_eq!(used(&sessions.claim(Some(2))), Some(2));
     }
 
     #[test]
     fn before_the_first_answer_messages_are_posted_without_a_session() {
-        let mut sessions = Sessions::default();
+        let mut sessions = SessionLifecycle::default();
         sessions.begin(Bytes::from_static(b"{}"));
 
         assert_eq!(used(&sessions.claim(None)), Some(0));
-        assert!(!sessions.is_forgotten());
+        assert!(!sessions.is_lost());
     }
 
     #[test]
-    fn a_server_that_issues_no_session_has_none_to_forget() {
-        let mut sessions = Sessions::default();
+    fn a_404_without_a_session_id_ends_no_session() {
+        let mut sessions = SessionLifecycle::default();
         sessions.begin(Bytes::from_static(b"{}"));
         let session = sessions.issue(None, None);
-        sessions.greet(session.clone());
+        sessions.record_initialize(session.clone());
 
         assert!(!sessions.forget(&session));
     }

@@ -1,0 +1,76 @@
+//! Compares the public API of the published crates with the text that is committed in `api/`, so that a change of it shows in review.
+//!
+//! `cargo xtask api` compares, `cargo xtask api --bless` writes. The API is read from rustdoc's JSON, which a
+//! stable compiler writes if `RUSTC_BOOTSTRAP` is set.
+
+#![allow(clippy::print_stdout, reason = "a command-line tool reports on stdout")]
+
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+fn main() -> Result<ExitCode, Box<dyn Error>> {
+    let is_bless = std::env::args().any(|word| word == "--bless");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut is_same = true;
+    for name in PUBLISHED {
+        let text = public_api(name)?;
+        let path = folder.join(format!("{name}.txt"));
+        let committed = fs::read_to_string(&path).unwrap_or_default();
+        if is_bless {
+            fs::write(path, text)?;
+        } else if text != committed {
+            is_same = false;
+            println!("the public API of `{name}` differs from api/{name}.txt:");
+            print_difference(&committed, &text);
+        }
+    }
+    if is_same {
+        return Ok(ExitCode::SUCCESS);
+    }
+    println!("if the change is intended, run `cargo xtask api --bless` and commit the result");
+    Ok(ExitCode::FAILURE)
+}
+
+/// Returns the public items of a crate with all its features, one per line.
+fn public_api(name: &str) -> Result<String, Box<dyn Error>> {
+    let json = rustdoc_json(name)?;
+    let api = public_api::Builder::from_rustdoc_json(json)
+        .omit_blanket_impls(true)
+        .omit_auto_trait_impls(true)
+        .omit_auto_derived_impls(true)
+        .build()?;
+    Ok(format!("{api}"))
+}
+
+fn rustdoc_json(name: &str) -> Result<PathBuf, Box<dyn Error>> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let target = root.join("target/api");
+    let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
+    let status = Command::new(cargo)
+        .current_dir(&root)
+        .env("RUSTC_BOOTSTRAP", "1")
+        .env("CARGO_TARGET_DIR", &target)
+        .args(["rustdoc", "--quiet", "--lib", "--all-features", "--package", name])
+        .args(["--", "-Z", "unstable-options", "--output-format", "json"])
+        .args(["--cap-lints", "allow"])
+        .status()?;
+    if !status.success() {
+        return Err(format!("failed to document `{name}`").into());
+    }
+    let file = format!("{}.json", name.replace('-', "_"));
+    Ok(target.join("doc").join(file))
+}
+
+fn print_difference(committed: &str, actual: &str) {
+    let missing = |from: &str, line: &&str| !from.lines().any(|other| other == *line);
+    for line in committed.lines().filter(|line| missing(actual, line)) {
+        println!("- {line}");
+    }
+    for line in actual.lines().filter(|line| missing(committed, line)) {
+        println!("+ {line}");
+    }
+}
+
+const PUBLISHED: [&str; 4] = ["bowline", "bowline-auth", "bowline-core", "bowline-types"];

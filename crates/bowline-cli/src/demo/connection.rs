@@ -1,0 +1,203 @@
+//! `DemoConnection`, a client connected to the fixture over one transport.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bowline::client::Connect;
+use bowline::exchange::Dialect;
+use bowline::http::HttpService;
+use bowline::peer::Peer;
+use bowline::wire::Command;
+use bowline::{Client, Error, Result, wire};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{JoinHandle, JoinSet};
+
+use super::leaks::RELEASE_TIMEOUT;
+use crate::counters::Counters;
+use crate::fixture::Fixture;
+use crate::recorder::{EventRecorder, ObservedIo, ObservedWire};
+use crate::serve;
+
+/// A transport of the demonstration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DemoTransport {
+    InProcess,
+    Memory,
+    Stdio,
+    Http,
+    Http2,
+}
+
+/// The protocol era.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DemoEra {
+    Modern,
+    Legacy,
+}
+
+/// A client, with the counters and recorded events of its server.
+pub(crate) struct DemoConnection {
+    pub(crate) client: Client,
+    pub(crate) counters: Counters,
+    pub(crate) recorder: EventRecorder,
+    serving: Option<JoinHandle<()>>,
+    server_handle: ServerHandle,
+}
+
+/// Where the server's table of requests is.
+enum ServerHandle {
+    /// It has none, or it is in another process.
+    NotObservable,
+    Peer(Peer),
+    Http(HttpService),
+}
+
+impl DemoTransport {
+    pub(crate) const ALL: [Self; 5] = [
+        Self::InProcess,
+        Self::Memory,
+        Self::Stdio,
+        Self::Http,
+        Self::Http2,
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::InProcess => "in process",
+            Self::Memory => "memory",
+            Self::Stdio => "stdio",
+            Self::Http => "http",
+            Self::Http2 => "http/2",
+        }
+    }
+}
+
+impl DemoEra {
+    pub(crate) fn version(self) -> &'static str {
+        match self {
+            Self::Modern => Dialect::LATEST.version,
+            Self::Legacy => Dialect::LATEST_LEGACY.version,
+        }
+    }
+}
+
+impl DemoConnection {
+    pub(crate) async fn open(transport: DemoTransport, era: DemoEra) -> Result<Self> {
+        let (fixture, recorder) = (Fixture::new(), EventRecorder::default());
+        let counters = fixture.counters().clone();
+        let (mut serving, mut server_handle) = (None, ServerHandle::NotObservable);
+        let connect = match transport {
+            DemoTransport::InProcess => Client::in_process(&fixture.server()),
+            DemoTransport::Memory => {
+                let (near, far) = wire::memory();
+                let (peer, serve) = fixture
+                    .server()
+                    .serve_counted(ObservedWire::new(far, &recorder));
+                serving = Some(tokio::spawn(async { drop(serve.await) }));
+                server_handle = ServerHandle::Peer(peer);
+                Client::from_wire(near)
+            }
+            DemoTransport::Stdio => Client::spawn(server_command(&counters, &recorder)?),
+            DemoTransport::Http | DemoTransport::Http2 => {
+                let listener = TcpListener::bind("127.0.0.1:0")
+                    .await
+                    .map_err(socket_error)?;
+                let addr = listener.local_addr().map_err(socket_error)?;
+                let service = fixture.server().http();
+                let (connect, observe): (_, fn(_, &_) -> _) = match transport {
+                    DemoTransport::Http2 => (url(addr).http2(), ObservedIo::http2),
+                    _ => (url(addr), ObservedIo::http1),
+                };
+                let accepting = accept(listener, service.clone(), recorder.clone(), observe);
+                serving = Some(tokio::spawn(accepting));
+                server_handle = ServerHandle::Http(service);
+                connect
+            }
+        };
+        let client = connect
+            .protocol_version(era.version())
+            .timeout(RELEASE_TIMEOUT)
+            .await?;
+        Ok(Self {
+            client,
+            counters,
+            recorder,
+            serving,
+            server_handle,
+        })
+    }
+
+    /// Returns the number of calls and requests in the tables of both ends, as far as they are in this process.
+    pub(crate) fn entries(&self) -> usize {
+        let near = self.client.peer().map_or(0, entries_of);
+        near + match &self.server_handle {
+            ServerHandle::NotObservable => 0,
+            ServerHandle::Peer(peer) => entries_of(peer),
+            ServerHandle::Http(service) => service.in_flight(),
+        }
+    }
+
+    /// Closes the connection and stops the server.
+    pub(crate) async fn close(self) -> Result<()> {
+        let closed = self.client.close().await;
+        if let Some(serving) = self.serving {
+            if let ServerHandle::Http(_) = self.server_handle {
+                // It would accept connections for ever.
+                serving.abort();
+            }
+            // Joined, so that it holds no resources; whether it was aborted does not matter.
+            let _ = serving.await;
+        }
+        closed
+    }
+}
+
+/// Returns the command to run this program as a server that reports its events and counters.
+fn server_command(counters: &Counters, recorder: &EventRecorder) -> Result<Command> {
+    let program = std::env::current_exe().map_err(|error| Error::Transport {
+        what: "failed to find the path of this program".into(),
+        source: Some(error.into()),
+    })?;
+    let report_to = Arc::new((counters.clone(), recorder.clone()));
+    Ok(Command::new(program)
+        .args(["serve-demo", "--transport", "stdio", "--report"])
+        .on_stderr(move |line| serve::parse_report(line, &report_to.0, &report_to.1)))
+}
+
+fn url(addr: SocketAddr) -> Connect {
+    Client::connect(&format!("http://{addr}/mcp"))
+}
+
+/// Serves HTTP as `HttpService::bind` does, on sockets that record what they receive.
+async fn accept(
+    listener: TcpListener,
+    service: HttpService,
+    recorder: EventRecorder,
+    observe: fn(TcpStream, &EventRecorder) -> ObservedIo<TcpStream>,
+) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            Some(_) = connections.join_next() => {}
+            accepted = listener.accept() => {
+                let Ok((socket, _)) = accepted else { return };
+                // Responses are small, and each is waited for.
+                let _ = socket.set_nodelay(true);
+                let (socket, service) = (observe(socket, &recorder), service.clone());
+                connections.spawn(async move { service.serve_connection(socket).await });
+            }
+        }
+    }
+}
+
+fn entries_of(peer: &Peer) -> usize {
+    let sizes = peer.sizes();
+    sizes.pending + sizes.in_flight + sizes.queued
+}
+
+fn socket_error(error: std::io::Error) -> Error {
+    Error::Transport {
+        what: "failed to open a socket".into(),
+        source: Some(error.into()),
+    }
+}

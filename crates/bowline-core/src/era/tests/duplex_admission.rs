@@ -1,0 +1,468 @@
+//! Tests of the era of messages on a duplex wire, and of rejections.
+
+use bowline_types::{ErrorCode, LoggingLevel, meta_key};
+
+use super::*;
+
+#[test]
+fn a_request_with_a_modern_envelope_is_modern_in_every_state() {
+    for mut admission in [
+        admission(),
+        initialized_at("2025-11-25"),
+        initialized_at("2024-11-05"),
+    ] {
+        let (request, seal) = request_in(
+            admission
+                .admit(raw("tools/list", json!({"_meta": envelope()})))
+                .unwrap(),
+        );
+
+        assert_eq!(request.caller.dialect, Dialect::LATEST);
+        assert_eq!(seal.dialect, Dialect::LATEST);
+    }
+}
+
+/// BASE-18: "Derive version, capabilities or identity from earlier requests on the same connection": a
+/// server MUST NOT.
+#[test]
+fn a_modern_request_inherits_nothing_from_the_legacy_state() {
+    let mut admission = initialized_at("2025-11-25");
+    admission
+        .admit(raw("logging/setLevel", json!({"level": "error"})))
+        .unwrap();
+    let meta = envelope_with(meta_key::CLIENT_INFO, None);
+
+    let (request, _) = request_in(
+        admission
+            .admit(raw("tools/list", json!({"_meta": meta})))
+            .unwrap(),
+    );
+
+    assert_eq!(*request.caller, Caller::new(Dialect::LATEST));
+}
+
+#[test]
+fn a_modern_request_does_not_end_the_legacy_era() {
+    let mut admission = initialized_at("2025-06-18");
+    admission
+        .admit(raw("tools/list", json!({"_meta": envelope()})))
+        .unwrap();
+
+    let (request, _) = request_in(admission.admit(raw("tools/list", json!({}))).unwrap());
+
+    assert_eq!(request.caller.dialect.version, "2025-06-18");
+}
+
+/// A client that finds no shared modern version may still send `initialize`.
+#[test]
+fn initialize_is_admitted_after_discovery() {
+    let mut admission = admission();
+    admission
+        .admit(raw("server/discover", json!({"_meta": envelope()})))
+        .unwrap();
+
+    let (request, _) = request_in(admission.admit(initialize("2025-11-25")).unwrap());
+
+    assert_eq!(request.caller.dialect.version, "2025-11-25");
+}
+
+#[test]
+fn ping_is_answered_even_before_initialize() {
+    for mut admission in [admission(), initialized_at("2025-03-26")] {
+        let answer = admission.admit(raw("ping", json!({}))).unwrap();
+
+        assert_eq!(answer, RequestAction::Respond(Json::empty_object()));
+    }
+}
+
+/// META-9: "Reject a request lacking a required `_meta` field with `-32602`".
+#[test]
+fn any_other_request_before_initialize_is_rejected_with_the_missing_key() {
+    for method in [
+        "tools/list",
+        "server/discover",
+        "logging/setLevel",
+        "own/method",
+    ] {
+        for params in [json!({}), json!({"_meta": {}}), json!({"_meta": null})] {
+            let rejection = admission().admit(raw(method, params)).unwrap_err();
+
+            assert_eq!(rejection.code(), ErrorCode::INVALID_PARAMS, "{method}");
+            let message = &rejection.error().message;
+            assert!(message.contains(meta_key::PROTOCOL_VERSION), "{message}");
+            assert!(message.contains("2026-07-28"), "{message}");
+        }
+    }
+}
+
+#[test]
+fn a_legacy_request_has_the_caller_of_initialize() {
+    for dialect in Dialects::legacy().iter() {
+        let mut admission = initialized_at(dialect.version);
+
+        let call = raw(
+            "tools/call",
+            json!({"name": "a", "_meta": {"progressToken": 7, "x": 1}}),
+        );
+        let (request, seal) = request_in(admission.admit(call).unwrap());
+
+        let caller = &request.caller;
+        assert_eq!(caller.dialect, dialect);
+        assert_eq!(caller.implementation, Some(Implementation::new("c", "1")));
+        assert!(caller.capabilities.roots.is_some());
+        assert_eq!(request.progress_token, Some(7.into()));
+        assert_eq!(value(&request.params)["_meta"]["x"], 1);
+        assert_eq!(seal, Seal::new(dialect, "tools/call"));
+    }
+}
+
+#[test]
+fn absent_params_of_a_legacy_request_become_an_empty_object() {
+    let mut admission = initialized_at("2025-11-25");
+    let bare = RawRequest {
+        params: None,
+        ..raw("tools/list", json!({}))
+    };
+
+    let (request, _) = request_in(admission.admit(bare).unwrap());
+
+    assert_eq!(request.params, Json::empty_object());
+}
+
+/// LINI-3: "Same version if supported, else another it supports (SHOULD be its latest) — a normal result,
+/// not an error"; LINI-11: "must never offer or accept `2026-07-28` through `initialize`".
+#[test]
+fn initialize_negotiates_the_offered_version_or_our_latest() {
+    let table = [
+        ("2025-11-25", "2025-11-25"),
+        ("2025-06-18", "2025-06-18"),
+        ("2025-03-26", "2025-03-26"),
+        ("2024-11-05", "2024-11-05"),
+        ("2026-07-28", "2025-11-25"),
+        ("2099-01-01", "2025-11-25"),
+        ("1.0", "2025-11-25"),
+        ("", "2025-11-25"),
+    ];
+    for (offered, settled) in table {
+        let mut admission = admission();
+
+        let (request, seal) = request_in(admission.admit(initialize(offered)).unwrap());
+        let discovery = json!({
+            "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}},
+            "instructions": "ask", "resultType": "complete", "ttlMs": 5, "cacheScope": "public",
+        });
+        let answer = super::seal(&seal, &server(), Ok(discovery.into())).unwrap();
+
+        assert_eq!(request.method, "server/discover");
+        assert_eq!(request.params, Json::empty_object());
+        assert_eq!(
+            value(&answer),
+            json!({
+                "protocolVersion": settled, "capabilities": {"tools": {}}, "instructions": "ask",
+                "serverInfo": {"name": "s", "version": "2"},
+            }),
+            "{offered}"
+        );
+    }
+}
+
+#[test]
+fn a_server_of_few_versions_negotiates_its_own_latest() {
+    let served = Dialects::only(|row| row.elicitation == ElicitationModes::Form);
+    let mut admission = DuplexAdmission::new(served, LegacyFeatures::default());
+
+    let (request, _) = request_in(admission.admit(initialize("2025-11-25")).unwrap());
+
+    assert_eq!(request.caller.dialect.version, "2025-06-18");
+}
+
+#[test]
+fn a_malformed_initialize_does_not_start_the_legacy_era() {
+    let table = [
+        json!({}),
+        json!({"capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}),
+        json!({"protocolVersion": 1, "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}),
+        json!({"protocolVersion": "2025-11-25", "clientInfo": {"name": "c", "version": "1"}}),
+        json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c"}}),
+        json!({"protocolVersion": "2025-11-25", "capabilities": {}}),
+    ];
+    for params in table {
+        let mut admission = admission();
+
+        let rejection = admission
+            .admit(raw("initialize", params.clone()))
+            .unwrap_err();
+
+        assert_eq!(rejection.code(), ErrorCode::INVALID_PARAMS, "{params}");
+        assert!(matches!(admission.era(), Era::Modern), "{params}");
+    }
+}
+
+#[test]
+fn another_initialize_replaces_the_first_until_the_client_sends_other_messages() {
+    let mut admission = admission();
+    admission.admit(initialize("2024-11-05")).unwrap();
+
+    let (early, _) = request_in(admission.admit(initialize("2025-03-26")).unwrap());
+    admission.handle_notification(&initialized());
+    admission.admit(raw("ping", json!({}))).unwrap();
+    let (again, _) = request_in(admission.admit(initialize("2025-06-18")).unwrap());
+    let action = admission.handle_notification(&initialized());
+    let (request, _) = request_in(admission.admit(raw("tools/list", json!({}))).unwrap());
+    let late = admission.admit(initialize("2025-11-25")).unwrap_err();
+    let (next, _) = request_in(admission.admit(raw("tools/list", json!({}))).unwrap());
+
+    assert_eq!(early.caller.dialect.version, "2025-03-26");
+    assert_eq!(again.caller.dialect.version, "2025-06-18");
+    assert_eq!(
+        action,
+        NotificationAction::Initialized,
+        "after the second `initialize`"
+    );
+    assert_eq!(request.caller.dialect.version, "2025-06-18");
+    assert_eq!(late.code(), ErrorCode::INVALID_REQUEST);
+    assert_eq!(next.caller.dialect.version, "2025-06-18");
+}
+
+#[test]
+fn a_second_initialize_is_rejected_after_other_messages() {
+    type SendMessages = fn(&mut DuplexAdmission);
+    let cases: [(&str, SendMessages); 4] = [
+        ("a request before it was ready", |admission| {
+            admission.admit(raw("tools/list", json!({}))).unwrap();
+            admission.handle_notification(&initialized());
+        }),
+        ("a request that is refused", |admission| {
+            admission.handle_notification(&initialized());
+            admission
+                .admit(raw("resources/subscribe", json!({})))
+                .unwrap_err();
+        }),
+        ("a log level", |admission| {
+            admission.handle_notification(&initialized());
+            let level = raw("logging/setLevel", json!({"level": "error"}));
+            admission.admit(level).unwrap();
+        }),
+        ("a notification", |admission| {
+            admission.handle_notification(&initialized());
+            admission
+                .handle_notification(&Notification::new("notifications/roots/list_changed", None));
+        }),
+    ];
+    for (what, send_messages) in cases {
+        let mut admission = admission();
+        admission.admit(initialize("2025-06-18")).unwrap();
+        send_messages(&mut admission);
+
+        let late = admission.admit(initialize("2025-11-25")).unwrap_err();
+
+        assert_eq!(late.code(), ErrorCode::INVALID_REQUEST, "{what}");
+    }
+    // A malformed `initialize` does not replace the first.
+    let mut admission = initialized_at("2025-06-18");
+    admission.admit(raw("initialize", json!({}))).unwrap_err();
+    assert_eq!(
+        admission.handle_notification(&initialized()),
+        NotificationAction::Ignore
+    );
+    let (request, _) = request_in(admission.admit(raw("tools/list", json!({}))).unwrap());
+    assert_eq!(request.caller.dialect.version, "2025-06-18");
+}
+
+/// A modern envelope takes precedence over the method name.
+#[test]
+fn initialize_with_a_modern_envelope_is_rejected() {
+    for (mut admission, is_legacy) in [(admission(), false), (initialized_at("2025-11-25"), true)] {
+        let mut handshake = initialize("2025-11-25");
+        let mut params = value(&handshake.params.unwrap());
+        params["_meta"] = envelope();
+        handshake.params = Some(params.into());
+
+        let rejection = admission.admit(handshake).unwrap_err();
+
+        assert_eq!(rejection.code(), ErrorCode::METHOD_NOT_FOUND);
+        assert_eq!(matches!(admission.era(), Era::Legacy(_)), is_legacy);
+    }
+}
+
+/// COMPAT-5: a modern-only server SHOULD "name its supported versions in whatever error it returns to
+/// `initialize`".
+#[test]
+fn a_modern_only_server_lists_its_versions_to_a_legacy_client() {
+    let mut admission = DuplexAdmission::new(Dialects::modern(), LegacyFeatures::default());
+
+    let rejection = admission.admit(initialize("2025-11-25")).unwrap_err();
+    let ping = admission.admit(raw("ping", json!({}))).unwrap_err();
+
+    assert_eq!(rejection.code(), ErrorCode::UNSUPPORTED_PROTOCOL_VERSION);
+    assert_eq!(
+        value(rejection.error().data.as_ref().unwrap()),
+        json!({"supported": ["2026-07-28"], "requested": "2025-11-25"})
+    );
+    assert_eq!(ping.code(), ErrorCode::INVALID_PARAMS);
+}
+
+#[test]
+fn a_legacy_only_server_rejects_modern_requests() {
+    let mut admission = DuplexAdmission::new(Dialects::legacy(), LegacyFeatures::default());
+
+    let rejection = admission
+        .admit(raw("tools/list", json!({"_meta": envelope()})))
+        .unwrap_err();
+
+    assert_eq!(rejection.code(), ErrorCode::UNSUPPORTED_PROTOCOL_VERSION);
+}
+
+#[test]
+fn methods_of_the_other_era_are_not_found() {
+    for method in [
+        "initialize",
+        "ping",
+        "logging/setLevel",
+        "resources/subscribe",
+        "resources/unsubscribe",
+        "tasks/list",
+        "tasks/result",
+    ] {
+        let rejection = admission()
+            .admit(raw(method, json!({"_meta": envelope()})))
+            .unwrap_err();
+
+        assert_eq!(rejection.code(), ErrorCode::METHOD_NOT_FOUND, "{method}");
+    }
+    for method in ["server/discover", "subscriptions/listen", "tasks/update"] {
+        let rejection = initialized_at("2025-11-25")
+            .admit(raw(method, json!({})))
+            .unwrap_err();
+
+        assert_eq!(rejection.code(), ErrorCode::METHOD_NOT_FOUND, "{method}");
+    }
+    let own = initialized_at("2025-11-25").admit(raw("own/method", json!({})));
+    assert!(own.is_ok());
+}
+
+/// LUTIL-2: "`logging/setLevel {level}`; server then filters […]; without setLevel the server picks".
+#[test]
+fn a_legacy_log_level_is_debug_until_it_is_set() {
+    let mut admission = initialized_at("2025-11-25");
+    let level = |admission: &mut DuplexAdmission| {
+        let (request, _) = request_in(admission.admit(raw("tools/list", json!({}))).unwrap());
+        request.caller.log_level
+    };
+
+    let before = level(&mut admission);
+    let answer = admission
+        .admit(raw("logging/setLevel", json!({"level": "warning"})))
+        .unwrap();
+    let after = level(&mut admission);
+    let bad = admission
+        .admit(raw("logging/setLevel", json!({"level": "loud"})))
+        .unwrap_err();
+
+    assert_eq!(before, Some(LoggingLevel::Debug));
+    assert_eq!(answer, RequestAction::Respond(Json::empty_object()));
+    assert_eq!(after, Some(LoggingLevel::Warning));
+    assert_eq!(bad.code(), ErrorCode::INVALID_PARAMS);
+    assert_eq!(level(&mut admission), Some(LoggingLevel::Warning));
+}
+
+#[test]
+fn legacy_resource_subscriptions_are_returned_as_actions() {
+    let mut admission = initialized_at("2025-11-25");
+
+    let subscribe = admission.admit(raw("resources/subscribe", json!({"uri": "file:///a"})));
+    let unsubscribe = admission.admit(raw("resources/unsubscribe", json!({"uri": "file:///a"})));
+    let bad = admission.admit(raw("resources/subscribe", json!({})));
+
+    assert_eq!(
+        subscribe.unwrap(),
+        RequestAction::SubscribeResource("file:///a".into())
+    );
+    assert_eq!(
+        unsubscribe.unwrap(),
+        RequestAction::UnsubscribeResource("file:///a".into())
+    );
+    assert_eq!(bad.unwrap_err().code(), ErrorCode::INVALID_PARAMS);
+}
+
+/// ERR-7: "-32601 covers both unknown methods and methods behind a capability the server did not
+/// advertise".
+#[test]
+fn methods_of_unsupported_features_are_not_found() {
+    let mut admission = DuplexAdmission::new(Dialects::all(), LegacyFeatures::default());
+    admission.admit(initialize("2025-11-25")).unwrap();
+
+    for (method, params) in [
+        ("logging/setLevel", json!({"level": "info"})),
+        ("resources/subscribe", json!({"uri": "a:b"})),
+        ("resources/unsubscribe", json!({"uri": "a:b"})),
+    ] {
+        let rejection = admission.admit(raw(method, params)).unwrap_err();
+
+        assert_eq!(rejection.code(), ErrorCode::METHOD_NOT_FOUND, "{method}");
+    }
+}
+
+#[test]
+fn legacy_features_are_derived_from_the_capabilities() {
+    let capabilities = Json::from(json!({"logging": {}, "resources": {"subscribe": true}}));
+    let features = LegacyFeatures::from(&capabilities.decode().unwrap());
+    let none = LegacyFeatures::from(&Json::from(json!({"resources": {}})).decode().unwrap());
+
+    assert!(features.logging && features.subscriptions);
+    assert_eq!(none, LegacyFeatures::default());
+}
+
+#[test]
+fn legacy_notifications_are_ignored_before_initialize() {
+    let roots = Notification::new("notifications/roots/list_changed", None);
+    let other = Notification::new("notifications/own", None);
+
+    let mut modern = admission();
+    assert_eq!(
+        modern.handle_notification(&initialized()),
+        NotificationAction::Ignore
+    );
+    assert_eq!(
+        modern.handle_notification(&roots),
+        NotificationAction::Ignore
+    );
+    assert_eq!(
+        modern.handle_notification(&other),
+        NotificationAction::Other
+    );
+
+    let mut legacy = admission();
+    legacy.admit(initialize("2025-11-25")).unwrap();
+    assert_eq!(
+        legacy.handle_notification(&initialized()),
+        NotificationAction::Initialized
+    );
+    assert_eq!(
+        legacy.handle_notification(&initialized()),
+        NotificationAction::Ignore
+    );
+    assert_eq!(
+        legacy.handle_notification(&roots),
+        NotificationAction::RootsListChanged
+    );
+    assert_eq!(
+        legacy.handle_notification(&other),
+        NotificationAction::Other
+    );
+}
+
+#[test]
+fn unsolicited_messages_wait_until_a_legacy_client_is_ready() {
+    let ready = |admission: &DuplexAdmission| match admission.era() {
+        Era::Modern => None,
+        Era::Legacy(state) => Some(state.is_ready()),
+    };
+    let mut admission = admission();
+
+    assert_eq!(ready(&admission), None);
+    admission.admit(initialize("2025-11-25")).unwrap();
+    assert_eq!(ready(&admission), Some(false));
+    admission.handle_notification(&initialized());
+    assert_eq!(ready(&admission), Some(true));
+}

@@ -1,0 +1,333 @@
+//! Validation of the `Host` and `Origin` headers.
+//!
+//! A web page can make a browser post to a server on the user's machine and, by DNS rebinding, read the response. It
+//! cannot forge these two headers.
+
+use std::collections::BTreeSet;
+
+use ::http::header::{HOST, HeaderMap, ORIGIN};
+use ::http::uri::{Authority, Uri};
+
+/// The hosts and web origins that a server accepts.
+///
+/// # Examples
+///
+/// ```
+/// use bowline_core::http::source_policy::SourcePolicy;
+/// use http::{HeaderMap, Uri, header::{HOST, ORIGIN}};
+///
+/// let policy = SourcePolicy::loopback().allow_origin("https://app.example");
+/// let mut headers = HeaderMap::new();
+/// headers.insert(HOST, "127.0.0.1:8000".parse()?);
+/// headers.insert(ORIGIN, "https://app.example".parse()?);
+/// assert!(policy.check(&Uri::from_static("/mcp"), &headers).is_ok());
+/// headers.insert(ORIGIN, "https://evil.example".parse()?);
+/// assert!(policy.check(&Uri::from_static("/mcp"), &headers).is_err());
+/// # Ok::<(), http::header::InvalidHeaderValue>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "a policy has no effect until requests are checked against it"]
+pub struct SourcePolicy {
+    hosts: AllowedHosts,
+    origins: AllowedOrigins,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum AllowedHosts {
+    Any,
+    /// Loopback names, and these.
+    LoopbackAnd(BTreeSet<String>),
+    Only(BTreeSet<String>),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum AllowedOrigins {
+    Any,
+    Only(BTreeSet<String>),
+}
+
+impl SourcePolicy {
+    /// Accepts loopback hosts and loopback origins; for a server that listens on this machine only.
+    pub fn loopback() -> Self {
+        Self {
+            hosts: AllowedHosts::LoopbackAnd(BTreeSet::new()),
+            origins: AllowedOrigins::Only(BTreeSet::new()),
+        }
+    }
+
+    /// Accepts any host, and no origin until it is [allowed](Self::allow_origin); for a server that others can reach.
+    pub fn public() -> Self {
+        Self {
+            hosts: AllowedHosts::Any,
+            origins: AllowedOrigins::Only(BTreeSet::new()),
+        }
+    }
+
+    /// Accepts this host at any port. A public policy then accepts only the allowed hosts.
+    pub fn allow_host(mut self, host: impl AsRef<str>) -> Self {
+        let host = host.as_ref().to_ascii_lowercase();
+        match &mut self.hosts {
+            AllowedHosts::LoopbackAnd(hosts) | AllowedHosts::Only(hosts) => {
+                hosts.insert(host);
+            }
+            AllowedHosts::Any => self.hosts = AllowedHosts::Only([host].into()),
+        }
+        self
+    }
+
+    /// Accepts requests from web pages of this origin, such as `https://app.example:8443`.
+    pub fn allow_origin(mut self, origin: impl AsRef<str>) -> Self {
+        if let AllowedOrigins::Only(origins) = &mut self.origins {
+            origins.insert(origin.as_ref().to_ascii_lowercase());
+        }
+        self
+    }
+
+    /// Accepts every host and every origin.
+    ///
+    /// Only for servers with other protection, such as an authorization layer.
+    pub fn dangerous_allow_all() -> Self {
+        Self {
+            hosts: AllowedHosts::Any,
+            origins: AllowedOrigins::Any,
+        }
+    }
+
+    /// Checks the `Host` and `Origin` of a request.
+    ///
+    /// # Errors
+    ///
+    /// If the host is not allowed, or there is an origin and it is not allowed.
+    pub fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), ForbiddenSource> {
+        if !self.hosts.allow(uri, headers) {
+            return Err(ForbiddenSource::Host);
+        }
+        let mut origins = headers.get_all(ORIGIN).iter();
+        match (origins.next(), origins.next()) {
+            // Not a browser: browsers send `Origin` with every POST.
+            (None, _) => Ok(()),
+            (Some(origin), None) if self.allows_origin(origin.to_str().unwrap_or_default()) => {
+                Ok(())
+            }
+            _ => Err(ForbiddenSource::Origin),
+        }
+    }
+
+    fn allows_origin(&self, origin: &str) -> bool {
+        let AllowedOrigins::Only(allowed) = &self.origins else {
+            return true;
+        };
+        allowed.contains(&origin.to_ascii_lowercase())
+            || (matches!(self.hosts, AllowedHosts::LoopbackAnd(_)) && is_loopback_origin(origin))
+    }
+}
+
+/// The header because of which a request is rejected with status 403.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ForbiddenSource {
+    /// The host is not allowed.
+    #[error("the host is not allowed; add it with `SourcePolicy::allow_host`")]
+    Host,
+    /// The origin is not allowed.
+    #[error("the origin is not allowed; add it with `SourcePolicy::allow_origin`")]
+    Origin,
+}
+
+impl AllowedHosts {
+    fn allow(&self, uri: &Uri, headers: &HeaderMap) -> bool {
+        let (allowed, loopback) = match self {
+            Self::Any => return true,
+            Self::LoopbackAnd(hosts) => (hosts, true),
+            Self::Only(hosts) => (hosts, false),
+        };
+        if loopback && has_loopback_host(headers) {
+            return true;
+        }
+        let Some(host) = requested_host(uri, headers) else {
+            return false;
+        };
+        allowed.contains(&host) || (loopback && is_loopback(&host))
+    }
+}
+
+/// Returns the requested host in lower case. HTTP/2 has it in the URI (`:authority`).
+fn requested_host(uri: &Uri, headers: &HeaderMap) -> Option<String> {
+    let mut values = headers.get_all(HOST).iter();
+    let authority = match (values.next(), values.next()) {
+        (None, _) => uri.authority()?.clone(),
+        (Some(value), None) => Authority::try_from(value.as_bytes()).ok()?,
+        (Some(_), Some(_)) => return None,
+    };
+    Some(authority.host().to_ascii_lowercase())
+}
+
+/// Fast path: returns whether the only `Host` is a loopback name in lower case, without parsing an `Authority`.
+fn has_loopback_host(headers: &HeaderMap) -> bool {
+    let mut values = headers.get_all(HOST).iter();
+    let (Some(value), None) = (values.next(), values.next()) else {
+        return false;
+    };
+    let value = value.as_bytes();
+    let (host, port) = match value.iter().rposition(|byte| *byte == b':') {
+        Some(colon) if value.last() != Some(&b']') => value.split_at(colon),
+        _ => (value, &[][..]),
+    };
+    std::str::from_utf8(host).is_ok_and(is_loopback) && port.iter().skip(1).all(u8::is_ascii_digit)
+}
+
+fn is_loopback_origin(origin: &str) -> bool {
+    let authority = origin
+        .strip_prefix("http://")
+        .or_else(|| origin.strip_prefix("https://"));
+    authority
+        .and_then(|authority| authority.parse::<Authority>().ok())
+        .is_some_and(|authority| is_loopback(&authority.host().to_ascii_lowercase()))
+}
+
+fn is_loopback(host: &str) -> bool {
+    matches!(host, "localhost" | "127.0.0.1" | "[::1]")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(
+        policy: &SourcePolicy,
+        host: &str,
+        origin: Option<&str>,
+    ) -> Result<(), ForbiddenSource> {
+        let mut headers = HeaderMap::new();
+        headers.insert(HOST, host.parse().unwrap());
+        if let Some(origin) = origin {
+            headers.insert(ORIGIN, origin.parse().unwrap());
+        }
+        policy.check(&Uri::from_static("/mcp"), &headers)
+    }
+
+    #[test]
+    fn a_loopback_policy_accepts_loopback_hosts_and_allowed_ones() {
+        let policy = SourcePolicy::loopback().allow_host("Box.local");
+
+        for host in [
+            "localhost",
+            "LOCALHOST:80",
+            "127.0.0.1:9",
+            "[::1]",
+            "[::1]:80",
+            "box.LOCAL:1",
+        ] {
+            assert_eq!(check(&policy, host, None), Ok(()), "{host}");
+        }
+        for host in [
+            "evil.example",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example:80",
+            "evil.example:127",
+            "localhost@evil.example",
+            "127.0.0.2",
+            "",
+        ] {
+            assert_eq!(
+                check(&policy, host, None),
+                Err(ForbiddenSource::Host),
+                "{host}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_loopback_policy_accepts_loopback_origins_and_allowed_ones() {
+        let policy = SourcePolicy::loopback().allow_origin("https://App.example");
+
+        for origin in [
+            "http://localhost:3000",
+            "https://127.0.0.1",
+            "http://[::1]:1",
+            "https://app.example",
+        ] {
+            assert_eq!(
+                check(&policy, "localhost", Some(origin)),
+                Ok(()),
+                "{origin}"
+            );
+        }
+        for origin in [
+            "http://evil.example",
+            "http://localhost.evil.example",
+            "http://localhost@evil.example",
+            "https://app.example:8443",
+            "http://app.example",
+            "file://localhost",
+            "null",
+            "",
+            "localhost",
+        ] {
+            let checked = check(&policy, "localhost", Some(origin));
+            assert_eq!(checked, Err(ForbiddenSource::Origin), "{origin}");
+        }
+    }
+
+    #[test]
+    fn a_page_that_uses_dns_rebinding_is_rejected() {
+        let policy = SourcePolicy::loopback();
+
+        let checked = check(&policy, "evil.example", Some("http://evil.example"));
+
+        assert_eq!(checked, Err(ForbiddenSource::Host));
+    }
+
+    #[test]
+    fn a_public_policy_accepts_no_origin_unless_allowed() {
+        let policy = SourcePolicy::public().allow_origin("https://app.example");
+
+        assert_eq!(check(&policy, "mcp.example", None), Ok(()));
+        assert_eq!(
+            check(&policy, "mcp.example", Some("https://app.example")),
+            Ok(())
+        );
+        for origin in ["https://mcp.example", "http://localhost"] {
+            let checked = check(&policy, "mcp.example", Some(origin));
+            assert_eq!(checked, Err(ForbiddenSource::Origin), "{origin}");
+        }
+    }
+
+    #[test]
+    fn a_public_policy_with_hosts_accepts_only_those() {
+        let policy = SourcePolicy::public().allow_host("mcp.example");
+
+        assert_eq!(check(&policy, "mcp.example:443", None), Ok(()));
+        assert_eq!(
+            check(&policy, "localhost", None),
+            Err(ForbiddenSource::Host)
+        );
+    }
+
+    #[test]
+    fn the_host_may_be_in_the_uri_and_must_not_be_missing_or_repeated() {
+        let policy = SourcePolicy::loopback();
+        let mut repeated = HeaderMap::new();
+        repeated.append(HOST, "localhost".parse().unwrap());
+        repeated.append(HOST, "evil.example".parse().unwrap());
+
+        let in_uri = Uri::from_static("http://localhost:80/mcp");
+        assert_eq!(policy.check(&in_uri, &HeaderMap::new()), Ok(()));
+        let path = Uri::from_static("/mcp");
+        assert_eq!(
+            policy.check(&path, &HeaderMap::new()),
+            Err(ForbiddenSource::Host)
+        );
+        assert_eq!(policy.check(&path, &repeated), Err(ForbiddenSource::Host));
+    }
+
+    #[test]
+    fn dangerous_allow_all_accepts_every_host_and_origin() {
+        let policy = SourcePolicy::dangerous_allow_all();
+
+        assert_eq!(
+            check(&policy, "a.example", Some("http://b.example")),
+            Ok(())
+        );
+    }
+}

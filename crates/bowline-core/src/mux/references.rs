@@ -1,0 +1,82 @@
+//! Decoding of the exchange that a notification refers to, and encoding of `notifications/cancelled`.
+
+use bowline_types::{Json, ProgressToken, RequestId};
+use serde::{Deserialize, Serialize};
+
+use crate::message::Notification;
+
+/// The exchange that a notification refers to.
+pub(super) enum Reference {
+    Cancelled(CancelledParams),
+    Progress(ProgressToken),
+    /// `_meta` has the id of the request that opened a subscription.
+    Subscription(RequestId),
+    NoExchange,
+    /// The reference is missing or malformed.
+    Malformed,
+}
+
+/// The params of `notifications/cancelled`.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct CancelledParams {
+    pub(super) request_id: RequestId,
+    pub(super) reason: Option<String>,
+}
+
+pub(super) fn read_reference(notification: &Notification) -> Reference {
+    let params = notification.params.as_ref();
+    match &*notification.method {
+        CANCELLED => decode(params).map_or(Reference::Malformed, Reference::Cancelled),
+        PROGRESS => decode(params)
+            .map_or(Reference::Malformed, |ProgressParams { progress_token }| {
+                Reference::Progress(progress_token)
+            }),
+        _ => match decode(params) {
+            Some(ParamsWithMeta {
+                meta: Some(Meta {
+                    subscription_id: Some(id),
+                }),
+            }) => Reference::Subscription(id),
+            _ => Reference::NoExchange,
+        },
+    }
+}
+
+/// Creates `notifications/cancelled`.
+pub(super) fn cancel(request_id: &RequestId, reason: &str) -> Notification {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct CancelParams<'a> {
+        request_id: &'a RequestId,
+        reason: &'a str,
+    }
+    let params = Json::encode(&CancelParams { request_id, reason })
+        .expect("an id and text are serializable");
+    Notification::new(CANCELLED, Some(params))
+}
+
+fn decode<'a, T: Deserialize<'a>>(params: Option<&'a Json>) -> Option<T> {
+    params?.decode().ok()
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ProgressParams {
+    progress_token: ProgressToken,
+}
+
+#[derive(Deserialize)]
+struct ParamsWithMeta {
+    #[serde(rename = "_meta")]
+    meta: Option<Meta>,
+}
+
+#[derive(Deserialize)]
+struct Meta {
+    #[serde(rename = "io.modelcontextprotocol/subscriptionId")]
+    subscription_id: Option<RequestId>,
+}
+
+const CANCELLED: &str = "notifications/cancelled";
+const PROGRESS: &str = "notifications/progress";

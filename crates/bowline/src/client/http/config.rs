@@ -1,0 +1,187 @@
+//! The settings of a connection over HTTP.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, HeaderValue, Uri};
+
+use super::HttpTransport;
+use crate::client::cache_policy::IdentitySource;
+use crate::client::connect::ConnectTarget;
+use crate::client::era_cache::origin;
+use crate::client::{Client, Connect, EraCache};
+use crate::http::client::{
+    Authorizer, ConnectionOptions, Drain, Endpoint, HttpSend, HttpVersionPolicy, Proxies,
+    ResponseLimits, UnexpectedStatus, parse_url, sender,
+};
+use crate::{Error, Result};
+
+impl Client {
+    /// Connects to a server of any protocol version at an `http://` or `https://` URL.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn example() -> bowline::Result<()> {
+    /// let client = bowline::Client::connect("http://localhost:8000/mcp").await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn connect(url: &str) -> Connect {
+        let mut connect = Connect::new(ConnectTarget::Http);
+        connect.http.url = parse_url(url);
+        connect
+    }
+}
+
+/// Settings of a connection over HTTP. Other transports ignore them.
+impl Connect {
+    /// Sends HTTP requests through `send` instead of this client's own connection pool.
+    pub fn http(mut self, send: impl HttpSend) -> Self {
+        self.http.send = Some(Arc::new(send));
+        self
+    }
+
+    /// Sets the proxies, instead of those of the environment variables.
+    ///
+    /// Ignored if [`Connect::http`](Self::http) is set.
+    pub fn proxies(mut self, proxies: Proxies) -> Self {
+        self.http.connection.proxies = proxies;
+        self
+    }
+
+    /// Sets the timeout for making a connection, including DNS, every address, a proxy and TLS. 10 s by default.
+    ///
+    /// Ignored if [`Connect::http`](Self::http) is set.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn example() -> bowline::Result<()> {
+    /// use std::time::Duration;
+    ///
+    /// let connect = bowline::Client::connect("https://tools.example/mcp");
+    /// let client = connect.connect_timeout(Duration::from_secs(3)).await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.http.connection.connect_timeout = timeout;
+        self
+    }
+
+    /// Uses HTTP/2 with prior knowledge, for `http://` servers that are known to support it. Over TLS, HTTP/2 is negotiated
+    /// by ALPN without this.
+    ///
+    /// Ignored if [`Connect::http`](Self::http) is set.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn example() -> bowline::Result<()> {
+    /// let client = bowline::Client::connect("http://localhost:8000/mcp").http2().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn http2(mut self) -> Self {
+        self.http.connection.version_policy = HttpVersionPolicy::Http2Only;
+        self
+    }
+
+    /// Sends this header with every HTTP request.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn example(token: &str) -> Result<(), Box<dyn std::error::Error>> {
+    /// use http::HeaderValue;
+    /// use http::header::AUTHORIZATION;
+    ///
+    /// let mut token = HeaderValue::from_str(&format!("Bearer {token}"))?;
+    /// token.set_sensitive(true);
+    /// let client = bowline::Client::connect("https://tools.example/mcp").header(AUTHORIZATION, token).await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.http.headers.append(name, value);
+        self
+    }
+
+    /// Sets the authorizer, which adds credentials to every request.
+    pub fn authorizer(mut self, authorizer: impl Authorizer) -> Self {
+        self.http.authorizer = Some(Arc::new(authorizer));
+        self
+    }
+
+    /// Sets the limits on responses.
+    pub fn response_limits(mut self, limits: ResponseLimits) -> Self {
+        self.http.response_limits = limits;
+        self
+    }
+
+    /// Sets the cache of servers that are known to be legacy, instead of the
+    /// [one that this process shares](EraCache::shared).
+    pub fn era_cache(mut self, eras: &EraCache) -> Self {
+        self.http.eras = eras.clone();
+        self
+    }
+}
+
+/// The settings of a connection over HTTP.
+pub(in crate::client) struct HttpConfig {
+    url: Result<Uri>,
+    send: Option<Arc<dyn HttpSend>>,
+    connection: ConnectionOptions,
+    headers: HeaderMap,
+    authorizer: Option<Arc<dyn Authorizer>>,
+    response_limits: ResponseLimits,
+    /// The eras of servers that were probed before.
+    eras: EraCache,
+}
+
+impl HttpConfig {
+    /// The URL for cache keys: with the query, which may select a tenant, and without user name and password.
+    pub(in crate::client) fn cache_url(&self) -> Option<String> {
+        let uri = self.url.as_ref().ok()?;
+        let path = uri.path_and_query().map_or("/", |path| path.as_str());
+        Some(format!("{}{path}", origin(uri)))
+    }
+
+    pub(in crate::client) fn identity(&self) -> Option<IdentitySource> {
+        let authorizer = self.authorizer.clone()?;
+        Some(Arc::new(move || authorizer.identity()))
+    }
+
+    pub(in crate::client) fn transport(self) -> Result<HttpTransport> {
+        let uri = self.url?;
+        let send = match self.send {
+            Some(send) => send,
+            None => sender(&uri, &self.connection)?,
+        };
+        let endpoint = Endpoint {
+            uri,
+            send,
+            headers: self.headers,
+            authorizer: self.authorizer,
+            limits: self.response_limits,
+            drain: Arc::new(Drain::default()),
+        };
+        Ok(HttpTransport::new(endpoint, self.eras))
+    }
+}
+
+impl Default for HttpConfig {
+    fn default() -> Self {
+        Self {
+            url: Err(Error::misuse("no URL to connect to")),
+            send: None,
+            connection: ConnectionOptions::default(),
+            headers: HeaderMap::new(),
+            authorizer: None,
+            response_limits: ResponseLimits::default(),
+            eras: EraCache::shared(),
+        }
+    }
+}
+
+/// The HTTP status of a response without a JSON-RPC answer, if `error` is one.
+pub(in crate::client) fn status_of(error: &Error) -> Option<u16> {
+    UnexpectedStatus::of(error).map(|status| status.as_u16())
+}

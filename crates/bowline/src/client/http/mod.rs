@@ -1,0 +1,7 @@
+//! Connections over HTTP: their settings, and how one is opened.
+
+mod config;
+pub(super) use config::{HttpConfig, status_of};
+
+mod opener;
+pub(super) use opener::HttpTransport;

@@ -1,0 +1,196 @@
+//! Opens a connection over HTTP: probes the server, and falls back to Streamable HTTP with a handshake, then to HTTP+SSE.
+
+use std::sync::Arc;
+
+use bowline_core::Outcome;
+use bowline_core::era::probe::{HttpReply, suggests_http_sse};
+use bowline_core::era::{Caller, OpeningFailure, OpeningStep, Prober, Request};
+use bowline_core::mux::CallOptions;
+use http::StatusCode;
+
+use crate::client::EraCache;
+use crate::client::opener::{Opener, discover_request, opening_error};
+use crate::client::transport::{Connection, Transport};
+use crate::exchange::{Channel, Exchange, TimeoutPause, timeout_with_pauses};
+use crate::http::client::{Endpoint, HttpChannel, UnexpectedStatus, legacy};
+use crate::wire::Wire;
+use crate::{Error, Result};
+
+/// A server at a URL. Used as the transport if the server is modern; a legacy one gets a wire made of HTTP requests.
+pub(in crate::client) struct HttpTransport {
+    channel: HttpChannel,
+    endpoint: Endpoint,
+    /// The eras of servers that were probed before.
+    eras: EraCache,
+}
+
+impl HttpTransport {
+    pub(in crate::client) fn new(endpoint: Endpoint, eras: EraCache) -> Self {
+        Self {
+            channel: HttpChannel::new(endpoint.clone()),
+            endpoint,
+            eras,
+        }
+    }
+
+    /// Opens a connection in the remembered version, or in the one that a probe finds.
+    pub(in crate::client) async fn connect(self, opener: &Opener<'_>) -> Result<Connection> {
+        let mut caller = opener.config.caller.clone();
+        if let Some(known) = &opener.config.known_server {
+            let dialect = known.dialect_of(&opener.config.versions)?;
+            if dialect.is_modern() {
+                caller.dialect = dialect;
+                return Ok(self.into_connection(caller, known.server().cloned()));
+            }
+            match self.initialize(opener, caller.clone()).await {
+                Err(error) if contradicts_legacy(&error) => {
+                    self.eras.remove_uri(&self.endpoint.uri)
+                }
+                opened_or_failed => return opened_or_failed,
+            }
+        }
+        self.probe(opener, caller).await
+    }
+
+    /// Finds the server's version and opens a connection in it.
+    pub(in crate::client) async fn probe(
+        &self,
+        opener: &Opener<'_>,
+        mut caller: Caller,
+    ) -> Result<Connection> {
+        let versions = &opener.config.versions;
+        let mut prober = Prober::new(versions);
+        let mut step = prober.start(false);
+        if matches!(step, OpeningStep::Discover(_))
+            && self.eras.is_legacy(&self.endpoint.uri, versions)
+        {
+            match self.initialize(opener, caller.clone()).await {
+                Err(error) if contradicts_legacy(&error) => {
+                    self.eras.remove_uri(&self.endpoint.uri)
+                }
+                opened_or_failed => return opened_or_failed,
+            }
+        }
+        let mut was_probed = false;
+        loop {
+            caller.dialect = match step {
+                OpeningStep::Discover(dialect) => dialect,
+                OpeningStep::Ready(dialect) => {
+                    caller.dialect = dialect;
+                    return Ok(self.duplicate().into_connection(caller, None));
+                }
+                OpeningStep::Initialize(_) => {
+                    let connection = self.initialize(opener, caller).await?;
+                    if was_probed {
+                        self.eras.insert(&self.endpoint.uri, connection.dialect);
+                    }
+                    return Ok(connection);
+                }
+                OpeningStep::Failed(failure) => return Err(opening_error(&failure)),
+            };
+            let probe = self.discover(opener, &caller).await;
+            was_probed = true;
+            let reply = match &probe {
+                Ok((status, Some(outcome))) => HttpReply::Outcome {
+                    status: status.as_u16(),
+                    outcome,
+                },
+                Ok((status, None)) => HttpReply::Status(status.as_u16()),
+                Err(Error::Timeout { .. }) => HttpReply::TimedOut,
+                Err(_) => HttpReply::Unreachable,
+            };
+            step = prober.handle_http(reply);
+            match &step {
+                OpeningStep::Ready(dialect) => {
+                    caller.dialect = dialect;
+                    let result = probe.ok().and_then(|(_, outcome)| outcome?.ok());
+                    let server = result.and_then(|result| result.decode().ok());
+                    return Ok(self.duplicate().into_connection(caller, server));
+                }
+                // The error of the request says more than the failure that it led to.
+                OpeningStep::Failed(
+                    failure @ (OpeningFailure::Unauthorized | OpeningFailure::Inconclusive(_)),
+                ) => return Err(probe.err().unwrap_or_else(|| opening_error(failure))),
+                _ => {}
+            }
+        }
+    }
+
+    fn into_connection(
+        self,
+        caller: Caller,
+        server: Option<bowline_types::DiscoverResult>,
+    ) -> Connection {
+        Connection::new(Arc::new(Transport::Http(self)), caller, server)
+    }
+
+    fn duplicate(&self) -> Self {
+        Self::new(self.endpoint.clone(), self.eras.clone())
+    }
+
+    async fn discover(
+        &self,
+        opener: &Opener<'_>,
+        caller: &Caller,
+    ) -> Result<(StatusCode, Option<Outcome>)> {
+        let request = discover_request(caller);
+        // Dropping the probe at its timeout releases its POST, so that the next request is not delayed.
+        let pause = TimeoutPause::default();
+        let probe = self.channel.probe(&request, &pause);
+        timeout_with_pauses(opener.config.probe_timeout, &pause, probe).await
+    }
+
+    /// Opens a legacy wire made of HTTP requests: Streamable HTTP first, then HTTP+SSE.
+    async fn initialize(&self, opener: &Opener<'_>, caller: Caller) -> Result<Connection> {
+        let Some(wire) = legacy::wire(self.endpoint.clone()) else {
+            return Err(opening_error(&OpeningFailure::Incompatible(Vec::new())));
+        };
+        let refused = match initialize_over(opener, wire, caller.clone()).await {
+            Err(error) if is_without_streamable_http(&error) => error,
+            opened_or_failed => return opened_or_failed,
+        };
+        let pause = TimeoutPause::default();
+        let opening = legacy::http_sse_wire(self.endpoint.clone(), &pause);
+        match timeout_with_pauses(opener.config.probe_timeout, &pause, opening).await {
+            Ok(wire) => initialize_over(opener, wire, caller).await,
+            // The server has neither transport; the error of the first attempt says more.
+            Err(_) => Err(refused),
+        }
+    }
+}
+
+impl Channel for HttpTransport {
+    fn open(&self, request: Request, options: CallOptions) -> Exchange {
+        self.channel.open(request, options)
+    }
+}
+
+async fn initialize_over(
+    opener: &Opener<'_>,
+    wire: Box<dyn Wire>,
+    caller: Caller,
+) -> Result<Connection> {
+    let host = opener.config.host.clone();
+    let transport = Transport::over_wire(wire, None, host, opener.notifications);
+    let legacy = opener.config.versions.without_modern();
+    let Some(offered) = legacy.latest_legacy() else {
+        return Err(opening_error(&OpeningFailure::Incompatible(Vec::new())));
+    };
+    let transport = Arc::new(transport);
+    opener.initialize(transport, caller, offered, &legacy).await
+}
+
+/// Whether a failed handshake shows that the server is not a legacy one any more. A server that is down or requires authorization may be.
+fn contradicts_legacy(error: &Error) -> bool {
+    match error {
+        Error::Peer(_) | Error::Protocol { .. } => true,
+        error => UnexpectedStatus::of(error).is_some_and(|status| status.is_client_error()),
+    }
+}
+
+/// Whether a failed `initialize` suggests that the server has two endpoints (HTTP+SSE). Some answer it with a JSON-RPC error.
+fn is_without_streamable_http(error: &Error) -> bool {
+    let status = UnexpectedStatus::of(error);
+    matches!(error, Error::Peer(_))
+        || status.is_some_and(|status| suggests_http_sse(status.as_u16()))
+}

@@ -1,0 +1,54 @@
+//! Replaces `http/` in a build without the feature `http-client`.
+
+use bowline_core::era::{Caller, Request};
+use bowline_core::mux::CallOptions;
+
+use super::cache_policy::IdentitySource;
+use super::opener::Opener;
+use super::transport::Connection;
+use crate::exchange::{Channel, Exchange};
+use crate::{Error, Result};
+
+/// Never constructed.
+pub(super) enum HttpTransport {}
+
+#[derive(Default)]
+pub(super) struct HttpConfig {}
+
+impl HttpConfig {
+    pub(super) fn cache_url(&self) -> Option<String> {
+        None
+    }
+
+    pub(super) fn identity(&self) -> Option<IdentitySource> {
+        None
+    }
+
+    pub(super) fn transport(self) -> Result<HttpTransport> {
+        Err(Error::misuse(
+            "this build has no HTTP client; enable the feature `http-client`",
+        ))
+    }
+}
+
+#[allow(clippy::unused_async, reason = "the enabled counterparts wait")]
+impl HttpTransport {
+    pub(super) async fn connect(self, _: &Opener<'_>) -> Result<Connection> {
+        match self {}
+    }
+
+    pub(super) async fn probe(&self, _: &Opener<'_>, _: Caller) -> Result<Connection> {
+        match *self {}
+    }
+}
+
+impl Channel for HttpTransport {
+    fn open(&self, _: Request, _: CallOptions) -> Exchange {
+        match *self {}
+    }
+}
+
+/// There is no HTTP response whose status could be read.
+pub(super) fn status_of(_: &Error) -> Option<u16> {
+    None
+}

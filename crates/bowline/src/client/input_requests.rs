@@ -1,0 +1,148 @@
+//! `HostAnswers`, a future that answers the input requests of one round of a multi round-trip request through the host.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{self, Poll, ready};
+use std::time::Duration;
+
+use bowline_core::era::{Caller, Request};
+use bowline_core::input::RawInputRequest;
+use bowline_core::mux::CallOptions;
+use bowline_types::Json;
+use tokio::time::Sleep;
+
+use crate::exchange::{Answer, Channel, Exchange, ExchangeEvent, InProcess};
+use crate::{Error, Result};
+
+/// Resolves when the host has answered all input requests of one round; it handles several concurrently.
+///
+/// # Cancel safety
+///
+/// Dropping it drops the host's futures.
+pub(super) struct HostAnswers {
+    host: InProcess,
+    caller: Arc<Caller>,
+    queued: VecDeque<(String, RawInputRequest)>,
+    running: Vec<(String, Exchange)>,
+    answers: Vec<(String, Json)>,
+    pause: Option<Pin<Box<Sleep>>>,
+}
+
+impl HostAnswers {
+    /// Passes the input requests to the host.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Protocol`] if one of them needs a capability that `caller` does not declare. None is passed on then:
+    /// a single input request cannot be refused, and a retry without it would repeat the others.
+    pub(super) fn new(
+        host: InProcess,
+        caller: Arc<Caller>,
+        questions: Vec<(String, RawInputRequest)>,
+    ) -> Result<Self> {
+        for (key, question) in &questions {
+            if let Err(missing) = question.check_capabilities(&caller.capabilities) {
+                return Err(Error::protocol(format!(
+                    "the server sent the input request `{key}`, but {missing}"
+                )));
+            }
+        }
+        Ok(Self {
+            host,
+            caller,
+            queued: questions.into(),
+            running: Vec::new(),
+            answers: Vec::new(),
+            pause: None,
+        })
+    }
+
+    /// Waits for `pause` only: the server sent `requestState` without input requests, which means "retry".
+    pub(super) fn pause(host: InProcess, caller: Arc<Caller>, pause: Duration) -> Self {
+        Self {
+            host,
+            caller,
+            queued: VecDeque::new(),
+            running: Vec::new(),
+            answers: Vec::new(),
+            pause: Some(Box::pin(tokio::time::sleep(pause))),
+        }
+    }
+
+    fn start_queued(&mut self) {
+        while self.running.len() < MAX_CONCURRENT
+            && let Some((key, question)) = self.queued.pop_front()
+        {
+            let (method, params) = question.into_request();
+            let params = params.unwrap_or_else(Json::empty_object);
+            let request = Request::new(method, params, self.caller.clone());
+            let exchange = self.host.open(request, CallOptions::default());
+            self.running.push((key, exchange));
+        }
+    }
+
+    /// Collects the answers that are ready.
+    fn poll_running(&mut self, cx: &mut task::Context<'_>) -> Result<()> {
+        let mut at = 0;
+        while let Some((_, exchange)) = self.running.get_mut(at) {
+            match exchange.poll_event(cx) {
+                Poll::Pending => at += 1,
+                // Dropped: a host's progress has no receiver. Polled again, so that the waker is registered.
+                Poll::Ready(ExchangeEvent::Notification(_)) => {}
+                Poll::Ready(ExchangeEvent::Answered(answer)) => {
+                    let (key, _) = self.running.remove(at);
+                    let answer = check_answer(&key, answer)?;
+                    self.answers.push((key, answer));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Future for HostAnswers {
+    type Output = Result<Vec<(String, Json)>>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Self::Output> {
+        if let Some(pause) = &mut self.pause {
+            ready!(pause.as_mut().poll(cx));
+        }
+        loop {
+            self.start_queued();
+            if self.running.is_empty() {
+                return Poll::Ready(Ok(std::mem::take(&mut self.answers)));
+            }
+            let before = self.answers.len();
+            self.poll_running(cx)?;
+            if self.answers.len() == before {
+                return Poll::Pending;
+            }
+        }
+    }
+}
+
+/// Returns the pause before a retry without input requests: doubles with each round, up to [`MAX_PAUSE`].
+pub(super) fn retry_pause(round: u32) -> Duration {
+    let doubled = round.saturating_sub(1).min(16);
+    (FIRST_PAUSE * 2_u32.pow(doubled)).min(MAX_PAUSE)
+}
+
+fn check_answer(key: &str, answer: Result<Answer>) -> Result<Json> {
+    match answer {
+        Ok(Answer::Complete(answer)) => Ok(answer),
+        Ok(Answer::InputRequired(_) | Answer::Extension { .. }) => Err(Error::misuse(format!(
+            "the host returned an incomplete result for the input request `{key}`"
+        ))),
+        Err(Error::Peer(refusal)) => Err(Error::Cancelled {
+            reason: format!("the host refused `{key}`: {}", refusal.message),
+        }),
+        Err(error) => Err(error),
+    }
+}
+
+/// How many input requests the host handles concurrently.
+const MAX_CONCURRENT: usize = 8;
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const MAX_PAUSE: Duration = Duration::from_secs(5);

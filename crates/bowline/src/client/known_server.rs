@@ -1,0 +1,59 @@
+//! The protocol version of a server, to be kept for the next connection.
+
+use bowline_core::era::{Dialect, Dialects};
+use bowline_types::DiscoverResult;
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, Result};
+
+/// The protocol version and the `server/discover` result of a server.
+///
+/// Store it, and pass it to [`Connect::known_server`](super::Connect::known_server) the next time to connect without a probe.
+///
+/// # Examples
+///
+/// ```
+/// # async fn example(client: bowline::Client, server: bowline::Server) -> Result<(), Box<dyn std::error::Error>> {
+/// use bowline::{Client, client::KnownServer};
+///
+/// let text = serde_json::to_string(&client.known_server())?;
+///
+/// let known: KnownServer = serde_json::from_str(&text)?;
+/// let again = Client::in_process(&server).known_server(known).await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KnownServer {
+    version: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    server: Option<DiscoverResult>,
+}
+
+impl KnownServer {
+    pub(super) fn new(dialect: &'static Dialect, server: Option<DiscoverResult>) -> Self {
+        let version = dialect.version.to_owned();
+        Self { version, server }
+    }
+
+    /// The protocol version of the server.
+    #[must_use]
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// The `server/discover` result, or its equivalent from `initialize`, if it was requested.
+    #[must_use]
+    pub fn server(&self) -> Option<&DiscoverResult> {
+        self.server.as_ref()
+    }
+
+    /// Returns the dialect, if it is among `versions`.
+    pub(super) fn dialect_of(&self, versions: &Dialects) -> Result<&'static Dialect> {
+        versions.of(&self.version).ok_or_else(|| {
+            let version = &self.version;
+            Error::misuse(format!(
+                "the remembered protocol version `{version}` is not one that this client uses"
+            ))
+        })
+    }
+}

@@ -1,0 +1,333 @@
+//! Opens a connection over a duplex wire or in process: probes the server, and sends `initialize` if it is a legacy one.
+//!
+//! [`Prober`] in `bowline-core` decides; this file sends, waits and starts a child process again. Its HTTP counterpart is
+//! `http/opener.rs`.
+
+use std::future::{pending, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use bowline_core::Outcome;
+use bowline_core::era::probe::{DuplexReply, judge_rejected_initialize};
+use bowline_core::era::{
+    Caller, Dialect, Dialects, OpeningFailure, OpeningStep, Prober, Request,
+    initialized_notification,
+};
+use bowline_core::mux::CallOptions;
+use bowline_types::{
+    DiscoverRequest, DiscoverResult, ErrorCode, Json, Method, ProtocolVersion, RpcError,
+};
+
+use super::config::ClientConfig;
+use super::notification_dispatch::NotificationDispatch;
+use super::transport::{ChildCommand, Connection, Transport};
+use crate::exchange::{Answer, Channel};
+use crate::wire::Wire;
+use crate::{Error, Result};
+
+/// Opens the connections of one client.
+pub(super) struct Opener<'a> {
+    pub(super) config: &'a ClientConfig,
+    pub(super) notifications: &'a Arc<NotificationDispatch>,
+}
+
+impl Opener<'_> {
+    /// Connects to a child process. Starts it a second time if the probe has broken it, as it does some older servers.
+    pub(super) async fn spawn(&self, command: &ChildCommand) -> Result<Connection> {
+        self.open(self.start(command)?, Some(command)).await
+    }
+
+    /// Connects over `wire`.
+    pub(super) async fn open_wire(&self, wire: Box<dyn Wire>) -> Result<Connection> {
+        let host = self.config.host.clone();
+        let transport = Transport::over_wire(wire, None, host, self.notifications);
+        self.open(transport, None).await
+    }
+
+    /// Opens `transport` in the remembered version, or in the one that a probe finds.
+    pub(super) async fn open(
+        &self,
+        transport: Transport,
+        child: Option<&ChildCommand>,
+    ) -> Result<Connection> {
+        let transport = Arc::new(transport);
+        let mut caller = self.config.caller.clone();
+        let Some(known) = &self.config.known_server else {
+            return self.probe(transport, caller, child, child.is_some()).await;
+        };
+        let dialect = known.dialect_of(&self.config.versions)?;
+        if dialect.is_modern() {
+            caller.dialect = dialect;
+            return Ok(Connection::new(transport, caller, known.server().cloned()));
+        }
+        let versions = &self.config.versions;
+        self.initialize(transport, caller, dialect, versions).await
+    }
+
+    /// Probes a server that is connected already.
+    pub(super) async fn probe_again(
+        &self,
+        transport: Arc<Transport>,
+        caller: Caller,
+    ) -> Result<Connection> {
+        match &*transport {
+            Transport::Http(http) => http.probe(self, caller).await,
+            Transport::InProcess { .. } | Transport::Wire(_) => {
+                self.probe(transport, caller, None, true).await
+            }
+        }
+    }
+
+    fn start(&self, command: &ChildCommand) -> Result<Transport> {
+        let (wire, child) = command.spawn()?;
+        let host = self.config.host.clone();
+        Ok(Transport::over_wire(
+            wire,
+            Some(child),
+            host,
+            self.notifications,
+        ))
+    }
+
+    async fn probe(
+        &self,
+        transport: Arc<Transport>,
+        mut caller: Caller,
+        child: Option<&ChildCommand>,
+        must_probe: bool,
+    ) -> Result<Connection> {
+        let versions = &self.config.versions;
+        let mut prober = Prober::new(versions);
+        let mut step = prober.start(must_probe);
+        loop {
+            caller.dialect = match step {
+                OpeningStep::Discover(dialect) => dialect,
+                OpeningStep::Ready(dialect) => {
+                    caller.dialect = dialect;
+                    return Ok(Connection::new(transport, caller, None));
+                }
+                OpeningStep::Initialize(dialect) => {
+                    return self.initialize(transport, caller, dialect, versions).await;
+                }
+                OpeningStep::Failed(failure) => return Err(opening_error(&failure)),
+            };
+            let mut discovery = Box::pin(discover(&*transport, &caller, None));
+            let answer = within(self.config.probe_timeout, &mut discovery).await;
+            let outcome = as_outcome(&answer);
+            let reply = match (&outcome, &answer) {
+                (Some(outcome), _) => DuplexReply::Outcome(outcome),
+                (None, Err(Error::Timeout { .. })) => DuplexReply::TimedOut,
+                (None, Err(Error::Transport { .. } | Error::Closed)) if child.is_some() => {
+                    DuplexReply::Closed
+                }
+                // The wire cannot be opened again, so the error that broke it is the result.
+                (None, _) => return Err(answer.err().unwrap_or(Error::Closed)),
+            };
+            step = prober.handle_duplex(reply);
+            match (&step, reply, child) {
+                (OpeningStep::Ready(dialect), ..) => {
+                    caller.dialect = dialect;
+                    let server = answer.ok().and_then(|result| result.decode().ok());
+                    return Ok(Connection::new(transport, caller, server));
+                }
+                (OpeningStep::Initialize(offered), DuplexReply::Closed, Some(child)) => {
+                    return self.respawn(transport, child, caller, offered).await;
+                }
+                (OpeningStep::Initialize(offered), DuplexReply::TimedOut, child) => {
+                    let late = LateDiscovery { discovery, prober };
+                    return self
+                        .fall_back(transport, child, caller, offered, late)
+                        .await;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Sends `initialize` to a server that did not answer the probe. A child process that does not answer `initialize` either, or
+    /// exits, was broken by the probe: it is started again, and `initialize` is its first message.
+    async fn fall_back(
+        &self,
+        transport: Arc<Transport>,
+        child: Option<&ChildCommand>,
+        caller: Caller,
+        offered: &'static Dialect,
+        late: LateDiscovery<'_, impl Future<Output = Result<Json>>>,
+    ) -> Result<Connection> {
+        let falling_back =
+            self.initialize_unless_answered(transport.clone(), caller.clone(), offered, late);
+        let respawn_after = self.config.respawn_after;
+        let Some(child) = child.filter(|_| respawn_after < Duration::MAX) else {
+            return falling_back.await;
+        };
+        match tokio::time::timeout(respawn_after, falling_back).await {
+            Err(_) | Ok(Err(Error::Timeout { .. } | Error::Transport { .. } | Error::Closed)) => {
+                self.respawn(transport, child, caller, offered).await
+            }
+            Ok(opened_or_failed) => opened_or_failed,
+        }
+    }
+
+    async fn respawn(
+        &self,
+        transport: Arc<Transport>,
+        child: &ChildCommand,
+        caller: Caller,
+        offered: &'static Dialect,
+    ) -> Result<Connection> {
+        tracing::debug!("starting the server again: it does not respond after the probe");
+        // Ended first: it may hold a resource that the new process needs, a lock for example.
+        if let Some(wire) = transport.wire() {
+            wire.close().await;
+        }
+        drop(transport);
+        let transport = Arc::new(self.start(child)?);
+        let versions = &self.config.versions;
+        self.initialize(transport, caller, offered, versions).await
+    }
+
+    /// Sends `initialize`, unless the late answer to the probe shows that the server is modern and was only slow to start.
+    async fn initialize_unless_answered(
+        &self,
+        transport: Arc<Transport>,
+        caller: Caller,
+        offered: &'static Dialect,
+        late: LateDiscovery<'_, impl Future<Output = Result<Json>>>,
+    ) -> Result<Connection> {
+        let mut answered_late = pin!(async {
+            let LateDiscovery {
+                discovery,
+                mut prober,
+            } = late;
+            let answer = discovery.await;
+            if let Some(outcome) = as_outcome(&answer)
+                && let OpeningStep::Ready(dialect) =
+                    prober.handle_duplex(DuplexReply::Outcome(&outcome))
+            {
+                let server = answer.ok().and_then(|result| result.decode().ok());
+                let mut caller = caller.clone();
+                caller.dialect = dialect;
+                return Connection::new(transport.clone(), caller, server);
+            }
+            pending().await
+        });
+        let versions = &self.config.versions;
+        tokio::select! {
+            biased;
+            opened = &mut answered_late => Ok(opened),
+            opened = self.initialize(transport.clone(), caller.clone(), offered, versions) => {
+                // Both answers may have arrived between the two polls, and the probe was sent first.
+                match poll_fn(|cx| Poll::Ready(answered_late.as_mut().poll(cx))).await {
+                    Poll::Ready(earlier) => Ok(earlier),
+                    Poll::Pending => opened,
+                }
+            }
+        }
+    }
+
+    /// Performs the handshake of the legacy era and chooses one of `versions`. In the inside form of messages it is a
+    /// `server/discover` request like any other.
+    pub(super) async fn initialize(
+        &self,
+        transport: Arc<Transport>,
+        mut caller: Caller,
+        offered: &'static Dialect,
+        versions: &Dialects,
+    ) -> Result<Connection> {
+        let limit = Some(self.config.timeout);
+        caller.dialect = offered;
+        let mut answer = discover(&*transport, &caller, limit).await;
+        if let Err(Error::Peer(error)) = &answer
+            && let Some(modern) = judge_rejected_initialize(error, versions)
+        {
+            caller.dialect = modern;
+            answer = discover(&*transport, &caller, limit).await;
+        }
+        let server: DiscoverResult = answer?
+            .decode()
+            .map_err(|error| Error::undecodable("the `initialize` result is malformed", error))?;
+        let supported = &server.supported_versions;
+        let supported = supported.iter().map(ProtocolVersion::as_str);
+        let Some(dialect) = supported.clone().find_map(|version| versions.of(version)) else {
+            let supported = supported.map(str::to_owned).collect();
+            return Err(opening_error(&OpeningFailure::Incompatible(supported)));
+        };
+        caller.dialect = dialect;
+        if let (Some(wire), Some(initialized)) =
+            (transport.wire(), initialized_notification(dialect))
+        {
+            wire.peer.notify(initialized);
+        }
+        Ok(Connection::new(transport, caller, Some(server)))
+    }
+}
+
+/// A probe that was not answered in time, and may be answered still.
+struct LateDiscovery<'a, F> {
+    discovery: F,
+    prober: Prober<'a>,
+}
+
+/// Sends `server/discover`. The limit is enforced by the channel, which does not count the time of an authorization.
+fn discover(
+    channel: &dyn Channel,
+    caller: &Caller,
+    limit: Option<Duration>,
+) -> impl Future<Output = Result<Json>> + use<> {
+    let options = CallOptions {
+        total_timeout: limit,
+        ..CallOptions::default()
+    };
+    let exchange = channel.open(discover_request(caller), options);
+    async {
+        match exchange.answer().await? {
+            Answer::Complete(result) => Ok(result),
+            Answer::InputRequired(_) | Answer::Extension { .. } => Err(Error::protocol(
+                "expected a complete result of `server/discover`",
+            )),
+        }
+    }
+}
+
+pub(super) fn discover_request(caller: &Caller) -> Request {
+    let caller = Arc::new(caller.clone());
+    Request::new(DiscoverRequest::NAME, Json::empty_object(), caller)
+}
+
+async fn within<T>(limit: Duration, future: impl Future<Output = Result<T>>) -> Result<T> {
+    let timed_out = |_| Err(Error::Timeout { after: limit });
+    tokio::time::timeout(limit, future)
+        .await
+        .unwrap_or_else(timed_out)
+}
+
+/// The server's answer, if there was one.
+fn as_outcome(answer: &Result<Json>) -> Option<Outcome> {
+    match answer {
+        Ok(result) => Some(Ok(result.clone())),
+        Err(Error::Peer(error)) => Some(Err(error.clone())),
+        // On a duplex wire an answer that violates the protocol is a sign of an older server.
+        Err(Error::Protocol { .. }) => Some(Err(RpcError::new(
+            ErrorCode::INTERNAL_ERROR,
+            "malformed answer",
+        ))),
+        Err(_) => None,
+    }
+}
+
+/// The error of a connection whose version could not be chosen.
+pub(super) fn opening_error(failure: &OpeningFailure) -> Error {
+    match failure {
+        OpeningFailure::Unauthorized => Error::Unauthorized {
+            challenges: Vec::new(),
+            source: None,
+        },
+        OpeningFailure::Inconclusive(why) => Error::Transport {
+            what: why.to_string(),
+            source: None,
+        },
+        incompatible => Error::protocol(incompatible.to_string()),
+    }
+}

@@ -1,0 +1,366 @@
+//! A builder for one request of a client.
+//!
+//! Every request method of [`Client`] returns a [`RequestBuilder`]. The setters that all requests share are here; those of one kind of
+//! request are beside that kind. The type parameter is the kind of request, which decides the type of the result.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bowline_core::era::{Caller, Request};
+use bowline_core::json::Object;
+use bowline_core::mux::CallOptions;
+use bowline_types::{
+    Json, LoggingLevel, Meta, ProgressNotificationParams, RequestId, check_meta_key,
+};
+
+use super::cache_policy::CacheMode;
+use super::call::OnProgress;
+use super::{Call, Client};
+use crate::exchange::{Exchange, TraceContext};
+use crate::{Error, Result};
+
+/// A builder for a request. Await it to send the request and receive the result.
+///
+/// # Cancel safety
+///
+/// The request is sent when the builder is awaited or started. After that, dropping the future cancels the request.
+///
+/// # Examples
+///
+/// ```
+/// # use std::time::Duration;
+/// # async fn example(client: bowline::Client) -> bowline::Result<()> {
+/// let reply = client
+///     .call_tool("index", serde_json::json!({"path": "src"}))
+///     .timeout(Duration::from_secs(5))
+///     .on_progress(|report| println!("{} so far", report.progress))
+///     .await?;
+/// # Ok(()) }
+/// ```
+#[must_use = "a request is not sent until it is awaited or started"]
+pub struct RequestBuilder<K> {
+    pub(super) options: RequestOptions,
+    pub(super) kind: K,
+}
+
+/// The method, the params and the settings of a request, whatever its kind.
+pub(super) struct RequestOptions {
+    pub(super) client: Client,
+    pub(super) method: Cow<'static, str>,
+    /// An encoding error is reported when the request is sent.
+    pub(super) params: Result<Json>,
+    pub(super) call_options: CallOptions,
+    pub(super) meta: Option<Meta>,
+    trace: Option<TraceContext>,
+    pub(super) on_progress: Option<OnProgress>,
+    log_level: Option<LoggingLevel>,
+    pub(super) cache_mode: CacheMode,
+    is_checked: bool,
+    manual_input: bool,
+}
+
+impl<K> RequestBuilder<K> {
+    /// A request for `method` with the client's default settings.
+    pub(super) fn new(
+        client: &Client,
+        method: impl Into<Cow<'static, str>>,
+        params: Result<Json>,
+        kind: K,
+    ) -> Self {
+        let call_options = CallOptions {
+            idle_timeout: Some(client.inner.config.timeout),
+            ..CallOptions::default()
+        };
+        let options = RequestOptions {
+            client: client.clone(),
+            method: method.into(),
+            params,
+            call_options,
+            meta: None,
+            trace: None,
+            on_progress: None,
+            log_level: None,
+            cache_mode: CacheMode::Default,
+            is_checked: client.inner.config.checks_capabilities,
+            manual_input: false,
+        };
+        Self { options, kind }
+    }
+
+    /// Sets the request id, instead of a generated one.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # async fn example(client: bowline::Client) -> bowline::Result<()> {
+    /// let call = client.call_tool("slow", ()).id("my-own").start();
+    /// assert_eq!(call.id(), Some(&"my-own".into()));
+    /// # Ok(()) }
+    /// ```
+    pub fn id(mut self, id: impl Into<RequestId>) -> Self {
+        self.options.call_options.id = Some(id.into());
+        self
+    }
+
+    /// Sets the idle timeout, which progress notifications restart.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # async fn example(client: bowline::Client) -> bowline::Result<()> {
+    /// use std::time::Duration;
+    ///
+    /// let index = client.call_tool("index", ()).timeout(Duration::from_secs(5)).total_timeout(Duration::from_secs(60));
+    /// index.on_progress(|report| println!("{}", report.progress)).await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.options.call_options.idle_timeout = Some(timeout);
+        self
+    }
+
+    /// Sets the total timeout, which nothing extends.
+    pub fn total_timeout(mut self, timeout: Duration) -> Self {
+        self.options.call_options.total_timeout = Some(timeout);
+        self
+    }
+
+    /// Requests progress (a `progressToken`), and calls `on_progress` with each notification.
+    pub fn on_progress(
+        mut self,
+        on_progress: impl FnMut(ProgressNotificationParams) + Send + 'static,
+    ) -> Self {
+        self.options.on_progress = Some(Box::new(on_progress));
+        self
+    }
+
+    /// Sets `_meta`. The request fails if a key is [invalid](bowline_types::check_meta_key).
+    pub fn meta(mut self, meta: Meta) -> Self {
+        self.options.meta = Some(meta);
+        self
+    }
+
+    /// Sets the trace context; inside a handler, use that of [its own request](crate::Context::trace). `None` uses
+    /// [`Connect::trace`](super::Connect::trace).
+    ///
+    /// Sent as `traceparent` and `tracestate` in `_meta`, unless `_meta` contains them already.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use bowline::{Client, Context};
+    /// # async fn example(other: Client, cx: Context) -> bowline::Result<()> {
+    /// let reply = other.call_tool("forecast", ()).trace(cx.trace()).await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn trace(mut self, trace: impl Into<Option<TraceContext>>) -> Self {
+        self.options.trace = trace.into();
+        self
+    }
+
+    /// Requests log messages of at least this severity while the request runs.
+    ///
+    /// In the legacy era the level belongs to the connection: use [`Client::set_log_level`].
+    pub fn log_level(mut self, level: LoggingLevel) -> Self {
+        self.options.log_level = Some(level);
+        self
+    }
+
+    /// Sets whether the request is cancelled on the server if the call is dropped or times out. `true` by default.
+    /// [`Call::cancel`] cancels it either way.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # async fn example(client: bowline::Client) -> bowline::Result<()> {
+    /// let mut call = client.call_tool("rebuild", ()).cancel_on_abandon(false).start();
+    /// tokio::select! {
+    ///     reply = &mut call => println!("{}", reply?.text()),
+    ///     () = user_went_home() => drop(call), // the server finishes the work
+    /// }
+    /// # async fn user_went_home() {}
+    /// # Ok(()) }
+    /// ```
+    pub fn cancel_on_abandon(mut self, cancel: bool) -> Self {
+        self.options.call_options.cancel_on_abandon = cancel;
+        self
+    }
+
+    /// Sends the request even if a fresh result is cached, and caches the new one.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # async fn example(client: bowline::Client) -> bowline::Result<()> {
+    /// let tools = client.list_tools().refresh().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn refresh(mut self) -> Self {
+        self.options.cache_mode = CacheMode::Reload;
+        self
+    }
+
+    /// Sends the request without reading or writing the cache.
+    pub fn uncached(mut self) -> Self {
+        self.options.cache_mode = CacheMode::NoStore;
+        self
+    }
+
+    /// Sends the request even if the server did not declare the capability for it.
+    pub fn unchecked(mut self) -> Self {
+        self.options.is_checked = false;
+        self
+    }
+}
+
+impl<K: SingleRequest> RequestBuilder<K> {
+    /// Returns an [input-required](super::Reply::input_required) result to the caller, instead of answering it through the host and
+    /// sending the request again.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # async fn example(client: bowline::Client) -> bowline::Result<()> {
+    /// let reply = client.call_tool("book", ()).manual_input().await?;
+    /// if let Some(needed) = reply.input_required() {
+    ///     println!("the server needs {:?}", needed.input_requests);
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn manual_input(mut self) -> Self {
+        self.options.manual_input = true;
+        self
+    }
+
+    /// Starts the request and returns the call, a future.
+    ///
+    /// Over a duplex wire the request is queued now. In process, and over HTTP in the modern era, no task is spawned: the request
+    /// is sent, and makes progress, while the call is polled.
+    pub fn start(self) -> Call {
+        self.options.start()
+    }
+}
+
+/// Kinds of requests that are one request each, so that [`RequestBuilder::start`] can return a [`Call`]. Sealed.
+pub trait SingleRequest: sealed::Sealed {}
+
+impl<K: sealed::Sealed> SingleRequest for K {}
+
+pub(super) mod sealed {
+    /// Prevents implementations of [`SingleRequest`](super::SingleRequest) in other crates.
+    #[allow(unnameable_types, reason = "that is what seals a trait")]
+    pub trait Sealed {}
+}
+
+impl RequestOptions {
+    /// The same settings for the next page. The request id and the progress callback belong to one request and are left out.
+    pub(super) fn for_next_page(&self, params: Result<Json>) -> Self {
+        Self {
+            client: self.client.clone(),
+            method: self.method.clone(),
+            params,
+            call_options: CallOptions {
+                id: None,
+                ..self.call_options.clone()
+            },
+            meta: self.meta.clone(),
+            trace: self.trace.clone(),
+            on_progress: None,
+            log_level: self.log_level,
+            cache_mode: self.cache_mode,
+            is_checked: self.is_checked,
+            manual_input: self.manual_input,
+        }
+    }
+
+    /// Sends the request.
+    pub(super) fn start(self) -> Call {
+        let Self {
+            client,
+            method,
+            params,
+            call_options,
+            meta,
+            trace,
+            on_progress,
+            log_level,
+            cache_mode,
+            is_checked,
+            manual_input,
+        } = self;
+        let params = params
+            .and_then(|params| add_meta(params, meta))
+            .and_then(|params| {
+                let trace = trace.or_else(|| client.trace());
+                add_trace(params, trace.as_ref())
+            })
+            .and_then(|params| match is_checked {
+                true => client.check_capability(&method).map(|()| params),
+                false => Ok(params),
+            });
+        let (params, refusal) = match params {
+            Ok(params) => (params, None),
+            Err(error) => (Json::empty_object(), Some(error)),
+        };
+        let mut request = Request::new(method, params, with_log_level(client.caller(), log_level));
+        if on_progress.is_some() {
+            request.progress_token = Some(client.mint_token());
+        }
+        let exchange = match refusal {
+            None => client.open(request.clone(), call_options.clone(), cache_mode),
+            Some(error) => Exchange::failed(error),
+        };
+        Call::new(client, request, call_options, on_progress, exchange).manual_input(manual_input)
+    }
+}
+
+fn with_log_level(caller: Arc<Caller>, log_level: Option<LoggingLevel>) -> Arc<Caller> {
+    if log_level.is_none() || log_level == caller.log_level {
+        return caller;
+    }
+    let mut caller = Caller::clone(&caller);
+    caller.log_level = log_level;
+    Arc::new(caller)
+}
+
+fn add_meta(params: Json, meta: Option<Meta>) -> Result<Json> {
+    let Some(meta) = meta else { return Ok(params) };
+    for (key, _) in meta.iter() {
+        check_meta_key(key).map_err(|error| invalid_meta(format!("key `{key}`: {error}")))?;
+    }
+    let mut object = Object::read(&params).map_err(invalid_meta)?;
+    object.set("_meta", Json::encode(&meta).map_err(invalid_meta)?);
+    Ok(object.to_json())
+}
+
+fn add_trace(params: Json, trace: Option<&TraceContext>) -> Result<Json> {
+    let Some(trace) = trace else {
+        return Ok(params);
+    };
+    let mut object = Object::read(&params).map_err(invalid_meta)?;
+    let mut meta: Meta = match object.member("_meta") {
+        Some(meta) => meta.decode().map_err(invalid_meta)?,
+        None => Meta::default(),
+    };
+    // The caller's own `traceparent` takes precedence.
+    if meta.traceparent().is_ok_and(|own| own.is_some()) {
+        return Ok(params);
+    }
+    trace.write(&mut meta);
+    object.set("_meta", Json::encode(&meta).map_err(invalid_meta)?);
+    Ok(object.to_json())
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "it is made for `map_err`")]
+fn invalid_meta(error: impl std::fmt::Display) -> Error {
+    Error::misuse(format!("invalid `_meta`: {error}"))
+}
+
+impl<K> std::fmt::Debug for RequestBuilder<K> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RequestBuilder")
+            .field("method", &self.options.method)
+            .finish_non_exhaustive()
+    }
+}

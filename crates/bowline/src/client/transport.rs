@@ -1,0 +1,199 @@
+//! An open connection to a server: in process, over a duplex wire, or over HTTP.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use bowline_core::era::{Caller, Dialect, Request};
+use bowline_core::mux::CallOptions;
+use bowline_types::{DiscoverResult, LoggingLevel};
+
+use super::http::HttpTransport;
+use super::notification_dispatch::NotificationDispatch;
+use crate::exchange::{Channel, Exchange, InProcess, Responder};
+use crate::limits::{Account, Limits};
+use crate::peer::{CloseMode, LocalRole, Peer};
+use crate::sync::Mutex;
+use crate::wire::{ChildHandle, Command, Wire};
+use crate::{Error, Result};
+
+/// A way to send requests to a server.
+#[allow(clippy::large_enum_variant, reason = "there is one per connection, in an `Arc`")]
+pub(super) enum Transport {
+    InProcess {
+        channel: InProcess,
+        server: Arc<dyn Responder>,
+    },
+    Wire(OpenWire),
+    Http(HttpTransport),
+}
+
+/// A transport, and the protocol version that is used over it.
+pub(super) struct Connection {
+    pub(super) transport: Arc<Transport>,
+    pub(super) dialect: &'static Dialect,
+    /// This client as the server sees it, with the log level that was set last.
+    caller: Mutex<Arc<Caller>>,
+    /// The server's `server/discover` result, if it was requested.
+    pub(super) server: Option<DiscoverResult>,
+    is_closed: AtomicBool,
+}
+
+impl Connection {
+    /// The version is that of `caller`.
+    pub(super) fn new(
+        transport: Arc<Transport>,
+        caller: Caller,
+        server: Option<DiscoverResult>,
+    ) -> Self {
+        Self {
+            transport,
+            dialect: caller.dialect,
+            caller: Mutex::new(Arc::new(caller)),
+            server,
+            is_closed: AtomicBool::new(false),
+        }
+    }
+
+    /// Marks the version as the server's actual one. Until then requests from the server are attributed to an unknown caller.
+    pub(super) fn confirm(&self) {
+        if let Transport::Wire(wire) = &*self.transport {
+            // Fails if it is set already: a version is confirmed once per wire.
+            let _ = wire.server.set(Arc::new(Caller::new(self.dialect)));
+        }
+    }
+
+    pub(super) fn wire(&self) -> Option<&OpenWire> {
+        self.transport.wire()
+    }
+
+    pub(super) fn caller(&self) -> Arc<Caller> {
+        self.caller.lock().clone()
+    }
+
+    /// Sets the log level of all later requests.
+    pub(super) fn set_log_level(&self, level: LoggingLevel) {
+        Arc::make_mut(&mut self.caller.lock()).log_level = Some(level);
+    }
+
+    /// Closes the wire after sending what is queued. Without a wire, later requests fail, and those in flight go on.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: the wire closes even if the future is dropped.
+    pub(super) async fn close(&self) {
+        match self.wire() {
+            Some(wire) => wire.close().await,
+            None => self.is_closed.store(true, Ordering::Release),
+        }
+    }
+}
+
+impl Channel for Connection {
+    fn open(&self, request: Request, options: CallOptions) -> Exchange {
+        if self.is_closed.load(Ordering::Acquire) {
+            return Exchange::failed(Error::Closed);
+        }
+        self.transport.open(request, options)
+    }
+}
+
+impl Transport {
+    pub(super) fn in_process(server: Arc<dyn Responder>, host: Arc<dyn Responder>) -> Self {
+        let back_channel = Arc::new(InProcess::new(host));
+        Self::InProcess {
+            channel: InProcess::new(server.clone()).with_back_channel(back_channel),
+            server,
+        }
+    }
+
+    /// Starts the driver of `wire`, whose server requests are answered by `host`.
+    pub(super) fn over_wire(
+        wire: Box<dyn Wire>,
+        child: Option<ChildHandle>,
+        host: Arc<dyn Responder>,
+        notifications: &Arc<NotificationDispatch>,
+    ) -> Self {
+        let server = Arc::new(OnceLock::new());
+        let role = LocalRole::Client {
+            server: server.clone(),
+            host,
+        };
+        let (peer, driver) = Peer::new(wire, role, Account::total(Limits::default()).peer());
+        notifications.attach(&peer);
+        // Owned by the connection: it ends when `OpenWire` is dropped.
+        tokio::spawn(driver);
+        Self::Wire(OpenWire {
+            peer,
+            child,
+            server,
+        })
+    }
+
+    pub(super) fn wire(&self) -> Option<&OpenWire> {
+        match self {
+            Self::Wire(wire) => Some(wire),
+            Self::InProcess { .. } | Self::Http(_) => None,
+        }
+    }
+}
+
+impl Channel for Transport {
+    fn open(&self, request: Request, options: CallOptions) -> Exchange {
+        match self {
+            Self::InProcess { channel, .. } => channel.open(request, options),
+            Self::Wire(wire) => wire.peer.open(request, options),
+            Self::Http(http) => http.open(request, options),
+        }
+    }
+}
+
+/// A wire that is closed on drop, after what is queued was sent.
+pub(super) struct OpenWire {
+    pub(super) peer: Peer,
+    /// The child process at the other end, if [`Client::spawn`](super::Client::spawn) started it.
+    child: Option<ChildHandle>,
+    /// The caller that requests from the server are attributed to; set when its version is confirmed.
+    server: Arc<OnceLock<Arc<Caller>>>,
+}
+
+impl OpenWire {
+    /// Sends what is queued, closes the wire and ends the child process.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: both end even if the future is dropped.
+    pub(super) async fn close(&self) {
+        if let Some(child) = &self.child {
+            child.request_sigterm();
+        }
+        self.peer.close(FLUSH);
+        self.peer.ended().await;
+        if let Some(child) = &self.child {
+            child.reaped().await;
+        }
+    }
+}
+
+impl Drop for OpenWire {
+    fn drop(&mut self) {
+        self.peer.close(FLUSH);
+    }
+}
+
+/// The command of a server that can be started more than once.
+#[derive(Clone)]
+pub(super) struct ChildCommand(Arc<Mutex<Command>>);
+
+impl ChildCommand {
+    pub(super) fn new(command: Command) -> Self {
+        Self(Arc::new(Mutex::new(command)))
+    }
+
+    pub(super) fn spawn(&self) -> Result<(Box<dyn Wire>, ChildHandle)> {
+        let mut command = self.0.lock();
+        let (wire, child) = command.spawn()?;
+        Ok((wire, child))
+    }
+}
+
+const FLUSH: CloseMode = CloseMode::Flush(std::time::Duration::from_secs(1));

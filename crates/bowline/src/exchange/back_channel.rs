@@ -1,0 +1,119 @@
+//! [`BackChannel`], the in-process channel for server-to-client requests.
+//!
+//! It counts the open ones: while a handler waits for the client's host, the idle timeout of the call is paused.
+
+use std::sync::Arc;
+use std::task::{self, Poll, Waker};
+use std::time::Duration;
+
+use bowline_core::era::Request;
+use bowline_core::mux::CallOptions;
+use bowline_types::RequestId;
+
+use super::{Channel, Exchange, ExchangeEvent, PollExchange};
+use crate::sync::Mutex;
+
+/// A channel whose open exchanges are counted.
+pub(super) struct BackChannel {
+    channel: Arc<dyn Channel>,
+    open_requests: OpenRequests,
+}
+
+/// The number of open server-to-client requests of one call.
+#[derive(Clone, Default)]
+pub(super) struct OpenRequests(Arc<Mutex<OpenCount>>);
+
+#[derive(Default)]
+struct OpenCount {
+    count: usize,
+    /// Woken when the count reaches zero.
+    waiter: Option<Waker>,
+}
+
+impl OpenRequests {
+    /// Returns whether a server-to-client request is open. If so, `waiter` is woken when the last one ends: the request
+    /// may belong to a task that the handler spawned, and its answer then does not wake the caller.
+    pub(super) fn has_open(&self, waiter: &Waker) -> bool {
+        if self.0.lock().count == 0 {
+            return false;
+        }
+        // Cloned outside of the lock: a waker's `clone` and `drop` are foreign code.
+        let waiter = waiter.clone();
+        let mut open = self.0.lock();
+        let has_open = open.count > 0;
+        let old = open.waiter.replace(waiter);
+        drop(open);
+        drop(old);
+        has_open
+    }
+
+    fn add(&self) {
+        self.0.lock().count += 1;
+    }
+
+    fn remove(&self) {
+        let mut open = self.0.lock();
+        open.count -= 1;
+        let is_last = open.count == 0;
+        let waiter = open.waiter.take_if(|_| is_last);
+        drop(open);
+        waiter.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl BackChannel {
+    pub(super) fn new(channel: Arc<dyn Channel>, open_requests: OpenRequests) -> Self {
+        Self {
+            channel,
+            open_requests,
+        }
+    }
+}
+
+impl Channel for BackChannel {
+    fn open(&self, request: Request, options: CallOptions) -> Exchange {
+        let exchange = self.channel.open(request, options);
+        self.open_requests.add();
+        Exchange::new(CountedExchange {
+            exchange: Some(exchange),
+            open_requests: self.open_requests.clone(),
+        })
+    }
+}
+
+struct CountedExchange {
+    /// `None` after `cancel`.
+    exchange: Option<Exchange>,
+    open_requests: OpenRequests,
+}
+
+impl PollExchange for CountedExchange {
+    fn poll_event(&mut self, cx: &mut task::Context<'_>) -> Poll<ExchangeEvent> {
+        match &mut self.exchange {
+            Some(exchange) => exchange.poll_event(cx),
+            None => Poll::Pending,
+        }
+    }
+
+    fn request_id(&self) -> Option<&RequestId> {
+        self.exchange.as_ref().and_then(Exchange::request_id)
+    }
+
+    fn paused(&self) -> Duration {
+        self.exchange
+            .as_ref()
+            .map_or(Duration::ZERO, Exchange::paused)
+    }
+
+    fn cancel(mut self: Box<Self>, reason: String) {
+        if let Some(exchange) = self.exchange.take() {
+            exchange.cancel(reason);
+        }
+    }
+}
+
+impl Drop for CountedExchange {
+    fn drop(&mut self) {
+        self.open_requests.remove();
+    }
+}

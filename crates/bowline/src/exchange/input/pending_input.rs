@@ -1,0 +1,477 @@
+//! `Context::elicit`, `sample` and `roots`, and the futures that they return.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{self, Poll};
+use std::time::Duration;
+
+use bowline_core::era::InputMechanism;
+use bowline_core::input::{InputKind, RawInputRequest, check_form, check_tool_uses, check_url};
+use bowline_types::{
+    CreateMessageRequestParams, CreateMessageResult, ElicitAction, ElicitRequestFormParams,
+    ElicitRequestParams, ElicitRequestUrlParams, ElicitResult, ElicitSchema, Json, ListRootsResult,
+    Root,
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::form::form_of;
+use super::{AcceptedAnswers, InputError, QuestionOptions};
+use crate::exchange::{BoxFuture, Context};
+use crate::random;
+
+impl Context {
+    /// Asks the user to fill in a form (`elicitation/create`), and returns its content.
+    ///
+    /// The fields of `T` are the fields of the form: strings, numbers, booleans, `enum`s without payload and lists of
+    /// such `enum`s; `Option` and `#[serde(default)]` make a field optional. If the user declines, the future fails;
+    /// use [`Elicitation::outcome`] to handle that case.
+    ///
+    /// The key identifies the question within the request. Using a key again asks a new question.
+    ///
+    /// Code before a question may run more than once; see [`Context::once`].
+    ///
+    /// # Errors
+    ///
+    /// See [`InputError`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future withdraws the question.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use bowline::Context;
+    /// # use bowline::exchange::InputError;
+    /// #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// struct Name {
+    ///     /// As in the passport.
+    ///     name: String,
+    /// }
+    ///
+    /// async fn greet(cx: Context) -> Result<String, InputError> {
+    ///     let Name { name } = cx.elicit("name", "Who are you?").await?;
+    ///     Ok(format!("Hello, {name}!"))
+    /// }
+    /// ```
+    pub fn elicit<T>(&self, key: impl Into<String>, message: impl Into<String>) -> Elicitation<T>
+    where
+        T: DeserializeOwned + JsonSchema + 'static,
+    {
+        let form = form_of::<T>().map(|form| ElicitRequestFormParams::new(message, form));
+        let (question, form) = match form {
+            Ok(params) => (
+                question(InputKind::Elicitation, &params),
+                Some(params.requested_schema),
+            ),
+            Err(not_a_form) => (Err(not_a_form.into()), None),
+        };
+        let input = PendingInput::new(self, key.into(), question, decode_form);
+        Elicitation(input.with_form(form))
+    }
+
+    /// Sends the user to a URL (`elicitation/create` in URL mode), for data that must not pass through the client.
+    ///
+    /// Success means that the user consented to open the URL, not that the interaction there was completed.
+    ///
+    /// # Errors
+    ///
+    /// See [`InputError`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future withdraws the question.
+    pub fn elicit_url(
+        &self,
+        key: impl Into<String>,
+        message: impl Into<String>,
+        url: impl Into<String>,
+    ) -> Elicitation<()> {
+        let params = ElicitRequestUrlParams::new(message, url);
+        let question = self
+            .prepare_url(params)
+            .and_then(|params| question(InputKind::Elicitation, &params));
+        Elicitation(PendingInput::new(
+            self,
+            key.into(),
+            question,
+            decode_consent,
+        ))
+    }
+
+    /// Sends `elicitation/create` with the given params and returns the result. The content of an accepted form is
+    /// validated against the requested schema.
+    ///
+    /// # Errors
+    ///
+    /// See [`InputError`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future withdraws the question.
+    pub fn elicit_raw(
+        &self,
+        key: impl Into<String>,
+        params: impl Into<ElicitRequestParams>,
+    ) -> PendingInput<ElicitResult> {
+        let (params, form) = match params.into() {
+            ElicitRequestParams::Url(params) => {
+                let params = self.prepare_url(params).map(ElicitRequestParams::Url);
+                (params, None)
+            }
+            ElicitRequestParams::Form(params) => {
+                let form = params.requested_schema.clone();
+                (Ok(ElicitRequestParams::Form(params)), Some(form))
+            }
+            other => (Ok(other), None),
+        };
+        let question = params.and_then(|params| question(InputKind::Elicitation, &params));
+        let input = PendingInput::new(self, key.into(), question, decode);
+        input.with_form(form)
+    }
+
+    /// Requests a message from the client's model (`sampling/createMessage`).
+    ///
+    /// Each tool use among the messages must be followed by its result; otherwise the future fails.
+    ///
+    /// # Errors
+    ///
+    /// See [`InputError`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future withdraws the question.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::Context;
+    /// use bowline::exchange::InputError;
+    /// use bowline::types::{CreateMessageRequestParams, Role, SamplingMessage, TextContent};
+    ///
+    /// async fn haiku(cx: Context) -> Result<String, InputError> {
+    ///     let message = SamplingMessage::new(Role::User, TextContent::new("A haiku, please."));
+    ///     let written = cx.sample("haiku", &CreateMessageRequestParams::new(vec![message], 100)).await?;
+    ///     Ok(format!("{:?}", written.content))
+    /// }
+    /// ```
+    pub fn sample(
+        &self,
+        key: impl Into<String>,
+        params: &CreateMessageRequestParams,
+    ) -> PendingInput<CreateMessageResult> {
+        let question = check_tool_uses(&params.messages)
+            .map_err(|violation| InputError::misuse(violation.to_string()))
+            .and_then(|()| question(InputKind::Sampling, params));
+        PendingInput::new(self, key.into(), question, decode)
+    }
+
+    /// Requests the client's roots (`roots/list`): the `file://` URIs that the server may work in.
+    ///
+    /// # Errors
+    ///
+    /// See [`InputError`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future withdraws the question.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline::Context;
+    /// use bowline::exchange::InputError;
+    ///
+    /// async fn folders(cx: Context) -> Result<usize, InputError> {
+    ///     Ok(cx.roots().await?.roots.len())
+    /// }
+    /// ```
+    pub fn roots(&self) -> PendingInput<ListRootsResult> {
+        let question = Ok(RawInputRequest::new(InputKind::Roots, None));
+        PendingInput::new(self, "roots".into(), question, decode_roots)
+    }
+
+    /// Checks the URL, and sets or removes `elicitationId`: only server-to-client requests have one, for
+    /// `notifications/elicitation/complete`.
+    fn prepare_url(
+        &self,
+        mut params: ElicitRequestUrlParams,
+    ) -> Result<ElicitRequestUrlParams, InputError> {
+        check_url(&params.url).map_err(|error| InputError::misuse(error.to_string()))?;
+        match self.caller().dialect.input_mechanism {
+            InputMechanism::InputRequired => params.elicitation_id = None,
+            InputMechanism::Request if params.elicitation_id.is_none() => {
+                params.elicitation_id = Some(random_id()?);
+            }
+            InputMechanism::Request => {}
+        }
+        Ok(params)
+    }
+}
+
+/// A request for input and the future of its answer. It is sent when first polled.
+///
+/// # Cancel safety
+///
+/// Dropping it withdraws the question.
+#[must_use = "futures do nothing unless awaited"]
+pub struct PendingInput<T> {
+    state: PendingInputState<T>,
+}
+
+enum PendingInputState<T> {
+    Unsent(Box<UnsentQuestion<T>>),
+    Sent(BoxFuture<'static, Result<T, InputError>>),
+    Done,
+}
+
+struct UnsentQuestion<T> {
+    cx: Context,
+    key: String,
+    question: Result<RawInputRequest, InputError>,
+    options: QuestionOptions,
+    /// The schema of an accepted answer.
+    form: Option<ElicitSchema>,
+    decode: DecodeAnswer<T>,
+}
+
+/// Decodes an answer.
+type DecodeAnswer<T> = fn(&Json) -> Result<T, serde_json::Error>;
+
+impl<T: 'static> PendingInput<T> {
+    fn new(
+        cx: &Context,
+        key: String,
+        question: Result<RawInputRequest, InputError>,
+        decode: DecodeAnswer<T>,
+    ) -> Self {
+        let unsent = UnsentQuestion {
+            cx: cx.clone(),
+            key,
+            question,
+            options: QuestionOptions::default(),
+            form: None,
+            decode,
+        };
+        Self {
+            state: PendingInputState::Unsent(Box::new(unsent)),
+        }
+    }
+
+    fn with_form(mut self, form: Option<ElicitSchema>) -> Self {
+        if let PendingInputState::Unsent(unsent) = &mut self.state {
+            unsent.form = form;
+        }
+        self
+    }
+
+    /// Sets the timeout of the server-to-client request, in the legacy era. 5 min by default.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        if let PendingInputState::Unsent(unsent) = &mut self.state {
+            unsent.options.timeout = Some(timeout);
+        }
+        self
+    }
+
+    /// Accepts an unsolicited answer: one that the client sent in `inputResponses` before the question was asked. That
+    /// saves a round trip. By default such an answer is ignored.
+    ///
+    /// Do not use it for consent: the user may not have seen the question.
+    pub fn accept_unsolicited(mut self) -> Self {
+        if let PendingInputState::Unsent(unsent) = &mut self.state {
+            unsent.options.accepted = AcceptedAnswers::All;
+        }
+        self
+    }
+}
+
+impl<T: 'static> UnsentQuestion<T> {
+    async fn ask(self) -> Result<T, InputError> {
+        let answer = self.cx.ask(&self.key, self.question?, self.options).await?;
+        let key = self.key;
+        if let Some(form) = &self.form
+            && let Err(why) = check_content(form, &answer)
+        {
+            return Err(InputError::InvalidAnswer { key, why });
+        }
+        (self.decode)(&answer).map_err(|error| InputError::InvalidAnswer {
+            key,
+            why: error.to_string(),
+        })
+    }
+}
+
+impl<T: 'static> Future for PendingInput<T> {
+    type Output = Result<T, InputError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        if let PendingInputState::Unsent(_) = this.state
+            && let PendingInputState::Unsent(unsent) =
+                std::mem::replace(&mut this.state, PendingInputState::Done)
+        {
+            this.state = PendingInputState::Sent(Box::pin(unsent.ask()));
+        }
+        let PendingInputState::Sent(answer) = &mut this.state else {
+            return Poll::Ready(Err(InputError::misuse(
+                "`PendingInput` polled after completion",
+            )));
+        };
+        let answer = task::ready!(answer.as_mut().poll(cx));
+        this.state = PendingInputState::Done;
+        Poll::Ready(answer)
+    }
+}
+
+impl<T> fmt::Debug for PendingInput<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let key = match &self.state {
+            PendingInputState::Unsent(unsent) => Some(&unsent.key),
+            PendingInputState::Sent(_) | PendingInputState::Done => None,
+        };
+        f.debug_struct("PendingInput")
+            .field("key", &key)
+            .finish_non_exhaustive()
+    }
+}
+
+/// An elicitation and the future of its content.
+///
+/// # Cancel safety
+///
+/// Dropping it withdraws the question.
+#[must_use = "futures do nothing unless awaited"]
+pub struct Elicitation<T>(PendingInput<ElicitationOutcome<T>>);
+
+/// The action of the user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(
+    clippy::exhaustive_enums,
+    reason = "all revisions have exactly these three actions"
+)]
+pub enum ElicitationOutcome<T> {
+    /// The user accepted, with this content.
+    Accept(T),
+    /// The user declined.
+    Decline,
+    /// The user dismissed the question, for example by closing the window.
+    Cancel,
+}
+
+impl<T: 'static> Elicitation<T> {
+    /// Sets the timeout of the server-to-client request, in the legacy era. 5 min by default.
+    pub fn timeout(self, timeout: Duration) -> Self {
+        Self(self.0.timeout(timeout))
+    }
+
+    /// Accepts an unsolicited answer; see [`PendingInput::accept_unsolicited`].
+    pub fn accept_unsolicited(self) -> Self {
+        Self(self.0.accept_unsolicited())
+    }
+
+    /// Returns the action of the user instead of failing when the user declines.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use bowline::Context;
+    /// # use bowline::exchange::{InputError, ElicitationOutcome};
+    /// # #[derive(serde::Deserialize, schemars::JsonSchema)] struct Name { name: String }
+    /// async fn greet(cx: Context) -> Result<String, InputError> {
+    ///     Ok(match cx.elicit("name", "Who are you?").outcome().await? {
+    ///         ElicitationOutcome::Accept(Name { name }) => format!("Hello, {name}!"),
+    ///         ElicitationOutcome::Decline | ElicitationOutcome::Cancel => "Hello, stranger!".to_owned(),
+    ///     })
+    /// }
+    /// ```
+    pub fn outcome(self) -> PendingInput<ElicitationOutcome<T>> {
+        self.0
+    }
+}
+
+impl<T: 'static> Future for Elicitation<T> {
+    type Output = Result<T, InputError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Self::Output> {
+        let elicited = task::ready!(Pin::new(&mut self.0).poll(cx));
+        Poll::Ready(elicited.and_then(ElicitationOutcome::accepted))
+    }
+}
+
+impl<T> fmt::Debug for Elicitation<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Elicitation").field(&self.0).finish()
+    }
+}
+
+impl<T> ElicitationOutcome<T> {
+    /// Returns the content.
+    ///
+    /// # Errors
+    ///
+    /// If the user did not accept.
+    pub fn accepted(self) -> Result<T, InputError> {
+        match self {
+            Self::Accept(answer) => Ok(answer),
+            Self::Decline => Err(InputError::Declined),
+            Self::Cancel => Err(InputError::Dismissed),
+        }
+    }
+}
+
+fn question(kind: InputKind, params: &impl Serialize) -> Result<RawInputRequest, InputError> {
+    let params = Json::encode(params)
+        .map_err(|error| InputError::misuse(format!("failed to serialize a question: {error}")))?;
+    Ok(RawInputRequest::new(kind, Some(params)))
+}
+
+/// Validates the content of an accepted answer against the requested schema.
+fn check_content(form: &ElicitSchema, answer: &Json) -> Result<(), String> {
+    let result: ElicitResult = answer.decode().map_err(|error| error.to_string())?;
+    if result.action != ElicitAction::Accept {
+        return Ok(());
+    }
+    let content = result.content.unwrap_or_else(Json::empty_object);
+    check_form(form, &content).map_err(|error| error.to_string())
+}
+
+fn decode_roots(answer: &Json) -> Result<ListRootsResult, serde_json::Error> {
+    let result: ListRootsResult = answer.decode()?;
+    match result.roots.iter().all(Root::is_file) {
+        true => Ok(result),
+        false => Err(serde::de::Error::custom("roots must be `file://` URIs")),
+    }
+}
+
+fn decode<T: DeserializeOwned>(answer: &Json) -> Result<T, serde_json::Error> {
+    answer.decode()
+}
+
+fn decode_form<T: DeserializeOwned>(
+    answer: &Json,
+) -> Result<ElicitationOutcome<T>, serde_json::Error> {
+    let result: ElicitResult = answer.decode()?;
+    let content = result.content.unwrap_or_else(Json::empty_object);
+    Ok(match result.action {
+        ElicitAction::Accept => ElicitationOutcome::Accept(content.decode()?),
+        ElicitAction::Decline => ElicitationOutcome::Decline,
+        ElicitAction::Cancel => ElicitationOutcome::Cancel,
+    })
+}
+
+fn decode_consent(answer: &Json) -> Result<ElicitationOutcome<()>, serde_json::Error> {
+    let result: ElicitResult = answer.decode()?;
+    Ok(match result.action {
+        ElicitAction::Accept => ElicitationOutcome::Accept(()),
+        ElicitAction::Decline => ElicitationOutcome::Decline,
+        ElicitAction::Cancel => ElicitationOutcome::Cancel,
+    })
+}
+
+fn random_id() -> Result<String, InputError> {
+    let bytes: [u8; 16] = random::bytes().map_err(InputError::misuse)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}

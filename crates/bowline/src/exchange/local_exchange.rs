@@ -1,0 +1,158 @@
+//! [`LocalExchange`], an exchange that runs inside the caller's future instead of a `Mux`: an HTTP request, or a handler in
+//! process.
+
+use std::sync::Arc;
+use std::task::{self, Poll, Waker};
+use std::time::Duration;
+
+use bowline_core::mux::CallOptions;
+use bowline_types::RequestId;
+
+use super::deadline::{Deadlines, TimeoutState};
+use super::request_ids::IdReservation;
+use super::{Answer, ExchangeEvent, NotificationQueue, PollExchange};
+use crate::{Error, Result};
+
+/// The work of one exchange. Its notifications go to the [`NotificationQueue`] of the exchange.
+pub(super) trait ExchangeWork: Send + 'static {
+    /// Polls for the answer. Not polled again after it is ready.
+    fn poll_answer(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<Answer>>;
+
+    /// Returns whether the timeouts run. Wakes `waker` when a pause ends that this work cannot observe in `poll_answer`.
+    fn timeout_state(&self, waker: &Waker) -> TimeoutState;
+
+    /// Returns how long the timeouts were [paused](TimeoutState::Paused).
+    fn paused(&self) -> Duration;
+
+    /// Stops the work: the caller dropped the exchange, or it timed out.
+    fn abandon(self);
+
+    /// Stops the work: the caller cancelled the exchange.
+    fn cancel(self);
+}
+
+/// Runs an [`ExchangeWork`] with its notifications and timeouts.
+pub(super) struct LocalExchange<W: ExchangeWork> {
+    /// `None` once it is answered or stopped.
+    work: Option<W>,
+    answer: Option<Result<Answer>>,
+    notifications: Arc<NotificationQueue>,
+    deadlines: Deadlines,
+    reservation: IdReservation,
+    /// The pauses of the work, kept for after its end.
+    paused: Duration,
+    is_subscription: bool,
+}
+
+impl<W: ExchangeWork> LocalExchange<W> {
+    pub(super) fn new(
+        work: W,
+        notifications: Arc<NotificationQueue>,
+        reservation: IdReservation,
+        options: &CallOptions,
+    ) -> Self {
+        Self {
+            work: Some(work),
+            answer: None,
+            notifications,
+            deadlines: Deadlines::new(options),
+            reservation,
+            paused: Duration::ZERO,
+            is_subscription: options.is_subscription,
+        }
+    }
+
+    fn timeout_state(&self, waker: &Waker) -> Option<TimeoutState> {
+        self.work.as_ref().map(|work| work.timeout_state(waker))
+    }
+
+    fn poll_elapsed(
+        &mut self,
+        state: Option<TimeoutState>,
+        cx: &mut task::Context<'_>,
+    ) -> Result<()> {
+        // An answer that has arrived is not timed out by the notifications before it.
+        match state.and_then(|state| self.deadlines.poll_elapsed(state, cx)) {
+            Some(after) => Err(Error::Timeout { after }),
+            None => Ok(()),
+        }
+    }
+
+    /// Polls the work, and returns the error that ends the exchange early, if there is one.
+    fn poll_work(&mut self, cx: &mut task::Context<'_>) -> Result<()> {
+        let state = self.timeout_state(cx.waker());
+        self.poll_elapsed(state, cx)?;
+        // Notifications that are pushed during this poll are popped below and need no wake.
+        self.notifications.begin_poll();
+        if let Some(work) = &mut self.work
+            && let Poll::Ready(answer) = work.poll_answer(cx)
+        {
+            self.paused = work.paused();
+            self.work = None;
+            self.answer = Some(answer);
+        }
+        // A pause that began must stop the timers; one that ended must register them again, or they would not fire.
+        let new_state = self.timeout_state(cx.waker());
+        if new_state != state {
+            self.poll_elapsed(new_state, cx)?;
+        }
+        Ok(())
+    }
+
+    fn abandon(&mut self) {
+        self.notifications.close();
+        if let Some(work) = self.work.take() {
+            work.abandon();
+        }
+    }
+}
+
+impl<W: ExchangeWork> PollExchange for LocalExchange<W> {
+    fn poll_event(&mut self, cx: &mut task::Context<'_>) -> Poll<ExchangeEvent> {
+        // The queue is emptied before the work continues, which bounds the queue.
+        if let Some(notification) = self.notifications.next() {
+            self.deadlines.on_notification(&notification);
+            return Poll::Ready(ExchangeEvent::Notification(notification));
+        }
+        if let Err(error) = self.poll_work(cx) {
+            self.abandon();
+            return Poll::Ready(ExchangeEvent::Answered(Err(error)));
+        }
+        // Notifications come before the answer.
+        if let Some(notification) = self.notifications.next_or_register(cx.waker()) {
+            self.deadlines.on_notification(&notification);
+            return Poll::Ready(ExchangeEvent::Notification(notification));
+        }
+        // A subscription must not lose notifications.
+        if self.is_subscription && self.notifications.has_overflowed() {
+            self.abandon();
+            return Poll::Ready(ExchangeEvent::Answered(Err(Error::Lagged)));
+        }
+        match self.answer.take() {
+            Some(answer) => Poll::Ready(ExchangeEvent::Answered(answer)),
+            None => Poll::Pending,
+        }
+    }
+
+    fn request_id(&self) -> Option<&RequestId> {
+        Some(self.reservation.id())
+    }
+
+    fn paused(&self) -> Duration {
+        self.work.as_ref().map_or(self.paused, ExchangeWork::paused)
+    }
+
+    fn cancel(mut self: Box<Self>, reason: String) {
+        tracing::debug!(id = %self.reservation.id(), reason, "cancelled a call");
+        self.notifications.close();
+        if let Some(work) = self.work.take() {
+            work.cancel();
+        }
+    }
+}
+
+impl<W: ExchangeWork> Drop for LocalExchange<W> {
+    fn drop(&mut self) {
+        self.abandon();
+    }
+}

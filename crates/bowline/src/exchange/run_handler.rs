@@ -1,0 +1,81 @@
+//! [`run_handler`], which every transport uses to run a handler: it catches panics, and cancels the context on drop.
+
+use std::any::Any;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{self, Poll};
+
+use bowline_core::Outcome;
+use bowline_core::era::Request;
+use bowline_types::{ErrorCode, RpcError};
+
+use super::{BoxFuture, Context, HandlerControl, Responder};
+
+/// Runs the handler of `request`. If the future is dropped before it is ready, `cx` is cancelled.
+pub(crate) fn run_handler(
+    responder: Arc<dyn Responder>,
+    request: Request,
+    cx: Context,
+) -> RunningHandler {
+    let control = cx.control();
+    let handler = async move { responder.respond(request, cx).await };
+    RunningHandler {
+        handler: Some(Box::pin(handler)),
+        control,
+    }
+}
+
+/// The future of a running handler.
+#[must_use = "dropping it stops the handler"]
+pub(crate) struct RunningHandler {
+    handler: Option<BoxFuture<'static, Outcome>>,
+    control: HandlerControl,
+}
+
+impl RunningHandler {
+    pub(crate) fn control(&self) -> &HandlerControl {
+        &self.control
+    }
+}
+
+impl Future for RunningHandler {
+    type Output = Outcome;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Outcome> {
+        let Some(handler) = &mut self.handler else {
+            return Poll::Pending;
+        };
+        // Unwind safe: the handler's future is dropped after a panic and not polled again.
+        let polled = catch_unwind(AssertUnwindSafe(|| handler.as_mut().poll(cx)));
+        let outcome = match polled {
+            Ok(Poll::Pending) => return Poll::Pending,
+            Ok(Poll::Ready(outcome)) => outcome,
+            Err(panic) => {
+                tracing::error!(panic = message(&*panic), "handler panicked");
+                Err(RpcError::new(ErrorCode::INTERNAL_ERROR, "handler panicked"))
+            }
+        };
+        self.handler = None;
+        Poll::Ready(outcome)
+    }
+}
+
+impl Drop for RunningHandler {
+    fn drop(&mut self) {
+        if let Some(handler) = self.handler.take() {
+            self.control.cancel();
+            // Destructors of values that the handler holds may panic too.
+            if catch_unwind(AssertUnwindSafe(|| drop(handler))).is_err() {
+                tracing::error!("handler panicked while it was dropped");
+            }
+        }
+    }
+}
+
+fn message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no message")
+}

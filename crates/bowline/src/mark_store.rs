@@ -1,0 +1,380 @@
+//! [`MarkStore`], a set-if-absent store for effects that must happen at most once, and [`MemoryMarkStore`].
+//!
+//! ```text
+//! mark(key) ──▶ First ──▶ perform the effect ──▶ store_value(key, result)
+//!          └──▶ Again(Some(result)): performed; Again(None): being performed, or its result was lost
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error as StdError;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use crate::exchange::BoxFuture;
+use crate::instant_after::instant_after;
+use crate::sync::{Mutex, MutexGuard};
+
+/// A store of marks: keys that are set if absent and that expire.
+///
+/// Used for `DPoP` proofs, which are valid once, and for [`Context::once`](crate::Context::once).
+/// [`MemoryMarkStore`], the default, covers one process. Replicas must share a store, such as a table with a unique key
+/// or `SET key value NX PX lifetime` in Redis.
+///
+/// A store must not evict a mark before its lifetime ends, or the effect can happen again. A stored value may be lost
+/// at any time.
+///
+/// # Cancel safety
+///
+/// A dropped future may have set its mark. Callers treat the mark as set, so that an effect happens at most once.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use bowline::{MarkOutcome, MarkStore, MemoryMarkStore};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), bowline::MarkStoreError> {
+/// let store = MemoryMarkStore::new();
+/// let hour = Duration::from_secs(3600);
+///
+/// assert_eq!(store.mark("order 7", hour).await?, MarkOutcome::First);
+/// assert_eq!(store.mark("order 7", hour).await?, MarkOutcome::Again(None));
+/// store.store_value("order 7", "shipped".into()).await?;
+/// assert_eq!(store.mark("order 7", hour).await?, MarkOutcome::Again(Some("shipped".into())));
+/// # Ok(()) }
+/// ```
+pub trait MarkStore: Send + Sync + 'static {
+    /// Sets the mark `key` for `lifetime` if it is absent. Atomic: exactly one caller gets [`MarkOutcome::First`].
+    /// An existing mark keeps its lifetime.
+    ///
+    /// Keys are printable ASCII of at most 256 bytes. They are not secret.
+    ///
+    /// # Errors
+    ///
+    /// If the store is full or the outcome is unknown. Callers then refuse the request.
+    fn mark<'a>(
+        &'a self,
+        key: &'a str,
+        lifetime: Duration,
+    ) -> BoxFuture<'a, Result<MarkOutcome, MarkStoreError>>;
+
+    /// Stores a value with a mark until the mark expires. Does nothing if the mark is absent.
+    ///
+    /// # Errors
+    ///
+    /// If the value was not stored. The mark stays set.
+    fn store_value<'a>(
+        &'a self,
+        key: &'a str,
+        value: Bytes,
+    ) -> BoxFuture<'a, Result<(), MarkStoreError>>;
+}
+
+impl<M: MarkStore + ?Sized> MarkStore for Arc<M> {
+    fn mark<'a>(
+        &'a self,
+        key: &'a str,
+        lifetime: Duration,
+    ) -> BoxFuture<'a, Result<MarkOutcome, MarkStoreError>> {
+        (**self).mark(key, lifetime)
+    }
+
+    fn store_value<'a>(
+        &'a self,
+        key: &'a str,
+        value: Bytes,
+    ) -> BoxFuture<'a, Result<(), MarkStoreError>> {
+        (**self).store_value(key, value)
+    }
+}
+
+/// The outcome of [`MarkStore::mark`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_enums, reason = "callers must handle both cases")]
+pub enum MarkOutcome {
+    /// The mark was absent and is now set.
+    First,
+    /// The mark was already set. Contains the value that was stored with it, if any.
+    Again(Option<Bytes>),
+}
+
+/// The error of a [`MarkStore`].
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MarkStoreError {
+    /// The store has no capacity for another mark or value.
+    #[error("mark store is full")]
+    Full,
+    /// The store failed.
+    #[error("failed to access the mark store")]
+    Unavailable {
+        /// The cause.
+        source: Box<dyn StdError + Send + Sync>,
+    },
+}
+
+/// A bounded in-memory store of marks, for one process. When full it refuses new marks; it never evicts.
+///
+/// # Examples
+///
+/// ```
+/// use bowline::MemoryMarkStore;
+///
+/// let store = MemoryMarkStore::new().max_marks(10_000).max_value_bytes(1024 * 1024);
+/// ```
+#[derive(Debug)]
+pub struct MemoryMarkStore {
+    max_marks: usize,
+    max_value_bytes: usize,
+    table: Mutex<MarkTable>,
+}
+
+#[derive(Debug, Default)]
+struct MarkTable {
+    marks: BTreeMap<Arc<str>, Mark>,
+    /// Ordered by expiry.
+    expiries: BTreeSet<(Instant, Arc<str>)>,
+    value_bytes: usize,
+}
+
+#[derive(Debug, Default)]
+struct Mark {
+    value: Option<Bytes>,
+}
+
+impl MemoryMarkStore {
+    /// Creates an empty store for at most 100,000 marks (about 20 MB) and 16 MiB of values.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            max_marks: 100_000,
+            max_value_bytes: 16 * 1024 * 1024,
+            table: Mutex::default(),
+        }
+    }
+
+    /// Sets the maximum number of marks.
+    #[must_use]
+    pub fn max_marks(mut self, max: usize) -> Self {
+        self.max_marks = max;
+        self
+    }
+
+    /// Sets the maximum number of bytes of all values together.
+    #[must_use]
+    pub fn max_value_bytes(mut self, max: usize) -> Self {
+        self.max_value_bytes = max;
+        self
+    }
+
+    /// Returns the number of marks that have not expired.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.current().marks.len()
+    }
+
+    /// Returns whether the store contains no unexpired mark.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Locks the table and removes expired marks.
+    fn current(&self) -> MutexGuard<'_, MarkTable> {
+        let mut table = self.table.lock();
+        table.expire(Instant::now());
+        table
+    }
+
+    fn set(&self, key: &str, lifetime: Duration) -> Result<MarkOutcome, MarkStoreError> {
+        let mut table = self.current();
+        if let Some(mark) = table.marks.get(key) {
+            return Ok(MarkOutcome::Again(mark.value.clone()));
+        }
+        if table.marks.len() >= self.max_marks {
+            return Err(MarkStoreError::Full);
+        }
+        let until = instant_after(Instant::now(), lifetime);
+        let key: Arc<str> = key.into();
+        table.expiries.insert((until, key.clone()));
+        table.marks.insert(key, Mark::default());
+        Ok(MarkOutcome::First)
+    }
+
+    fn put_value(&self, key: &str, value: Bytes) -> Result<(), MarkStoreError> {
+        let mut table = self.current();
+        let Some(mark) = table.marks.get(key) else {
+            return Ok(());
+        };
+        let others = table.value_bytes - mark.value_bytes();
+        let value_bytes = others.saturating_add(value.len());
+        if value_bytes > self.max_value_bytes {
+            return Err(MarkStoreError::Full);
+        }
+        table.value_bytes = value_bytes;
+        if let Some(mark) = table.marks.get_mut(key) {
+            mark.value = Some(value);
+        }
+        Ok(())
+    }
+}
+
+impl Default for MemoryMarkStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl MarkStore for MemoryMarkStore {
+    fn mark<'a>(
+        &'a self,
+        key: &'a str,
+        lifetime: Duration,
+    ) -> BoxFuture<'a, Result<MarkOutcome, MarkStoreError>> {
+        Box::pin(async move { self.set(key, lifetime) })
+    }
+
+    fn store_value<'a>(
+        &'a self,
+        key: &'a str,
+        value: Bytes,
+    ) -> BoxFuture<'a, Result<(), MarkStoreError>> {
+        Box::pin(async move { self.put_value(key, value) })
+    }
+}
+
+impl MarkTable {
+    fn expire(&mut self, now: Instant) {
+        while let Some((until, key)) = self.expiries.first().filter(|(until, _)| *until <= now) {
+            let expiry = (*until, key.clone());
+            if let Some(mark) = self.marks.remove(&expiry.1) {
+                self.value_bytes -= mark.value_bytes();
+            }
+            self.expiries.remove(&expiry);
+        }
+    }
+}
+
+impl Mark {
+    fn value_bytes(&self) -> usize {
+        self.value.as_ref().map_or(0, Bytes::len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_mark_is_set_once_until_it_ends() {
+        let store = MemoryMarkStore::new();
+
+        assert_eq!(store.mark("a", MINUTE).await.unwrap(), MarkOutcome::First);
+        tokio::time::advance(MINUTE - Duration::from_secs(1)).await;
+        // Marking again does not extend the lifetime.
+        assert_eq!(
+            store.mark("a", MINUTE).await.unwrap(),
+            MarkOutcome::Again(None)
+        );
+        assert_eq!(store.mark("b", MINUTE).await.unwrap(), MarkOutcome::First);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(store.len(), 1);
+        assert_eq!(store.mark("a", MINUTE).await.unwrap(), MarkOutcome::First);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stored_value_lives_as_long_as_its_mark() {
+        let store = MemoryMarkStore::new();
+        store.mark("a", MINUTE).await.unwrap();
+
+        store.store_value("a", "1".into()).await.unwrap();
+        store.store_value("unknown", "2".into()).await.unwrap();
+        let before = store.mark("a", MINUTE).await.unwrap();
+        tokio::time::advance(MINUTE).await;
+        let after = store.mark("a", MINUTE).await.unwrap();
+
+        assert_eq!(before, MarkOutcome::Again(Some("1".into())));
+        assert_eq!(after, MarkOutcome::First);
+        assert_eq!(
+            store.mark("a", MINUTE).await.unwrap(),
+            MarkOutcome::Again(None)
+        );
+        assert_eq!(
+            store.mark("unknown", MINUTE).await.unwrap(),
+            MarkOutcome::First,
+            "a value sets no mark"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_full_store_refuses_new_marks_and_forgets_none_early() {
+        let store = MemoryMarkStore::new().max_marks(2);
+        store.mark("a", MINUTE).await.unwrap();
+        store.mark("b", MINUTE * 2).await.unwrap();
+
+        let full = store.mark("c", MINUTE).await;
+        let known = store.mark("a", MINUTE).await.unwrap();
+        tokio::time::advance(MINUTE).await;
+        let room = store.mark("c", MINUTE).await.unwrap();
+
+        assert!(matches!(full, Err(MarkStoreError::Full)));
+        assert_eq!(known, MarkOutcome::Again(None));
+        assert_eq!(room, MarkOutcome::First);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn stored_values_have_a_limit_and_expired_marks_free_their_bytes() {
+        let store = MemoryMarkStore::new().max_value_bytes(4);
+        store.mark("a", MINUTE).await.unwrap();
+        store.mark("b", MINUTE * 2).await.unwrap();
+        store.store_value("a", "123".into()).await.unwrap();
+
+        let too_much = store.store_value("b", "12".into()).await;
+        // A value that replaces another is charged for the difference.
+        let replaced = store.store_value("a", "1234".into()).await;
+        let unchanged = store.mark("b", MINUTE).await.unwrap();
+        tokio::time::advance(MINUTE).await;
+        let fits = store.store_value("b", "1234".into()).await;
+
+        assert!(matches!(too_much, Err(MarkStoreError::Full)));
+        assert_eq!(unchanged, MarkOutcome::Again(None));
+        assert!(replaced.is_ok() && fits.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lifetime_that_no_clock_can_represent_is_a_long_one() {
+        let store = MemoryMarkStore::new();
+
+        store.mark("a", Duration::MAX).await.unwrap();
+
+        assert_eq!(
+            store.mark("a", MINUTE).await.unwrap(),
+            MarkOutcome::Again(None)
+        );
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn exactly_one_of_many_concurrent_marks_is_first() {
+        let store = Arc::new(MemoryMarkStore::new());
+        let marking = (0..64).map(|_| {
+            let store: Arc<dyn MarkStore> = store.clone();
+            tokio::spawn(
+                async move { store.mark("a", MINUTE).await.unwrap() == MarkOutcome::First },
+            )
+        });
+
+        let marking: Vec<_> = marking.collect();
+        let mut first = 0;
+        for marked in marking {
+            first += usize::from(marked.await.unwrap());
+        }
+
+        assert_eq!(first, 1);
+    }
+}

@@ -1,0 +1,59 @@
+//! Replaces `legacy.rs` in a build without the feature `legacy`.
+
+use std::sync::Arc;
+
+use bowline_core::Notification;
+use bowline_core::era::{Caller, Request};
+
+use super::Peer;
+use crate::exchange::{Exchange, Responder};
+
+pub(super) fn must_emulate(_: &Request) -> bool {
+    false
+}
+
+pub(super) fn listen(peer: &Peer, request: &Request) -> Exchange {
+    peer.call(request, bowline_core::mux::CallOptions::default())
+        .1
+}
+
+pub(super) fn remember_log_level(_: &Peer, _: &Request) {}
+
+pub(super) fn all_change_notifications(_: Vec<String>) -> Vec<Notification> {
+    Vec::new()
+}
+
+#[derive(Debug, Default)]
+pub(super) struct RestorableState;
+
+impl RestorableState {
+    pub(super) fn subscribed_resources(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    pub(super) fn reset(&mut self) {}
+
+    pub(super) fn is_empty(&self) -> bool {
+        true
+    }
+}
+
+#[derive(Default)]
+pub(super) struct LegacySubscriptions;
+
+impl LegacySubscriptions {
+    pub(super) fn subscribe(&mut self, _: &Peer, _: Arc<Caller>, _: Arc<dyn Responder>, _: String) {
+    }
+
+    pub(super) fn subscribe_lists(&mut self, _: &Peer, _: Arc<Caller>, _: Arc<dyn Responder>) {}
+
+    pub(super) fn restore_log_level(&mut self, _: &Peer) {}
+
+    pub(super) fn has_capacity_for(&self, _: &str, _: usize) -> bool {
+        true
+    }
+
+    pub(super) fn unsubscribe(&mut self, _: &str) {}
+
+    pub(super) fn clear(&mut self) {}
+}

@@ -1,0 +1,202 @@
+//! [`NotificationHub`], which dispatches the peer's notifications that belong to no call to listeners and callbacks.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+use std::task::{self, Poll, Waker};
+
+use bowline_core::Notification;
+
+use super::unread_queue::{OverflowPolicy, UnreadQueue};
+use crate::Error;
+use crate::limits::Account;
+use crate::sync::Mutex;
+
+/// Dispatches notifications and errors that belong to no call.
+#[derive(Clone)]
+pub(crate) struct NotificationHub {
+    listeners: Arc<Mutex<Listeners>>,
+    account: Arc<Account>,
+    callback: Arc<OnceLock<NotificationCallback>>,
+    error_callback: Arc<OnceLock<ErrorCallback>>,
+}
+
+/// A callback for every notification, called before listeners and calls receive it.
+pub(crate) type NotificationCallback = Box<dyn Fn(&Notification) + Send + Sync>;
+/// A callback for errors that belong to no call.
+pub(crate) type ErrorCallback = Box<dyn Fn(&Error) + Send + Sync>;
+
+/// An item that a [`NotificationListener`] yields.
+#[derive(Debug)]
+pub(crate) enum ListenerEvent {
+    Notification(Notification),
+    /// The server was reset and lost its subscriptions.
+    Reset,
+    /// The queue of the listener overflowed. It is the last item.
+    Lagged,
+    /// Notifications are no longer received, with the cause.
+    Lost(Arc<Error>),
+}
+
+#[derive(Default)]
+struct Listeners {
+    next: u64,
+    queues: BTreeMap<u64, ListenerQueue>,
+    /// Why notifications are no longer received.
+    lost: Option<Arc<Error>>,
+}
+
+#[derive(Default)]
+struct ListenerQueue {
+    notifications: UnreadQueue,
+    waker: Option<Waker>,
+    lost: Option<Arc<Error>>,
+    ended: bool,
+}
+
+/// A registered listener with its own queue.
+#[must_use = "dropping a listener unregisters it"]
+pub(crate) struct NotificationListener {
+    hub: NotificationHub,
+    key: u64,
+}
+
+impl NotificationHub {
+    pub(super) fn new(account: Arc<Account>) -> Self {
+        Self {
+            listeners: Arc::default(),
+            account,
+            callback: Arc::default(),
+            error_callback: Arc::default(),
+        }
+    }
+
+    pub(crate) fn listen(&self) -> NotificationListener {
+        let mut listeners = self.listeners.lock();
+        listeners.next += 1;
+        let key = listeners.next;
+        let lost = listeners.lost.clone();
+        let queue = ListenerQueue {
+            lost,
+            ..ListenerQueue::default()
+        };
+        listeners.queues.insert(key, queue);
+        drop(listeners);
+        NotificationListener {
+            hub: self.clone(),
+            key,
+        }
+    }
+
+    pub(super) fn has_listeners(&self) -> bool {
+        !self.listeners.lock().queues.is_empty()
+    }
+
+    /// Sets the callback for every notification, including those that belong to calls. Only the first one is kept.
+    pub(crate) fn set_callback(&self, callback: NotificationCallback) {
+        let _ = self.callback.set(callback);
+    }
+
+    /// Sets the callback for errors that belong to no call. Only the first one is kept.
+    pub(crate) fn set_error_callback(&self, callback: ErrorCallback) {
+        let _ = self.error_callback.set(callback);
+    }
+
+    /// Calls the callback for errors.
+    pub(super) fn run_error_callback(&self, error: &Error) {
+        if let Some(callback) = self.error_callback.get() {
+            callback(error);
+        }
+    }
+
+    /// Calls the callback for notifications, but no listener.
+    pub(crate) fn run_callback(&self, notification: &Notification) {
+        if let Some(callback) = self.callback.get() {
+            callback(notification);
+        }
+    }
+
+    pub(crate) fn publish(&self, notification: &Notification) {
+        self.run_callback(notification);
+        self.for_each(|queue| {
+            let notification = notification.clone();
+            queue
+                .notifications
+                .push(notification, OverflowPolicy::Lag, &self.account);
+        });
+    }
+
+    /// Reports a reset of the server to the listeners, and clears `lost`.
+    pub(crate) fn reset(&self) {
+        let recovered = self.listeners.lock().lost.take();
+        drop(recovered); // not under the lock
+        self.for_each(|queue| queue.notifications.mark());
+    }
+
+    /// Reports to current and future listeners that notifications are no longer received.
+    pub(crate) fn report_loss(&self, error: Error) {
+        let error = Arc::new(error);
+        let earlier = self.listeners.lock().lost.replace(error.clone());
+        drop(earlier); // not under the lock
+        self.for_each(|queue| {
+            queue.lost.get_or_insert(error.clone());
+        });
+    }
+
+    /// Returns why notifications are no longer received.
+    pub(super) fn lost(&self) -> Option<Arc<Error>> {
+        self.listeners.lock().lost.clone()
+    }
+
+    pub(crate) fn end(&self) {
+        self.for_each(|queue| queue.ended = true);
+    }
+
+    fn for_each(&self, mut change: impl FnMut(&mut ListenerQueue)) {
+        let mut listeners = self.listeners.lock();
+        let wakers: Vec<_> = listeners
+            .queues
+            .values_mut()
+            .filter_map(|queue| {
+                change(queue);
+                queue.waker.take()
+            })
+            .collect();
+        drop(listeners);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl NotificationListener {
+    /// Polls for the next item; `None` when the wire has ended.
+    pub(crate) fn poll_next(&mut self, cx: &mut task::Context<'_>) -> Poll<Option<ListenerEvent>> {
+        let waker = cx.waker().clone();
+        let mut listeners = self.hub.listeners.lock();
+        let Some(queue) = listeners.queues.get_mut(&self.key) else {
+            return Poll::Ready(None);
+        };
+        if let Some(notification) = queue.notifications.pop_or_mark() {
+            let event = notification.map_or(ListenerEvent::Reset, ListenerEvent::Notification);
+            return Poll::Ready(Some(event));
+        }
+        if queue.notifications.has_overflowed() {
+            return Poll::Ready(Some(ListenerEvent::Lagged));
+        }
+        if let Some(error) = &queue.lost {
+            return Poll::Ready(Some(ListenerEvent::Lost(error.clone())));
+        }
+        if queue.ended {
+            return Poll::Ready(None);
+        }
+        let old = queue.waker.replace(waker);
+        drop(listeners);
+        drop(old);
+        Poll::Pending
+    }
+}
+
+impl Drop for NotificationListener {
+    fn drop(&mut self) {
+        let queue = self.hub.listeners.lock().queues.remove(&self.key);
+        drop(queue); // contains a waker, which must not be dropped under the lock
+    }
+}

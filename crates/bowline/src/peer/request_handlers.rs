@@ -1,0 +1,461 @@
+//! [`RequestHandlers`], which runs the handlers of the peer's requests for a [`Driver`](super::Driver).
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use bowline_core::era::{
+    Caller, Dialect, DuplexAdmission, Era, InputMechanism, NotificationAction, Rejection, Request,
+    RequestAction, Seal, admit_from_server, convert_notification, seal,
+};
+use bowline_core::mux::{CallOptions, InFlightId};
+use bowline_core::{Notification, Outcome, RawRequest};
+use bowline_types::{CancelledNotification, CancelledNotificationParams, Json, NotificationMethod};
+use tokio::task::JoinHandle;
+
+use super::{LISTEN, Peer, legacy};
+use crate::exchange::{
+    CancelMode, Channel, Context, Exchange, NotificationSink, Params, Responder, run_handler,
+};
+use crate::limits::Limit;
+
+/// The side of the protocol that this end of the wire has.
+pub(crate) enum LocalRole {
+    /// A server; requests come from a client.
+    Server {
+        admission: DuplexAdmission,
+        responder: Arc<dyn Responder>,
+        /// The server's `Implementation`, encoded.
+        identity: Json,
+    },
+    /// A client; requests come from a server, in the legacy era only.
+    Client {
+        /// The server, once the version is negotiated.
+        server: Arc<OnceLock<Arc<Caller>>>,
+        host: Arc<dyn Responder>,
+    },
+}
+
+/// The running handlers of the peer's requests.
+pub(super) struct RequestHandlers {
+    peer: Peer,
+    role: LocalRole,
+    /// All handlers that have not ended, including cancelled ones that run on (`CancelMode::Signal`).
+    handlers: BTreeMap<InFlightId, HandlerTask>,
+    /// The number of handlers that are not cancelled.
+    active: usize,
+    /// How many of these are subscriptions.
+    subscriptions: usize,
+    /// A buffer that is reused between turns.
+    finished: Vec<InFlightId>,
+    /// Whether the server waits for the host of this client, so that idle timeouts are paused.
+    is_idle_paused: bool,
+    legacy_subscriptions: legacy::LegacySubscriptions,
+}
+
+struct HandlerTask {
+    task: JoinHandle<()>,
+    cx: Context,
+    is_subscription: bool,
+    is_cancelled: bool,
+}
+
+impl RequestHandlers {
+    pub(super) fn new(peer: Peer, role: LocalRole) -> Self {
+        Self {
+            peer,
+            role,
+            handlers: BTreeMap::new(),
+            active: 0,
+            subscriptions: 0,
+            finished: Vec::new(),
+            is_idle_paused: false,
+            legacy_subscriptions: legacy::LegacySubscriptions::default(),
+        }
+    }
+
+    /// Admits a request and starts its handler, or answers it directly.
+    pub(super) fn begin(
+        &mut self,
+        id: InFlightId,
+        method: Cow<'static, str>,
+        params: Option<Params>,
+    ) {
+        let raw = RawRequest {
+            id: id.request_id().clone(),
+            method,
+            params,
+        };
+        match self.role.admit(raw) {
+            Ok(RequestAction::Dispatch { request, seal }) => self.start(id, request, seal),
+            Ok(RequestAction::Respond(result)) => self.peer.respond(&id, Ok(result)),
+            Ok(RequestAction::SubscribeResource(uri)) => {
+                let max = self.peer.shared.account.limits().peer_subscriptions;
+                if !self.legacy_subscriptions.has_capacity_for(&uri, max) {
+                    return self.refuse(&id, Limit::PeerSubscriptions, max);
+                }
+                if let Some((caller, responder)) = self.role.legacy_caller() {
+                    self.legacy_subscriptions
+                        .subscribe(&self.peer, caller, responder, uri);
+                }
+                self.peer.respond(&id, Ok(Json::empty_object()));
+            }
+            Ok(RequestAction::UnsubscribeResource(uri)) => {
+                self.legacy_subscriptions.unsubscribe(&uri);
+                self.peer.respond(&id, Ok(Json::empty_object()));
+            }
+            Err(rejection) => self.peer.respond(&id, Err(rejection.into())),
+        }
+    }
+
+    /// Sends `logging/setLevel` again after the server was reset.
+    pub(super) fn restore_log_level(&mut self) {
+        self.legacy_subscriptions.restore_log_level(&self.peer);
+    }
+
+    /// Returns a `notifications/cancelled` for each running request, as if the peer had sent it.
+    pub(super) fn cancel_notifications(&self) -> Vec<Notification> {
+        let unanswered = self.handlers.iter().filter(|(_, own)| !own.is_cancelled);
+        let why = "the server was reset";
+        unanswered.map(|(id, _)| cancelled(id, why)).collect()
+    }
+
+    fn start(&mut self, id: InFlightId, request: Request, form: Seal) {
+        let is_subscription = form.method == LISTEN;
+        let max = self.peer.shared.account.limits().peer_subscriptions;
+        if is_subscription && self.subscriptions >= max {
+            return self.refuse(&id, Limit::PeerSubscriptions, max);
+        }
+        let size = PER_REQUEST + request.params.as_bytes().len();
+        let charge = match self.peer.shared.account.charge_request(size) {
+            Ok(charge) => charge,
+            Err(reached) => return self.peer.respond(&id, Err(reached.into())),
+        };
+        let (responder, identity) = self.role.responder();
+        let sink = Arc::new(WireSink {
+            peer: self.peer.clone(),
+            id: id.clone(),
+            dialect: request.caller.dialect,
+        });
+        let cx = Context::new(id.request_id().clone(), &request, sink);
+        let running = run_handler(responder, request, cx.clone());
+        let guard = FinishGuard {
+            peer: self.peer.clone(),
+            id: id.clone(),
+            is_finished: false,
+        };
+        let task = tokio::spawn(async move {
+            let outcome = running.await;
+            drop(charge);
+            let notification =
+                (is_subscription && outcome.is_ok()).then(|| subscription_ended(&guard.id));
+            guard.finish(seal(&form, &identity, outcome), notification);
+        });
+        let is_cancelled = false;
+        let handler = HandlerTask {
+            task,
+            cx,
+            is_subscription,
+            is_cancelled,
+        };
+        self.handlers.insert(id, handler);
+        self.active += 1;
+        self.subscriptions += usize::from(is_subscription);
+        self.update_idle_pause();
+    }
+
+    fn refuse(&self, id: &InFlightId, limit: Limit, max: usize) {
+        let reached = self.peer.shared.account.counters().refuse(limit, max);
+        self.peer.respond(id, Err(reached.into()));
+    }
+
+    /// Cancels the handler of a request.
+    pub(super) fn cancel(&mut self, id: &InFlightId) {
+        let Some(handler) = self.handlers.get_mut(id) else {
+            return;
+        };
+        handler.is_cancelled = true;
+        self.active -= 1;
+        self.subscriptions -= usize::from(handler.is_subscription);
+        // Cancels before it reads the mode; see `Context::set_cancel_mode`.
+        handler.cx.cancel();
+        if handler.cx.cancel_mode() == CancelMode::Drop {
+            handler.task.abort();
+        }
+        self.update_idle_pause();
+    }
+
+    /// Pauses the idle timeouts of our calls while the server waits for our host: it sends no progress meanwhile.
+    fn update_idle_pause(&mut self) {
+        let pauses = matches!(self.role, LocalRole::Client { .. }) && self.active > 0;
+        if pauses == self.is_idle_paused {
+            return;
+        }
+        self.is_idle_paused = pauses;
+        let now = tokio::time::Instant::now().into_std();
+        self.peer.with(|state| {
+            if pauses {
+                state.mux.pause_idle();
+            } else {
+                state.mux.resume_idle(now);
+            }
+        });
+    }
+
+    /// Removes handlers that have ended.
+    pub(super) fn reap(&mut self) {
+        let mut finished = std::mem::take(&mut self.finished);
+        std::mem::swap(&mut finished, &mut self.peer.shared.state.lock().finished);
+        let any = !finished.is_empty();
+        for id in finished.drain(..) {
+            let handler = self.handlers.remove(&id);
+            if let Some(handler) = handler.filter(|handler| !handler.is_cancelled) {
+                self.active -= 1;
+                self.subscriptions -= usize::from(handler.is_subscription);
+            }
+        }
+        self.finished = finished;
+        if any {
+            self.update_idle_pause();
+        }
+    }
+
+    pub(super) fn handle_notification(&mut self, notification: &Notification) {
+        let LocalRole::Server { admission, .. } = &mut self.role else {
+            return;
+        };
+        let action = admission.handle_notification(notification);
+        let Some((caller, responder)) = self.role.legacy_caller() else {
+            return;
+        };
+        match action {
+            NotificationAction::Initialized => self
+                .legacy_subscriptions
+                .subscribe_lists(&self.peer, caller, responder),
+            NotificationAction::RootsListChanged => responder.roots_changed(&caller),
+            NotificationAction::Ignore | NotificationAction::Other => {}
+        }
+    }
+
+    pub(super) fn is_server(&self) -> bool {
+        matches!(self.role, LocalRole::Server { .. })
+    }
+
+    pub(super) fn accepts_batches(&self) -> bool {
+        match &self.role {
+            LocalRole::Server { admission, .. } => match admission.era() {
+                Era::Legacy(opened) => opened.caller().dialect.batches,
+                Era::Modern => false,
+            },
+            LocalRole::Client { server, .. } => {
+                server.get().is_some_and(|server| server.dialect.batches)
+            }
+        }
+    }
+
+    /// Returns whether this is a client of a revision without server requests.
+    pub(super) fn ignores_requests(&self) -> bool {
+        match &self.role {
+            LocalRole::Server { .. } => false,
+            LocalRole::Client { server, .. } => {
+                let server = server.get();
+                server
+                    .is_some_and(|server| server.dialect.input_mechanism != InputMechanism::Request)
+            }
+        }
+    }
+
+    /// Signals the shutdown to all handlers, so that subscriptions end.
+    pub(super) fn shut_down(&mut self) {
+        self.legacy_subscriptions.clear();
+        self.handlers
+            .values()
+            .for_each(|handler| handler.cx.shut_down());
+    }
+
+    /// Drops every handler and cancels its context, for synchronous handlers, which cannot be dropped.
+    pub(super) fn stop(&mut self) {
+        self.legacy_subscriptions.clear();
+        (self.active, self.subscriptions) = (0, 0);
+        for handler in std::mem::take(&mut self.handlers).into_values() {
+            handler.cx.cancel();
+            handler.task.abort();
+        }
+    }
+}
+
+impl LocalRole {
+    fn admit(&mut self, raw: RawRequest) -> Result<RequestAction, Rejection> {
+        match self {
+            Self::Server { admission, .. } => admission.admit(raw),
+            Self::Client { server, .. } => {
+                let unknown = || Arc::new(Caller::new(Dialect::LATEST_LEGACY));
+                admit_from_server(&server.get().cloned().unwrap_or_else(unknown), raw)
+            }
+        }
+    }
+
+    fn responder(&self) -> (Arc<dyn Responder>, Json) {
+        match self {
+            Self::Server {
+                responder,
+                identity,
+                ..
+            } => (responder.clone(), identity.clone()),
+            Self::Client { host, .. } => (host.clone(), Json::empty_object()),
+        }
+    }
+
+    /// Returns the client of the legacy era, if `initialize` was received.
+    fn legacy_caller(&self) -> Option<(Arc<Caller>, Arc<dyn Responder>)> {
+        match self {
+            Self::Server {
+                admission,
+                responder,
+                ..
+            } => match admission.era() {
+                Era::Legacy(opened) => Some((opened.caller().clone(), responder.clone())),
+                Era::Modern => None,
+            },
+            Self::Client { .. } => None,
+        }
+    }
+}
+
+/// A guard in a handler's task that adds its request to `PeerState::finished`, also if the task is dropped.
+struct FinishGuard {
+    peer: Peer,
+    id: InFlightId,
+    is_finished: bool,
+}
+
+impl FinishGuard {
+    fn finish(mut self, outcome: Outcome, notification: Option<Notification>) {
+        self.is_finished = true;
+        self.peer.with(|state| {
+            state.mux.respond(&self.id, outcome);
+            state.finished.push(self.id.clone());
+        });
+        notification
+            .into_iter()
+            .for_each(|notification| self.peer.notify(notification));
+    }
+}
+
+impl Drop for FinishGuard {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            self.peer.with(|state| state.finished.push(self.id.clone()));
+        }
+    }
+}
+
+/// The [`NotificationSink`] of a handler: the wire on which the request was received.
+struct WireSink {
+    peer: Peer,
+    id: InFlightId,
+    dialect: &'static Dialect,
+}
+
+impl NotificationSink for WireSink {
+    fn notify(&self, notification: Notification) {
+        if let Some(notification) = convert_notification(self.dialect, notification) {
+            self.peer.notify_within(&self.id, notification);
+        }
+    }
+
+    fn back_channel(&self) -> Option<Arc<dyn Channel>> {
+        let channel = || RequestChannel {
+            peer: self.peer.clone(),
+            id: self.id.clone(),
+        };
+        (self.dialect.input_mechanism == InputMechanism::Request).then(|| Arc::new(channel()) as _)
+    }
+}
+
+/// The channel for server-to-client requests of one handler. They are associated with its request, because Streamable
+/// HTTP sends them on the stream of that request.
+struct RequestChannel {
+    peer: Peer,
+    id: InFlightId,
+}
+
+impl Channel for RequestChannel {
+    fn open(&self, request: Request, mut options: CallOptions) -> Exchange {
+        options.within = Some(self.id.clone());
+        self.peer.open(request, options)
+    }
+}
+
+/// Returns the `notifications/cancelled` that a server sends after the result of a subscription that it ended.
+fn subscription_ended(id: &InFlightId) -> Notification {
+    cancelled(id, "subscription ended")
+}
+
+fn cancelled(id: &InFlightId, reason: &str) -> Notification {
+    let params = CancelledNotificationParams::new(id.request_id().clone()).with_reason(reason);
+    let params = Json::encode(&params).ok();
+    Notification::new(CancelledNotification::NAME, params)
+}
+
+/// The estimated memory of a running request besides its params: task, context, table entries.
+const PER_REQUEST: usize = 2048;
+
+#[cfg(test)]
+mod tests {
+    use bowline_core::Message;
+    use bowline_core::era::{Dialects, LegacyFeatures, stamp};
+    use bowline_core::mux::MuxEvent;
+
+    use super::*;
+    use crate::exchange::BoxFuture;
+    use crate::limits::{Account, Limits};
+
+    struct EmptyResponder;
+
+    impl Responder for EmptyResponder {
+        fn respond<'a>(&'a self, _: Request, _: Context) -> BoxFuture<'a, Outcome> {
+            Box::pin(async { Ok(Json::empty_object()) })
+        }
+
+        fn roots_changed(&self, _: &Caller) {}
+    }
+
+    fn role() -> LocalRole {
+        LocalRole::Server {
+            admission: DuplexAdmission::new(Dialects::all(), LegacyFeatures::default()),
+            responder: Arc::new(EmptyResponder),
+            identity: Json::empty_object(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_finished_handler_is_removed() {
+        let account = Account::total(Limits::default()).peer();
+        let (peer, _driver) = Peer::new(Box::new(crate::wire::memory().0), role(), account);
+        let request = Request::new(
+            "quick",
+            Json::empty_object(),
+            Arc::new(Caller::new(Dialect::LATEST)),
+        );
+        let message = Message::from(stamp(&request).with_id(1));
+        let arrived = peer.with(|state| {
+            state.mux.handle_message(std::time::Instant::now(), message);
+            state.mux.poll_event()
+        });
+        let Some(MuxEvent::Request { id, method, params }) = arrived else {
+            panic!("expected a request, saw {arrived:?}");
+        };
+        let mut handlers = RequestHandlers::new(peer, role());
+        handlers.begin(id, method, params);
+        assert_eq!((handlers.handlers.len(), handlers.active), (1, 1));
+
+        while handlers.peer.sizes().in_flight > 0 {
+            tokio::task::yield_now().await;
+        }
+        handlers.reap();
+
+        assert!(handlers.handlers.is_empty());
+        assert_eq!(handlers.active, 0);
+    }
+}

@@ -1,0 +1,403 @@
+//! Pagination of `tools/list` and the other list methods.
+//!
+//! A list is sorted by name, and a cursor holds the name after which its page begins, so it stays valid while entries
+//! are added and removed. The pages of a list that is the same for every caller are encoded at its first request, for
+//! each era, and cached until the list changes.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bowline_core::Outcome;
+use bowline_core::era::Dialect;
+use bowline_types::{CacheScope, ErrorCode, Implementation, Json, ResultType, RpcError, meta_key};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Serialize, Serializer};
+
+use super::registry::{RegistryEntry, Snapshot};
+use super::router::encode;
+use super::tool::invalid_params;
+use crate::exchange::Context;
+
+/// An entry of a list.
+pub(super) trait ListEntry: Clone {
+    type Definition: Serialize;
+    /// The member of the result that holds the list. Part of the cursor checksum: a cursor is valid for one list.
+    const MEMBER: &'static str;
+
+    /// Returns the definition for the era of `dialect`, with this name.
+    fn list_definition(&self, name: &str, dialect: &Dialect) -> Self::Definition;
+
+    /// Returns whether every caller sees it.
+    fn is_public(&self) -> bool {
+        true
+    }
+
+    /// Returns whether the caller of this request sees it.
+    fn is_visible_to(&self, cx: &Context) -> bool {
+        let _ = cx;
+        true
+    }
+}
+
+/// Caching hints of a result: `ttlMs` and `cacheScope`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct CacheHints {
+    pub(super) ttl_ms: u64,
+    pub(super) scope: CacheScope,
+}
+
+impl CacheHints {
+    pub(super) fn new(ttl: Duration, scope: CacheScope) -> Self {
+        let ttl_ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
+        Self { ttl_ms, scope }
+    }
+}
+
+/// The page size of a list, and the other members of each page.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Paging<'a> {
+    /// The maximum number of entries on a page; `None` for one page.
+    pub(super) size: Option<usize>,
+    pub(super) cache: Option<&'a CacheHints>,
+    pub(super) identity: &'a Implementation,
+    /// The caller's dialect.
+    pub(super) dialect: &'static Dialect,
+}
+
+/// The encoded pages of a list for each era, filled by the first request.
+#[derive(Clone, Debug, Default)]
+pub(super) struct CachedPages {
+    modern: OnceLock<EncodedPages>,
+    legacy: OnceLock<EncodedPages>,
+}
+
+impl CachedPages {
+    fn of(&self, dialect: &Dialect) -> &OnceLock<EncodedPages> {
+        match dialect.is_modern() {
+            true => &self.modern,
+            false => &self.legacy,
+        }
+    }
+}
+
+/// The pages of a list, encoded.
+#[derive(Clone, Debug)]
+struct EncodedPages {
+    first: Json,
+    /// By the name after which the page begins.
+    later: BTreeMap<String, Json>,
+}
+
+/// Returns the page that `params` request, with the entries that are visible to the caller.
+pub(super) fn list_visible_to<T: ListEntry>(
+    cx: &Context,
+    snapshot: &Snapshot<T>,
+    params: &Json,
+    paging: &Paging<'_>,
+) -> Outcome {
+    let mut entries = snapshot.entries().values();
+    // Only a list that is the same for every caller is cached, so cached pages need no second look at the entries.
+    let pages = snapshot.pages.of(paging.dialect);
+    if pages.get().is_some() || entries.all(|entry| entry.item.is_public()) {
+        return list(snapshot, params, paging);
+    }
+    let after = requested_start::<T>(params)?;
+    let private = paging.cache.map(|cache| CacheHints {
+        ttl_ms: cache.ttl_ms,
+        scope: CacheScope::PRIVATE,
+    });
+    let paging = Paging {
+        cache: private.as_ref(),
+        ..*paging
+    };
+    let rest = snapshot.entries_after(after.as_deref());
+    let visible = rest.filter(|(_, entry)| entry.item.is_visible_to(cx));
+    ListPage::of(visible, &paging).encode()
+}
+
+/// Returns the page that `params` request.
+pub(super) fn list<T: ListEntry>(
+    snapshot: &Snapshot<T>,
+    params: &Json,
+    paging: &Paging<'_>,
+) -> Outcome {
+    let after = requested_start::<T>(params)?;
+    let cached = snapshot.pages.of(paging.dialect);
+    let pages = match cached.get() {
+        Some(pages) => pages,
+        None => {
+            // Outside of `get_or_init`, whose closure cannot fail.
+            let pages = EncodedPages::encode(snapshot, paging)?;
+            cached.get_or_init(|| pages)
+        }
+    };
+    let Some(after) = after else {
+        return Ok(pages.first.clone());
+    };
+    match pages.later.get(&after) {
+        Some(page) => Ok(page.clone()),
+        // The page boundaries have changed since the cursor was issued.
+        None => ListPage::of(snapshot.entries_after(Some(&after)), paging).encode(),
+    }
+}
+
+/// Returns the name after which the requested page begins; `None` for the first page.
+fn requested_start<T: ListEntry>(params: &Json) -> Result<Option<String>, RpcError> {
+    #[derive(Deserialize)]
+    struct ListParams {
+        cursor: Option<String>,
+    }
+
+    let ListParams { cursor } = params.decode().map_err(invalid_params)?;
+    let Some(cursor) = cursor else {
+        return Ok(None);
+    };
+    match decode_cursor::<T>(&cursor) {
+        Some(after) => Ok(Some(after)),
+        None => Err(RpcError::new(ErrorCode::INVALID_PARAMS, "invalid cursor")),
+    }
+}
+
+impl EncodedPages {
+    fn encode<T: ListEntry>(snapshot: &Snapshot<T>, paging: &Paging<'_>) -> Result<Self, RpcError> {
+        let page = ListPage::of(snapshot.entries_after(None), paging);
+        let mut pages = Self {
+            first: page.encode()?,
+            later: BTreeMap::new(),
+        };
+        let mut next = page.last.filter(|_| page.has_more);
+        while let Some(after) = next {
+            let page = ListPage::of(snapshot.entries_after(Some(after)), paging);
+            pages.later.insert(after.to_owned(), page.encode()?);
+            next = page.last.filter(|_| page.has_more);
+        }
+        Ok(pages)
+    }
+}
+
+/// A page before encoding.
+struct ListPage<'a, T: ListEntry> {
+    items: Vec<T::Definition>,
+    last: Option<&'a str>,
+    has_more: bool,
+    paging: &'a Paging<'a>,
+}
+
+impl<'a, T: ListEntry + 'a> ListPage<'a, T> {
+    /// Takes as many entries of `rest` as fit.
+    fn of(
+        mut rest: impl Iterator<Item = (&'a String, &'a Arc<RegistryEntry<T>>)>,
+        paging: &'a Paging<'a>,
+    ) -> Self {
+        let mut page = Self {
+            items: Vec::new(),
+            last: None,
+            has_more: false,
+            paging,
+        };
+        for (name, entry) in rest.by_ref().take(paging.size.unwrap_or(usize::MAX)) {
+            page.items
+                .push(entry.item.list_definition(name, paging.dialect));
+            page.last = Some(name);
+        }
+        page.has_more = rest.next().is_some();
+        page
+    }
+
+    fn encode(&self) -> Outcome {
+        encode(self)
+    }
+}
+
+/// The members that every result must have come first: `seal` reads no further, and returns the page without copying
+/// it.
+impl<T: ListEntry> Serialize for ListPage<'_, T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        if self.paging.dialect.has_result_type {
+            let cache = self.paging.cache.unwrap_or(&NO_CACHE);
+            let signature = BTreeMap::from([(meta_key::SERVER_INFO, self.paging.identity)]);
+            map.serialize_entry("resultType", &ResultType::COMPLETE)?;
+            map.serialize_entry("ttlMs", &cache.ttl_ms)?;
+            map.serialize_entry("cacheScope", &cache.scope)?;
+            map.serialize_entry("_meta", &signature)?;
+        }
+        map.serialize_entry(T::MEMBER, &self.items)?;
+        if let Some(last) = self.last.filter(|_| self.has_more) {
+            map.serialize_entry("nextCursor", &encode_cursor::<T>(last))?;
+        }
+        map.end()
+    }
+}
+
+/// Returns the cursor of the page after `name`.
+fn encode_cursor<T: ListEntry>(name: &str) -> String {
+    let mut bytes = name.as_bytes().to_vec();
+    bytes.extend(checksum::<T>(name));
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+/// Returns the name in a cursor, if it was issued for this list.
+fn decode_cursor<T: ListEntry>(cursor: &str) -> Option<String> {
+    let bytes = URL_SAFE_NO_PAD.decode(cursor).ok()?;
+    let (name, sum) = bytes.split_last_chunk()?;
+    let name = std::str::from_utf8(name).ok()?;
+    (*sum == checksum::<T>(name)).then(|| name.to_owned())
+}
+
+/// Returns the FNV-1a hash that detects foreign cursors. It need not be secret: a forged cursor reveals no more than
+/// the list does.
+fn checksum<T: ListEntry>(name: &str) -> [u8; 4] {
+    let bytes = T::MEMBER.bytes().chain([0]).chain(name.bytes());
+    let sum = bytes.fold(0x811c_9dc5_u32, |sum, byte| {
+        (sum ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    });
+    sum.to_be_bytes()
+}
+
+/// The hints of a list without [`CacheHints`]: it must not be reused or shared.
+const NO_CACHE: CacheHints = CacheHints {
+    ttl_ms: 0,
+    scope: CacheScope::PRIVATE,
+};
+
+#[cfg(test)]
+mod tests {
+    use bowline_core::era::{Seal, seal};
+
+    use super::super::registry::Registry;
+    use super::*;
+
+    #[derive(Clone)]
+    struct Letter;
+
+    impl ListEntry for Letter {
+        type Definition = String;
+        const MEMBER: &'static str = "letters";
+
+        fn list_definition(&self, name: &str, _: &Dialect) -> String {
+            name.to_owned()
+        }
+    }
+
+    #[derive(Clone)]
+    struct Other;
+
+    impl ListEntry for Other {
+        type Definition = String;
+        const MEMBER: &'static str = "others";
+
+        fn list_definition(&self, name: &str, _: &Dialect) -> String {
+            name.to_owned()
+        }
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct LetterPage {
+        letters: Vec<String>,
+        next_cursor: Option<String>,
+    }
+
+    fn letters(names: &str) -> Registry<Letter> {
+        let mut registry = Registry::default();
+        for name in names.chars() {
+            registry.get_mut().add(name.into(), Letter);
+        }
+        registry
+    }
+
+    fn request_page(
+        registry: &Registry<Letter>,
+        cursor: Option<&str>,
+    ) -> Result<LetterPage, RpcError> {
+        let params = Json::from(serde_json::json!({ "cursor": cursor }));
+        let page = list_in_pairs(registry, &params)?;
+        Ok(page.decode().unwrap())
+    }
+
+    #[test]
+    fn every_entry_is_on_exactly_one_page_in_the_order_of_names() {
+        let registry = letters("ecadb");
+
+        let first = request_page(&registry, None).unwrap();
+        let second = request_page(&registry, first.next_cursor.as_deref()).unwrap();
+        let third = request_page(&registry, second.next_cursor.as_deref()).unwrap();
+
+        assert_eq!(first.letters, ["a", "b"]);
+        assert_eq!(second.letters, ["c", "d"]);
+        assert_eq!(third.letters, ["e"]);
+        assert_eq!(third.next_cursor, None);
+    }
+
+    #[test]
+    fn a_list_that_fills_its_last_page_ends_there() {
+        let registry = letters("ab");
+
+        assert_eq!(request_page(&registry, None).unwrap().next_cursor, None);
+    }
+
+    #[test]
+    fn a_cursor_stays_valid_when_entries_are_added_and_removed() {
+        let registry = letters("abcd");
+        let first = request_page(&registry, None).unwrap();
+        registry.change(|entries| entries.remove("b"));
+        registry.change(|entries| entries.add("bb".into(), Letter));
+
+        let second = request_page(&registry, first.next_cursor.as_deref()).unwrap();
+
+        assert_eq!(second.letters, ["bb", "c"]);
+    }
+
+    #[test]
+    fn a_cursor_that_was_not_issued_for_this_list_is_invalid() {
+        let registry = letters("abc");
+        let others = encode_cursor::<Other>("a");
+
+        for cursor in ["", "a", "b", "AAAA", "AAAAAAAA", "&", &others] {
+            let error = request_page(&registry, Some(cursor)).unwrap_err();
+
+            assert_eq!(error.code, ErrorCode::INVALID_PARAMS, "{cursor}");
+        }
+    }
+
+    #[test]
+    fn a_list_is_encoded_once_until_it_changes() {
+        let registry = letters("abc");
+        let params = Json::empty_object();
+        let encode = || list_in_pairs(&registry, &params).unwrap();
+
+        let (first, again) = (encode(), encode());
+        registry.change(|entries| entries.remove("a"));
+        let changed = encode();
+
+        assert_eq!(first.as_bytes().as_ptr(), again.as_bytes().as_ptr());
+        assert_ne!(first, changed);
+    }
+
+    #[test]
+    fn a_page_is_sealed_without_a_copy() {
+        let page = list_in_pairs(&letters("abc"), &Json::empty_object()).unwrap();
+        let other = Json::encode(&Implementation::new("other", "2")).unwrap();
+        let form = Seal::new(Dialect::LATEST, "tools/list");
+
+        let sealed = seal(&form, &other, Ok(page.clone())).unwrap();
+
+        assert_eq!(sealed, page);
+        assert_eq!(sealed.as_bytes().as_ptr(), page.as_bytes().as_ptr());
+    }
+
+    fn list_in_pairs(registry: &Registry<Letter>, params: &Json) -> Outcome {
+        let identity = Implementation::new("alphabet", "1");
+        let paging = Paging {
+            size: Some(2),
+            cache: None,
+            identity: &identity,
+            dialect: Dialect::LATEST,
+        };
+        list(&registry.snapshot(), params, &paging)
+    }
+}

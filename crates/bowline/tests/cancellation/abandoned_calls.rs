@@ -1,0 +1,304 @@
+//! Abandoned calls: the frames on the wire, and the errors of the caller.
+
+use std::future::IntoFuture;
+use std::time::Duration;
+
+use bowline::Error;
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::test_pair::{
+    NO_FRAMES, TestPair, cancel_frame, cancel_json, poll_once, scripted_server,
+};
+
+everywhere!(dropping_a_call_sends_one_cancel_with_the_reason_caller_cancelled);
+// In process the handler is part of the caller's future and is dropped with it; nothing is sent.
+async fn dropping_a_call_sends_one_cancel_with_the_reason_caller_cancelled(pair: TestPair) {
+    let call = pair.in_flight("slow").await;
+
+    drop(call);
+
+    pair.handlers.wait_for_dropped(1).await;
+    let frames = [
+        pair.request(1, "tools/call slow"),
+        pair.cancel(1, "caller cancelled"),
+    ];
+    pair.finish(&frames).await;
+}
+
+everywhere!(a_call_that_times_out_is_cancelled_and_returns_at_its_deadline);
+// In process the handler is dropped before the caller sees the timeout; nothing is sent.
+async fn a_call_that_times_out_is_cancelled_and_returns_at_its_deadline(pair: TestPair) {
+    let limit = Duration::from_millis(200);
+    let start = Instant::now();
+    let call = pair.client.call_tool("slow", json!({"name": "mine"}));
+
+    let error = call.timeout(limit).await.unwrap_err();
+
+    assert!(matches!(error, Error::Timeout { after } if after == limit));
+    assert_eq!(start.elapsed(), limit);
+    pair.handlers.wait_for_dropped(1).await;
+    let frames = [
+        pair.request(1, "tools/call slow"),
+        pair.cancel(1, "timed out after 200ms"),
+    ];
+    pair.finish(&frames).await;
+}
+
+in_every_version!(a_call_times_out_at_its_deadline_even_if_the_peer_does_not_read);
+async fn a_call_times_out_at_its_deadline_even_if_the_peer_does_not_read(version: &'static str) {
+    let (client, peer) = scripted_server(version).await;
+    let fill: Vec<_> = (0..200).map(|_| client.raw("x/fill", ()).start()).collect();
+    let start = Instant::now();
+    let timed = |millis| {
+        client
+            .raw("x/mine", ())
+            .timeout(Duration::from_millis(millis))
+    };
+    let at = |error: Error| match error {
+        Error::Timeout { after } => (after, start.elapsed()),
+        other => panic!("{other:?}"),
+    };
+
+    let (first, second, third) = tokio::join!(
+        async { at(timed(200).await.unwrap_err()) },
+        async { at(timed(300).await.unwrap_err()) },
+        async { at(timed(300).await.unwrap_err()) },
+    );
+
+    let millis = Duration::from_millis;
+    assert_eq!(first, (millis(200), millis(200)));
+    assert_eq!(second, (millis(300), millis(300)));
+    assert_eq!(third, (millis(300), millis(300)));
+    drop(fill);
+    drop(peer);
+}
+
+in_every_version!(an_abandoned_request_that_was_never_sent_is_withdrawn);
+async fn an_abandoned_request_that_was_never_sent_is_withdrawn(version: &'static str) {
+    let (client, mut peer) = scripted_server(version).await;
+    // Some requests fill the wire; the rest stays queued.
+    let fill: Vec<_> = (0..100).map(|_| client.raw("x/fill", ()).start()).collect();
+    tokio::task::yield_now().await;
+    let waiting = client.peer().unwrap().sizes().queued;
+    assert!(waiting > 0, "the wire buffered every request");
+
+    let mut mine = client.raw("x/mine", ()).start();
+    assert!(poll_once(&mut mine).await.is_pending());
+    drop(mine);
+    let timed = client.raw("x/mine", ()).timeout(Duration::from_millis(10));
+    assert!(matches!(timed.await, Err(Error::Timeout { .. })));
+
+    assert_eq!(client.peer().unwrap().sizes().queued, waiting);
+    let sent = fill.len() - waiting;
+    drop(fill);
+    assert_eq!(client.peer().unwrap().sizes().pending, 0);
+    drop(client);
+    let received = peer.receive_all().await;
+    // Only the requests that were sent are cancelled.
+    let fills = received.iter().filter(|frame| frame.ends_with(" x/fill"));
+    let cancels = received.iter().filter(|frame| frame.contains("cancelled"));
+    assert_eq!((fills.count(), cancels.count()), (sent, sent));
+    assert_eq!(received.len(), 2 * sent);
+}
+
+over_a_wire!(a_wire_failure_is_not_a_timeout_and_no_cancel_follows);
+async fn a_wire_failure_is_not_a_timeout_and_no_cancel_follows(mut pair: TestPair) {
+    let call = pair.in_flight("slow").await;
+    let frames = [pair.request(1, "tools/call slow")];
+
+    pair.break_wire();
+
+    assert!(matches!(call.await, Err(Error::Transport { .. })));
+    let next = pair.client.call_tool("quick", ()).await;
+    assert!(matches!(next, Err(Error::Transport { .. })));
+    assert!(matches!(
+        pair.background_reply().await,
+        Err(Error::Transport { .. })
+    ));
+    pair.finish_without_wire(&frames).await;
+}
+
+in_every_version!(calls_after_close_fail_with_closed);
+async fn calls_after_close_fail_with_closed(version: &'static str) {
+    let (client, mut peer) = scripted_server(version).await;
+    let mut pending = client.raw("x/pending", ()).start();
+    assert!(poll_once(&mut pending).await.is_pending());
+    let other = client.clone();
+
+    client.close().await.unwrap();
+
+    assert!(matches!(pending.await, Err(Error::Closed)));
+    assert!(matches!(
+        other.call_tool("quick", ()).await,
+        Err(Error::Closed)
+    ));
+    assert!(other.peer().unwrap().is_idle());
+    assert_eq!(
+        peer.receive_summary().await.split(' ').nth(1),
+        Some("x/pending")
+    );
+    assert_eq!(peer.receive_all().await, NO_FRAMES);
+}
+
+in_every_version!(closing_a_wire_whose_peer_does_not_read_takes_at_most_a_second);
+async fn closing_a_wire_whose_peer_does_not_read_takes_at_most_a_second(version: &'static str) {
+    let (client, peer) = scripted_server(version).await;
+    let fill: Vec<_> = (0..100).map(|_| client.raw("x/fill", ()).start()).collect();
+    let start = Instant::now();
+
+    client.close().await.unwrap();
+
+    assert_eq!(start.elapsed(), Duration::from_secs(1));
+    for call in fill {
+        assert!(matches!(call.await, Err(Error::Closed)));
+    }
+    drop(peer);
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancelled_timeout_and_closed_are_different_errors() {
+    // A server may cancel subscriptions only, which are requests in the modern era only.
+    let (client, mut peer) = scripted_server("2026-07-28").await;
+    let listen = |id: &str| {
+        client
+            .raw("subscriptions/listen", json!({"notifications": {}}))
+            .id(id)
+    };
+
+    let timed_out = listen("a").timeout(Duration::from_millis(5)).await;
+    let (cancelled, ()) = tokio::join!(listen("b").into_future(), async {
+        while peer.receive().await["id"] != "b" {}
+        peer.send_text(&cancel_json("\"b\"", "over"));
+    });
+    let (closed, ()) = tokio::join!(listen("c").into_future(), async {
+        peer.receive().await;
+        drop(peer);
+    });
+
+    assert!(
+        matches!(timed_out, Err(Error::Timeout { .. })),
+        "{timed_out:?}"
+    );
+    assert!(
+        matches!(cancelled, Err(Error::Cancelled { .. })),
+        "{cancelled:?}"
+    );
+    assert!(matches!(closed, Err(Error::Closed)), "{closed:?}");
+}
+
+in_every_version!(a_late_result_or_error_is_dropped_and_the_id_is_free_again);
+async fn a_late_result_or_error_is_dropped_and_the_id_is_free_again(version: &'static str) {
+    let (client, mut peer) = scripted_server(version).await;
+    for late in ["result", "error"] {
+        let mut call = client.raw("x/mine", ()).id("mine").start();
+        assert!(poll_once(&mut call).await.is_pending());
+        let request = peer.receive().await;
+        drop(call);
+        assert_eq!(
+            peer.receive_summary().await,
+            cancel_json("\"mine\"", "caller cancelled")
+        );
+
+        let response = json!({"jsonrpc": "2.0", "id": request["id"], late: late_member(late)});
+        peer.send(&response);
+        let (next, ()) = tokio::join!(client.raw("x/next", ()).into_future(), async {
+            let next = peer.receive().await;
+            peer.answer(&next, &complete());
+        });
+
+        assert!(next.is_ok());
+        assert!(client.peer().unwrap().is_idle());
+    }
+}
+
+everywhere!(a_request_id_is_free_again_on_every_path);
+async fn a_request_id_is_free_again_on_every_path(pair: TestPair) {
+    let named = |id: &str| {
+        pair.client
+            .call_tool("slow", json!({"name": "mine"}))
+            .id(id)
+    };
+    let on_each_path = pair.client.call_tool("quick", ()).id("again");
+    on_each_path.await.unwrap();
+    let refused = pair.client.call_tool("no such tool", ()).id("again");
+    assert!(matches!(refused.await, Err(Error::Peer(_))));
+    let timed = named("again").timeout(Duration::from_millis(5));
+    assert!(matches!(timed.await, Err(Error::Timeout { .. })));
+    drop(pair.poll_until_handler_starts(named("again").start()).await);
+    pair.poll_until_handler_starts(named("again").start())
+        .await
+        .cancel("enough");
+
+    pair.client
+        .call_tool("quick", ())
+        .id("again")
+        .await
+        .unwrap();
+
+    pair.handlers.wait_for_dropped(3).await;
+    let frames = [
+        "→ \"again\" tools/call quick".to_owned(),
+        "← \"again\" result".to_owned(),
+        "→ \"again\" tools/call no such tool".to_owned(),
+        "← \"again\" error -32602".to_owned(),
+        "→ \"again\" tools/call slow".to_owned(),
+        format!("→ {}", cancel_json("\"again\"", "timed out after 5ms")),
+        "→ \"again\" tools/call slow".to_owned(),
+        format!("→ {}", cancel_json("\"again\"", "caller cancelled")),
+        "→ \"again\" tools/call slow".to_owned(),
+        format!("→ {}", cancel_json("\"again\"", "enough")),
+        "→ \"again\" tools/call quick".to_owned(),
+        "← \"again\" result".to_owned(),
+    ];
+    pair.finish(&frames).await;
+}
+
+everywhere_legacy!(a_request_to_the_client_is_cancelled_when_its_handler_drops_it);
+// In the modern era a server sends no requests. In process nothing is sent.
+async fn a_request_to_the_client_is_cancelled_when_its_handler_drops_it(pair: TestPair) {
+    let mut call = pair.in_flight("drops request").await;
+    pair.poll_until_host_starts(&mut call).await;
+
+    pair.handlers.release("mine");
+
+    assert_eq!(call.await.unwrap().text(), "mine");
+    pair.host.wait_for_dropped(1).await;
+    let frames = [
+        pair.request(1, "tools/call drops request"),
+        "← 1 roots/list".to_owned(),
+        cancel_frame('←', "1", "caller cancelled"),
+        pair.result(1),
+    ];
+    pair.finish(&frames).await;
+}
+
+everywhere_legacy!(a_request_to_the_client_is_cancelled_when_its_handler_is_dropped);
+// In the modern era a server sends no requests. In process nothing is sent.
+async fn a_request_to_the_client_is_cancelled_when_its_handler_is_dropped(pair: TestPair) {
+    let mut call = pair.in_flight("asks").await;
+    pair.poll_until_host_starts(&mut call).await;
+
+    drop(call);
+
+    pair.handlers.wait_for_dropped(1).await;
+    pair.host.wait_for_dropped(1).await;
+    let frames = [
+        pair.request(1, "tools/call asks"),
+        "← 1 roots/list".to_owned(),
+        pair.cancel(1, "caller cancelled"),
+        cancel_frame('←', "1", "caller cancelled"),
+    ];
+    pair.finish(&frames).await;
+}
+
+fn complete() -> serde_json::Value {
+    json!({"resultType": "complete"})
+}
+
+fn late_member(late: &str) -> serde_json::Value {
+    match late {
+        "result" => complete(),
+        _ => json!({"code": -32603, "message": "too late"}),
+    }
+}

@@ -1,0 +1,386 @@
+//! Client methods that send one request, and the options of their builders.
+
+use std::time::Duration;
+
+use bowline::client::KnownServer;
+use bowline::types::{ContentBlock, LoggingLevel, Meta, PromptReference, ReadResourceRequest};
+use bowline::{Client, Error, testing};
+use serde_json::{Value, json};
+
+use super::{legacy, legacy_with, modern, modern_with};
+
+#[tokio::test(start_paused = true)]
+async fn every_client_method_sends_its_request_and_decodes_its_result() {
+    let (client, mut server) = modern().await;
+
+    let calls = async {
+        let reply = client.call_tool("add", json!({"a": 1})).await.unwrap();
+        let read = client.read_resource("file:///a").await.unwrap();
+        let arguments = json!({"language": "Rust"});
+        let prompt = client.get_prompt("review", arguments).await.unwrap();
+        let completing = client.complete(PromptReference::new("review"), "language", "Ru");
+        let completion = completing.context_argument("style", "terse").await.unwrap();
+        let raw = client.raw("acme/do", json!({"x": 1})).await.unwrap();
+        (reply, read, prompt, completion, raw)
+    };
+    let script = async {
+        let call = server.expect("tools/call").await;
+        assert_eq!(call.params()["name"], "add");
+        assert_eq!(call.params()["arguments"], json!({"a": 1}));
+        call.answer(json!({"content": [{"type": "text", "text": "one"}]}));
+        let read = server.expect("resources/read").await;
+        assert_eq!(read.params()["uri"], "file:///a");
+        read.answer(json!({"contents": [{"uri": "file:///a", "text": "hello"}]}));
+        let prompt = server.expect("prompts/get").await;
+        assert_eq!(prompt.params()["arguments"], json!({"language": "Rust"}));
+        let message = json!({"role": "user", "content": {"type": "text", "text": "look"}});
+        prompt.answer(json!({"messages": [message]}));
+        let complete = server.expect("completion/complete").await;
+        let expected = json!({"type": "ref/prompt", "name": "review"});
+        assert_eq!(complete.params()["ref"], expected);
+        let expected = json!({"name": "language", "value": "Ru"});
+        assert_eq!(complete.params()["argument"], expected);
+        let expected = json!({"arguments": {"style": "terse"}});
+        assert_eq!(complete.params()["context"], expected);
+        complete.answer(json!({"completion": {"values": ["Ruby", "Rust"]}}));
+        let raw = server.expect("acme/do").await;
+        assert_eq!(raw.params()["x"], 1);
+        raw.answer(json!({"y": 2}));
+    };
+    let ((reply, read, prompt, completion, raw), ()) = tokio::join!(calls, script);
+
+    assert_eq!(reply.text(), "one");
+    assert_eq!(read.contents[0].uri(), "file:///a");
+    assert_eq!(prompt.messages[0].content, ContentBlock::text("look"));
+    assert_eq!(completion.values, ["Ruby", "Rust"]);
+    assert_eq!(raw.decode::<Value>().unwrap()["y"], 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn builder_options_apply_to_every_request() {
+    let (client, mut server) = modern().await;
+    let mut meta = Meta::default();
+    meta.insert("acme/trace", json!("t1"));
+
+    let read = client
+        .read_resource("file:///a")
+        .id("chosen")
+        .meta(meta)
+        .log_level(LoggingLevel::Warning)
+        .timeout(Duration::from_secs(3));
+    let read = tokio::spawn(read.into_future());
+    let request = server.expect("resources/read").await;
+
+    assert_eq!(request.id(), "chosen".into());
+    assert_eq!(request.params()["_meta"]["acme/trace"], "t1");
+    let level = &request.params()["_meta"]["io.modelcontextprotocol/logLevel"];
+    assert_eq!(level, "warning");
+    let id = request.hold();
+    let reason = server.expect_cancel(&id).await;
+    assert_eq!(reason, "timed out after 3s");
+    let error = read.await.unwrap().unwrap_err();
+    assert!(matches!(error, Error::Timeout { after } if after == Duration::from_secs(3)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_started_call_can_be_cancelled_with_a_reason_and_a_dropped_builder_sends_nothing() {
+    let (client, mut server) = modern().await;
+
+    drop(client.read_resource("file:///never"));
+    let call = client.read_resource("file:///a").start();
+    let id = server.expect("resources/read").await.hold();
+    call.cancel("the user closed the tab");
+
+    assert_eq!(server.expect_cancel(&id).await, "the user closed the tab");
+    server.expect_nothing().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropping_a_call_with_cancel_on_abandon_false_sends_nothing() {
+    let (client, mut server) = modern().await;
+
+    let call = client
+        .call_tool("slow", ())
+        .cancel_on_abandon(false)
+        .start();
+    let _ = server.expect("tools/call").await.hold();
+    drop(call);
+
+    server.expect_nothing().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn ping_sends_ping_in_the_legacy_era_and_server_discover_in_the_modern() {
+    let (old, mut old_server) = legacy(json!({})).await;
+    let (new, mut new_server) = modern().await;
+
+    let pings = async { (old.ping().await, new.ping().await) };
+    let script = async {
+        old_server.expect("ping").await.answer(json!({}));
+        let discovery = json!({"supportedVersions": ["2026-07-28"], "capabilities": {}});
+        new_server.expect("server/discover").await.answer(discovery);
+    };
+    let ((old, new), ()) = tokio::join!(pings, script);
+
+    old.unwrap();
+    new.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_without_its_server_capability_is_not_sent_unless_unchecked() {
+    let (client, mut server) = legacy(json!({"tools": {}})).await;
+
+    let error = client.get_prompt("p", ()).await.unwrap_err();
+    let unchecked = tokio::spawn(client.get_prompt("p", ()).unchecked().into_future());
+
+    assert!(matches!(&error, Error::Misuse { what } if what.contains("`prompts`")));
+    server
+        .expect("prompts/get")
+        .await
+        .answer(json!({"messages": []}));
+    unchecked.await.unwrap().unwrap();
+    assert!(
+        client
+            .complete(PromptReference::new("p"), "a", "")
+            .await
+            .is_err()
+    );
+    assert!(client.set_log_level(LoggingLevel::Debug).await.is_err());
+    assert!(client.list_resources().await.is_err());
+    server.expect_nothing().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_to_a_server_with_unknown_capabilities_are_sent() {
+    let (client, mut server) = modern().await;
+
+    let call = client.call_tool("x", ()).start();
+
+    server
+        .expect("tools/call")
+        .await
+        .answer(json!({"content": []}));
+    call.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unchecked_client_does_not_check_server_capabilities() {
+    let (client, mut server) = legacy_with(json!({}), |connect| connect.unchecked()).await;
+
+    let call = client.call_tool("x", ()).start();
+
+    server
+        .expect("tools/call")
+        .await
+        .answer(json!({"content": []}));
+    call.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_log_level_is_set_by_a_request_in_the_legacy_era_and_by_meta_in_the_modern() {
+    let (old, mut old_server) = legacy(json!({"logging": {}, "tools": {}})).await;
+    let (new, mut new_server) = modern().await;
+
+    let setting = tokio::spawn(old.set_log_level(LoggingLevel::Error).into_future());
+    let set = old_server.expect("logging/setLevel").await;
+    assert_eq!(set.params()["level"], "error");
+    set.answer(json!({}));
+    setting.await.unwrap().unwrap();
+
+    new.set_log_level(LoggingLevel::Error).await.unwrap();
+    let _call = new.call_tool("x", ()).start();
+    let call = new_server.expect("tools/call").await;
+    let level = &call.params()["_meta"]["io.modelcontextprotocol/logLevel"];
+    assert_eq!(level, "error");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_log_level_of_the_connect_builder_is_set_in_the_legacy_era() {
+    let (wire, mut server) = testing::scripted_peer();
+    let connect = Client::from_wire(wire)
+        .protocol_version("2025-11-25")
+        .log_level(LoggingLevel::Notice);
+
+    let connecting = tokio::spawn(connect.into_future());
+    server
+        .accept_handshake("2025-11-25", json!({"logging": {}}))
+        .await;
+    let set = server.expect("logging/setLevel").await;
+
+    assert_eq!(set.params()["level"], "notice");
+    set.answer(json!({}));
+    connecting.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_known_modern_server_is_connected_to_without_a_request() {
+    let (wire, mut server) = testing::scripted_peer();
+    let connecting = tokio::spawn(Client::from_wire(wire).into_future());
+    let discovery = json!({"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}});
+    server.expect("server/discover").await.answer(discovery);
+    let client = connecting.await.unwrap().unwrap();
+    let serialized = serde_json::to_string(&client.known_server()).unwrap();
+
+    let known: KnownServer = serde_json::from_str(&serialized).unwrap();
+    let (wire, mut server) = testing::scripted_peer();
+    let again = Client::from_wire(wire).known_server(known).await.unwrap();
+
+    server.expect_nothing().await;
+    assert_eq!(again.dialect(), client.dialect());
+    assert!(again.capabilities().unwrap().tools.is_some());
+    assert!(matches!(
+        again.get_prompt("p", ()).await,
+        Err(Error::Misuse { .. })
+    ));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_known_legacy_server_is_not_probed() {
+    let (client, _server) = legacy(json!({})).await;
+    let known = client.known_server();
+
+    let (wire, mut server) = testing::scripted_peer();
+    let connecting = tokio::spawn(Client::from_wire(wire).known_server(known).into_future());
+    server.accept_handshake("2025-11-25", json!({})).await;
+
+    connecting.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_known_server_with_a_disallowed_version_is_rejected() {
+    let (client, _server) = legacy(json!({})).await;
+
+    let (wire, _other) = testing::scripted_peer();
+    let connect = Client::from_wire(wire).protocol_version("2026-07-28");
+    let error = connect
+        .known_server(client.known_server())
+        .await
+        .unwrap_err();
+
+    assert!(matches!(error, Error::Misuse { .. }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn invalid_arguments_are_a_misuse_error() {
+    let (client, mut server) = modern().await;
+
+    let tool = client.call_tool("x", 5).await.unwrap_err();
+    let prompt = client.get_prompt("p", json!({"n": 5})).await.unwrap_err();
+
+    assert!(matches!(tool, Error::Misuse { .. }));
+    assert!(matches!(prompt, Error::Misuse { .. }));
+    server.expect_nothing().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_malformed_result_of_a_typed_request_is_a_protocol_error() {
+    let (client, mut server) = modern_with(|connect| connect).await;
+    let params = serde_json::from_value(json!({"uri": "file:///a"})).unwrap();
+
+    let request = client.request::<ReadResourceRequest>(&params).into_future();
+    let request = tokio::spawn(request);
+    server
+        .expect("resources/read")
+        .await
+        .answer(json!({"contents": "wrong"}));
+
+    assert!(matches!(
+        request.await.unwrap(),
+        Err(Error::Protocol { .. })
+    ));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_error_without_an_id_starts_the_handshake_immediately() {
+    let (wire, mut server) = testing::scripted_peer();
+    let start = tokio::time::Instant::now();
+    let script = async {
+        let _ = server.expect("server/discover").await.hold();
+        let refusal = json!({"code": -32600, "message": "not initialized"});
+        server.send_json(&json!({"jsonrpc": "2.0", "id": null, "error": refusal}));
+        server.accept_handshake("2025-11-25", json!({})).await;
+    };
+
+    let (client, ()) = tokio::join!(Client::from_wire(wire).into_future(), script);
+
+    assert_eq!(client.unwrap().dialect().version, "2025-11-25");
+    assert_eq!(
+        start.elapsed(),
+        Duration::ZERO,
+        "the client did not wait for the probe timeout"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_is_accepted_only_in_revisions_with_batches() {
+    for (version, accepts_batches) in [("2025-03-26", true), ("2025-06-18", false)] {
+        let (wire, mut server) = testing::scripted_peer();
+        let connecting = tokio::spawn(
+            Client::from_wire(wire)
+                .protocol_version(version)
+                .into_future(),
+        );
+        server.accept_handshake(version, json!({"tools": {}})).await;
+        let client = connecting.await.unwrap().unwrap();
+        let call = client.call_tool("x", ()).timeout(Duration::from_secs(1));
+        let call = call.start();
+        let id = server.expect("tools/call").await.hold();
+
+        let answer = json!({"jsonrpc": "2.0", "id": id, "result": {"content": []}});
+        server.send_json(&json!([answer]));
+
+        assert_eq!(call.await.is_ok(), accepts_batches, "{version}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_modern_client_does_not_answer_server_requests() {
+    let (errors, mut reported) = tokio::sync::mpsc::unbounded_channel();
+    let (client, mut server) = modern_with(|connect| {
+        connect.on_error(move |error| errors.send(error.to_string()).unwrap())
+    })
+    .await;
+
+    for method in ["ping", "roots/list", "no/such"] {
+        server.send_json(&json!({"jsonrpc": "2.0", "id": method, "method": method}));
+        assert!(reported.recv().await.unwrap().contains(method));
+    }
+
+    server.expect_nothing().await;
+    drop(client);
+}
+
+#[tokio::test(start_paused = true)]
+async fn invalid_meta_keys_are_rejected() {
+    let (client, mut server) = modern_with(|connect| connect).await;
+
+    for key in ["an attempt", "com.mcp/attempt", "/attempt"] {
+        let mut meta = Meta::default();
+        meta.insert(key, json!(1));
+        let error = client.call_tool("x", ()).meta(meta).await.unwrap_err();
+        assert!(
+            matches!(&error, Error::Misuse { .. }) && error.to_string().contains(key),
+            "{error}"
+        );
+    }
+    server.expect_nothing().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_invalid_extension_identifier_is_rejected() {
+    for (id, is_declared) in [
+        ("com.example/drawing", true),
+        ("drawing", false),
+        ("com.example/a b", false),
+    ] {
+        let (wire, _server) = testing::scripted_peer();
+        let declared = serde_json::from_value(json!({"extensions": {id: {}}})).unwrap();
+
+        let connected = Client::from_wire(wire)
+            .protocol_version("2026-07-28")
+            .capabilities(declared)
+            .await;
+
+        assert_eq!(connected.is_ok(), is_declared, "{id}");
+    }
+}

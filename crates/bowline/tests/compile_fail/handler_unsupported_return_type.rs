@@ -1,0 +1,13 @@
+//! A return type that needs `Structured`.
+
+use bowline::Tool;
+
+struct Weather;
+
+async fn weather() -> Weather {
+    Weather
+}
+
+fn main() {
+    let _ = Tool::new("weather", weather);
+}

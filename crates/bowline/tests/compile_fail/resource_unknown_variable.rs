@@ -1,0 +1,10 @@
+//! An argument that is not a variable of the template.
+
+use bowline::prelude::*;
+
+#[resource(uri = "weather://{city}")]
+async fn forecast(town: String) -> String {
+    town
+}
+
+fn main() {}

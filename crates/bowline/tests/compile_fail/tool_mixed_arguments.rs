@@ -1,0 +1,17 @@
+//! Plain arguments together with `Args`.
+
+use bowline::prelude::*;
+
+#[derive(bowline::serde::Deserialize, bowline::schemars::JsonSchema)]
+#[serde(crate = "bowline::serde")]
+#[schemars(crate = "bowline::schemars")]
+struct More {
+    b: i64,
+}
+
+#[tool]
+async fn add(a: i64, Args(more): Args<More>) -> i64 {
+    a + more.b
+}
+
+fn main() {}

@@ -1,0 +1,10 @@
+//! A pattern instead of the name of an argument.
+
+use bowline::prelude::*;
+
+#[tool]
+async fn sum((a, b): (i64, i64)) -> i64 {
+    a + b
+}
+
+fn main() {}

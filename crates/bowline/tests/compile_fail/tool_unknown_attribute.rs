@@ -1,0 +1,10 @@
+//! An unknown attribute on a parameter.
+
+use bowline::prelude::*;
+
+#[tool]
+async fn double(#[arg] a: i64) -> i64 {
+    2 * a
+}
+
+fn main() {}

@@ -1,0 +1,15 @@
+//! A method that takes `&mut self`.
+
+use bowline::prelude::*;
+
+struct Counter(i64);
+
+#[tools]
+impl Counter {
+    #[tool]
+    async fn count(&mut self) -> i64 {
+        self.0
+    }
+}
+
+fn main() {}

@@ -1,0 +1,206 @@
+//! The server's end of a connection, in this process or in a child process, and the client's connection to it.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use bowline::Client;
+use bowline::client::Connect;
+use bowline::http::HttpService;
+use bowline::http::legacy::Legacy;
+use bowline::peer::Peer;
+use bowline::wire::{self, Command};
+use bowline_core::era::{Dialect, Dialects, HttpTransportKind};
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::net::TcpListener;
+use tokio::process::Child;
+use tokio::task::{JoinHandle, JoinSet};
+
+use crate::column::{Column, HttpVersion, ResponseMode, Transport};
+use crate::observer::Observer;
+use crate::resource_counts::eventually;
+use crate::tap::{TappedSocket, TappedWire};
+use crate::tools;
+
+/// The server's end of a connection.
+#[derive(Debug)]
+pub(crate) enum ServerEnd {
+    InProcess,
+    Memory(Peer, JoinHandle<()>),
+    Child,
+    Http(HttpService, JoinHandle<()>),
+    /// A child process, and the task that reads its stderr.
+    HttpChild(Child, JoinHandle<()>),
+    Killed,
+}
+
+/// Where an HTTP server runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ServerLocation {
+    /// This process, whose table entries can be counted.
+    ThisProcess,
+    /// A child process, which can be killed.
+    ChildProcess,
+}
+
+/// Starts the server of this column, and returns the client's connection builder.
+pub(crate) async fn serve_and_connect(
+    column: Column,
+    location: ServerLocation,
+    observer: &Observer,
+) -> (Connect, ServerEnd) {
+    match column.transport {
+        Transport::InProcess => (
+            Client::in_process(&tools::server(observer)),
+            ServerEnd::InProcess,
+        ),
+        Transport::Memory => {
+            let (near, far) = wire::memory();
+            let (peer, serving) =
+                tools::server(observer).serve_counted(TappedWire::new(far, observer));
+            let serving = tokio::spawn(async { drop(serving.await) });
+            (Client::from_wire(near), ServerEnd::Memory(peer, serving))
+        }
+        Transport::Stdio => {
+            let (program, reported) = (std::env::current_exe().unwrap(), observer.clone());
+            let child = Command::new(program).args(["--serve", &column.key()]);
+            let child = child.on_stderr(move |line| reported.read_report(line));
+            (Client::spawn(child), ServerEnd::Child)
+        }
+        Transport::Http(protocol, _) | Transport::HttpSse(protocol) => {
+            let (url, server_end) = match location {
+                ServerLocation::ThisProcess => {
+                    let (listener, url) = listen().await;
+                    let service = service(column, observer);
+                    let serving = tokio::spawn(accept(listener, service.clone(), observer.clone()));
+                    (url, ServerEnd::Http(service, serving))
+                }
+                ServerLocation::ChildProcess => {
+                    let (child, listening) = spawn(column, observer);
+                    (observer.url().await, ServerEnd::HttpChild(child, listening))
+                }
+            };
+            let connect = match protocol {
+                HttpVersion::Http1 => Client::connect(&url),
+                HttpVersion::Http2 => Client::connect(&url).http2(),
+            };
+            (connect, server_end)
+        }
+        Transport::Stateless => panic!("no cell of this column applies"),
+    }
+}
+
+fn service(column: Column, observer: &Observer) -> HttpService {
+    let (service, legacy) = (tools::server(observer).http(), Legacy::sessions());
+    match column.transport {
+        Transport::HttpSse(_) => {
+            // HTTP+SSE only, so that clients do not negotiate a newer transport.
+            let oldest = |dialect: &Dialect| dialect.http.transport == HttpTransportKind::HttpSse;
+            let service = service.versions(Dialects::only(oldest));
+            service.legacy(legacy.http_sse())
+        }
+        Transport::Http(_, ResponseMode::Json) => service
+            .commit_after(Duration::from_secs(3600))
+            .legacy(legacy.json_answers()),
+        _ => service.commit_after(Duration::ZERO).legacy(legacy),
+    }
+}
+
+/// Serves HTTP as `HttpService::bind` does, on sockets that record their frames.
+async fn accept(listener: TcpListener, service: HttpService, observer: Observer) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            Some(_) = connections.join_next() => {}
+            accepted = listener.accept() => {
+                let (socket, _) = accepted.unwrap();
+                socket.set_nodelay(true).unwrap();
+                let (socket, service) = (TappedSocket::new(socket, &observer), service.clone());
+                connections.spawn(async move { service.serve_connection(socket).await });
+            }
+        }
+    }
+}
+
+async fn listen() -> (TcpListener, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    (listener, url)
+}
+
+/// Starts this program as a server, and a task that reads its reports.
+fn spawn(column: Column, observer: &Observer) -> (Child, JoinHandle<()>) {
+    let mut command = tokio::process::Command::new(std::env::current_exe().unwrap());
+    let command = command.args(["--serve", &column.key()]).kill_on_drop(true);
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let observer = observer.clone();
+    let listening = tokio::spawn(async move {
+        while let Ok(Some(line)) = lines.next_line().await {
+            observer.read_report(&line);
+        }
+    });
+    (child, listening)
+}
+
+/// Runs the server of this column; the main function of a child process.
+pub(crate) async fn serve(column: Column) {
+    let observer = Observer::Stderr;
+    observer.report_process_id();
+    if column.transport == Transport::Stdio {
+        let wire = TappedWire::new(wire::stdio().unwrap(), &observer);
+        return tools::server(&observer).serve(wire).await.unwrap();
+    }
+    let (listener, url) = listen().await;
+    observer.report_url(&url);
+    accept(listener, service(column, &observer), observer).await;
+}
+
+impl ServerEnd {
+    /// The number of requests in the server's tables; 0 if it runs in another process.
+    pub(crate) fn entries(&self) -> usize {
+        match self {
+            Self::InProcess | Self::Child | Self::HttpChild(..) | Self::Killed => 0,
+            Self::Memory(peer, _) => {
+                let sizes = peer.sizes();
+                sizes.pending + sizes.in_flight + sizes.queued
+            }
+            Self::Http(service, _) => service.in_flight(),
+        }
+    }
+
+    /// Kills the server without a graceful shutdown.
+    pub(crate) async fn kill(&mut self, observer: &Observer) {
+        match std::mem::replace(self, Self::Killed) {
+            Self::InProcess | Self::Killed => panic!("the server is not a process"),
+            Self::Memory(_, serving) => stop(serving).await,
+            Self::Child => {
+                let process = observer.process().and_then(Pid::from_raw).unwrap();
+                kill_process(process, Signal::KILL).unwrap();
+            }
+            Self::Http(..) => panic!("the server runs in this process"),
+            Self::HttpChild(mut child, listening) => {
+                child.kill().await.unwrap();
+                listening.await.unwrap();
+            }
+        }
+    }
+
+    /// Stops the server after its client has closed, and asserts that its tables are empty.
+    pub(crate) async fn shut_down(self) {
+        match self {
+            Self::InProcess | Self::Child | Self::HttpChild(..) | Self::Killed => {}
+            Self::Memory(_, serving) => serving.await.unwrap(),
+            Self::Http(service, serving) => {
+                let entries = || service.in_flight() + service.sessions();
+                assert!(eventually(|| entries() == 0).await, "{service:?}");
+                stop(serving).await;
+            }
+        }
+    }
+}
+
+async fn stop(serving: JoinHandle<()>) {
+    serving.abort();
+    assert!(serving.await.unwrap_err().is_cancelled());
+}

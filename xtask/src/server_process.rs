@@ -1,0 +1,121 @@
+//! `ServerProcess`: a server as a child process, killed on drop.
+
+use std::io::{self, BufRead, BufReader};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::process;
+
+/// A server that listens. Dropping it kills the process.
+#[derive(Debug)]
+pub(crate) struct ServerProcess {
+    child: Child,
+    url: String,
+}
+
+impl ServerProcess {
+    /// Starts a server that prints `READY` and its URL to standard output.
+    pub(crate) fn start(command: &mut Command) -> io::Result<Self> {
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        process::set_process_group(command);
+        let child = command.spawn()?;
+        let mut server = Self {
+            child,
+            url: String::new(),
+        };
+        let mut line = String::new();
+        if let Some(stdout) = &mut server.child.stdout {
+            BufReader::new(stdout).read_line(&mut line)?;
+        }
+        match line.trim().strip_prefix("READY ") {
+            Some(url) => server.url = url.to_owned(),
+            None => {
+                let why = format!(
+                    "expected `READY <url>` from the server {command:?}, got `{}`",
+                    line.trim()
+                );
+                return Err(io::Error::other(why));
+            }
+        }
+        Ok(server)
+    }
+
+    /// Starts a server that is configured to listen on this port, and waits until it does.
+    pub(crate) fn start_at(command: &mut Command, port: u16) -> io::Result<Self> {
+        command.stdin(Stdio::null());
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        process::set_process_group(command);
+        let mut server = Self {
+            child: command.spawn()?,
+            url: format!("http://127.0.0.1:{port}"),
+        };
+        let deadline = Instant::now() + START_LIMIT;
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            if let Some(status) = server.child.try_wait()? {
+                let why = format!("the server {command:?} exited before it listened: {status}");
+                return Err(io::Error::other(why));
+            }
+            if Instant::now() >= deadline {
+                let seconds = START_LIMIT.as_secs();
+                let why = format!("the server {command:?} did not listen within {seconds} s");
+                return Err(io::Error::other(why));
+            }
+            thread::sleep(POLL_INTERVAL);
+        }
+        Ok(server)
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+}
+
+impl Drop for ServerProcess {
+    fn drop(&mut self) {
+        // The process may have exited already.
+        let _ = process::kill_group(&mut self.child);
+        let _ = self.child.wait();
+    }
+}
+
+/// Long, because an interpreter with many packages takes seconds on a busy machine.
+const START_LIMIT: Duration = Duration::from_secs(60);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn a_server_prints_its_url() {
+        let server = ServerProcess::start(&mut shell("echo READY http://host/mcp; exec sleep 600"));
+
+        assert_eq!(server.unwrap().url(), "http://host/mcp");
+    }
+
+    #[test]
+    fn a_server_that_exits_before_it_is_ready_is_an_error_with_its_output() {
+        let server = ServerProcess::start(&mut shell("echo no such port"));
+
+        assert!(server.unwrap_err().to_string().contains("no such port"));
+    }
+
+    #[test]
+    fn a_server_that_exits_before_it_listens_is_an_error_with_its_status() {
+        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        drop(listener);
+
+        let server = ServerProcess::start_at(&mut shell("exit 3"), port);
+
+        assert!(server.unwrap_err().to_string().contains("exit status: 3"));
+    }
+}
