@@ -46,7 +46,8 @@ fn public_api(name: &str) -> Result<String, Box<dyn Error>> {
 
 fn rustdoc_json(name: &str) -> Result<PathBuf, Box<dyn Error>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let target = root.join("target/api");
+    // That of `cargo doc`, whose dependencies are built already.
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
     let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
     let status = Command::new(cargo)
         .current_dir(&root)

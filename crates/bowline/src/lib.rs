@@ -112,6 +112,15 @@
 //!
 //! An HTTP server for modern clients needs only `http-server` and `macros`.
 
+#![cfg_attr(
+    not(feature = "legacy"),
+    allow(
+        dead_code,
+        unreachable_pub,
+        reason = "some shared code is used by the legacy era only"
+    )
+)]
+
 mod callback;
 
 mod deprecation;

@@ -53,6 +53,7 @@ pub(super) enum ConnectTarget {
     InProcess(Arc<dyn Responder>),
     Wire(Box<dyn Wire>),
     Child(ChildCommand),
+    #[allow(dead_code, reason = "constructed with the feature `http-client` only")]
     Http,
 }
 

@@ -17,13 +17,17 @@ use crate::wire::{ChildHandle, Command, Wire};
 use crate::{Error, Result};
 
 /// A way to send requests to a server.
-#[allow(clippy::large_enum_variant, reason = "there is one per connection, in an `Arc`")]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "there is one per connection, in an `Arc`"
+)]
 pub(super) enum Transport {
     InProcess {
         channel: InProcess,
         server: Arc<dyn Responder>,
     },
     Wire(OpenWire),
+    #[allow(dead_code, reason = "constructed with the feature `http-client` only")]
     Http(HttpTransport),
 }
 

@@ -9,8 +9,9 @@ use bowline_core::mux::CallOptions;
 use bowline_types::RequestId;
 
 use super::deadline::{Deadlines, TimeoutState};
+use super::notification_queue::NotificationQueue;
 use super::request_ids::IdReservation;
-use super::{Answer, ExchangeEvent, NotificationQueue, PollExchange};
+use super::{Answer, ExchangeEvent, PollExchange};
 use crate::{Error, Result};
 
 /// The work of one exchange. Its notifications go to the [`NotificationQueue`] of the exchange.

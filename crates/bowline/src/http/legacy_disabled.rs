@@ -34,6 +34,10 @@ impl HttpService {
     }
 }
 
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "the enabled counterpart consumes it"
+)]
 pub(super) fn answer(
     _: &Arc<ServiceState>,
     _: Parts,

@@ -24,7 +24,7 @@ pub(super) fn all_change_notifications(_: Vec<String>) -> Vec<Notification> {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct RestorableState;
+pub(super) struct RestorableState {}
 
 impl RestorableState {
     pub(super) fn subscribed_resources(&self) -> Vec<String> {
@@ -39,7 +39,7 @@ impl RestorableState {
 }
 
 #[derive(Default)]
-pub(super) struct LegacySubscriptions;
+pub(super) struct LegacySubscriptions {}
 
 impl LegacySubscriptions {
     pub(super) fn subscribe(&mut self, _: &Peer, _: Arc<Caller>, _: Arc<dyn Responder>, _: String) {
