@@ -17,6 +17,9 @@ pub use id::{CorrelationKey, RequestIdGenerator, alternate_id};
 mod shortened;
 pub use shortened::{Shortened, shortened};
 
+mod capabilities;
+pub use capabilities::{ServerCapability, restrict_filter};
+
 pub mod mux;
 
 pub mod era;

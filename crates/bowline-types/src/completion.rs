@@ -39,13 +39,13 @@ impl CompleteRequestParams {
     }
 }
 
-/// The prompt or resource template whose argument is completed.
+/// A reference to the prompt or resource template whose argument is completed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CompleteReference {
     /// A prompt.
     Prompt(PromptReference),
-    /// A resource template.
+    /// A resource template, or a resource.
     Resource(ResourceTemplateReference),
 }
 
@@ -115,12 +115,13 @@ impl PromptReference {
     }
 }
 
-/// A reference to a resource or resource template by URI. Until 2025-03-26 it was called `ResourceReference`.
+/// A reference to a resource template or a resource by URI. Up to 2025-03-26 the specification calls it
+/// `ResourceReference`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename = "ref/resource")]
 #[non_exhaustive]
 pub struct ResourceTemplateReference {
-    /// The URI or the URI template.
+    /// The URI template, or the URI of a resource.
     pub uri: String,
 }
 
@@ -153,11 +154,11 @@ impl CompleteArgument {
     }
 }
 
-/// The context of a completion.
+/// The context of a completion: values of the other arguments, on which the completion may depend.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CompleteContext {
-    /// The arguments that already have a value.
+    /// The arguments that already have a value, by name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<BTreeMap<String, String>>,
 }
@@ -195,14 +196,14 @@ impl CompleteResult {
 pub struct Completion {
     /// The values, best first; at most [`MAX_VALUES`](Self::MAX_VALUES).
     pub values: Vec<String>,
-    /// The total number of values.
+    /// The total number of values, which may exceed those in `values`.
     #[serde(
         default,
         deserialize_with = "optional_count",
         skip_serializing_if = "Option::is_none"
     )]
     pub total: Option<u64>,
-    /// Whether there are more values.
+    /// Whether there are more values than those in `values`, even if `total` is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub has_more: Option<bool>,
 }

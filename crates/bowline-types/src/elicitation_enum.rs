@@ -1,30 +1,31 @@
-//! The enum fields of an elicitation form: single- or multi-select, with or without titles.
+//! The enum fields of an elicitation form: single- or multi-select, whose values may have titles.
 
 use serde::de::{Deserializer, Error as _, IgnoredAny};
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::Json;
 
-/// An enum field: single- or multi-select, with or without titles.
+/// An enum field: single- or multi-select, whose values may have titles.
 ///
-/// Includes `SingleSelectEnumSchema` and `MultiSelectEnumSchema` of the specification.
+/// The specification groups the first two variants as `SingleSelectEnumSchema`, the next two as
+/// `MultiSelectEnumSchema`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EnumSchema {
     /// Single-select.
     UntitledSingleSelect(UntitledSingleSelectEnumSchema),
-    /// Single-select with titles (from 2025-11-25).
+    /// Single-select whose values have titles (from 2025-11-25).
     TitledSingleSelect(TitledSingleSelectEnumSchema),
     /// Multi-select (from 2025-11-25).
     UntitledMultiSelect(UntitledMultiSelectEnumSchema),
-    /// Multi-select with titles (from 2025-11-25).
+    /// Multi-select whose values have titles (from 2025-11-25).
     TitledMultiSelect(TitledMultiSelectEnumSchema),
     /// Single-select with `enumNames`, as in 2025-06-18.
     LegacyTitled(LegacyTitledEnumSchema),
 }
 
 impl EnumSchema {
-    /// Decodes an enum field; `None` if the keywords are those of another field.
+    /// Decodes `json` as an enum field; `None` if its `keywords` are those of another type of field.
     pub(crate) fn read(
         keywords: &FieldKeywords,
         json: &Json,
@@ -127,7 +128,7 @@ impl UntitledSingleSelectEnumSchema {
     }
 }
 
-/// A single-select field with titles.
+/// A single-select field whose values have titles.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename = "string", rename_all = "camelCase")]
 #[non_exhaustive]
@@ -205,7 +206,7 @@ pub struct UntitledItems {
     pub values: Vec<String>,
 }
 
-/// A multi-select field with titles.
+/// A multi-select field whose values have titles.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename = "array", rename_all = "camelCase")]
 #[non_exhaustive]

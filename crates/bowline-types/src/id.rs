@@ -8,12 +8,9 @@ use serde::ser::{Serialize, Serializer};
 
 /// The id of a request, as on the wire: `7` and `"7"` are different ids.
 ///
-/// `null`, booleans and fractions are never ids.
+/// `null`, booleans and fractions are never ids, nor integers outside `i64`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[allow(
-    clippy::exhaustive_enums,
-    reason = "JSON-RPC allows exactly these two types"
-)]
+#[allow(clippy::exhaustive_enums, reason = "MCP allows exactly these two")]
 pub enum RequestId {
     /// An integer.
     Number(i64),
@@ -23,10 +20,7 @@ pub enum RequestId {
 
 /// The token that associates `notifications/progress` with a request.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[allow(
-    clippy::exhaustive_enums,
-    reason = "the specification allows exactly these two"
-)]
+#[allow(clippy::exhaustive_enums, reason = "MCP allows exactly these two")]
 pub enum ProgressToken {
     /// An integer.
     Number(i64),
@@ -64,7 +58,7 @@ macro_rules! number_or_text {
             }
         }
 
-        /// Formats as on the wire: a string is quoted.
+        /// Formats for messages: a string is quoted.
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 fmt::Debug::fmt(self, f)

@@ -30,7 +30,7 @@ pub enum LoggingLevel {
     Emergency,
 }
 
-/// The params of `logging/setLevel` (until 2025-11-25).
+/// The params of `logging/setLevel` (up to and including 2025-11-25).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SetLevelRequestParams {

@@ -11,7 +11,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// The error of a call, a connection or a server.
 ///
-/// The variants say which side is at fault, because that decides whether to change the request, report a bug, retry,
+/// The variant identifies the side at fault, because that decides whether to change the request, report a bug, retry,
 /// wait longer or fix the program. `Display` prints this level only; the cause is in `source()`.
 ///
 /// # Examples
@@ -38,9 +38,9 @@ pub enum Error {
         source: Option<Box<dyn StdError + Send + Sync>>,
     },
     /// The transport failed.
-    #[error("transport failed: {what}")]
+    #[error("{what}")]
     Transport {
-        /// The operation that failed.
+        /// What failed, for example `failed to connect to https://…`.
         what: String,
         /// The cause.
         source: Option<Box<dyn StdError + Send + Sync>>,

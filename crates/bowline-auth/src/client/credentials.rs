@@ -14,10 +14,10 @@ pub struct Credentials {
     /// Changes with every save.
     #[serde(default)]
     pub(crate) version: String,
-    /// Dynamic registrations by issuer. None is ever sent to another issuer.
+    /// The results of dynamic client registration by issuer; each is used with its own issuer only.
     #[serde(default)]
     pub(crate) registrations: BTreeMap<String, Registration>,
-    /// The issuer that the application's own client is bound to, once it was used.
+    /// The issuer where the application's preregistered client was first used; it is used nowhere else.
     #[serde(default)]
     pub(crate) bound_to: Option<String>,
     #[serde(default)]
@@ -33,8 +33,8 @@ pub struct Credentials {
 /// A refresh in progress, in any process that shares the store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RefreshClaim {
-    /// A random name, unique to each client instance.
-    pub(crate) by: String,
+    /// The client instance that refreshes: a random name, unique to each.
+    pub(crate) claimant: String,
     /// When other processes stop waiting, in seconds since 1970: the refreshing process may have crashed.
     pub(crate) until: u64,
 }
@@ -89,7 +89,7 @@ impl AuthMethod {
     }
 }
 
-/// An access token and its token response.
+/// An access token, and what a refresh needs: issuer, client, refresh token, times and scopes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Tokens {
     pub(crate) issuer: String,

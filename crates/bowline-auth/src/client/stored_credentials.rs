@@ -49,7 +49,7 @@ impl StoredCredentials {
             let stored = self.load().await?;
             let mut next = stored.clone().unwrap_or_default();
             change(&mut next);
-            next.renewal = next.renewal.filter(|claim| claim.by != self.name);
+            next.renewal = next.renewal.filter(|claim| claim.claimant != self.name);
             if stored.as_ref() == Some(&next) || self.replace(stored.as_ref(), &mut next).await? {
                 return Ok(next);
             }
@@ -72,11 +72,11 @@ impl StoredCredentials {
             }
             let now = TimeAndRandomness::seconds_now();
             let claim = next.renewal.as_ref();
-            let others = claim.filter(|claim| claim.by != self.name && claim.until > now);
+            let others = claim.filter(|claim| claim.claimant != self.name && claim.until > now);
             // The deadline limits the wait if clocks differ.
             if others.is_none() || Instant::now() >= deadline {
                 next.renewal = Some(RefreshClaim {
-                    by: self.name.clone(),
+                    claimant: self.name.clone(),
                     until: now.saturating_add(REFRESH_CLAIM_TIMEOUT.as_secs()),
                 });
                 if self.replace(stored.as_ref(), &mut next).await? {

@@ -1,4 +1,4 @@
-//! `DemoCell`, one transport in one era: runs calls to completion, then cancels calls.
+//! `DemoCell`, one transport in one era, which is one row of the report: runs calls to completion, then cancels calls.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +14,7 @@ use super::screen::Screen;
 use crate::clock;
 use crate::counters::SlowCallCounts;
 
-/// A transport in an era.
+/// A transport in an era: one row of the report.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DemoCell {
     pub(crate) transport: DemoTransport,
@@ -58,15 +58,15 @@ impl DemoCell {
         for _ in 0..CALLS {
             times.extend(cancel_one_call(&connection).await?);
         }
-        row.microseconds = StopLatency::of(times);
+        row.stop_latency = StopLatency::of(times);
         let counted = connection.client.call_tool("stats", ()).await?;
         let counts: SlowCallCounts = counted.structured()?;
         row.stopped = counts.cancelled;
         row.left.handlers = counts.active;
         reset(&connection).await?;
         row.wire = count_events(connection.recorder.take());
-        wait_until(|| connection.entries() == 0).await;
-        row.left.entries = connection.entries();
+        wait_until(|| connection.table_entries() == 0).await;
+        row.left.entries = connection.table_entries();
         connection.close().await
     }
 
@@ -91,12 +91,12 @@ impl fmt::Display for DemoCell {
     }
 }
 
-/// Resets the counters. A server in another process reports its events when its counters change, so afterwards all
-/// earlier events have been received.
+/// Resets the server's counters, and waits until they have changed here. A server in another process reports its events
+/// before its counters, so afterwards all earlier events have been recorded.
 async fn reset(connection: &DemoConnection) -> Result<()> {
     let mut counters = connection.counters.watch();
     connection.client.call_tool("reset", ()).await?;
-    // Events that are not reported in time are missing from the row, which then is not clean.
+    // If this times out, the missing events make the row fail.
     let _ = tokio::time::timeout(RELEASE_TIMEOUT, counters.changed()).await;
     Ok(())
 }
@@ -108,7 +108,8 @@ async fn cancel_one_call(connection: &DemoConnection) -> Result<Option<Duration>
     let mut call = connection
         .client
         .call_tool("slow", json!({"seconds": 60}))
-        // With a progress token, the head of an HTTP response arrives immediately, which a legacy cancel waits for.
+        // Sends a progress token, so that the server sends the head of an HTTP response immediately. Without the head,
+        // a legacy cancel is delayed, which would add to the measured latency.
         .on_progress(|_| {})
         .start();
     tokio::select! {
@@ -116,14 +117,15 @@ async fn cancel_one_call(connection: &DemoConnection) -> Result<Option<Duration>
         started = counts.wait_for(|now| now.started > before.started) => drop(started),
     }
 
-    let dropped_at = clock::now();
+    let call_dropped = clock::now();
     drop(call);
 
     let stopped = counts.wait_for(|now| now.cancelled > before.cancelled);
     let Ok(Ok(stopped)) = tokio::time::timeout(RELEASE_TIMEOUT, stopped).await else {
         return Ok(None);
     };
-    Ok((stopped.dropped_at()).map(|dropped| dropped.saturating_sub(dropped_at)))
+    let handler_dropped = stopped.dropped_at();
+    Ok(handler_dropped.map(|at| at.saturating_sub(call_dropped)))
 }
 
 fn unexpected(reply: Result<bowline::Reply>) -> Error {
@@ -140,6 +142,7 @@ fn unexpected(reply: Result<bowline::Reply>) -> Error {
 fn count_events(events: Vec<String>) -> Vec<ReceivedSignal> {
     let mut signals = BTreeMap::new();
     for event in events {
+        // Without the params, which differ in each event.
         let what = event.split(" {").next().unwrap_or_default().to_owned();
         let signal = signals.entry(what.clone()).or_insert(ReceivedSignal {
             what,

@@ -127,8 +127,9 @@ impl DemoConnection {
         })
     }
 
-    /// Returns the number of calls and requests in the tables of both ends, as far as they are in this process.
-    pub(crate) fn entries(&self) -> usize {
+    /// Returns the number of calls and requests in the tables of both ends (of each `Mux`, or of the `HttpService`), as
+    /// far as they are in this process.
+    pub(crate) fn table_entries(&self) -> usize {
         let near = self.client.peer().map_or(0, entries_of);
         near + match &self.server_handle {
             ServerHandle::NotObservable => 0,

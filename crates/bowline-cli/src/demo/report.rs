@@ -28,7 +28,8 @@ pub(crate) struct ReportRow {
     pub(crate) stopped: u64,
     /// What the server received between the first call and the last, without requests.
     pub(crate) wire: Vec<ReceivedSignal>,
-    pub(crate) microseconds: Option<StopLatency>,
+    #[serde(rename = "microseconds")]
+    pub(crate) stop_latency: Option<StopLatency>,
     pub(crate) left: Leaks,
     /// The error that ended the row early.
     pub(crate) failure: Option<String>,
@@ -42,7 +43,8 @@ pub(crate) struct ReceivedSignal {
     pub(crate) example: String,
 }
 
-/// The time from the drop of the caller's future to the drop of the handler's, on a clock that both processes share.
+/// The time from the drop of the caller's future to the drop of the handler's in microseconds, on a clock that both
+/// processes share.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct StopLatency {
     pub(crate) median: f64,
@@ -69,7 +71,7 @@ impl ReportRow {
             calls: CALLS,
             stopped: 0,
             wire: Vec::new(),
-            microseconds: None,
+            stop_latency: None,
             left: Leaks::default(),
             failure: None,
         }
@@ -95,7 +97,7 @@ impl ReportRow {
             false => wire.join(", "),
         };
         let time = |pick: fn(StopLatency) -> f64| {
-            (self.microseconds).map_or("-".to_owned(), |times| format!("{:.1}", pick(times)))
+            (self.stop_latency).map_or("-".to_owned(), |times| format!("{:.1}", pick(times)))
         };
         [
             self.transport.to_owned(),

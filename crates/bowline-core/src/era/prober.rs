@@ -60,8 +60,8 @@ impl<'a> Prober<'a> {
         }
     }
 
-    /// Returns the first step. A modern-only client sends no probe, unless `must_probe`: where a legacy server might execute
-    /// the first request before it turns out to be legacy.
+    /// Returns the first step. A modern-only client sends no probe, unless `must_probe`: where a legacy server might
+    /// execute the first request before it turns out to be legacy.
     pub fn start(&mut self, must_probe: bool) -> OpeningStep {
         match (self.ours.latest_modern(), self.ours.latest_legacy()) {
             (Some(modern), None) if !must_probe && self.ours.iter().count() == 1 => {
@@ -117,7 +117,8 @@ impl std::fmt::Display for ServerVersions<'_> {
     }
 }
 
-/// Probes per connection. A server that keeps refusing versions it claims to support would otherwise be probed for ever.
+/// Probes per connection. A server that keeps refusing versions it claims to support would otherwise be probed for
+/// ever.
 const MAX_PROBES: usize = 3;
 
 #[cfg(test)]

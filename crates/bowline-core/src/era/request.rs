@@ -11,7 +11,7 @@ use super::Dialect;
 use crate::RawRequest;
 use crate::json::Params;
 
-/// The sender of a request: its protocol version, `clientInfo`, capabilities and log level.
+/// The sender of a request as it describes itself: its protocol version, `clientInfo`, capabilities and log level.
 ///
 /// # Examples
 ///

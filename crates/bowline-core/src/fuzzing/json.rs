@@ -16,16 +16,17 @@ use crate::era::{Caller, Dialect, Request, Seal, seal, stamp};
 use crate::json::params::INDEXED_MEMBERS;
 use crate::json::{Object, Params, PickError, check::is_json, outline, pick};
 
-/// Uses the input as JSON text, as a script that generates JSON, and as the contents of a string.
+/// Uses the input as JSON text, as the script from which `generate_json` generates JSON, and as the contents of a
+/// string.
 pub fn json(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     check(&text);
-    let written = generate_json(input);
+    let generated = generate_json(input);
     assert!(
-        is_json(&written),
-        "a script generates valid JSON: {written}"
+        is_json(&generated),
+        "the generated text is not valid JSON: {generated}"
     );
-    check(&written);
+    check(&generated);
     check_escaping(&text);
 }
 
@@ -40,7 +41,7 @@ fn check(text: &str) {
     }
 }
 
-/// An outline equals the decoded value, except for long strings, which may be empty.
+/// An outline equals the decoded value, except that strings longer than `max_string_len` may be empty.
 fn check_outline(json: &Json) {
     let value: Option<Value> = json.decode().ok();
     assert_eq!(outline(json, usize::MAX), value, "{json}");
@@ -55,20 +56,20 @@ fn check_outline(json: &Json) {
 
 fn is_outline(outlined: &Value, value: &Value, max_string_len: usize) -> bool {
     match (outlined, value) {
-        (Value::String(left), Value::String(whole)) => {
-            left == whole || left.is_empty() && whole.len() > max_string_len
+        (Value::String(outlined), Value::String(full)) => {
+            outlined == full || outlined.is_empty() && full.len() > max_string_len
         }
-        (Value::Array(left), Value::Array(whole)) => {
-            let mut pairs = left.iter().zip(whole);
-            left.len() == whole.len()
-                && pairs.all(|(left, it)| is_outline(left, it, max_string_len))
+        (Value::Array(outlined), Value::Array(full)) => {
+            let mut items = outlined.iter().zip(full);
+            outlined.len() == full.len()
+                && items.all(|(outlined, full)| is_outline(outlined, full, max_string_len))
         }
-        (Value::Object(left), Value::Object(whole)) => {
-            let mut pairs = left.iter().zip(whole);
-            let same = |((a, left), (b, it)): ((&String, _), (&String, _))| {
-                a == b && is_outline(left, it, max_string_len)
+        (Value::Object(outlined), Value::Object(full)) => {
+            let mut members = outlined.iter().zip(full);
+            let is_same = |((name, outlined), (full_name, full)): ((&String, _), (&String, _))| {
+                name == full_name && is_outline(outlined, full, max_string_len)
             };
-            left.len() == whole.len() && pairs.all(same)
+            outlined.len() == full.len() && members.all(is_same)
         }
         _ => outlined == value,
     }
@@ -178,7 +179,7 @@ fn modern_form(
             }
         }
     }
-    let mut meta = object_in(&mut result, "_meta");
+    let mut meta = take_object(&mut result, "_meta");
     meta.entry(meta_key::SERVER_INFO).or_insert(server.clone());
     result.insert("_meta".to_owned(), meta.into());
     Some(result)
@@ -194,7 +195,7 @@ fn legacy_form(mut result: Map<String, Value>) -> Option<Map<String, Value>> {
     }
     result.remove("ttlMs");
     result.remove("cacheScope");
-    let mut meta = object_in(&mut result, "_meta");
+    let mut meta = take_object(&mut result, "_meta");
     meta.remove(meta_key::SERVER_INFO);
     meta.remove(meta_key::SUBSCRIPTION_ID);
     if !meta.is_empty() {
@@ -203,7 +204,7 @@ fn legacy_form(mut result: Map<String, Value>) -> Option<Map<String, Value>> {
     Some(result)
 }
 
-/// Stamping adds the caller's envelope to `_meta` and keeps everything else.
+/// Stamping sets the members of `_meta` that describe the caller and the request, and keeps everything else.
 fn check_stamping(json: &Json, members: &Map<String, Value>) {
     let caller = Caller::new(Dialect::LATEST);
     let mut request = Request::new("own/method", json.clone(), caller.into());
@@ -212,7 +213,7 @@ fn check_stamping(json: &Json, members: &Map<String, Value>) {
     let stamped = stamp(&request).params.expect("a request keeps its params");
 
     let mut expected = members.clone();
-    let mut meta = object_in(&mut expected, "_meta");
+    let mut meta = take_object(&mut expected, "_meta");
     for own in [meta_key::CLIENT_INFO, meta_key::LOG_LEVEL] {
         meta.remove(own);
     }
@@ -255,7 +256,7 @@ fn decoded(json: &Json) -> Map<String, Value> {
 }
 
 /// Removes a member and returns it if it is an object, else an empty object.
-fn object_in(members: &mut Map<String, Value>, name: &str) -> Map<String, Value> {
+fn take_object(members: &mut Map<String, Value>, name: &str) -> Map<String, Value> {
     match members.remove(name) {
         Some(Value::Object(object)) => object,
         _ => Map::new(),

@@ -1,4 +1,5 @@
-//! Decoding of JSON with its long strings left out, for checks that need only the structure.
+//! Decoding of JSON with its long strings left out. `server/tool/validation.rs` of `bowline` uses it to validate
+//! arguments and output against their schemas without decoding long strings.
 
 use bowline_types::Json;
 use serde_json::{Map, Value};
@@ -7,8 +8,8 @@ use super::check::string_end;
 
 /// Decodes a value, with an empty string in place of each string longer than `max_string_len` bytes.
 ///
-/// Member names are kept, and so are strings with escapes. Returns `None` if `serde_json` could not decode the value,
-/// for example because it is nested too deeply.
+/// Member names are kept, and so are strings with escapes (they must be decoded to be checked). Returns `None` if
+/// `serde_json` could not decode the value, for example because it is nested too deeply.
 ///
 /// # Examples
 ///
@@ -56,7 +57,7 @@ impl<'a> OutlineDecoder<'a> {
     fn object(&mut self, depth: usize) -> Option<Map<String, Value>> {
         let mut object = Map::new();
         self.take(1);
-        while !self.ends_with(b'}')? {
+        while self.next_item_or_end(b'}')? {
             let name = self.text(usize::MAX)?;
             self.skip_whitespace();
             self.rest = self.rest.strip_prefix(b":")?;
@@ -68,7 +69,7 @@ impl<'a> OutlineDecoder<'a> {
     fn array(&mut self, depth: usize) -> Option<Vec<Value>> {
         let mut array = Vec::new();
         self.take(1);
-        while !self.ends_with(b']')? {
+        while self.next_item_or_end(b']')? {
             array.push(self.value(depth)?);
         }
         Some(array)
@@ -88,15 +89,15 @@ impl<'a> OutlineDecoder<'a> {
         String::from_utf8(inside.to_vec()).ok()
     }
 
-    /// Consumes the closing bracket and returns true, or skips the comma before the next item.
-    fn ends_with(&mut self, closing: u8) -> Option<bool> {
+    /// Skips the comma before the next item and returns true, or consumes the closing bracket and returns false.
+    fn next_item_or_end(&mut self, closing: u8) -> Option<bool> {
         self.skip_whitespace();
         let is_over = *self.rest.first()? == closing;
         if is_over || self.rest[0] == b',' {
             self.take(1);
             self.skip_whitespace();
         }
-        Some(is_over)
+        Some(!is_over)
     }
 
     fn skip_whitespace(&mut self) {

@@ -85,8 +85,8 @@ impl InFlightRequests {
         debug_assert!(request.is_none_or(|own| own.serial == id.serial && own.answer.is_some()));
     }
 
-    /// Removes the request that a cancel names, and returns the position of its response if one is queued. Matches the id
-    /// verbatim, else its other spelling: `7` for `"7"` and the reverse.
+    /// Removes the request that a cancel names, and returns the position of its response if one is queued. Matches
+    /// the id verbatim, else its other spelling: `7` for `"7"` and the reverse.
     pub(super) fn take(
         &mut self,
         named: &RequestId,

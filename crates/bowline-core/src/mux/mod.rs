@@ -523,8 +523,8 @@ impl Mux {
             .pop(send, |id| self.in_flight.remove_answered(id))
     }
 
-    /// Returns whether the queue reached twice [`MuxLimits::queued_bytes`]: the peer keeps sending requests and does not
-    /// even read the short overload errors. The wire should be closed then.
+    /// Returns whether the queue reached twice [`MuxLimits::queued_bytes`]: the peer keeps sending requests and does
+    /// not even read the short overload errors. The wire should be closed then.
     #[must_use]
     pub fn is_choked(&self) -> bool {
         self.outbox.bytes() >= self.limits.queued_bytes.saturating_mul(2)

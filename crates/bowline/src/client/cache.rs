@@ -3,15 +3,15 @@
 //! A cache only stores. The client decides from `ttlMs` and `cacheScope` what to store, for whom and for how long.
 
 use std::collections::BTreeMap;
+use std::time::SystemTime;
 
 use bowline_types::{
     Json, ListPromptsRequest, ListResourceTemplatesRequest, ListResourcesRequest, ListToolsRequest,
     Method, ReadResourceRequest, ReadResourceRequestParams,
 };
-use tokio::time::Instant;
+use serde::{Deserialize, Serialize};
 
 use super::Change;
-
 use crate::sync::Mutex;
 
 /// A store for cacheable results (those with `ttlMs`).
@@ -47,7 +47,7 @@ pub trait Cache: Send + Sync + 'static {
 }
 
 /// The key of a cached result: the server, the request, and who may use the result.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CacheKey {
     /// The server: its URL, or what [`Connect::server_identity`](super::Connect::server_identity) set.
@@ -60,8 +60,8 @@ pub struct CacheKey {
     pub params: String,
 }
 
-/// Who may use a cached result.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// The owner of a cached result.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum CacheOwner {
     /// Every client (`cacheScope` is `public`).
@@ -75,13 +75,24 @@ pub enum CacheOwner {
 }
 
 /// A cached result and when it expires.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CacheEntry {
     /// The result.
     pub result: Json,
     /// When the result expires.
-    pub fresh_until: Instant,
+    pub fresh_until: SystemTime,
+}
+
+impl CacheEntry {
+    /// Creates an entry that expires at `fresh_until`.
+    #[must_use]
+    pub fn new(result: Json, fresh_until: SystemTime) -> Self {
+        Self {
+            result,
+            fresh_until,
+        }
+    }
 }
 
 impl CacheKey {

@@ -6,14 +6,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{self, Poll};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bowline_core::era::Request;
 use bowline_core::json::Object;
 use bowline_core::mux::CallOptions;
 use bowline_types::{CacheScope, Json, RequestId, meta_key};
 use serde::Deserialize;
-use tokio::time::Instant;
 
 use super::Change;
 use super::cache::{Cache, CacheEntry, CacheKey, CacheOwner};
@@ -141,7 +140,7 @@ impl CachePolicy {
 
     /// Returns the fresh entry of `owner`, or else the public one, whose key is `key`.
     fn get(&self, key: &CacheKey, owner: Option<&CacheOwner>) -> Option<Json> {
-        let now = Instant::now();
+        let now = SystemTime::now();
         let fresh = |key: &CacheKey| {
             let entry = self.cache.get(key);
             entry.filter(|entry| entry.fresh_until > now)
@@ -165,10 +164,8 @@ impl CachePolicy {
             };
             key.owner = owner.clone();
         }
-        let entry = CacheEntry {
-            result: result.clone(),
-            fresh_until: Instant::now() + hints.lifetime,
-        };
+        let fresh_until = SystemTime::now() + hints.lifetime;
+        let entry = CacheEntry::new(result.clone(), fresh_until);
         self.cache.insert(key, entry);
     }
 
@@ -275,7 +272,7 @@ impl CacheDirectives {
     }
 }
 
-/// The maximum lifetime of a result, whatever its `ttlMs`; also prevents an overflow of `Instant`.
+/// The maximum lifetime of a result, whatever its `ttlMs`; also prevents an overflow of `SystemTime`.
 const MAX_LIFETIME: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 #[cfg(test)]

@@ -197,11 +197,11 @@ impl Call {
         let host = InProcess::new(self.client.inner.config.host.clone());
         let caller = self.request.caller.clone();
         let answers = match step {
-            InputStep::Ask(questions) => HostAnswers::new(host, caller, questions)?,
+            InputStep::Ask(input_requests) => HostAnswers::new(host, caller, input_requests)?,
             InputStep::Retry => {
                 let pause = retry_pause(rounds.round());
                 self.add_time_spent(pause)?;
-                HostAnswers::pause(host, caller, pause)
+                HostAnswers::after_pause(host, caller, pause)
             }
         };
         Ok(RequestPhase::AnsweringInput(answers))

@@ -1,11 +1,8 @@
 //! Checks requests and subscriptions against the capabilities of the server.
 
 use bowline_core::era::Dialect;
-use bowline_types::{
-    CallToolRequest, CompleteRequest, GetPromptRequest, ListPromptsRequest,
-    ListResourceTemplatesRequest, ListResourcesRequest, ListToolsRequest, Method,
-    ReadResourceRequest, ServerCapabilities, SetLevelRequest, SubscriptionFilter,
-};
+use bowline_core::{ServerCapability, restrict_filter};
+use bowline_types::{ServerCapabilities, SubscriptionFilter};
 
 use super::Client;
 use crate::{Error, Result};
@@ -19,7 +16,8 @@ impl Client {
         match missing {
             None => Ok(()),
             Some(capability) => Err(Error::misuse(format!(
-                "the server does not declare the capability `{capability}`; `{method}` was not sent"
+                "the server does not declare the capability `{}`; `{method}` was not sent",
+                capability.name()
             ))),
         }
     }
@@ -37,53 +35,14 @@ impl Client {
     }
 }
 
-fn restrict_filter(
-    mut filter: SubscriptionFilter,
-    declared: &ServerCapabilities,
-) -> SubscriptionFilter {
-    let (tools, prompts) = (declared.tools.as_ref(), declared.prompts.as_ref());
-    let resources = declared.resources.as_ref();
-    let keep = |wanted: &mut Option<bool>, declared: Option<bool>| {
-        *wanted = wanted.filter(|_| declared == Some(true));
-    };
-    keep(
-        &mut filter.tools_list_changed,
-        tools.and_then(|tools| tools.list_changed),
-    );
-    keep(
-        &mut filter.prompts_list_changed,
-        prompts.and_then(|prompts| prompts.list_changed),
-    );
-    keep(
-        &mut filter.resources_list_changed,
-        resources.and_then(|resources| resources.list_changed),
-    );
-    if resources.and_then(|resources| resources.subscribe) != Some(true) {
-        filter.resource_subscriptions = None;
-    }
-    filter
-}
-
 /// Returns the capability that `method` requires and the server does not declare.
 fn missing_capability(
     declared: &ServerCapabilities,
     dialect: &Dialect,
     method: &str,
-) -> Option<&'static str> {
-    let (capability, is_declared) = match method {
-        ListToolsRequest::NAME | CallToolRequest::NAME => ("tools", declared.tools.is_some()),
-        ListPromptsRequest::NAME | GetPromptRequest::NAME => {
-            ("prompts", declared.prompts.is_some())
-        }
-        ListResourcesRequest::NAME
-        | ListResourceTemplatesRequest::NAME
-        | ReadResourceRequest::NAME => ("resources", declared.resources.is_some()),
-        CompleteRequest::NAME => (
-            "completions",
-            declared.completions.is_some() || !dialect.has_completions_capability,
-        ),
-        SetLevelRequest::NAME => ("logging", declared.logging.is_some()),
-        _ => return None,
-    };
-    (!is_declared).then_some(capability)
+) -> Option<ServerCapability> {
+    let required = ServerCapability::for_method(method)?;
+    let is_implied =
+        required == ServerCapability::Completions && !dialect.has_completions_capability;
+    (!is_implied && !required.is_declared(declared)).then_some(required)
 }

@@ -94,16 +94,17 @@ impl ClientConfig {
 impl Connect {
     /// Uses the protocol version of an earlier connection instead of probing the server.
     ///
-    /// A modern server gets no message before the first request, a legacy one its handshake. If the version turns out to be
-    /// wrong, because the first request fails, the client probes the server and uses the right one from then on;
+    /// A modern server gets no message before the first request, a legacy one its handshake. If the version turns out
+    /// to be wrong, because the first request fails, the client probes the server and uses the right one from then
+    /// on;
     /// [`Client::known_server`](super::Client::known_server) then returns it. The failed request is sent again if the
     /// error proves that it did not run.
-    pub fn known_server(mut self, known: KnownServer) -> Self {
-        self.config.known_server = Some(known);
+    pub fn known_server(mut self, server: KnownServer) -> Self {
+        self.config.known_server = Some(server);
         self
     }
 
-    /// Sets a source for the trace context of requests, unless a request has [its own](super::RequestBuilder::trace).
+    /// Sets a function that returns the trace context of each request without [its own](super::RequestBuilder::trace).
     ///
     /// It is called where a request is started or awaited, so that it can read the current span.
     ///
@@ -131,7 +132,8 @@ impl Connect {
 
     /// Calls `on_log` with each log message of the server.
     ///
-    /// It is called from the task that reads the wire, or from the call that the message belongs to, and must not block.
+    /// It is called from the task that reads the wire, or from the call that the message belongs to, and must not
+    /// block.
     ///
     /// # Examples
     ///
@@ -151,7 +153,8 @@ impl Connect {
         self
     }
 
-    /// Calls `on_notification` with each notification of the server except log messages and progress, including unknown methods.
+    /// Calls `on_notification` with each notification of the server except log messages and progress, including
+    /// unknown methods.
     ///
     /// It is called like the callback of [`Connect::on_log`], after the cache has evicted what changed.
     pub fn on_notification(
@@ -162,10 +165,11 @@ impl Connect {
         self
     }
 
-    /// Sets a callback for errors that belong to no call: an error response without an id, a malformed message, and a request that
-    /// the server's version does not have. They are logged as well.
+    /// Sets a callback for errors that belong to no call: an error response without an id, a malformed message, and a
+    /// request that the server's version does not have. They are logged as well.
     ///
-    /// The callback is called like that of [`Connect::on_log`]. Over Streamable HTTP of 2026-07-28 every error belongs to a call.
+    /// The callback is called like that of [`Connect::on_log`]. Over Streamable HTTP of 2026-07-28 every error
+    /// belongs to a call.
     ///
     /// # Examples
     ///
@@ -188,17 +192,19 @@ impl Connect {
         self
     }
 
-    /// Sets a name for the server, so that clients that set the same name share cached results. Defaults to the URL over HTTP, and
-    /// to a name that no other client has on other transports.
+    /// Sets a name for the server, so that clients that set the same name share cached results. Defaults to the URL
+    /// over HTTP, and to a name that no other client has on other transports.
     pub fn server_identity(mut self, identity: impl Into<String>) -> Self {
         self.config.server_identity = Some(identity.into());
         self
     }
 
-    /// Sets the principal that the client acts for, so that clients with the same principal share private cached results.
+    /// Sets the principal that the client acts for, so that clients with the same principal share private cached
+    /// results.
     ///
-    /// Defaults to the [identity](crate::http::client::Authorizer::identity) of the client's authorizer. Without an authorizer private
-    /// results are not shared. If the principal changes later, call [`Client::set_principal`](super::Client::set_principal).
+    /// Defaults to the [identity](crate::http::client::Authorizer::identity) of the client's authorizer. Without an
+    /// authorizer private results are not shared. If the principal changes later, call
+    /// [`Client::set_principal`](super::Client::set_principal).
     pub fn principal(mut self, principal: impl Into<String>) -> Self {
         self.config.principal = Some(principal.into());
         self

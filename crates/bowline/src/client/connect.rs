@@ -99,8 +99,8 @@ impl Connect {
 
     /// Uses this protocol version and no other.
     ///
-    /// For a version without a handshake no probe is sent, except to a child process: a legacy server might execute the first modern
-    /// request before it turns out to be legacy.
+    /// For a version without a handshake no probe is sent, except to a child process: a legacy server might execute
+    /// the first modern request before it turns out to be legacy.
     ///
     /// # Examples
     ///
@@ -132,8 +132,8 @@ impl Connect {
         self
     }
 
-    /// Sets the responder for the server's requests (sampling, elicitation, roots), such as a [`Host`](super::Host), and declares
-    /// its capabilities.
+    /// Sets the responder for the server's requests (sampling, elicitation, roots), such as a [`Host`](super::Host),
+    /// and declares its capabilities.
     ///
     /// # Examples
     ///
@@ -158,7 +158,7 @@ impl Connect {
     ///
     /// ```
     /// # async fn example(server: bowline::Server) -> bowline::Result<()> {
-    /// let patient = bowline::Client::in_process(&server).timeout(std::time::Duration::from_secs(600)).await?;
+    /// let client = bowline::Client::in_process(&server).timeout(std::time::Duration::from_secs(600)).await?;
     /// # Ok(()) }
     /// ```
     pub fn timeout(mut self, timeout: Duration) -> Self {
@@ -166,14 +166,14 @@ impl Connect {
         self
     }
 
-    /// Sets how long to wait for the answer to the probe for the server's version. 5 s by default.
+    /// Sets the timeout of the version probe (`server/discover`). 5 s by default.
     pub fn probe_timeout(mut self, timeout: Duration) -> Self {
         self.config.probe_timeout = timeout;
         self
     }
 
     /// Sets how long a child process that did not answer the probe has to answer `initialize`. After that, or if it
-    /// exits, it is ended and started once more, and `initialize` is its first message. 10 s by default;
+    /// exits, it is terminated and started again, and `initialize` is its first message. 10 s by default;
     /// [`Duration::MAX`] means never.
     ///
     /// Some older servers stop answering after a request that precedes `initialize`. A program that takes
@@ -191,8 +191,8 @@ impl Connect {
     /// let client = Client::spawn(command).respawn_after(Duration::from_secs(60)).await?;
     /// # Ok(()) }
     /// ```
-    pub fn respawn_after(mut self, after: Duration) -> Self {
-        self.config.respawn_after = after;
+    pub fn respawn_after(mut self, timeout: Duration) -> Self {
+        self.config.respawn_after = timeout;
         self
     }
 

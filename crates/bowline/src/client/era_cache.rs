@@ -1,7 +1,7 @@
 //! A cache of HTTP servers that are known to be legacy, so that they are not probed again.
 //!
-//! Probing a modern server costs nothing extra: the client needs the `server/discover` result anyway. A legacy server costs one
-//! request that fails, and one that does not answer costs the whole probe timeout.
+//! Probing a modern server costs nothing extra: the client needs the `server/discover` result anyway. A legacy server
+//! costs one request that fails, and one that does not answer costs the whole probe timeout.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -15,11 +15,12 @@ use crate::sync::Mutex;
 
 /// A cache of HTTP servers that are known to be legacy.
 ///
-/// Clients use the [process-wide](Self::shared) one unless [`Connect::era_cache`](super::Connect::era_cache) sets another. A client
-/// sends `initialize` to a cached server without probing it first, for an hour: after that the server may have been upgraded. A
-/// server that rejects `initialize` is removed and probed.
+/// Clients use the [process-wide](Self::shared) one unless [`Connect::era_cache`](super::Connect::era_cache) sets
+/// another. A client sends `initialize` to a cached server without probing it first, for an hour: after that the
+/// server may have been upgraded. A server that rejects `initialize` is removed and probed.
 ///
-/// Cheap to clone; clones share their entries. Implements `Serialize` and `Deserialize`, to be kept from one run to the next.
+/// Cheap to clone; clones share their entries. Implements `Serialize` and `Deserialize`, so that it can be saved
+/// between runs.
 ///
 /// # Examples
 ///
@@ -107,8 +108,8 @@ impl<'de> Deserialize<'de> for EraCache {
     }
 }
 
-/// The origin and the path, because a gateway has servers of different ages at one origin. Without the query, which may contain a
-/// secret: the table can be written to a file.
+/// The origin and the path, because a gateway has servers of different ages at one origin. Without the query, which
+/// may contain a secret: the table can be written to a file.
 fn key(uri: &Uri) -> String {
     format!("{}{}", origin(uri), uri.path())
 }

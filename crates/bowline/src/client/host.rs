@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use crate::exchange::{BoxFuture, Context, Responder};
 
-/// Answers the requests of a server to its client: elicitation, sampling and roots.
+/// Handlers for the server's requests to the client: elicitation, sampling and roots.
 ///
 /// The client declares the capabilities for the functions that are set. The same functions answer the
 /// `inputRequests` of the modern era and the server-to-client requests of the legacy era.
@@ -82,12 +82,12 @@ impl Host {
     /// ```
     pub fn elicitation<F>(
         mut self,
-        answer: impl Fn(ElicitRequestFormParams) -> F + Send + Sync + 'static,
+        handler: impl Fn(ElicitRequestFormParams) -> F + Send + Sync + 'static,
     ) -> Self
     where
         F: Future<Output = ElicitResult> + Send + 'static,
     {
-        self.form = Some(Arc::new(move |params| Box::pin(answer(params))));
+        self.form = Some(Arc::new(move |params| Box::pin(handler(params))));
         self
     }
 
@@ -95,12 +95,12 @@ impl Host {
     /// before the user agrees.
     pub fn elicitation_url<F>(
         mut self,
-        answer: impl Fn(ElicitRequestUrlParams) -> F + Send + Sync + 'static,
+        handler: impl Fn(ElicitRequestUrlParams) -> F + Send + Sync + 'static,
     ) -> Self
     where
         F: Future<Output = ElicitResult> + Send + 'static,
     {
-        self.url = Some(Arc::new(move |params| Box::pin(answer(params))));
+        self.url = Some(Arc::new(move |params| Box::pin(handler(params))));
         self
     }
 
@@ -119,12 +119,12 @@ impl Host {
     /// ```
     pub fn sampling<F>(
         mut self,
-        answer: impl Fn(CreateMessageRequestParams) -> F + Send + Sync + 'static,
+        handler: impl Fn(CreateMessageRequestParams) -> F + Send + Sync + 'static,
     ) -> Self
     where
         F: Future<Output = Result<CreateMessageResult, RpcError>> + Send + 'static,
     {
-        self.sampling = Some(Arc::new(move |params| Box::pin(answer(params))));
+        self.sampling = Some(Arc::new(move |params| Box::pin(handler(params))));
         self
     }
 
@@ -149,11 +149,11 @@ impl Host {
     ///
     /// let host = Host::new().roots(async || vec![Root::new("file:///project")]);
     /// ```
-    pub fn roots<F>(mut self, answer: impl Fn() -> F + Send + Sync + 'static) -> Self
+    pub fn roots<F>(mut self, handler: impl Fn() -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Vec<Root>> + Send + 'static,
     {
-        self.roots = Some(Arc::new(move |()| Box::pin(answer())));
+        self.roots = Some(Arc::new(move |()| Box::pin(handler())));
         self
     }
 
@@ -164,11 +164,13 @@ impl Host {
         self
     }
 
-    async fn answer(&self, question: RawInputRequest) -> Outcome {
-        question
+    async fn answer(&self, input_request: RawInputRequest) -> Outcome {
+        input_request
             .check_capabilities(&self.provided_capabilities())
-            .map_err(|missing| RpcError::new(unsupported_code(&question), missing.to_string()))?;
-        let asked = question.to_input_request().map_err(|error| {
+            .map_err(|missing| {
+                RpcError::new(unsupported_code(&input_request), missing.to_string())
+            })?;
+        let asked = input_request.to_input_request().map_err(|error| {
             let why = format!("failed to decode the params: {error}");
             RpcError::new(ErrorCode::INVALID_PARAMS, why)
         })?;
@@ -186,7 +188,7 @@ impl Host {
                     result.content = None;
                     encode(&result)
                 }
-                _ => Err(unsupported(&question)),
+                _ => Err(unsupported(&input_request)),
             },
             (
                 InputRequest::CreateMessage(params),
@@ -219,7 +221,7 @@ impl Host {
                 }
                 encode(&ListRootsResult::new(roots))
             }
-            _ => Err(unsupported(&question)),
+            _ => Err(unsupported(&input_request)),
         }
     }
 }
@@ -228,7 +230,7 @@ impl Responder for Host {
     fn respond<'a>(&'a self, request: Request, _: Context) -> BoxFuture<'a, Outcome> {
         Box::pin(async move {
             match RawInputRequest::from_request(&request.method, Some(request.params.into_json())) {
-                Some(question) => self.answer(question).await,
+                Some(input_request) => self.answer(input_request).await,
                 None => {
                     let why = format!("method not found: `{}`", request.method);
                     Err(RpcError::new(ErrorCode::METHOD_NOT_FOUND, why))
@@ -317,16 +319,16 @@ fn single_block(mut message: CreateMessageResult) -> Result<CreateMessageResult,
 }
 
 /// Returns the error code for a request whose capability this client does not declare.
-fn unsupported_code(question: &RawInputRequest) -> ErrorCode {
-    match question.kind {
+fn unsupported_code(input_request: &RawInputRequest) -> ErrorCode {
+    match input_request.kind {
         InputKind::Elicitation => ErrorCode::INVALID_PARAMS,
         InputKind::Sampling | InputKind::Roots => ErrorCode::METHOD_NOT_FOUND,
     }
 }
 
-fn unsupported(question: &RawInputRequest) -> RpcError {
-    let why = format!("this client does not support `{}`", question.kind);
-    RpcError::new(unsupported_code(question), why)
+fn unsupported(input_request: &RawInputRequest) -> RpcError {
+    let why = format!("this client does not support `{}`", input_request.kind);
+    RpcError::new(unsupported_code(input_request), why)
 }
 
 fn encode(answer: &impl Serialize) -> Outcome {

@@ -16,13 +16,15 @@ use tokio::time::Sleep;
 use crate::exchange::{Answer, Channel, Exchange, ExchangeEvent, InProcess};
 use crate::{Error, Result};
 
-/// Resolves when the host has answered all input requests of one round; it handles several concurrently.
+/// Resolves when the host has answered all input requests of one round; up to [`MAX_CONCURRENT`] are with the host at
+/// a time.
 ///
 /// # Cancel safety
 ///
 /// Dropping it drops the host's futures.
 pub(super) struct HostAnswers {
     host: InProcess,
+    /// This client: its capabilities limit what the server may ask.
     caller: Arc<Caller>,
     queued: VecDeque<(String, RawInputRequest)>,
     running: Vec<(String, Exchange)>,
@@ -35,15 +37,15 @@ impl HostAnswers {
     ///
     /// # Errors
     ///
-    /// [`Error::Protocol`] if one of them needs a capability that `caller` does not declare. None is passed on then:
-    /// a single input request cannot be refused, and a retry without it would repeat the others.
+    /// [`Error::Protocol`] if one of them needs a capability that `caller`, this client, does not declare. Then the
+    /// host gets none of them: the protocol cannot refuse one alone, and a retry would ask the others again.
     pub(super) fn new(
         host: InProcess,
         caller: Arc<Caller>,
-        questions: Vec<(String, RawInputRequest)>,
+        input_requests: Vec<(String, RawInputRequest)>,
     ) -> Result<Self> {
-        for (key, question) in &questions {
-            if let Err(missing) = question.check_capabilities(&caller.capabilities) {
+        for (key, input_request) in &input_requests {
+            if let Err(missing) = input_request.check_capabilities(&caller.capabilities) {
                 return Err(Error::protocol(format!(
                     "the server sent the input request `{key}`, but {missing}"
                 )));
@@ -52,15 +54,16 @@ impl HostAnswers {
         Ok(Self {
             host,
             caller,
-            queued: questions.into(),
+            queued: input_requests.into(),
             running: Vec::new(),
             answers: Vec::new(),
             pause: None,
         })
     }
 
-    /// Waits for `pause` only: the server sent `requestState` without input requests, which means "retry".
-    pub(super) fn pause(host: InProcess, caller: Arc<Caller>, pause: Duration) -> Self {
+    /// Resolves without answers after `pause`: the server sent `requestState` without input requests, which means
+    /// "retry".
+    pub(super) fn after_pause(host: InProcess, caller: Arc<Caller>, pause: Duration) -> Self {
         Self {
             host,
             caller,
@@ -73,9 +76,9 @@ impl HostAnswers {
 
     fn start_queued(&mut self) {
         while self.running.len() < MAX_CONCURRENT
-            && let Some((key, question)) = self.queued.pop_front()
+            && let Some((key, input_request)) = self.queued.pop_front()
         {
-            let (method, params) = question.into_request();
+            let (method, params) = input_request.into_request();
             let params = params.unwrap_or_else(Json::empty_object);
             let request = Request::new(method, params, self.caller.clone());
             let exchange = self.host.open(request, CallOptions::default());
@@ -89,7 +92,8 @@ impl HostAnswers {
         while let Some((_, exchange)) = self.running.get_mut(at) {
             match exchange.poll_event(cx) {
                 Poll::Pending => at += 1,
-                // Dropped: a host's progress has no receiver. Polled again, so that the waker is registered.
+                // The host's progress notifications have no receiver. `at` is unchanged, so the exchange is polled
+                // again until it is pending and has registered the waker.
                 Poll::Ready(ExchangeEvent::Notification(_)) => {}
                 Poll::Ready(ExchangeEvent::Answered(answer)) => {
                     let (key, _) = self.running.remove(at);
@@ -125,8 +129,8 @@ impl Future for HostAnswers {
 
 /// Returns the pause before a retry without input requests: doubles with each round, up to [`MAX_PAUSE`].
 pub(super) fn retry_pause(round: u32) -> Duration {
-    let doubled = round.saturating_sub(1).min(16);
-    (FIRST_PAUSE * 2_u32.pow(doubled)).min(MAX_PAUSE)
+    let doublings = round.saturating_sub(1).min(16);
+    (FIRST_PAUSE * 2_u32.pow(doublings)).min(MAX_PAUSE)
 }
 
 fn check_answer(key: &str, answer: Result<Answer>) -> Result<Json> {
@@ -142,7 +146,7 @@ fn check_answer(key: &str, answer: Result<Answer>) -> Result<Json> {
     }
 }
 
-/// How many input requests the host handles concurrently.
+/// Maximum number of input requests that are with the host at a time.
 const MAX_CONCURRENT: usize = 8;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const MAX_PAUSE: Duration = Duration::from_secs(5);

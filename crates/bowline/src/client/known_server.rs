@@ -1,4 +1,4 @@
-//! The protocol version of a server, to be kept for the next connection.
+//! The protocol version of a server, to be stored for the next connection.
 
 use bowline_core::era::{Dialect, Dialects};
 use bowline_types::DiscoverResult;
@@ -8,7 +8,8 @@ use crate::{Error, Result};
 
 /// The protocol version and the `server/discover` result of a server.
 ///
-/// Store it, and pass it to [`Connect::known_server`](super::Connect::known_server) the next time to connect without a probe.
+/// Store it, and pass it to [`Connect::known_server`](super::Connect::known_server) the next time to connect without
+/// a probe.
 ///
 /// # Examples
 ///
@@ -35,13 +36,13 @@ impl KnownServer {
         Self { version, server }
     }
 
-    /// The protocol version of the server.
+    /// Returns the protocol version of the server.
     #[must_use]
     pub fn version(&self) -> &str {
         &self.version
     }
 
-    /// The `server/discover` result, or its equivalent from `initialize`, if it was requested.
+    /// Returns the `server/discover` result, or its equivalent from `initialize`, if it was requested.
     #[must_use]
     pub fn server(&self) -> Option<&DiscoverResult> {
         self.server.as_ref()

@@ -30,7 +30,7 @@ pub trait PaginatedMethod: Method<Params = PaginatedRequestParams> + 'static {
     fn into_page(result: Self::Result) -> (Vec<Self::Item>, Option<Cursor>);
 }
 
-/// Marks a list request; awaiting the [`RequestBuilder`] returns the items of all pages.
+/// The kind of a list request, with its limits. Awaiting its [`RequestBuilder`] returns the items of all pages.
 #[derive(Debug)]
 pub struct List<M> {
     max_pages: usize,
@@ -40,7 +40,8 @@ pub struct List<M> {
 }
 
 impl Client {
-    /// Lists the server's tools, from all pages (`tools/list`).
+    /// Lists the server's tools, from all pages (`tools/list`). Awaiting it starts over once if a cursor expires;
+    /// [`stream`](RequestBuilder::stream) does not.
     ///
     /// # Examples
     ///
@@ -65,7 +66,8 @@ impl Client {
         self.list()
     }
 
-    /// Lists the server's resources, from all pages (`resources/list`).
+    /// Lists the server's resources, from all pages (`resources/list`). Awaiting it starts over once if a cursor
+    /// expires; [`stream`](RequestBuilder::stream) does not.
     ///
     /// # Examples
     ///
@@ -80,7 +82,8 @@ impl Client {
         self.list()
     }
 
-    /// Lists the server's resource templates, from all pages (`resources/templates/list`).
+    /// Lists the server's resource templates, from all pages (`resources/templates/list`). Awaiting it starts over once
+    /// if a cursor expires; [`stream`](RequestBuilder::stream) does not.
     ///
     /// # Examples
     ///
@@ -95,7 +98,8 @@ impl Client {
         self.list()
     }
 
-    /// Lists the server's prompts, from all pages (`prompts/list`).
+    /// Lists the server's prompts, from all pages (`prompts/list`). Awaiting it starts over once if a cursor expires;
+    /// [`stream`](RequestBuilder::stream) does not.
     ///
     /// # Examples
     ///
@@ -110,7 +114,8 @@ impl Client {
         self.list()
     }
 
-    /// Lists the items of method `M`, from all pages.
+    /// Lists the items of method `M`, from all pages. Awaiting it starts over once if a cursor expires;
+    /// [`stream`](RequestBuilder::stream) does not.
     pub fn list<M: PaginatedMethod>(&self) -> RequestBuilder<List<M>> {
         let list = List {
             max_pages: MAX_PAGES,
@@ -160,7 +165,8 @@ impl<M: PaginatedMethod> RequestBuilder<List<M>> {
         self
     }
 
-    /// Returns a stream of the items, which requests each page when it is needed.
+    /// Returns a stream of the items, which requests each page when it is needed. It fails if a cursor expires: the
+    /// items that it has already returned may be outdated.
     pub fn stream(self) -> ItemStream<M> {
         ItemStream::new(self)
     }
@@ -195,7 +201,9 @@ impl<M: PaginatedMethod> IntoFuture for RequestBuilder<List<M>> {
 pub struct ItemStream<M: PaginatedMethod> {
     list: List<M>,
     state: PageState,
-    ready: VecDeque<M::Item>,
+    /// Items that were received and not returned yet.
+    queued: VecDeque<M::Item>,
+    /// All cursors received so far, to detect a repeated one.
     cursors: BTreeSet<Cursor>,
     pages: usize,
     items: usize,
@@ -205,7 +213,7 @@ pub struct ItemStream<M: PaginatedMethod> {
 
 enum PageState {
     /// The next page is requested with these options.
-    Ready(RequestOptions),
+    NextPage(RequestOptions),
     /// A page is being fetched; the options are for the one after it.
     Fetching(Box<Call>, RequestOptions),
     Done,
@@ -215,8 +223,8 @@ impl<M: PaginatedMethod> ItemStream<M> {
     fn new(builder: RequestBuilder<List<M>>) -> Self {
         Self {
             list: builder.kind,
-            state: PageState::Ready(builder.options),
-            ready: VecDeque::new(),
+            state: PageState::NextPage(builder.options),
+            queued: VecDeque::new(),
             cursors: BTreeSet::new(),
             pages: 0,
             items: 0,
@@ -236,7 +244,7 @@ impl<M: PaginatedMethod> ItemStream<M> {
     async fn collect(mut self) -> Result<Vec<M::Item>> {
         let mut items = Vec::new();
         let mut restart = match &self.state {
-            PageState::Ready(options) => Some(options.for_next_page(params_for(None))),
+            PageState::NextPage(options) => Some(options.for_another_page(params_for(None))),
             PageState::Fetching(..) | PageState::Done => None,
         };
         while let Some(item) = self.next().await {
@@ -245,8 +253,8 @@ impl<M: PaginatedMethod> ItemStream<M> {
                 Err(Error::Peer(error))
                     if error.code == ErrorCode::INVALID_PARAMS && self.pages > 0 =>
                 {
-                    // The cursor has expired, so the earlier pages belong to an outdated list. Start over, but only
-                    // once: the server may reject every cursor.
+                    // Probably the cursor has expired, and the earlier pages belong to an outdated list. Start over,
+                    // but only once: the server may reject every cursor.
                     let Some(mut options) = restart.take() else {
                         return Err(error.into());
                     };
@@ -278,7 +286,7 @@ impl<M: PaginatedMethod> ItemStream<M> {
         let (items, next) = M::into_page(result);
         self.pages += 1;
         self.items += items.len();
-        self.ready.extend(items);
+        self.queued.extend(items);
         if self.items > self.list.max_items {
             let max = self.list.max_items;
             return Err(Error::protocol(format!(
@@ -300,7 +308,7 @@ impl<M: PaginatedMethod> ItemStream<M> {
             ));
         }
         options.params = params_for(Some(next));
-        Ok(PageState::Ready(options))
+        Ok(PageState::NextPage(options))
     }
 }
 
@@ -310,13 +318,13 @@ impl<M: PaginatedMethod> Stream for ItemStream<M> {
     fn poll_next(self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();
         loop {
-            if let Some(item) = this.ready.pop_front() {
+            if let Some(item) = this.queued.pop_front() {
                 return Poll::Ready(Some(Ok(item)));
             }
             match std::mem::replace(&mut this.state, PageState::Done) {
                 PageState::Done => return Poll::Ready(None),
-                PageState::Ready(options) => {
-                    let next = options.for_next_page(params_for(None));
+                PageState::NextPage(options) => {
+                    let next = options.for_another_page(params_for(None));
                     this.state = PageState::Fetching(Box::new(options.start()), next);
                 }
                 PageState::Fetching(mut call, mut options) => {
@@ -332,7 +340,7 @@ impl<M: PaginatedMethod> Stream for ItemStream<M> {
                     match result.and_then(|result| this.add_page(result, options)) {
                         Ok(state) => this.state = state,
                         Err(error) => {
-                            this.ready.clear();
+                            this.queued.clear();
                             return Poll::Ready(Some(Err(error)));
                         }
                     }

@@ -158,9 +158,9 @@ impl Client {
     ///
     /// ```
     /// # async fn example(server: bowline::Server) -> bowline::Result<()> {
-    /// let (near, far) = bowline::wire::memory();
-    /// tokio::spawn(server.serve(far));
-    /// let client = bowline::Client::from_wire(near).await?;
+    /// let (client_wire, server_wire) = bowline::wire::memory();
+    /// tokio::spawn(server.serve(server_wire));
+    /// let client = bowline::Client::from_wire(client_wire).await?;
     /// # Ok(()) }
     /// ```
     pub fn from_wire(wire: impl Wire) -> Connect {

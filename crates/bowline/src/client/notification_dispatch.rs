@@ -1,7 +1,7 @@
 //! Delivers the server's notifications to the cache and to the application's callbacks, in this order.
 //!
-//! Over a duplex wire the driver calls [`NotificationDispatch::deliver`] for each notification that arrives. Elsewhere the
-//! call that the notification belongs to does.
+//! Over a duplex wire the driver calls [`NotificationDispatch::deliver`] for each notification that arrives.
+//! Elsewhere the call that the notification belongs to does.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Opens a connection over a duplex wire or in process: probes the server, and sends `initialize` if it is a legacy one.
+//! Opens a connection over a duplex wire or in process: probes the server, and sends `initialize` if it is a legacy
+//! one.
 //!
 //! [`Prober`] in `bowline-core` decides; this file sends, waits and starts a child process again. Its HTTP counterpart is
 //! `http/opener.rs`.
@@ -146,8 +147,9 @@ impl Opener<'_> {
         }
     }
 
-    /// Sends `initialize` to a server that did not answer the probe. A child process that does not answer `initialize` either, or
-    /// exits, was broken by the probe: it is started again, and `initialize` is its first message.
+    /// Sends `initialize` to a server that did not answer the probe. A child process that does not answer
+    /// `initialize` either, or exits, was broken by the probe: it is started again, and `initialize` is its first
+    /// message.
     async fn fall_back(
         &self,
         transport: Arc<Transport>,
@@ -188,7 +190,8 @@ impl Opener<'_> {
         self.initialize(transport, caller, offered, versions).await
     }
 
-    /// Sends `initialize`, unless the late answer to the probe shows that the server is modern and was only slow to start.
+    /// Sends `initialize`, unless the late answer to the probe shows that the server is modern and was only slow to
+    /// start.
     async fn initialize_unless_answered(
         &self,
         transport: Arc<Transport>,

@@ -1,7 +1,8 @@
 //! A builder for one request of a client.
 //!
-//! Every request method of [`Client`] returns a [`RequestBuilder`]. The setters that all requests share are here; those of one kind of
-//! request are beside that kind. The type parameter is the kind of request, which decides the type of the result.
+//! Every request method of [`Client`] returns a [`RequestBuilder`]. The setters that all requests share are here;
+//! those of one kind of request are beside that kind. The type parameter is the kind of request, which decides the
+//! type of the result.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -215,8 +216,8 @@ impl<K> RequestBuilder<K> {
 }
 
 impl<K: SingleRequest> RequestBuilder<K> {
-    /// Returns an [input-required](super::Reply::input_required) result to the caller, instead of answering it through the host and
-    /// sending the request again.
+    /// Returns an [input-required](super::Reply::input_required) result to the caller, instead of answering it
+    /// through the host and sending the request again.
     ///
     /// # Examples
     ///
@@ -235,8 +236,8 @@ impl<K: SingleRequest> RequestBuilder<K> {
 
     /// Starts the request and returns the call, a future.
     ///
-    /// Over a duplex wire the request is queued now. In process, and over HTTP in the modern era, no task is spawned: the request
-    /// is sent, and makes progress, while the call is polled.
+    /// Over a duplex wire the request is queued now. In process, and over HTTP in the modern era, no task is spawned:
+    /// the request is sent, and makes progress, while the call is polled.
     pub fn start(self) -> Call {
         self.options.start()
     }
@@ -254,8 +255,9 @@ pub(super) mod sealed {
 }
 
 impl RequestOptions {
-    /// The same settings for the next page. The request id and the progress callback belong to one request and are left out.
-    pub(super) fn for_next_page(&self, params: Result<Json>) -> Self {
+    /// Returns the same settings for another page. The request id and the progress callback belong to one request and
+    /// are left out.
+    pub(super) fn for_another_page(&self, params: Result<Json>) -> Self {
         Self {
             client: self.client.clone(),
             method: self.method.clone(),

@@ -127,7 +127,7 @@ pub struct Subscription {
     client: Client,
 }
 
-/// Why a subscription ended.
+/// The reason a subscription ended.
 ///
 /// # Examples
 ///

@@ -58,7 +58,8 @@ impl Connection {
         }
     }
 
-    /// Marks the version as the server's actual one. Until then requests from the server are attributed to an unknown caller.
+    /// Marks the version as the server's actual one. Until then requests from the server are attributed to an unknown
+    /// caller.
     pub(super) fn confirm(&self) {
         if let Transport::Wire(wire) = &*self.transport {
             // Fails if it is set already: a version is confirmed once per wire.

@@ -1,7 +1,7 @@
 //! [`InProcess`], the in-process transport: a channel that calls a responder directly.
 //!
-//! There is no framing and no task: the handler runs inside the caller's future and is dropped with it.
-//! Request ids follow the same rules as on a wire.
+//! There is no framing, and the handler runs inside the caller's future and is dropped with it. A task is spawned only
+//! for an abandoned handler with [`CancelMode::Signal`], which runs on. Request ids follow the same rules as on a wire.
 
 use std::borrow::Cow;
 use std::future::Future;
@@ -21,7 +21,9 @@ use super::local_exchange::{ExchangeWork, LocalExchange};
 use super::notification_queue::NotificationQueue;
 use super::request_ids::RequestIds;
 use super::run_handler::{RunningHandler, run_handler};
-use super::{Answer, CancelMode, Channel, Context, Exchange, NotificationSink, Responder};
+use super::{
+    Answer, CancelMode, Channel, Context, Exchange, NO_EXTENSIONS, NotificationSink, Responder,
+};
 use crate::{Error, Result};
 
 /// A channel to a responder in the same process.
@@ -124,13 +126,14 @@ struct HandlerWork {
 impl ExchangeWork for HandlerWork {
     fn poll_answer(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<Answer>> {
         let outcome = task::ready!(Pin::new(&mut self.running).poll(cx));
-        // A result needs no sealing in process. An error does: its code depends on the caller's version.
+        // Results stay in the internal form, so they are unsealed as the latest version. Only errors are sealed: they
+        // take the code of the caller's version.
         let form = Seal::new(self.dialect, self.method.clone());
         let outcome = match outcome {
             Ok(result) => Ok(result),
-            refused => seal(&form, &Json::empty_object(), refused),
+            error => seal(&form, &Json::empty_object(), error),
         };
-        let unsealed = unseal(&self.method, Dialect::LATEST, &[], outcome);
+        let unsealed = unseal(&self.method, Dialect::LATEST, NO_EXTENSIONS, outcome);
         Poll::Ready(Answer::from_unsealed(unsealed))
     }
 

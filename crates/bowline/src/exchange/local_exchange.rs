@@ -19,7 +19,8 @@ pub(super) trait ExchangeWork: Send + 'static {
     /// Polls for the answer. Not polled again after it is ready.
     fn poll_answer(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<Answer>>;
 
-    /// Returns whether the timeouts run. Wakes `waker` when a pause ends that this work cannot observe in `poll_answer`.
+    /// Returns whether the timeouts run. Wakes `waker` when a pause ends that this work cannot observe in
+    /// `poll_answer`.
     fn timeout_state(&self, waker: &Waker) -> TimeoutState;
 
     /// Returns how long the timeouts were [paused](TimeoutState::Paused).

@@ -75,6 +75,15 @@ use std::time::Duration;
 
 use bowline_core::era::Unsealed;
 pub use bowline_core::era::{Caller, Dialect, Dialects, Request};
+
+/// The types of the fields of [`Dialect`].
+pub mod dialect {
+    pub use bowline_core::era::{
+        ElicitationModes, HttpProperties, HttpTransportKind, InputMechanism, Methods, Negotiation,
+        StructuredContent, Tasks, UndefinedMembers, VersionHeader,
+    };
+}
+pub use bowline_core::input::{KeyReused, MissingCapability};
 pub use bowline_core::json::Params;
 pub use bowline_core::mux::CallOptions;
 pub use bowline_core::{Notification, Outcome};
@@ -85,7 +94,7 @@ use crate::{Error, Result};
 /// A boxed, `Send` future.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Sends requests to a peer.
+/// A connection over which requests are sent.
 ///
 /// # Examples
 ///
@@ -108,7 +117,7 @@ pub trait Channel: Send + Sync + 'static {
     fn open(&self, request: Request, options: CallOptions) -> Exchange;
 }
 
-/// Answers requests.
+/// A handler of all requests of a server, or of a client.
 ///
 /// # Cancel safety
 ///
@@ -173,7 +182,7 @@ pub trait Responder: Send + Sync + 'static {
     }
 }
 
-/// How a handler is stopped when its request is cancelled.
+/// The way a handler is stopped when its request is cancelled.
 ///
 /// # Examples
 ///
@@ -370,6 +379,9 @@ impl Answer {
         }
     }
 }
+
+/// The values of `resultType` that negotiated extensions add: none, because no extension is negotiated yet.
+pub(crate) const NO_EXTENSIONS: &[&str] = &[];
 
 /// An exchange whose answer is already known.
 struct ReadyExchange(Option<Result<Answer>>);

@@ -1,4 +1,4 @@
-//! [`Principal`], the authenticated caller of a request.
+//! [`Principal`], the authenticated identity of a request's sender.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use bowline_types::Json;
 
-/// The authenticated caller of a request: a name, scopes and claims.
+/// The authenticated identity of a request's sender: a name, scopes and claims.
 ///
 /// Anonymous, unless a layer that verified a credential sets another one. What a client declares about itself does not
 /// affect its principal.

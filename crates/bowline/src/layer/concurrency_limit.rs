@@ -20,7 +20,7 @@ use crate::exchange::BoxFuture;
 /// ```
 /// use bowline::{Server, layer::ConcurrencyLimit};
 ///
-/// let server = Server::new("busy", "1.0.0").layer(ConcurrencyLimit::new(100));
+/// let server = Server::new("calculator", "1.0.0").layer(ConcurrencyLimit::new(100));
 /// ```
 #[derive(Clone, Debug)]
 pub struct ConcurrencyLimit {

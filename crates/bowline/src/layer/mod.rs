@@ -54,7 +54,7 @@ use crate::exchange::{BoxFuture, Context, Params, Principal, Responder};
 ///     next.with_principal(Principal::named("ada")).run(request).await
 /// }
 ///
-/// let server = Server::new("trusting", "1.0.0").layer(as_ada);
+/// let server = Server::new("calculator", "1.0.0").layer(as_ada);
 /// ```
 pub trait Layer: Send + Sync + 'static {
     /// Handles a request; `next` passes it on to the inner layers and the responder.
@@ -150,8 +150,8 @@ impl std::fmt::Debug for Next {
 /// use bowline::{Client, Server};
 ///
 /// # async fn example(server: Server) -> bowline::Result<()> {
-/// let patient = Layered::new(server).layer(Timeout::new(Duration::from_secs(10)));
-/// let client = Client::in_process(&patient).await?;
+/// let layered = Layered::new(server).layer(Timeout::new(Duration::from_secs(10)));
+/// let client = Client::in_process(&layered).await?;
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]

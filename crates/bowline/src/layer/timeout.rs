@@ -20,18 +20,18 @@ use crate::exchange::BoxFuture;
 /// use bowline::{Server, Tool, layer::Timeout};
 ///
 /// let slow = Tool::new("slow", async || "done").layer(Timeout::new(Duration::from_secs(60)));
-/// let server = Server::new("patient", "1.0.0").tool(slow).layer(Timeout::new(Duration::from_secs(90)));
+/// let server = Server::new("calculator", "1.0.0").tool(slow).layer(Timeout::new(Duration::from_secs(90)));
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Timeout {
-    after: Duration,
+    timeout: Duration,
 }
 
 impl Timeout {
-    /// Limits the run time of handlers to `after`.
+    /// Limits the run time of handlers to `timeout`.
     #[must_use]
-    pub fn new(after: Duration) -> Self {
-        Self { after }
+    pub fn new(timeout: Duration) -> Self {
+        Self { timeout }
     }
 }
 
@@ -40,11 +40,11 @@ impl Layer for Timeout {
         if request.method == "subscriptions/listen" {
             return next.run(request);
         }
-        let after = self.after;
+        let timeout = self.timeout;
         Box::pin(async move {
-            let timely = tokio::time::timeout(after, next.run(request)).await;
+            let timely = tokio::time::timeout(timeout, next.run(request)).await;
             timely.unwrap_or_else(|_| {
-                let why = format!("handler timed out after {after:?}");
+                let why = format!("handler timed out after {timeout:?}");
                 Err(RpcError::new(ErrorCode::INTERNAL_ERROR, why))
             })
         })

@@ -32,7 +32,7 @@ pub struct ServiceRequest {
 /// ```
 /// use bowline::{Server, layer::ResponderService};
 ///
-/// let service = ResponderService::new(Server::new("anywhere", "1.0.0"));
+/// let service = ResponderService::new(Server::new("calculator", "1.0.0"));
 /// ```
 #[derive(Clone)]
 pub struct ResponderService(Arc<dyn Responder>);

@@ -18,7 +18,7 @@ use crate::exchange::BoxFuture;
 /// ```
 /// use bowline::{Server, layer::Trace};
 ///
-/// let server = Server::new("observed", "1.0.0").layer(Trace::new());
+/// let server = Server::new("calculator", "1.0.0").layer(Trace::new());
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]

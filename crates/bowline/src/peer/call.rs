@@ -12,7 +12,7 @@ use bowline_types::{Json, RequestId};
 use super::Peer;
 use super::unread_queue::{OverflowPolicy, UnreadQueue};
 use crate::Error;
-use crate::exchange::{Answer, ExchangeEvent, PollExchange};
+use crate::exchange::{Answer, ExchangeEvent, NO_EXTENSIONS, PollExchange};
 use crate::limits::Account;
 
 /// The received notifications and outcome of one call, until the call is polled.
@@ -110,7 +110,7 @@ impl WireCall {
             }
             Err(other) => return Err(Error::protocol(format!("{other:?}"))),
         };
-        Answer::from_unsealed(unseal(&self.method, self.dialect, &[], outcome))
+        Answer::from_unsealed(unseal(&self.method, self.dialect, NO_EXTENSIONS, outcome))
     }
 }
 

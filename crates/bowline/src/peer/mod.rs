@@ -35,8 +35,9 @@ use std::task::Waker;
 use std::time::Duration;
 
 use bowline_core::era::{Request, Stamper};
+pub use bowline_core::mux::TableSizes;
 use bowline_core::mux::{
-    CallId, CallOptions, CallRefused, InFlightId, Mux, MuxLimits, NotifyError, TableSizes,
+    CallId, CallOptions, CallRefused, InFlightId, Mux, MuxLimits, NotifyError,
 };
 use bowline_core::{Notification, Outcome};
 use bowline_types::RequestId;
@@ -266,7 +267,11 @@ impl Peer {
     fn end_error(&self) -> Error {
         match self.shared.state.lock().failure.clone() {
             Some(failure) => Error::Transport {
-                what: failure.to_string(),
+                // An error of the operating system, such as `Broken pipe`, does not name what failed.
+                what: match failure.get_ref() {
+                    Some(described) => described.to_string(),
+                    None => "connection failed".into(),
+                },
                 source: Some(Box::new(failure)),
             },
             None => Error::Closed,

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
+use bowline_core::ServerCapability;
 use bowline_core::era::{Caller, Dialect, Dialects};
 use bowline_types::{
-    CapabilitySettings, DiscoverResult, Implementation, Meta, PromptsCapability,
-    ResourcesCapability, ServerCapabilities, ToolsCapability,
+    CapabilitySettings, DiscoverRequest, DiscoverResult, Implementation, Meta, Method,
+    PromptsCapability, ResourcesCapability, ServerCapabilities, SubscriptionsListenRequest,
+    ToolsCapability,
 };
 
 use super::completion::{Completer, CompletionTarget};
@@ -64,7 +66,7 @@ pub(super) type OnRootsChanged = Arc<dyn Fn(&Caller) + Send + Sync>;
 /// use std::time::Duration;
 /// use bowline::{Server, server::ListKind, types::CacheScope};
 ///
-/// let server = Server::new("s", "1.0.0")
+/// let server = Server::new("calculator", "1.0.0")
 ///     .advertise(ListKind::Prompts)
 ///     .cache_list(ListKind::Tools, Duration::from_secs(60), CacheScope::PUBLIC);
 /// ```
@@ -189,21 +191,34 @@ impl ServerDefinition {
         self.account = account;
     }
 
-    pub(super) fn has_tools(&self) -> bool {
+    /// Returns whether the method exists and its capability is advertised.
+    pub(super) fn has_method(&self, method: &str) -> bool {
+        match ServerCapability::for_method(method) {
+            Some(ServerCapability::Tools) => self.has_tools(),
+            Some(ServerCapability::Prompts) => self.has_prompts(),
+            Some(ServerCapability::Resources) => self.has_resources(),
+            Some(ServerCapability::Completions) => self.has_completions(),
+            // `logging/setLevel` is answered by the admission of a wire.
+            Some(_) => false,
+            None => [DiscoverRequest::NAME, SubscriptionsListenRequest::NAME].contains(&method),
+        }
+    }
+
+    fn has_tools(&self) -> bool {
         self.tools.snapshot().is_advertised()
     }
 
-    pub(super) fn has_prompts(&self) -> bool {
+    fn has_prompts(&self) -> bool {
         self.prompts.snapshot().is_advertised()
     }
 
-    pub(super) fn has_resources(&self) -> bool {
+    fn has_resources(&self) -> bool {
         self.resource_updates
             || self.resources.snapshot().is_advertised()
             || self.templates.snapshot().is_advertised()
     }
 
-    pub(super) fn has_completions(&self) -> bool {
+    fn has_completions(&self) -> bool {
         !self.completers.is_empty()
     }
 

@@ -131,14 +131,14 @@ pub enum ExtractError {
 impl ExtractError {
     /// Creates an [`ExtractError::Arguments`].
     #[must_use]
-    pub fn arguments(what: impl Into<String>) -> Self {
-        Self::Arguments(what.into())
+    pub fn arguments(message: impl Into<String>) -> Self {
+        Self::Arguments(message.into())
     }
 
     /// Creates an [`ExtractError::Server`].
     #[must_use]
-    pub fn server(what: impl Into<String>) -> Self {
-        Self::Server(what.into())
+    pub fn server(message: impl Into<String>) -> Self {
+        Self::Server(message.into())
     }
 }
 

@@ -5,11 +5,6 @@ use std::sync::Arc;
 use bowline_core::era::LegacyFeatures;
 use bowline_core::http::admission::MethodCatalog;
 use bowline_core::http::headers::ParamHeaders;
-use bowline_types::{
-    CallToolRequest, CompleteRequest, DiscoverRequest, GetPromptRequest, ListPromptsRequest,
-    ListResourceTemplatesRequest, ListResourcesRequest, ListToolsRequest, Method,
-    ReadResourceRequest, SubscriptionsListenRequest,
-};
 use tokio::net::ToSocketAddrs;
 
 use super::Server;
@@ -65,16 +60,7 @@ impl Server {
 /// Methods of a capability that is not advertised are not found.
 impl MethodCatalog for Server {
     fn has_method(&self, method: &str) -> bool {
-        match method {
-            DiscoverRequest::NAME | SubscriptionsListenRequest::NAME => true,
-            ListToolsRequest::NAME | CallToolRequest::NAME => self.definition.has_tools(),
-            ListPromptsRequest::NAME | GetPromptRequest::NAME => self.definition.has_prompts(),
-            ListResourcesRequest::NAME
-            | ListResourceTemplatesRequest::NAME
-            | ReadResourceRequest::NAME => self.definition.has_resources(),
-            CompleteRequest::NAME => self.definition.has_completions(),
-            _ => false,
-        }
+        self.definition.has_method(method)
     }
 
     fn param_headers(&self, tool: &str) -> Option<Arc<ParamHeaders>> {

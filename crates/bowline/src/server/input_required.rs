@@ -122,7 +122,7 @@ impl Future for RoundFuture<'_> {
 
     fn poll(mut self: Pin<&mut Self>, task: &mut task::Context<'_>) -> Poll<Outcome> {
         // Registered at every poll: a task that the handler spawned may request input without waking the handler.
-        self.input.wake_on_question(task.waker());
+        self.input.wake_on_input_request(task.waker());
         let Some(handler) = &mut self.handler else {
             return Poll::Pending;
         };
@@ -155,7 +155,7 @@ impl RoundFuture<'_> {
     /// Replaces the `isError` result of a tool that failed only because the client lacks a capability by a JSON-RPC
     /// error: the client may be able to provide the capability, and the model is not.
     fn report_missing_capability(&self, outcome: Outcome) -> Outcome {
-        let Some(rejected) = self.input.take_rejected_question() else {
+        let Some(rejected) = self.input.take_rejected_input() else {
             return outcome;
         };
         let failure = outcome.as_ref().ok().and_then(tool_failure);

@@ -284,7 +284,7 @@ impl Server {
     /// use std::time::Duration;
     /// use bowline::{Server, types::CacheScope};
     ///
-    /// let server = Server::new("steady", "1.0.0").cache(Duration::from_secs(300), CacheScope::PUBLIC);
+    /// let server = Server::new("calculator", "1.0.0").cache(Duration::from_secs(300), CacheScope::PUBLIC);
     /// ```
     pub fn cache(self, ttl: Duration, scope: CacheScope) -> Self {
         let cache = CacheHints::new(ttl, scope);
@@ -348,8 +348,8 @@ impl Server {
         self.with_definition(|definition| definition.resource_updates = true)
     }
 
-    /// Shares a value with every handler, which gets it by its type: as [`State`], or from
-    /// [`Context::state`]. A later value of the same type replaces the earlier one.
+    /// Adds shared state, which handlers read with [`State`] or [`Context::state`]. A later value of the same type
+    /// replaces the earlier one.
     ///
     /// # Examples
     ///
@@ -379,7 +379,7 @@ impl Server {
     /// use bowline::Server;
     /// use bowline::exchange::{Dialect, Dialects};
     ///
-    /// let server = Server::new("new only", "1.0.0").versions(Dialects::only(Dialect::is_modern));
+    /// let server = Server::new("calculator", "1.0.0").versions(Dialects::only(Dialect::is_modern));
     /// ```
     pub fn versions(self, served: Dialects) -> Self {
         self.with_definition(|definition| definition.served = served)
@@ -390,7 +390,7 @@ impl Server {
         self.with_definition(|definition| definition.limit(limits))
     }
 
-    /// Returns what all peers currently use of the [limits](Self::limits), and what was refused so far.
+    /// Returns the current resource usage and the number of refusals. See [`limits`](Self::limits).
     #[must_use]
     pub fn usage(&self) -> Usage {
         self.definition.account.usage()
@@ -446,7 +446,7 @@ impl Server {
     /// use std::time::Duration;
     /// use bowline::{Server, layer::{Timeout, Trace}};
     ///
-    /// let server = Server::new("patient", "1.0.0")
+    /// let server = Server::new("calculator", "1.0.0")
     ///     .layer(Trace::new())
     ///     .layer(Timeout::new(Duration::from_secs(30)));
     /// ```
@@ -471,10 +471,10 @@ impl Server {
     /// ```
     /// use bowline::{Server, Tool};
     ///
-    /// let twice = Server::new("s", "1.0.0")
+    /// let server = Server::new("calculator", "1.0.0")
     ///     .tool(Tool::new("now", async || "noon"))
     ///     .tool(Tool::new("now", async || "midnight"));
-    /// let error = twice.check().unwrap_err();
+    /// let error = server.check().unwrap_err();
     /// assert_eq!(error.to_string(), "duplicate tool name `now`");
     /// ```
     pub fn check(&self) -> Result<()> {
@@ -545,10 +545,10 @@ impl Server {
     /// use std::time::Duration;
     /// use bowline::Server;
     ///
-    /// let server = Server::new("polite", "1.0.0");
-    /// let serving = tokio::spawn(server.clone().serve_http("127.0.0.1:0"));
+    /// let server = Server::new("calculator", "1.0.0");
+    /// let task = tokio::spawn(server.clone().serve_http("127.0.0.1:0"));
     /// server.shut_down(Duration::from_secs(10));
-    /// serving.await.expect("the server does not panic")
+    /// task.await.expect("the server does not panic")
     /// # }
     /// ```
     pub fn shut_down(&self, grace: Duration) {

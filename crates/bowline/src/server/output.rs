@@ -353,7 +353,7 @@ mod tests {
         assert_eq!(
             written(failing()),
             json!({
-                "content": [{"type": "text", "text": "transport failed: the line is dead: connection reset"}],
+                "content": [{"type": "text", "text": "the line is dead: connection reset"}],
                 "isError": true,
             })
         );

@@ -67,7 +67,7 @@ pub(super) enum StateError {
 }
 
 impl StateKeys {
-    /// Creates keys with a random key, which is generated when it is first needed.
+    /// Creates a key set with one random key, which is generated when it is first needed.
     pub fn random() -> Self {
         Self {
             encryption_key: Arc::default(),

@@ -34,9 +34,12 @@ pub(super) fn route<'a>(
 ) -> BoxFuture<'a, Outcome> {
     let definition = &server.definition;
     let dialect = request.caller.dialect;
+    if !definition.has_method(&request.method) {
+        return ready(Err(method_not_found(&request.method)));
+    }
     match &*request.method {
         DiscoverRequest::NAME => ready(encode(&definition.discover_result())),
-        ListToolsRequest::NAME if definition.has_tools() => {
+        ListToolsRequest::NAME => {
             let paging = definition.paging(ListKind::Tools, dialect);
             ready(list_visible_to(
                 &cx,
@@ -45,10 +48,8 @@ pub(super) fn route<'a>(
                 &paging,
             ))
         }
-        CallToolRequest::NAME if definition.has_tools() => {
-            or_ready_error(call_tool(definition, request, cx))
-        }
-        ListPromptsRequest::NAME if definition.has_prompts() => {
+        CallToolRequest::NAME => or_ready_error(call_tool(definition, request, cx)),
+        ListPromptsRequest::NAME => {
             let paging = definition.paging(ListKind::Prompts, dialect);
             ready(list(
                 &definition.prompts.snapshot(),
@@ -56,10 +57,8 @@ pub(super) fn route<'a>(
                 &paging,
             ))
         }
-        GetPromptRequest::NAME if definition.has_prompts() => {
-            Box::pin(get_prompt(definition, request, cx))
-        }
-        ListResourcesRequest::NAME if definition.has_resources() => {
+        GetPromptRequest::NAME => Box::pin(get_prompt(definition, request, cx)),
+        ListResourcesRequest::NAME => {
             let paging = definition.paging(ListKind::Resources, dialect);
             ready(list(
                 &definition.resources.snapshot(),
@@ -67,7 +66,7 @@ pub(super) fn route<'a>(
                 &paging,
             ))
         }
-        ListResourceTemplatesRequest::NAME if definition.has_resources() => {
+        ListResourceTemplatesRequest::NAME => {
             let paging = definition.paging(ListKind::ResourceTemplates, dialect);
             ready(list(
                 &definition.templates.snapshot(),
@@ -75,12 +74,8 @@ pub(super) fn route<'a>(
                 &paging,
             ))
         }
-        ReadResourceRequest::NAME if definition.has_resources() => {
-            Box::pin(read_resource(definition, request, cx))
-        }
-        CompleteRequest::NAME if definition.has_completions() => {
-            Box::pin(complete_argument(definition, request, cx))
-        }
+        ReadResourceRequest::NAME => Box::pin(read_resource(definition, request, cx)),
+        CompleteRequest::NAME => Box::pin(complete_argument(definition, request, cx)),
         SubscriptionsListenRequest::NAME => match ActiveSubscription::open(server, request, cx) {
             Ok(subscription) => Box::pin(subscription.run()),
             Err(error) => ready(Err(error)),

@@ -1,6 +1,7 @@
 //! Answers `subscriptions/listen`: sends change notifications until the caller cancels it or the server shuts down.
 
 use bowline_core::era::Request;
+use bowline_core::restrict_filter;
 use bowline_core::{Notification, Outcome};
 use bowline_types::{
     Json, Meta, NotificationMethod, PromptListChangedNotification, ResourceListChangedNotification,
@@ -96,26 +97,7 @@ fn accepted_filter(
     mut requested: SubscriptionFilter,
     capabilities: &ServerCapabilities,
 ) -> SubscriptionFilter {
-    let accepted =
-        |requested: Option<bool>, supported: bool| requested.filter(|yes| *yes && supported);
-    let tools = capabilities
-        .tools
-        .as_ref()
-        .is_some_and(|tools| tools.list_changed == Some(true));
-    let prompts = capabilities
-        .prompts
-        .as_ref()
-        .is_some_and(|prompts| prompts.list_changed == Some(true));
-    let resources = capabilities.resources.as_ref();
-    requested.tools_list_changed = accepted(requested.tools_list_changed, tools);
-    requested.prompts_list_changed = accepted(requested.prompts_list_changed, prompts);
-    requested.resources_list_changed = accepted(
-        requested.resources_list_changed,
-        resources.is_some_and(|resources| resources.list_changed == Some(true)),
-    );
-    if resources.is_none_or(|resources| resources.subscribe != Some(true)) {
-        requested.resource_subscriptions = None;
-    }
+    requested = restrict_filter(requested, capabilities);
     if let Some(uris) = &mut requested.resource_subscriptions {
         let mut bytes = 0;
         let fits = |uri: &&String| {

@@ -215,30 +215,30 @@ impl Tool {
         self
     }
 
-    /// Sets the description, which tells the model what the tool does.
+    /// Sets the description of the tool for the model.
     pub fn description(mut self, description: impl Into<String>) -> Self {
         self.definition.description = Some(description.into());
         self
     }
 
     /// Sets `readOnlyHint`: whether the tool leaves its environment unchanged.
-    pub fn read_only(self, yes: bool) -> Self {
-        self.with_annotations(|annotations| annotations.read_only_hint = Some(yes))
+    pub fn read_only(self, value: bool) -> Self {
+        self.with_annotations(|annotations| annotations.read_only_hint = Some(value))
     }
 
     /// Sets `destructiveHint`: whether the tool may make destructive changes.
-    pub fn destructive(self, yes: bool) -> Self {
-        self.with_annotations(|annotations| annotations.destructive_hint = Some(yes))
+    pub fn destructive(self, value: bool) -> Self {
+        self.with_annotations(|annotations| annotations.destructive_hint = Some(value))
     }
 
     /// Sets `idempotentHint`: whether repeating a call with the same arguments has no further effect.
-    pub fn idempotent(self, yes: bool) -> Self {
-        self.with_annotations(|annotations| annotations.idempotent_hint = Some(yes))
+    pub fn idempotent(self, value: bool) -> Self {
+        self.with_annotations(|annotations| annotations.idempotent_hint = Some(value))
     }
 
     /// Sets `openWorldHint`: whether the tool interacts with external entities, such as the web.
-    pub fn open_world(self, yes: bool) -> Self {
-        self.with_annotations(|annotations| annotations.open_world_hint = Some(yes))
+    pub fn open_world(self, value: bool) -> Self {
+        self.with_annotations(|annotations| annotations.open_world_hint = Some(value))
     }
 
     /// Adds an icon that user interfaces may show.

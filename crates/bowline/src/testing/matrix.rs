@@ -24,7 +24,7 @@ pub struct MatrixCase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum TestTransport {
-    /// No transport: the handler runs inside the caller's future.
+    /// The in-process transport: without frames, the handler runs inside the caller's future.
     InProcess,
     /// An in-memory wire, with the same codecs at both ends as on any other wire.
     Memory,
@@ -36,7 +36,7 @@ pub enum TestTransport {
     HttpSse,
 }
 
-/// Returns every transport in every protocol version that has it, the newest version first.
+/// Returns every transport in every protocol version that has it, ordered by transport, then newest version first.
 ///
 /// # Examples
 ///
@@ -68,7 +68,7 @@ pub fn matrix() -> impl Iterator<Item = MatrixCase> {
 pub struct TestConnection {
     /// The connection builder; set further options before awaiting it.
     pub connect: Connect,
-    /// The frames on the wire, seen from the client; `None` without a wire.
+    /// The frames on the wire, seen from the client; `Some` for [`TestTransport::Memory`] only.
     pub record: Option<WireRecord>,
 }
 
@@ -84,7 +84,7 @@ impl MatrixCase {
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime, if there is a wire.
+    /// Outside of a tokio runtime, for [`TestTransport::Memory`] only.
     pub fn serve(&self, server: &Server) -> TestConnection {
         let (connect, record) = match self.transport {
             TestTransport::InProcess => (Client::in_process(server), None),
@@ -127,7 +127,8 @@ impl TestTransport {
     /// Returns whether the protocol version has this transport.
     ///
     /// Streamable HTTP “replaces the HTTP+SSE transport from protocol version 2024-11-05” (2025-03-26,
-    /// basic/transports). Clients of 2024-11-05 may still try Streamable HTTP first, and are served.
+    /// basic/transports). So HTTP+SSE exists in 2024-11-05 only. Streamable HTTP exists in all versions here: the
+    /// server also accepts a client of 2024-11-05 that tries it first.
     #[must_use]
     pub fn exists_in(self, dialect: &Dialect) -> bool {
         self != Self::HttpSse || dialect.http.transport == HttpTransportKind::HttpSse
@@ -136,10 +137,10 @@ impl TestTransport {
 
 /// Returns a service with only the two endpoints of HTTP+SSE.
 fn http_sse_only(server: &Server) -> HttpService {
-    let oldest = |dialect: &Dialect| dialect.http.transport == HttpTransportKind::HttpSse;
+    let has_http_sse = |dialect: &Dialect| dialect.http.transport == HttpTransportKind::HttpSse;
     server
         .http()
-        .versions(Dialects::only(oldest))
+        .versions(Dialects::only(has_http_sse))
         .with_http_sse()
 }
 

@@ -34,11 +34,11 @@
 //! let (wire, mut server) = testing::scripted_peer();
 //! let client = Client::from_wire(wire).protocol_version("2026-07-28").await?;
 //!
-//! let asking = tokio::spawn(async move { client.call_tool("now", ()).await });
+//! let call = tokio::spawn(async move { client.call_tool("now", ()).await });
 //! let noon = json!({"content": [{"type": "text", "text": "noon"}], "resultType": "complete"});
 //! server.expect("tools/call").await.answer(noon);
 //!
-//! assert_eq!(asking.await.expect("no panic")?.text(), "noon");
+//! assert_eq!(call.await.expect("no panic")?.text(), "noon");
 //! # Ok(()) }
 //! ```
 #![allow(clippy::panic, reason = "failed expectations panic like `assert!`")]

@@ -18,7 +18,7 @@ use crate::http::HttpService;
 /// A connector for [`HyperSend`](crate::http::client::HyperSend) that connects to a service in this process, whatever
 /// the address.
 ///
-/// It does no I/O, so it works with tokio's paused clock.
+/// It uses no sockets, so it works with tokio's paused clock.
 ///
 /// # Examples
 ///
@@ -45,7 +45,7 @@ pub struct PipeConnector {
 }
 
 impl PipeConnector {
-    /// Creates a connector to `service`. A spawned task serves each connection, and ends with it.
+    /// Creates a connector to `service`. Each connection is served by a spawned task, which ends when it is closed.
     #[must_use]
     pub fn to(service: &HttpService) -> Self {
         let service = service.clone();
@@ -64,11 +64,11 @@ impl PipeConnector {
         }
     }
 
-    /// Opens one connection.
+    /// Opens one connection and returns the client's end.
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime, if it was created by [`PipeConnector::to`].
+    /// Outside of a tokio runtime, if the connector was created by [`PipeConnector::to`], which spawns a task.
     #[must_use = "dropping a connection closes it"]
     pub fn open(&self) -> DuplexStream {
         let (near, far) = tokio::io::duplex(PIPE_BUFFER_BYTES);

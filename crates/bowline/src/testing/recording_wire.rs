@@ -21,9 +21,9 @@ use crate::wire::{Received, Wire};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> bowline::Result<()> {
-/// let (near, far) = wire::memory();
-/// let (recording, record) = RecordingWire::new(near);
-/// tokio::spawn(Server::new("quiet", "1.0.0").serve(far));
+/// let (client_wire, server_wire) = wire::memory();
+/// let (recording, record) = RecordingWire::new(client_wire);
+/// tokio::spawn(Server::new("calculator", "1.0.0").serve(server_wire));
 ///
 /// Client::from_wire(recording).protocol_version("2025-11-25").await?;
 ///

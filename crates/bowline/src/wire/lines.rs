@@ -23,8 +23,8 @@ use super::{Received, Wire};
 /// ```
 /// use bowline::wire::Lines;
 ///
-/// let (near, far) = tokio::io::duplex(4096);
-/// let (read, write) = tokio::io::split(near);
+/// let (client_wire, server_wire) = tokio::io::duplex(4096);
+/// let (read, write) = tokio::io::split(client_wire);
 /// let wire = Lines::new(read, write).max_line(1024 * 1024);
 /// ```
 #[must_use = "wires do nothing until passed to a client or server"]

@@ -21,9 +21,9 @@ use crate::sync::Mutex;
 ///
 /// ```
 /// # async fn example(server: bowline::Server) -> bowline::Result<()> {
-/// let (near, far) = bowline::wire::memory();
-/// let serving = tokio::spawn(server.serve(far));
-/// let client = bowline::Client::from_wire(near).await?;
+/// let (client_wire, server_wire) = bowline::wire::memory();
+/// let task = tokio::spawn(server.serve(server_wire));
+/// let client = bowline::Client::from_wire(client_wire).await?;
 /// # Ok(()) }
 /// ```
 pub fn memory() -> (Memory, Memory) {

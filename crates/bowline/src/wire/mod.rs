@@ -19,7 +19,7 @@ pub use stdio::stdio;
 use std::io;
 use std::task::{Context, Poll};
 
-use bowline_core::Message;
+pub use bowline_core::Message;
 use bowline_types::RequestId;
 use bytes::Bytes;
 use tokio::time::Instant;
@@ -39,8 +39,7 @@ use crate::Error;
 /// ```
 /// use std::io;
 /// use std::task::{Context, Poll};
-/// use bowline::wire::{Received, Wire};
-/// use bowline_core::Message;
+/// use bowline::wire::{Message, Received, Wire};
 ///
 /// struct Counting<W> {
 ///     wire: W,

@@ -1,7 +1,7 @@
 //! A connected client and server, and the assertions that end every scenario.
 //!
-//! In every pair an unrelated background call is in flight on the same connection. At the end of a scenario this call must
-//! get its own result, a further call must succeed, and no handler, request or task may be left.
+//! In every pair an unrelated background call is in flight on the same connection. At the end of a scenario this call
+//! must get its own result, a further call must succeed, and no handler, request or task may be left.
 
 use std::fmt::Debug;
 use std::future::{Future, IntoFuture};

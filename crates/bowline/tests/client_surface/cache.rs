@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use bowline::client::{Changes, Connect, List, MemoryCache, RequestBuilder};
+use bowline::client::{
+    Cache, CacheEntry, CacheKey, Change, Changes, Connect, List, MemoryCache, RequestBuilder,
+};
 use bowline::exchange::TraceContext;
 use bowline::testing::{self, ScriptedPeer};
 use bowline::types::ListToolsRequest;
@@ -34,13 +36,49 @@ fn page(ttl: i64, scope: &str) -> Value {
     json!({"tools": [tool("a")], "ttlMs": ttl, "cacheScope": scope})
 }
 
+/// A cache in which time passes only by [`AgingCache::age`].
+#[derive(Default)]
+struct AgingCache {
+    entries: MemoryCache,
+    millis: AtomicU64,
+}
+
+impl AgingCache {
+    fn age(&self, millis: u64) {
+        self.millis.fetch_add(millis, Ordering::Relaxed);
+    }
+}
+
+impl Cache for AgingCache {
+    fn get(&self, key: &CacheKey) -> Option<CacheEntry> {
+        let mut entry = self.entries.get(key)?;
+        entry.fresh_until -= Duration::from_millis(self.millis.load(Ordering::Relaxed));
+        Some(entry)
+    }
+
+    fn insert(&self, key: CacheKey, entry: CacheEntry) {
+        self.entries.insert(key, entry);
+    }
+
+    fn evict(&self, server: &str, change: &Change) {
+        self.entries.evict(server, change);
+    }
+}
+
+async fn with_aging_cache() -> (Client, ScriptedPeer, Arc<AgingCache>) {
+    let cache = Arc::new(AgingCache::default());
+    let shared = cache.clone();
+    let (client, server) = modern_with(move |connect| connect.cache(shared)).await;
+    (client, server, cache)
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_result_is_reused_until_its_ttl_expires() {
-    let (client, mut server) = modern().await;
+    let (client, mut server, cache) = with_aging_cache().await;
 
-    assert!(sends_request(&client, &mut server, page(5_000, "private")).await);
+    assert!(sends_request(&client, &mut server, page(60_000, "private")).await);
     assert!(!sends_request(&client, &mut server, page(0, "private")).await);
-    tokio::time::advance(Duration::from_millis(5_001)).await;
+    cache.age(60_001);
 
     assert!(sends_request(&client, &mut server, page(0, "private")).await);
 }
@@ -48,12 +86,12 @@ async fn a_result_is_reused_until_its_ttl_expires() {
 #[tokio::test(start_paused = true)]
 async fn a_ttl_beyond_the_clock_range_is_a_long_one() {
     for ttl in ["18446744073709551615", "9e15"] {
-        let (client, mut server) = modern().await;
+        let (client, mut server, cache) = with_aging_cache().await;
         let mut page = page(0, "private");
         page["ttlMs"] = serde_json::from_str(ttl).unwrap();
 
         assert!(sends_request(&client, &mut server, page.clone()).await);
-        tokio::time::advance(Duration::from_secs(24 * 60 * 60)).await;
+        cache.age(24 * 60 * 60 * 1000);
 
         assert!(!sends_request(&client, &mut server, page).await, "{ttl}");
     }

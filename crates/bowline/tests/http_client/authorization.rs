@@ -1,4 +1,5 @@
-//! A server that requires authorization: a refused call waits for the authorizer, its timeouts pause, and it is retried.
+//! A server that requires authorization: a refused call waits for the authorizer, its timeouts pause, and it is
+//! retried.
 
 use std::future::pending;
 use std::sync::{Arc, Mutex};

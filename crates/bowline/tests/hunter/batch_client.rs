@@ -228,8 +228,8 @@ impl BatchClient {
         }
     }
 
-    /// Checks that every POST has ended with one answer for each of its requests, and that the requests of refused POSTs
-    /// left no state.
+    /// Checks that every POST has ended with one answer for each of its requests, and that the requests of refused
+    /// POSTs left no state.
     pub(crate) async fn finish(mut self) {
         for _ in 0..MAX_CALL_SECONDS {
             if self.posts.iter().all(|post| post.is_over()) {

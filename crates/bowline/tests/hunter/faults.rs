@@ -67,7 +67,8 @@ impl Schedule {
         }
     }
 
-    /// Calls and subscriptions on the connection are lost, but end at their deadlines. Later ones use another connection.
+    /// Calls and subscriptions on the connection are lost, but end at their deadlines. Later ones use another
+    /// connection.
     fn half_open(&mut self) {
         let log = &self.setup.log;
         log.allow(AllowedFailure::Timeout);

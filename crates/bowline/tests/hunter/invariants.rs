@@ -55,7 +55,8 @@ impl Schedule {
         self.close().await;
     }
 
-    /// Checks that after calls on half-open connections have timed out, one on each, a later call uses another connection.
+    /// Checks that after calls on half-open connections have timed out, one on each, a later call uses another
+    /// connection.
     async fn check_that_a_new_connection_works(&self) {
         if self.has_one_wire() {
             return;
@@ -156,8 +157,8 @@ impl Schedule {
         for call in self.calls.iter().filter(|call| call.is_pending()) {
             log.violation("every request ends", &call.tag);
         }
-        // The responses to cancelled POSTs are drained for a few seconds. Where a request may have been refused after its
-        // cancel was posted, the server may keep the cancel, and the client reserves the id for 15 s.
+        // The responses to cancelled POSTs are drained for a few seconds. Where a request may have been refused after
+        // its cancel was posted, the server may keep the cancel, and the client reserves the id for 15 s.
         sleep_ms(match self.setup.config.fault {
             Fault::GracefulShutdown => 21_000,
             _ => 6000,
@@ -176,7 +177,8 @@ impl Schedule {
             let Some(client) = &party.client else {
                 continue;
             };
-            // A lost cancel leaves its id in flight, and a cancel whose request was lost applies to the next with its id.
+            // A lost cancel leaves its id in flight, and a cancel whose request was lost applies to the next with its
+            // id.
             let may_be_lost = self.setup.config.is_legacy_http() && self.may_lose_a_post();
             let own = self
                 .calls

@@ -210,8 +210,8 @@ impl Schedule {
 
 /// The resources that change.
 pub(crate) const RESOURCE_URIS: [&str; 2] = ["thing:///1", "thing:///2"];
-/// Whether the network may hold a legacy POST back until its cancel, which is another POST, overtakes it. The server keeps
-/// early cancels, so this must do no harm.
+/// Whether the network may hold a legacy POST back until its cancel, which is another POST, overtakes it. The server
+/// keeps early cancels, so this must do no harm.
 pub(crate) const CANCELS_MAY_OVERTAKE: bool = true;
 /// A little less than the time that a client waits for the response head of a request before it posts its cancel.
 const CANCEL_DELAY: Duration = Duration::from_millis(99);

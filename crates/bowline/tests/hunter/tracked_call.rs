@@ -44,8 +44,8 @@ impl CallSettings {
             1 => RequestId::from("7001"),
             _ => RequestId::from("x"),
         });
-        // Where a late answer to an abandoned call cannot be distinguished from the answer to a later call with the same
-        // id, a caller must not choose that id again.
+        // Where a late answer to an abandoned call cannot be distinguished from the answer to a later call with the
+        // same id, a caller must not choose that id again.
         let mut may_get_a_late_answer = |id: &RequestId| {
             others.any(|call| {
                 let is_distinguishable = config.cancels_by_closing()

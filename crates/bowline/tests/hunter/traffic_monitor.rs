@@ -253,8 +253,8 @@ fn summary(message: &Value) -> String {
     }
 }
 
-/// Returns the position of `text` in `bytes`. `str::find` is fast even in unoptimized code, but validating UTF-8 is not, so
-/// it goes block by block.
+/// Returns the position of `text` in `bytes`. `str::find` is fast even in unoptimized code, but validating UTF-8 is
+/// not, so it goes block by block.
 fn find(bytes: &[u8], text: &str) -> Option<usize> {
     let mut start = 0;
     while start < bytes.len() {

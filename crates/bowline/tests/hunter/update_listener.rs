@@ -13,8 +13,8 @@ use crate::network::Network;
 use crate::scene::{Fault, ScheduleConfig};
 use crate::schedule_log::{AllowedFailure, ScheduleLog};
 
-/// A task that subscribes to one resource, and again where the subscription may be lost. Dropping the listener drops the
-/// subscription.
+/// A task that subscribes to one resource, and again where the subscription may be lost. Dropping the listener drops
+/// the subscription.
 pub(crate) struct UpdateListener {
     state: Arc<ListenerState>,
     task: AbortHandle,

@@ -68,8 +68,8 @@ impl Connect {
         self
     }
 
-    /// Uses HTTP/2 with prior knowledge, for `http://` servers that are known to support it. Over TLS, HTTP/2 is negotiated
-    /// by ALPN without this.
+    /// Uses HTTP/2 with prior knowledge, for `http://` servers that are known to support it. Over TLS, HTTP/2 is
+    /// negotiated by ALPN without this.
     ///
     /// Ignored if [`Connect::http`](Self::http) is set.
     ///

@@ -1,4 +1,5 @@
-//! Opens a connection over HTTP: probes the server, and falls back to Streamable HTTP with a handshake, then to HTTP+SSE.
+//! Opens a connection over HTTP: probes the server, and falls back to Streamable HTTP with a handshake, then to
+//! HTTP+SSE.
 
 use std::sync::Arc;
 
@@ -180,7 +181,8 @@ async fn initialize_over(
     opener.initialize(transport, caller, offered, &legacy).await
 }
 
-/// Whether a failed handshake shows that the server is not a legacy one any more. A server that is down or requires authorization may be.
+/// Whether a failed handshake shows that the server is not a legacy one any more. A server that is down or requires
+/// authorization may be.
 fn contradicts_legacy(error: &Error) -> bool {
     match error {
         Error::Peer(_) | Error::Protocol { .. } => true,
@@ -188,7 +190,8 @@ fn contradicts_legacy(error: &Error) -> bool {
     }
 }
 
-/// Whether a failed `initialize` suggests that the server has two endpoints (HTTP+SSE). Some answer it with a JSON-RPC error.
+/// Whether a failed `initialize` suggests that the server has two endpoints (HTTP+SSE). Some answer it with a
+/// JSON-RPC error.
 fn is_without_streamable_http(error: &Error) -> bool {
     let status = UnexpectedStatus::of(error);
     matches!(error, Error::Peer(_))

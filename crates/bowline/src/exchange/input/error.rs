@@ -38,7 +38,7 @@ pub enum InputError {
     /// The client returned a JSON-RPC error.
     #[error("the client rejected `{key}`: {error}")]
     Refused {
-        /// The key of the question.
+        /// The key of the input request.
         key: String,
         /// The error.
         error: RpcError,
@@ -46,7 +46,7 @@ pub enum InputError {
     /// The answer is invalid.
     #[error("invalid answer to `{key}`: {why}")]
     InvalidAnswer {
-        /// The key of the question.
+        /// The key of the input request.
         key: String,
         /// The reason.
         why: String,
@@ -54,7 +54,7 @@ pub enum InputError {
     /// The server-to-client request failed to be sent or timed out.
     #[error("failed to get an answer to `{key}`")]
     Failed {
-        /// The key of the question.
+        /// The key of the input request.
         key: String,
         /// The cause.
         source: Error,

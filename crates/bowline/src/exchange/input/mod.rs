@@ -38,12 +38,13 @@ use super::{Answer, Context};
 use crate::sync::Mutex;
 use crate::{Error, deprecation};
 
-/// One round of a multi round-trip request, shared by the handler and by the runner that ends the round.
+/// The input state of one run of a handler; in the legacy era it only carries the timeout. Shared with `RoundFuture`
+/// (`server/input_required.rs`), which ends the round.
 pub(crate) struct InputRound {
     state: Mutex<RoundState>,
     /// The timeout of server-to-client requests.
     timeout: Duration,
-    /// Guards `Context::once`; `None` in a first round.
+    /// Guards `Context::once` against a repeated `requestState`; `None` in a first round, which has none.
     once: Option<OnceGuard>,
 }
 
@@ -52,15 +53,16 @@ struct RoundState {
     round: Option<ServerRound>,
     /// How often each key was used in this run.
     uses: BTreeMap<String, u32>,
-    /// The task that ends the round. It must be woken, since a question may come from a task that the handler spawned.
-    runner: Option<Waker>,
-    /// The last question that failed a check.
-    rejected: Option<RejectedQuestion>,
+    /// The waker of `RoundFuture`. A task that the handler spawned may request input, and does not wake it otherwise.
+    round_future: Option<Waker>,
+    /// The last input request that failed a check, or the last use of `Context::once` that was refused.
+    rejected: Option<RejectedInput>,
 }
 
-/// A question that was not sent. `why` is the text of the handler's error; if the handler fails with that text, `error`
-/// is sent to the client.
-pub(crate) struct RejectedQuestion {
+/// An input request that was not sent because the client does not support it, or a `requestState` that was used before.
+pub(crate) struct RejectedInput {
+    /// The text of the [`InputError`] that the handler got. If the handler fails with this text, the client gets
+    /// `error` in place of a tool result.
     pub(crate) why: String,
     pub(crate) error: RpcError,
 }
@@ -72,14 +74,14 @@ impl InputRound {
             state: Mutex::new(RoundState {
                 round: Some(round),
                 uses: BTreeMap::new(),
-                runner: None,
+                round_future: None,
                 rejected: None,
             }),
             timeout,
         }
     }
 
-    /// Returns whether a question waits for an answer of the client.
+    /// Returns whether an input request waits for the client's answer.
     pub(crate) fn is_pending(&self) -> bool {
         self.state
             .lock()
@@ -88,50 +90,50 @@ impl InputRound {
             .is_some_and(ServerRound::is_pending)
     }
 
-    /// Ends the round. Later questions fail with [`InputError::RequestEnded`].
+    /// Ends the round. Later input requests fail with [`InputError::RequestEnded`].
     pub(crate) fn take_round(&self) -> Option<ServerRound> {
         self.state.lock().round.take()
     }
 
-    /// Takes the last question that failed a check.
-    pub(crate) fn take_rejected_question(&self) -> Option<RejectedQuestion> {
+    /// Takes the last input request that failed a check.
+    pub(crate) fn take_rejected_input(&self) -> Option<RejectedInput> {
         self.state.lock().rejected.take()
     }
 
-    /// Wakes `runner` when a question becomes pending.
-    pub(crate) fn wake_on_question(&self, runner: &Waker) {
-        let runner = runner.clone();
-        let old = self.state.lock().runner.replace(runner);
+    /// Wakes `round_future` when an input request becomes pending.
+    pub(crate) fn wake_on_input_request(&self, round_future: &Waker) {
+        let round_future = round_future.clone();
+        let old = self.state.lock().round_future.replace(round_future);
         drop(old);
     }
 
     fn ask(
         self: &Arc<Self>,
         key: &str,
-        question: RawInputRequest,
+        input_request: RawInputRequest,
         accepted: AcceptedAnswers,
     ) -> Result<AnswerLookup, InputError> {
         let mut state = self.state.lock();
         let key = state.number(key);
         let round = state.round.as_mut().ok_or(InputError::RequestEnded)?;
         if accepted == AcceptedAnswers::All {
-            round.accept_unsolicited(&key, &question);
+            round.accept_unsolicited(&key, &input_request);
         }
-        match round.ask(&key, question)? {
+        match round.ask(&key, input_request)? {
             InputStatus::Answered(answer) => Ok(AnswerLookup::Answer(answer)),
             InputStatus::Pending => {
-                let runner = state.runner.take();
+                let round_future = state.round_future.take();
                 drop(state);
-                runner.into_iter().for_each(Waker::wake);
+                round_future.into_iter().for_each(Waker::wake);
                 let input = self.clone();
-                Ok(AnswerLookup::Pending(PendingQuestion { input, key }))
+                Ok(AnswerLookup::Pending(PendingInputRequest { input, key }))
             }
         }
     }
 }
 
 impl RoundState {
-    /// Numbers the uses of one key, so that a loop that asks again gets a new answer: `age`, `age#2`, `age#3`.
+    /// Numbers the uses of one key, so that each request of a loop gets its own answer: `age`, `age#2`, `age#3`.
     fn number(&mut self, key: &str) -> String {
         let uses = self.uses.entry(key.to_owned()).or_default();
         *uses += 1;
@@ -142,9 +144,9 @@ impl RoundState {
     }
 }
 
-/// The options of one question.
+/// The options of one input request.
 #[derive(Clone, Copy, Debug, Default)]
-struct QuestionOptions {
+struct InputRequestOptions {
     /// The timeout, if it is a server-to-client request.
     timeout: Option<Duration>,
     accepted: AcceptedAnswers,
@@ -153,7 +155,7 @@ struct QuestionOptions {
 /// Which answers in `inputResponses` are accepted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum AcceptedAnswers {
-    /// Only answers to questions that an earlier round asked.
+    /// Only answers to input requests of an earlier round.
     #[default]
     Solicited,
     /// Also unsolicited answers.
@@ -162,16 +164,16 @@ enum AcceptedAnswers {
 
 enum AnswerLookup {
     Answer(Json),
-    Pending(PendingQuestion),
+    Pending(PendingInputRequest),
 }
 
-/// A pending question. Dropping it withdraws the question.
-struct PendingQuestion {
+/// A pending input request. Dropping it withdraws the request from the round.
+struct PendingInputRequest {
     input: Arc<InputRound>,
     key: String,
 }
 
-impl Drop for PendingQuestion {
+impl Drop for PendingInputRequest {
     fn drop(&mut self) {
         if let Some(round) = &mut self.input.state.lock().round {
             round.withdraw(&self.key);
@@ -184,20 +186,24 @@ impl Context {
     ///
     /// # Cancel safety
     ///
-    /// Dropping it withdraws the question.
+    /// Dropping it cancels the input request.
     async fn ask(
         &self,
         key: &str,
-        question: RawInputRequest,
-        options: QuestionOptions,
+        input_request: RawInputRequest,
+        options: InputRequestOptions,
     ) -> Result<Json, InputError> {
-        self.check(key, &question)?;
-        deprecation::warn_deprecated(question.kind.method(), self.caller().dialect);
+        self.check(key, &input_request)?;
+        deprecation::warn_deprecated(input_request.kind.method(), self.caller().dialect);
         let answer = async {
             match self.caller().dialect.input_mechanism {
-                InputMechanism::Request => self.send_and_wait(key, question, options.timeout).await,
+                InputMechanism::Request => {
+                    self.send_and_wait(key, input_request, options.timeout)
+                        .await
+                }
                 InputMechanism::InputRequired => {
-                    self.ask_in_round(key, question, options.accepted).await
+                    self.ask_in_round(key, input_request, options.accepted)
+                        .await
                 }
             }
         };
@@ -209,24 +215,25 @@ impl Context {
         }
     }
 
-    fn check(&self, key: &str, question: &RawInputRequest) -> Result<(), InputError> {
+    fn check(&self, key: &str, input_request: &RawInputRequest) -> Result<(), InputError> {
         if key.is_empty() || key.contains('#') {
             return Err(InputError::misuse(format!(
-                "invalid question key `{key}`: it must not be empty or contain `#`, which numbers its uses"
+                "invalid key `{key}` of an input request: expected a non-empty text without `#`, \
+                 which is reserved for numbering repeated uses of a key"
             )));
         }
         if self.is_cancelled() {
             return Err(InputError::RequestEnded);
         }
-        let checked = self.check_dialect(question).and_then(|()| {
+        let checked = self.check_dialect(input_request).and_then(|()| {
             let declared = &self.caller().capabilities;
-            question
+            input_request
                 .check_capabilities(declared)
                 .map_err(InputError::from)
         });
         checked.inspect_err(|error| {
             if let Some(input) = self.input() {
-                input.state.lock().rejected = Some(RejectedQuestion {
+                input.state.lock().rejected = Some(RejectedInput {
                     why: error.to_string(),
                     error: error.to_rpc_error(),
                 });
@@ -235,9 +242,9 @@ impl Context {
     }
 
     /// Checks the protocol version, since a client may declare capabilities that its version does not have.
-    fn check_dialect(&self, question: &RawInputRequest) -> Result<(), InputError> {
+    fn check_dialect(&self, input_request: &RawInputRequest) -> Result<(), InputError> {
         let dialect = self.caller().dialect;
-        let method = question.kind.method();
+        let method = input_request.kind.method();
         let unsupported = |what| InputError::Unsupported {
             what,
             version: dialect.version,
@@ -247,18 +254,18 @@ impl Context {
         {
             return Err(unsupported(method));
         }
-        if !dialect.rich_sampling && question.has_tools() {
+        if !dialect.rich_sampling && input_request.has_tools() {
             return Err(unsupported("sampling/createMessage with tools"));
         }
-        if !dialect.rich_forms && question.has_multi_select() {
+        if !dialect.rich_forms && input_request.has_multi_select() {
             return Err(unsupported("elicitation/create with multi-select fields"));
         }
-        if question.kind != InputKind::Elicitation {
+        if input_request.kind != InputKind::Elicitation {
             return Ok(());
         }
         match dialect.elicitation {
             ElicitationModes::FormAndUrl => Ok(()),
-            ElicitationModes::Form if !is_url(question) => Ok(()),
+            ElicitationModes::Form if !is_url(input_request) => Ok(()),
             ElicitationModes::Form => Err(unsupported("elicitation/create in URL mode")),
             ElicitationModes::None => Err(unsupported(method)),
         }
@@ -268,19 +275,21 @@ impl Context {
     async fn send_and_wait(
         &self,
         key: &str,
-        question: RawInputRequest,
+        input_request: RawInputRequest,
         timeout: Option<Duration>,
     ) -> Result<Json, InputError> {
         let Some(client) = self.back_channel() else {
             let why = "the connection has no channel for server-to-client requests";
             return Err(InputError::Unavailable { why });
         };
-        let own = self.input().map(|input| input.timeout);
+        let server_default = self.input().map(|input| input.timeout);
         let options = CallOptions {
-            total_timeout: Some(timeout.or(own).unwrap_or(DEFAULT_CLIENT_REQUEST_TIMEOUT)),
+            total_timeout: timeout
+                .or(server_default)
+                .or(Some(DEFAULT_CLIENT_REQUEST_TIMEOUT)),
             ..CallOptions::default()
         };
-        let (method, params) = question.into_request();
+        let (method, params) = input_request.into_request();
         let params = params.unwrap_or_else(Json::empty_object);
         let request = Request::new(method, params, self.shared_caller());
         let key = key.to_owned();
@@ -295,21 +304,22 @@ impl Context {
         }
     }
 
-    /// Returns the answer of an earlier round, or waits for this round to end.
+    /// Returns the client's answer if it came with this round or an earlier one; otherwise waits until the round ends.
     async fn ask_in_round(
         &self,
         key: &str,
-        question: RawInputRequest,
+        input_request: RawInputRequest,
         accepted: AcceptedAnswers,
     ) -> Result<Json, InputError> {
         let Some(input) = self.input() else {
             let why = "requests of this method do not support input";
             return Err(InputError::Unavailable { why });
         };
-        match input.ask(key, question, accepted)? {
+        match input.ask(key, input_request, accepted)? {
             AnswerLookup::Answer(answer) => Ok(answer),
             AnswerLookup::Pending(_pending) => {
-                // Ending the round drops the handler and cancels `self`, which resolves this in spawned tasks.
+                // `RoundFuture` ends the round by dropping the handler, and this future with it. A task that the
+                // handler spawned is not dropped: there, this resolves because `RoundFuture` also cancels the context.
                 self.cancelled().await;
                 Err(InputError::RequestEnded)
             }
@@ -317,15 +327,15 @@ impl Context {
     }
 }
 
-fn is_url(question: &RawInputRequest) -> bool {
+fn is_url(input_request: &RawInputRequest) -> bool {
     #[derive(serde::Deserialize)]
     struct Mode {
         mode: Option<ElicitMode>,
     }
-    let params = question.params.as_ref();
+    let params = input_request.params.as_ref();
     let mode = params.and_then(|params| params.decode::<Mode>().ok());
     mode.is_some_and(|params| params.mode == Some(ElicitMode::Url))
 }
 
-/// The default timeout of server-to-client requests.
+/// The default of `Server::client_request_timeout`: the timeout of requests from the server to the client.
 pub(crate) const DEFAULT_CLIENT_REQUEST_TIMEOUT: Duration = Duration::from_secs(5 * 60);

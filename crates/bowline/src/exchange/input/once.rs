@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! round 1 ──▶ requestState with lineage L ──┬──▶ round 2: mark (L, key) is new ──▶ run the effect, store its output
-//!                                           └──▶ replay: mark (L, key) is set ──▶ the stored output, or -32602
+//!                                           └──▶ replay: mark (L, key) is set ──▶ the stored output, or `StateReused`
 //! ```
 
 use std::sync::Arc;
@@ -27,13 +27,13 @@ pub(crate) struct OnceGuard {
 
 /// The outcome of [`OnceGuard::claim`].
 pub(super) enum ClaimOutcome {
-    /// The effect was not performed; the caller must perform it.
+    /// No earlier round claimed the effect; the caller must perform it.
     First(EffectClaim),
     /// The effect was performed, with this output.
     Done(Json),
 }
 
-/// The exclusive right to perform an effect.
+/// The exclusive right to perform an effect, with the mark and its store; `None` in a first round, which sets no mark.
 pub(super) struct EffectClaim(Option<(String, Arc<dyn MarkStore>)>);
 
 impl OnceGuard {
@@ -47,12 +47,12 @@ impl OnceGuard {
         Some(Self {
             lineage,
             store: store.clone(),
-            // The clocks of replicas differ.
+            // The mark must outlive the `requestState`, which a replica whose clock is slow accepts for longer.
             lifetime: lifetime.saturating_add(SKEW),
         })
     }
 
-    /// Adds a lineage to a round before it is sealed, unless it has one.
+    /// Adds a lineage to a round before its state is encrypted, unless it has one.
     pub(crate) fn ensure_lineage(round: &mut ServerRound) -> Result<(), &'static str> {
         if round.recall(LINEAGE).is_none() {
             let lineage = BASE64_URL_SAFE_NO_PAD.encode(random::bytes::<16>()?);

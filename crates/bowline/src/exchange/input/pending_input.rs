@@ -18,20 +18,20 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::form::form_of;
-use super::{AcceptedAnswers, InputError, QuestionOptions};
+use super::{AcceptedAnswers, InputError, InputRequestOptions};
 use crate::exchange::{BoxFuture, Context};
 use crate::random;
 
 impl Context {
-    /// Asks the user to fill in a form (`elicitation/create`), and returns its content.
+    /// Requests form input from the user (`elicitation/create`), and returns the content of the form.
     ///
     /// The fields of `T` are the fields of the form: strings, numbers, booleans, `enum`s without payload and lists of
     /// such `enum`s; `Option` and `#[serde(default)]` make a field optional. If the user declines, the future fails;
     /// use [`Elicitation::outcome`] to handle that case.
     ///
-    /// The key identifies the question within the request. Using a key again asks a new question.
+    /// The key identifies the input request within the request being handled. Each use of a key sends a new request.
     ///
-    /// Code before a question may run more than once; see [`Context::once`].
+    /// Code before an input request may run more than once; see [`Context::once`].
     ///
     /// # Errors
     ///
@@ -39,7 +39,7 @@ impl Context {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future withdraws the question.
+    /// Dropping the future cancels the input request.
     ///
     /// # Examples
     ///
@@ -62,18 +62,19 @@ impl Context {
         T: DeserializeOwned + JsonSchema + 'static,
     {
         let form = form_of::<T>().map(|form| ElicitRequestFormParams::new(message, form));
-        let (question, form) = match form {
+        let (input_request, form) = match form {
             Ok(params) => (
-                question(InputKind::Elicitation, &params),
+                encode_input_request(InputKind::Elicitation, &params),
                 Some(params.requested_schema),
             ),
             Err(not_a_form) => (Err(not_a_form.into()), None),
         };
-        let input = PendingInput::new(self, key.into(), question, decode_form);
+        let input = PendingInput::new(self, key.into(), input_request, decode_form);
         Elicitation(input.with_form(form))
     }
 
-    /// Sends the user to a URL (`elicitation/create` in URL mode), for data that must not pass through the client.
+    /// Requests that the user open a URL (`elicitation/create` in URL mode), for data that must not pass through the
+    /// client.
     ///
     /// Success means that the user consented to open the URL, not that the interaction there was completed.
     ///
@@ -83,7 +84,7 @@ impl Context {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future withdraws the question.
+    /// Dropping the future cancels the input request.
     pub fn elicit_url(
         &self,
         key: impl Into<String>,
@@ -91,13 +92,13 @@ impl Context {
         url: impl Into<String>,
     ) -> Elicitation<()> {
         let params = ElicitRequestUrlParams::new(message, url);
-        let question = self
+        let input_request = self
             .prepare_url(params)
-            .and_then(|params| question(InputKind::Elicitation, &params));
+            .and_then(|params| encode_input_request(InputKind::Elicitation, &params));
         Elicitation(PendingInput::new(
             self,
             key.into(),
-            question,
+            input_request,
             decode_consent,
         ))
     }
@@ -111,7 +112,7 @@ impl Context {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future withdraws the question.
+    /// Dropping the future cancels the input request.
     pub fn elicit_raw(
         &self,
         key: impl Into<String>,
@@ -128,8 +129,9 @@ impl Context {
             }
             other => (Ok(other), None),
         };
-        let question = params.and_then(|params| question(InputKind::Elicitation, &params));
-        let input = PendingInput::new(self, key.into(), question, decode);
+        let input_request =
+            params.and_then(|params| encode_input_request(InputKind::Elicitation, &params));
+        let input = PendingInput::new(self, key.into(), input_request, decode);
         input.with_form(form)
     }
 
@@ -143,7 +145,7 @@ impl Context {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future withdraws the question.
+    /// Dropping the future cancels the input request.
     ///
     /// # Examples
     ///
@@ -163,10 +165,10 @@ impl Context {
         key: impl Into<String>,
         params: &CreateMessageRequestParams,
     ) -> PendingInput<CreateMessageResult> {
-        let question = check_tool_uses(&params.messages)
+        let input_request = check_tool_uses(&params.messages)
             .map_err(|violation| InputError::misuse(violation.to_string()))
-            .and_then(|()| question(InputKind::Sampling, params));
-        PendingInput::new(self, key.into(), question, decode)
+            .and_then(|()| encode_input_request(InputKind::Sampling, params));
+        PendingInput::new(self, key.into(), input_request, decode)
     }
 
     /// Requests the client's roots (`roots/list`): the `file://` URIs that the server may work in.
@@ -177,7 +179,7 @@ impl Context {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future withdraws the question.
+    /// Dropping the future cancels the input request.
     ///
     /// # Examples
     ///
@@ -190,8 +192,8 @@ impl Context {
     /// }
     /// ```
     pub fn roots(&self) -> PendingInput<ListRootsResult> {
-        let question = Ok(RawInputRequest::new(InputKind::Roots, None));
-        PendingInput::new(self, "roots".into(), question, decode_roots)
+        let input_request = Ok(RawInputRequest::new(InputKind::Roots, None));
+        PendingInput::new(self, "roots".into(), input_request, decode_roots)
     }
 
     /// Checks the URL, and sets or removes `elicitationId`: only server-to-client requests have one, for
@@ -212,27 +214,27 @@ impl Context {
     }
 }
 
-/// A request for input and the future of its answer. It is sent when first polled.
+/// A future of the client's response to an input request. The request is sent when the future is first polled.
 ///
 /// # Cancel safety
 ///
-/// Dropping it withdraws the question.
+/// Dropping it cancels the input request.
 #[must_use = "futures do nothing unless awaited"]
 pub struct PendingInput<T> {
     state: PendingInputState<T>,
 }
 
 enum PendingInputState<T> {
-    Unsent(Box<UnsentQuestion<T>>),
+    Unsent(Box<UnsentInputRequest<T>>),
     Sent(BoxFuture<'static, Result<T, InputError>>),
     Done,
 }
 
-struct UnsentQuestion<T> {
+struct UnsentInputRequest<T> {
     cx: Context,
     key: String,
-    question: Result<RawInputRequest, InputError>,
-    options: QuestionOptions,
+    input_request: Result<RawInputRequest, InputError>,
+    options: InputRequestOptions,
     /// The schema of an accepted answer.
     form: Option<ElicitSchema>,
     decode: DecodeAnswer<T>,
@@ -245,14 +247,14 @@ impl<T: 'static> PendingInput<T> {
     fn new(
         cx: &Context,
         key: String,
-        question: Result<RawInputRequest, InputError>,
+        input_request: Result<RawInputRequest, InputError>,
         decode: DecodeAnswer<T>,
     ) -> Self {
-        let unsent = UnsentQuestion {
+        let unsent = UnsentInputRequest {
             cx: cx.clone(),
             key,
-            question,
-            options: QuestionOptions::default(),
+            input_request,
+            options: InputRequestOptions::default(),
             form: None,
             decode,
         };
@@ -276,10 +278,10 @@ impl<T: 'static> PendingInput<T> {
         self
     }
 
-    /// Accepts an unsolicited answer: one that the client sent in `inputResponses` before the question was asked. That
+    /// Accepts an unsolicited answer: one that the client sent in `inputResponses` before the input was requested. That
     /// saves a round trip. By default such an answer is ignored.
     ///
-    /// Do not use it for consent: the user may not have seen the question.
+    /// Do not use it for consent: the user may not have seen the request.
     pub fn accept_unsolicited(mut self) -> Self {
         if let PendingInputState::Unsent(unsent) = &mut self.state {
             unsent.options.accepted = AcceptedAnswers::All;
@@ -288,9 +290,12 @@ impl<T: 'static> PendingInput<T> {
     }
 }
 
-impl<T: 'static> UnsentQuestion<T> {
+impl<T: 'static> UnsentInputRequest<T> {
     async fn ask(self) -> Result<T, InputError> {
-        let answer = self.cx.ask(&self.key, self.question?, self.options).await?;
+        let answer = self
+            .cx
+            .ask(&self.key, self.input_request?, self.options)
+            .await?;
         let key = self.key;
         if let Some(form) = &self.form
             && let Err(why) = check_content(form, &answer)
@@ -342,11 +347,11 @@ impl<T> fmt::Debug for PendingInput<T> {
 ///
 /// # Cancel safety
 ///
-/// Dropping it withdraws the question.
+/// Dropping it cancels the input request.
 #[must_use = "futures do nothing unless awaited"]
 pub struct Elicitation<T>(PendingInput<ElicitationOutcome<T>>);
 
-/// The action of the user.
+/// The user's response to an elicitation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(
     clippy::exhaustive_enums,
@@ -422,9 +427,13 @@ impl<T> ElicitationOutcome<T> {
     }
 }
 
-fn question(kind: InputKind, params: &impl Serialize) -> Result<RawInputRequest, InputError> {
-    let params = Json::encode(params)
-        .map_err(|error| InputError::misuse(format!("failed to serialize a question: {error}")))?;
+fn encode_input_request(
+    kind: InputKind,
+    params: &impl Serialize,
+) -> Result<RawInputRequest, InputError> {
+    let params = Json::encode(params).map_err(|error| {
+        InputError::misuse(format!("failed to serialize an input request: {error}"))
+    })?;
     Ok(RawInputRequest::new(kind, Some(params)))
 }
 

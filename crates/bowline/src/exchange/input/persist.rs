@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::once::{ClaimOutcome, EffectClaim};
-use super::{InputError, RejectedQuestion};
+use super::{InputError, RejectedInput};
 use crate::exchange::Context;
 
 impl Context {
@@ -33,16 +33,16 @@ impl Context {
         self.stored(VALUE)
     }
 
-    /// Runs `future` in one round only; later rounds get its output. `key` identifies the effect within the handler, in
-    /// at most 128 bytes.
+    /// Runs `future` at most once per request; later rounds return its stored output. `key` identifies the effect
+    /// within the handler, in at most 128 bytes.
     ///
     /// A client can send the same `requestState` more than once, on purpose or because a response was lost. So a
-    /// [mark](crate::MarkStore) is set before `future` runs, and a replay gets the output that was stored with the mark.
-    /// If there is none, because `future` failed, was dropped or is still running, the replay fails with `-32602`.
-    /// Replicas must share one store; see [`Server::mark_store`](crate::Server::mark_store).
+    /// [mark](crate::MarkStore) is set before `future` runs, and a replay gets the output that was stored with the
+    /// mark. If there is none, because `future` failed, was dropped or is still running, the replay fails with
+    /// `-32602`. Replicas must share one store; see [`Server::mark_store`](crate::Server::mark_store).
     ///
-    /// Request input before or after `once`, not concurrently with it: a question ends the round and drops `future`,
-    /// and the next round is then refused.
+    /// Request input before or after `once`, not concurrently with it: an input request ends the round and drops
+    /// `future`, and the next round is then refused.
     ///
     /// # Errors
     ///
@@ -117,7 +117,7 @@ impl Context {
         let claimed = once.claim(key).await;
         if let (Err(error @ InputError::StateReused), Some(input)) = (&claimed, self.input()) {
             // The client must start again, so this must be a JSON-RPC error and not a tool result for the model.
-            input.state.lock().rejected = Some(RejectedQuestion {
+            input.state.lock().rejected = Some(RejectedInput {
                 why: error.to_string(),
                 error: error.to_rpc_error(),
             });

@@ -109,7 +109,7 @@ pub struct Refusal {
     pub headers: HeaderMap,
 }
 
-/// Why a server refuses a request.
+/// The reason for a [`Refusal`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RefusalReason {

@@ -18,7 +18,9 @@ use super::mirrored_tools::MirroredTools;
 use super::response::{ResponseContent, message, missing_response, read};
 use super::send::SendState;
 use super::{Endpoint, OutgoingRequest, RefusalPolicy, message_headers};
-use crate::exchange::{Answer, Channel, Exchange, NotificationQueue, RequestIds, TimeoutPause};
+use crate::exchange::{
+    Answer, Channel, Exchange, NO_EXTENSIONS, NotificationQueue, RequestIds, TimeoutPause,
+};
 use crate::{Error, Result};
 
 /// A [`Channel`] to a server of revision 2026-07-28 over HTTP.
@@ -104,7 +106,8 @@ impl HttpChannel {
             if request.method == ListToolsRequest::NAME {
                 outcome = outcome.map(|result| self.0.tools.update(result));
             }
-            let unsealed = unseal(&request.method, request.caller.dialect, &[], outcome);
+            let dialect = request.caller.dialect;
+            let unsealed = unseal(&request.method, dialect, NO_EXTENSIONS, outcome);
             Answer::from_unsealed(unsealed)
         }
     }
@@ -129,7 +132,8 @@ impl HttpChannel {
                 let modern = versions
                     .filter_map(|version| Dialect::of(version.as_str()))
                     .filter(|dialect| dialect.is_modern());
-                // Prefers another version; the refused one is retried only if the server supports no other.
+                // Prefers another version (`false` is less than `true`); the refused one is retried only if the server
+                // supports no other.
                 let dialect =
                     modern.min_by_key(|dialect| std::ptr::eq(*dialect, request.caller.dialect));
                 if let Some(dialect) = dialect {
@@ -238,11 +242,12 @@ impl HttpChannel {
     ) -> Result<Response<ResponseBody>> {
         let stamped = self.0.stamper.stamp(request);
         let tool_headers = self.tool_headers(request);
+        // A closure: the request may be sent more than once, for example after authorization.
         let headers = || {
             let mirrored = MirroredMessage {
                 version: request.caller.dialect.version,
                 method: &request.method,
-                // Unstamped: no member of the `_meta` envelope is mirrored by name.
+                // The params before stamping, which changes only `_meta`: of that, headers mirror the version alone.
                 params: Some(&request.params),
                 name_member: name_member(&request.method),
             };
@@ -303,7 +308,7 @@ impl std::fmt::Debug for HttpChannel {
     }
 }
 
-/// The handles through which an exchange reaches its caller before its outcome.
+/// What an exchange shares with its caller before the outcome: its notifications, and the pause of its timeouts.
 #[derive(Clone, Default)]
 struct CallerHandles {
     notifications: Arc<NotificationQueue>,

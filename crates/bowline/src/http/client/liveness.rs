@@ -1,8 +1,11 @@
 //! `Liveness`, which detects dead HTTP/2 client connections by pings.
 //!
 //! ```text
-//! New ──first pong──▶ Live ──request dropped, no bytes read meanwhile──▶ Suspect ──pong──▶ Live
-//!  └──────────────────────────────── ping timed out ──────────────────────────┴──────────▶ Lost
+//! New ──first pong──▶ Live ──request dropped, no bytes read for 100 ms──▶ Suspect ──pong──▶ Live
+//!  │                   │                                                     │
+//!  └───────────────────┴───────────────────── ping timed out ────────────────┴────────────▶ Lost
+//!
+//! New, Live, Suspect ──retired──▶ Retired ──ping timed out──▶ Lost
 //! ```
 //!
 //! TCP reports a dead path only after many minutes, so the connection is pinged: when it is opened, when a request is
@@ -30,7 +33,8 @@ pub(super) struct Liveness {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LivenessStatus {
-    /// The first ping is unanswered. Its pong follows the server's SETTINGS, so the stream limit is not known before.
+    /// The first ping is unanswered. The first pong arrives after the server's SETTINGS; until then the limit on
+    /// streams is unknown.
     New,
     Live,
     /// A request was dropped and no bytes were read meanwhile; the ping that followed is unanswered.
@@ -81,7 +85,7 @@ impl Liveness {
     /// # Cancel safety
     ///
     /// Safe: it changes no state.
-    pub(super) async fn decided(&self, until: Instant) {
+    pub(super) async fn wait_until_decided(&self, until: Instant) {
         let mut status = self.status.subscribe();
         let decided =
             status.wait_for(|now| !matches!(now, LivenessStatus::New | LivenessStatus::Suspect(_)));
@@ -92,40 +96,41 @@ impl Liveness {
     /// Makes the connection take no further requests.
     pub(super) fn retire(&self) {
         self.status.send_if_modified(|status| {
-            let is_new = !matches!(status, LivenessStatus::Retired | LivenessStatus::Lost);
-            if is_new {
+            let has_changed = !matches!(status, LivenessStatus::Retired | LivenessStatus::Lost);
+            if has_changed {
                 *status = LivenessStatus::Retired;
             }
-            is_new
+            has_changed
         });
     }
 
-    /// Pings the peer if no bytes were read for a while after `sent`, when the dropped request was sent.
+    /// Called when a request that was sent at `sent` is dropped. Pings the peer if no bytes were read for
+    /// [`SUSPECT_AFTER`], counted from `sent` at the earliest.
     fn suspect(&self, sent: Instant) {
         let now = Instant::now();
         let idle_since = self.last_read().max(sent);
         if now.saturating_duration_since(idle_since) < SUSPECT_AFTER {
             return;
         }
-        let is_new = self.status.send_if_modified(|status| {
+        let has_changed = self.status.send_if_modified(|status| {
             let is_live = *status == LivenessStatus::Live;
             if is_live {
                 *status = LivenessStatus::Suspect(now);
             }
             is_live
         });
-        if is_new {
+        if has_changed {
             self.ping_wanted.notify_one();
         }
     }
 
     fn record_pong(&self) {
         self.status.send_if_modified(|status| {
-            let is_decided = matches!(status, LivenessStatus::New | LivenessStatus::Suspect(_));
-            if is_decided {
+            let was_undecided = matches!(status, LivenessStatus::New | LivenessStatus::Suspect(_));
+            if was_undecided {
                 *status = LivenessStatus::Live;
             }
-            is_decided
+            was_undecided
         });
     }
 
@@ -174,7 +179,7 @@ impl Liveness {
         loop {
             let next = tokio::time::sleep(PING_INTERVAL);
             tokio::select! {
-                // The order does not matter; `biased` avoids the random number.
+                // `biased` avoids the random start of `select!` (invariant 7 of ARCHITECTURE.md).
                 biased;
                 () = self.ping_wanted.notified() => return,
                 () = next => {}

@@ -106,7 +106,7 @@ impl Pool {
                     SendFailed::Unsent(_, source) | SendFailed::Failed(source) => source,
                 };
                 return Err(Error::Transport {
-                    what: format!("the request to {uri} failed"),
+                    what: format!("failed to send the request to {uri}"),
                     source: Some(source),
                 });
             }
@@ -253,7 +253,7 @@ impl Origin {
                 return Some(connection);
             }
             let (liveness, until) = self.undecided()?;
-            liveness.decided(until).await;
+            liveness.wait_until_decided(until).await;
         }
     }
 

@@ -90,7 +90,7 @@ fn check_origin(requested: &Uri, response_url: &str) -> Result<()> {
 fn failed(uri: &Uri, error: reqwest::Error) -> Error {
     let what = match error.is_connect() {
         true => format!("failed to connect to {uri}"),
-        false => format!("the request to {uri} failed"),
+        false => format!("failed to send the request to {uri}"),
     };
     Error::Transport {
         what,

@@ -168,14 +168,14 @@ impl Legacy {
         self
     }
 
-    /// Sets what creates the event store of each new session, in place of a [`MemoryEventStore`] within
+    /// Sets the function that creates each session's event store, in place of a [`MemoryEventStore`] within
     /// [`Limits::session_events`](crate::Limits::session_events) and
     /// [`Limits::session_event_bytes`](crate::Limits::session_event_bytes).
     pub fn event_store<S: EventStore>(
         mut self,
-        make: impl Fn() -> S + Send + Sync + 'static,
+        new_store: impl Fn() -> S + Send + Sync + 'static,
     ) -> Self {
-        self.store = Some(Arc::new(move || Box::new(make())));
+        self.store = Some(Arc::new(move || Box::new(new_store())));
         self
     }
 

@@ -207,7 +207,7 @@ impl EventSource for StreamResponseBody {
             task::ready!(self.keep_alive.poll(cx));
             out.extend_from_slice(sse::KEEP_ALIVE);
         }
-        self.keep_alive.restart();
+        self.keep_alive.record_activity();
         Poll::Ready(Some(out.into()))
     }
 }

@@ -1,4 +1,5 @@
-//! One legacy session over HTTP: a [`Wire`] that receives from POST bodies and sends onto response streams.
+//! One legacy session over HTTP. [`SessionWire`], the driver's side of a [`Session`], implements [`Wire`]: it receives
+//! from POST bodies and sends onto response streams.
 //!
 //! ```text
 //! POST bodies ──▶ inbox ──▶ Driver, Mux, handlers ──▶ SessionStreams ──▶ responses
@@ -41,10 +42,10 @@ pub(super) struct Session {
     /// The version that the last handshake negotiated.
     dialect: Mutex<&'static Dialect>,
     state: Mutex<SessionState>,
-    /// Notified when a deadline may be nearer than the one [`until_expired`](Self::until_expired) waits for.
+    /// Wakes [`until_expired`](Self::until_expired) to compute its next deadline again.
     deadline_changed: Notify,
     pool: Arc<EventPool>,
-    /// Its key in the pool.
+    /// The key of this session in `pool`.
     number: u64,
 }
 
@@ -72,7 +73,8 @@ impl Session {
         session
     }
 
-    /// Returns the negotiated version; before that, the one assumed without `MCP-Protocol-Version`.
+    /// Returns the negotiated version; before the handshake, the one assumed for a request without the header
+    /// `MCP-Protocol-Version`.
     pub(super) fn dialect(&self) -> &'static Dialect {
         *self.dialect.lock()
     }
@@ -81,7 +83,8 @@ impl Session {
         *self.dialect.lock() = dialect;
     }
 
-    /// Queues the messages of a POST and, given a form, opens a stream for the answers. A rejected POST has no effect.
+    /// Queues the messages of a POST. A `form` is given if the response to the POST will contain the answers (never in
+    /// HTTP+SSE): then opens a stream for them and returns its reader. A rejected POST has no effect.
     pub(super) fn post(
         self: &Arc<Self>,
         post: DecodedPost,
@@ -90,25 +93,25 @@ impl Session {
         let now = Instant::now();
         let accepted = self.with(|state| match state.check(&post) {
             Ok(()) => Ok((state.accept(now, post, form), state.has_early_cancels())),
-            // Returned, so that it is dropped after the lock is released.
-            Err(refused) => Err(Box::new((refused, post))),
+            // The post is returned, so that it is dropped after the lock is released.
+            Err(rejection) => Err(Box::new((rejection, post))),
         });
         match accepted {
             Ok((opened, has_early_cancels)) => {
                 if has_early_cancels {
                     self.deadline_changed.notify_one(); // to set a timer for their expiry
                 }
-                Ok(opened.map(|(key, reader)| self.reader(key, reader)))
+                Ok(opened.map(|(key, reader_id)| self.reader(key, reader_id)))
             }
-            Err(refused) => {
-                let (refused, _post) = *refused;
-                Err(self.refuse(refused))
+            Err(rejected) => {
+                let (rejection, _post) = *rejected;
+                Err(self.http_rejection(rejection))
             }
         }
     }
 
-    fn refuse(&self, refused: PostRejection) -> HttpRejection {
-        match refused {
+    fn http_rejection(&self, rejection: PostRejection) -> HttpRejection {
+        match rejection {
             PostRejection::Ended => session_not_found(),
             PostRejection::Full => {
                 let max = self.account.limits().peer_requests;
@@ -130,26 +133,27 @@ impl Session {
         after: Option<u64>,
     ) -> Result<StreamReader, AttachError> {
         let now = Instant::now();
-        let reader = self.with(|state| state.attach(now, key, after))?;
-        Ok(self.reader(key, reader))
+        let reader_id = self.with(|state| state.attach(now, key, after))?;
+        Ok(self.reader(key, reader_id))
     }
 
-    fn reader(self: &Arc<Self>, key: u64, reader: u64) -> StreamReader {
+    fn reader(self: &Arc<Self>, key: u64, reader_id: u64) -> StreamReader {
         StreamReader {
             session: self.clone(),
             key,
-            reader,
+            reader_id,
         }
     }
 
-    /// Waits until the client was absent for too long. Until then, cancels orphaned calls and expires early cancels.
+    /// Waits until the session has had no open response and no unanswered request for `idle_timeout`. Meanwhile cancels
+    /// the client's requests when no response has been open for `orphan_timeout`, and expires early cancels.
     ///
     /// # Cancel safety
     ///
     /// Safe: it can be called again.
     pub(super) async fn until_expired(&self, timeouts: SessionTimeouts) {
-        // A deadline that is set without notifying `deadline_changed` is at least this far ahead, so this interval is
-        // enough.
+        // Closing a response or answering a request does not notify `deadline_changed`, but sets a deadline at least
+        // this far ahead. So a wake-up at this interval misses none.
         let max_sleep = timeouts.idle_timeout.min(timeouts.orphan_timeout);
         let max_sleep = max_sleep.max(Duration::from_millis(1));
         loop {
@@ -181,7 +185,8 @@ impl Session {
         self.state.lock().eviction_rank()
     }
 
-    /// Returns the rank of its events for eviction, least first: whether a response is open, and the last activity.
+    /// Returns the eviction rank of its events (lowest is evicted first): sessions without an open response, then the
+    /// least recently active. `None` without events.
     pub(super) fn event_eviction_rank(&self) -> Option<(bool, Instant)> {
         self.state.lock().event_eviction_rank()
     }
@@ -202,8 +207,8 @@ impl Session {
         self.with(|state| state.handle_timeouts(now, timeouts))
     }
 
-    /// Changes the state; then, with the lock released, wakes and drops the deferred values: both may
-    /// run code that locks it.
+    /// Changes the state under its lock. Wakers are woken and values dropped after it is released, because both may run
+    /// code that locks it again.
     fn with<T>(&self, change: impl FnOnce(&mut SessionState) -> T) -> T {
         let mut state = self.state.lock();
         let result = change(&mut state);
@@ -226,8 +231,10 @@ impl Drop for Session {
 /// An open response that reads a stream. Dropping it detaches it.
 pub(super) struct StreamReader {
     session: Arc<Session>,
+    /// The key of the stream.
     key: u64,
-    reader: u64,
+    /// Distinguishes this response from later ones that take over the stream.
+    reader_id: u64,
 }
 
 impl StreamReader {
@@ -241,7 +248,7 @@ impl StreamReader {
 
     pub(super) fn poll_next(&mut self, cx: &mut task::Context<'_>) -> Poll<Option<(u64, Bytes)>> {
         let mut state = self.session.state.lock();
-        let next = state.streams.next(self.key, self.reader, cx.waker());
+        let next = state.streams.next(self.key, self.reader_id, cx.waker());
         drop(state);
         match next {
             NextEvent::Event { position, frame } => Poll::Ready(Some((position, frame))),
@@ -259,11 +266,13 @@ impl StreamReader {
         }
     }
 
+    /// Sets the form of the response to events, including the answers so far.
     pub(super) fn commit_to_events(&self) {
         let commit = |state: &mut SessionState| state.streams.commit_to_events(self.key);
         self.session.with(commit);
     }
 
+    /// Takes the answers for a response whose form is JSON, and removes the stream.
     pub(super) fn take_answers(&self) -> Vec<Bytes> {
         let take = |state: &mut SessionState| state.streams.take_answers(self.key);
         self.session.with(take)
@@ -277,7 +286,7 @@ impl StreamReader {
 impl Drop for StreamReader {
     fn drop(&mut self) {
         let now = Instant::now();
-        let detach = |state: &mut SessionState| state.detach(now, self.key, self.reader);
+        let detach = |state: &mut SessionState| state.detach(now, self.key, self.reader_id);
         self.session.with(detach);
     }
 }
@@ -285,7 +294,7 @@ impl Drop for StreamReader {
 /// The driver's side of a session. Dropping it ends the session.
 pub(super) struct SessionWire {
     session: Arc<Session>,
-    /// Bytes received since the last flush. They are not charged until the driver has dispatched them.
+    /// Bytes received since the last flush: they are no longer charged to the POST and not yet to a request.
     undispatched: usize,
 }
 
@@ -358,7 +367,7 @@ pub(super) fn session_not_found() -> HttpRejection {
     HttpRejection::new(StatusCode::NOT_FOUND, "session not found")
 }
 
-/// Returns the rejection of a request whose id an unanswered request has.
+/// Returns the rejection of a request with the id of another request that is unanswered.
 pub(super) fn already_in_flight(id: RequestId) -> HttpRejection {
     let why = format!("the request id {} is already in flight", shortened(&id));
     HttpRejection::from(RpcError::new(ErrorCode::INVALID_REQUEST, why)).with_id(id)

@@ -192,8 +192,8 @@ impl SessionState {
         }
     }
 
-    /// Accepts a POST that was [checked](Self::check) and, given a form, opens a stream for its answers. Returns the key
-    /// and the reader of the stream.
+    /// Accepts a POST that was [checked](Self::check) and, given a form, opens a stream for its answers. Returns the
+    /// key and the reader of the stream.
     pub(super) fn accept(
         &mut self,
         now: Instant,

@@ -12,13 +12,14 @@ use crate::instant_after::instant_after;
 
 /// The timer of the next keep-alive.
 ///
-/// An event does not reset the timer; when it fires early, it is set to the remaining time. Streams send events far
-/// more often than keep-alives, so this saves most resets.
+/// An event only sets `idle_since`. If the timer then fires too early, it is set again for the remaining time. Streams
+/// send events far more often than keep-alives, so this saves most resets.
 pub(crate) struct KeepAlive {
     interval: Duration,
+    /// When the last event or keep-alive was sent.
     idle_since: Instant,
     timer: Option<Pin<Box<Sleep>>>,
-    /// The deadline of the timer, stored inline because it is read at every poll.
+    /// A copy of the timer's deadline, which is read at every poll without following the pointer to the timer.
     deadline: Option<Instant>,
 }
 
@@ -32,8 +33,8 @@ impl KeepAlive {
         }
     }
 
-    /// Ready each time a keep-alive is due. Rearms the timer with the waker of `cx`, so that the task need not poll
-    /// again before it is woken.
+    /// Polls for the next keep-alive; ready each time one is due. In both cases the timer is running afterwards and has
+    /// the waker of `cx`, so that the task is woken for the next one without another poll.
     pub(crate) fn poll(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
         let due = instant_after(self.idle_since, self.interval);
         let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(due)));
@@ -46,6 +47,7 @@ impl KeepAlive {
         let next = instant_after(self.idle_since, self.interval);
         timer.as_mut().reset(next);
         self.deadline = Some(next);
+        // Registers the waker. Ready only if the interval is so short that the next keep-alive is already due.
         if poll_timer(timer, cx).is_ready() {
             cx.waker().wake_by_ref();
         }
@@ -61,7 +63,8 @@ impl KeepAlive {
         self.deadline.is_some_and(|at| Instant::now() < at)
     }
 
-    pub(crate) fn restart(&mut self) {
+    /// Records that an event was sent: the next keep-alive is due one interval later.
+    pub(crate) fn record_activity(&mut self) {
         self.idle_since = Instant::now();
     }
 }

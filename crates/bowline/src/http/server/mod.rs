@@ -34,9 +34,9 @@ use std::time::Duration;
 use ::http::request::Parts;
 use ::http::{Method, Request, Response, StatusCode, Version};
 use bowline_core::era::{CallerCache, Dialects, LegacyFeatures};
-use bowline_core::http::admission::{
-    AdmittedHead, AdmittedPost, HttpRejection, MethodCatalog, admit, admit_head,
-};
+pub use bowline_core::http::admission::MethodCatalog;
+use bowline_core::http::admission::{AdmittedHead, AdmittedPost, HttpRejection, admit, admit_head};
+pub use bowline_core::http::headers::ParamHeaders;
 use bowline_core::http::media::AcceptedTypes;
 use bowline_core::http::paths::EndpointPaths;
 pub use bowline_core::http::source_policy::SourcePolicy;

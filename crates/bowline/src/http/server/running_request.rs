@@ -386,7 +386,10 @@ impl EventSource for EventStream {
         if out.is_empty() {
             return Poll::Pending;
         }
-        request.keep_alive.iter_mut().for_each(KeepAlive::restart);
+        request
+            .keep_alive
+            .iter_mut()
+            .for_each(KeepAlive::record_activity);
         if is_over {
             self.request = None;
         }

@@ -33,7 +33,7 @@ use crate::{Error, Result};
 ///
 /// ```
 /// # async fn example() -> bowline::Result<()> {
-/// let bound = bowline::Server::new("anywhere", "1.0.0").http().bind("127.0.0.1:0").await?;
+/// let bound = bowline::Server::new("calculator", "1.0.0").http().bind("127.0.0.1:0").await?;
 /// println!("http://{}/mcp", bound.addr());
 /// bound.serve().await
 /// # }

@@ -114,8 +114,8 @@ impl Command {
     }
 
     /// Sets the working directory.
-    pub fn current_dir(mut self, folder: impl AsRef<Path>) -> Self {
-        self.command.current_dir(folder);
+    pub fn current_dir(mut self, dir: impl AsRef<Path>) -> Self {
+        self.command.current_dir(dir);
         self
     }
 

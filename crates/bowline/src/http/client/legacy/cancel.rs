@@ -114,7 +114,7 @@ pub(super) async fn wait_for_order(
 ) -> bool {
     let deadline = send_state.handed_over_at() + ORDER_DELAY;
     let decided = async {
-        let decided = post_state.wait_for(PostState::is_decided).await;
+        let decided = post_state.wait_for(PostState::is_received_or_refused).await;
         decided.map(|post_state| matches!(&*post_state, PostState::Refused))
     };
     match timeout_at(deadline, decided).await {

@@ -1,10 +1,12 @@
 //! `PostState`, the state of the POST of one legacy request, which decides whether, when and in which session it is
-//! cancelled.
+//! cancelled; and `AbandonedFlag`, which is set when the caller drops the request.
 //!
 //! ```text
-//! Waiting ──▶ Posted(session) ──head──▶ Responded(session)
-//!    ▲             │
-//!    └──reopened── Refused (the server did not process it)
+//! Waiting ──▶ Posted(session) ──response head──▶ Responded(session)
+//!               │         ▲
+//!   404, or withdrawn     │ new session (after a 404)
+//!               ▼         │
+//!              Refused ───┘   (the server did not process the request)
 //! ```
 
 use std::sync::Arc;
@@ -12,11 +14,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::session::WireSession;
 
-/// The state of the POST of a request. Whether a connection has its body is stored in `SendState` instead, because
-/// another task may poll the connection.
+/// The state of the POST of a request. Whether a connection has got its body is stored in `SendState` instead: the
+/// task that polls the connection writes it, and that may be another one.
 #[derive(Clone, Debug, Default)]
 pub(super) enum PostState {
-    /// Waits for a predecessor or for a session.
+    /// Waits for an earlier request with the same id or for the same resource, or for a session.
     #[default]
     Waiting,
     /// Being posted in this session. Set before a connection can get the body.
@@ -37,7 +39,7 @@ impl PostState {
     }
 
     /// Returns whether the server is known to have received or refused the request.
-    pub(super) fn is_decided(&self) -> bool {
+    pub(super) fn is_received_or_refused(&self) -> bool {
         matches!(self, Self::Responded(_) | Self::Refused)
     }
 }

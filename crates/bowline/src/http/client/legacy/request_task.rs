@@ -64,8 +64,8 @@ impl Predecessors {
 }
 
 impl RequestTask {
-    /// Posts the request once its predecessors are over, and delivers its response. Delivers `Received::RequestFailed` if there
-    /// is no response.
+    /// Posts the request once its predecessors are over, and delivers its response. Delivers
+    /// `Received::RequestFailed` if there is no response.
     pub(super) async fn run(self, frame: Bytes, send_state: SendState, predecessors: Predecessors) {
         predecessors.wait(&self.state).await;
         if let Err(error) = self.post_and_deliver(frame, &send_state).await {
