@@ -45,7 +45,7 @@ pub enum OpeningFailure {
     /// The server requires authorization.
     #[error("the server requires authorization")]
     Unauthorized,
-    /// The reply is no evidence for either era.
+    /// The reply does not show which era the server is of.
     #[error(transparent)]
     Inconclusive(#[from] InconclusiveReply),
 }

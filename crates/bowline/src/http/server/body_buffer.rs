@@ -114,12 +114,13 @@ impl Drop for PooledBuffer {
 /// Without the pool, several long bodies at a time make the allocator return memory to the operating system after each
 /// request and fault it in again for the next, which takes longer than reading the body.
 fn buffer(capacity: usize) -> BytesMut {
-    let mut unused = UNUSED.lock();
     let fits = |buffer: &BytesMut| (capacity..=capacity * 2).contains(&buffer.capacity());
-    match unused.iter().position(fits) {
-        Some(at) => unused.swap_remove(at),
-        None => BytesMut::with_capacity(capacity),
-    }
+    let mut unused = UNUSED.lock();
+    let found = unused.iter().position(fits);
+    let found = found.map(|at| unused.swap_remove(at));
+    // Unlocked first: the allocation may take long.
+    drop(unused);
+    found.unwrap_or_else(|| BytesMut::with_capacity(capacity))
 }
 
 /// Shared by all servers of the process. At most [`MAX_POOLED`] bytes.
