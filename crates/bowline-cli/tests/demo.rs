@@ -77,8 +77,8 @@ fn output_without_a_terminal_has_no_escape_codes_and_ends_with_the_verdict() {
         let text = String::from_utf8(output.stdout).unwrap();
         let verdict = text.lines().last().unwrap();
         assert_eq!(
-            verdict,
-            "200 calls were dropped, 200 handlers stopped, and no resources leaked."
+            verdict, "200 calls were dropped, 200 handlers stopped, and no resources leaked.",
+            "{text}"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! The rest of an SSE response after its result: it is drained for a while so that the connection can be reused.
+//! The rest of a response after what is needed of it: it is drained for a while so that the connection can be reused.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,6 +8,7 @@ use bowline::http::client::HyperSend;
 use bowline::testing::PipeConnector;
 use bowline::{Client, Result};
 use h2::server::Builder;
+use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::http2_server::{Http2Server, done, head, message, serve};
@@ -18,9 +19,9 @@ async fn client(send: HyperSend) -> Client {
     connect.protocol_version("2026-07-28").await.unwrap()
 }
 
-fn content() -> serde_json::Value {
-    let text = serde_json::json!([{"type": "text", "text": "done"}]);
-    serde_json::json!({"resultType": "complete", "content": text})
+fn content() -> Value {
+    let text = json!([{"type": "text", "text": "done"}]);
+    json!({"resultType": "complete", "content": text})
 }
 
 /// An HTTP/1.1 server that ends each stream some time after its result, and the number of connections it accepted.
@@ -68,45 +69,75 @@ async fn a_connection_whose_stream_ends_soon_after_the_result_is_reused() -> Res
     Ok(())
 }
 
-#[tokio::test(start_paused = true)]
-async fn an_http2_stream_that_ends_soon_after_the_result_is_not_reset() -> Result<()> {
+/// An HTTP/2 server that ends each response some time after its content, and the number of responses that the client
+/// reset.
+fn http2_server_with_late_ends() -> (Http2Server, Arc<AtomicUsize>) {
     let resets = Arc::new(AtomicUsize::new(0));
     let counted = resets.clone();
     let server = Http2Server::new(move |_, io| {
         let resets = resets.clone();
         async move {
-            serve(io, &Builder::new(), |request, mut respond| {
-                let resets = resets.clone();
-                async move {
-                    let message = message(request).await;
-                    let answer = format!("data: {}\n\n", done(&message["id"]));
-                    let mut body = respond
-                        .send_response(head("text/event-stream"), false)
-                        .unwrap();
-                    body.send_data(answer.into(), false).unwrap();
-                    tokio::select! {
-                        biased;
-                        _ = std::future::poll_fn(|cx| body.poll_reset(cx)) => {
-                            resets.fetch_add(1, Ordering::SeqCst);
-                        }
-                        () = sleep(END_DELAY) => body.send_data(bytes::Bytes::new(), true).unwrap(),
-                    }
-                }
-            })
-            .await;
+            let answer = |request, respond| answer_and_end_late(request, respond, resets.clone());
+            serve(io, &Builder::new(), answer).await;
         }
     });
-    let client = client(HyperSend::with_http2_connector(server.connector())).await;
+    (server, counted)
+}
 
-    for _ in 0..20 {
-        assert_eq!(client.call_tool("x", ()).await?.text(), "done");
-        sleep(END_DELAY * 2).await;
+async fn answer_and_end_late(
+    request: http::Request<h2::RecvStream>,
+    mut respond: h2::server::SendResponse<bytes::Bytes>,
+    resets: Arc<AtomicUsize>,
+) {
+    let (head, content) = match request.method().as_str() {
+        "POST" => answer_to(&message(request).await),
+        // No stream for unsolicited messages, and no sessions to delete.
+        _ => (status(405), "no".to_owned()),
+    };
+    let mut body = respond.send_response(head, false).unwrap();
+    body.send_data(content.into(), false).unwrap();
+    tokio::select! {
+        biased;
+        _ = std::future::poll_fn(|cx| body.poll_reset(cx)) => {
+            resets.fetch_add(1, Ordering::SeqCst);
+        }
+        () = sleep(END_DELAY) => body.send_data(bytes::Bytes::new(), true).unwrap(),
     }
+}
 
-    assert_eq!(
-        (counted.load(Ordering::SeqCst), server.accepted_count()),
-        (0, 1)
-    );
+fn answer_to(message: &Value) -> (http::Response<()>, String) {
+    let answer = match message["method"].as_str() {
+        Some("initialize") => json!({"jsonrpc": "2.0", "id": message["id"], "result": {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": "late", "version": "1"},
+        }}),
+        Some("tools/call") => done(&message["id"]),
+        _ => return (status(202), "accepted".to_owned()),
+    };
+    (head("text/event-stream"), format!("data: {answer}\n\n"))
+}
+
+fn status(status: u16) -> http::Response<()> {
+    http::Response::builder().status(status).body(()).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_http2_response_that_ends_soon_after_its_content_is_not_reset() -> Result<()> {
+    for version in ["2026-07-28", "2025-11-25"] {
+        let (server, resets) = http2_server_with_late_ends();
+        let send = HyperSend::with_http2_connector(server.connector());
+        let connect = Client::connect("http://localhost/mcp").http(send);
+        let client = connect.protocol_version(version).await?;
+
+        for _ in 0..20 {
+            assert_eq!(client.call_tool("x", ()).await?.text(), "done");
+            sleep(END_DELAY * 2).await;
+        }
+
+        let seen = (resets.load(Ordering::SeqCst), server.accepted_count());
+        assert_eq!(seen, (0, 1), "{version}");
+    }
     Ok(())
 }
 

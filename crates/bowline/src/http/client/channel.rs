@@ -77,7 +77,7 @@ impl HttpChannel {
                     break None;
                 };
                 if let Ok(Message::Response(response)) = message(&data) {
-                    self.0.endpoint.drain.finish(events);
+                    self.0.endpoint.drain.finish(events.into_body());
                     break Some(response.outcome);
                 }
             },
@@ -218,7 +218,7 @@ impl HttpChannel {
                 };
                 match message(&data)? {
                     Message::Response(response) if is_response_to(response.id.as_ref(), id) => {
-                        self.0.endpoint.drain.finish(events);
+                        self.0.endpoint.drain.finish(events.into_body());
                         return Ok(response.outcome);
                     }
                     Message::Notification(notification) => {

@@ -1,4 +1,5 @@
-//! `Drain`, which reads SSE responses to their end in the background after the JSON-RPC response has arrived.
+//! `Drain`, which reads responses to their end in the background once nothing else in them is needed: an SSE stream after
+//! the JSON-RPC response, the body of a `202 Accepted`.
 //!
 //! An HTTP/1.1 connection can be reused only after its response was read to the end, and an HTTP/2 stream that is
 //! dropped earlier is reset, which servers count against their rate limit of resets. The caller does not wait for this.
@@ -9,7 +10,6 @@ use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
 use super::body::ResponseBody;
-use super::response::SseStream;
 
 use crate::sync::Mutex;
 
@@ -20,9 +20,8 @@ pub(crate) struct Drain {
 }
 
 impl Drain {
-    /// Reads `events` to their end in the background, within limits. Closes the response if too many are being read.
-    pub(crate) fn finish(&self, events: SseStream) {
-        let body = events.into_body();
+    /// Reads `body` to its end in the background, within limits. Closes the response if too many are being read.
+    pub(crate) fn finish(&self, body: ResponseBody) {
         let Ok(runtime) = Handle::try_current() else {
             return;
         };

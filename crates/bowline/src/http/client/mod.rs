@@ -84,7 +84,7 @@ pub(crate) struct Endpoint {
     /// Signs requests and handles 401 and 403.
     pub(crate) authorizer: Option<Arc<dyn Authorizer>>,
     pub(crate) limits: ResponseLimits,
-    /// Reads SSE responses to their end after the JSON-RPC response has arrived.
+    /// Reads responses to their end once nothing else in them is needed.
     pub(crate) drain: Arc<Drain>,
 }
 
@@ -146,6 +146,13 @@ impl Endpoint {
             }
         }
         Err(Error::protocol("too many redirects"))
+    }
+
+    /// Reads the rest of a response in the background, because only its status matters, and returns the status.
+    pub(crate) fn drain_response(&self, response: Response<ResponseBody>) -> StatusCode {
+        let status = response.status();
+        self.drain.finish(response.into_body());
+        status
     }
 
     /// Builds the head of a request; also returns its `Authorization` header.

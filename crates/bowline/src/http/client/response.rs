@@ -47,6 +47,7 @@ pub(crate) async fn read(
         let body = body.collect(endpoint.limits.body).await?;
         Ok(ResponseContent::Json(head.status, body))
     } else {
+        endpoint.drain.finish(body);
         Ok(ResponseContent::Other(head.status))
     }
 }

@@ -87,6 +87,7 @@ impl WireState {
                         return Err(missing_response(StatusCode::OK));
                     };
                     if let Ok(answer @ Message::Response(_)) = message(&data) {
+                        self.endpoint.drain.finish(events.into_body());
                         break answer;
                     }
                 },
@@ -218,7 +219,7 @@ impl WireState {
         let frame = Message::from(ping).to_frame();
         let posting = self.post(session, frame, &send_state, RefusalPolicy::Fail);
         let response = timeout_with_pauses(super::POST_LIMIT, &pause, posting).await?;
-        Ok(response.status() != StatusCode::NOT_FOUND)
+        Ok(self.endpoint.drain_response(response) != StatusCode::NOT_FOUND)
     }
 
     /// Continues without a GET stream, which servers need not offer, until the session is over.

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bowline_core::shortened;
 use bytes::Bytes;
-use http::{HeaderMap, Method, Response, StatusCode};
+use http::{HeaderMap, Method, StatusCode};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
@@ -22,7 +22,6 @@ use super::PostingGuard;
 use super::post_state::PostState;
 use super::wire_state::{WireState, headers};
 use crate::Result;
-use crate::http::client::body::ResponseBody;
 use crate::http::client::send::SendState;
 use crate::http::client::{Endpoint, OutgoingRequest, RefusalPolicy, message_headers};
 
@@ -149,7 +148,11 @@ pub(super) async fn post_cancel(
             send_state: &send_state,
             refusal_policy: RefusalPolicy::Fail,
         };
-        let posted = in_time(&send_state, endpoint.request(&outgoing)).await;
+        let posting = async {
+            let posted = endpoint.request(&outgoing).await;
+            posted.map(|response| endpoint.drain_response(response))
+        };
+        let posted = in_time(&send_state, posting).await;
         drop(permit); // not held during the pause
         match posted {
             PostResult::Answered(status) => return Some(status),
@@ -175,7 +178,7 @@ enum PostResult {
 /// does not matter.
 async fn in_time(
     send_state: &SendState,
-    posting: impl Future<Output = Result<Response<ResponseBody>>>,
+    posting: impl Future<Output = Result<StatusCode>>,
 ) -> PostResult {
     let overdue = async {
         for _ in 0..CONNECT_SECONDS {
@@ -188,7 +191,7 @@ async fn in_time(
     tokio::select! {
         biased; // a response that has arrived counts, even if it is late
         posted = posting => match posted {
-            Ok(response) => PostResult::Answered(response.status()),
+            Ok(status) => PostResult::Answered(status),
             Err(error) => {
                 tracing::debug!(error = %shortened(&error), "failed to post a cancel");
                 PostResult::Failed

@@ -381,9 +381,9 @@ async fn post(
         refusal_policy,
     };
     let response = endpoint.request(&outgoing).await?;
-    match response.status().is_success() {
-        true => Ok(()),
-        false => Err(missing_response(response.status())),
+    match endpoint.drain_response(response) {
+        status if status.is_success() => Ok(()),
+        status => Err(missing_response(status)),
     }
 }
 

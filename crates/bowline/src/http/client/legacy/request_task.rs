@@ -149,6 +149,7 @@ impl RequestTask {
                     Ok(Some(data)) => {
                         backoff.record_message();
                         if let Delivered::Answer = self.deliver(session, headers, data).await {
+                            self.state.endpoint.drain.finish(events.into_body());
                             return Ok(());
                         }
                     }

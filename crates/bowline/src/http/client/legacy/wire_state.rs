@@ -219,13 +219,14 @@ impl WireState {
             }
             let send_state = SendState::new();
             let posted = self.post(session, frame.clone(), &send_state, refusal_policy);
-            let error = match posted.await {
-                Ok(response) if response.status().is_success() => return,
-                Ok(response) => {
-                    if response.status() == StatusCode::NOT_FOUND {
+            let posted = posted.await;
+            let error = match posted.map(|response| self.endpoint.drain_response(response)) {
+                Ok(status) if status.is_success() => return,
+                Ok(status) => {
+                    if status == StatusCode::NOT_FOUND {
                         self.forget(session);
                     }
-                    tracing::debug!(status = %response.status(), "server did not accept a message");
+                    tracing::debug!(%status, "server did not accept a message");
                     return;
                 }
                 Err(error) => error,
