@@ -61,6 +61,29 @@ impl RpcError {
         }
     }
 
+    /// Creates an error with [`ErrorCode::INVALID_PARAMS`], from a text or another error.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use bowline_types::RpcError;
+    ///
+    /// fn port(text: &str) -> Result<u16, RpcError> {
+    ///     text.parse().map_err(RpcError::invalid_params)
+    /// }
+    /// assert_eq!(port("x").unwrap_err().to_string(), "invalid digit found in string (-32602)");
+    /// ```
+    #[must_use]
+    pub fn invalid_params(error: impl fmt::Display) -> Self {
+        Self::new(ErrorCode::INVALID_PARAMS, error.to_string())
+    }
+
+    /// Creates an error with [`ErrorCode::INTERNAL_ERROR`], from a text or another error.
+    #[must_use]
+    pub fn internal(error: impl fmt::Display) -> Self {
+        Self::new(ErrorCode::INTERNAL_ERROR, error.to_string())
+    }
+
     /// Marks an error about scopes as created in this process. An error that a peer sent is never marked, whatever it
     /// contains.
     #[doc(hidden)]

@@ -1,6 +1,7 @@
 //! [`Error`], the error type of clients and servers.
 
 use std::error::Error as StdError;
+use std::fmt;
 use std::time::Duration;
 
 use bowline_core::http::challenge::Challenge;
@@ -12,7 +13,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// The error of a call, a connection or a server.
 ///
 /// The variant identifies the side at fault, because that decides whether to change the request, report a bug, retry,
-/// wait longer or fix the program. `Display` prints this level only; the cause is in `source()`.
+/// wait longer or fix the program. `Display` prints this level only; the cause is in `source()`. `Debug` prints the
+/// causes too, so that `main() -> bowline::Result<()>` ends with a readable message.
 ///
 /// # Examples
 ///
@@ -23,7 +25,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// assert!(matches!(&error, Error::Peer(error) if error.code == ErrorCode::INVALID_PARAMS));
 /// assert_eq!(error.to_string(), "unknown tool `ad` (-32602)");
 /// ```
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The peer returned a JSON-RPC error.
@@ -96,5 +98,48 @@ impl Error {
 
     pub(crate) fn misuse(what: impl Into<String>) -> Self {
         Self::Misuse { what: what.into() }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut printed = self.to_string();
+        f.write_str(&printed)?;
+        let mut cause = self.source();
+        while let Some(error) = cause {
+            let text = error.to_string();
+            // Some errors of other crates repeat their cause in their own text.
+            if !printed.contains(&text) {
+                write!(f, "\n  caused by: {text}")?;
+            }
+            printed = text;
+            cause = error.source();
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_prints_each_cause_once() {
+        let refused = std::io::Error::other("connection refused");
+        let repeating = Error::Transport {
+            what: "handshake failed: connection refused".into(),
+            source: Some(refused.into()),
+        };
+        let error = Error::Transport {
+            what: "failed to connect to http://localhost".into(),
+            source: Some(repeating.into()),
+        };
+
+        let text = format!("{error:?}");
+
+        assert_eq!(
+            text,
+            "failed to connect to http://localhost\n  caused by: handshake failed: connection refused"
+        );
     }
 }

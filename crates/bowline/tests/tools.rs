@@ -18,8 +18,8 @@ use bowline::schemars::{self, JsonSchema};
 use bowline::server::RequiredCapability;
 use bowline::types::{ContentBlock, ImageContent, Meta};
 use bowline::{
-    Args, CallToolResult, Caller, Client, Context, Error, ErrorCode, Json, Reply, RpcError, Server,
-    State, Structured, Tool, ToolError, wire,
+    Args, CallToolResult, Caller, Client, Context, Error, ErrorCode, Json, Prompt, Reply, Resource,
+    RpcError, Server, State, Structured, Tool, ToolError, wire,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -96,13 +96,64 @@ async fn a_tool_definition_follows_from_the_types_of_its_function() {
                 "properties": {
                     "a": {"type": "integer", "description": "the first"},
                     "b": {"type": "integer", "description": "the second"},
-                    "by": {"type": ["integer", "null"], "description": "what to divide by"},
+                    "by": {"type": "integer", "description": "what to divide by"},
                 },
                 "required": ["a", "b"],
             },
             "outputSchema": {"type": "integer"},
         })
     );
+}
+
+#[tokio::test]
+async fn null_stands_for_an_omitted_argument_unless_the_schema_was_given_by_hand() {
+    let arguments = json!({"a": 1, "b": 2, "by": null});
+    let schema = json!({"type": "object", "properties": {"by": {"type": "integer"}}});
+
+    let derived = call(Tool::new("add", add), arguments.clone()).await;
+    let given = call(Tool::new("add", add).input_schema(schema), arguments).await;
+
+    assert_eq!(derived.unwrap().text(), "3");
+    let given = given.unwrap();
+    assert!(given.is_error());
+    assert!(
+        given.text().contains("/by: null is not of type"),
+        "{}",
+        given.text()
+    );
+}
+
+#[tokio::test]
+async fn every_handler_may_fail_with_any_error() -> bowline::Result<()> {
+    fn missing() -> std::io::Error {
+        std::io::Error::other("no disk")
+    }
+    let server = Server::new("failing", "1")
+        .tool(Tool::new("io", async || Err::<(), _>(missing())))
+        .tool(Tool::new("text", async || Err::<(), _>("plain")))
+        .tool(Tool::new("rpc", async || {
+            Err::<(), _>(RpcError::invalid_params("no row"))
+        }))
+        .resource(Resource::new("x://io", "io", async || {
+            Err::<String, _>(missing())
+        }))
+        .prompt(Prompt::new("io", async || Err::<String, _>(missing())))
+        .prompt(Prompt::new("rpc", async || {
+            Err::<String, _>(RpcError::invalid_params("no row"))
+        }));
+    let client = Client::in_process(&server).await?;
+
+    assert_eq!(client.call_tool("io", ()).await?.text(), "no disk");
+    assert_eq!(client.call_tool("text", ()).await?.text(), "plain");
+    let rpc = client.call_tool("rpc", ()).await.unwrap_err();
+    assert_eq!(rpc.to_string(), "no row (-32602)");
+    let resource = client.read_resource("x://io").await.unwrap_err();
+    assert_eq!(resource.to_string(), "no disk (-32603)");
+    let prompt = client.get_prompt("io", ()).await.unwrap_err();
+    assert_eq!(prompt.to_string(), "no disk (-32603)");
+    let prompt = client.get_prompt("rpc", ()).await.unwrap_err();
+    assert_eq!(prompt.to_string(), "no row (-32602)");
+    Ok(())
 }
 
 #[tokio::test]

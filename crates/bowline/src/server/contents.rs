@@ -7,6 +7,8 @@ use bowline_types::{
 };
 use bytes::Bytes;
 
+use super::tool_error::ToolError;
+
 /// The contents of a resource, or a part of them: text or bytes.
 ///
 /// # Examples
@@ -37,7 +39,7 @@ enum ContentsBody {
     message = "a resource cannot return `{Self}`",
     label = "cannot be converted into a `ReadResourceResult`",
     note = "a resource returns text, bytes, `Contents`, a `ReadResourceResult`, or a `Result` of one of these \
-            whose error is `RpcError`"
+            with any error type that `ToolError` can be made from"
 )]
 pub trait IntoReadResult {
     /// Converts it into the result of `resources/read` for the resource with this URI.
@@ -102,9 +104,9 @@ impl IntoReadResult for ReadResourceResult {
     }
 }
 
-impl<T: IntoReadResult> IntoReadResult for Result<T, RpcError> {
+impl<T: IntoReadResult, E: Into<ToolError>> IntoReadResult for Result<T, E> {
     fn into_read_result(self, uri: &str) -> Result<ReadResourceResult, RpcError> {
-        self.and_then(|contents| contents.into_read_result(uri))
+        self.map_err(Into::into)?.into_read_result(uri)
     }
 }
 

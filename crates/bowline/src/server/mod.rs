@@ -30,7 +30,7 @@ mod input_required;
 mod mount;
 
 mod output;
-pub use output::{IntoToolResult, Structured, ToolError};
+pub use output::{IntoToolResult, Structured};
 
 mod pagination;
 
@@ -65,6 +65,9 @@ pub use template::{UriTemplate, VariableValue, Variables};
 
 mod tool;
 pub use tool::{RequiredCapability, Tool, ToolHandler, Toolbox, invalid_params};
+
+mod tool_error;
+pub use tool_error::ToolError;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,8 +1,6 @@
 //! The return types of tool handlers, and their conversion into a [`CallToolResult`].
 
-use std::any::Any;
 use std::borrow::Cow;
-use std::fmt;
 
 use bowline_types::{
     AudioContent, CallToolResult, ContentBlock, EmbeddedResource, ErrorCode, ImageContent, Json,
@@ -12,7 +10,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::schema;
-use crate::exchange::{InputError, InsufficientScope};
+use super::tool_error::ToolError;
 
 /// A return type of a tool handler.
 ///
@@ -35,7 +33,7 @@ use crate::exchange::{InputError, InsufficientScope};
     message = "a tool cannot return `{Self}`",
     label = "cannot be converted into a `CallToolResult`",
     note = "a tool returns text, a number, `Structured<T>`, content blocks, a `CallToolResult`, or a `Result` \
-            of one of these whose error is `ToolError` or `RpcError`",
+            of one of these with any error type that `ToolError` can be made from",
     note = "return a type that derives `Serialize` and `JsonSchema` as `Structured(value)`"
 )]
 pub trait IntoToolResult {
@@ -105,109 +103,12 @@ impl IntoToolResult for serde_json::Value {
     }
 }
 
-/// A tool failure that the model sees: a result with `isError`.
-///
-/// `?` converts every error into one. To fail with a JSON-RPC error instead, return an [`RpcError`].
-///
-/// # Examples
-///
-/// ```
-/// use bowline::ToolError;
-///
-/// async fn parse(number: String) -> Result<i64, ToolError> {
-///     if number.is_empty() {
-///         return Err(ToolError::new("`number` is empty"));
-///     }
-///     Ok(number.parse()?)
-/// }
-/// ```
-#[derive(Clone, Debug, PartialEq)]
-pub struct ToolError {
-    content: Vec<ContentBlock>,
-    /// The error that is sent to the client instead, because the model cannot correct it.
-    rpc_error: Option<RpcError>,
-}
-
-impl ToolError {
-    /// Creates an error with a text for the model, which should say how to correct the call.
-    #[must_use]
-    pub fn new(text: impl Into<String>) -> Self {
-        Self {
-            content: vec![ContentBlock::text(text)],
-            rpc_error: None,
-        }
-    }
-
-    /// Adds a content block.
-    #[must_use]
-    pub fn with_content(mut self, block: impl Into<ContentBlock>) -> Self {
-        self.content.push(block.into());
-        self
-    }
-
-    fn into_result(self) -> Result<CallToolResult, RpcError> {
-        if let Some(error) = self.rpc_error {
-            return Err(error);
-        }
-        let mut result = CallToolResult::new(self.content);
-        result.is_error = Some(true);
-        Ok(result)
-    }
-}
-
-/// The text is the error and its causes. A missing client capability and an insufficient scope are not reported to the
-/// model but to the client, as a JSON-RPC error.
-impl<E: std::error::Error + 'static> From<E> for ToolError {
-    fn from(error: E) -> Self {
-        let any = &error as &dyn Any;
-        let input_error = any.downcast_ref::<InputError>();
-        let missing_capability = input_error.filter(|error| {
-            matches!(
-                error,
-                InputError::Missing(_) | InputError::Unsupported { .. }
-            )
-        });
-        let missing_scope = any.downcast_ref::<InsufficientScope>().cloned();
-        let rpc_error = missing_capability
-            .map(InputError::to_rpc_error)
-            .or_else(|| missing_scope.map(RpcError::from));
-        let mut text = error.to_string();
-        let mut cause = error.source();
-        while let Some(error) = cause {
-            text = format!("{text}: {error}");
-            cause = error.source();
-        }
-        Self {
-            rpc_error,
-            ..Self::new(text)
-        }
-    }
-}
-
-impl fmt::Display for ToolError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut texts = self.content.iter().filter_map(ContentBlock::as_text);
-        f.write_str(texts.next().unwrap_or_default())?;
-        texts.try_for_each(|text| write!(f, "\n{text}"))
-    }
-}
-
-impl<T: IntoToolResult> IntoToolResult for Result<T, ToolError> {
+impl<T: IntoToolResult, E: Into<ToolError>> IntoToolResult for Result<T, E> {
     fn into_tool_result(self) -> Result<CallToolResult, RpcError> {
         match self {
             Ok(output) => output.into_tool_result(),
-            Err(error) => error.into_result(),
+            Err(error) => error.into().into_tool_result(),
         }
-    }
-
-    fn output_schema() -> Option<Json> {
-        T::output_schema()
-    }
-}
-
-impl<T: IntoToolResult> IntoToolResult for Result<T, RpcError> {
-    fn into_tool_result(self) -> Result<CallToolResult, RpcError> {
-        self.and_then(T::into_tool_result)
     }
 
     fn output_schema() -> Option<Json> {
@@ -339,60 +240,5 @@ mod tests {
             json!({"content": [{"type": "text", "text": "hi"}]})
         );
         assert_eq!(written(()), json!({"content": []}));
-    }
-
-    #[test]
-    fn a_tool_error_includes_the_causes_of_its_error() {
-        fn failing() -> Result<i64, ToolError> {
-            Err(crate::Error::Transport {
-                what: "the line is dead".into(),
-                source: Some("connection reset".into()),
-            })?
-        }
-
-        assert_eq!(
-            written(failing()),
-            json!({
-                "content": [{"type": "text", "text": "the line is dead: connection reset"}],
-                "isError": true,
-            })
-        );
-    }
-
-    #[test]
-    fn a_missing_client_capability_is_an_rpc_error() {
-        fn asking() -> Result<i64, ToolError> {
-            let (what, version) = ("roots/list", "1999");
-            Err(InputError::Unsupported { what, version })?
-        }
-
-        let error = asking().into_tool_result().unwrap_err();
-
-        assert_eq!(error.code, ErrorCode::MISSING_CLIENT_CAPABILITY);
-        assert!(written(Err::<(), ToolError>(InputError::Declined.into()))["isError"] == true);
-    }
-
-    #[test]
-    fn an_insufficient_scope_is_an_rpc_error() {
-        fn deleting() -> Result<(), ToolError> {
-            let anonymous = crate::exchange::Principal::anonymous();
-            Ok(InsufficientScope::check(["files:write"], &anonymous)?)
-        }
-
-        let error = deleting().into_tool_result().unwrap_err();
-
-        assert_eq!(
-            InsufficientScope::read(&error),
-            Some(InsufficientScope::new(["files:write"]))
-        );
-    }
-
-    #[test]
-    fn an_rpc_error_is_not_a_tool_result() {
-        let refused = RpcError::new(ErrorCode::INVALID_PARAMS, "no");
-
-        let result = Err::<i64, _>(refused.clone()).into_tool_result();
-
-        assert_eq!(result, Err(refused));
     }
 }

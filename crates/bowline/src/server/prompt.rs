@@ -15,6 +15,7 @@ use super::handler::Handler;
 use super::pagination::ListEntry;
 use super::string_arguments::{self, StringArgsHandler};
 use super::tool::invalid_params;
+use super::tool_error::ToolError;
 use crate::exchange::{BoxFuture, Context};
 
 /// A prompt and the handler behind it.
@@ -53,8 +54,8 @@ pub trait PromptHandler: Send + Sync + 'static {
 #[diagnostic::on_unimplemented(
     message = "a prompt cannot return `{Self}`",
     label = "cannot be converted into a `GetPromptResult`",
-    note = "a prompt returns text, `PromptMessage`s, a `GetPromptResult`, or a `Result` of one of these whose \
-            error is `RpcError`"
+    note = "a prompt returns text, `PromptMessage`s, a `GetPromptResult`, or a `Result` of one of these with any \
+            error type that `ToolError` can be made from"
 )]
 pub trait IntoPromptResult {
     /// Converts it into the result of `prompts/get`.
@@ -250,9 +251,9 @@ impl IntoPromptResult for GetPromptResult {
     }
 }
 
-impl<T: IntoPromptResult> IntoPromptResult for Result<T, RpcError> {
+impl<T: IntoPromptResult, E: Into<ToolError>> IntoPromptResult for Result<T, E> {
     fn into_prompt_result(self) -> Result<GetPromptResult, RpcError> {
-        self.and_then(T::into_prompt_result)
+        self.map_err(Into::into)?.into_prompt_result()
     }
 }
 

@@ -1,15 +1,28 @@
-//! JSON Schema 2020-12 of Rust types, in the form that models read best: inlined instead of with `$ref`, and without
-//! names of Rust types.
+//! JSON Schema 2020-12 of Rust types, in the form that models read best: inlined instead of with `$ref`, without names of
+//! Rust types, and with one type for each member: an `Option<T>` is an optional `T`. A `null` for it is still accepted.
 
 use bowline_types::Json;
 use schemars::generate::SchemaSettings;
-use schemars::transform::RecursiveTransform;
+use schemars::transform::{RecursiveTransform, Transform};
 use schemars::{JsonSchema, Schema};
 use serde_json::{Value, json};
 
-/// Returns the schema of values that deserialize into `T`.
+/// Returns the schema of values that deserialize into `T`. `null` is no value of an optional member; see
+/// [`accepting_null`].
 pub(super) fn of_input<T: JsonSchema>() -> Json {
-    generate::<T>(SchemaSettings::draft2020_12().for_deserialize()).into()
+    let settings = SchemaSettings::draft2020_12().for_deserialize();
+    generate::<T>(settings.with_transform(RecursiveTransform(remove_nulls))).into()
+}
+
+/// Returns the same schema with `null` as another value of every optional member, for validation: models send it, and
+/// serde reads it as an omitted member.
+pub(super) fn accepting_null(schema: &Json) -> Json {
+    let decoded = schema.decode::<Value>().ok();
+    let Some(mut schema) = decoded.and_then(|value| Schema::try_from(value).ok()) else {
+        return schema.clone();
+    };
+    RecursiveTransform(add_nulls).transform(&mut schema);
+    schema.to_value().into()
 }
 
 /// Returns the schema of serialized values of `T`.
@@ -93,17 +106,79 @@ fn normalize_subschema(schema: &mut Schema) {
     {
         schema.remove("format");
     }
-    // A property with `x-mcp-header` must have one type; an omitted argument has no header, so `null` is removed.
-    if schema.get("x-mcp-header").is_some()
-        && let Some(Value::Array(types)) = schema.get("type")
-        && let [one] = &types
-            .iter()
-            .filter(|name| *name != "null")
-            .collect::<Vec<_>>()[..]
-    {
-        let one = (*one).clone();
-        schema.insert("type".to_owned(), one);
+}
+
+fn remove_nulls(schema: &mut Schema) {
+    for member in optional_members(schema) {
+        remove_null(member);
     }
+}
+
+fn remove_null(member: &mut Value) {
+    let Some(schema) = member.as_object_mut() else {
+        return;
+    };
+    if schema.get("default").is_some_and(Value::is_null) {
+        schema.remove("default");
+    }
+    if let Some(Value::Array(values)) = schema.get_mut("enum") {
+        values.retain(|value| !value.is_null());
+    }
+    if let Some(Value::Array(types)) = schema.get_mut("type") {
+        types.retain(|name| name != "null");
+        if let [one] = &mut types[..] {
+            let one = one.take();
+            schema.insert("type".to_owned(), one);
+        }
+    }
+    for keyword in ["anyOf", "oneOf"] {
+        let Some(Value::Array(choices)) = schema.get_mut(keyword) else {
+            continue;
+        };
+        choices.retain(|choice| choice.get("type").is_none_or(|name| name != "null"));
+        if let [Value::Object(one)] = &mut choices[..] {
+            let one = std::mem::take(one);
+            schema.remove(keyword);
+            // The description of the member is more specific than that of its type.
+            for (keyword, value) in one {
+                schema.entry(keyword).or_insert(value);
+            }
+        }
+    }
+}
+
+fn add_nulls(schema: &mut Schema) {
+    for member in optional_members(schema) {
+        add_null(member);
+    }
+}
+
+fn add_null(member: &mut Value) {
+    if let Some(schema) = member.as_object_mut()
+        && !schema.contains_key("const")
+        && let Some(Value::String(name)) = schema.get_mut("type")
+    {
+        // Not `anyOf`, whose errors do not say what is wrong with a value.
+        let types = json!([name, "null"]);
+        schema.insert("type".to_owned(), types);
+        if let Some(Value::Array(values)) = schema.get_mut("enum") {
+            values.push(Value::Null);
+        }
+    } else {
+        let one = member.take();
+        *member = json!({"anyOf": [one, {"type": "null"}]});
+    }
+}
+
+/// Returns the schemas of the members that `required` does not name.
+fn optional_members(schema: &mut Schema) -> impl Iterator<Item = &mut Value> {
+    let required = schema.get("required").and_then(Value::as_array).cloned();
+    let required = required.unwrap_or_default();
+    let members = schema.get_mut("properties").and_then(Value::as_object_mut);
+    let members = members.into_iter().flatten();
+    members
+        .filter(move |(name, _)| !required.iter().any(|required| required == name.as_str()))
+        .map(|(_, member)| member)
 }
 
 const NUMBER_FORMATS: &[&str] = &[
@@ -149,7 +224,7 @@ mod tests {
                 "properties": {
                     "name": {"type": "string", "description": "its name"},
                     "at": {
-                        "type": ["object", "null"],
+                        "type": "object",
                         "properties": {"x": {"type": "integer"}, "y": {"type": "number"}},
                         "required": ["x", "y"],
                     },
@@ -158,6 +233,43 @@ mod tests {
                 "required": ["name"],
             })
         );
+    }
+
+    #[test]
+    fn optional_members_have_one_type_and_keep_their_description() {
+        #[derive(JsonSchema)]
+        #[allow(dead_code, reason = "only its schema is used")]
+        enum Unit {
+            Celsius,
+            Kelvin,
+        }
+        #[derive(JsonSchema)]
+        #[allow(dead_code, reason = "only its schema is used")]
+        struct Query {
+            /// how many
+            limit: Option<u32>,
+            /// which unit
+            unit: Option<Unit>,
+            nested: Vec<Nested>,
+        }
+        #[derive(JsonSchema)]
+        #[allow(dead_code, reason = "only its schema is used")]
+        struct Nested {
+            #[serde(default)]
+            tree: Option<Box<Nested>>,
+        }
+
+        let schema: Value = of_input::<Query>().decode().unwrap();
+
+        let text = schema.to_string();
+        assert!(!text.contains("null"), "{text}");
+        let limit = json!({"type": "integer", "minimum": 0, "description": "how many"});
+        let mut found = schema["properties"]["limit"].clone();
+        found.as_object_mut().unwrap().remove("maximum");
+        assert_eq!(found, limit);
+        let unit =
+            json!({"type": "string", "enum": ["Celsius", "Kelvin"], "description": "which unit"});
+        assert_eq!(schema["properties"]["unit"], unit);
     }
 
     #[test]

@@ -68,6 +68,8 @@ pub struct Tool {
     visible_to: Option<VisibilityFilter>,
     layers: Vec<Arc<dyn Layer>>,
     definition_error: Option<String>,
+    /// Whether the input schema was derived, so that `null` stands for an omitted argument.
+    accepts_null: bool,
     /// Set when the tool is registered.
     compiled: Option<Arc<CompiledSchemas>>,
 }
@@ -189,6 +191,7 @@ impl Tool {
             visible_to: None,
             layers: Vec::new(),
             definition_error: None,
+            accepts_null: false,
             compiled: None,
         }
     }
@@ -202,6 +205,7 @@ impl Tool {
         let definition = bowline_types::Tool::new(name, input.unwrap_or_else(schema::empty_object));
         let mut tool = Self::from_parts(definition, handler);
         tool.states = requirements.states().to_vec();
+        tool.accepts_null = true;
         if requirements.has_duplicate_args() {
             tool.definition_error = Some("the handler takes `Args` twice".to_owned());
         }
@@ -256,6 +260,7 @@ impl Tool {
     /// Sets `inputSchema`, in place of the derived one.
     pub fn input_schema(mut self, schema: impl Into<Json>) -> Self {
         self.definition.input_schema = schema.into();
+        self.accepts_null = false;
         self
     }
 
@@ -518,8 +523,12 @@ impl Tool {
             return Err("the output schema must be a JSON object".to_owned());
         }
         let param_headers = ParamHeaders::read(input).map_err(|error| error.to_string())?;
+        let validated = match self.accepts_null {
+            true => &schema::accepting_null(input),
+            false => input,
+        };
         Ok(CompiledSchemas {
-            validators: SchemaValidators::compile(input, output)?,
+            validators: SchemaValidators::compile(validated, output)?,
             allows_non_objects: output.is_some_and(schema::needs_wrapping),
             param_headers: (!param_headers.is_empty()).then(|| Arc::new(param_headers)),
         })
