@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::process::{self, ExitKind};
-use crate::{api, bench, conformance, deny, interop, mutants, sentences, tidy, typos};
+use crate::{api, bench, conformance, deny, docs, interop, mutants, sentences, tidy, typos};
 
 /// Which steps to run, and whether to continue after a failure.
 #[derive(Debug, Default, PartialEq)]
@@ -373,6 +373,10 @@ fn run_conformance(root: &Path) -> StepResult {
     StepResult::of(Ok(conformance::run(root)))
 }
 
+fn run_docs(root: &Path) -> StepResult {
+    StepResult::of(docs::run(root))
+}
+
 fn run_interop(root: &Path) -> StepResult {
     let results = interop::ResultsMode::Compare;
     StepResult::of(Ok(interop::run(root, interop::Peers::Sdks, results)))
@@ -385,7 +389,7 @@ fn run_real(root: &Path) -> StepResult {
 
 type Step = fn(&Path) -> StepResult;
 
-const STEPS: [(&str, Step); 16] = [
+const STEPS: [(&str, Step); 17] = [
     ("fmt", fmt),
     ("tidy", run_tidy),
     ("typos", run_typos),
@@ -396,6 +400,7 @@ const STEPS: [(&str, Step); 16] = [
     ("hostile", hostile),
     ("doc", doc),
     ("api", run_api),
+    (DOCS, run_docs),
     ("no-legacy", no_legacy),
     (COUNTS, counts),
     ("conformance", run_conformance),
@@ -407,6 +412,9 @@ const STEPS: [(&str, Step); 16] = [
 /// Building cargo-deny takes minutes, and its result changes only with the dependencies.
 const DENY: &str = "deny";
 
+/// Building mdBook takes minutes. The links and code blocks of the guide are part of `test`.
+const DOCS: &str = "docs";
+
 /// Installing its programs takes minutes, and few changes affect them.
 const REAL: &str = "real";
 
@@ -414,7 +422,7 @@ const REAL: &str = "real";
 const COUNTS: &str = "counts";
 
 /// The steps that run with `--all` only.
-const ALL_ONLY: [&str; 3] = [DENY, COUNTS, REAL];
+const ALL_ONLY: [&str; 4] = [DENY, DOCS, COUNTS, REAL];
 
 /// The test target of the step `hostile`.
 const HOSTILE: &str = "hostile";

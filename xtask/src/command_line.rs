@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::{api, bench, ci, conformance, deny, fuzz, hunt, interop, mutants, tidy, typos};
+use crate::{api, bench, ci, conformance, deny, docs, fuzz, hunt, interop, mutants, tidy, typos};
 
 /// Parses `words` and runs the command; fails if the command or one of its checks does.
 pub fn run(words: impl Iterator<Item = String>) -> ExitCode {
@@ -19,6 +19,7 @@ pub fn run(words: impl Iterator<Item = String>) -> ExitCode {
         Ok(Command::Mutants { only }) => mutants::run(&workspace_root(), &only),
         Ok(Command::Api(mode)) => reported("api", api::run(&workspace_root(), mode)),
         Ok(Command::Typos) => reported("typos", typos::run(&workspace_root())),
+        Ok(Command::Docs) => reported("docs", docs::run(&workspace_root())),
         Ok(Command::Deny) => deny::run(&workspace_root()),
         Ok(Command::Conformance) => conformance::run(&workspace_root()),
         Ok(Command::Bench { words }) => bench::run(&workspace_root(), &words),
@@ -57,6 +58,7 @@ enum Command {
     Api(api::ApiMode),
     Typos,
     Deny,
+    Docs,
     Conformance,
     Bench { words: Vec<String> },
     Counts(bench::CountsMode),
@@ -85,6 +87,8 @@ impl Command {
             "typos" => Err("`typos` takes no arguments".to_owned()),
             "deny" if rest.is_empty() => Ok(Self::Deny),
             "deny" => Err("`deny` takes no arguments".to_owned()),
+            "docs" if rest.is_empty() => Ok(Self::Docs),
+            "docs" => Err("`docs` takes no arguments".to_owned()),
             "conformance" if rest.is_empty() => Ok(Self::Conformance),
             "conformance" => Err("`conformance` takes no arguments".to_owned()),
             "bench" => Ok(Self::Bench {
@@ -131,13 +135,14 @@ fn workspace_root() -> PathBuf {
 const USAGE: &str = "\
 Usage: cargo xtask <command>
 
-  ci [--skip STEP]… [--keep-going]   all checks, in order; `deny`, `counts` and `real` with --all only
+  ci [--skip STEP]… [--keep-going]   all checks, in order; `deny`, `docs`, `counts` and `real` with --all only
                                      steps: fmt, tidy, typos, deny, clippy, features, test, hostile, doc, api,
-                                     no-legacy, counts, conformance, interop, real, mutants
+                                     docs, no-legacy, counts, conformance, interop, real, mutants
   tidy                               the house rules that a text search can check
   typos                              spelling (Python)
   api [--bless]                      the public API against its committed text in api/, or write that text
   deny                               licenses, sources and bans of dependencies, and advisories if there is a network
+  docs                               the guide in docs/: its links, and its pages as HTML (mdBook)
   mutants [NAME]…                    planted bugs; the test of each must fail
   conformance                        the official suite against our server and client (npm)
   bench [--quick] [--json] [LEG]…    the cost of a message, compared with plain hyper and with rmcp

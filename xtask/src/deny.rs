@@ -4,10 +4,11 @@
 //! cargo-deny is installed from crates.io at a pinned version, into the target folder.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use crate::external_tools;
 use crate::process::{self, ExitKind};
 
 /// Runs all possible checks; returns whether they passed.
@@ -45,7 +46,7 @@ impl Checked {
 }
 
 pub(crate) fn check(root: &Path) -> io::Result<Checked> {
-    let deny = install(root)?;
+    let deny = external_tools::cargo_install(root, "cargo-deny", VERSION)?;
     // May fetch crates for other platforms from crates.io.
     let local = ["check", "bans", "licenses", "sources"];
     let is_clean = process::run(&mut command(root, &deny, &local))?;
@@ -72,27 +73,6 @@ fn command(root: &Path, deny: &Path, words: &[&str]) -> Command {
     command.current_dir(root).args(["--all-features"]);
     command.args(words);
     command
-}
-
-/// Returns the path of cargo-deny, and builds it if necessary.
-fn install(root: &Path) -> io::Result<PathBuf> {
-    let folder = process::target_folder(root).join("deny");
-    let program = folder.join("bin/cargo-deny");
-    let version = Command::new(&program).arg("--version").output();
-    let is_installed =
-        version.is_ok_and(|it| String::from_utf8_lossy(&it.stdout).contains(VERSION));
-    if is_installed {
-        return Ok(program);
-    }
-    let mut install = process::cargo(root);
-    // A debug build: optimizing takes minutes longer than it saves.
-    install.args(["install", "cargo-deny", "--debug", "--locked"]);
-    install.args(["--version", VERSION]);
-    install.arg("--root").arg(&folder);
-    match process::run(&mut install)? {
-        true => Ok(program),
-        false => Err(io::Error::other("failed to install cargo-deny")),
-    }
 }
 
 const VERSION: &str = "0.20.2";

@@ -75,6 +75,26 @@ pub(crate) fn python(folder: &Path, packages: &[&str]) -> io::Result<PathBuf> {
     Ok(python)
 }
 
+/// Returns the path of a program from crates.io in this version, and builds it if necessary.
+pub(crate) fn cargo_install(root: &Path, name: &str, version: &str) -> io::Result<PathBuf> {
+    let folder = process::target_folder(root).join(name);
+    let program = folder.join("bin").join(name);
+    let output = Command::new(&program).arg("--version").output();
+    let is_installed = output.is_ok_and(|it| String::from_utf8_lossy(&it.stdout).contains(version));
+    if is_installed {
+        return Ok(program);
+    }
+    let mut install = process::cargo(root);
+    // A debug build: optimizing takes minutes longer than it saves.
+    install.args(["install", name, "--debug", "--locked"]);
+    install.args(["--version", version]);
+    install.arg("--root").arg(&folder);
+    match process::run(&mut install)? {
+        true => Ok(program),
+        false => Err(io::Error::other(format!("failed to install {name}"))),
+    }
+}
+
 fn missing(what: &str) -> io::Error {
     io::Error::other(format!(
         "{what} is not installed; npm and Python 3.10 or newer are needed besides Rust. Install it, or skip the step \

@@ -20,6 +20,8 @@ mod conformance;
 
 mod deny;
 
+mod docs;
+
 pub mod tidy;
 
 pub mod mutants;

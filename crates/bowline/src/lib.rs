@@ -191,8 +191,5 @@ pub use serde;
 
 pub mod prelude;
 
-/// Runs the code blocks of the README and the guide as doctests.
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-#[doc = include_str!("../../../docs/limits.md")]
-struct Readme;
+mod guide;

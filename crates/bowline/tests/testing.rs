@@ -38,6 +38,27 @@ async fn the_matrix_covers_every_transport_in_every_version() {
     assert_eq!(cases[20], "HTTP+SSE at 2024-11-05");
 }
 
+/// A number has structured content in every form that a revision defines: any type, an object, none.
+#[tokio::test(start_paused = true)]
+async fn a_result_is_the_same_on_every_transport_of_a_version() {
+    let server = server().tool(Tool::new("three", async || 3_i64));
+    let mut first = std::collections::BTreeMap::new();
+    for case in matrix() {
+        let client = case.serve(&server).connect.await.unwrap();
+
+        let reply = client.call_tool("three", ()).await.unwrap();
+        let result = reply.tool_result().unwrap();
+        let schema = client.list_tools().await.unwrap().remove(1).output_schema;
+
+        let seen = (result.structured_content, schema);
+        let expected = first
+            .entry(case.dialect.version)
+            .or_insert_with(|| seen.clone());
+        assert_eq!(&seen, expected, "{case}");
+    }
+    assert_eq!(first["2025-03-26"], (None, None));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_tap_records_both_directions_in_order() {
     let (near, far) = wire::memory();

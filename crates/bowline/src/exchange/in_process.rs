@@ -126,14 +126,14 @@ struct HandlerWork {
 impl ExchangeWork for HandlerWork {
     fn poll_answer(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<Answer>> {
         let outcome = task::ready!(Pin::new(&mut self.running).poll(cx));
-        // Results stay in the internal form, so they are unsealed as the latest version. Only errors are sealed: they
-        // take the code of the caller's version.
         let form = Seal::new(self.dialect, self.method.clone());
-        let outcome = match outcome {
-            Ok(result) => Ok(result),
-            error => seal(&form, &Json::empty_object(), error),
+        let (outcome, dialect) = match outcome {
+            // Modern results stay in the internal form.
+            Ok(result) if self.dialect.is_modern() => (Ok(result), Dialect::LATEST),
+            // Older ones lose what their version does not define, and errors take its code, as on a wire.
+            other => (seal(&form, &Json::empty_object(), other), self.dialect),
         };
-        let unsealed = unseal(&self.method, Dialect::LATEST, NO_EXTENSIONS, outcome);
+        let unsealed = unseal(&self.method, dialect, NO_EXTENSIONS, outcome);
         Poll::Ready(Answer::from_unsealed(unsealed))
     }
 

@@ -29,8 +29,10 @@ use crate::exchange::{InputError, InsufficientScope};
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolError {
     content: Vec<ContentBlock>,
-    /// The error that is sent to the client instead, because the model cannot correct it.
+    /// The JSON-RPC error that outlives the conversion.
     rpc_error: Option<RpcError>,
+    /// Whether a tool sends `rpc_error` as well, because the model cannot correct it.
+    is_for_client: bool,
 }
 
 impl ToolError {
@@ -40,6 +42,7 @@ impl ToolError {
         Self {
             content: vec![ContentBlock::text(text)],
             rpc_error: None,
+            is_for_client: false,
         }
     }
 
@@ -52,7 +55,7 @@ impl ToolError {
 
     /// Returns the failure as the result of a tool.
     pub(super) fn into_tool_result(self) -> Result<CallToolResult, RpcError> {
-        if let Some(error) = self.rpc_error {
+        if let Some(error) = self.rpc_error.filter(|_| self.is_for_client) {
             return Err(error);
         }
         let mut result = CallToolResult::new(self.content);
@@ -72,30 +75,32 @@ impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for ToolError {
             text = format!("{text}: {error}");
             cause = error.source();
         }
+        let (rpc_error, is_for_client) = as_rpc_error(&*error).unzip();
         Self {
-            rpc_error: as_rpc_error(&*error),
+            rpc_error,
+            is_for_client: is_for_client.unwrap_or_default(),
             ..Self::new(text)
         }
     }
 }
 
-/// Returns the JSON-RPC error that the client gets instead of the text.
-fn as_rpc_error(error: &(dyn Error + Send + Sync + 'static)) -> Option<RpcError> {
+/// Returns the JSON-RPC error that corresponds to `error`, and whether the client gets it even from a tool.
+fn as_rpc_error(error: &(dyn Error + Send + Sync + 'static)) -> Option<(RpcError, bool)> {
     if let Some(error) = error.downcast_ref::<RpcError>() {
-        return Some(error.clone());
+        return Some((error.clone(), true));
     }
     if let Some(missing) = error.downcast_ref::<InsufficientScope>() {
-        return Some(missing.clone().into());
+        return Some((missing.clone().into(), true));
     }
-    let input_error = error.downcast_ref::<InputError>()?;
+    let error = error.downcast_ref::<InputError>()?;
     let is_missing = matches!(
-        input_error,
+        error,
         InputError::Missing(_) | InputError::Unsupported { .. }
     );
-    is_missing.then(|| input_error.to_rpc_error())
+    Some((error.to_rpc_error(), is_missing))
 }
 
-/// Outside of tools there is no `isError`: the text becomes the message of a `-32603`.
+/// Outside of tools there is no `isError`: a text becomes the message of a `-32603`.
 impl From<ToolError> for RpcError {
     fn from(error: ToolError) -> Self {
         match error.rpc_error {
@@ -172,6 +177,8 @@ mod tests {
 
         assert_eq!(missing.code, ErrorCode::MISSING_CLIENT_CAPABILITY);
         assert_eq!(declined.is_error, Some(true));
+        let elsewhere = RpcError::from(ToolError::from(InputError::Declined));
+        assert_eq!(elsewhere, InputError::Declined.to_rpc_error());
     }
 
     #[test]
