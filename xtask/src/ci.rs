@@ -365,7 +365,7 @@ fn run_mutants(root: &Path) -> StepResult {
     // Each mutant of `bowline` rebuilds that crate, which takes too long here; `cargo xtask mutants` runs them.
     StepResult::of(Ok(mutants::run_for_packages(
         root,
-        &["bowline-core", "bowline-types"],
+        &["bowline-core", "bowline-fuzz", "bowline-types"],
     )))
 }
 

@@ -6,7 +6,7 @@
 
 pub(crate) mod check;
 
-pub(crate) mod params;
+mod params;
 pub(crate) use params::MemberIndex;
 pub use params::Params;
 

@@ -4,17 +4,16 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use bowline_types::{CallToolResult, Json, meta_key};
+use bowline_core::era::{Caller, Dialect, Request, Seal, seal, stamp};
+use bowline_core::json::{Object, Params, PickError, outline, pick};
+use bowline_core::{Malformed, Message};
+use bowline_types::{CallToolResult, ErrorCode, Json, meta_key};
 use bytes::Bytes;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::json_generator::generate_json;
-use crate::Message;
-use crate::era::{Caller, Dialect, Request, Seal, seal, stamp};
-use crate::json::params::INDEXED_MEMBERS;
-use crate::json::{Object, Params, PickError, check::is_json, outline, pick};
 
 /// Uses the input as JSON text, as the script from which `generate_json` generates JSON, and as the contents of a
 /// string.
@@ -28,6 +27,14 @@ pub fn json(input: &[u8]) {
     );
     check(&generated);
     check_escaping(&text);
+}
+
+/// Returns whether `Message::decode` finds valid JSON, be it a message or not.
+fn is_json(text: &str) -> bool {
+    match Message::decode(&Bytes::copy_from_slice(text.as_bytes())) {
+        Err(Malformed::Request { error, .. }) => error.code != ErrorCode::PARSE_ERROR,
+        _ => true,
+    }
 }
 
 fn check(text: &str) {
@@ -240,6 +247,16 @@ fn check_escaping(text: &str) {
         by_serde
     );
 }
+
+/// The members that `Params` has an index of.
+const INDEXED_MEMBERS: [&str; 6] = [
+    "_meta",
+    "name",
+    "uri",
+    "arguments",
+    "requestState",
+    "inputResponses",
+];
 
 /// Returns whether the object or its `_meta` has duplicate members.
 fn has_duplicate_members(object: &Object<'_>) -> bool {
