@@ -1,7 +1,5 @@
 //! Admission of a complete HTTP request.
 
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
-use libfuzzer_sys::fuzz_target;
-
-fuzz_target!(|input: &[u8]| bowline_core::fuzzing::admission(input));
+bowline_fuzz::target!(bowline_fuzz::admission);

@@ -1,7 +1,5 @@
 //! The redirect from an authorization server.
 
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
-use libfuzzer_sys::fuzz_target;
-
-fuzz_target!(|input: &[u8]| bowline_auth::fuzzing::callback(input));
+bowline_fuzz::target!(bowline_auth::client::fuzzing::callback);

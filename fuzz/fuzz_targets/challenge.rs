@@ -1,7 +1,5 @@
 //! `WWW-Authenticate` challenges, and the URLs that a client requests because of them.
 
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
-use libfuzzer_sys::fuzz_target;
-
-fuzz_target!(|input: &[u8]| bowline_auth::fuzzing::challenge(input));
+bowline_fuzz::target!(bowline_auth::client::fuzzing::challenge);

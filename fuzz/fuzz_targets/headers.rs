@@ -1,7 +1,5 @@
 //! Encoding and decoding of header values.
 
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
-use libfuzzer_sys::fuzz_target;
-
-fuzz_target!(|input: &[u8]| bowline_core::fuzzing::headers(input));
+bowline_fuzz::target!(bowline_fuzz::headers);

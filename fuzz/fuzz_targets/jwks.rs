@@ -1,7 +1,5 @@
 //! JSON Web Key Sets.
 
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
-use libfuzzer_sys::fuzz_target;
-
-fuzz_target!(|input: &[u8]| bowline_auth::fuzzing::jwks(input));
+bowline_fuzz::target!(bowline_auth::server::fuzzing::jwks);

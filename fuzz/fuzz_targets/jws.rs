@@ -1,7 +1,5 @@
 //! Signed tokens (JWS) and DPoP proofs.
 
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
-use libfuzzer_sys::fuzz_target;
-
-fuzz_target!(|input: &[u8]| bowline_auth::fuzzing::jws(input));
+bowline_fuzz::target!(bowline_auth::server::fuzzing::jws);

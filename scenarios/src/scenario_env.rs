@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 
 use bowline::client::Connect;
-use bowline::exchange::Dialects;
+use bowline::exchange::{Dialects, Responder};
 use bowline::http::HttpService;
 use bowline::http::legacy::Legacy;
 use bowline::testing::{self, ScriptedPeer, WireRecord};
@@ -11,7 +11,7 @@ use bowline::types::{DiscoverRequest, DiscoverResult, RequestParams};
 use bowline::wire::Command;
 use bowline::{Client, Result, Server};
 use bowline_core::era::{Dialect, HttpTransportKind};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::http::RawHttpClient;
@@ -79,6 +79,20 @@ impl ScenarioEnv {
     /// Dropping the future closes the connection.
     pub async fn connect(&self, server: &Server) -> Client {
         self.connect_with(server, |connect| connect).await
+    }
+
+    /// Connects a client with a host.
+    ///
+    /// # Panics
+    ///
+    /// If that fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes the connection.
+    pub async fn connect_host(&self, server: &Server, host: impl Responder) -> Client {
+        self.connect_with(server, |connect| connect.host(host))
+            .await
     }
 
     /// Connects a client that `configure` has configured.
@@ -228,7 +242,7 @@ impl ScenarioEnv {
         self.wire_record.borrow().clone()
     }
 
-    /// Connects a client to a scripted server.
+    /// Connects a client to a scripted server with tools.
     ///
     /// # Panics
     ///
@@ -239,7 +253,6 @@ impl ScenarioEnv {
     /// Dropping the future closes the connection.
     pub async fn scripted_server(
         &self,
-        capabilities: Value,
         configure: impl FnOnce(Connect) -> Connect,
     ) -> (Client, ScriptedPeer) {
         let (wire, mut server) = testing::scripted_peer();
@@ -247,7 +260,7 @@ impl ScenarioEnv {
         if self.is_modern() {
             return (connect.await.unwrap(), server);
         }
-        let handshake = server.accept_handshake(self.version(), capabilities);
+        let handshake = server.accept_handshake(self.version(), json!({"tools": {}}));
         let (client, ()) = tokio::join!(connect.into_future(), handshake);
         (client.unwrap(), server)
     }

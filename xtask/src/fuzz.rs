@@ -19,7 +19,7 @@ pub(crate) fn run(root: &Path, target: &str, seconds: u64) -> bool {
         return false;
     }
     // cargo-fuzz writes new inputs into the first folder, so that the committed seeds stay few and named.
-    let new_inputs = root.join("fuzz/target/found").join(target);
+    let new_inputs = process::target_folder(root).join("fuzz").join(target);
     let seeds = root.join("fuzz/corpus").join(target);
     let outcome = std::fs::create_dir_all(&new_inputs).and_then(|()| {
         process::run(

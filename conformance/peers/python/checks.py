@@ -33,7 +33,7 @@ class Refused(Exception):
 
 
 class User:
-    """Whoever answers the server's questions."""
+    """Answers the server's requests."""
 
     action = "cancel"
     content = None

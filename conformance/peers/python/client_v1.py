@@ -28,7 +28,7 @@ class Peer:
         return [tool.name for tool in (await refusable(self.session.list_tools())).tools]
 
     async def call(self, tool, arguments, on_progress=None):
-        # This version tells nobody when a task that waits for an answer is cancelled, so that we do. The id is
+        # This version sends no notification when a task that waits for an answer is cancelled, so we do. The id is
         # the one that the SDK takes next.
         request_id = self.session._request_id
         try:

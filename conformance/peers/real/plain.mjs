@@ -1,4 +1,4 @@
-// What is checked of our server by a JavaScript client that somebody else wrote. A client gives an object with
+// What is checked of our server by a JavaScript client of another project. A client gives an object with
 // `open`, `listTools`, which returns names, `call`, which returns text, `abandon`, which starts a call and returns a
 // function that drops it, and `close`.
 

@@ -1,4 +1,4 @@
-"""What is checked of our server by a Python client that somebody else wrote.
+"""What is checked of our server by a Python client of another project.
 
 A client gives an object with `list_tools`, which returns names, and `call`, which returns text. Our server says itself
 which version they have agreed upon.

@@ -4,9 +4,6 @@
 //! requests, listen for redirects and store tokens. [`server`] verifies access tokens in a tower layer.
 
 pub mod client;
-
-#[cfg(any(test, fuzzing))]
-pub mod fuzzing;
 pub mod server;
 
 mod sanitize;

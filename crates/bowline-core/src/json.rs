@@ -6,12 +6,9 @@
 
 pub(crate) mod check;
 
-pub(crate) mod params;
+mod params;
 pub(crate) use params::MemberIndex;
 pub use params::Params;
-
-mod outline;
-pub use outline::outline;
 
 mod split;
 pub(crate) use split::Members;

@@ -29,6 +29,3 @@ pub mod input;
 pub mod http;
 
 pub mod sse;
-
-#[cfg(any(test, fuzzing))]
-pub mod fuzzing;

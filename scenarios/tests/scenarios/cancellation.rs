@@ -92,9 +92,7 @@ async fn a_cancelled_request_drops_its_handler_and_gets_no_response(env: Scenari
 }
 
 async fn an_abandoned_request_is_cancelled_by_one_notification(env: ScenarioEnv) {
-    let (client, mut server) = env
-        .scripted_server(json!({"tools": {}}), |connect| connect)
-        .await;
+    let (client, mut server) = env.scripted_server(|connect| connect).await;
     let slow = tokio::spawn(client.call_tool("slow", ()).into_future());
     let id = server.expect("tools/call").await.hold();
 

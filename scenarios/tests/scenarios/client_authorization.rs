@@ -91,8 +91,7 @@ async fn the_authorization_code_flow_ends_with_a_working_call(env: ScenarioEnv) 
 }
 
 async fn a_401_starts_one_flow_and_its_token_is_sent_with_every_request(env: ScenarioEnv) {
-    let issuer = ScriptedIssuer::start().await;
-    let server = ProtectedServer::trusting(&[&issuer]).await;
+    let (issuer, server) = ProtectedServer::with_issuer().await;
 
     let client = connect(&env, &server, oauth(&server)).await.unwrap();
     let calls = [(); 3].map(|()| tokio::spawn(client.call_tool("whoami", ()).start()));
@@ -127,8 +126,7 @@ async fn a_401_starts_one_flow_and_its_token_is_sent_with_every_request(env: Sce
 }
 
 async fn the_token_request_names_the_resource_and_uses_pkce_s256(env: ScenarioEnv) {
-    let issuer = ScriptedIssuer::start().await;
-    let server = ProtectedServer::trusting(&[&issuer]).await;
+    let (issuer, server) = ProtectedServer::with_issuer().await;
 
     call(&env, &server, oauth(&server)).await.unwrap();
     let first = issuer.received();
@@ -158,8 +156,7 @@ async fn the_token_request_names_the_resource_and_uses_pkce_s256(env: ScenarioEn
 async fn an_issuer_without_pkce_s256_is_rejected(env: ScenarioEnv) {
     let methods = "code_challenge_methods_supported";
     for supported in [None, Some(json!([])), Some(json!(["plain"]))] {
-        let issuer = ScriptedIssuer::start().await;
-        let server = ProtectedServer::trusting(&[&issuer]).await;
+        let (issuer, server) = ProtectedServer::with_issuer().await;
         {
             let metadata = &mut issuer.script().metadata;
             let metadata = metadata.as_object_mut().unwrap();
@@ -186,8 +183,7 @@ async fn a_redirect_with_a_wrong_state_or_issuer_is_rejected(env: ScenarioEnv) {
         // An error of another issuer is not trusted either.
         "error=access_denied&state={state}&iss=https://evil.example",
     ] {
-        let issuer = ScriptedIssuer::start().await;
-        let server = ProtectedServer::trusting(&[&issuer]).await;
+        let (issuer, server) = ProtectedServer::with_issuer().await;
         issuer.script().redirect_query = redirect_query.into();
 
         let reason = authorization_error(call(&env, &server, oauth(&server)).await);
@@ -206,8 +202,7 @@ async fn a_redirect_with_a_wrong_state_or_issuer_is_rejected(env: ScenarioEnv) {
 }
 
 async fn a_redirect_with_an_error_ends_the_flow(env: ScenarioEnv) {
-    let issuer = ScriptedIssuer::start().await;
-    let server = ProtectedServer::trusting(&[&issuer]).await;
+    let (issuer, server) = ProtectedServer::with_issuer().await;
     let error = "error=access_denied&error_description=not+today";
     issuer.script().redirect_query = format!("{error}&state={{state}}&iss={{issuer}}");
 
@@ -219,8 +214,7 @@ async fn a_redirect_with_an_error_ends_the_flow(env: ScenarioEnv) {
 }
 
 async fn a_new_token_that_is_rejected_is_an_error(env: ScenarioEnv) {
-    let issuer = ScriptedIssuer::start().await;
-    let server = ProtectedServer::trusting(&[&issuer]).await;
+    let (issuer, server) = ProtectedServer::with_issuer().await;
     issuer.script().accepts_tokens = false;
 
     let refused = call(&env, &server, oauth(&server)).await;
@@ -280,8 +274,7 @@ async fn scopes_come_from_the_challenge_or_the_resource_metadata(env: ScenarioEn
         ("Bearer", Some(["read"]), Some("read")),
         ("Bearer", None, None),
     ] {
-        let issuer = ScriptedIssuer::start().await;
-        let server = ProtectedServer::trusting(&[&issuer]).await;
+        let (issuer, server) = ProtectedServer::with_issuer().await;
         let published = published.as_ref().map(|scopes| &scopes[..]);
         server.publish_metadata(&issuer.url, published);
         server.overrides().challenges.insert(401, challenge.into());

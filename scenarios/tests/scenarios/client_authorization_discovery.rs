@@ -36,8 +36,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
 }
 
 async fn the_metadata_url_of_the_challenge_is_tried_before_the_well_known_urls(env: ScenarioEnv) {
-    let issuer = ScriptedIssuer::start().await;
-    let server = ProtectedServer::trusting(&[&issuer]).await;
+    let (issuer, server) = ProtectedServer::with_issuer().await;
     let origin = server.url.trim_end_matches("/mcp").to_owned();
     let about =
         |resource: &str| json!({"resource": resource, "authorization_servers": [issuer.url]});
@@ -108,8 +107,7 @@ async fn without_resource_metadata_the_server_is_its_own_issuer(env: ScenarioEnv
 }
 
 async fn metadata_of_another_resource_is_rejected(env: ScenarioEnv) {
-    let issuer = ScriptedIssuer::start().await;
-    let server = ProtectedServer::trusting(&[&issuer]).await;
+    let (issuer, server) = ProtectedServer::with_issuer().await;
     for resource in [
         "https://other.example/mcp",
         &format!("{}/other", server.url),
@@ -149,8 +147,7 @@ async fn issuer_metadata_urls_are_tried_in_the_order_of_the_specification(env: S
 }
 
 async fn metadata_of_another_issuer_is_rejected(env: ScenarioEnv) {
-    let issuer = ScriptedIssuer::start().await;
-    let server = ProtectedServer::trusting(&[&issuer]).await;
+    let (issuer, server) = ProtectedServer::with_issuer().await;
     for named in ["https://honest.example", &format!("{}/", issuer.url)] {
         issuer.script().metadata["issuer"] = json!(named);
 

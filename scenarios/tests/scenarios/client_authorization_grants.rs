@@ -58,8 +58,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
 }
 
 async fn an_expired_token_is_refreshed_before_the_request(env: ScenarioEnv) {
-    let issuer = ScriptedIssuer::start().await;
-    let server = ProtectedServer::trusting(&[&issuer]).await;
+    let (issuer, server) = ProtectedServer::with_issuer().await;
     issuer.script().lifetime = 0;
     let client = connect(&env, &server, oauth(&server)).await.unwrap();
     client.call_tool("whoami", ()).await.unwrap();
@@ -85,8 +84,7 @@ async fn an_expired_token_is_refreshed_before_the_request(env: ScenarioEnv) {
 }
 
 async fn a_rejected_refresh_token_is_not_used_again(env: ScenarioEnv) {
-    let issuer = ScriptedIssuer::start().await;
-    let server = ProtectedServer::trusting(&[&issuer]).await;
+    let (issuer, server) = ProtectedServer::with_issuer().await;
     let client = connect(&env, &server, oauth(&server)).await.unwrap();
     client.call_tool("whoami", ()).await.unwrap();
     let id = find(&issuer.received(), "GET /authorize").query()["client_id"].clone();

@@ -49,8 +49,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
 }
 
 async fn only_a_client_without_an_id_registers(env: ScenarioEnv) {
-    let issuer = ScriptedIssuer::start().await;
-    let server = ProtectedServer::trusting(&[&issuer]).await;
+    let (issuer, server) = ProtectedServer::with_issuer().await;
     let document = "https://app.example/client.json";
     let supported = "client_id_metadata_document_supported";
     issuer.script().metadata[supported] = json!(true);
@@ -81,8 +80,7 @@ async fn only_a_client_without_an_id_registers(env: ScenarioEnv) {
 }
 
 async fn a_failed_registration_is_an_error(env: ScenarioEnv) {
-    let issuer = ScriptedIssuer::start().await;
-    let server = ProtectedServer::trusting(&[&issuer]).await;
+    let (issuer, server) = ProtectedServer::with_issuer().await;
     let error = json!({"error": "invalid_redirect_uri", "error_description": "no ports, please"});
     issuer.script().respond_next("/register", 400, error);
 
@@ -94,8 +92,7 @@ async fn a_failed_registration_is_an_error(env: ScenarioEnv) {
 }
 
 async fn a_changed_registration_is_accepted_if_it_is_usable(env: ScenarioEnv) {
-    let issuer = ScriptedIssuer::start().await;
-    let server = ProtectedServer::trusting(&[&issuer]).await;
+    let (issuer, server) = ProtectedServer::with_issuer().await;
     let method = "token_endpoint_auth_method";
 
     issuer.script().registration_overrides = json!({
@@ -154,8 +151,7 @@ async fn the_client_authenticates_with_the_registered_method(env: ScenarioEnv) {
             Some("hush"),
         ),
     ] {
-        let issuer = ScriptedIssuer::start().await;
-        let server = ProtectedServer::trusting(&[&issuer]).await;
+        let (issuer, server) = ProtectedServer::with_issuer().await;
         issuer.script().registration_overrides = registration_overrides.clone();
         let client = connect(&env, &server, oauth(&server)).await.unwrap();
         client.call_tool("whoami", ()).await.unwrap();
@@ -265,8 +261,7 @@ async fn a_server_receives_only_tokens_of_its_own_issuer(env: ScenarioEnv) {
 }
 
 async fn invalid_client_clears_the_registration_and_the_tokens(env: ScenarioEnv) {
-    let issuer = ScriptedIssuer::start().await;
-    let server = ProtectedServer::trusting(&[&issuer]).await;
+    let (issuer, server) = ProtectedServer::with_issuer().await;
     let client = connect(&env, &server, oauth(&server)).await.unwrap();
     client.call_tool("whoami", ()).await.unwrap();
     let old = find(&issuer.received(), "GET /authorize").query();

@@ -83,7 +83,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
 async fn an_error_with_a_null_id_reaches_the_application(env: ScenarioEnv) {
     let (error_sender, mut errors) = tokio::sync::mpsc::unbounded_channel();
     let (client, mut server) = env
-        .scripted_server(json!({"tools": {}}), |connect| {
+        .scripted_server(|connect| {
             connect.on_error(move |error| error_sender.send(error.to_string()).unwrap())
         })
         .await;
@@ -168,9 +168,7 @@ async fn call_and_answer(
 }
 
 async fn output_that_violates_the_output_schema_is_rejected(env: ScenarioEnv) {
-    let (client, mut server) = env
-        .scripted_server(json!({"tools": {}}), |connect| connect)
-        .await;
+    let (client, mut server) = env.scripted_server(|connect| connect).await;
     let listing = tokio::spawn(client.list_tools().into_future());
     let page = json!({"tools": [tool_with_output_schema()], "resultType": "complete", "ttlMs": 0, "cacheScope": "private"});
     server.expect("tools/list").await.answer(page);
@@ -209,9 +207,7 @@ async fn output_that_violates_the_output_schema_is_rejected(env: ScenarioEnv) {
 }
 
 async fn the_output_schema_of_an_unlisted_tool_is_fetched_once(env: ScenarioEnv) {
-    let (client, mut server) = env
-        .scripted_server(json!({"tools": {}}), |connect| connect)
-        .await;
+    let (client, mut server) = env.scripted_server(|connect| connect).await;
     let result = json!({"content": [], "structuredContent": {"n": "1"}, "resultType": "complete"});
     let page = json!({"tools": [tool_with_output_schema()], "resultType": "complete", "ttlMs": 0, "cacheScope": "private"});
 
@@ -278,7 +274,7 @@ async fn a_client_receives_the_completion_of_a_url_elicitation(env: ScenarioEnv)
 }
 
 async fn an_unknown_result_type_is_a_protocol_error(env: ScenarioEnv) {
-    let (client, mut server) = env.scripted_server(json!({}), |connect| connect).await;
+    let (client, mut server) = env.scripted_server(|connect| connect).await;
     let call = tokio::spawn(client.call_tool("t", ()).into_future());
 
     let odd = json!({"resultType": "com.example/later", "ticket": 7});

@@ -226,9 +226,7 @@ async fn a_form_reaches_the_host_unchanged_and_its_content_reaches_the_handler(e
     let server = form_server(json!({"message": "Who are you?", "requestedSchema": schema}));
     let content = json!({"name": "Ada", "email": "ada@example.com", "age": 36, "height": 1.7, "member": true});
     let (host, requests) = host(ElicitResult::accept(content.clone()));
-    let client = env
-        .connect_with(&server, |connect| connect.host(host))
-        .await;
+    let client = env.connect_host(&server, host).await;
 
     let reply = client.call_tool("ask", ()).await.unwrap();
 
@@ -254,9 +252,7 @@ async fn enum_schemas_reach_the_host_unchanged(env: ScenarioEnv) {
     let (host, requests) = host(ElicitResult::accept(
         json!({"plain": "r", "several": ["r"]}),
     ));
-    let client = env
-        .connect_with(&server, |connect| connect.host(host))
-        .await;
+    let client = env.connect_host(&server, host).await;
 
     let reply = client.call_tool("ask", ()).await.unwrap();
 
@@ -272,9 +268,7 @@ async fn a_handler_receives_accept_decline_or_cancel(env: ScenarioEnv) {
         (ElicitResult::new(ElicitAction::Cancel), "Hello?"),
     ] {
         let (host, _) = host(answer);
-        let client = env
-            .connect_with(&greeting_server(), |connect| connect.host(host))
-            .await;
+        let client = env.connect_host(&greeting_server(), host).await;
 
         let reply = client.call_tool("greet", ()).await.unwrap();
 
@@ -294,9 +288,7 @@ async fn missing_form_fields_get_their_defaults(env: ScenarioEnv) {
     });
     let server = form_server(json!({"message": "Who?", "requestedSchema": schema}));
     let (host, requests) = host(ElicitResult::accept(json!({"age": 8})));
-    let client = env
-        .connect_with(&server, |connect| connect.host(host))
-        .await;
+    let client = env.connect_host(&server, host).await;
 
     let reply = client.call_tool("ask", ()).await.unwrap();
 
@@ -310,9 +302,7 @@ async fn missing_form_fields_get_their_defaults(env: ScenarioEnv) {
 
 async fn the_client_does_not_send_content_that_does_not_match_the_form(env: ScenarioEnv) {
     let (host, _) = host(ElicitResult::accept(json!({"name": 7})));
-    let client = env
-        .connect_with(&greeting_server(), |connect| connect.host(host))
-        .await;
+    let client = env.connect_host(&greeting_server(), host).await;
 
     let error = client.call_tool("greet", ()).await.unwrap_err();
 
@@ -425,9 +415,7 @@ async fn a_nested_form_is_rejected(env: ScenarioEnv) {
     });
     let (host, requests) = host(ElicitResult::accept(json!({"who": {"name": "Ada"}})));
     let server = Server::new("nesting", "1").tool(nest);
-    let client = env
-        .connect_with(&server, |connect| connect.host(host))
-        .await;
+    let client = env.connect_host(&server, host).await;
 
     let outcome = client.call_tool("nest", ()).await;
 
@@ -459,9 +447,7 @@ async fn a_client_rejects_an_elicitation_mode_it_did_not_declare(env: ScenarioEn
     let only_forms = Host::new().elicitation(answering);
     let only_urls = Host::new().elicitation_url(async |_| ElicitResult::new(ElicitAction::Accept));
     for (host, question) in [(Host::new(), &form), (only_forms, &url), (only_urls, &form)] {
-        let (client, mut server) = env
-            .scripted_server(json!({}), |connect| connect.host(host))
-            .await;
+        let (client, mut server) = env.scripted_server(|connect| connect.host(host)).await;
 
         let answer = server
             .call("q", "elicitation/create", question.clone())
@@ -474,9 +460,7 @@ async fn a_client_rejects_an_elicitation_mode_it_did_not_declare(env: ScenarioEn
 
 async fn an_elicitation_without_a_mode_is_a_form(env: ScenarioEnv) {
     let (host, requests) = host(ElicitResult::accept(json!({})));
-    let (client, mut server) = env
-        .scripted_server(json!({}), |connect| connect.host(host))
-        .await;
+    let (client, mut server) = env.scripted_server(|connect| connect.host(host)).await;
 
     let form = json!({"message": "Who?", "requestedSchema": {"type": "object", "properties": {}}});
     let answer = server.call("q", "elicitation/create", form).await;
@@ -525,9 +509,7 @@ async fn elicitations_follow_each_other_until_the_user_declines(env: ScenarioEnv
         }
     });
     let server = Server::new("steps", "1").tool(steps);
-    let client = env
-        .connect_with(&server, |connect| connect.host(host))
-        .await;
+    let client = env.connect_host(&server, host).await;
 
     let reply = client.call_tool("steps", ()).await.unwrap();
 
@@ -568,9 +550,7 @@ async fn an_accepted_url_elicitation_has_no_content(env: ScenarioEnv) {
         recorder.push(serde_json::to_value(visit).unwrap());
         async { ElicitResult::accept(json!({"unexpected": "content"})) }
     });
-    let client = env
-        .connect_with(&url_server(), |connect| connect.host(host))
-        .await;
+    let client = env.connect_host(&url_server(), host).await;
 
     let reply = client.call_tool("sign_in", ()).await.unwrap();
 
@@ -596,9 +576,7 @@ async fn a_url_elicitation_can_be_declined_or_cancelled(env: ScenarioEnv) {
         (ElicitAction::Cancel, "dismissed"),
     ] {
         let host = Host::new().elicitation_url(move |_| async move { ElicitResult::new(action) });
-        let client = env
-            .connect_with(&url_server(), |connect| connect.host(host))
-            .await;
+        let client = env.connect_host(&url_server(), host).await;
 
         let reply = client.call_tool("sign_in", ()).await.unwrap();
 
@@ -610,12 +588,8 @@ async fn a_server_uses_only_the_elicitation_modes_of_the_client(env: ScenarioEnv
     let unexpected = async |_| -> ElicitResult { panic!("the host received a request") };
     let only_forms = Host::new().elicitation(unexpected);
     let only_urls = Host::new().elicitation_url(async |_| panic!("the host received a request"));
-    let shown_forms = env
-        .connect_with(&url_server(), |connect| connect.host(only_forms))
-        .await;
-    let shown_urls = env
-        .connect_with(&greeting_server(), |connect| connect.host(only_urls))
-        .await;
+    let shown_forms = env.connect_host(&url_server(), only_forms).await;
+    let shown_urls = env.connect_host(&greeting_server(), only_urls).await;
 
     let by_url = peer_error(shown_forms.call_tool("sign_in", ()).await);
     let by_form = peer_error(shown_urls.call_tool("greet", ()).await);
@@ -671,9 +645,7 @@ async fn the_completion_of_an_unknown_url_elicitation_is_ignored(env: ScenarioEn
             ElicitResult::new(ElicitAction::Accept)
         }
     });
-    let (client, mut server) = env
-        .scripted_server(json!({}), |connect| connect.host(host))
-        .await;
+    let (client, mut server) = env.scripted_server(|connect| connect.host(host)).await;
     let visit = json!({
         "mode": "url", "elicitationId": "known", "url": "https://example.com", "message": "Visit this.",
     });

@@ -50,9 +50,7 @@ async fn call_with_server_request(env: ScenarioEnv) {
     );
     let host = Host::new().roots(async || vec![Root::new("file:///project")]);
     let server = Server::new("s", "1").tool(look);
-    let client = env
-        .connect_with(&server, |connect| connect.host(host))
-        .await;
+    let client = env.connect_host(&server, host).await;
 
     let replies = [
         client

@@ -224,7 +224,7 @@ async fn a_server_answers_a_ping(env: ScenarioEnv) {
 }
 
 async fn a_client_answers_a_ping(env: ScenarioEnv) {
-    let (client, mut server) = env.scripted_server(json!({}), |connect| connect).await;
+    let (client, mut server) = env.scripted_server(|connect| connect).await;
 
     let pong = server.call("p", "ping", json!({})).await;
 

@@ -76,9 +76,7 @@ async fn input_responses_are_sent_with_the_unchanged_request_state(env: Scenario
         assert_eq!(form.message, "Who?");
         ElicitResult::accept(json!({"name": "Ada"}))
     });
-    let (client, mut server) = env
-        .scripted_server(json!({}), |connect| connect.host(host))
-        .await;
+    let (client, mut server) = env.scripted_server(|connect| connect.host(host)).await;
 
     let call = first_round(
         &client,
@@ -105,9 +103,7 @@ async fn an_input_request_that_the_host_did_not_declare_fails_the_call(env: Scen
     let url = json!({"mode": "url", "message": "There", "url": "https://example.com"});
     let only_forms = Host::new().elicitation(async |_| panic!("the host received a request"));
     for (host, question) in [(Host::new(), form()), (only_forms, url)] {
-        let (client, mut server) = env
-            .scripted_server(json!({}), |connect| connect.host(host))
-            .await;
+        let (client, mut server) = env.scripted_server(|connect| connect.host(host)).await;
 
         let call = first_round(
             &client,
@@ -135,9 +131,7 @@ async fn a_tool_use_without_a_tool_result_fails_the_call(env: ScenarioEnv) {
         *count.lock().unwrap() += 1;
         async { Ok(CreateMessageResult::new("m-1", TextContent::new("x"))) }
     });
-    let (client, mut server) = env
-        .scripted_server(json!({}), |connect| connect.host(host))
-        .await;
+    let (client, mut server) = env.scripted_server(|connect| connect.host(host)).await;
 
     let call = first_round(
         &client,

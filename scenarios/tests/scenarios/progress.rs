@@ -212,9 +212,7 @@ async fn progress_is_not_sent_after_the_response(env: ScenarioEnv) {
 }
 
 async fn late_progress_is_dropped(env: ScenarioEnv) {
-    let (client, mut server) = env
-        .scripted_server(json!({"tools": {}}), |connect| connect)
-        .await;
+    let (client, mut server) = env.scripted_server(|connect| connect).await;
     let received = ReceivedProgress::default();
     let call = client
         .call_tool("count", ())
@@ -268,9 +266,7 @@ async fn a_timed_out_call_fails_and_the_next_one_works(env: ScenarioEnv) {
 }
 
 async fn a_timed_out_call_is_cancelled_at_the_server(env: ScenarioEnv) {
-    let (client, mut server) = env
-        .scripted_server(json!({"tools": {}}), |connect| connect)
-        .await;
+    let (client, mut server) = env.scripted_server(|connect| connect).await;
     let call = client.call_tool("slow", ()).timeout(Duration::from_secs(3));
     let slow = tokio::spawn(call.into_future());
 

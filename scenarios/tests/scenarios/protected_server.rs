@@ -381,7 +381,14 @@ impl ProtectedServer {
         Self::with_guard(issuers, |guard| guard).await
     }
 
-    /// The same, with a configured `ResourceServer`.
+    /// An issuer, and a server that publishes it and accepts its tokens.
+    pub(crate) async fn with_issuer() -> (ScriptedIssuer, Self) {
+        let issuer = ScriptedIssuer::start().await;
+        let server = Self::trusting(&[&issuer]).await;
+        (issuer, server)
+    }
+
+    /// The same as [`Self::trusting`], with a configured `ResourceServer`.
     pub(crate) async fn with_guard(
         issuers: &[&ScriptedIssuer],
         configure: impl FnOnce(ResourceServer) -> ResourceServer,

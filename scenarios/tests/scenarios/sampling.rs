@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use bowline::client::{Connect, Host};
+use bowline::client::Host;
 use bowline::exchange::{BoxFuture, Responder};
 use bowline::types::{
     ClientCapabilities, CreateMessageRequestParams, CreateMessageResult, ErrorCode, Root,
@@ -174,12 +174,11 @@ async fn call_write(
     env: &ScenarioEnv,
     params: Value,
     answer: Value,
-    configure: impl FnOnce(Connect, Host) -> Connect,
+    configure: impl FnOnce(Host) -> Host,
 ) -> (Value, Value) {
     let (host, requests) = model(answer);
-    let client = env
-        .connect_with(&sampling_server(params), |connect| configure(connect, host))
-        .await;
+    let server = sampling_server(params);
+    let client = env.connect_host(&server, configure(host)).await;
 
     let reply = client.call_tool("write", ()).await.unwrap();
 
@@ -205,13 +204,8 @@ async fn sampling_params_reach_the_model_unchanged(env: ScenarioEnv) {
         "metadata": {"kind": "poem"},
     });
 
-    let (request, written) = call_write(
-        &env,
-        params.clone(),
-        answer(text("An old silent pond")),
-        Connect::host,
-    )
-    .await;
+    let wanted = answer(text("An old silent pond"));
+    let (request, written) = call_write(&env, params.clone(), wanted, |host| host).await;
 
     for (name, sent) in params.as_object().unwrap() {
         assert_eq!(json_number(&request[name]), json_number(sent), "{name}");
@@ -232,9 +226,7 @@ async fn host_handlers_are_declared_as_capabilities(env: ScenarioEnv) {
     let server = Server::new("s", "1").tool(capabilities);
     let (host, _) = model(answer(text("x")));
     let host = host.roots(async || vec![]);
-    let able = env
-        .connect_with(&server, |connect| connect.host(host))
-        .await;
+    let able = env.connect_host(&server, host).await;
     let unable = env.connect(&server).await;
 
     let of_able = able.call_tool("capabilities", ()).await.unwrap().text();
@@ -247,32 +239,21 @@ async fn host_handlers_are_declared_as_capabilities(env: ScenarioEnv) {
 
 async fn images_reach_the_model(env: ScenarioEnv) {
     let picture = json!({"type": "image", "data": "AAEC", "mimeType": "image/png"});
-
-    let (request, written) = call_write(
-        &env,
-        user_message(picture.clone()),
-        answer(picture.clone()),
-        Connect::host,
-    )
-    .await;
-
-    assert_eq!(request["messages"][0]["content"], picture);
-    assert_eq!(written["content"], picture);
+    content_reaches_the_model(&env, picture).await;
 }
 
 async fn audio_reaches_the_model(env: ScenarioEnv) {
     let sound = json!({"type": "audio", "data": "AAEC", "mimeType": "audio/wav"});
+    content_reaches_the_model(&env, sound).await;
+}
 
-    let (request, written) = call_write(
-        &env,
-        user_message(sound.clone()),
-        answer(sound.clone()),
-        Connect::host,
-    )
-    .await;
+async fn content_reaches_the_model(env: &ScenarioEnv, content: Value) {
+    let params = user_message(content.clone());
 
-    assert_eq!(request["messages"][0]["content"], sound);
-    assert_eq!(written["content"], sound);
+    let (request, written) = call_write(env, params, answer(content.clone()), |host| host).await;
+
+    assert_eq!(request["messages"][0]["content"], content);
+    assert_eq!(written["content"], content);
 }
 
 async fn include_context_is_sent_only_to_clients_that_declared_it(env: ScenarioEnv) {
@@ -280,13 +261,11 @@ async fn include_context_is_sent_only_to_clients_that_declared_it(env: ScenarioE
     params["includeContext"] = json!("thisServer");
     let (host, other_requests) = model(answer(text("x")));
     let without = env
-        .connect_with(&sampling_server(params.clone()), |connect| {
-            connect.host(host)
-        })
+        .connect_host(&sampling_server(params.clone()), host)
         .await;
 
-    let configure = |connect: Connect, host: Host| connect.host(host.sampling_context());
-    let (request, _) = call_write(&env, params, answer(text("x")), configure).await;
+    let answered = answer(text("x"));
+    let (request, _) = call_write(&env, params, answered, Host::sampling_context).await;
     let refused = peer_error(without.call_tool("write", ()).await);
 
     assert_eq!(request["includeContext"], "thisServer");
@@ -315,8 +294,8 @@ async fn tools_reach_the_model_and_tool_use_is_returned(env: ScenarioEnv) {
     let mut wants = answer(uses.clone());
     wants["stopReason"] = json!("toolUse");
 
-    let configure = |connect: Connect, host: Host| connect.host(host.sampling_tools());
-    let (request, written) = call_write(&env, params.clone(), wants.clone(), configure).await;
+    let (request, written) =
+        call_write(&env, params.clone(), wants.clone(), Host::sampling_tools).await;
 
     for name in ["messages", "tools", "toolChoice"] {
         assert_eq!(request[name], params[name], "{name}");
@@ -326,9 +305,7 @@ async fn tools_reach_the_model_and_tool_use_is_returned(env: ScenarioEnv) {
 
 async fn tools_are_sent_only_to_clients_that_declared_them(env: ScenarioEnv) {
     let (host, requests) = model(answer(text("x")));
-    let client = env
-        .connect_with(&sampling_server(with_tools()), |connect| connect.host(host))
-        .await;
+    let client = env.connect_host(&sampling_server(with_tools()), host).await;
 
     let refused = peer_error(client.call_tool("write", ()).await);
 
@@ -352,9 +329,7 @@ async fn a_server_does_not_send_a_tool_use_without_a_tool_result(env: ScenarioEn
     for params in unbalanced() {
         let (host, requests) = model(answer(text("x")));
         let host = host.sampling_tools();
-        let client = env
-            .connect_with(&sampling_server(params), |connect| connect.host(host))
-            .await;
+        let client = env.connect_host(&sampling_server(params), host).await;
 
         let refused = client.call_tool("write", ()).await;
 
@@ -367,9 +342,7 @@ async fn a_client_rejects_a_tool_use_without_a_tool_result(env: ScenarioEnv) {
     for params in unbalanced() {
         let (host, requests) = model(answer(text("x")));
         let host = host.sampling_tools();
-        let (client, mut server) = env
-            .scripted_server(json!({}), |connect| connect.host(host))
-            .await;
+        let (client, mut server) = env.scripted_server(|connect| connect.host(host)).await;
 
         let refused = server.call("s", "sampling/createMessage", params).await;
 
@@ -383,13 +356,11 @@ async fn without_tools_the_result_has_one_content_block(env: ScenarioEnv) {
     let params = user_message(text("Hello?"));
     let (host, _) = model(answer(json!([text("one"), text("two")])));
     let client = env
-        .connect_with(&sampling_server(params.clone()), |connect| {
-            connect.host(host)
-        })
+        .connect_host(&sampling_server(params.clone()), host)
         .await;
 
     let several = client.call_tool("write", ()).await;
-    let (_, one) = call_write(&env, params, answer(json!([text("one")])), Connect::host).await;
+    let (_, one) = call_write(&env, params, answer(json!([text("one")])), |host| host).await;
 
     assert!(several.is_err(), "{several:?}");
     assert_eq!(one["content"], text("one"));
@@ -409,9 +380,7 @@ async fn a_user_rejection_is_an_error(env: ScenarioEnv) {
     let host =
         Host::new().sampling(async |_| Err(RpcError::new(ErrorCode::USER_REJECTED, "not that")));
     let client = env
-        .connect_with(&sampling_server(user_message(text("Hello?"))), |connect| {
-            connect.host(host)
-        })
+        .connect_host(&sampling_server(user_message(text("Hello?"))), host)
         .await;
 
     let refused = client.call_tool("write", ()).await.unwrap_err();
@@ -442,9 +411,7 @@ async fn a_handler_lists_the_roots(env: ScenarioEnv) {
         ours.name = Some("ours".into());
         vec![ours, Root::new("file:///elsewhere")]
     });
-    let client = env
-        .connect_with(&roots_server(), |connect| connect.host(host))
-        .await;
+    let client = env.connect_host(&roots_server(), host).await;
 
     let reply = client.call_tool("look", ()).await.unwrap();
 
@@ -457,9 +424,7 @@ async fn a_handler_lists_the_roots(env: ScenarioEnv) {
 
 async fn a_client_does_not_send_roots_that_are_not_file_uris(env: ScenarioEnv) {
     let host = Host::new().roots(async || vec![Root::new("https://example.com/project")]);
-    let client = env
-        .connect_with(&roots_server(), |connect| connect.host(host))
-        .await;
+    let client = env.connect_host(&roots_server(), host).await;
 
     let error = client.call_tool("look", ()).await.unwrap_err();
 
@@ -527,9 +492,7 @@ async fn a_client_announces_changed_roots(env: ScenarioEnv) {
 
 async fn the_list_of_roots_may_be_empty(env: ScenarioEnv) {
     let host = Host::new().roots(async || vec![]);
-    let client = env
-        .connect_with(&roots_server(), |connect| connect.host(host))
-        .await;
+    let client = env.connect_host(&roots_server(), host).await;
 
     let reply = client.call_tool("look", ()).await.unwrap();
 
@@ -555,9 +518,7 @@ impl Responder for FailingHost {
 }
 
 async fn a_host_error_fails_the_call(env: ScenarioEnv) {
-    let client = env
-        .connect_with(&roots_server(), |connect| connect.host(FailingHost))
-        .await;
+    let client = env.connect_host(&roots_server(), FailingHost).await;
 
     let refused = client.call_tool("look", ()).await.unwrap_err();
 
@@ -577,7 +538,7 @@ async fn a_client_without_roots_receives_no_request(env: ScenarioEnv) {
 
 async fn a_client_without_roots_rejects_roots_list(env: ScenarioEnv) {
     let (client, mut server) = env
-        .scripted_server(json!({}), |connect| connect.host(Host::new()))
+        .scripted_server(|connect| connect.host(Host::new()))
         .await;
 
     let answer = server.call("r", "roots/list", json!({})).await;

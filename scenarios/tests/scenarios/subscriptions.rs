@@ -183,7 +183,7 @@ async fn each_subscription_receives_its_own_changes(env: ScenarioEnv) {
 }
 
 async fn a_subscription_ended_by_the_server_delivers_pending_changes_first(env: ScenarioEnv) {
-    let (client, mut server) = env.scripted_server(json!({}), |connect| connect).await;
+    let (client, mut server) = env.scripted_server(|connect| connect).await;
     let subscribing = tokio::spawn(client.subscribe(resource("docs://a")).into_future());
     let id = server.expect("subscriptions/listen").await.acknowledge();
     let mut subscription = subscribing.await.unwrap().unwrap();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::source::{Line, Source};
+use super::source::Source;
 use crate::tree::Tree;
 
 /// All files, with the Rust ones scanned.
@@ -45,11 +45,6 @@ impl<'a> Project<'a> {
             .iter()
             .filter(move |source| folders.iter().any(|folder| source.path.starts_with(folder)))
     }
-}
-
-/// Returns the lines of `source` that are compiled outside of tests.
-pub(super) fn outside_tests<'s, 'a>(source: &'s Source<'a>) -> impl Iterator<Item = &'s Line<'a>> {
-    source.lines.iter().filter(|line| !line.in_test)
 }
 
 fn is_test_file(path: &str, declared: &BTreeSet<String>) -> bool {

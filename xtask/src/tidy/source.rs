@@ -1,20 +1,20 @@
-//! `Source`: a Rust file, separated into code, comments, strings and tests.
+//! `Source`: a Rust file, separated into code, strings and tests.
 //!
 //! A small scanner, not a parser: it recognizes strings, characters, comments and matching braces, which is enough to
-//! search for words in code only, or in comments only.
+//! search for words in code only.
 
 use std::ops::Range;
+
+use super::Violation;
 
 /// One Rust file, scanned once for all rules.
 #[derive(Debug)]
 pub(crate) struct Source<'a> {
     pub(crate) path: &'a str,
     pub(crate) lines: Vec<Line<'a>>,
-    /// The file with comments, strings and characters replaced by spaces; same length.
-    code: String,
 }
 
-/// One line: as written, its code, its strings and its comments.
+/// One line: as written, its code and its strings.
 #[derive(Debug)]
 pub(crate) struct Line<'a> {
     /// Counted from 1.
@@ -24,8 +24,6 @@ pub(crate) struct Line<'a> {
     pub(crate) code: String,
     /// Only the content of strings.
     pub(crate) strings: String,
-    /// Only comments, docs included.
-    pub(crate) comment: String,
     /// Whether it is compiled only for tests.
     pub(crate) in_test: bool,
 }
@@ -45,14 +43,14 @@ impl<'a> Source<'a> {
                 .collect()
         };
         let code = only(ByteKind::Code);
-        let (strings, comments) = (only(ByteKind::Text), only(ByteKind::Comment));
+        let strings = only(ByteKind::Text);
         let tests = test_ranges(&code);
         let mut start = 0;
         let lines = text
             .lines()
-            .zip(code.lines().zip(strings.lines().zip(comments.lines())))
+            .zip(code.lines().zip(strings.lines()))
             .enumerate()
-            .map(|(index, (raw, (code, (strings, comment))))| {
+            .map(|(index, (raw, (code, strings)))| {
                 let at = start;
                 start += code.len() + 1;
                 Line {
@@ -60,31 +58,16 @@ impl<'a> Source<'a> {
                     raw,
                     code: code.to_owned(),
                     strings: strings.to_owned(),
-                    comment: comment.to_owned(),
                     in_test: all_test || tests.iter().any(|range| range.contains(&at)),
                 }
             })
             .collect();
-        Self { path, lines, code }
+        Self { path, lines }
     }
 
-    /// Returns every function with a body: its name, and its lines from `fn` to the closing brace.
-    pub(crate) fn functions(&self) -> Vec<(String, Range<usize>)> {
-        let mut found = Vec::new();
-        for (at, _) in self.code.match_indices("fn ") {
-            if at > 0 && is_word(self.code.as_bytes()[at - 1]) {
-                continue;
-            }
-            let name: String = self.code[at + 3..]
-                .chars()
-                .take_while(|c| c.is_ascii_alphanumeric() || *c == '_')
-                .collect();
-            let Some(end) = item_end(&self.code, at) else {
-                continue;
-            };
-            found.push((name, self.line_at(at)..self.line_at(end) + 1));
-        }
-        found
+    /// Returns a violation on `line`.
+    pub(crate) fn violation(&self, rule: &'static str, line: &Line<'_>, advice: &str) -> Violation {
+        Violation::new(rule, self.path, line.number, line.raw, advice)
     }
 
     /// Returns the doc comments and attributes directly above the item that starts on line `number`.
@@ -113,10 +96,6 @@ impl<'a> Source<'a> {
                 Some(name.trim().to_owned())
             })
             .collect()
-    }
-
-    fn line_at(&self, offset: usize) -> usize {
-        self.code[..offset].matches('\n').count() + 1
     }
 }
 
@@ -160,9 +139,8 @@ fn test_ranges(code: &str) -> Vec<Range<usize>> {
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum ByteKind {
     Code,
-    Comment,
     Text,
-    /// Quotes and character literals, which are searched neither as code nor as text.
+    /// Comments, quotes and character literals, which are searched neither as code nor as text.
     Other,
 }
 
@@ -175,9 +153,9 @@ fn scan(text: &str) -> Vec<ByteKind> {
         let rest = &text.as_bytes()[at..];
         let after_word = at > 0 && is_word(bytes[at - 1]);
         let (kind, length, quotes) = if rest.starts_with(b"//") {
-            (ByteKind::Comment, line_length(rest), 0)
+            (ByteKind::Other, line_length(rest), 0)
         } else if rest.starts_with(b"/*") {
-            (ByteKind::Comment, block_comment_length(rest), 0)
+            (ByteKind::Other, block_comment_length(rest), 0)
         } else if let Some((length, quotes)) = raw_string(rest).filter(|_| !after_word) {
             (ByteKind::Text, length, quotes)
         } else if rest[0] == b'"' {
@@ -283,13 +261,12 @@ mod tests {
     }
 
     #[test]
-    fn strings_comments_and_code_are_separated() {
+    fn strings_and_code_are_separated() {
         let source = source("let a = \"one // two\"; // three \"four\"\n");
         let line = &source.lines[0];
 
         assert_eq!(line.code.trim(), "let a =             ;");
         assert_eq!(line.strings.trim(), "one // two");
-        assert_eq!(line.comment.trim(), "// three \"four\"");
     }
 
     #[test]
@@ -327,16 +304,6 @@ mod tests {
             source("mod a;\n#[cfg(any(test, fuzzing))]\npub(crate) mod model;\n").test_modules(),
             ["model"]
         );
-    }
-
-    #[test]
-    fn a_function_extends_to_its_closing_brace() {
-        let source = source(
-            "fn a(\n    x: [u8; 2],\n) {\n    if x { \"}\" }\n}\ntype F = fn(u8);\nfn b();\n",
-        );
-
-        let expected = [("a".to_owned(), 1..6), ("b".to_owned(), 7..8)];
-        assert_eq!(source.functions(), expected);
     }
 
     #[test]

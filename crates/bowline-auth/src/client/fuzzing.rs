@@ -1,4 +1,6 @@
-//! The client's part of the fuzzed properties.
+//! Properties that hold for every input from servers and browsers; each function panics on a violation.
+//!
+//! Here and not in `fuzz/`, because they use private types: the public ones need a server and a browser.
 
 use std::sync::Arc;
 
@@ -12,9 +14,11 @@ use super::dpop::ProofKey;
 use super::flow::{self, Flow, FlowSetup, FlowStep, Intent};
 use super::loopback;
 
-/// Starts a flow with each challenge: the first request goes to a public address.
-pub(crate) fn follow_challenges(challenges: &[Challenge]) {
-    for challenge in challenges {
+/// Parses the input as `WWW-Authenticate` challenges and starts a flow with each: the first request goes to a public
+/// address.
+pub fn challenge(input: &[u8]) {
+    let text = String::from_utf8_lossy(input);
+    for challenge in Challenge::parse_all([&*text]) {
         let stored = ProofKey::generate().expect("the operating system has randomness");
         let key = ProofKey::read(&stored).expect("a generated key is readable");
         let mut flow = Flow::new(FlowSetup {
@@ -22,7 +26,7 @@ pub(crate) fn follow_challenges(challenges: &[Challenge]) {
             application: Arc::new(Application::new("fuzz")),
             address_policy: AddressPolicy::Public,
             intent: Intent::Obtain,
-            challenge: Some(challenge.clone()),
+            challenge: Some(challenge),
             credentials: Credentials::default(),
             proof_key: Arc::new(key),
             redirect_uri: Some("http://127.0.0.1:7/callback".into()),
@@ -46,8 +50,9 @@ pub(crate) fn follow_challenges(challenges: &[Challenge]) {
     }
 }
 
-/// Parses the input as a request to the loopback listener, and as a redirect URL.
-pub(crate) fn handle_redirect(input: &[u8]) {
+/// Parses the input as a request to the loopback listener and as a redirect URL: an authorization code is only accepted
+/// with the expected `state` and `iss`.
+pub fn callback(input: &[u8]) {
     if let Some(target) = loopback::target(input) {
         assert!(
             target.starts_with('/') && !target.contains(' '),
@@ -69,5 +74,20 @@ pub(crate) fn handle_redirect(input: &[u8]) {
         assert!(all("error").is_empty());
         let issuers = all("iss");
         assert!(issuers == ["https://as.example"] || (issuers.is_empty() && !requires_iss));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bowline_fuzz::check_seeds;
+
+    #[test]
+    fn every_challenge_leads_to_an_admitted_url() {
+        check_seeds("challenge", super::challenge);
+    }
+
+    #[test]
+    fn every_accepted_code_has_the_expected_state_and_iss() {
+        check_seeds("callback", super::callback);
     }
 }

@@ -73,7 +73,7 @@ pub(crate) mod fetch;
 mod flow;
 
 #[cfg(any(test, fuzzing))]
-pub(crate) mod fuzzing;
+pub mod fuzzing;
 
 mod jwt;
 pub use jwt::SigningKey;

@@ -1,4 +1,6 @@
-//! The server's part of the fuzzed properties.
+//! Properties that hold for every input from clients and issuers; each function panics on a violation.
+//!
+//! Here and not in `fuzz/`, because they use private types: the public ones fetch their keys.
 
 use http::{HeaderMap, HeaderValue, Method};
 
@@ -7,11 +9,13 @@ use super::algorithm::NAMES;
 use super::claims::Claims;
 use super::dpop::{self, DPOP, ProofExpectation};
 use super::jwk::Jwk;
-use super::jwks;
+use super::jwks::parse_jwk_set;
 use super::jws::UnverifiedJws;
 
-/// Parses a token and a DPoP proof. No signature can be valid, because the seeds are not signed with the key.
-pub(crate) fn verify(token: &str) {
+/// Parses the input as an access token and as a DPoP proof: neither is accepted, because the seeds are not signed with
+/// the key.
+pub fn jws(input: &[u8]) {
+    let token = &*String::from_utf8_lossy(input);
     let jwk: Jwk = serde_json::from_str(KEY).expect("`KEY` is a JWK");
     let (key, thumbprint) = (jwk.to_key(), jwk.thumbprint());
     let (key, thumbprint) = (key.expect("`KEY` works"), thumbprint.expect("`KEY` works"));
@@ -40,9 +44,9 @@ pub(crate) fn verify(token: &str) {
     );
 }
 
-/// Parses a JWK set. None of its keys verifies a constant signature.
-pub(crate) fn read_keys(document: &[u8]) {
-    let Ok(keys) = jwks::parse_jwk_set(document) else {
+/// Parses the input as a JWK set: the number of keys is bounded, and none of them verifies a constant signature.
+pub fn jwks(input: &[u8]) {
+    let Ok(keys) = parse_jwk_set(input) else {
         return;
     };
     assert!(keys.len() <= 100);
@@ -59,3 +63,18 @@ pub(crate) fn read_keys(document: &[u8]) {
 /// The key of RFC 7517, appendix A.1. Its private half is in appendix A.2: seeds must not be signed with it.
 const KEY: &str = r#"{"kty":"EC","crv":"P-256","x":"MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4",
     "y":"4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM"}"#;
+
+#[cfg(test)]
+mod tests {
+    use bowline_fuzz::check_seeds;
+
+    #[test]
+    fn every_unsigned_token_is_refused() {
+        check_seeds("jws", super::jws);
+    }
+
+    #[test]
+    fn every_parsed_key_is_usable() {
+        check_seeds("jwks", super::jwks);
+    }
+}

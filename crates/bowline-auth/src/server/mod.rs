@@ -43,7 +43,7 @@ mod dpop;
 mod fetch;
 
 #[cfg(any(test, fuzzing))]
-pub(crate) mod fuzzing;
+pub mod fuzzing;
 
 mod introspection;
 pub use introspection::Introspection;

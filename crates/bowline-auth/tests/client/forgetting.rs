@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::fake_servers::{FakeServers, SERVER};
-use crate::{ControlledUser, Decision, connect, oauth};
+use crate::{ControlledUser, Decision, connect, oauth, start_refresh};
 
 /// Returns a client with an expired token, which the next request refreshes.
 async fn with_expired_token(servers: &FakeServers, oauth: &Arc<OAuth>) -> bowline::Client {
@@ -51,11 +51,7 @@ async fn a_refresh_that_ends_during_forget_does_not_restore_the_token() {
     let store = Arc::new(SlowStore::default());
     let oauth = Arc::new(oauth(&servers).store(store.clone()));
     let client = with_expired_token(&servers, &oauth).await;
-    servers.state().holds_token_requests = true;
-    let call = tokio::spawn(client.call_tool("x", ()).start());
-    while servers.count("refresh_token") == 0 {
-        tokio::task::yield_now().await;
-    }
+    let call = start_refresh(&client, &servers).await;
     servers.take_log();
 
     store.hold(HoldPoint::BeforeSave);
@@ -81,11 +77,7 @@ async fn a_refresh_is_not_stored_after_forget_if_an_earlier_write_failed() {
     store.is_broken.store(true, Ordering::SeqCst);
     let client = with_expired_token(&servers, &oauth).await;
     store.is_broken.store(false, Ordering::SeqCst);
-    servers.state().holds_token_requests = true;
-    let call = tokio::spawn(client.call_tool("x", ()).start());
-    while servers.count("refresh_token") == 0 {
-        tokio::task::yield_now().await;
-    }
+    let call = start_refresh(&client, &servers).await;
 
     oauth.forget().await.unwrap();
     servers.release_token_requests();

@@ -22,6 +22,7 @@ use bowline_auth::client::{
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 use fake_servers::{FakeServers, SERVER};
 
@@ -38,6 +39,19 @@ async fn connect(servers: &FakeServers, oauth: impl Authorizer) -> Client {
         .protocol_version("2026-07-28")
         .await
         .unwrap()
+}
+
+/// Starts a call in a task, and waits until its refresh request is held at the token endpoint.
+async fn start_refresh(
+    client: &Client,
+    servers: &FakeServers,
+) -> JoinHandle<bowline::Result<bowline::Reply>> {
+    servers.state().holds_token_requests = true;
+    let call = tokio::spawn(client.call_tool("x", ()).start());
+    while servers.count("refresh_token") == 0 {
+        tokio::task::yield_now().await;
+    }
+    call
 }
 
 /// Returns the cause of an `Unauthorized` error.
@@ -265,12 +279,8 @@ async fn a_refresh_completes_after_its_call_was_dropped() {
     client.call_tool("x", ()).await.unwrap();
     servers.take_log();
     servers.state().lifetime = 3600;
-    servers.state().holds_token_requests = true;
 
-    let call = tokio::spawn(client.call_tool("x", ()).start());
-    while servers.count("refresh_token") == 0 {
-        tokio::task::yield_now().await;
-    }
+    let call = start_refresh(&client, &servers).await;
     call.abort();
     assert!(call.await.unwrap_err().is_cancelled());
     servers.release_token_requests();

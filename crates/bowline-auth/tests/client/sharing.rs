@@ -6,7 +6,7 @@ use bowline_auth::client::{Credentials, MemoryStore, SaveOutcome, TokenStore};
 use serde_json::{Value, json};
 
 use crate::fake_servers::{FakeServers, SERVER};
-use crate::{ControlledUser, Decision, connect, oauth};
+use crate::{ControlledUser, Decision, connect, oauth, start_refresh};
 
 /// Returns the stored credentials, as JSON.
 async fn stored(store: &MemoryStore) -> Value {
@@ -101,11 +101,7 @@ async fn a_refresh_in_progress_does_not_undo_forget() {
     client.call_tool("x", ()).await.unwrap();
     servers.take_log();
     servers.state().lifetime = 3600;
-    servers.state().holds_token_requests = true;
-    let call = tokio::spawn(client.call_tool("x", ()).start());
-    while servers.count("refresh_token") == 0 {
-        tokio::task::yield_now().await;
-    }
+    let call = start_refresh(&client, &servers).await;
     servers.take_log();
 
     oauth.forget().await.unwrap();
@@ -130,11 +126,7 @@ async fn a_process_that_was_signed_out_by_another_does_not_restore_the_token() {
     client.call_tool("x", ()).await.unwrap();
     servers.take_log();
     servers.state().lifetime = 3600;
-    servers.state().holds_token_requests = true;
-    let call = tokio::spawn(client.call_tool("x", ()).start());
-    while servers.count("refresh_token") == 0 {
-        tokio::task::yield_now().await;
-    }
+    let call = start_refresh(&client, &servers).await;
 
     change(&store, |stored| stored["tokens"] = Value::Null).await;
     servers.take_log();
@@ -156,14 +148,10 @@ async fn a_refresh_token_that_another_process_used_is_loaded_again() {
     {
         let mut state = servers.state();
         state.lifetime = 3600;
-        state.holds_token_requests = true;
         state.valid_refresh_tokens = vec!["r9".into()];
         state.valid_tokens.insert("t9".into(), String::new());
     }
-    let call = tokio::spawn(client.call_tool("x", ()).start());
-    while servers.count("refresh_token") == 0 {
-        tokio::task::yield_now().await;
-    }
+    let call = start_refresh(&client, &servers).await;
 
     // A process that does not claim the refresh.
     change(&store, |stored| {
@@ -191,16 +179,12 @@ async fn a_refused_token_that_another_process_refreshed_causes_no_prompt() {
     servers.take_log();
     {
         let mut state = servers.state();
-        state.holds_token_requests = true;
         state.valid_refresh_tokens = vec!["r9".into()];
         // The token is refused although it has not expired.
         state.valid_tokens.clear();
         state.valid_tokens.insert("t9".into(), String::new());
     }
-    let call = tokio::spawn(client.call_tool("x", ()).start());
-    while servers.count("refresh_token") == 0 {
-        tokio::task::yield_now().await;
-    }
+    let call = start_refresh(&client, &servers).await;
 
     change(&store, |stored| {
         stored["tokens"]["access"] = json!("t9");

@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 
 use crate::support::*;
 
-/// Returns the `error_description` for a token that is refused.
-async fn refused(env: &TestEnv, token: &str) -> String {
+/// Checks that a token is refused with this `error_description`.
+async fn assert_refused(env: &TestEnv, token: &str, description: &str) {
     let response = env.call(token).await;
     assert_eq!(response.status(), StatusCode::UNAUTHORIZED, "{token}");
     assert!(challenge(&response).contains(r#"error="invalid_token""#));
     assert_eq!(env.handled_calls(), 0);
-    error_description(&response).to_owned()
+    assert_eq!(error_description(&response), description, "{token}");
 }
 
 #[tokio::test]
@@ -31,10 +31,7 @@ async fn a_token_for_another_audience_is_refused() {
     ] {
         let token = env.signer.sign(&claims_with("aud", audience));
 
-        assert_eq!(
-            refused(&env, &token).await,
-            "the token is for another audience"
-        );
+        assert_refused(&env, &token, "the token is for another audience").await;
     }
 }
 
@@ -49,10 +46,7 @@ async fn a_token_from_another_issuer_is_refused() {
     ] {
         let token = env.signer.sign(&claims_with("iss", issuer));
 
-        assert_eq!(
-            refused(&env, &token).await,
-            "the token is from another issuer"
-        );
+        assert_refused(&env, &token, "the token is from another issuer").await;
     }
 }
 
@@ -65,10 +59,7 @@ async fn a_token_that_is_not_signed_is_refused() {
         let header = json!({"alg": alg, "typ": "JWT", "kid": "first"});
         let token = format!("{}.{}.", part(header), part(claims()));
 
-        assert_eq!(
-            refused(&env, &token).await,
-            "unsupported signature algorithm"
-        );
+        assert_refused(&env, &token, "unsupported signature algorithm").await;
     }
 }
 
@@ -84,10 +75,7 @@ async fn a_public_key_is_not_accepted_as_an_hmac_secret() {
         let tag = hmac::sign(&key, message.as_bytes());
         let token = format!("{message}.{}", BASE64_URL_SAFE_NO_PAD.encode(tag));
 
-        assert_eq!(
-            refused(&env, &token).await,
-            "unsupported signature algorithm"
-        );
+        assert_refused(&env, &token, "unsupported signature algorithm").await;
     }
 }
 
@@ -99,11 +87,12 @@ async fn an_algorithm_that_does_not_match_the_key_is_refused() {
         let header = json!({"alg": alg, "typ": "JWT", "kid": "first"});
         let token = env.signer.sign_with_header(&header, &claims());
 
-        assert_eq!(
-            refused(&env, &token).await,
+        assert_refused(
+            &env,
+            &token,
             "the signing key is not in the issuer's key set",
-            "{alg}"
-        );
+        )
+        .await;
     }
 }
 
@@ -122,10 +111,7 @@ async fn only_the_configured_algorithms_are_accepted() {
     let token = env.signer.sign(&claims());
 
     env.guard = unlisted;
-    assert_eq!(
-        refused(&env, &token).await,
-        "the signature algorithm is not accepted"
-    );
+    assert_refused(&env, &token, "the signature algorithm is not accepted").await;
     env.guard = listed;
     assert_eq!(env.call(&token).await.status(), StatusCode::OK);
 }
@@ -147,8 +133,7 @@ async fn require_at_jwt_refuses_other_token_types() {
     env.guard = guard(verifier.http(env.web.clone()), &env.clock);
 
     for token in tokens {
-        let description = refused(&env, &token).await;
-        assert_eq!(description, "the `typ` is not that of an access token");
+        assert_refused(&env, &token, "the `typ` is not that of an access token").await;
     }
     for token in good {
         assert_eq!(env.call(&token).await.status(), StatusCode::OK);
@@ -166,7 +151,7 @@ async fn keys_in_the_token_header_are_ignored() {
         forger.sign(&claims()),
         forger.sign_with_header(&with_keys, &claims()),
     ] {
-        assert_eq!(refused(&env, &token).await, "invalid signature");
+        assert_refused(&env, &token, "invalid signature").await;
     }
     assert_eq!(env.web.request_count("https://evil.example/keys"), 0);
 }
@@ -178,9 +163,7 @@ async fn a_modified_token_is_refused() {
     let mut parts: Vec<String> = token.split('.').map(str::to_owned).collect();
     parts[1] = BASE64_URL_SAFE_NO_PAD.encode(claims_with("sub", "eve").to_string());
 
-    let description = refused(&env, &parts.join(".")).await;
-
-    assert_eq!(description, "invalid signature");
+    assert_refused(&env, &parts.join("."), "invalid signature").await;
 }
 
 #[tokio::test]
@@ -215,10 +198,7 @@ async fn other_token_types_of_the_issuer_are_refused() {
         let header = json!({"alg": "ES256", "typ": typ, "kid": "first"});
         let token = env.signer.sign_with_header(&header, &claims());
 
-        assert_eq!(
-            refused(&env, &token).await,
-            "the `typ` is not that of an access token"
-        );
+        assert_refused(&env, &token, "the `typ` is not that of an access token").await;
     }
 }
 
@@ -227,9 +207,9 @@ async fn critical_header_parameters_are_refused() {
     let env = TestEnv::new();
     let header = json!({"alg": "ES256", "kid": "first", "crit": ["b64"], "b64": false});
 
-    let description = refused(&env, &env.signer.sign_with_header(&header, &claims())).await;
+    let token = env.signer.sign_with_header(&header, &claims());
 
-    assert_eq!(description, "unsupported critical header parameters");
+    assert_refused(&env, &token, "unsupported critical header parameters").await;
 }
 
 #[tokio::test]
@@ -238,18 +218,15 @@ async fn a_token_without_exp_or_before_nbf_is_refused() {
     let endless = env.signer.sign(&claims_with("exp", Value::Null));
     let early = env.signer.sign(&claims_with("nbf", NOW + 1));
 
-    assert_eq!(
-        refused(&env, &endless).await,
-        "the token has no `exp` claim"
-    );
-    assert_eq!(refused(&env, &early).await, "the token is not valid yet");
+    assert_refused(&env, &endless, "the token has no `exp` claim").await;
+    assert_refused(&env, &early, "the token is not valid yet").await;
 }
 
 #[tokio::test]
 async fn malformed_tokens_are_refused_without_a_request() {
     let env = TestEnv::new();
     for token in ["a", "a.b", "a.b.c", "..", "e30.e30.e30", "e30.e30.e30.e30"] {
-        assert_eq!(refused(&env, token).await, "not a signed JWT", "{token}");
+        assert_refused(&env, token, "not a signed JWT").await;
     }
     assert_eq!(env.web.total_requests(), 0);
 }
@@ -279,17 +256,15 @@ async fn keys_are_not_fetched_from_private_addresses() {
         "http://id.example/keys",
         "file:///etc/passwd",
     ] {
-        let env = TestEnv::new();
+        let mut env = TestEnv::new();
         env.web.put(url, &json!({"keys": [env.signer.jwk()]}));
         let metadata = json!({"issuer": ISSUER, "jwks_uri": url});
         let at = "https://id.example/.well-known/oauth-authorization-server";
         env.web.put(at, &metadata);
         let verifier = JwtVerifier::discover(ISSUER).unwrap();
-        let guard = guard(verifier.http(env.web.clone()), &env.clock);
-        let service = tower_layer::Layer::layer(&guard, env.server.http());
-        let token = env.signer.sign(&claims());
+        env.guard = guard(verifier.http(env.web.clone()), &env.clock);
 
-        let response = send_request(&service, with_bearer(call("whoami"), &token)).await;
+        let response = env.call_with(&claims()).await;
 
         assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE, "{url}");
         assert_eq!(env.web.request_count(url), 0, "{url}");
@@ -298,16 +273,14 @@ async fn keys_are_not_fetched_from_private_addresses() {
 
 #[tokio::test]
 async fn metadata_of_another_issuer_are_refused() {
-    let env = TestEnv::new();
+    let mut env = TestEnv::new();
     let metadata = json!({"issuer": "https://evil.example", "jwks_uri": JWKS_URL});
     let at = "https://id.example/.well-known/oauth-authorization-server";
     env.web.put(at, &metadata);
     let verifier = JwtVerifier::discover(ISSUER).unwrap();
-    let guard = guard(verifier.http(env.web.clone()), &env.clock);
-    let service = tower_layer::Layer::layer(&guard, env.server.http());
-    let token = env.signer.sign(&claims());
+    env.guard = guard(verifier.http(env.web.clone()), &env.clock);
 
-    let response = send_request(&service, with_bearer(call("whoami"), &token)).await;
+    let response = env.call_with(&claims()).await;
 
     assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(env.web.request_count(JWKS_URL), 0);

@@ -126,16 +126,14 @@ async fn an_additional_audience_is_accepted() {
 
 #[tokio::test]
 async fn the_jwks_uri_of_the_issuer_metadata_is_used() {
-    let env = TestEnv::new();
+    let mut env = TestEnv::new();
     let metadata = json!({"issuer": ISSUER, "jwks_uri": JWKS_URL});
     let metadata_url = "https://id.example/.well-known/openid-configuration";
     env.web.put(metadata_url, &metadata);
     let verifier = JwtVerifier::discover(ISSUER).unwrap();
-    let guard = guard(verifier.http(env.web.clone()), &env.clock);
-    let service = tower_layer::Layer::layer(&guard, env.server.http());
-    let token = env.signer.sign(&claims());
+    env.guard = guard(verifier.http(env.web.clone()), &env.clock);
 
-    let response = send_request(&service, with_bearer(call("whoami"), &token)).await;
+    let response = env.call_with(&claims()).await;
 
     assert_eq!(response.status(), StatusCode::OK);
     let first = "https://id.example/.well-known/oauth-authorization-server";

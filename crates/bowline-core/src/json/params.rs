@@ -174,7 +174,7 @@ impl fmt::Debug for Params {
 }
 
 /// The members that are indexed, because routing, admission or tools read them in nearly every request.
-pub(crate) const INDEXED_MEMBERS: [&str; 6] = [
+const INDEXED_MEMBERS: [&str; 6] = [
     "_meta",
     "name",
     "uri",

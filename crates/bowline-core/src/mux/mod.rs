@@ -32,8 +32,6 @@ pub use pending::{CallId, CallOptions};
 
 mod references;
 
-#[cfg(any(test, fuzzing))]
-pub(crate) mod model;
 #[cfg(test)]
 mod tests;
 

@@ -3,40 +3,18 @@
 use std::time::Duration;
 
 use bowline::http::client::HyperSend;
-use bowline::{Call, Client, Error};
+use bowline::{Client, Error};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use crate::legacy::default_legacy_reply;
 use crate::scripted_server::{
-    ReceivedRequest, SSE_HEAD, ScriptedReply, ScriptedServer, ServerEvent, bare, event, json,
-    result,
+    SSE_HEAD, ScriptedReply, ScriptedServer, ServerEvent, bare, event, reply_with, result,
+    text_result,
 };
 
 const MODERN: &str = "2026-07-28";
 const LEGACY: &str = "2025-11-25";
-
-fn text_result(text: &str) -> Value {
-    json!({"resultType": "complete", "content": [{"type": "text", "text": text}]})
-}
-
-async fn connect(server: &ScriptedServer, version: &str) -> Client {
-    Client::connect(&server.url)
-        .protocol_version(version)
-        .await
-        .unwrap()
-}
-
-/// Polls `call` until the server has received its request, and returns that request.
-async fn wait_for_request(server: &mut ScriptedServer, call: &mut Call) -> ReceivedRequest {
-    loop {
-        tokio::select! {
-            biased;
-            outcome = &mut *call => panic!("the call ended: {outcome:?}"),
-            request = server.request() => if request.label() == "POST tools/call" { return request },
-        }
-    }
-}
 
 /// Waits for the GET that a legacy client sends after the handshake.
 async fn wait_for_get(server: &mut ScriptedServer) {
@@ -51,10 +29,10 @@ async fn resumption_hints_are_ignored_in_the_modern_era() {
         _ => ScriptedReply::BytesThenStall(format!("{SSE_HEAD}{HINTS}")),
     })
     .await;
-    let client = connect(&server, MODERN).await;
+    let client = server.connect(MODERN).await;
 
     let mut call = client.call_tool("slow", ()).start();
-    wait_for_request(&mut server, &mut call).await;
+    server.request_of(&mut call).await;
     drop(call);
     server.client_disconnected().await;
     let cut = client.call_tool("cut", ()).await;
@@ -78,7 +56,7 @@ async fn a_resumable_legacy_request_is_not_cancelled_by_a_lost_connection() {
         }
     })
     .await;
-    let client = connect(&server, LEGACY).await;
+    let client = server.connect(LEGACY).await;
     wait_for_get(&mut server).await;
 
     let reply = client.call_tool("slow", ()).id(7).await.unwrap();
@@ -98,12 +76,12 @@ async fn the_era_of_a_request_decides_how_it_is_cancelled() {
     let old = Client::connect(&server.url).http(send.clone());
     let old = old.protocol_version(LEGACY).await.unwrap();
     let mut first = old.call_tool("slow", ()).start();
-    wait_for_request(&mut server, &mut first).await;
+    server.request_of(&mut first).await;
     // The same connection pool, now used by a modern client.
     let new = Client::connect(&server.url).http(send);
     let new = new.protocol_version(MODERN).await.unwrap();
     let mut second = new.call_tool("slow", ()).start();
-    wait_for_request(&mut server, &mut second).await;
+    server.request_of(&mut second).await;
     while server.events.try_recv().is_ok() {}
 
     drop(first);
@@ -152,14 +130,14 @@ async fn a_late_response_of_an_abandoned_post_does_not_settle_a_later_call_with_
         let mut server = ScriptedServer::start(move |request| match &*request.label() {
             "POST tools/call" => match more.take() {
                 Some(more) => ScriptedReply::BytesThenMore(SSE_HEAD.into(), more),
-                None => ScriptedReply::Bytes(json("200 OK", &result(request, &text_result("own")))),
+                None => reply_with(request, &text_result("own")),
             },
             _ => default_legacy_reply(request),
         })
         .await;
-        let client = connect(&server, LEGACY).await;
+        let client = server.connect(LEGACY).await;
         let mut call = client.call_tool("slow", ()).id(7).start();
-        wait_for_request(&mut server, &mut call).await;
+        server.request_of(&mut call).await;
         drop(call);
         let successor = client.call_tool("slow", ()).id("7").start();
         while server.request().await.label() != "POST notifications/cancelled" {}
@@ -176,7 +154,7 @@ async fn requests_carry_the_negotiated_version_header_and_initialize_carries_non
     let mut server = ScriptedServer::start(move |request| match &*request.label() {
         "POST tools/call" if request.body["params"]["name"] == "expired" => {
             if std::mem::replace(&mut expired, true) {
-                ScriptedReply::Bytes(json("200 OK", &result(request, &text_result("again"))))
+                reply_with(request, &text_result("again"))
             } else {
                 ScriptedReply::Bytes(bare("404 Not Found"))
             }
@@ -187,7 +165,7 @@ async fn requests_carry_the_negotiated_version_header_and_initialize_carries_non
     .await;
     let client = Client::connect(&server.url).await.unwrap();
     let mut call = client.call_tool("slow", ()).start();
-    wait_for_request(&mut server, &mut call).await;
+    server.request_of(&mut call).await;
 
     drop(call);
     let cancel = loop {
@@ -229,7 +207,7 @@ async fn dropping_a_subscription_closes_its_post_and_sends_nothing_else() {
         ScriptedReply::BytesThenStall(format!("{SSE_HEAD}{acknowledged}"))
     })
     .await;
-    let client = connect(&server, MODERN).await;
+    let client = server.connect(MODERN).await;
     let changes = bowline::client::Changes::new().tools();
     let subscription = client.subscribe(changes).id("L").await.unwrap();
 
@@ -251,7 +229,7 @@ async fn reopening_of_streams_that_close_immediately_is_bounded() {
         _ => default_legacy_reply(request),
     })
     .await;
-    let client = connect(&server, LEGACY).await;
+    let client = server.connect(LEGACY).await;
 
     let limit = Duration::from_secs(20);
     let lost = client.call_tool("slow", ()).total_timeout(limit).await;
@@ -278,9 +256,9 @@ async fn a_raw_cancel_is_posted_unchanged_and_affects_only_its_request_id() {
         _ => default_legacy_reply(request),
     })
     .await;
-    let client = connect(&server, LEGACY).await;
+    let client = server.connect(LEGACY).await;
     let mut call = client.call_tool("slow", ()).id(1).start();
-    wait_for_request(&mut server, &mut call).await;
+    server.request_of(&mut call).await;
     while server.events.try_recv().is_ok() {}
 
     for id in [json!("1"), json!(true), json!(9), Value::Null] {
@@ -299,7 +277,7 @@ async fn a_raw_cancel_is_posted_unchanged_and_affects_only_its_request_id() {
     let own = server.request().await;
     assert_eq!(own.body["params"]["requestId"], 1);
     assert_eq!(server.drain_events(), [""; 0]);
-    let modern = connect(&server, MODERN).await;
+    let modern = server.connect(MODERN).await;
     assert!(
         modern.peer().is_none(),
         "a modern HTTP client cannot send raw notifications"
@@ -310,7 +288,7 @@ async fn a_raw_cancel_is_posted_unchanged_and_affects_only_its_request_id() {
 async fn requests_do_not_wait_for_a_stalled_cancel() {
     let mut server = ScriptedServer::start(|request| match &*request.label() {
         "POST tools/call" if request.body["params"]["name"] == "quick" => {
-            ScriptedReply::Bytes(json("200 OK", &result(request, &text_result("quick"))))
+            reply_with(request, &text_result("quick"))
         }
         "POST tools/call" | "POST notifications/cancelled" => {
             ScriptedReply::BytesThenStall(String::new())
@@ -318,7 +296,7 @@ async fn requests_do_not_wait_for_a_stalled_cancel() {
         _ => default_legacy_reply(request),
     })
     .await;
-    let client = connect(&server, LEGACY).await;
+    let client = server.connect(LEGACY).await;
     let slow = || {
         client
             .call_tool("slow", ())
@@ -372,7 +350,7 @@ async fn requests_over_http_sse_do_not_wait_for_a_stalled_cancel() {
         ScriptedReply::Bytes(bare("202 Accepted"))
     })
     .await;
-    let client = connect(&server, "2024-11-05").await;
+    let client = server.connect("2024-11-05").await;
     let slow = client
         .call_tool("slow", ())
         .timeout(Duration::from_millis(200));

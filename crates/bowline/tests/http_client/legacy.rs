@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use crate::scripted_server::{
     ReceivedRequest, SSE_HEAD, ScriptedReply, ScriptedServer, ServerEvent, bare, event, json,
-    json_with, result,
+    json_with, reply_with, result,
 };
 
 const SESSION: &str = "Mcp-Session-Id: s1\r\n";
@@ -42,9 +42,7 @@ pub(crate) fn default_legacy_reply(request: &ReceivedRequest) -> ScriptedReply {
 #[tokio::test]
 async fn a_legacy_server_is_detected_and_its_session_id_is_sent_until_it_is_deleted() {
     let mut server = ScriptedServer::start(|request| match &*request.label() {
-        "POST tools/call" => {
-            ScriptedReply::Bytes(json("200 OK", &result(request, &json!({"content": []}))))
-        }
+        "POST tools/call" => reply_with(request, &json!({"content": []})),
         _ => default_legacy_reply(request),
     })
     .await;
@@ -93,18 +91,9 @@ async fn dropping_a_call_posts_one_cancel_and_keeps_the_response_open() {
         _ => default_legacy_reply(request),
     })
     .await;
-    let client = Client::connect(&server.url)
-        .protocol_version("2025-11-25")
-        .await
-        .unwrap();
+    let client = server.connect("2025-11-25").await;
     let mut call = client.call_tool("slow", ()).start();
-    let id = loop {
-        tokio::select! {
-            biased;
-            outcome = &mut call => panic!("the call ended: {outcome:?}"),
-            request = server.request() => if request.label() == "POST tools/call" { break request.body["id"].clone() },
-        }
-    };
+    let id = server.request_of(&mut call).await.body["id"].clone();
 
     drop(call);
 
@@ -128,19 +117,10 @@ async fn a_call_with_cancel_on_abandon_false_can_still_be_cancelled_with_a_reaso
         _ => default_legacy_reply(request),
     })
     .await;
-    let client = Client::connect(&server.url)
-        .protocol_version("2025-11-25")
-        .await
-        .unwrap();
+    let client = server.connect("2025-11-25").await;
     let slow = client.call_tool("slow", ()).cancel_on_abandon(false);
     let mut call = slow.start();
-    let id = loop {
-        tokio::select! {
-            biased;
-            outcome = &mut call => panic!("the call ended: {outcome:?}"),
-            request = server.request() => if request.label() == "POST tools/call" { break request.body["id"].clone() },
-        }
-    };
+    let id = server.request_of(&mut call).await.body["id"].clone();
 
     call.cancel("the user closed the tab");
 
@@ -155,10 +135,7 @@ async fn a_call_with_cancel_on_abandon_false_can_still_be_cancelled_with_a_reaso
 #[tokio::test]
 async fn a_request_that_never_reached_a_connection_is_withdrawn() {
     let mut server = ScriptedServer::start(default_legacy_reply).await;
-    let client = Client::connect(&server.url)
-        .protocol_version("2025-11-25")
-        .await
-        .unwrap();
+    let client = server.connect("2025-11-25").await;
     while !server.drain_events().contains(&"GET".into()) {
         tokio::task::yield_now().await;
     }
@@ -176,7 +153,7 @@ async fn a_call_that_reuses_a_cancelled_id_waits_until_the_cancel_was_sent() {
     let mut server = ScriptedServer::start(move |request| match &*request.label() {
         "POST tools/call" => match more.take() {
             Some(more) => ScriptedReply::BytesThenMore(SSE_HEAD.into(), more),
-            None => ScriptedReply::Bytes(json("200 OK", &result(request, &json!({"content": []})))),
+            None => reply_with(request, &json!({"content": []})),
         },
         "POST notifications/cancelled" => {
             let id = &request.body["params"]["requestId"];
@@ -188,16 +165,9 @@ async fn a_call_that_reuses_a_cancelled_id_waits_until_the_cancel_was_sent() {
         _ => default_legacy_reply(request),
     })
     .await;
-    let client = Client::connect(&server.url)
-        .protocol_version("2025-11-25")
-        .await
-        .unwrap();
+    let client = server.connect("2025-11-25").await;
     let mut first = client.call_tool("slow", ()).id("x").start();
-    tokio::select! {
-        biased;
-        outcome = &mut first => panic!("the call ended: {outcome:?}"),
-        () = async { while server.request().await.label() != "POST tools/call" {} } => {}
-    }
+    server.request_of(&mut first).await;
 
     drop(first);
     let second = client.call_tool("quick", ()).id("x").await;
@@ -219,10 +189,7 @@ async fn a_closed_stream_is_resumed_after_its_last_event() {
         _ => default_legacy_reply(request),
     })
     .await;
-    let client = Client::connect(&server.url)
-        .protocol_version("2025-11-25")
-        .await
-        .unwrap();
+    let client = server.connect("2025-11-25").await;
 
     let reply = client.call_tool("slow", ()).id(2).await.unwrap();
 
@@ -272,16 +239,11 @@ async fn an_expired_session_is_reopened_once() {
         "POST tools/call" if std::mem::take(&mut is_expired) => {
             ScriptedReply::Bytes(bare("404 Not Found"))
         }
-        "POST tools/call" => {
-            ScriptedReply::Bytes(json("200 OK", &result(request, &json!({"content": []}))))
-        }
+        "POST tools/call" => reply_with(request, &json!({"content": []})),
         _ => default_legacy_reply(request),
     })
     .await;
-    let client = Client::connect(&server.url)
-        .protocol_version("2025-11-25")
-        .await
-        .unwrap();
+    let client = server.connect("2025-11-25").await;
 
     client.call_tool("x", ()).await.unwrap();
 
@@ -309,16 +271,11 @@ async fn a_request_without_a_result_fails_only_itself() {
         "POST tools/call" if request.body["params"]["name"] == "lost" => {
             ScriptedReply::Bytes(bare("202 Accepted"))
         }
-        "POST tools/call" => {
-            ScriptedReply::Bytes(json("200 OK", &result(request, &json!({"content": []}))))
-        }
+        "POST tools/call" => reply_with(request, &json!({"content": []})),
         _ => default_legacy_reply(request),
     })
     .await;
-    let client = Client::connect(&server.url)
-        .protocol_version("2025-11-25")
-        .await
-        .unwrap();
+    let client = server.connect("2025-11-25").await;
 
     let (lost, found) = tokio::join!(
         client.call_tool("lost", ()).into_future(),
@@ -403,7 +360,7 @@ async fn an_upgraded_server_is_probed_again_once() {
             "POST server/discover" => {
                 let discovered = json!({"resultType": "complete", "supportedVersions": ["2026-07-28"],
                     "capabilities": {}, "ttlMs": 0, "cacheScope": "public"});
-                ScriptedReply::Bytes(json("200 OK", &result(request, &discovered)))
+                reply_with(request, &discovered)
             }
             _ => ScriptedReply::Bytes(bare("404 Not Found")),
         }

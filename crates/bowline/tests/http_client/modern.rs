@@ -7,27 +7,15 @@ use serde_json::json;
 
 use crate::scripted_server::{
     ReceivedRequest, SSE_HEAD, ScriptedReply, ScriptedServer, bare, error, event, json, json_with,
-    result,
+    reply_with, result, text_result,
 };
 
-fn text_result(text: &str) -> serde_json::Value {
-    json!({"resultType": "complete", "content": [{"type": "text", "text": text}]})
-}
-
-async fn connect(server: &ScriptedServer) -> Client {
-    Client::connect(&server.url)
-        .protocol_version("2026-07-28")
-        .await
-        .unwrap()
-}
+const MODERN: &str = "2026-07-28";
 
 #[tokio::test]
 async fn the_request_headers_match_the_body() {
-    let mut server = ScriptedServer::start(|request| {
-        ScriptedReply::Bytes(json("200 OK", &result(request, &text_result("hi"))))
-    })
-    .await;
-    let client = connect(&server).await;
+    let mut server = ScriptedServer::start(|request| reply_with(request, &text_result("hi"))).await;
+    let client = server.connect(MODERN).await;
 
     let reply = client
         .call_tool("grüß dich", json!({"a": 1}))
@@ -57,14 +45,10 @@ async fn dropping_a_call_closes_its_post_and_nothing_further_is_posted() {
     for bytes in ["", SSE_HEAD] {
         let mut server =
             ScriptedServer::start(move |_| ScriptedReply::BytesThenStall(bytes.into())).await;
-        let client = connect(&server).await;
+        let client = server.connect(MODERN).await;
         let mut call = client.call_tool("slow", ()).start();
 
-        tokio::select! {
-            biased;
-            outcome = &mut call => panic!("the call ended: {outcome:?}"),
-            request = server.request() => assert_eq!(request.label(), "POST tools/call"),
-        }
+        server.request_of(&mut call).await;
         drop(call);
         server.client_disconnected().await;
 
@@ -76,7 +60,7 @@ async fn dropping_a_call_closes_its_post_and_nothing_further_is_posted() {
 async fn a_timed_out_call_closes_its_post() {
     let mut server =
         ScriptedServer::start(|_| ScriptedReply::BytesThenStall(SSE_HEAD.into())).await;
-    let client = connect(&server).await;
+    let client = server.connect(MODERN).await;
 
     let outcome = client
         .call_tool("slow", ())
@@ -104,7 +88,7 @@ async fn progress_is_delivered_before_the_result() {
         ))
     })
     .await;
-    let client = connect(&server).await;
+    let client = server.connect(MODERN).await;
     let (sender, mut seen) = tokio::sync::mpsc::unbounded_channel();
 
     let reply = client
@@ -126,7 +110,7 @@ async fn events_of_unknown_types_are_ignored() {
         ))
     })
     .await;
-    let client = connect(&server).await;
+    let client = server.connect(MODERN).await;
 
     let reply = client.call_tool("slow", ()).await.unwrap();
 
@@ -139,7 +123,7 @@ async fn a_json_rpc_error_is_read_at_any_status() {
         ScriptedReply::Bytes(json("404 Not Found", &error(request, -32601, &json!(null))))
     })
     .await;
-    let client = connect(&server).await;
+    let client = server.connect(MODERN).await;
 
     let outcome = client.raw("no/such", ()).await;
 
@@ -156,7 +140,7 @@ async fn an_error_at_an_error_status_fails_its_post_regardless_of_its_id() {
         ScriptedReply::Bytes(json("400 Bad Request", &body))
     })
     .await;
-    let client = connect(&server).await;
+    let client = server.connect(MODERN).await;
 
     let outcome = client.call_tool("x", ()).await;
 
@@ -174,7 +158,7 @@ async fn a_challenge_causes_an_unauthorized_error() {
     })
     .await;
 
-    let direct = connect(&server).await.call_tool("x", ()).await;
+    let direct = server.connect(MODERN).await.call_tool("x", ()).await;
     let probed = Client::connect(&server.url).await;
 
     assert!(
@@ -217,13 +201,13 @@ async fn a_header_mismatch_lists_the_tools_again_and_resends_once() {
         "POST tools/list" => {
             let bad = json!({"type": "object", "properties": {"n": {"type": "number", "x-mcp-header": "N"}}});
             let tools = json!([{"name": "query", "inputSchema": schema}, {"name": "broken", "inputSchema": bad}]);
-            ScriptedReply::Bytes(json("200 OK", &result(request, &json!({"resultType": "complete", "tools": tools}))))
+            reply_with(request, &json!({"resultType": "complete", "tools": tools}))
         }
-        _ if request.header("mcp-param-region") == Some("us") => ScriptedReply::Bytes(json("200 OK", &result(request, &text_result("ok")))),
+        _ if request.header("mcp-param-region") == Some("us") => reply_with(request, &text_result("ok")),
         _ => ScriptedReply::Bytes(json("400 Bad Request", &error(request, -32020, &json!(null)))),
     })
     .await;
-    let client = connect(&server).await;
+    let client = server.connect(MODERN).await;
 
     let reply = client
         .call_tool("query", json!({"region": "us"}))
@@ -260,10 +244,10 @@ async fn a_header_mismatch_lists_every_page_of_the_tools_again() {
             };
             let mut page = page;
             page["resultType"] = json!("complete");
-            ScriptedReply::Bytes(json("200 OK", &result(request, &page)))
+            reply_with(request, &page)
         }
         _ if request.header("mcp-param-region") == Some("us") => {
-            ScriptedReply::Bytes(json("200 OK", &result(request, &text_result("ok"))))
+            reply_with(request, &text_result("ok"))
         }
         _ => ScriptedReply::Bytes(json(
             "400 Bad Request",
@@ -271,7 +255,7 @@ async fn a_header_mismatch_lists_every_page_of_the_tools_again() {
         )),
     })
     .await;
-    let client = connect(&server).await;
+    let client = server.connect(MODERN).await;
 
     let reply = client.call_tool("query", json!({"region": "us"})).await;
 
@@ -294,18 +278,16 @@ async fn redirects_are_followed_within_the_origin_only() {
     let server = ScriptedServer::start(move |request: &ReceivedRequest| {
         match request.head.split(' ').nth(1) {
             Some("/mcp") => ScriptedReply::Bytes(redirect("/moved")),
-            Some("/moved") => {
-                ScriptedReply::Bytes(json("200 OK", &result(request, &text_result("found"))))
-            }
+            Some("/moved") => reply_with(request, &text_result("found")),
             _ => ScriptedReply::Bytes(redirect("http://elsewhere.invalid/mcp")),
         }
     })
     .await;
 
-    let within = connect(&server).await.call_tool("x", ()).await;
+    let within = server.connect(MODERN).await.call_tool("x", ()).await;
     let away = server.url.replace("/mcp", "/away");
     let across = Client::connect(&away)
-        .protocol_version("2026-07-28")
+        .protocol_version(MODERN)
         .await
         .unwrap()
         .call_tool("x", ())
@@ -319,10 +301,14 @@ async fn redirects_are_followed_within_the_origin_only() {
 async fn the_probe_detects_a_modern_server() {
     let server = ScriptedServer::start(|request| {
         let found = json!({
-            "resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}},
+            "resultType": "complete", "supportedVersions": [MODERN], "capabilities": {"tools": {}},
             "ttlMs": 0, "cacheScope": "private",
         });
-        ScriptedReply::Bytes(json_with("200 OK", "X-Extra: yes\r\n", &result(request, &found)))
+        ScriptedReply::Bytes(json_with(
+            "200 OK",
+            "X-Extra: yes\r\n",
+            &result(request, &found),
+        ))
     })
     .await;
 
@@ -335,7 +321,7 @@ async fn the_probe_detects_a_modern_server() {
 #[tokio::test]
 async fn a_version_rejected_and_yet_listed_as_supported_is_tried_once_more() {
     for refusals in [1, usize::MAX] {
-        let supported = json!({"supported": ["2026-07-28"], "requested": "2026-07-28"});
+        let supported = json!({"supported": [MODERN], "requested": MODERN});
         let mut refused = 0;
         let mut server = ScriptedServer::start(move |request| {
             if refused < refusals {
@@ -345,10 +331,10 @@ async fn a_version_rejected_and_yet_listed_as_supported_is_tried_once_more() {
                     &error(request, -32022, &supported),
                 ));
             }
-            ScriptedReply::Bytes(json("200 OK", &result(request, &text_result("hi"))))
+            reply_with(request, &text_result("hi"))
         })
         .await;
-        let client = connect(&server).await;
+        let client = server.connect(MODERN).await;
 
         let outcome = client.call_tool("greet", ()).await;
 
@@ -366,19 +352,15 @@ async fn a_dropped_call_with_cancel_on_abandon_false_keeps_its_post_open() {
     let mut more = Some(more);
     let mut server = ScriptedServer::start(move |request| match more.take() {
         Some(more) => ScriptedReply::BytesThenMore(SSE_HEAD.into(), more),
-        None => ScriptedReply::Bytes(json("200 OK", &result(request, &text_result("second")))),
+        None => reply_with(request, &text_result("second")),
     })
     .await;
-    let client = connect(&server).await;
+    let client = server.connect(MODERN).await;
     let mut call = client
         .call_tool("slow", ())
         .cancel_on_abandon(false)
         .start();
-    tokio::select! {
-        biased;
-        outcome = &mut call => panic!("the call ended: {outcome:?}"),
-        request = server.request() => assert_eq!(request.label(), "POST tools/call"),
-    }
+    server.request_of(&mut call).await;
 
     drop(call);
     let second = client.call_tool("quick", ()).await.unwrap();
@@ -398,16 +380,12 @@ async fn a_dropped_call_with_cancel_on_abandon_false_keeps_its_post_open() {
 async fn a_call_with_cancel_on_abandon_false_can_still_be_cancelled_with_a_reason() {
     let mut server =
         ScriptedServer::start(|_| ScriptedReply::BytesThenStall(SSE_HEAD.into())).await;
-    let client = connect(&server).await;
+    let client = server.connect(MODERN).await;
     let mut call = client
         .call_tool("slow", ())
         .cancel_on_abandon(false)
         .start();
-    tokio::select! {
-        biased;
-        outcome = &mut call => panic!("the call ended: {outcome:?}"),
-        request = server.request() => assert_eq!(request.label(), "POST tools/call"),
-    }
+    server.request_of(&mut call).await;
 
     call.cancel("the user closed the tab");
 
@@ -420,10 +398,10 @@ async fn a_timed_out_call_with_cancel_on_abandon_false_keeps_its_post_open() {
     let mut more = Some(more);
     let mut server = ScriptedServer::start(move |request| match request.header("mcp-name") {
         Some("slow") => ScriptedReply::BytesThenMore(SSE_HEAD.into(), more.take().unwrap()),
-        _ => ScriptedReply::Bytes(json("200 OK", &result(request, &text_result("quick")))),
+        _ => reply_with(request, &text_result("quick")),
     })
     .await;
-    let client = connect(&server).await;
+    let client = server.connect(MODERN).await;
 
     let slow = client.call_tool("slow", ()).cancel_on_abandon(false);
     let outcome = slow.timeout(Duration::from_millis(50)).await;

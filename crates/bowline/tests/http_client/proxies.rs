@@ -58,11 +58,7 @@ async fn dropping_a_call_closes_its_connection_to_the_proxy() {
     let connect = Client::connect(ELSEWHERE).proxies(Proxies::all(&proxy.url));
     let client = connect.protocol_version(MODERN).await.unwrap();
     let mut call = client.call_tool("slow", ()).start();
-    tokio::select! {
-        biased;
-        outcome = &mut call => panic!("the call ended: {outcome:?}"),
-        request = proxy.request() => assert_eq!(request.label(), "POST tools/call"),
-    }
+    proxy.request_of(&mut call).await;
 
     drop(call);
 

@@ -4,20 +4,17 @@ use std::time::Duration;
 
 use bowline::http::client::{HyperSend, ResponseLimits};
 use bowline::{Client, Error, Reply, Result};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::time::Instant;
 
 use crate::legacy::default_legacy_reply;
 use crate::scripted_server::{
-    ReceivedRequest, SSE_HEAD, ScriptedReply, ScriptedServer, bare, event, json, result,
+    ReceivedRequest, SSE_HEAD, ScriptedReply, ScriptedServer, bare, event, json, reply_with,
+    result, text_result,
 };
 
 const VERSIONS: [&str; 2] = ["2026-07-28", "2025-11-25"];
 const CALL_TIMEOUT: Duration = Duration::from_secs(20);
-
-fn done() -> Value {
-    json!({"resultType": "complete", "content": [{"type": "text", "text": "done"}]})
-}
 
 /// Calls a tool that `reply` answers, then one with a valid response. Returns the outcome of the first call and how
 /// long it took.
@@ -27,7 +24,7 @@ async fn outcome_of(
 ) -> (Result<Reply>, Duration) {
     let (server, connector) = ScriptedServer::in_memory(move |request| match &*request.label() {
         "POST tools/call" if request.body["params"]["name"] == "faulty" => reply(request),
-        "POST tools/call" => ScriptedReply::Bytes(json("200 OK", &result(request, &done()))),
+        "POST tools/call" => reply_with(request, &text_result("done")),
         _ => default_legacy_reply(request),
     });
     let limits = ResponseLimits {
@@ -214,7 +211,7 @@ async fn a_response_truncated_at_any_byte_fails_the_call() {
     for version in VERSIONS {
         for is_stream in [false, true] {
             let respond = move |request: &ReceivedRequest| {
-                let answer = result(request, &done());
+                let answer = result(request, &text_result("done"));
                 match is_stream {
                     true => format!("{SSE_HEAD}{}", event(&answer)),
                     false => json("200 OK", &answer),
@@ -316,7 +313,7 @@ async fn a_server_that_closes_streams_to_be_polled_is_polled_until_it_answers() 
             ScriptedReply::BytesThenCloseAfter(SSE_HEAD.into(), Duration::from_secs(2))
         }
         "GET" => {
-            let answer = json!({"jsonrpc": "2.0", "id": 1, "result": done()});
+            let answer = json!({"jsonrpc": "2.0", "id": 1, "result": text_result("done")});
             ScriptedReply::BytesThenClose(format!("{SSE_HEAD}{}", event(&answer)))
         }
         _ => default_legacy_reply(request),

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bowline::testing::PipeConnector;
+use bowline::{Call, Client};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -90,6 +91,23 @@ impl ScriptedServer {
         });
         let url = "http://localhost/mcp".to_owned();
         (Self { url, events }, connector)
+    }
+
+    /// Connects a client of this version.
+    pub(crate) async fn connect(&self, version: &str) -> Client {
+        let connect = Client::connect(&self.url).protocol_version(version);
+        connect.await.unwrap()
+    }
+
+    /// Polls `call` until the server has received its request, and returns that request.
+    pub(crate) async fn request_of(&mut self, call: &mut Call) -> ReceivedRequest {
+        loop {
+            tokio::select! {
+                biased;
+                outcome = &mut *call => panic!("the call ended: {outcome:?}"),
+                request = self.request() => if request.label() == "POST tools/call" { return request },
+            }
+        }
     }
 
     /// Receives the next request.
@@ -207,6 +225,16 @@ pub(crate) fn json_with(status: &str, headers: &str, body: &serde_json::Value) -
     format!(
         "HTTP/1.1 {status}\r\nContent-Type: application/json\r\n{headers}Content-Length: {length}\r\n\r\n{body}"
     )
+}
+
+/// A JSON response with the result of a request.
+pub(crate) fn reply_with(request: &ReceivedRequest, value: &serde_json::Value) -> ScriptedReply {
+    ScriptedReply::Bytes(json("200 OK", &result(request, value)))
+}
+
+/// The result of a tool that returned this text.
+pub(crate) fn text_result(text: &str) -> serde_json::Value {
+    serde_json::json!({"resultType": "complete", "content": [{"type": "text", "text": text}]})
 }
 
 /// A response without a body.

@@ -156,14 +156,8 @@ async fn a_handler_is_dropped_before_its_connection_is_closed() {
 async fn one_of_several_requests_on_an_http2_connection_is_cancelled_alone() {
     let mut fixture = ServerFixture::new();
     let mut connection = PlainConnection::http2(&fixture.server.http()).await;
-    let kept = connection
-        .send(call_with_progress(1, "progress", "kept"))
-        .await;
-    fixture.handler_started("kept").await;
-    let lost = connection
-        .send(call_with_progress(2, "progress", "lost"))
-        .await;
-    fixture.handler_started("lost").await;
+    let kept = connection.start_call(&mut fixture, 1, "kept").await;
+    let lost = connection.start_call(&mut fixture, 2, "lost").await;
 
     drop(lost);
 
@@ -266,10 +260,7 @@ async fn a_modern_disconnect_cancels_even_with_a_legacy_event_store() {
     let legacy = legacy.event_store(bowline::http::legacy::MemoryEventStore::default);
     let service = fixture.server.http().legacy(legacy);
     let mut connection = PlainConnection::http1(&service).await;
-    let response = connection
-        .send(call_with_progress(1, "progress", "a"))
-        .await;
-    fixture.handler_started("a").await;
+    let response = connection.start_call(&mut fixture, 1, "a").await;
 
     drop((response, connection));
 

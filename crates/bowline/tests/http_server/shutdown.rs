@@ -12,10 +12,7 @@ async fn a_shutdown_lets_handlers_finish_within_the_grace_period() {
     let mut fixture = ServerFixture::new();
     let service = fixture.server.http();
     let mut connection = PlainConnection::http1(&service).await;
-    let response = connection
-        .send(call_with_progress(1, "progress", "a"))
-        .await;
-    fixture.handler_started("a").await;
+    let response = connection.start_call(&mut fixture, 1, "a").await;
 
     fixture.server.shut_down(Duration::from_secs(10));
     tokio::time::advance(Duration::from_secs(5)).await;
@@ -30,10 +27,7 @@ async fn a_shutdown_without_a_time_limit_waits_for_the_handlers() {
     let mut fixture = ServerFixture::new();
     let service = fixture.server.http();
     let mut connection = PlainConnection::http1(&service).await;
-    let response = connection
-        .send(call_with_progress(1, "progress", "a"))
-        .await;
-    fixture.handler_started("a").await;
+    let response = connection.start_call(&mut fixture, 1, "a").await;
 
     fixture.server.shut_down(Duration::MAX);
     tokio::time::advance(Duration::from_secs(24 * 60 * 60)).await;
@@ -48,10 +42,7 @@ async fn a_handler_beyond_the_grace_period_is_dropped_and_its_caller_gets_an_err
     let mut fixture = ServerFixture::new();
     let service = fixture.server.http();
     let mut connection = PlainConnection::http1(&service).await;
-    let response = connection
-        .send(call_with_progress(1, "progress", "a"))
-        .await;
-    fixture.handler_started("a").await;
+    let response = connection.start_call(&mut fixture, 1, "a").await;
     let begun = Instant::now();
 
     fixture.server.shut_down(Duration::from_secs(10));
@@ -89,10 +80,7 @@ async fn a_shutdown_refuses_new_requests_and_ends_serving() {
     let serving = tokio::spawn(bound.serve());
     let stream = tokio::net::TcpStream::connect(addr).await.unwrap();
     let mut connection = PlainConnection::over_io(stream, Vec::new()).await;
-    let response = connection
-        .send(call_with_progress(1, "progress", "a"))
-        .await;
-    fixture.handler_started("a").await;
+    let response = connection.start_call(&mut fixture, 1, "a").await;
     assert!(service.is_ready());
 
     fixture.server.shut_down(Duration::from_secs(60));

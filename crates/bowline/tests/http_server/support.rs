@@ -247,6 +247,18 @@ impl PlainConnection {
         }
     }
 
+    /// Calls the tool `progress`, and waits until its handler has started.
+    pub(crate) async fn start_call(
+        &mut self,
+        fixture: &mut ServerFixture,
+        id: i64,
+        name: &str,
+    ) -> PlainResponse {
+        let response = self.send(call_with_progress(id, "progress", name)).await;
+        fixture.handler_started(name).await;
+        response
+    }
+
     pub(crate) async fn send(&mut self, request: Request<Full<Bytes>>) -> PlainResponse {
         PlainResponse(self.try_send(request).await.expect("a response"))
     }

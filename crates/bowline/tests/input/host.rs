@@ -14,7 +14,9 @@ use serde_json::json;
 use tokio::sync::Barrier;
 use tokio::time::{sleep, timeout};
 
-use super::{CONFIGURATIONS, HostLog, MODERN, TextForm, connect, replying_host, server};
+use super::{
+    CONFIGURATIONS, HostLog, MODERN, TextForm, connect, modern_client, replying_host, server,
+};
 
 /// A server that answers every request with the result of a function.
 #[derive(Clone)]
@@ -126,11 +128,7 @@ async fn an_input_request_without_its_capability_is_a_protocol_error_and_never_r
     });
     let host_log = HostLog::default();
     let host = replying_host(&host_log);
-    let client = Client::in_process(&server)
-        .protocol_version(MODERN)
-        .host(host)
-        .await
-        .unwrap();
+    let client = modern_client(&server, host).await;
 
     let error = client.call_tool("any", ()).await.unwrap_err();
 
@@ -197,11 +195,7 @@ async fn the_total_timeout_applies_to_the_sum_of_all_rounds() {
         sleep(Duration::from_secs(60)).await; // does not count towards the timeouts
         Vec::new()
     });
-    let client = Client::in_process(&server)
-        .protocol_version(MODERN)
-        .host(host)
-        .await
-        .unwrap();
+    let client = modern_client(&server, host).await;
     let call = |total| {
         let call = client
             .call_tool("slow", ())
@@ -248,11 +242,7 @@ async fn a_host_error_ends_the_call() {
         0 => Err(RpcError::new(ErrorCode::USER_REJECTED, "not today")),
         _ => Ok(CreateMessageResult::new("m", TextContent::new(""))),
     });
-    let client = Client::in_process(&server)
-        .protocol_version(MODERN)
-        .host(host)
-        .await
-        .unwrap();
+    let client = modern_client(&server, host).await;
 
     let error = client.call_tool("any", ()).await.unwrap_err();
 
@@ -282,11 +272,7 @@ async fn a_modern_server_gets_no_roots_changed_notification() {
         count.fetch_add(1, Ordering::Relaxed);
     });
     let host = Host::new().roots(async || vec![]).roots_list_changed();
-    let client = Client::in_process(&server)
-        .protocol_version(MODERN)
-        .host(host)
-        .await
-        .unwrap();
+    let client = modern_client(&server, host).await;
 
     client.roots_changed().unwrap();
 

@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use bowline::client::Host;
+use bowline::exchange::Responder;
 use bowline::types::{CallToolResult, ElicitRequestFormParams, ElicitResult};
 use bowline::wire::{Received, Wire};
 use bowline::{Client, Server, Tool, wire};
@@ -58,6 +59,12 @@ async fn connect(
         }
     };
     connect.protocol_version(version).host(host).await.unwrap()
+}
+
+/// Connects a modern client with a host in process.
+async fn modern_client<R: Responder + Clone>(server: &R, host: Host) -> Client {
+    let connect = Client::in_process(server).protocol_version(MODERN);
+    connect.host(host).await.unwrap()
 }
 
 /// A form with one text field.

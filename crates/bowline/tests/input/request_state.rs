@@ -13,7 +13,7 @@ use bowline_core::Outcome;
 use bowline_core::era::Request;
 use serde_json::{Value, json};
 
-use super::{HostLog, MODERN, TextForm, order, replying_host, server};
+use super::{HostLog, MODERN, TextForm, modern_client, order, replying_host, server};
 
 /// Two replicas that receive requests alternately.
 #[derive(Clone)]
@@ -46,11 +46,7 @@ async fn replicas_that_share_a_key_continue_each_others_requests() {
         server().request_state_keys(new),
     ]);
     let host = replying_host(&HostLog::default());
-    let client = Client::in_process(&servers)
-        .protocol_version(MODERN)
-        .host(host)
-        .await
-        .unwrap();
+    let client = modern_client(&servers, host).await;
 
     let reply = client.call_tool("order", ()).await.unwrap();
 
@@ -82,11 +78,7 @@ async fn a_nested_server_leaves_the_rounds_to_the_outer_one() {
         },
     ));
     let host = replying_host(&HostLog::default());
-    let client = Client::in_process(&outer)
-        .protocol_version(MODERN)
-        .host(host)
-        .await
-        .unwrap();
+    let client = modern_client(&outer, host).await;
 
     let reply = client.call_tool("order", ()).await.unwrap();
 
@@ -101,11 +93,7 @@ async fn a_nested_server_leaves_the_rounds_to_the_outer_one() {
 async fn a_replica_refuses_a_state_sealed_with_another_key() {
     let servers = round_robin([server(), server()]);
     let host = replying_host(&HostLog::default());
-    let client = Client::in_process(&servers)
-        .protocol_version(MODERN)
-        .host(host)
-        .await
-        .unwrap();
+    let client = modern_client(&servers, host).await;
 
     let error = client.call_tool("order", ()).await.unwrap_err();
 
@@ -115,11 +103,7 @@ async fn a_replica_refuses_a_state_sealed_with_another_key() {
 /// Returns a client and the first `input_required` of the tool `order`.
 async fn first_round<R: Responder + Clone>(server: &R) -> (Client, InputRequiredResult) {
     let host = replying_host(&HostLog::default());
-    let client = Client::in_process(server)
-        .protocol_version(MODERN)
-        .host(host)
-        .await
-        .unwrap();
+    let client = modern_client(server, host).await;
     let reply = client.call_tool("order", ()).manual_input().await.unwrap();
     (client, reply.input_required().unwrap())
 }
@@ -292,11 +276,7 @@ async fn a_state_that_grows_too_large_fails_the_request() {
     });
     let server = Server::new("hoard", "1.0.0").tool(tool).tool(order());
     let host = replying_host(&HostLog::default());
-    let client = Client::in_process(&server)
-        .protocol_version(MODERN)
-        .host(host)
-        .await
-        .unwrap();
+    let client = modern_client(&server, host).await;
 
     let error = client.call_tool("hoard", ()).await.unwrap_err();
 

@@ -1,72 +1,65 @@
-//! Boundaries: no I/O in the core, no untagged unions in messages, features on modules only.
+//! Boundaries: no I/O in the core, no untagged unions in messages, features on modules only, no order by chance, no
+//! sleeps in tests.
 
-use super::super::project::outside_tests;
 use super::super::source::Source;
-use super::{Project, Violation, has_word};
+use super::{Project, Violation, find_lines, has_word};
 
 /// The protocol core is a pure function of its arguments.
 pub(super) fn the_core_does_no_io(project: &Project<'_>) -> Vec<Violation> {
-    let mut found = Vec::new();
-    for source in project.sources_in(PURE) {
-        for line in outside_tests(source) {
-            for (word, advice) in IMPURE {
-                if has_word(&line.code, word) {
-                    found.push(Violation::new(
-                        "pure-core",
-                        source.path,
-                        line.number,
-                        line.raw,
-                        advice,
-                    ));
-                }
-            }
-        }
-    }
-    found
+    let advice =
+        "the core has no I/O, clock or threads: take the data as an argument and return the action";
+    find_lines(project.sources_in(PURE), "pure-core", advice, |line| {
+        !line.in_test && IMPURE.iter().any(|word| has_word(&line.code, word))
+    })
 }
 
 /// `untagged` and `flatten` of serde buffer the message and hide which variant was meant.
 pub(super) fn unions_are_read_by_their_tag(project: &Project<'_>) -> Vec<Violation> {
-    let mut found = Vec::new();
-    for source in project.sources_in(CORE) {
-        for line in &source.lines {
-            if has_word(&line.code, "untagged")
-                || has_word(&line.code, "flatten") && !line.code.contains(".flatten()")
-            {
-                let advice =
-                    "select the variant by its tag or by the method, and repeat shared fields";
-                found.push(Violation::new(
-                    "serde-unions",
-                    source.path,
-                    line.number,
-                    line.raw,
-                    advice,
-                ));
-            }
-        }
-    }
-    found
+    let advice = "select the variant by its tag or by the method, and repeat shared fields";
+    find_lines(project.sources_in(CORE), "serde-unions", advice, |line| {
+        has_word(&line.code, "untagged")
+            || has_word(&line.code, "flatten") && !line.code.contains(".flatten()")
+    })
 }
 
 /// A feature adds a module or an export, and never changes the code of one.
 pub(super) fn features_only_choose_modules(project: &Project<'_>) -> Vec<Violation> {
+    let advice =
+        "move the code of the feature into a module, and put `cfg` on `mod` and `use` lines only";
     let mut found = Vec::new();
     for source in project.crate_sources() {
         for (index, line) in source.lines.iter().enumerate() {
             let mentions = line.code.contains("cfg") && line.code.contains("feature =");
             if mentions && !chooses_a_module(source, index) {
-                let advice = "move the code of the feature into a module, and put `cfg` on `mod` and `use` lines only";
-                found.push(Violation::new(
-                    "features",
-                    source.path,
-                    line.number,
-                    line.raw,
-                    advice,
-                ));
+                found.push(source.violation("features", line, advice));
             }
         }
     }
     found
+}
+
+/// An unbiased `select!` polls in random order, and a schedule of the race hunter could not be repeated.
+pub(super) fn selects_are_biased(project: &Project<'_>) -> Vec<Violation> {
+    let advice = "start with `biased;`, and explain the order in a comment";
+    let mut found = Vec::new();
+    for source in project.sources_in(DETERMINISTIC) {
+        let mut lines = source.lines.iter().filter(|line| !line.in_test);
+        while let Some(line) = lines.find(|line| line.code.contains("select! {")) {
+            let next = lines.clone().find(|line| !line.code.trim().is_empty());
+            if !next.is_some_and(|next| next.code.trim().starts_with("biased;")) {
+                found.push(source.violation("order", line, advice));
+            }
+        }
+    }
+    found
+}
+
+/// A sleep in a test is too short on a busy machine, or too long on any other.
+pub(super) fn tests_do_not_sleep(project: &Project<'_>) -> Vec<Violation> {
+    let advice = "wait for the event itself, or advance a paused clock with `tokio::time::advance`";
+    find_lines(project.sources_in(TESTED), "sleeps", advice, |line| {
+        line.in_test && SLEEPS.iter().any(|sleep| line.code.contains(sleep))
+    })
 }
 
 /// Returns whether the attribute on the line at `index` belongs to a `mod` or a `use`.
@@ -105,28 +98,21 @@ fn chooses_a_module(source: &Source<'_>, index: usize) -> bool {
 
 const PURE: &[&str] = &["crates/bowline-core/src/", "crates/bowline-types/src/"];
 const CORE: &[&str] = &["crates/bowline-core/src/"];
+const DETERMINISTIC: &[&str] = &["crates/bowline/src/"];
+const TESTED: &[&str] = &["crates/", "scenarios/", "examples/", "conformance/"];
 
-const IMPURE: [(&str, &str); 13] = [
-    ("tokio", NO_RUNTIME),
-    ("async_std", NO_RUNTIME),
-    ("std::thread", NO_RUNTIME),
-    ("Instant::now", NO_CLOCK),
-    ("SystemTime", NO_CLOCK),
-    ("std::net", NO_IO),
-    ("std::fs", NO_IO),
-    ("std::env", NO_IO),
-    ("std::process", NO_IO),
-    ("rand", NO_RANDOMNESS),
-    ("getrandom", NO_RANDOMNESS),
-    ("HashMap", NO_HASH_ORDER),
-    ("HashSet", NO_HASH_ORDER),
+/// Of the standard library only: `xtask/tests/dependencies.rs` checks the other crates.
+const IMPURE: [&str; 7] = [
+    "Instant::now",
+    "SystemTime",
+    "std::env",
+    "std::fs",
+    "std::net",
+    "std::process",
+    "std::thread",
 ];
 
-const NO_RUNTIME: &str = "the core has no runtime: return the action and let `bowline` perform it";
-const NO_CLOCK: &str = "the core has no clock: take the time as an argument";
-const NO_IO: &str = "the core does no I/O: take the data as an argument";
-const NO_RANDOMNESS: &str = "the core has no randomness: take the bytes as an argument";
-const NO_HASH_ORDER: &str = "iteration order must be deterministic: use a BTreeMap or a BTreeSet";
+const SLEEPS: [&str; 2] = ["thread::sleep", "time::sleep("];
 
 #[cfg(test)]
 mod tests {
@@ -145,7 +131,7 @@ mod tests {
 
     #[test]
     fn every_impure_word_is_found() {
-        for (word, _) in IMPURE {
+        for word in IMPURE {
             let text = format!("use {word}::x;");
             let found = lines(the_core_does_no_io, "crates/bowline-types/src/a.rs", &text);
             assert_eq!(found, [1], "{word}");
@@ -154,7 +140,7 @@ mod tests {
 
     #[test]
     fn words_in_comments_and_strings_are_ignored() {
-        let text = "// not tokio\nconst A: &str = \"tokio\";\n";
+        let text = "// not std::fs\nconst A: &str = \"std::fs\";\n";
 
         assert!(lines(the_core_does_no_io, "crates/bowline-core/src/a.rs", text).is_empty());
     }
@@ -196,5 +182,24 @@ mod tests {
         );
 
         assert!(found.is_empty(), "{found:?}");
+    }
+
+    #[test]
+    fn an_unbiased_select_is_found() {
+        let text =
+            "tokio::select! {\n    // why\n    biased;\n}\ntokio::select! {\n    a = b => {}\n}\n";
+
+        let found = lines(selects_are_biased, "crates/bowline/src/a.rs", text);
+
+        assert_eq!(found, [5]);
+    }
+
+    #[test]
+    fn a_sleep_is_found_in_tests_only() {
+        let sleep = "tokio::time::sleep(second).await;\n";
+
+        assert_eq!(lines(tests_do_not_sleep, "crates/a/tests/a.rs", sleep), [1]);
+        assert_eq!(lines(tests_do_not_sleep, "scenarios/src/a.rs", sleep), [1]);
+        assert!(lines(tests_do_not_sleep, "crates/a/src/a.rs", sleep).is_empty());
     }
 }

@@ -1,24 +1,41 @@
-//! Documents: cancel-safety sections, paths in ARCHITECTURE.md, headers of mutants, and no paths of one machine.
+//! Documents: cancel-safety sections, reasons of dependencies, paths in ARCHITECTURE.md, and no paths of one machine.
 
 use super::{Project, Violation};
-use crate::mutants::Patch;
 use crate::tree::Tree;
 
 /// Dropping a future cancels its operation, so each public async function documents its cancel safety.
 pub(super) fn async_functions_document_cancel_safety(project: &Project<'_>) -> Vec<Violation> {
+    let advice =
+        "add a section `# Cancel safety`: the state after the future was dropped at an await";
     let mut found = Vec::new();
     for source in project.crate_sources() {
         for line in source.lines.iter().filter(|line| !line.in_test) {
             let public = line.code.trim_start().starts_with("pub async fn ");
             if public && !source.docs_above(line.number).contains("# Cancel safety") {
-                let advice = "add a section `# Cancel safety`: the state after the future was dropped at an await";
-                found.push(Violation::new(
-                    "cancel-safety",
-                    source.path,
-                    line.number,
-                    line.raw,
-                    advice,
-                ));
+                found.push(source.violation("cancel-safety", line, advice));
+            }
+        }
+    }
+    found
+}
+
+/// The manifest states above each dependency, or above its group, why it is needed.
+pub(super) fn dependencies_have_reasons(project: &Project<'_>) -> Vec<Violation> {
+    let manifest = "Cargo.toml";
+    let advice = "explain in a comment above why it is needed";
+    let mut found = Vec::new();
+    let (mut is_inside, mut is_explained) = (false, false);
+    let text = project.tree.text(manifest).unwrap_or_default();
+    for (index, line) in text.lines().enumerate() {
+        match line.chars().next() {
+            None => is_explained = false,
+            Some('#') => is_explained = true,
+            Some('[') => is_inside = line == "[workspace.dependencies]",
+            Some(first) => {
+                let is_entry = is_inside && first.is_alphanumeric() && !line.contains("path =");
+                if is_entry && !is_explained {
+                    found.push(Violation::new("reasons", manifest, index + 1, line, advice));
+                }
             }
         }
     }
@@ -36,13 +53,8 @@ pub(super) fn architecture_paths_exist(project: &Project<'_>) -> Vec<Violation> 
             for path in alternatives(quoted) {
                 if looks_like_a_path(&path) && !exists(&path, project.tree) {
                     let advice = format!("`{path}` does not exist: update the page");
-                    found.push(Violation::new(
-                        "architecture",
-                        document,
-                        index + 1,
-                        line,
-                        &advice,
-                    ));
+                    let at = index + 1;
+                    found.push(Violation::new("architecture", document, at, line, &advice));
                 }
             }
         }
@@ -52,6 +64,7 @@ pub(super) fn architecture_paths_exist(project: &Project<'_>) -> Vec<Violation> 
 
 /// No file names a folder of one machine.
 pub(super) fn no_machine_paths(project: &Project<'_>) -> Vec<Violation> {
+    let advice = "use a path relative to the project, or an invented one such as file:///project";
     let mut found = Vec::new();
     for file in project.tree.files() {
         for (index, line) in file.text().unwrap_or_default().lines().enumerate() {
@@ -61,11 +74,11 @@ pub(super) fn no_machine_paths(project: &Project<'_>) -> Vec<Violation> {
                     .any(|(at, _)| !line[..at].ends_with(char::is_alphanumeric))
             });
             if named {
-                let advice = "use a path relative to the project, or an invented one such as file:///project";
+                let at = index + 1;
                 found.push(Violation::new(
                     "machine-paths",
                     &file.path,
-                    index + 1,
+                    at,
                     line,
                     advice,
                 ));
@@ -73,27 +86,6 @@ pub(super) fn no_machine_paths(project: &Project<'_>) -> Vec<Violation> {
         }
     }
     found
-}
-
-/// A mutant names a law and a test.
-pub(super) fn mutants_name_a_law_and_a_test(project: &Project<'_>) -> Vec<Violation> {
-    let patches = project
-        .tree
-        .files()
-        .iter()
-        .filter(|file| file.path.starts_with("mutants/") && file.path.ends_with(".patch"));
-    patches
-        .filter_map(|file| {
-            let problem = Patch::parse(file.text().unwrap_or_default()).err()?;
-            Some(Violation::new(
-                "mutant-headers",
-                &file.path,
-                1,
-                "",
-                &problem,
-            ))
-        })
-        .collect()
 }
 
 /// Expands `a/{b,c}.rs` to `a/b.rs` and `a/c.rs`.
@@ -204,13 +196,11 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_without_a_header_is_found() {
-        let patch = "diff --git a/x b/x\n";
+    fn a_dependency_without_a_reason_is_found() {
+        let manifest = "[workspace.dependencies]\nours = { path = \"a\" }\n\n# For buffers.\nbytes = \"1\"\nserde = {\n    version = \"1\"\n}\n\ntokio = \"1\"\n";
 
-        assert_eq!(
-            lines(mutants_name_a_law_and_a_test, "mutants/a.patch", patch),
-            [1]
-        );
-        assert!(lines(mutants_name_a_law_and_a_test, "mutants/README.md", patch).is_empty());
+        let found = lines(dependencies_have_reasons, "Cargo.toml", manifest);
+
+        assert_eq!(found, [10], "serde belongs to the group that is explained");
     }
 }

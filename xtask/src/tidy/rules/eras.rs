@@ -1,54 +1,26 @@
 //! Eras: protocol versions are compared in one file, and sessions exist in legacy code only.
 
-use super::super::project::outside_tests;
 use super::super::source::Line;
-use super::{Project, Violation};
+use super::{Project, Violation, find_lines};
 
 /// The properties of a version are a row of the dialect table.
 pub(super) fn versions_are_compared_in_one_place(project: &Project<'_>) -> Vec<Violation> {
-    let mut found = Vec::new();
-    for source in project.crate_sources() {
-        if VERSION_FILES.contains(&source.path) {
-            continue;
-        }
-        for line in outside_tests(source) {
-            if has_version(&line.strings, '-') || compares_a_version(line) {
-                let advice =
-                    "use a property of the `Dialect`; only era/dialect.rs compares versions";
-                found.push(Violation::new(
-                    "versions",
-                    source.path,
-                    line.number,
-                    line.raw,
-                    advice,
-                ));
-            }
-        }
-    }
-    found
+    let advice = "use a property of the `Dialect`; only era/dialect.rs compares versions";
+    let sources = project.crate_sources();
+    let others = sources.filter(|source| !VERSION_FILES.contains(&source.path));
+    find_lines(others, "versions", advice, |line| {
+        !line.in_test && (has_version(&line.strings, '-') || compares_a_version(line))
+    })
 }
 
 /// The modern protocol has no sessions, so the word may appear in legacy code only.
 pub(super) fn sessions_are_legacy(project: &Project<'_>) -> Vec<Violation> {
-    let mut found = Vec::new();
-    for source in project.crate_sources() {
-        if source.path.contains("legacy") {
-            continue;
-        }
-        for line in &source.lines {
-            if line.raw.to_ascii_lowercase().contains("session") {
-                let advice = "only legacy code has sessions: move it to a `legacy` module, or use another word";
-                found.push(Violation::new(
-                    "sessions",
-                    source.path,
-                    line.number,
-                    line.raw,
-                    advice,
-                ));
-            }
-        }
-    }
-    found
+    let advice = "only legacy code has sessions: move it to a `legacy` module, or use another word";
+    let sources = project.crate_sources();
+    let modern = sources.filter(|source| !source.path.contains("legacy"));
+    find_lines(modern, "sessions", advice, |line| {
+        line.raw.to_ascii_lowercase().contains("session")
+    })
 }
 
 /// Returns whether a line compares a constant such as `V2025_06_18`.

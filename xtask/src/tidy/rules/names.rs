@@ -1,53 +1,30 @@
 //! Names without a meaning, and names with a ticket number.
 
-use super::{Project, Violation};
+use super::{Project, Violation, find_lines};
 
 /// A public name must not contain an empty word such as `manager`.
 pub(super) fn names_are_specific(project: &Project<'_>) -> Vec<Violation> {
-    let mut found = Vec::new();
-    for source in project.crate_sources() {
-        for line in source.lines.iter().filter(|line| !line.in_test) {
-            let Some(name) = public_name(&line.code) else {
-                continue;
-            };
-            let empty = words(name).any(|word| EMPTY_WORDS.contains(&word.as_str()));
-            if empty || name.starts_with("get_") {
-                let advice = format!(
-                    "`{name}` is not specific: use the word of the glossary for what it is or does"
-                );
-                found.push(Violation::new(
-                    "names",
-                    source.path,
-                    line.number,
-                    line.raw,
-                    &advice,
-                ));
-            }
-        }
-    }
-    found
+    let advice = "the name is not specific: use the word of the glossary for what it is or does";
+    find_lines(project.crate_sources(), "names", advice, |line| {
+        let name = public_name(&line.code).filter(|_| !line.in_test);
+        name.is_some_and(|name| {
+            let mut words = words(name);
+            name.starts_with("get_") || words.any(|word| EMPTY_WORDS.contains(&word.as_str()))
+        })
+    })
 }
 
 /// A reader should not need the issue tracker to understand a name.
 pub(super) fn tickets_are_not_names(project: &Project<'_>) -> Vec<Violation> {
     let advice = "name the behaviour, not the proposal's number";
-    let mut found = Vec::new();
-    for source in &project.sources {
-        if has_ticket(source.path) {
-            found.push(Violation::new("tickets", source.path, 0, "", advice));
-        }
-        for line in &source.lines {
-            if has_ticket(&line.code) {
-                found.push(Violation::new(
-                    "tickets",
-                    source.path,
-                    line.number,
-                    line.raw,
-                    advice,
-                ));
-            }
-        }
-    }
+    let sources = project.sources.iter();
+    let files = sources.clone().filter(|source| has_ticket(source.path));
+    let mut found: Vec<_> = files
+        .map(|source| Violation::new("tickets", source.path, 0, "", advice))
+        .collect();
+    found.extend(find_lines(sources, "tickets", advice, |line| {
+        has_ticket(&line.code)
+    }));
     found
 }
 

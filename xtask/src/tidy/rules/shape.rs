@@ -1,4 +1,4 @@
-//! The shape of files: header docs, and limits on the length of files and functions.
+//! The shape of files: header docs, and a limit on their length.
 
 use super::{Project, Violation};
 
@@ -33,30 +33,6 @@ pub(super) fn files_are_short(project: &Project<'_>) -> Vec<Violation> {
         .collect()
 }
 
-/// A function has one level of abstraction.
-pub(super) fn functions_are_short(project: &Project<'_>) -> Vec<Violation> {
-    let mut found = Vec::new();
-    for source in project.sources_in(CODE_FOLDERS) {
-        for (name, lines) in source.functions() {
-            if lines.len() > FUNCTION_LIMIT {
-                let advice = format!(
-                    "`{name}` has {} lines, {FUNCTION_LIMIT} allowed: extract a function",
-                    lines.len()
-                );
-                let text = source.lines[lines.start - 1].raw;
-                found.push(Violation::new(
-                    "function-length",
-                    source.path,
-                    lines.start,
-                    text,
-                    &advice,
-                ));
-            }
-        }
-    }
-    found
-}
-
 /// The folders with Rust code of this project.
 const CODE_FOLDERS: &[&str] = &[
     "crates/",
@@ -69,7 +45,6 @@ const CODE_FOLDERS: &[&str] = &[
 ];
 
 const FILE_LIMIT: usize = 800;
-const FUNCTION_LIMIT: usize = 80;
 
 #[cfg(test)]
 mod tests {
@@ -92,13 +67,5 @@ mod tests {
             [801]
         );
         assert!(lines(files_are_short, "xtask/a.rs", &"\n".repeat(800)).is_empty());
-    }
-
-    #[test]
-    fn a_function_of_81_lines_is_found_and_one_of_80_is_not() {
-        let function = |lines: usize| format!("\nfn a() {{\n{}}}\n", "    ();\n".repeat(lines - 2));
-
-        assert_eq!(lines(functions_are_short, "xtask/a.rs", &function(81)), [2]);
-        assert!(lines(functions_are_short, "xtask/a.rs", &function(80)).is_empty());
     }
 }

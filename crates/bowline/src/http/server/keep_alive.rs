@@ -19,8 +19,6 @@ pub(crate) struct KeepAlive {
     /// When the last event or keep-alive was sent.
     idle_since: Instant,
     timer: Option<Pin<Box<Sleep>>>,
-    /// A copy of the timer's deadline, which is read at every poll without following the pointer to the timer.
-    deadline: Option<Instant>,
 }
 
 impl KeepAlive {
@@ -29,7 +27,6 @@ impl KeepAlive {
             interval,
             idle_since: Instant::now(),
             timer: None,
-            deadline: None,
         }
     }
 
@@ -38,7 +35,6 @@ impl KeepAlive {
     pub(crate) fn poll(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
         let due = instant_after(self.idle_since, self.interval);
         let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(due)));
-        self.deadline = Some(timer.deadline());
         task::ready!(poll_timer(timer, cx));
         let is_due = timer.deadline() >= due;
         if is_due {
@@ -46,7 +42,6 @@ impl KeepAlive {
         }
         let next = instant_after(self.idle_since, self.interval);
         timer.as_mut().reset(next);
-        self.deadline = Some(next);
         // Registers the waker. Ready only if the interval is so short that the next keep-alive is already due.
         if poll_timer(timer, cx).is_ready() {
             cx.waker().wake_by_ref();
@@ -60,7 +55,8 @@ impl KeepAlive {
 
     /// Returns whether the timer is armed and will wake the task that polled it last.
     pub(crate) fn is_running(&self) -> bool {
-        self.deadline.is_some_and(|at| Instant::now() < at)
+        let timer = self.timer.as_ref();
+        timer.is_some_and(|timer| Instant::now() < timer.deadline())
     }
 
     /// Records that an event was sent: the next keep-alive is due one interval later.

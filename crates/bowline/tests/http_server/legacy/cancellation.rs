@@ -10,10 +10,7 @@ use super::*;
 async fn a_posted_cancel_drops_the_handler_and_ends_the_stream_with_a_terminator() {
     let mut fixture = ServerFixture::new();
     let mut client = SessionClient::open(&fixture.server.http(), "2025-11-25").await;
-    let running = client
-        .send(client.call_with_progress(7, "progress", "a"))
-        .await;
-    fixture.handler_started("a").await;
+    let running = client.start_call(&mut fixture, 7, "a").await;
 
     let accepted = client.send(client.cancel(7)).await;
 
@@ -53,14 +50,8 @@ async fn a_cancel_in_one_session_does_not_reach_the_same_id_in_another() {
     let service = fixture.server.http();
     let mut first = SessionClient::open(&service, "2025-11-25").await;
     let mut second = SessionClient::open(&service, "2025-11-25").await;
-    let kept = first
-        .send(first.call_with_progress(3, "progress", "kept"))
-        .await;
-    fixture.handler_started("kept").await;
-    let lost = second
-        .send(second.call_with_progress(3, "progress", "lost"))
-        .await;
-    fixture.handler_started("lost").await;
+    let kept = first.start_call(&mut fixture, 3, "kept").await;
+    let lost = second.start_call(&mut fixture, 3, "lost").await;
 
     second.send(second.cancel(3)).await;
 
@@ -78,10 +69,7 @@ async fn a_cancel_in_one_session_does_not_reach_the_same_id_in_another() {
 async fn a_disconnect_does_not_cancel_and_the_response_can_be_resumed() {
     let mut fixture = ServerFixture::new();
     let mut client = SessionClient::open(&fixture.server.http(), "2025-11-25").await;
-    let mut running = client
-        .send(client.call_with_progress(1, "progress", "a"))
-        .await;
-    fixture.handler_started("a").await;
+    let mut running = client.start_call(&mut fixture, 1, "a").await;
     let mut seen = running.chunk().await.unwrap();
     if messages(&seen).is_empty() {
         seen = running.chunk().await.unwrap(); // the priming event has no data
@@ -123,10 +111,7 @@ async fn an_orphaned_call_is_dropped_after_the_orphan_timeout() {
     let legacy = Legacy::sessions().orphan_timeout(Duration::from_secs(60));
     let service = fixture.server.http().legacy(legacy);
     let mut client = SessionClient::open(&service, "2025-11-25").await;
-    let running = client
-        .send(client.call_with_progress(1, "progress", "a"))
-        .await;
-    fixture.handler_started("a").await;
+    let running = client.start_call(&mut fixture, 1, "a").await;
     let begun = tokio::time::Instant::now();
 
     client.close_connections();
@@ -143,10 +128,7 @@ async fn a_running_call_prevents_the_idle_timeout_of_its_session() {
     let legacy = Legacy::sessions().idle_timeout(Duration::from_secs(10));
     let service = fixture.server.http().legacy(legacy);
     let mut client = SessionClient::open(&service, "2025-11-25").await;
-    let running = client
-        .send(client.call_with_progress(1, "progress", "a"))
-        .await;
-    fixture.handler_started("a").await;
+    let running = client.start_call(&mut fixture, 1, "a").await;
     client.close_connections();
     drop(running);
 
@@ -162,10 +144,7 @@ async fn a_running_call_prevents_the_idle_timeout_of_its_session() {
 async fn an_id_in_flight_is_refused_on_its_own_post_and_the_first_is_still_answered() {
     let mut fixture = ServerFixture::new();
     let mut client = SessionClient::open(&fixture.server.http(), "2025-11-25").await;
-    let first = client
-        .send(client.call_with_progress(1, "progress", "a"))
-        .await;
-    fixture.handler_started("a").await;
+    let first = client.start_call(&mut fixture, 1, "a").await;
 
     let second = client.send(client.call(1, "echo", "b")).await;
 

@@ -294,10 +294,7 @@ async fn maximum_timeouts_never_expire() {
     let mut fixture = ServerFixture::new();
     let service = fixture.server.http().legacy(legacy);
     let mut client = SessionClient::open(&service, "2025-11-25").await;
-    let mut running = client
-        .send(client.call_with_progress(1, "progress", "a"))
-        .await;
-    fixture.handler_started("a").await;
+    let mut running = client.start_call(&mut fixture, 1, "a").await;
     let first = running.chunk().await.unwrap();
     client.close_connections();
     drop(running);

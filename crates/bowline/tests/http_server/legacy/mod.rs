@@ -125,6 +125,19 @@ impl SessionClient {
         response
     }
 
+    /// Calls the tool `progress`, and waits until its handler has started.
+    pub(crate) async fn start_call(
+        &mut self,
+        fixture: &mut ServerFixture,
+        id: i64,
+        name: &str,
+    ) -> PlainResponse {
+        let request = self.call_with_progress(id, "progress", name);
+        let response = self.send(request).await;
+        fixture.handler_started(name).await;
+        response
+    }
+
     /// Closes every connection. The session continues.
     pub(crate) fn close_connections(&mut self) {
         self.connections.clear();

@@ -52,10 +52,7 @@ async fn a_deleted_session_drops_its_handlers_and_is_not_found() {
     let mut fixture = ServerFixture::new();
     let service = fixture.server.http();
     let mut client = SessionClient::open(&service, "2025-11-25").await;
-    let running = client
-        .send(client.call_with_progress(1, "progress", "a"))
-        .await;
-    fixture.handler_started("a").await;
+    let running = client.start_call(&mut fixture, 1, "a").await;
 
     let deleted = client.send(client.delete()).await;
 
@@ -176,10 +173,7 @@ async fn a_session_with_a_running_call_or_an_open_stream_is_evicted_last() {
     let mut fixture = ServerFixture::new();
     let service = fixture.server.http().limits(max_sessions(4));
     let mut calling = SessionClient::open(&service, "2025-11-25").await;
-    let running = calling
-        .send(calling.call_with_progress(1, "progress", "a"))
-        .await;
-    fixture.handler_started("a").await;
+    let running = calling.start_call(&mut fixture, 1, "a").await;
     calling.close_connections();
     drop(running);
     let mut reading = SessionClient::open(&service, "2025-11-25").await;
@@ -299,10 +293,7 @@ async fn a_shutdown_ends_sessions_after_their_handlers() {
     let service = fixture.server.http();
     let mut client = SessionClient::open(&service, "2025-11-25").await;
     let stream = client.send(client.get()).await;
-    let running = client
-        .send(client.call_with_progress(1, "progress", "a"))
-        .await;
-    fixture.handler_started("a").await;
+    let running = client.start_call(&mut fixture, 1, "a").await;
 
     fixture.server.shut_down(Duration::from_secs(10));
     fixture.release.notify_one();

@@ -102,10 +102,7 @@ async fn a_stream_starts_with_a_priming_event_where_the_version_has_one() {
     for (version, primed) in [("2025-11-25", true), ("2025-06-18", false)] {
         let mut fixture = ServerFixture::new();
         let mut client = SessionClient::open(&fixture.server.http(), version).await;
-        let mut stream = client
-            .send(client.call_with_progress(1, "progress", "a"))
-            .await;
-        fixture.handler_started("a").await;
+        let mut stream = client.start_call(&mut fixture, 1, "a").await;
 
         let first = stream.chunk().await.unwrap();
 
@@ -162,10 +159,7 @@ async fn resuming_a_finished_stream_does_not_open_the_get_stream() {
     let mut fixture = ServerFixture::new();
     let service = fixture.server.http();
     let mut client = SessionClient::open(&service, "2025-11-25").await;
-    let stream = client
-        .send(client.call_with_progress(1, "progress", "a"))
-        .await;
-    fixture.handler_started("a").await;
+    let stream = client.start_call(&mut fixture, 1, "a").await;
     client.send(client.cancel(1)).await;
     let events = stream.text().await;
     let (first, last) = (events.find("id: ").unwrap(), last_event_id(&events));

@@ -1,49 +1,14 @@
-//! Runs every property over its seeds and over random mutations of them.
+//! Runs a property over its seeds and over random mutations of them.
 
+use std::fs;
 use std::path::Path;
 
-#[test]
-fn every_message_that_decodes_survives_a_round_trip() {
-    check("message", super::message);
-}
-
-#[test]
-fn partial_and_full_decoding_of_json_agree() {
-    check("json", super::json);
-}
-
-#[test]
-fn partial_decoding_of_generated_json_agrees_with_serde() {
-    let mut random = Random(0x9E37_79B9_7F4A_7C15);
-    for _ in 0..MUTATIONS {
-        let script = random.bytes(200);
-        let _guard = PrintOnPanic(&script);
-        super::json(&script);
-    }
-}
-
-#[test]
-fn every_event_stream_decodes_the_same_in_chunks_of_any_size() {
-    check("sse", super::sse);
-}
-
-#[test]
-fn every_header_that_is_mirrored_passes_the_check() {
-    check("headers", super::headers);
-}
-
-#[test]
-fn every_request_is_admitted_or_rejected_consistently() {
-    check("admission", super::admission);
-}
-
-#[test]
-fn every_schedule_keeps_the_invariants_of_the_mux() {
-    check("mux", super::mux);
-}
-
 /// Runs `property` over the seeds of `target`, and over mutations of them that are the same in every run.
-fn check(target: &str, property: fn(&[u8])) {
+///
+/// # Panics
+///
+/// If the property does not hold for an input, which is printed, or if there are no seeds.
+pub fn check_seeds(target: &str, property: fn(&[u8])) {
     let seeds = seeds(target);
     assert!(!seeds.is_empty(), "no seeds for {target}");
     for seed in &seeds {
@@ -60,16 +25,15 @@ fn check(target: &str, property: fn(&[u8])) {
 
 fn seeds(target: &str) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../fuzz/corpus")
+        .join("corpus")
         .join(target);
-    let entries = std::fs::read_dir(&folder).expect("the seeds are part of the repository");
-    let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    let entries = fs::read_dir(&folder).expect("the seeds are part of the repository");
+    let entries = entries.map(|entry| entry.expect("the folder is readable"));
+    let mut paths: Vec<_> = entries.map(|entry| entry.path()).collect();
     // The order of a directory listing depends on the file system, and the mutations depend on the order.
     paths.sort();
-    paths
-        .iter()
-        .map(|path| std::fs::read(path).unwrap())
-        .collect()
+    let seeds = paths.iter().map(fs::read);
+    seeds.map(|seed| seed.expect("a seed is a file")).collect()
 }
 
 /// Prints the input on a panic.
@@ -91,21 +55,14 @@ impl Random {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        usize::try_from(self.0 % end.max(1) as u64).unwrap()
+        usize::try_from(self.0 % end.max(1) as u64).expect("it is less than `end`")
     }
 
     fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         &from[self.below(from.len())]
     }
 
-    fn bytes(&mut self, max_len: usize) -> Vec<u8> {
-        let length = self.below(max_len + 1);
-        (0..length)
-            .map(|_| self.below(256).to_le_bytes()[0])
-            .collect()
-    }
-
-    /// A seed with one to four small changes.
+    /// Returns a seed with one to four small changes.
     fn mutation(&mut self, seeds: &[Vec<u8>]) -> Vec<u8> {
         let mut input = self.pick(seeds).clone();
         for _ in 0..=self.below(4) {
@@ -172,3 +129,57 @@ const INTERESTING_TOKENS: &[&str] = &[
     "tools/call",
     "sql",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_message_that_decodes_survives_a_round_trip() {
+        check_seeds("message", crate::message);
+    }
+
+    #[test]
+    fn partial_and_full_decoding_of_json_agree() {
+        check_seeds("json", crate::json);
+    }
+
+    #[test]
+    fn partial_decoding_of_generated_json_agrees_with_serde() {
+        let mut random = Random(0x9E37_79B9_7F4A_7C15);
+        for _ in 0..MUTATIONS {
+            let script = random.bytes(200);
+            let _guard = PrintOnPanic(&script);
+            crate::json(&script);
+        }
+    }
+
+    #[test]
+    fn every_event_stream_decodes_the_same_in_chunks_of_any_size() {
+        check_seeds("sse", crate::sse);
+    }
+
+    #[test]
+    fn every_header_that_is_mirrored_passes_the_check() {
+        check_seeds("headers", crate::headers);
+    }
+
+    #[test]
+    fn every_request_is_admitted_or_rejected_consistently() {
+        check_seeds("admission", crate::admission);
+    }
+
+    #[test]
+    fn every_schedule_keeps_the_invariants_of_the_mux() {
+        check_seeds("mux", crate::mux);
+    }
+
+    impl Random {
+        fn bytes(&mut self, max_len: usize) -> Vec<u8> {
+            let length = self.below(max_len + 1);
+            (0..length)
+                .map(|_| self.below(256).to_le_bytes()[0])
+                .collect()
+        }
+    }
+}

@@ -8,17 +8,16 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
+use bowline_core::mux::{
+    AbandonReason, CallFailure, CallId, CallOptions, CallRefused, InFlightId, Mux, MuxEvent,
+    MuxLimits, TableSizes, WireEnd,
+};
+use bowline_core::{CorrelationKey, Message, Notification, alternate_id};
 use bowline_types::{Json, ProgressToken, RequestId};
 use serde::{Deserialize, Serialize};
 
-use super::{
-    AbandonReason, CallId, CallOptions, InFlightId, Mux, MuxEvent, MuxLimits, TableSizes, WireEnd,
-};
-use crate::id::{CorrelationKey, alternate_id};
-use crate::message::{Message, Notification};
-
-/// Runs one schedule.
-pub(crate) fn run_schedule(schedule: &[u8]) {
+/// Runs the input as a schedule of two connected engines, and checks their invariants.
+pub fn mux(schedule: &[u8]) {
     let mut bytes = schedule.iter().copied();
     let queued = if bytes.next().is_some_and(|byte| byte % 4 == 0) {
         3
@@ -233,8 +232,8 @@ impl ModelEnd {
                     },
                 );
             }
-            Err(super::CallRefused::IdInUse(_)) => assert!(clash, "a free id was refused"),
-            Err(super::CallRefused::Full) => assert!(self.mux.sizes().queued >= 3),
+            Err(CallRefused::IdInUse(_)) => assert!(clash, "a free id was refused"),
+            Err(CallRefused::Full) => assert!(self.mux.sizes().queued >= 3),
             Err(refused) => panic!("refused: {refused}"),
         }
     }
@@ -367,8 +366,8 @@ impl ModelEnd {
                     );
                 }
                 MuxEvent::Settled { call, outcome } => self.check_settled(call, outcome),
-                MuxEvent::Notification(other) => panic!("unexpected {other:?}"),
                 MuxEvent::Warning(_) => {}
+                other => panic!("unexpected {other:?}"),
             }
         }
         if self.mux.sizes().pending == 0 {
@@ -376,7 +375,7 @@ impl ModelEnd {
         }
     }
 
-    fn check_settled(&mut self, call: CallId, outcome: Result<Json, super::CallFailure>) {
+    fn check_settled(&mut self, call: CallId, outcome: Result<Json, CallFailure>) {
         let history = self
             .calls
             .get_mut(&call)
@@ -389,8 +388,8 @@ impl ModelEnd {
         history.state = CallState::Settled;
         match outcome {
             Ok(result) => assert_eq!(tag_of(Some(&result)), history.tag, "result of another call"),
-            Err(super::CallFailure::Timeout(_)) => history.state = CallState::TimedOut,
-            Err(super::CallFailure::Ended(_)) => {}
+            Err(CallFailure::Timeout(_)) => history.state = CallState::TimedOut,
+            Err(CallFailure::Ended(_)) => {}
             Err(other) => panic!("unexpected {other:?}"),
         }
     }
@@ -458,7 +457,7 @@ mod tests {
     fn all_invariants_hold_on_25_000_random_schedules() {
         for seed in 0..25_000 {
             let _reporter = SeedReporter(seed);
-            run_schedule(&schedule(seed));
+            mux(&schedule(seed));
         }
     }
 

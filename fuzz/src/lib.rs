@@ -1,28 +1,48 @@
 //! Properties that hold for every input, as functions that panic on a violation.
 //!
-//! The fuzz targets call them with the fuzzer's input; the tests below call them with the seeds in `fuzz/corpus` and
-//! with random mutations of these.
+//! The fuzz targets call them with the fuzzer's input; the tests call them with the seeds in `corpus/` and with random
+//! mutations of these ([`check_seeds`]).
 
 mod json;
 pub use json::json;
 
 mod json_generator;
 
-use ::http::header::{HeaderMap, HeaderName, HeaderValue};
-use ::http::request::Parts;
-use ::http::{Method, Uri};
-use bowline_types::{Json, RequestId};
-use bytes::Bytes;
+mod mux;
+pub use mux::mux;
+
+mod seeds;
+pub use seeds::check_seeds;
+
 use std::sync::Arc;
 
-use crate::era::{CallerCache, Dialect, Dialects};
-use crate::http::admission::{AdmittedPost, HttpRejection, MethodCatalog, admit, admit_head};
-use crate::http::challenge::Challenge;
-use crate::http::headers::{self, MirroredMessage, ParamHeaders};
-use crate::http::paths::EndpointPaths;
-use crate::http::source_policy::SourcePolicy;
-use crate::sse::{self, Decoder, DecoderLimits, SseEvent, SseLimitExceeded};
-use crate::{Message, decode_batch, is_batch};
+use bowline_core::era::{CallerCache, Dialect, Dialects};
+use bowline_core::http::admission::{
+    AdmittedPost, HttpRejection, MethodCatalog, admit, admit_head,
+};
+use bowline_core::http::challenge::Challenge;
+use bowline_core::http::headers::{self, MirroredMessage, ParamHeaders};
+use bowline_core::http::paths::EndpointPaths;
+use bowline_core::http::source_policy::SourcePolicy;
+use bowline_core::sse::{self, Decoder, DecoderLimits, SseEvent, SseLimitExceeded};
+use bowline_core::{Message, decode_batch, is_batch};
+use bowline_types::{Json, RequestId};
+use bytes::Bytes;
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::request::Parts;
+use http::{Method, Uri};
+
+/// Defines the program of a fuzz target. Without cargo-fuzz, which sets `cfg(fuzzing)`, it is empty, so that it
+/// compiles without libFuzzer.
+#[macro_export]
+macro_rules! target {
+    ($property:path) => {
+        #[cfg(fuzzing)]
+        libfuzzer_sys::fuzz_target!(|input: &[u8]| $property(input));
+        #[cfg(not(fuzzing))]
+        fn main() {}
+    };
+}
 
 /// Decodes the input as a frame, and checks that the message survives encoding and decoding.
 pub fn message(input: &[u8]) {
@@ -179,11 +199,6 @@ pub fn admission(input: &[u8]) {
     }
 }
 
-/// Runs the input as a schedule of two connected muxes, and checks their invariants.
-pub fn mux(input: &[u8]) {
-    crate::mux::model::run_schedule(input);
-}
-
 /// The complete output of a decoder for a stream.
 #[derive(Debug, PartialEq)]
 struct DecodedStream {
@@ -255,7 +270,7 @@ fn parse_request(input: &[u8]) -> (Parts, Bytes) {
         .next()
         .unwrap_or_default()
         .splitn(2, |byte| *byte == b' ');
-    let (mut parts, ()) = ::http::Request::new(()).into_parts();
+    let (mut parts, ()) = http::Request::new(()).into_parts();
     let mut word = || words.next().unwrap_or_default();
     parts.method = Method::from_bytes(word()).unwrap_or(Method::POST);
     parts.uri = Uri::try_from(word()).unwrap_or_default();
@@ -283,6 +298,3 @@ fn check_rejection(rejection: &HttpRejection, body: &Bytes) {
         "a rejection has the id of its request"
     );
 }
-
-#[cfg(test)]
-mod tests;
