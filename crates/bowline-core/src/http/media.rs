@@ -32,11 +32,15 @@ impl AcceptedTypes {
     /// Reads `Accept`. Without the header, both types are accepted.
     #[must_use]
     pub fn read(headers: &HeaderMap) -> Self {
-        if !headers.contains_key(ACCEPT) {
-            return Self {
-                json: true,
-                events: true,
-            };
+        let both = Self {
+            json: true,
+            events: true,
+        };
+        match headers.get(ACCEPT) {
+            None => return both,
+            // Fast path: the value that the specification requires clients to send.
+            Some(value) if value == BOTH_TYPES => return both,
+            Some(_) => {}
         }
         let ranges = || {
             headers
@@ -97,6 +101,7 @@ fn essence(value: &str) -> &str {
 
 const JSON: &str = "application/json";
 const EVENTS: &str = "text/event-stream";
+const BOTH_TYPES: &str = "application/json, text/event-stream";
 
 #[cfg(test)]
 mod tests {
