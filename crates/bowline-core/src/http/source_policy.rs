@@ -141,6 +141,9 @@ impl AllowedHosts {
             Self::LoopbackAnd(hosts) => (hosts, true),
             Self::Only(hosts) => (hosts, false),
         };
+        if loopback && has_loopback_host(headers) {
+            return true;
+        }
         let Some(host) = requested_host(uri, headers) else {
             return false;
         };
@@ -157,6 +160,20 @@ fn requested_host(uri: &Uri, headers: &HeaderMap) -> Option<String> {
         (Some(_), Some(_)) => return None,
     };
     Some(authority.host().to_ascii_lowercase())
+}
+
+/// Fast path: returns whether the only `Host` is a loopback name in lower case, without parsing an `Authority`.
+fn has_loopback_host(headers: &HeaderMap) -> bool {
+    let mut values = headers.get_all(HOST).iter();
+    let (Some(value), None) = (values.next(), values.next()) else {
+        return false;
+    };
+    let value = value.as_bytes();
+    let (host, port) = match value.iter().rposition(|byte| *byte == b':') {
+        Some(colon) if value.last() != Some(&b']') => value.split_at(colon),
+        _ => (value, &[][..]),
+    };
+    std::str::from_utf8(host).is_ok_and(is_loopback) && port.iter().skip(1).all(u8::is_ascii_digit)
 }
 
 fn is_loopback_origin(origin: &str) -> bool {
