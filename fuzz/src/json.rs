@@ -7,7 +7,7 @@ use std::fmt;
 use bowline_core::era::{Caller, Dialect, Request, Seal, seal, stamp};
 use bowline_core::json::{Object, Params, PickError, pick};
 use bowline_core::{Malformed, Message};
-use bowline_types::{ErrorCode, Json, meta_key};
+use bowline_types::{CallToolResult, ErrorCode, Json, meta_key};
 use bytes::Bytes;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -204,6 +204,13 @@ fn check_escaping(text: &str) {
     let expected = serde_json::to_string(text).expect("a string serializes");
     let named = Json::object([(text, &Json::null())]);
     assert_eq!(named.as_str(), format!("{{{expected}:null}}"));
+    let mut result = CallToolResult::text(text);
+    result.structured_content = Some(named);
+    let by_serde = serde_json::to_string(&result).expect("a result serializes");
+    assert_eq!(
+        result.to_json().expect("a result serializes").as_str(),
+        by_serde
+    );
 }
 
 /// The members that `Params` has an index of.

@@ -9,6 +9,7 @@ use serde::de::{Deserializer, MapAccess};
 use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
 
+use crate::json::push_string;
 use crate::union::{self, TaggedUnion};
 use crate::{Json, Meta, Resource, ResourceContents};
 
@@ -53,6 +54,33 @@ impl ContentBlock {
         match self {
             Self::Text(content) => Some(&content.text),
             _ => None,
+        }
+    }
+
+    /// Appends the block as JSON, like serde.
+    pub(crate) fn push(&self, out: &mut Vec<u8>) -> Result<(), serde_json::Error> {
+        if let Self::Text(content) = self
+            && let TextContent {
+                text,
+                annotations: None,
+                meta: None,
+            } = content
+        {
+            out.extend_from_slice(br#"{"type":"text","text":"#);
+            push_string(out, text);
+            out.push(b'}');
+            return Ok(());
+        }
+        serde_json::to_writer(out, self)
+    }
+
+    /// Returns the length of the member that may be long.
+    pub(crate) fn payload_len(&self) -> usize {
+        match self {
+            Self::Text(content) => content.text.len(),
+            Self::Image(content) => content.data.len(),
+            Self::Audio(content) => content.data.len(),
+            _ => 0,
         }
     }
 }

@@ -4,7 +4,7 @@
 //! [`Json`] is a slice of the message it was received in: cloning it copies no text.
 
 mod escape;
-use escape::push_string;
+pub(crate) use escape::push_string;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -293,6 +293,43 @@ pub struct JsonObjectWriter {
 }
 
 impl JsonObjectWriter {
+    /// Creates an object with capacity for members of about `length` bytes.
+    pub(crate) fn with_capacity(length: usize) -> Self {
+        // Leaves room for escapes, and for members that are added later.
+        let mut text = Vec::with_capacity(length + length / 16 + INITIAL_CAPACITY);
+        text.push(b'{');
+        Self { text }
+    }
+
+    /// Adds a member, serialized by serde.
+    pub(crate) fn add_encoded(
+        &mut self,
+        name: &str,
+        value: &impl Serialize,
+    ) -> Result<(), serde_json::Error> {
+        self.push_name(name);
+        serde_json::to_writer(&mut self.text, value)
+    }
+
+    /// Adds a member that is an array, whose items `push` appends.
+    pub(crate) fn add_list<T>(
+        &mut self,
+        name: &str,
+        items: &[T],
+        push: impl Fn(&T, &mut Vec<u8>) -> Result<(), serde_json::Error>,
+    ) -> Result<(), serde_json::Error> {
+        self.push_name(name);
+        self.text.push(b'[');
+        for (at, item) in items.iter().enumerate() {
+            if at > 0 {
+                self.text.push(b',');
+            }
+            push(item, &mut self.text)?;
+        }
+        self.text.push(b']');
+        Ok(())
+    }
+
     /// Reserves capacity for members of about `length` bytes.
     pub fn reserve(&mut self, length: usize) {
         self.text.reserve(length);

@@ -161,7 +161,7 @@ fn call_inside_layers<'a>(
             return Err(RpcError::new(ErrorCode::INTERNAL_ERROR, "cancelled"));
         }
         let result = entry.item.call(input).await?;
-        Json::encode(&result).map_err(serialize_failed)
+        result.to_json().map_err(serialize_failed)
     }))
 }
 
