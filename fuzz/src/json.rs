@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use bowline_core::era::{Caller, Dialect, Request, Seal, seal, stamp};
-use bowline_core::json::{Object, Params, PickError, pick};
+use bowline_core::json::{Object, Params, PickError, outline, pick};
 use bowline_core::{Malformed, Message};
 use bowline_types::{CallToolResult, ErrorCode, Json, meta_key};
 use bytes::Bytes;
@@ -41,9 +41,44 @@ fn check(text: &str) {
     let json = Json::parse(text.to_owned());
     assert_eq!(is_json(text), json.is_ok(), "{text}");
     if let Ok(json) = json {
+        check_outline(&json);
         check_text(&json);
         check_members(&json);
         check_edits(&json);
+    }
+}
+
+/// An outline equals the decoded value, except that strings longer than `max_string_len` may be empty.
+fn check_outline(json: &Json) {
+    let value: Option<Value> = json.decode().ok();
+    assert_eq!(outline(json, usize::MAX), value, "{json}");
+    for max_string_len in [0, 8] {
+        let outlined = outline(json, max_string_len);
+        assert_eq!(outlined.is_some(), value.is_some(), "{json}");
+        if let (Some(outlined), Some(value)) = (&outlined, &value) {
+            assert!(is_outline(outlined, value, max_string_len), "{json}");
+        }
+    }
+}
+
+fn is_outline(outlined: &Value, value: &Value, max_string_len: usize) -> bool {
+    match (outlined, value) {
+        (Value::String(outlined), Value::String(full)) => {
+            outlined == full || outlined.is_empty() && full.len() > max_string_len
+        }
+        (Value::Array(outlined), Value::Array(full)) => {
+            let mut items = outlined.iter().zip(full);
+            outlined.len() == full.len()
+                && items.all(|(outlined, full)| is_outline(outlined, full, max_string_len))
+        }
+        (Value::Object(outlined), Value::Object(full)) => {
+            let mut members = outlined.iter().zip(full);
+            let is_same = |((name, outlined), (full_name, full)): ((&String, _), (&String, _))| {
+                name == full_name && is_outline(outlined, full, max_string_len)
+            };
+            outlined.len() == full.len() && members.all(is_same)
+        }
+        _ => outlined == value,
     }
 }
 

@@ -10,6 +10,9 @@ mod params;
 pub(crate) use params::MemberIndex;
 pub use params::Params;
 
+mod outline;
+pub use outline::outline;
+
 mod split;
 pub(crate) use split::Members;
 

@@ -204,7 +204,7 @@ fn digits_end(text: &[u8], at: usize) -> Option<usize> {
 }
 
 /// Returns the end of the string at `at`, after its closing quote, and whether it contains escapes.
-fn string_end(text: &[u8], at: usize) -> Option<(usize, bool)> {
+pub(super) fn string_end(text: &[u8], at: usize) -> Option<(usize, bool)> {
     if text.get(at) != Some(&b'"') {
         return None;
     }

@@ -1,5 +1,6 @@
 //! Validation of arguments and output against the JSON Schemas of their tool.
 
+use bowline_core::json::outline;
 use bowline_core::shortened;
 use bowline_types::Json;
 use jsonschema::{Draft, ValidationError, Validator};
@@ -35,7 +36,11 @@ impl SchemaValidators {
 }
 
 #[derive(Debug)]
-struct SchemaValidator(Validator);
+struct SchemaValidator {
+    schema: Validator,
+    /// Longer strings are validated as empty ones, which saves decoding them; `usize::MAX` if their text matters.
+    max_string_len: usize,
+}
 
 impl SchemaValidator {
     fn compile(schema: &Json) -> Result<Self, String> {
@@ -44,23 +49,50 @@ impl SchemaValidator {
         if schema.get("$schema").is_none() {
             options = options.with_draft(Draft::Draft202012);
         }
-        let compiled = options.build(&schema);
-        compiled.map(Self).map_err(|error| error_text(&error))
+        let compiled = options.build(&schema).map_err(|error| error_text(&error))?;
+        Ok(Self {
+            schema: compiled,
+            max_string_len: if depends_on_strings(&schema) {
+                usize::MAX
+            } else {
+                0
+            },
+        })
     }
 
     fn validate(&self, value: &Json) -> Result<(), String> {
-        let value: Value = value.decode().map_err(|error| error.to_string())?;
-        // Faster than a search for errors.
-        if self.0.is_valid(&value) {
+        // The outline is cheap to decode, but its errors would show emptied strings.
+        let outline = outline(value, self.max_string_len);
+        if outline.is_some_and(|outline| self.schema.is_valid(&outline)) {
             return Ok(());
         }
+        let value: Value = value.decode().map_err(|error| error.to_string())?;
         let errors: Vec<_> = self
-            .0
+            .schema
             .iter_errors(&value)
             .take(MAX_ERRORS)
             .map(|error| error_text(&error))
             .collect();
+        if errors.is_empty() {
+            return Ok(());
+        }
         Err(errors.join("\n"))
+    }
+}
+
+/// Returns whether validation may depend on the text of a string, and not only on its type. Errs on the side of
+/// `true`: a member with the name of a keyword need not be a keyword.
+fn depends_on_strings(schema: &Value) -> bool {
+    match schema {
+        Value::Object(members) => members.iter().any(|(name, value)| {
+            // `$ref`, `$dynamicRef` or `$recursiveRef` to another document, whose keywords are unknown here.
+            let is_external_ref = name.starts_with('$')
+                && name.ends_with("ef")
+                && value.as_str().is_none_or(|target| !target.starts_with('#'));
+            STRING_KEYWORDS.contains(&&**name) || is_external_ref || depends_on_strings(value)
+        }),
+        Value::Array(items) => items.iter().any(depends_on_strings),
+        _ => false,
     }
 }
 
@@ -76,6 +108,22 @@ fn error_text(error: &ValidationError<'_>) -> String {
         path => format!("{}: {text}", shortened(path)),
     }
 }
+
+/// The keywords that read strings, or may introduce other keywords that do.
+const STRING_KEYWORDS: [&str; 12] = [
+    "$schema",
+    "const",
+    "contentEncoding",
+    "contentMediaType",
+    "contentSchema",
+    "discriminator",
+    "enum",
+    "format",
+    "maxLength",
+    "minLength",
+    "pattern",
+    "uniqueItems",
+];
 
 const MAX_ERRORS: usize = 8;
 const MAX_ERROR_CHARS: usize = 300;
