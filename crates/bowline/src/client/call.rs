@@ -16,7 +16,6 @@ use std::time::Duration;
 use bowline_core::Notification;
 use bowline_core::era::{Caller, Request};
 use bowline_core::input::{ClientRounds, InputStep, RoundsMisuse, is_input_required};
-use bowline_core::mux::CallOptions;
 use bowline_types::{
     CallToolRequest, CallToolResult, ContentBlock, InputRequiredResult, Json, ListToolsRequest,
     Meta, Method, NotificationMethod, ProgressNotification, ProgressNotificationParams, RequestId,
@@ -29,7 +28,9 @@ use super::Client;
 use super::input_requests::{HostAnswers, retry_pause};
 use super::output_validation::ValidationStatus;
 use super::remembered_version::cannot_have_run;
-use crate::exchange::{Answer, BoxFuture, Channel, Exchange, ExchangeEvent, InProcess};
+use crate::exchange::{
+    Answer, BoxFuture, CallOptions, Channel, Exchange, ExchangeEvent, InProcess,
+};
 use crate::{Error, Result};
 
 /// Called for each progress notification.

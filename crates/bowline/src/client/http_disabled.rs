@@ -1,12 +1,11 @@
 //! Replaces `http/` in a build without the feature `http-client`.
 
 use bowline_core::era::{Caller, Request};
-use bowline_core::mux::CallOptions;
 
 use super::cache_policy::IdentitySource;
 use super::opener::Opener;
 use super::transport::Connection;
-use crate::exchange::{Channel, Exchange};
+use crate::exchange::{CallOptions, Channel, Exchange};
 use crate::{Error, Result};
 
 /// Never constructed.

@@ -16,7 +16,6 @@ use bowline_core::era::{
     Caller, Dialect, Dialects, OpeningFailure, OpeningStep, Prober, Request,
     initialized_notification,
 };
-use bowline_core::mux::CallOptions;
 use bowline_types::{
     DiscoverRequest, DiscoverResult, ErrorCode, Json, Method, ProtocolVersion, RpcError,
 };
@@ -24,7 +23,7 @@ use bowline_types::{
 use super::config::ClientConfig;
 use super::notification_dispatch::NotificationDispatch;
 use super::transport::{ChildCommand, Connection, Transport};
-use crate::exchange::{Answer, Channel};
+use crate::exchange::{Answer, CallOptions, Channel};
 use crate::wire::Wire;
 use crate::{Error, Result};
 

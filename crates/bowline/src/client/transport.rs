@@ -4,12 +4,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bowline_core::era::{Caller, Dialect, Request};
-use bowline_core::mux::CallOptions;
 use bowline_types::{DiscoverResult, LoggingLevel};
 
 use super::http::HttpTransport;
 use super::notification_dispatch::NotificationDispatch;
-use crate::exchange::{Channel, Exchange, InProcess, Responder};
+use crate::exchange::{CallOptions, Channel, Exchange, InProcess, Responder};
 use crate::limits::{Account, Limits};
 use crate::peer::{CloseMode, LocalRole, Peer};
 use crate::sync::Mutex;

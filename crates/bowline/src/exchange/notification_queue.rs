@@ -14,6 +14,7 @@ use std::collections::VecDeque;
 use std::task::{Poll, Waker};
 
 use bowline_core::Notification;
+use bowline_types::{Method, SubscriptionsListenRequest};
 
 use crate::sync::{Mutex, MutexGuard};
 
@@ -31,6 +32,25 @@ pub(crate) enum QueuePoll {
     MustPoll,
     /// The queue is empty, the consumer was not woken, and this waker is still stored.
     Idle,
+}
+
+/// What an exchange does if its notifications arrive faster than its caller reads them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OverflowPolicy {
+    /// Drops the oldest notification; for progress, which later progress supersedes.
+    DropOldest,
+    /// Fails with [`Error::Lagged`](crate::Error::Lagged); for subscriptions, which must not miss any.
+    Lag,
+}
+
+impl OverflowPolicy {
+    /// Returns the policy of a request.
+    pub(crate) fn of(method: &str) -> Self {
+        match method == SubscriptionsListenRequest::NAME {
+            true => Self::Lag,
+            false => Self::DropOldest,
+        }
+    }
 }
 
 #[derive(Default)]

@@ -6,13 +6,12 @@ use std::sync::Arc;
 use bowline_core::Outcome;
 use bowline_core::era::probe::{HttpReply, suggests_http_sse};
 use bowline_core::era::{Caller, OpeningFailure, OpeningStep, Prober, Request};
-use bowline_core::mux::CallOptions;
 use http::StatusCode;
 
 use crate::client::EraCache;
 use crate::client::opener::{Opener, discover_request, opening_error};
 use crate::client::transport::{Connection, Transport};
-use crate::exchange::{Channel, Exchange, TimeoutPause, timeout_with_pauses};
+use crate::exchange::{CallOptions, Channel, Exchange, TimeoutPause, timeout_with_pauses};
 use crate::http::client::{Endpoint, HttpChannel, UnexpectedStatus, legacy};
 use crate::wire::Wire;
 use crate::{Error, Result};

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use bowline_core::era::{Dialect, Request, Stamper, unseal};
 use bowline_core::http::headers::{MirroredMessage, ParamHeaders, mirror, name_member};
-use bowline_core::mux::CallOptions;
 use bowline_core::{CorrelationKey, Message, Outcome};
 use bowline_types::{
     CallToolRequest, CallToolRequestParams, Cursor, ErrorCode, Json, ListToolsRequest, Method,
@@ -19,7 +18,8 @@ use super::response::{ResponseContent, message, missing_response, read};
 use super::send::SendState;
 use super::{Endpoint, OutgoingRequest, RefusalPolicy, message_headers};
 use crate::exchange::{
-    Answer, Channel, Exchange, NO_EXTENSIONS, NotificationQueue, RequestIds, TimeoutPause,
+    Answer, CallOptions, Channel, Exchange, NO_EXTENSIONS, NotificationQueue, OverflowPolicy,
+    RequestIds, TimeoutPause,
 };
 use crate::{Error, Result};
 
@@ -282,6 +282,7 @@ impl Channel for HttpChannel {
             Ok(reservation) => reservation,
             Err(refused) => return Exchange::failed(Error::misuse(refused.to_string())),
         };
+        let overflow_policy = OverflowPolicy::of(&request.method);
         let handles = CallerHandles::default();
         let CallerHandles {
             notifications,
@@ -295,6 +296,7 @@ impl Channel for HttpChannel {
             notifications,
             pause,
             reservation,
+            overflow_policy,
             &options,
         )
     }
