@@ -1,8 +1,11 @@
 //! Replaces `http/` in a build without the feature `http-client`.
 
+use std::sync::Arc;
+
 use bowline_core::era::{Caller, Request};
 
 use super::cache_policy::IdentitySource;
+use super::known_tools::KnownTools;
 use super::opener::Opener;
 use super::transport::Connection;
 use crate::exchange::{CallOptions, Channel, Exchange};
@@ -23,7 +26,7 @@ impl HttpConfig {
         None
     }
 
-    pub(super) fn transport(self) -> Result<HttpTransport> {
+    pub(super) fn transport(self, _: Arc<KnownTools>) -> Result<HttpTransport> {
         Err(Error::misuse(
             "this build has no HTTP client; enable the feature `http-client`",
         ))

@@ -45,6 +45,8 @@ mod input_requests;
 
 mod capabilities;
 
+mod known_tools;
+
 mod output_validation;
 pub use output_validation::OutputValidation;
 

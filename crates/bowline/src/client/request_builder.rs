@@ -316,7 +316,7 @@ impl RequestOptions {
     }
 }
 
-fn with_log_level(caller: Arc<Caller>, log_level: Option<LoggingLevel>) -> Arc<Caller> {
+pub(super) fn with_log_level(caller: Arc<Caller>, log_level: Option<LoggingLevel>) -> Arc<Caller> {
     if log_level.is_none() || log_level == caller.log_level {
         return caller;
     }

@@ -7,6 +7,7 @@ use bowline_core::era::{Caller, Dialect, Request};
 use bowline_types::{DiscoverResult, LoggingLevel};
 
 use super::http::HttpTransport;
+use super::known_tools::ArgumentHeaders;
 use super::notification_dispatch::NotificationDispatch;
 use crate::exchange::{CallOptions, Channel, Exchange, InProcess, Responder};
 use crate::limits::{Account, Limits};
@@ -68,6 +69,14 @@ impl Connection {
 
     pub(super) fn wire(&self) -> Option<&OpenWire> {
         self.transport.wire()
+    }
+
+    /// Returns whether requests mirror tool arguments in headers.
+    pub(super) fn argument_headers(&self) -> ArgumentHeaders {
+        match &*self.transport {
+            Transport::Http(_) => ArgumentHeaders::Sent,
+            Transport::InProcess { .. } | Transport::Wire(_) => ArgumentHeaders::NotSent,
+        }
     }
 
     pub(super) fn caller(&self) -> Arc<Caller> {

@@ -67,13 +67,6 @@ struct QueueState {
 }
 
 impl NotificationQueue {
-    /// Creates a closed queue, which drops every notification that is pushed.
-    pub(crate) fn closed() -> Self {
-        let queue = Self::default();
-        queue.close();
-        queue
-    }
-
     /// Queues a notification. If the queue is full it drops the oldest, because a slow caller must not block a handler.
     /// A producer that can wait should await [`wait_for_capacity`](Self::wait_for_capacity) before the next push.
     pub(crate) fn push(&self, notification: Notification) {

@@ -9,6 +9,7 @@ use bowline_core::era::{Caller, OpeningFailure, OpeningStep, Prober, Request};
 use http::StatusCode;
 
 use crate::client::EraCache;
+use crate::client::known_tools::KnownTools;
 use crate::client::opener::{Opener, discover_request, opening_error};
 use crate::client::transport::{Connection, Transport};
 use crate::exchange::{CallOptions, Channel, Exchange, TimeoutPause, timeout_with_pauses};
@@ -22,14 +23,21 @@ pub(in crate::client) struct HttpTransport {
     endpoint: Endpoint,
     /// The eras of servers that were probed before.
     eras: EraCache,
+    /// Determines which arguments of a call are mirrored in headers.
+    tools: Arc<KnownTools>,
 }
 
 impl HttpTransport {
-    pub(in crate::client) fn new(endpoint: Endpoint, eras: EraCache) -> Self {
+    pub(in crate::client) fn new(
+        endpoint: Endpoint,
+        eras: EraCache,
+        tools: Arc<KnownTools>,
+    ) -> Self {
         Self {
             channel: HttpChannel::new(endpoint.clone()),
             endpoint,
             eras,
+            tools,
         }
     }
 
@@ -125,7 +133,11 @@ impl HttpTransport {
     }
 
     fn duplicate(&self) -> Self {
-        Self::new(self.endpoint.clone(), self.eras.clone())
+        Self::new(
+            self.endpoint.clone(),
+            self.eras.clone(),
+            self.tools.clone(),
+        )
     }
 
     async fn discover(
@@ -161,7 +173,8 @@ impl HttpTransport {
 
 impl Channel for HttpTransport {
     fn open(&self, request: Request, options: CallOptions) -> Exchange {
-        self.channel.open(request, options)
+        let param_headers = self.tools.param_headers(&request);
+        self.channel.open(request, &options, param_headers)
     }
 }
 
