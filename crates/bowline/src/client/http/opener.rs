@@ -18,6 +18,7 @@ use crate::wire::Wire;
 use crate::{Error, Result};
 
 /// A server at a URL. Used as the transport if the server is modern; a legacy one gets a wire made of HTTP requests.
+#[derive(Clone)]
 pub(in crate::client) struct HttpTransport {
     channel: HttpChannel,
     endpoint: Endpoint,
@@ -85,7 +86,7 @@ impl HttpTransport {
                 OpeningStep::Discover(dialect) => dialect,
                 OpeningStep::Ready(dialect) => {
                     caller.dialect = dialect;
-                    return Ok(self.duplicate().into_connection(caller, None));
+                    return Ok(self.clone().into_connection(caller, None));
                 }
                 OpeningStep::Initialize(_) => {
                     let connection = self.initialize(opener, caller).await?;
@@ -113,7 +114,7 @@ impl HttpTransport {
                     caller.dialect = dialect;
                     let result = probe.ok().and_then(|(_, outcome)| outcome?.ok());
                     let server = result.and_then(|result| result.decode().ok());
-                    return Ok(self.duplicate().into_connection(caller, server));
+                    return Ok(self.clone().into_connection(caller, server));
                 }
                 // The error of the request says more than the failure that it led to.
                 OpeningStep::Failed(
@@ -130,14 +131,6 @@ impl HttpTransport {
         server: Option<bowline_types::DiscoverResult>,
     ) -> Connection {
         Connection::new(Arc::new(Transport::Http(self)), caller, server)
-    }
-
-    fn duplicate(&self) -> Self {
-        Self::new(
-            self.endpoint.clone(),
-            self.eras.clone(),
-            self.tools.clone(),
-        )
     }
 
     async fn discover(
@@ -183,13 +176,11 @@ async fn initialize_over(
     wire: Box<dyn Wire>,
     caller: Caller,
 ) -> Result<Connection> {
-    let host = opener.config.host.clone();
-    let transport = Transport::over_wire(wire, None, host, opener.notifications);
     let legacy = opener.config.versions.without_modern();
     let Some(offered) = legacy.latest_legacy() else {
         return Err(opening_error(&OpeningFailure::Incompatible(Vec::new())));
     };
-    let transport = Arc::new(transport);
+    let transport = Arc::new(Transport::over_wire(wire, None, opener));
     opener.initialize(transport, caller, offered, &legacy).await
 }
 
