@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use bowline_types::{Json, ProgressToken, RequestId};
+use bowline_types::{Json, Method, ProgressToken, RequestId, SubscriptionsListenRequest};
 
 use super::deadlines::{CallDeadlines, DeadlineQueue};
 use super::outbox::QueuePosition;
@@ -40,8 +40,6 @@ pub struct CallOptions {
     pub total_timeout: Option<Duration>,
     /// Whether abandoning the call sends a cancel. [`AbandonReason::Cancelled`] always does.
     pub cancel_on_abandon: bool,
-    /// Whether the call is a subscription: notifications may carry its id, and the peer may cancel it.
-    pub is_subscription: bool,
     /// The request of the peer whose handler makes the call; see [`OutgoingMessage`].
     pub within: Option<InFlightId>,
 }
@@ -54,7 +52,6 @@ impl Default for CallOptions {
             idle_timeout: None,
             total_timeout: None,
             cancel_on_abandon: true,
-            is_subscription: false,
             within: None,
         }
     }
@@ -70,6 +67,7 @@ pub(super) struct PendingCall {
     unsent: Option<UnsentRequest>,
     may_be_cancelled: bool,
     cancel_on_abandon: bool,
+    /// Whether notifications may carry its id, and the peer may cancel it.
     is_subscription: bool,
     within: Option<InFlightId>,
 }
@@ -158,7 +156,7 @@ impl PendingCalls {
             deadlines,
             may_be_cancelled: !NEVER_CANCELLED.contains(&&*method),
             cancel_on_abandon: options.cancel_on_abandon,
-            is_subscription: options.is_subscription,
+            is_subscription: method == SubscriptionsListenRequest::NAME,
             within: options.within,
             unsent: Some(UnsentRequest {
                 method,

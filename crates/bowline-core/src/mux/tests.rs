@@ -531,11 +531,7 @@ fn a_cancel_for_something_unknown_finished_or_malformed_is_ignored() {
 #[test]
 fn a_notification_that_names_a_subscription_goes_to_that_call() {
     let mut pair = MuxPair::new();
-    let subscription = CallOptions {
-        is_subscription: true,
-        ..with_id("L1")
-    };
-    let listen = pair.call_with("subscriptions/listen", subscription);
+    let listen = pair.call_with("subscriptions/listen", with_id("L1"));
     let other = pair.call_with("tools/call", with_id("L2"));
     pair.deliver();
     let news = |id: &str| {
@@ -563,11 +559,7 @@ fn a_notification_that_names_a_subscription_goes_to_that_call() {
 #[test]
 fn a_peers_cancel_ends_its_own_request_or_our_subscription_of_that_id() {
     let mut pair = MuxPair::new();
-    let subscription = CallOptions {
-        is_subscription: true,
-        ..with_id(1)
-    };
-    let listen = pair.call_with("subscriptions/listen", subscription);
+    let listen = pair.call_with("subscriptions/listen", with_id(1));
     let plain = pair.call_with("tools/call", with_id(2));
     pair.deliver();
     pair.deliver_to_client(r#"{"jsonrpc":"2.0","id":1,"method":"roots/list"}"#);

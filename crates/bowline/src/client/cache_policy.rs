@@ -10,13 +10,12 @@ use std::time::{Duration, SystemTime};
 
 use bowline_core::era::Request;
 use bowline_core::json::Object;
-use bowline_core::mux::CallOptions;
 use bowline_types::{CacheScope, Json, RequestId, meta_key};
 use serde::Deserialize;
 
 use super::Change;
 use super::cache::{Cache, CacheEntry, CacheKey, CacheOwner};
-use crate::exchange::{Answer, Channel, Exchange, ExchangeEvent, PollExchange};
+use crate::exchange::{Answer, CallOptions, Channel, Exchange, ExchangeEvent, PollExchange};
 use crate::sync::Mutex;
 
 /// Whether a request may be answered from the cache.

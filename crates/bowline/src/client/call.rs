@@ -2,34 +2,35 @@
 //!
 //! ```text
 //! Waiting ──result──▶ (ListingTools) ──▶ Reply
-//!  ▲  ├──input_required──▶ AnsweringInput ──────────────┐
-//!  │  └──error, version not confirmed──▶ Correcting ──┐ │
-//!  └────────────────── next exchange ◀────────────────┴─┘
+//!  ▲  ├──input_required──▶ AnsweringInput ─────────────────────────────────┐
+//!  │  └──error, version not confirmed or headers rejected──▶ Correcting──┐ │
+//!  └────────────────────────── next exchange ◀───────────────────────────┴─┘
 //! ```
 
-use std::future::{Future, IntoFuture};
+use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{self, Poll, ready};
 use std::time::Duration;
 
 use bowline_core::Notification;
-use bowline_core::era::{Caller, Request};
+use bowline_core::era::Request;
 use bowline_core::input::{ClientRounds, InputStep, RoundsMisuse, is_input_required};
-use bowline_core::mux::CallOptions;
 use bowline_types::{
-    CallToolRequest, CallToolResult, ContentBlock, InputRequiredResult, Json, ListToolsRequest,
-    Meta, Method, NotificationMethod, ProgressNotification, ProgressNotificationParams, RequestId,
-    Tool,
+    CallToolRequest, CallToolResult, ContentBlock, ErrorCode, InputRequiredResult, Json,
+    ListToolsRequest, Meta, Method, NotificationMethod, ProgressNotification,
+    ProgressNotificationParams, RequestId,
 };
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout};
 
 use super::Client;
 use super::input_requests::{HostAnswers, retry_pause};
-use super::output_validation::ValidationStatus;
+use super::known_tools::{ArgumentHeaders, ValidationStatus};
 use super::remembered_version::cannot_have_run;
-use crate::exchange::{Answer, BoxFuture, Channel, Exchange, ExchangeEvent, InProcess};
+use super::request_builder::with_log_level;
+use crate::exchange::{
+    Answer, BoxFuture, CallOptions, Channel, Exchange, ExchangeEvent, InProcess,
+};
 use crate::{Error, Result};
 
 /// Called for each progress notification.
@@ -59,6 +60,8 @@ pub struct Call {
     rounds: Option<ClientRounds>,
     /// Whether an `input_required` result is returned to the caller instead of being answered by the host.
     manual_input: bool,
+    /// Whether the tools were listed because the server rejected the headers of the request.
+    has_corrected_headers: bool,
     /// When the current round began, if there is a total timeout, and the time that the earlier rounds took of it.
     round_began: Option<Instant>,
     time_spent: Duration,
@@ -69,10 +72,11 @@ enum RequestPhase {
     Waiting(Exchange),
     /// The host is answering the input requests of the server.
     AnsweringInput(HostAnswers),
-    /// The request failed, and the server is being probed: the remembered version may be wrong.
+    /// The request failed. Its cause is being corrected: the server is probed if the remembered version may be wrong,
+    /// and the tools are listed if the headers were rejected. The output is whether to send the request again.
     Correcting(BoxFuture<'static, bool>, Error),
-    /// The result has arrived; `tools/list` fetches the output schema to validate it.
-    ListingTools(BoxFuture<'static, Result<Vec<Tool>>>, Json),
+    /// The result has arrived; the tools are being listed for the output schema to validate it.
+    ListingTools(BoxFuture<'static, Option<()>>, Json),
     Done,
 }
 
@@ -93,6 +97,7 @@ impl Call {
             on_progress,
             rounds: None,
             manual_input: false,
+            has_corrected_headers: false,
             round_began,
             time_spent: Duration::ZERO,
             phase,
@@ -139,30 +144,25 @@ impl Call {
         self.on_progress.take()
     }
 
-    /// Stores the output schemas of a `tools/list` result, or validates a `tools/call` result. Pending if the tool is
-    /// not known and must be listed first.
+    /// Stores the tools of a `tools/list` result, or validates a `tools/call` result. Pending if the tool is not known
+    /// and must be listed first.
     fn process_result(&mut self, result: Json) -> Poll<Result<Reply>> {
-        let schemas = &self.client.inner.notifications.output_schemas;
-        match &*self.request.method {
-            ListToolsRequest::NAME => schemas.store(&result),
-            CallToolRequest::NAME => match schemas.validate(&self.request.params, &result) {
-                Ok(ValidationStatus::Valid) => {}
-                Ok(ValidationStatus::UnknownTool) => {
-                    let list = self.client.list_tools().into_future();
-                    let list = match self.remaining_time() {
-                        Some(after) => Box::pin(async move {
-                            let listed = timeout(after, list).await;
-                            listed.unwrap_or(Err(Error::Timeout { after }))
-                        }),
-                        None => list,
-                    };
-                    self.phase = RequestPhase::ListingTools(list, result);
+        let inner = &self.client.inner;
+        let tools = &inner.notifications.tools;
+        let result = match &*self.request.method {
+            ListToolsRequest::NAME => {
+                tools.store(&result, inner.current_connection().argument_headers())
+            }
+            CallToolRequest::NAME => match tools.validate(&self.request.params, &result)? {
+                ValidationStatus::Valid => result,
+                ValidationStatus::UnknownTool => {
+                    let listing = within(self.remaining_time(), self.client.clone().relist_tools());
+                    self.phase = RequestPhase::ListingTools(Box::pin(listing), result);
                     return Poll::Pending;
                 }
-                Err(error) => return Poll::Ready(Err(error)),
             },
-            _ => {}
-        }
+            _ => result,
+        };
         Poll::Ready(Ok(Reply(result)))
     }
 
@@ -232,7 +232,8 @@ impl Call {
         Some(total.saturating_sub(self.time_spent))
     }
 
-    /// Returns the error, or the next phase if a wrong remembered version may have caused it.
+    /// Returns the error, or the next phase if a wrong remembered version or an outdated list of tools may have caused
+    /// it.
     fn fail_or_correct(&mut self, error: Error, paused: Duration) -> Result<RequestPhase> {
         if let Error::Timeout { after } = error
             && Some(after) == self.remaining_time()
@@ -242,27 +243,47 @@ impl Call {
             return Err(Error::Timeout { after });
         }
         let dialect = self.request.caller.dialect;
-        if self.rounds.is_some() || !self.client.may_be_outdated(dialect, &error) {
+        let corrects_headers = self.may_lack_headers(&error);
+        if !corrects_headers
+            && (self.rounds.is_some() || !self.client.may_be_outdated(dialect, &error))
+        {
             return Err(error);
         }
         self.end_round(paused)?;
         let left = self.remaining_time();
         self.round_began = left.map(|_| Instant::now());
-        let correcting = self.client.clone().correct_version();
-        let correcting = async move {
-            match left {
-                Some(left) => timeout(left, correcting).await.unwrap_or(false),
-                None => correcting.await,
-            }
+        let client = self.client.clone();
+        let correcting: BoxFuture<'static, bool> = if corrects_headers {
+            self.has_corrected_headers = true;
+            Box::pin(async move {
+                within(left, client.relist_tools()).await;
+                true
+            })
+        } else {
+            Box::pin(async move { within(left, client.correct_version()).await == Some(true) })
         };
-        Ok(RequestPhase::Correcting(Box::pin(correcting), error))
+        Ok(RequestPhase::Correcting(correcting, error))
     }
 
-    /// Sends the request again in the server's actual version.
-    fn resend(&mut self) -> RequestPhase {
-        let mut caller = Caller::clone(&self.client.caller());
-        caller.log_level = self.request.caller.log_level;
-        self.request.caller = Arc::new(caller);
+    /// Returns whether the server rejected the headers of a tool call for the first time. They depend on the known
+    /// tools, which may be outdated.
+    fn may_lack_headers(&self, error: &Error) -> bool {
+        matches!(error, Error::Peer(error) if error.code == ErrorCode::HEADER_MISMATCH)
+            && self.request.method == CallToolRequest::NAME
+            && self.client.inner.current_connection().argument_headers() == ArgumentHeaders::Sent
+            && !self.has_corrected_headers
+    }
+
+    /// Sends the request again: in the server's actual version, with its current headers, and with the answers of the
+    /// host (`inputResponses`).
+    fn send_again(&mut self) -> Result<RequestPhase> {
+        let log_level = self.request.caller.log_level;
+        self.request.caller = with_log_level(self.client.caller(), log_level);
+        let mut request = self.request.clone();
+        if let Some(rounds) = &self.rounds {
+            request.params = rounds.retry_params().map_err(rounds_misuse)?.into();
+        }
+        // It is a new request, so it must not reuse an id that the caller chose.
         let options = CallOptions {
             id: None,
             total_timeout: self.remaining_time(),
@@ -270,30 +291,15 @@ impl Call {
         };
         self.round_began = options.total_timeout.map(|_| Instant::now());
         let channel = self.client.inner.current_connection();
-        RequestPhase::Waiting(channel.open(self.request.clone(), options))
+        Ok(RequestPhase::Waiting(channel.open(request, options)))
     }
 
-    /// Sends the request again, with the host's answers (`inputResponses`).
-    fn retry(&mut self, answers: Vec<(String, Json)>) -> Result<RequestPhase> {
+    fn answer_input(&mut self, answers: Vec<(String, Json)>) -> Result<RequestPhase> {
         let rounds = self.rounds.as_mut().ok_or(Error::Closed)?;
         for (key, answer) in answers {
             rounds.answer(&key, answer).map_err(rounds_misuse)?;
         }
-        let mut request = self.request.clone();
-        request.params = rounds.retry_params().map_err(rounds_misuse)?.into();
-        // A retry is a new request, so it must not reuse an id that the caller chose.
-        let options = CallOptions {
-            id: None,
-            total_timeout: self.remaining_time(),
-            ..self.options.clone()
-        };
-        self.round_began = options.total_timeout.map(|_| Instant::now());
-        Ok(RequestPhase::Waiting(
-            self.client
-                .inner
-                .current_connection()
-                .open(request, options),
-        ))
+        self.send_again()
     }
 }
 
@@ -342,19 +348,18 @@ impl Future for Call {
                     let error = std::mem::replace(error, Error::Closed);
                     // Resent only if the error proves that it did not run: a tool must not act twice.
                     match is_corrected && cannot_have_run(&error) {
-                        true => this.end_round(Duration::ZERO).map(|()| this.resend()),
+                        true => this
+                            .end_round(Duration::ZERO)
+                            .and_then(|()| this.send_again()),
                         false => Err(error),
                     }
                 }
-                RequestPhase::AnsweringInput(answers) => {
-                    ready!(Pin::new(answers).poll(cx)).and_then(|answers| this.retry(answers))
-                }
+                RequestPhase::AnsweringInput(answers) => ready!(Pin::new(answers).poll(cx))
+                    .and_then(|answers| this.answer_input(answers)),
                 RequestPhase::ListingTools(list, result) => {
-                    if let Err(error) = ready!(list.as_mut().poll(cx)) {
-                        tracing::debug!(%error, "failed to list the tools; output not validated");
-                    }
-                    let schemas = &this.client.inner.notifications.output_schemas;
-                    let validated = schemas.validate(&this.request.params, result);
+                    ready!(list.as_mut().poll(cx));
+                    let tools = &this.client.inner.notifications.tools;
+                    let validated = tools.validate(&this.request.params, result);
                     let reply = validated.map(|_| Reply(result.clone()));
                     this.phase = RequestPhase::Done;
                     return Poll::Ready(reply);
@@ -378,6 +383,14 @@ impl std::fmt::Debug for Call {
             .field("method", &self.request.method)
             .field("id", &self.id())
             .finish_non_exhaustive()
+    }
+}
+
+/// Runs `future`; `None` if it takes longer than `limit`.
+async fn within<T>(limit: Option<Duration>, future: impl Future<Output = T>) -> Option<T> {
+    match limit {
+        Some(limit) => timeout(limit, future).await.ok(),
+        None => Some(future.await),
     }
 }
 

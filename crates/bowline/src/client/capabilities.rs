@@ -21,9 +21,7 @@ impl Client {
             ))),
         }
     }
-}
 
-impl Client {
     /// Removes from `filter` what the server does not declare, unless its capabilities are unknown or not checked.
     pub(super) fn supported_filter(&self, filter: SubscriptionFilter) -> SubscriptionFilter {
         match self.capabilities() {

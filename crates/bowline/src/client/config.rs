@@ -10,8 +10,8 @@ use bowline_types::{Implementation, LoggingMessageNotificationParams};
 
 use super::cache::{Cache, MemoryCache};
 use super::cache_policy::{CachePolicy, CacheScopeOptions, IdentitySource};
+use super::known_tools::KnownTools;
 use super::notification_dispatch::{NotificationDispatch, OnError, OnLog, OnNotification};
-use super::output_validation::OutputSchemas;
 use super::{Connect, KnownServer, OutputValidation};
 use crate::Error;
 use crate::exchange::{Responder, TraceContext};
@@ -83,7 +83,7 @@ impl ClientConfig {
         };
         Arc::new(NotificationDispatch {
             cache_policy: Arc::new(CachePolicy::new(self.cache.clone(), options)),
-            output_schemas: Arc::new(OutputSchemas::new(self.output_validation)),
+            tools: Arc::new(KnownTools::new(self.output_validation)),
             on_log: self.on_log.clone(),
             on_notification: self.on_notification.clone(),
             on_error: self.on_error.clone(),

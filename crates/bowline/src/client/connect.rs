@@ -268,7 +268,10 @@ async fn open(target: ConnectTarget, http: HttpConfig, opener: &Opener<'_>) -> R
         }
         ConnectTarget::Wire(wire) => opener.open_wire(wire).await,
         ConnectTarget::Child(command) => opener.spawn(&command).await,
-        ConnectTarget::Http => http.transport()?.connect(opener).await,
+        ConnectTarget::Http => {
+            let tools = opener.notifications.tools.clone();
+            http.transport(tools)?.connect(opener).await
+        }
     }
 }
 

@@ -1,12 +1,14 @@
 //! Replaces `http/` in a build without the feature `http-client`.
 
+use std::sync::Arc;
+
 use bowline_core::era::{Caller, Request};
-use bowline_core::mux::CallOptions;
 
 use super::cache_policy::IdentitySource;
+use super::known_tools::KnownTools;
 use super::opener::Opener;
 use super::transport::Connection;
-use crate::exchange::{Channel, Exchange};
+use crate::exchange::{CallOptions, Channel, Exchange};
 use crate::{Error, Result};
 
 /// Never constructed.
@@ -24,7 +26,7 @@ impl HttpConfig {
         None
     }
 
-    pub(super) fn transport(self) -> Result<HttpTransport> {
+    pub(super) fn transport(self, _: Arc<KnownTools>) -> Result<HttpTransport> {
         Err(Error::misuse(
             "this build has no HTTP client; enable the feature `http-client`",
         ))

@@ -9,11 +9,10 @@ use std::time::Duration;
 
 use bowline_core::era::{Caller, Request};
 use bowline_core::input::RawInputRequest;
-use bowline_core::mux::CallOptions;
 use bowline_types::Json;
 use tokio::time::Sleep;
 
-use crate::exchange::{Answer, Channel, Exchange, ExchangeEvent, InProcess};
+use crate::exchange::{Answer, CallOptions, Channel, Exchange, ExchangeEvent, InProcess};
 use crate::{Error, Result};
 
 /// Resolves when the host has answered all input requests of one round; up to [`MAX_CONCURRENT`] are with the host at

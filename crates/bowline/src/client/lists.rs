@@ -272,13 +272,7 @@ impl<M: PaginatedMethod> ItemStream<M> {
     /// Adds the size of a page. Called before the page is decoded, which takes more memory.
     fn add_bytes(&mut self, bytes: usize) -> Result<()> {
         self.bytes = self.bytes.saturating_add(bytes);
-        if self.bytes > self.list.max_bytes {
-            let max = self.list.max_bytes;
-            return Err(Error::protocol(format!(
-                "the list exceeds the limit of {max} bytes"
-            )));
-        }
-        Ok(())
+        check_limit(self.bytes, self.list.max_bytes, "bytes")
     }
 
     /// Queues the items of a page and returns the next state.
@@ -287,21 +281,11 @@ impl<M: PaginatedMethod> ItemStream<M> {
         self.pages += 1;
         self.items += items.len();
         self.queued.extend(items);
-        if self.items > self.list.max_items {
-            let max = self.list.max_items;
-            return Err(Error::protocol(format!(
-                "the list exceeds the limit of {max} items"
-            )));
-        }
+        check_limit(self.items, self.list.max_items, "items")?;
         let Some(next) = next else {
             return Ok(PageState::Done);
         };
-        if self.pages >= self.list.max_pages {
-            let max = self.list.max_pages;
-            return Err(Error::protocol(format!(
-                "the list exceeds the limit of {max} pages"
-            )));
-        }
+        check_limit(self.pages + 1, self.list.max_pages, "pages")?;
         if !self.cursors.insert(next.clone()) {
             return Err(Error::protocol(
                 "the server repeated a cursor in `nextCursor`",
@@ -388,6 +372,15 @@ impl PaginatedMethod for ListPromptsRequest {
 
     fn into_page(result: ListPromptsResult) -> (Vec<Prompt>, Option<Cursor>) {
         (result.prompts, result.next_cursor)
+    }
+}
+
+fn check_limit(size: usize, max: usize, unit: &str) -> Result<()> {
+    match size > max {
+        true => Err(Error::protocol(format!(
+            "the list exceeds the limit of {max} {unit}"
+        ))),
+        false => Ok(()),
     }
 }
 

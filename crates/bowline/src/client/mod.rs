@@ -45,6 +45,8 @@ mod input_requests;
 
 mod capabilities;
 
+mod known_tools;
+
 mod output_validation;
 pub use output_validation::OutputValidation;
 
@@ -77,14 +79,13 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use bowline_core::Notification;
 use bowline_core::era::{Caller, Dialect, Request};
-use bowline_core::mux::CallOptions;
 use bowline_types::{
     DiscoverResult, Implementation, Json, LoggingLevel, NotificationMethod, ProgressToken,
     RootsListChangedNotification, ServerCapabilities, SubscriptionFilter,
 };
 use serde::Serialize;
 
-use crate::exchange::{Exchange, Responder, TraceContext};
+use crate::exchange::{CallOptions, Exchange, Responder, TraceContext};
 use crate::peer::Peer;
 use crate::wire::{Command, Wire};
 use crate::{Error, Result};

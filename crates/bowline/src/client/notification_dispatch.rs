@@ -13,7 +13,7 @@ use bowline_types::{
 
 use super::Change;
 use super::cache_policy::CachePolicy;
-use super::output_validation::OutputSchemas;
+use super::known_tools::KnownTools;
 use crate::Error;
 use crate::callback::catch_panic;
 use crate::peer::Peer;
@@ -28,7 +28,7 @@ pub(super) type OnError = Arc<dyn Fn(&Error) + Send + Sync>;
 /// The receivers of notifications.
 pub(super) struct NotificationDispatch {
     pub(super) cache_policy: Arc<CachePolicy>,
-    pub(super) output_schemas: Arc<OutputSchemas>,
+    pub(super) tools: Arc<KnownTools>,
     pub(super) on_log: Option<OnLog>,
     pub(super) on_notification: Option<OnNotification>,
     pub(super) on_error: Option<OnError>,
@@ -61,14 +61,14 @@ impl NotificationDispatch {
         }
     }
 
-    /// Evicts cached results and tool schemas before the application is notified of the change.
+    /// Evicts cached results and forgets the tools before the application is notified of the change.
     pub(super) fn apply_change(&self, change: &Change) {
         if matches!(change, Change::Other(_)) {
             return;
         }
         self.cache_policy.apply_change(change);
         if matches!(change, Change::Tools | Change::Missed) {
-            self.output_schemas.clear();
+            self.tools.forget();
         }
     }
 

@@ -16,7 +16,6 @@ use bowline_core::era::{
     Caller, Dialect, Dialects, OpeningFailure, OpeningStep, Prober, Request,
     initialized_notification,
 };
-use bowline_core::mux::CallOptions;
 use bowline_types::{
     DiscoverRequest, DiscoverResult, ErrorCode, Json, Method, ProtocolVersion, RpcError,
 };
@@ -24,7 +23,7 @@ use bowline_types::{
 use super::config::ClientConfig;
 use super::notification_dispatch::NotificationDispatch;
 use super::transport::{ChildCommand, Connection, Transport};
-use crate::exchange::{Answer, Channel};
+use crate::exchange::{Answer, CallOptions, Channel};
 use crate::wire::Wire;
 use crate::{Error, Result};
 
@@ -42,9 +41,8 @@ impl Opener<'_> {
 
     /// Connects over `wire`.
     pub(super) async fn open_wire(&self, wire: Box<dyn Wire>) -> Result<Connection> {
-        let host = self.config.host.clone();
-        let transport = Transport::over_wire(wire, None, host, self.notifications);
-        self.open(transport, None).await
+        self.open(Transport::over_wire(wire, None, self), None)
+            .await
     }
 
     /// Opens `transport` in the remembered version, or in the one that a probe finds.
@@ -83,13 +81,7 @@ impl Opener<'_> {
 
     fn start(&self, command: &ChildCommand) -> Result<Transport> {
         let (wire, child) = command.spawn()?;
-        let host = self.config.host.clone();
-        Ok(Transport::over_wire(
-            wire,
-            Some(child),
-            host,
-            self.notifications,
-        ))
+        Ok(Transport::over_wire(wire, Some(child), self))
     }
 
     async fn probe(

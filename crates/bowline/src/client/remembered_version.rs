@@ -111,6 +111,7 @@ pub(super) fn cannot_have_run(error: &Error) -> bool {
         Error::Peer(error) => matches!(
             error.code,
             ErrorCode::UNSUPPORTED_PROTOCOL_VERSION
+                | ErrorCode::HEADER_MISMATCH
                 | ErrorCode::METHOD_NOT_FOUND
                 | ErrorCode::INVALID_REQUEST
                 | ErrorCode::PARSE_ERROR

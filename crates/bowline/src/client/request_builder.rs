@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use bowline_core::era::{Caller, Request};
 use bowline_core::json::Object;
-use bowline_core::mux::CallOptions;
 use bowline_types::{
     Json, LoggingLevel, Meta, ProgressNotificationParams, RequestId, check_meta_key,
 };
@@ -18,7 +17,7 @@ use bowline_types::{
 use super::cache_policy::CacheMode;
 use super::call::OnProgress;
 use super::{Call, Client};
-use crate::exchange::{Exchange, TraceContext};
+use crate::exchange::{CallOptions, Exchange, TraceContext};
 use crate::{Error, Result};
 
 /// A builder for a request. Await it to send the request and receive the result.
@@ -317,7 +316,7 @@ impl RequestOptions {
     }
 }
 
-fn with_log_level(caller: Arc<Caller>, log_level: Option<LoggingLevel>) -> Arc<Caller> {
+pub(super) fn with_log_level(caller: Arc<Caller>, log_level: Option<LoggingLevel>) -> Arc<Caller> {
     if log_level.is_none() || log_level == caller.log_level {
         return caller;
     }

@@ -8,7 +8,6 @@ use std::task::{self, Poll, ready};
 use std::time::Duration;
 
 use bowline_core::era::Request;
-use bowline_core::mux::CallOptions;
 use bowline_types::{
     Method, NotificationMethod, RequestId, SubscriptionFilter,
     SubscriptionsAcknowledgedNotification, SubscriptionsAcknowledgedNotificationParams,
@@ -18,7 +17,7 @@ use futures_core::Stream;
 use tokio::time::{Instant, sleep};
 
 use super::{Change, Client, encode_object};
-use crate::exchange::{BoxFuture, Channel, Exchange, ExchangeEvent};
+use crate::exchange::{BoxFuture, CallOptions, Channel, Exchange, ExchangeEvent};
 use crate::{Error, Result};
 
 /// A builder for a subscription; awaiting it sends `subscriptions/listen`.
@@ -47,14 +46,10 @@ pub struct Subscribe {
 
 impl Subscribe {
     pub(super) fn new(client: &Client, filter: SubscriptionFilter) -> Self {
-        let options = CallOptions {
-            is_subscription: true,
-            ..CallOptions::default()
-        };
         Self {
             client: client.clone(),
             filter,
-            options,
+            options: CallOptions::default(),
         }
     }
 

@@ -4,12 +4,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bowline_core::era::{Caller, Dialect, Request};
-use bowline_core::mux::CallOptions;
 use bowline_types::{DiscoverResult, LoggingLevel};
 
 use super::http::HttpTransport;
-use super::notification_dispatch::NotificationDispatch;
-use crate::exchange::{Channel, Exchange, InProcess, Responder};
+use super::known_tools::ArgumentHeaders;
+use super::opener::Opener;
+use crate::exchange::{CallOptions, Channel, Exchange, InProcess, Responder};
 use crate::limits::{Account, Limits};
 use crate::peer::{CloseMode, LocalRole, Peer};
 use crate::sync::Mutex;
@@ -71,6 +71,14 @@ impl Connection {
         self.transport.wire()
     }
 
+    /// Returns whether requests mirror tool arguments in headers.
+    pub(super) fn argument_headers(&self) -> ArgumentHeaders {
+        match &*self.transport {
+            Transport::Http(_) => ArgumentHeaders::Sent,
+            Transport::InProcess { .. } | Transport::Wire(_) => ArgumentHeaders::NotSent,
+        }
+    }
+
     pub(super) fn caller(&self) -> Arc<Caller> {
         self.caller.lock().clone()
     }
@@ -111,20 +119,19 @@ impl Transport {
         }
     }
 
-    /// Starts the driver of `wire`, whose server requests are answered by `host`.
+    /// Starts the driver of `wire`, whose server requests are answered by the host.
     pub(super) fn over_wire(
         wire: Box<dyn Wire>,
         child: Option<ChildHandle>,
-        host: Arc<dyn Responder>,
-        notifications: &Arc<NotificationDispatch>,
+        opener: &Opener<'_>,
     ) -> Self {
         let server = Arc::new(OnceLock::new());
         let role = LocalRole::Client {
             server: server.clone(),
-            host,
+            host: opener.config.host.clone(),
         };
         let (peer, driver) = Peer::new(wire, role, Account::total(Limits::default()).peer());
-        notifications.attach(&peer);
+        opener.notifications.attach(&peer);
         // Owned by the connection: it ends when `OpenWire` is dropped.
         tokio::spawn(driver);
         Self::Wire(OpenWire {

@@ -7,10 +7,9 @@ use std::task::{self, Poll, Waker};
 use std::time::Duration;
 
 use bowline_core::era::Request;
-use bowline_core::mux::CallOptions;
 use bowline_types::RequestId;
 
-use super::{Channel, Exchange, ExchangeEvent, PollExchange};
+use super::{CallOptions, Channel, Exchange, ExchangeEvent, PollExchange};
 use crate::sync::Mutex;
 
 /// A channel whose open exchanges are counted.

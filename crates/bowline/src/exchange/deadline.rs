@@ -6,9 +6,10 @@ use std::task;
 use std::time::Duration;
 
 use bowline_core::Notification;
-use bowline_core::mux::CallOptions;
 use bowline_types::{NotificationMethod, ProgressNotification};
 use tokio::time::{Instant, Sleep};
+
+use super::CallOptions;
 
 /// The idle and the total timeout of an exchange. Both start at the first poll.
 pub(super) struct Deadlines {

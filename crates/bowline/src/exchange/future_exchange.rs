@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::task::{self, Poll, Waker};
 use std::time::Duration;
 
-use bowline_core::mux::CallOptions;
-
 use super::deadline::TimeoutState;
 use super::local_exchange::{ExchangeWork, LocalExchange};
 use super::request_ids::IdReservation;
-use super::{Answer, BoxFuture, Exchange, NotificationQueue, TimeoutPause};
+use super::{
+    Answer, BoxFuture, CallOptions, Exchange, NotificationQueue, OverflowPolicy, TimeoutPause,
+};
 use crate::Result;
 
 impl Exchange {
@@ -21,6 +21,7 @@ impl Exchange {
         notifications: Arc<NotificationQueue>,
         pause: Arc<TimeoutPause>,
         reservation: IdReservation,
+        overflow_policy: OverflowPolicy,
         options: &CallOptions,
     ) -> Self {
         let work = FutureWork {
@@ -36,6 +37,7 @@ impl Exchange {
             work,
             notifications,
             reservation,
+            overflow_policy,
             options,
         ))
     }

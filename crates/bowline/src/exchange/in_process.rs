@@ -12,17 +12,17 @@ use std::time::Duration;
 
 use bowline_core::Notification;
 use bowline_core::era::{Dialect, InputMechanism, Request, Seal, seal, unseal};
-use bowline_core::mux::CallOptions;
 use bowline_types::{Json, Method, PingRequest, SetLevelRequest};
 
 use super::back_channel::{BackChannel, OpenRequests};
 use super::deadline::TimeoutState;
 use super::local_exchange::{ExchangeWork, LocalExchange};
-use super::notification_queue::NotificationQueue;
+use super::notification_queue::{NotificationQueue, OverflowPolicy};
 use super::request_ids::RequestIds;
 use super::run_handler::{RunningHandler, run_handler};
 use super::{
-    Answer, CancelMode, Channel, Context, Exchange, NO_EXTENSIONS, NotificationSink, Responder,
+    Answer, CallOptions, CancelMode, Channel, Context, Exchange, NO_EXTENSIONS, NotificationSink,
+    Responder,
 };
 use crate::{Error, Result};
 
@@ -82,6 +82,7 @@ impl Channel for InProcess {
             Err(refused) => return Exchange::failed(Error::misuse(refused.to_string())),
         };
         let notifications = Arc::new(NotificationQueue::default());
+        let overflow_policy = OverflowPolicy::of(&request.method);
         let has_server_requests = request.caller.dialect.input_mechanism == InputMechanism::Request;
         let open_requests = OpenRequests::default();
         let back_channel = self.back_channel.clone().filter(|_| has_server_requests);
@@ -102,6 +103,7 @@ impl Channel for InProcess {
             work,
             notifications,
             reservation,
+            overflow_policy,
             &options,
         ))
     }

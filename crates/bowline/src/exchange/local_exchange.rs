@@ -5,13 +5,12 @@ use std::sync::Arc;
 use std::task::{self, Poll, Waker};
 use std::time::Duration;
 
-use bowline_core::mux::CallOptions;
 use bowline_types::RequestId;
 
 use super::deadline::{Deadlines, TimeoutState};
-use super::notification_queue::NotificationQueue;
+use super::notification_queue::{NotificationQueue, OverflowPolicy};
 use super::request_ids::IdReservation;
-use super::{Answer, ExchangeEvent, PollExchange};
+use super::{Answer, CallOptions, ExchangeEvent, PollExchange};
 use crate::{Error, Result};
 
 /// The work of one exchange. Its notifications go to the [`NotificationQueue`] of the exchange.
@@ -43,7 +42,7 @@ pub(super) struct LocalExchange<W: ExchangeWork> {
     reservation: IdReservation,
     /// The pauses of the work, kept for after its end.
     paused: Duration,
-    is_subscription: bool,
+    overflow_policy: OverflowPolicy,
 }
 
 impl<W: ExchangeWork> LocalExchange<W> {
@@ -51,6 +50,7 @@ impl<W: ExchangeWork> LocalExchange<W> {
         work: W,
         notifications: Arc<NotificationQueue>,
         reservation: IdReservation,
+        overflow_policy: OverflowPolicy,
         options: &CallOptions,
     ) -> Self {
         Self {
@@ -60,7 +60,7 @@ impl<W: ExchangeWork> LocalExchange<W> {
             deadlines: Deadlines::new(options),
             reservation,
             paused: Duration::ZERO,
-            is_subscription: options.is_subscription,
+            overflow_policy,
         }
     }
 
@@ -125,8 +125,7 @@ impl<W: ExchangeWork> PollExchange for LocalExchange<W> {
             self.deadlines.on_notification(&notification);
             return Poll::Ready(ExchangeEvent::Notification(notification));
         }
-        // A subscription must not lose notifications.
-        if self.is_subscription && self.notifications.has_overflowed() {
+        if self.overflow_policy == OverflowPolicy::Lag && self.notifications.has_overflowed() {
             self.abandon();
             return Poll::Ready(ExchangeEvent::Answered(Err(Error::Lagged)));
         }

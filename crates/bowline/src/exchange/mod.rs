@@ -7,6 +7,9 @@
 //!   Client ──▶ Channel ─ ─ ─ wire, HTTP, or in process ─ ─ ─▶ Responder ◀── Server
 //! ```
 
+mod call_options;
+pub use call_options::CallOptions;
+
 mod context;
 pub(crate) use context::HandlerControl;
 pub use context::{Context, NotificationSink};
@@ -35,6 +38,7 @@ pub(crate) use request_ids::RequestIds;
 mod notification_queue;
 #[cfg(any(feature = "http-client", feature = "http-server"))]
 pub(crate) use notification_queue::NotificationQueue;
+pub(crate) use notification_queue::OverflowPolicy;
 #[cfg(feature = "http-server")]
 pub(crate) use notification_queue::QueuePoll;
 
@@ -85,7 +89,6 @@ pub mod dialect {
 }
 pub use bowline_core::input::{KeyReused, MissingCapability};
 pub use bowline_core::json::Params;
-pub use bowline_core::mux::CallOptions;
 pub use bowline_core::{Notification, Outcome};
 use bowline_types::{ClientCapabilities, Json, RequestId};
 

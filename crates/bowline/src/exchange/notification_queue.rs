@@ -14,6 +14,7 @@ use std::collections::VecDeque;
 use std::task::{Poll, Waker};
 
 use bowline_core::Notification;
+use bowline_types::{Method, SubscriptionsListenRequest};
 
 use crate::sync::{Mutex, MutexGuard};
 
@@ -33,6 +34,25 @@ pub(crate) enum QueuePoll {
     Idle,
 }
 
+/// What an exchange does if its notifications arrive faster than its caller reads them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OverflowPolicy {
+    /// Drops the oldest notification; for progress, which later progress supersedes.
+    DropOldest,
+    /// Fails with [`Error::Lagged`](crate::Error::Lagged); for subscriptions, which must not miss any.
+    Lag,
+}
+
+impl OverflowPolicy {
+    /// Returns the policy of a request.
+    pub(crate) fn of(method: &str) -> Self {
+        match method == SubscriptionsListenRequest::NAME {
+            true => Self::Lag,
+            false => Self::DropOldest,
+        }
+    }
+}
+
 #[derive(Default)]
 struct QueueState {
     notifications: VecDeque<Notification>,
@@ -47,13 +67,6 @@ struct QueueState {
 }
 
 impl NotificationQueue {
-    /// Creates a closed queue, which drops every notification that is pushed.
-    pub(crate) fn closed() -> Self {
-        let queue = Self::default();
-        queue.close();
-        queue
-    }
-
     /// Queues a notification. If the queue is full it drops the oldest, because a slow caller must not block a handler.
     /// A producer that can wait should await [`wait_for_capacity`](Self::wait_for_capacity) before the next push.
     pub(crate) fn push(&self, notification: Notification) {

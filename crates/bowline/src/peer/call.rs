@@ -10,9 +10,9 @@ use bowline_core::mux::{AbandonReason, CallFailure, CallId, CallTimeout, WireEnd
 use bowline_types::{Json, RequestId};
 
 use super::Peer;
-use super::unread_queue::{OverflowPolicy, UnreadQueue};
+use super::unread_queue::UnreadQueue;
 use crate::Error;
-use crate::exchange::{Answer, ExchangeEvent, NO_EXTENSIONS, PollExchange};
+use crate::exchange::{Answer, ExchangeEvent, NO_EXTENSIONS, OverflowPolicy, PollExchange};
 use crate::limits::Account;
 
 /// The received notifications and outcome of one call, until the call is polled.

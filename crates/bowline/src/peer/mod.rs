@@ -36,20 +36,17 @@ use std::time::Duration;
 
 use bowline_core::era::{Request, Stamper};
 pub use bowline_core::mux::TableSizes;
-use bowline_core::mux::{
-    CallId, CallOptions, CallRefused, InFlightId, Mux, MuxLimits, NotifyError,
-};
+use bowline_core::mux::{self, CallId, CallRefused, InFlightId, Mux, MuxLimits, NotifyError};
 use bowline_core::{Notification, Outcome};
 use bowline_types::RequestId;
 use tokio::sync::watch;
 
-use crate::exchange::{Channel, Exchange};
+use crate::exchange::{CallOptions, Channel, Exchange, OverflowPolicy};
 use crate::limits::Account;
 use crate::sync::Mutex;
 use crate::wire::Wire;
 use crate::{Error, Result};
 use call::{Mailbox, WireCall};
-use unread_queue::OverflowPolicy;
 
 /// A handle to the peer at the other end of a duplex wire. Cheap to clone.
 #[derive(Clone)]
@@ -217,17 +214,14 @@ impl Channel for Peer {
             return legacy::listen(self, &request);
         }
         legacy::remember_log_level(self, &request);
-        self.call(&request, options).1
+        self.call(&request, options.into()).1
     }
 }
 
 impl Peer {
     /// Starts a call. Returns no id if it could not be started.
-    fn call(&self, request: &Request, options: CallOptions) -> (Option<CallId>, Exchange) {
-        let mailbox = Mailbox::new(match options.is_subscription || request.method == LISTEN {
-            true => OverflowPolicy::Lag,
-            false => OverflowPolicy::DropOldest,
-        });
+    fn call(&self, request: &Request, options: mux::CallOptions) -> (Option<CallId>, Exchange) {
+        let mailbox = Mailbox::new(OverflowPolicy::of(&request.method));
         match self.start(request, options, Some(mailbox)) {
             Ok((call, id)) => {
                 let exchange = Exchange::new(WireCall::new(self.clone(), call, id, request));
@@ -240,11 +234,10 @@ impl Peer {
     fn start(
         &self,
         request: &Request,
-        mut options: CallOptions,
+        mut options: mux::CallOptions,
         mailbox: Option<Mailbox>,
     ) -> Result<(CallId, RequestId)> {
         options.progress_token.clone_from(&request.progress_token);
-        options.is_subscription |= request.method == LISTEN;
         let stamped = self.shared.stamper.stamp(request);
         let now = tokio::time::Instant::now().into_std();
         let started = self.with(|state| {

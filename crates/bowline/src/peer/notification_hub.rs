@@ -6,8 +6,9 @@ use std::task::{self, Poll, Waker};
 
 use bowline_core::Notification;
 
-use super::unread_queue::{OverflowPolicy, UnreadQueue};
+use super::unread_queue::UnreadQueue;
 use crate::Error;
+use crate::exchange::OverflowPolicy;
 use crate::limits::Account;
 use crate::sync::Mutex;
 

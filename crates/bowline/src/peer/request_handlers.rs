@@ -8,14 +8,15 @@ use bowline_core::era::{
     Caller, Dialect, DuplexAdmission, Era, InputMechanism, NotificationAction, Rejection, Request,
     RequestAction, Seal, admit_from_server, convert_notification, seal,
 };
-use bowline_core::mux::{CallOptions, InFlightId};
+use bowline_core::mux::{self, InFlightId};
 use bowline_core::{Notification, Outcome, RawRequest};
 use bowline_types::{CancelledNotification, CancelledNotificationParams, Json, NotificationMethod};
 use tokio::task::JoinHandle;
 
 use super::{LISTEN, Peer, legacy};
 use crate::exchange::{
-    CancelMode, Channel, Context, Exchange, NotificationSink, Params, Responder, run_handler,
+    CallOptions, CancelMode, Channel, Context, Exchange, NotificationSink, Params, Responder,
+    run_handler,
 };
 use crate::limits::Limit;
 
@@ -381,9 +382,12 @@ struct RequestChannel {
 }
 
 impl Channel for RequestChannel {
-    fn open(&self, request: Request, mut options: CallOptions) -> Exchange {
-        options.within = Some(self.id.clone());
-        self.peer.open(request, options)
+    fn open(&self, request: Request, options: CallOptions) -> Exchange {
+        let options = mux::CallOptions {
+            within: Some(self.id.clone()),
+            ..options.into()
+        };
+        self.peer.call(&request, options).1
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bowline_core::era::{
     Caller, Dialect, Dialects, DuplexAdmission, LegacyFeatures, Request, stamp,
 };
-use bowline_core::mux::{CallOptions, TableSizes};
+use bowline_core::mux::TableSizes;
 use bowline_core::{Message, Outcome};
 use bowline_types::Json;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::{LocalRole, Peer};
-use crate::exchange::{BoxFuture, Channel, Context, Responder};
+use crate::exchange::{BoxFuture, CallOptions, Channel, Context, Responder};
 use crate::limits::{Account, Limit, Limits};
 use crate::wire::Lines;
 

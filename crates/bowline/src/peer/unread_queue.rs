@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use bowline_core::Notification;
 
+use crate::exchange::OverflowPolicy;
 use crate::limits::{Account, Limit};
 
 /// A bounded queue of received notifications. A single one is always accepted, whatever its size.
@@ -13,15 +14,6 @@ pub(super) struct UnreadQueue {
     queue: VecDeque<Option<Notification>>,
     bytes: usize,
     has_overflowed: bool,
-}
-
-/// The overflow policy of an [`UnreadQueue`] queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum OverflowPolicy {
-    /// Drops the oldest notification; for progress, which later progress supersedes.
-    DropOldest,
-    /// Accepts no more notifications and sets `has_overflowed`; for subscriptions, which must not miss any.
-    Lag,
 }
 
 impl UnreadQueue {

@@ -4,12 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline::exchange::{BoxFuture, Channel, Exchange, Responder};
+use bowline::exchange::{BoxFuture, CallOptions, Channel, Exchange, Responder};
 use bowline::types::{ClientCapabilities, RootsCapability};
 use bowline::{CallToolResult, CancelMode, Context, Json, RpcError, Server, Tool};
 use bowline_core::Outcome;
 use bowline_core::era::Request;
-use bowline_core::mux::CallOptions;
 use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::watch;

@@ -87,6 +87,57 @@ async fn structured_output_of_an_unlisted_tool_lists_the_tools_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn concurrent_calls_of_unlisted_tools_share_one_list() {
+    let (client, mut server) = modern().await;
+
+    let (first, second) = (client.call_tool("a", ()), client.call_tool("b", ()));
+    let script = async {
+        for _ in 0..2 {
+            let bad = json!({"content": [], "structuredContent": {"n": "one"}});
+            server.expect("tools/call").await.answer(bad);
+        }
+        let tools = ["a", "b"].map(tool_with_output_schema);
+        server
+            .expect("tools/list")
+            .await
+            .answer(json!({"tools": tools}));
+        server.expect_nothing().await;
+    };
+    let (first, second, ()) = tokio::join!(first.into_future(), second.into_future(), script);
+
+    for (result, tool) in [(first, "`a`"), (second, "`b`")] {
+        assert!(protocol_error(&result.unwrap_err()).contains(tool));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_dropped_while_it_lists_the_tools_leaves_that_to_the_next() {
+    let (client, mut server) = modern().await;
+    let mut first = client.call_tool("t", ()).start();
+    let mut second = client.call_tool("t", ()).start();
+    for _ in 0..2 {
+        let bad = json!({"content": [], "structuredContent": {"n": "one"}});
+        server.expect("tools/call").await.answer(bad);
+    }
+
+    let listing = tokio::select! {
+        biased;
+        _ = &mut first => panic!("the output is not validated yet"),
+        _ = &mut second => panic!("the output is not validated yet"),
+        listing = server.expect("tools/list") => listing.hold(),
+    };
+    drop(first);
+    server.expect_cancel(&listing).await;
+    let script = async {
+        let tools = json!({"tools": [tool_with_output_schema("t")]});
+        server.expect("tools/list").await.answer(tools);
+    };
+    let (second, ()) = tokio::join!(second, script);
+
+    assert!(protocol_error(&second.unwrap_err()).contains("schema"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn text_output_of_an_unlisted_tool_does_not_list_the_tools() {
     let (client, mut server) = modern().await;
 

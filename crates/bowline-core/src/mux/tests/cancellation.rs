@@ -211,11 +211,7 @@ fn a_subscription_ends_by_a_result_then_a_cancel_or_by_either() {
     let cancel = cancel_frame("\"s\"", "over");
     for ends in [vec![&result, &cancel], vec![&result], vec![&cancel]] {
         let mut pair = MuxPair::new();
-        let options = CallOptions {
-            is_subscription: true,
-            ..with_id("s")
-        };
-        let call = pair.call_with("subscriptions/listen", options);
+        let call = pair.call_with("subscriptions/listen", with_id("s"));
         let _request = pair.client.poll_transmit();
 
         for end in &ends {

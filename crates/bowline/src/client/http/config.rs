@@ -9,6 +9,7 @@ use super::HttpTransport;
 use crate::client::cache_policy::IdentitySource;
 use crate::client::connect::ConnectTarget;
 use crate::client::era_cache::origin;
+use crate::client::known_tools::KnownTools;
 use crate::client::{Client, Connect, EraCache};
 use crate::http::client::{
     Authorizer, ConnectionOptions, Drain, Endpoint, HttpSend, HttpVersionPolicy, Proxies,
@@ -149,7 +150,7 @@ impl HttpConfig {
         Some(Arc::new(move || authorizer.identity()))
     }
 
-    pub(in crate::client) fn transport(self) -> Result<HttpTransport> {
+    pub(in crate::client) fn transport(self, tools: Arc<KnownTools>) -> Result<HttpTransport> {
         let uri = self.url?;
         let send = match self.send {
             Some(send) => send,
@@ -163,7 +164,7 @@ impl HttpConfig {
             limits: self.response_limits,
             drain: Arc::new(Drain::default()),
         };
-        Ok(HttpTransport::new(endpoint, self.eras))
+        Ok(HttpTransport::new(endpoint, self.eras, tools))
     }
 }
 

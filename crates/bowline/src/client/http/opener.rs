@@ -6,31 +6,39 @@ use std::sync::Arc;
 use bowline_core::Outcome;
 use bowline_core::era::probe::{HttpReply, suggests_http_sse};
 use bowline_core::era::{Caller, OpeningFailure, OpeningStep, Prober, Request};
-use bowline_core::mux::CallOptions;
 use http::StatusCode;
 
 use crate::client::EraCache;
+use crate::client::known_tools::KnownTools;
 use crate::client::opener::{Opener, discover_request, opening_error};
 use crate::client::transport::{Connection, Transport};
-use crate::exchange::{Channel, Exchange, TimeoutPause, timeout_with_pauses};
+use crate::exchange::{CallOptions, Channel, Exchange, TimeoutPause, timeout_with_pauses};
 use crate::http::client::{Endpoint, HttpChannel, UnexpectedStatus, legacy};
 use crate::wire::Wire;
 use crate::{Error, Result};
 
 /// A server at a URL. Used as the transport if the server is modern; a legacy one gets a wire made of HTTP requests.
+#[derive(Clone)]
 pub(in crate::client) struct HttpTransport {
     channel: HttpChannel,
     endpoint: Endpoint,
     /// The eras of servers that were probed before.
     eras: EraCache,
+    /// Determines which arguments of a call are mirrored in headers.
+    tools: Arc<KnownTools>,
 }
 
 impl HttpTransport {
-    pub(in crate::client) fn new(endpoint: Endpoint, eras: EraCache) -> Self {
+    pub(in crate::client) fn new(
+        endpoint: Endpoint,
+        eras: EraCache,
+        tools: Arc<KnownTools>,
+    ) -> Self {
         Self {
             channel: HttpChannel::new(endpoint.clone()),
             endpoint,
             eras,
+            tools,
         }
     }
 
@@ -78,7 +86,7 @@ impl HttpTransport {
                 OpeningStep::Discover(dialect) => dialect,
                 OpeningStep::Ready(dialect) => {
                     caller.dialect = dialect;
-                    return Ok(self.duplicate().into_connection(caller, None));
+                    return Ok(self.clone().into_connection(caller, None));
                 }
                 OpeningStep::Initialize(_) => {
                     let connection = self.initialize(opener, caller).await?;
@@ -106,7 +114,7 @@ impl HttpTransport {
                     caller.dialect = dialect;
                     let result = probe.ok().and_then(|(_, outcome)| outcome?.ok());
                     let server = result.and_then(|result| result.decode().ok());
-                    return Ok(self.duplicate().into_connection(caller, server));
+                    return Ok(self.clone().into_connection(caller, server));
                 }
                 // The error of the request says more than the failure that it led to.
                 OpeningStep::Failed(
@@ -123,10 +131,6 @@ impl HttpTransport {
         server: Option<bowline_types::DiscoverResult>,
     ) -> Connection {
         Connection::new(Arc::new(Transport::Http(self)), caller, server)
-    }
-
-    fn duplicate(&self) -> Self {
-        Self::new(self.endpoint.clone(), self.eras.clone())
     }
 
     async fn discover(
@@ -162,7 +166,8 @@ impl HttpTransport {
 
 impl Channel for HttpTransport {
     fn open(&self, request: Request, options: CallOptions) -> Exchange {
-        self.channel.open(request, options)
+        let param_headers = self.tools.param_headers(&request);
+        self.channel.open(request, &options, param_headers)
     }
 }
 
@@ -171,13 +176,11 @@ async fn initialize_over(
     wire: Box<dyn Wire>,
     caller: Caller,
 ) -> Result<Connection> {
-    let host = opener.config.host.clone();
-    let transport = Transport::over_wire(wire, None, host, opener.notifications);
     let legacy = opener.config.versions.without_modern();
     let Some(offered) = legacy.latest_legacy() else {
         return Err(opening_error(&OpeningFailure::Incompatible(Vec::new())));
     };
-    let transport = Arc::new(transport);
+    let transport = Arc::new(Transport::over_wire(wire, None, opener));
     opener.initialize(transport, caller, offered, &legacy).await
 }
 

@@ -31,10 +31,9 @@ use std::time::Duration;
 
 use bowline_core::era::{ElicitationModes, InputMechanism, Request};
 use bowline_core::input::{InputKind, InputStatus, RawInputRequest, ServerRound};
-use bowline_core::mux::CallOptions;
 use bowline_types::{ElicitMode, Json, RpcError};
 
-use super::{Answer, Context};
+use super::{Answer, CallOptions, Context};
 use crate::sync::Mutex;
 use crate::{Error, deprecation};
 

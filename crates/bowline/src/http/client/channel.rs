@@ -1,43 +1,37 @@
-//! `HttpChannel`, the [`Channel`] of the modern era over HTTP: one POST and its response per exchange.
+//! `HttpChannel`, the channel of the modern era over HTTP: one POST and its response per exchange.
 
 use std::future::Future;
 use std::sync::Arc;
 
 use bowline_core::era::{Dialect, Request, Stamper, unseal};
 use bowline_core::http::headers::{MirroredMessage, ParamHeaders, mirror, name_member};
-use bowline_core::mux::CallOptions;
 use bowline_core::{CorrelationKey, Message, Outcome};
-use bowline_types::{
-    CallToolRequest, CallToolRequestParams, Cursor, ErrorCode, Json, ListToolsRequest, Method,
-    PaginatedRequestParams, RequestId, RpcError, UnsupportedProtocolVersion,
-};
+use bowline_types::{ErrorCode, RequestId, RpcError, UnsupportedProtocolVersion};
 use http::{Response, StatusCode};
 
 use super::body::ResponseBody;
-use super::mirrored_tools::MirroredTools;
 use super::response::{ResponseContent, message, missing_response, read};
 use super::send::SendState;
 use super::{Endpoint, OutgoingRequest, RefusalPolicy, message_headers};
 use crate::exchange::{
-    Answer, Channel, Exchange, NO_EXTENSIONS, NotificationQueue, RequestIds, TimeoutPause,
+    Answer, CallOptions, Exchange, NO_EXTENSIONS, NotificationQueue, OverflowPolicy, RequestIds,
+    TimeoutPause,
 };
 use crate::{Error, Result};
 
-/// A [`Channel`] to a server of revision 2026-07-28 over HTTP.
+/// A channel to a server of revision 2026-07-28 over HTTP.
 ///
 /// # Cancel safety
 ///
 /// Dropping an exchange aborts its POST, which cancels the request at the server. No cancel notification is sent.
 #[derive(Clone)]
-pub struct HttpChannel(Arc<ChannelState>);
+pub(crate) struct HttpChannel(Arc<ChannelState>);
 
 /// The state that all exchanges of a channel share.
 struct ChannelState {
     endpoint: Endpoint,
     stamper: Stamper,
     ids: RequestIds,
-    /// The tools with arguments that are mirrored in headers (`x-mcp-header`).
-    tools: MirroredTools,
 }
 
 impl HttpChannel {
@@ -46,14 +40,37 @@ impl HttpChannel {
             endpoint,
             stamper: Stamper::default(),
             ids: RequestIds::default(),
-            tools: MirroredTools::default(),
         }))
     }
 
-    /// Returns the number of requests in flight.
-    #[must_use]
-    pub fn in_flight(&self) -> usize {
-        self.0.ids.in_use()
+    /// Starts one exchange. `param_headers` are the arguments of the called tool that headers mirror.
+    pub(crate) fn open(
+        &self,
+        request: Request,
+        options: &CallOptions,
+        param_headers: Option<Arc<ParamHeaders>>,
+    ) -> Exchange {
+        let reservation = match self.0.ids.reserve(options.id.clone()) {
+            Ok(reservation) => reservation,
+            Err(refused) => return Exchange::failed(Error::misuse(refused.to_string())),
+        };
+        let overflow_policy = OverflowPolicy::of(&request.method);
+        let handles = CallerHandles::default();
+        let CallerHandles {
+            notifications,
+            pause,
+        } = handles.clone();
+        let future =
+            self.clone()
+                .exchange(reservation.id().clone(), request, param_headers, handles);
+        Exchange::from_future(
+            Box::pin(future),
+            notifications,
+            pause,
+            reservation,
+            overflow_policy,
+            options,
+        )
     }
 
     /// Sends a request and returns the HTTP status and the outcome, if there is one; used to find out which protocol
@@ -64,7 +81,7 @@ impl HttpChannel {
         pause: &TimeoutPause,
     ) -> Result<(StatusCode, Option<Outcome>)> {
         let id = RequestId::Number(0);
-        let response = self.post(&id, request, pause).await?;
+        let response = self.post(&id, request, None, pause).await?;
         let status = response.status();
         let outcome = match read(&self.0.endpoint, response).await? {
             ResponseContent::Other(_) => None,
@@ -93,18 +110,21 @@ impl HttpChannel {
         self,
         id: RequestId,
         mut request: Request,
+        param_headers: Option<Arc<ParamHeaders>>,
         handles: CallerHandles,
     ) -> impl Future<Output = Result<Answer>> + Send {
         async move {
-            let mut outcome = self.round_trip(&id, &request, &handles).await?;
+            let param_headers = param_headers.as_deref();
+            let mut outcome = self
+                .round_trip(&id, &request, param_headers, &handles)
+                .await?;
             if let Err(error) = &outcome
-                // Boxed: it rarely runs, and inline it would enlarge the future of every exchange.
-                && Box::pin(self.amend(&mut request, error, &handles)).await
+                && let Some(dialect) = supported_dialect(error, request.caller.dialect)
             {
-                outcome = self.round_trip(&id, &request, &handles).await?;
-            }
-            if request.method == ListToolsRequest::NAME {
-                outcome = outcome.map(|result| self.0.tools.update(result));
+                Arc::make_mut(&mut request.caller).dialect = dialect;
+                outcome = self
+                    .round_trip(&id, &request, param_headers, &handles)
+                    .await?;
             }
             let dialect = request.caller.dialect;
             let unsealed = unseal(&request.method, dialect, NO_EXTENSIONS, outcome);
@@ -112,85 +132,17 @@ impl HttpChannel {
         }
     }
 
-    /// Changes a request that failed with `error` so that the server may accept it. Returns whether to send it again.
-    async fn amend(
-        &self,
-        request: &mut Request,
-        error: &RpcError,
-        handles: &CallerHandles,
-    ) -> bool {
-        match error.code {
-            ErrorCode::HEADER_MISMATCH if request.method == CallToolRequest::NAME => {
-                // Our copy of the tool's schema, which determines the mirrored headers, may be stale.
-                self.list_tools(request, handles).await;
-                true
-            }
-            ErrorCode::UNSUPPORTED_PROTOCOL_VERSION => {
-                let data = error.data.as_ref();
-                let data = data.and_then(|data| data.decode::<UnsupportedProtocolVersion>().ok());
-                let versions = data.iter().flat_map(|data| &data.supported);
-                let modern = versions
-                    .filter_map(|version| Dialect::of(version.as_str()))
-                    .filter(|dialect| dialect.is_modern());
-                // Prefers another version (`false` is less than `true`); the refused one is retried only if the server
-                // supports no other.
-                let dialect =
-                    modern.min_by_key(|dialect| std::ptr::eq(*dialect, request.caller.dialect));
-                if let Some(dialect) = dialect {
-                    Arc::make_mut(&mut request.caller).dialect = dialect;
-                }
-                dialect.is_some()
-            }
-            _ => false,
-        }
-    }
-
-    /// Fetches all pages of `tools/list` to refresh the mirrored headers.
-    async fn list_tools(&self, original: &Request, handles: &CallerHandles) {
-        let mut cursor = None;
-        for _ in 0..MAX_PAGES {
-            let page = self
-                .fetch_tools_page(cursor.take(), original, handles)
-                .await;
-            cursor = page.and_then(|page| {
-                let next = page.decode::<NextPage>().ok()?.next_cursor;
-                self.0.tools.update(page);
-                next
-            });
-            if cursor.is_none() {
-                return;
-            }
-        }
-        tracing::warn!("`tools/list` exceeds {MAX_PAGES} pages; ignored the rest");
-    }
-
-    async fn fetch_tools_page(
-        &self,
-        cursor: Option<Cursor>,
-        original: &Request,
-        handles: &CallerHandles,
-    ) -> Option<Json> {
-        let mut params = PaginatedRequestParams::default();
-        params.cursor = cursor;
-        let params = Json::encode(&params).ok()?;
-        let list = Request::new(ListToolsRequest::NAME, params, original.caller.clone());
-        let reservation = self.0.ids.reserve(None).ok()?;
-        let unobserved = CallerHandles {
-            notifications: Arc::new(NotificationQueue::closed()),
-            pause: handles.pause.clone(),
-        };
-        let page = self.round_trip(reservation.id(), &list, &unobserved).await;
-        page.ok()?.ok()
-    }
-
     /// Sends one POST and reads its response up to the outcome.
     async fn round_trip(
         &self,
         id: &RequestId,
         request: &Request,
+        param_headers: Option<&ParamHeaders>,
         handles: &CallerHandles,
     ) -> Result<Outcome> {
-        let response = self.post(id, request, &handles.pause).await?;
+        let response = self
+            .post(id, request, param_headers, &handles.pause)
+            .await?;
         let reply = read(&self.0.endpoint, response).await?;
         match reply {
             ResponseContent::Other(status) => Err(missing_response(status)),
@@ -238,10 +190,10 @@ impl HttpChannel {
         &self,
         id: &RequestId,
         request: &Request,
+        param_headers: Option<&ParamHeaders>,
         pause: &TimeoutPause,
     ) -> Result<Response<ResponseBody>> {
         let stamped = self.0.stamper.stamp(request);
-        let tool_headers = self.tool_headers(request);
         // A closure: the request may be sent more than once, for example after authorization.
         let headers = || {
             let mirrored = MirroredMessage {
@@ -252,7 +204,7 @@ impl HttpChannel {
                 name_member: name_member(&request.method),
             };
             let mut headers = message_headers();
-            mirror(mirrored, tool_headers.as_deref(), &mut headers)
+            mirror(mirrored, param_headers, &mut headers)
                 .map_err(|unmirrorable| Error::misuse(unmirrorable.to_string()))?;
             Ok(headers)
         };
@@ -266,46 +218,6 @@ impl HttpChannel {
         };
         self.0.endpoint.request(&outgoing).await
     }
-
-    fn tool_headers(&self, request: &Request) -> Option<Arc<ParamHeaders>> {
-        if request.method != CallToolRequest::NAME || self.0.tools.is_empty() {
-            return None;
-        }
-        let params: CallToolRequestParams = request.params.decode().ok()?;
-        self.0.tools.find(&params.name)
-    }
-}
-
-impl Channel for HttpChannel {
-    fn open(&self, request: Request, options: CallOptions) -> Exchange {
-        let reservation = match self.0.ids.reserve(options.id.clone()) {
-            Ok(reservation) => reservation,
-            Err(refused) => return Exchange::failed(Error::misuse(refused.to_string())),
-        };
-        let handles = CallerHandles::default();
-        let CallerHandles {
-            notifications,
-            pause,
-        } = handles.clone();
-        let future = self
-            .clone()
-            .exchange(reservation.id().clone(), request, handles);
-        Exchange::from_future(
-            Box::pin(future),
-            notifications,
-            pause,
-            reservation,
-            &options,
-        )
-    }
-}
-
-impl std::fmt::Debug for HttpChannel {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("HttpChannel")
-            .field("uri", &self.0.endpoint.uri)
-            .finish_non_exhaustive()
-    }
 }
 
 /// What an exchange shares with its caller before the outcome: its notifications, and the pause of its timeouts.
@@ -316,15 +228,20 @@ struct CallerHandles {
     pause: Arc<TimeoutPause>,
 }
 
-/// The cursor of the next page in a list result.
-#[derive(serde::Deserialize)]
-struct NextPage {
-    #[serde(rename = "nextCursor")]
-    next_cursor: Option<Cursor>,
+/// Returns the version to send a request again in, if `error` is that the server does not support its version.
+fn supported_dialect(error: &RpcError, refused: &Dialect) -> Option<&'static Dialect> {
+    if error.code != ErrorCode::UNSUPPORTED_PROTOCOL_VERSION {
+        return None;
+    }
+    let data: UnsupportedProtocolVersion = error.data.as_ref()?.decode().ok()?;
+    let versions = data.supported.iter();
+    let modern = versions
+        .filter_map(|version| Dialect::of(version.as_str()))
+        .filter(|dialect| dialect.is_modern());
+    // Prefers another version (`false` is less than `true`); the refused one is retried only if the server supports no
+    // other.
+    modern.min_by_key(|dialect| std::ptr::eq(*dialect, refused))
 }
-
-/// Maximum number of `tools/list` pages read for one call.
-const MAX_PAGES: usize = 1000;
 
 /// Returns whether a response with this id belongs to our request; an error may have no id.
 fn is_response_to(id: Option<&RequestId>, ours: &RequestId) -> bool {

@@ -15,7 +15,7 @@ mod body;
 pub use body::ResponseBody;
 
 mod channel;
-pub use channel::HttpChannel;
+pub(crate) use channel::HttpChannel;
 
 mod closable;
 
@@ -37,8 +37,6 @@ mod keep_alive_monitor;
 mod liveness;
 
 mod liveness_io;
-
-mod mirrored_tools;
 
 mod pool;
 
