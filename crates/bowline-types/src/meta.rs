@@ -261,61 +261,6 @@ pub mod meta_key {
     pub const TRACESTATE: &str = "tracestate";
     /// Of any message: the W3C baggage.
     pub const BAGGAGE: &str = "baggage";
-
-    /// Returns whether `key` follows the grammar: an optional prefix of dot-separated labels and a slash,
-    /// then a name.
-    ///
-    /// A label starts with a letter, ends with a letter or digit, and may have hyphens in between. A name
-    /// is empty, or starts and ends with a letter or digit, and may have `-`, `_` and `.` in between.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use bowline_types::meta_key;
-    ///
-    /// assert!(meta_key::is_valid("com.example/retry_count"));
-    /// assert!(!meta_key::is_valid("9lives.example/count"));
-    /// ```
-    #[must_use]
-    pub fn is_valid(key: &str) -> bool {
-        match key.split_once('/') {
-            Some((prefix, name)) => prefix.split('.').all(is_label) && is_name(name),
-            None => is_name(key),
-        }
-    }
-
-    /// Returns whether `key` is reserved: the second label of its prefix is `modelcontextprotocol` or `mcp`,
-    /// or it is a reserved key without a prefix.
-    #[must_use]
-    pub fn is_reserved(key: &str) -> bool {
-        match key.split_once('/') {
-            Some((prefix, _)) => {
-                matches!(
-                    prefix.split('.').nth(1),
-                    Some("modelcontextprotocol" | "mcp")
-                )
-            }
-            None => matches!(key, PROGRESS_TOKEN | TRACEPARENT | TRACESTATE | BAGGAGE),
-        }
-    }
-
-    fn is_label(label: &str) -> bool {
-        let label = label.as_bytes();
-        label.first().is_some_and(u8::is_ascii_alphabetic)
-            && label.last().is_some_and(u8::is_ascii_alphanumeric)
-            && label
-                .iter()
-                .all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-')
-    }
-
-    fn is_name(name: &str) -> bool {
-        let name = name.as_bytes();
-        name.first().is_none_or(u8::is_ascii_alphanumeric)
-            && name.last().is_none_or(u8::is_ascii_alphanumeric)
-            && name
-                .iter()
-                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
-    }
 }
 
 #[cfg(test)]
@@ -349,46 +294,5 @@ mod tests {
 
         assert_eq!(meta.get(meta_key::SUBSCRIPTION_ID).unwrap().as_str(), "7");
         assert_eq!(meta.subscription_id().unwrap(), Some(RequestId::Number(7)));
-    }
-
-    #[test]
-    fn keys_follow_the_grammar() {
-        for key in [
-            "a",
-            "",
-            "a.b-c_d9",
-            "com.example/",
-            "com.example/a",
-            "x-y.z1/0",
-            "io.modelcontextprotocol/logLevel",
-        ] {
-            assert!(meta_key::is_valid(key), "{key:?} was refused");
-        }
-        for key in [
-            "-a", "a-", "a b", "/a", "1com/a", "com-/a", "com..x/a", "com/a/b", "é", "a_/b",
-        ] {
-            assert!(!meta_key::is_valid(key), "{key:?} was accepted");
-        }
-    }
-
-    #[test]
-    fn the_second_label_decides_whether_a_prefix_is_reserved() {
-        for key in [
-            "io.modelcontextprotocol/x",
-            "dev.mcp/x",
-            "com.mcp.tools/x",
-            "progressToken",
-            "traceparent",
-        ] {
-            assert!(meta_key::is_reserved(key), "{key:?} is reserved");
-        }
-        for key in [
-            "com.example.mcp/x",
-            "mcp/x",
-            "x",
-            "com.example/progressToken",
-        ] {
-            assert!(!meta_key::is_reserved(key), "{key:?} is not reserved");
-        }
     }
 }

@@ -113,15 +113,18 @@ mod tests {
     #[test]
     fn keys_are_validated_by_the_grammar() {
         for (key, expected) in [
+            ("", Ok(())),
             ("a", Ok(())),
             ("progressToken", Ok(())),
             ("a-b_c.d", Ok(())),
             ("com.example/", Ok(())),
             ("com.example/a", Ok(())),
             ("com.example.mcp/a", Ok(())),
-            ("c-3.x/a", Ok(())),
+            ("c-3.x/0", Ok(())),
+            ("mcp/a", Ok(())),
             ("io.modelcontextprotocol/related-task", Ok(())),
             ("-a", Err(MetaKeyError::Name)),
+            ("a-", Err(MetaKeyError::Name)),
             ("a.", Err(MetaKeyError::Name)),
             ("a b", Err(MetaKeyError::Name)),
             ("ä", Err(MetaKeyError::Name)),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bowline::exchange::{Outcome, Request, TraceContext};
-use bowline::layer::{ConcurrencyLimit, FromTower, Layered, Next, Timeout, Trace};
+use bowline::layer::{ConcurrencyLimit, FromTower, Next, Timeout, Trace};
 use bowline::types::Meta;
 use bowline::{
     CallToolResult, Client, Context, Error, ErrorCode, RpcError, Server, State, Tool, wire,
@@ -44,9 +44,7 @@ async fn the_first_layer_is_the_outermost() {
             }
         }
     };
-    let layered = Layered::new(server())
-        .layer(note("outer"))
-        .layer(note("inner"));
+    let layered = server().layer(note("outer")).layer(note("inner"));
     let client = Client::in_process(&layered)
         .protocol_version("2026-07-28")
         .await
@@ -62,7 +60,7 @@ async fn a_layer_can_answer_without_calling_the_handler() {
     async fn no(_: Request, _: Next) -> Outcome {
         Err(RpcError::new(ErrorCode(-7), "closed today"))
     }
-    let client = Client::in_process(&Layered::new(server()).layer(no))
+    let client = Client::in_process(&server().layer(no))
         .protocol_version("2026-07-28")
         .await
         .unwrap();
@@ -74,7 +72,7 @@ async fn a_layer_can_answer_without_calling_the_handler() {
 
 #[tokio::test(start_paused = true)]
 async fn the_timeout_layer_drops_only_slow_handlers() {
-    let layered = Layered::new(server())
+    let layered = server()
         .layer(Trace::new())
         .layer(Timeout::new(Duration::from_secs(1)));
     let client = Client::in_process(&layered)
@@ -93,7 +91,7 @@ async fn the_timeout_layer_drops_only_slow_handlers() {
 
 #[tokio::test(start_paused = true)]
 async fn requests_above_the_limit_are_rejected_and_an_abandoned_one_frees_its_slot() {
-    let client = Client::in_process(&Layered::new(server()).layer(ConcurrencyLimit::new(1)))
+    let client = Client::in_process(&server().layer(ConcurrencyLimit::new(1)))
         .protocol_version("2026-07-28")
         .await
         .unwrap();
@@ -124,7 +122,7 @@ async fn a_tower_layer_can_be_used_as_a_layer() {
         }
     }
     let count = Count(Arc::default());
-    let layered = Layered::new(server()).layer(FromTower::new(count.clone()));
+    let layered = server().layer(FromTower::new(count.clone()));
     let client = Client::in_process(&layered)
         .protocol_version("2026-07-28")
         .await
@@ -260,10 +258,9 @@ async fn a_malformed_traceparent_is_ignored() {
 async fn roots_changed_reaches_a_layered_server() {
     let notifications = Arc::new(AtomicUsize::new(0));
     let count = notifications.clone();
-    let server = server().on_roots_changed(move |_| {
+    let layered = server().layer(Trace::new()).on_roots_changed(move |_| {
         count.fetch_add(1, Ordering::Relaxed);
     });
-    let layered = Layered::new(server).layer(Trace::new());
     let host = bowline::client::Host::new().roots(async || vec![]);
     let connect = Client::in_process(&layered).protocol_version("2025-11-25");
     let client = connect.host(host.roots_list_changed()).await.unwrap();

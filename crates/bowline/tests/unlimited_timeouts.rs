@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bowline::client::{Connect, Host};
-use bowline::layer::{Layered, Timeout};
+use bowline::layer::Timeout;
 use bowline::server::StateKeys;
 use bowline::types::{CacheScope, CallToolResult, ElicitResult};
 use bowline::{Client, Error, Server, Tool, wire};
@@ -99,7 +99,7 @@ async fn a_shutdown_without_a_time_limit_waits_for_the_handlers_of_a_wire() {
 #[tokio::test(start_paused = true)]
 async fn a_timeout_layer_without_a_time_limit_drops_no_handler() {
     let gate = Arc::default();
-    let layered = Layered::new(waiting_server(&gate)).layer(Timeout::new(Duration::MAX));
+    let layered = waiting_server(&gate).layer(Timeout::new(Duration::MAX));
     let client = Client::in_process(&layered)
         .protocol_version(MODERN)
         .await
@@ -150,7 +150,7 @@ async fn a_list_with_an_unlimited_ttl_is_requested_once() {
     let requests = Arc::new(AtomicUsize::new(0));
     let counter = requests.clone();
     let server = waiting_server(&Arc::default()).cache(Duration::MAX, CacheScope::PRIVATE);
-    let counting = Layered::new(server).layer(
+    let counting = server.layer(
         move |request: bowline::exchange::Request, next: bowline::layer::Next| {
             if request.method == "tools/list" {
                 counter.fetch_add(1, Ordering::Relaxed);

@@ -5,7 +5,6 @@
 use bowline::prelude::*;
 use bowline_auth::server::{JwtVerifier, ResourceServer};
 use bowline_example_authorization_server::AuthorizationServer;
-use tower_layer::Layer;
 
 /// Returns the principal of the call and the scopes of its token.
 #[tool]
@@ -39,10 +38,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let server = Server::new("notes", "1.0.0").tool(whoami).tool(forget);
     let bound = server.http().bind("127.0.0.1:8000").await?;
     eprintln!("{RESOURCE} accepts tokens issued by {ISSUER}");
-    let guarded = guard.layer(bound.service());
     // Both run until one of them fails.
     tokio::select! {
-        served = bound.serve_through(guarded) => served?,
+        served = bound.layer(guard).serve() => served?,
         issued = issuing => issued?,
     }
     Ok(())

@@ -40,7 +40,7 @@ impl CellEnv {
         let connect = connect
             .protocol_version(column.dialect.version)
             .timeout(WAIT_LIMIT);
-        let client = connect.host(host.clone()).await.unwrap();
+        let client = connect.host(host.host()).await.unwrap();
         let call = client
             .call_tool("slow", json!({"name": "concurrent"}))
             .timeout(WAIT_LIMIT * 100)

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use bowline::exchange::{BoxFuture, Outcome, Request, Responder};
+use bowline::exchange::{Outcome, Request};
 use bowline::layer::Next;
-use bowline::types::{ClientCapabilities, RootsCapability};
 use bowline::{CallToolResult, Context, Json, RpcError, Server, Tool};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -121,27 +120,21 @@ impl Host {
         let (observer, answers) = (Observer::local(), false);
         Self { observer, answers }
     }
-}
 
-impl Responder for Host {
-    fn respond<'a>(&'a self, _: Request, _: Context) -> BoxFuture<'a, Outcome> {
-        Box::pin(async {
-            let guard = CountedHandler::begin(&self.observer);
-            if !self.answers {
-                std::future::pending::<()>().await;
+    pub(crate) fn host(&self) -> bowline::client::Host {
+        let host = self.clone();
+        bowline::client::Host::new().roots(move || {
+            let host = host.clone();
+            async move {
+                let guard = CountedHandler::begin(&host.observer);
+                if !host.answers {
+                    std::future::pending::<()>().await;
+                }
+                guard.finish();
+                Vec::new()
             }
-            guard.finish();
-            Ok(Json::from(json!({"roots": []})))
         })
     }
-
-    fn provided_capabilities(&self) -> ClientCapabilities {
-        let mut answers = ClientCapabilities::default();
-        answers.roots = Some(RootsCapability::default());
-        answers
-    }
-
-    fn roots_changed(&self, _: &bowline::exchange::Caller) {}
 }
 
 #[derive(Deserialize)]

@@ -9,7 +9,6 @@ use bowline_auth::server::{JwtVerifier, ResourceServer};
 use bowline_example_authorization_server::{AuthorizationServer, SimulatedUser};
 use scenarios::{Scenario, ScenarioEnv, scenario};
 use serde_json::{Value, json};
-use tower_layer::Layer;
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
     vec![
@@ -225,11 +224,10 @@ impl ServerAndIssuer {
         let keys = JwtVerifier::discover(issuer.clone()).unwrap();
         let guard = ResourceServer::new(&resource, issuer.clone(), keys).unwrap();
         let guard = guard.scopes([scope]).leeway(Duration::ZERO);
-        let guarded = guard.layer(bound.service());
         let mut serving = tokio::task::JoinSet::new();
         let router = authorization.router();
         serving.spawn(async move { axum::serve(issuing, router).await.unwrap() });
-        serving.spawn(async move { bound.serve_through(guarded).await.unwrap() });
+        serving.spawn(async move { bound.layer(guard).serve().await.unwrap() });
         Self {
             issuer,
             resource,

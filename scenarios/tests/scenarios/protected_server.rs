@@ -21,7 +21,7 @@ use hyper::body::Incoming;
 use scenarios::ScenarioEnv;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
-use tower_layer::Layer;
+use tower_layer::layer_fn;
 use tower_service::Service;
 
 /// The redirect URI of the client.
@@ -431,12 +431,13 @@ impl ProtectedServer {
         let guard = ResourceServer::new(&url, issuer, table).unwrap();
         let guard = configure(guard.trust_verifier_issuers());
         let overrides = Arc::new(Mutex::new(overrides));
-        let guarded = OverrideService {
-            inner: guard.layer(bound.service()),
+        let overriding = layer_fn(|inner| OverrideService {
+            inner,
             overrides: overrides.clone(),
-        };
+        });
+        let guarded = bound.layer(guard).layer(overriding);
         let mut serving = JoinSet::new();
-        serving.spawn(async move { bound.serve_through(guarded).await.unwrap() });
+        serving.spawn(async move { guarded.serve().await.unwrap() });
         Self {
             url,
             overrides,

@@ -3,13 +3,11 @@
 use std::sync::{Arc, Mutex};
 
 use bowline::client::Host;
-use bowline::exchange::{BoxFuture, Responder};
 use bowline::types::{
     ClientCapabilities, CreateMessageRequestParams, CreateMessageResult, ErrorCode, Root,
     RootsCapability,
 };
 use bowline::{CallToolResult, Context, RpcError, Server, Tool};
-use bowline_core::Outcome;
 use bowline_core::era::Request;
 use scenarios::{Scenario, ScenarioEnv, scenario};
 use serde_json::{Value, json};
@@ -499,26 +497,18 @@ async fn the_list_of_roots_may_be_empty(env: ScenarioEnv) {
     assert_eq!(reply.text(), "[]");
 }
 
-/// A host that declares roots and fails to list them.
-struct FailingHost;
-
-impl Responder for FailingHost {
-    fn respond<'a>(&'a self, _: Request, _: Context) -> BoxFuture<'a, Outcome> {
-        let error = RpcError::new(ErrorCode::INTERNAL_ERROR, "roots unavailable");
-        Box::pin(std::future::ready(Err(error)))
-    }
-
-    fn provided_capabilities(&self) -> ClientCapabilities {
-        let mut capabilities = ClientCapabilities::default();
-        capabilities.roots = Some(RootsCapability::default());
-        capabilities
-    }
-
-    fn roots_changed(&self, _: &bowline::exchange::Caller) {}
-}
-
 async fn a_host_error_fails_the_call(env: ScenarioEnv) {
-    let client = env.connect_host(&roots_server(), FailingHost).await;
+    let fail = async |_: Request, _: Context| {
+        let why = "roots unavailable";
+        Err(RpcError::new(ErrorCode::INTERNAL_ERROR, why))
+    };
+    let mut capabilities = ClientCapabilities::default();
+    capabilities.roots = Some(RootsCapability::default());
+    let client = env
+        .connect_with(&roots_server(), |connect| {
+            connect.host_responder(fail, capabilities)
+        })
+        .await;
 
     let refused = client.call_tool("look", ()).await.unwrap_err();
 

@@ -1,5 +1,6 @@
 //! [`Fetch`]: sends the requests of a flow, with limits, and only to addresses that the policy admits.
 
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,12 +9,13 @@ use std::time::Duration;
 use std::vec;
 
 use bowline::exchange::BoxFuture;
-use bowline::http::client::{HttpSend, HyperSend};
+use bowline::http::client::{HttpSend, HttpStream, HyperSend};
 use bytes::Bytes;
 use http::{Request, Response};
 use hyper_rustls::HttpsConnectorBuilder;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::connect::dns::Name;
+use hyper_util::rt::TokioIo;
 use tower_service::Service;
 
 use super::address_policy::AddressPolicy;
@@ -40,7 +42,14 @@ impl Fetch {
             })?;
         let mut tcp = HttpConnector::new_with_resolver(PolicyResolver(policy));
         tcp.enforce_http(false);
-        let connector = tls.https_or_http().enable_http1().wrap_connector(tcp);
+        let https = tls.https_or_http().enable_http1().wrap_connector(tcp);
+        let connector = move |uri| {
+            let mut https = https.clone();
+            async move {
+                poll_fn(|cx| https.poll_ready(cx)).await?;
+                Ok(HttpStream::new(TokioIo::new(https.call(uri).await?)))
+            }
+        };
         Ok(Self::new(Arc::new(HyperSend::with_connector(connector))))
     }
 

@@ -15,7 +15,6 @@
 //! ```no_run
 //! use bowline::Server;
 //! use bowline_auth::server::{JwtVerifier, ResourceServer};
-//! use tower_layer::Layer;
 //!
 //! # async fn example(server: Server) -> bowline::Result<()> {
 //! let issuer = "https://id.example";
@@ -23,8 +22,7 @@
 //!     .scopes(["files:read"])
 //!     .implies("files:write", ["files:read"]);
 //! let bound = server.http().bind("0.0.0.0:8000").await?;
-//! let guarded = guard.layer(bound.service());
-//! bound.serve_through(guarded).await
+//! bound.layer(guard).serve().await
 //! # }
 //! ```
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bowline_core::Notification;
 use bowline_core::era::{Caller, Dialect, Dialects};
 use bowline_core::input::DEFAULT_MAX_ROUNDS;
-use bowline_types::{Implementation, LoggingMessageNotificationParams};
+use bowline_types::{ClientCapabilities, Implementation, LoggingMessageNotificationParams};
 
 use super::cache::{Cache, MemoryCache};
 use super::cache_policy::{CachePolicy, CacheScopeOptions, IdentitySource};
@@ -25,6 +25,7 @@ pub(super) struct ClientConfig {
     pub(super) versions: Dialects,
     /// Answers the server's requests.
     pub(super) host: Arc<dyn Responder>,
+    pub(super) host_capabilities: ClientCapabilities,
     pub(super) timeout: Duration,
     pub(super) probe_timeout: Duration,
     pub(super) respawn_after: Duration,
@@ -53,6 +54,7 @@ impl ClientConfig {
             caller,
             versions: Dialects::all(),
             host,
+            host_capabilities: ClientCapabilities::default(),
             timeout: DEFAULT_TIMEOUT,
             probe_timeout: DEFAULT_PROBE_TIMEOUT,
             respawn_after: DEFAULT_RESPAWN_AFTER,

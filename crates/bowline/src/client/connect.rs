@@ -20,7 +20,7 @@ use super::notification_dispatch::NotificationDispatch;
 use super::opener::Opener;
 use super::remembered_version::RememberedVersion;
 use super::transport::{ChildCommand, Connection, Transport};
-use super::{Client, ClientInner};
+use super::{Client, ClientInner, Host};
 use crate::exchange::{BoxFuture, Context, Responder};
 use crate::wire::{Command, Wire};
 use crate::{Error, Result, deprecation};
@@ -71,7 +71,7 @@ impl Connect {
     }
 
     pub(super) fn new(target: ConnectTarget) -> Self {
-        Self::with_config(target, ClientConfig::new(Arc::new(NoHost)))
+        Self::with_config(target, ClientConfig::new(Arc::new(reject_request)))
     }
 
     pub(super) fn with_config(target: ConnectTarget, config: ClientConfig) -> Self {
@@ -132,8 +132,7 @@ impl Connect {
         self
     }
 
-    /// Sets the responder for the server's requests (sampling, elicitation, roots), such as a [`Host`](super::Host),
-    /// and declares its capabilities.
+    /// Sets the host that answers the server's requests (sampling, elicitation, roots), and declares its capabilities.
     ///
     /// # Examples
     ///
@@ -145,8 +144,37 @@ impl Connect {
     /// let client = Client::in_process(&server).host(host).await?;
     /// # Ok(()) }
     /// ```
-    pub fn host(mut self, host: impl Responder) -> Self {
-        self.config.host = Arc::new(host);
+    pub fn host(self, host: Host) -> Self {
+        let capabilities = host.capabilities();
+        self.host_responder(host, capabilities)
+    }
+
+    /// Sets a responder in place of a [`Host`], and declares the capabilities that it provides.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # async fn example(server: bowline::Server) -> bowline::Result<()> {
+    /// use bowline::exchange::{Outcome, Request};
+    /// use bowline::types::{ClientCapabilities, RootsCapability};
+    /// use bowline::{Client, Context, Json};
+    ///
+    /// async fn no_roots(_: Request, _: Context) -> Outcome {
+    ///     Ok(Json::from(serde_json::json!({"roots": []})))
+    /// }
+    ///
+    /// let mut capabilities = ClientCapabilities::default();
+    /// capabilities.roots = Some(RootsCapability::default());
+    /// let client = Client::in_process(&server).host_responder(no_roots, capabilities).await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn host_responder(
+        mut self,
+        responder: impl Responder,
+        capabilities: ClientCapabilities,
+    ) -> Self {
+        self.config.host = Arc::new(responder);
+        self.config.host_capabilities = capabilities;
         self
     }
 
@@ -229,7 +257,7 @@ impl Connect {
         }
         add_capabilities(
             &mut config.caller.capabilities,
-            config.host.provided_capabilities(),
+            config.host_capabilities.clone(),
         );
         check_extensions(&config.caller.capabilities)?;
         let opener = Opener {
@@ -327,17 +355,9 @@ fn check_extensions(declared: &ClientCapabilities) -> Result<()> {
     Ok(())
 }
 
-/// The default host: rejects every request.
-struct NoHost;
-
-impl Responder for NoHost {
-    fn respond<'a>(&'a self, request: Request, _: Context) -> BoxFuture<'a, Outcome> {
-        let why = format!(
-            "method not found: `{}` (the client has no host)",
-            request.method
-        );
-        Box::pin(async { Err(RpcError::new(ErrorCode::METHOD_NOT_FOUND, why)) })
-    }
-
-    fn roots_changed(&self, _: &Caller) {}
+/// The host of a client without one.
+async fn reject_request(request: Request, _: Context) -> Outcome {
+    let method = request.method;
+    let why = format!("method not found: `{method}` (the client has no host)");
+    Err(RpcError::new(ErrorCode::METHOD_NOT_FOUND, why))
 }

@@ -16,7 +16,7 @@ use bowline_types::{
 };
 use serde::Serialize;
 
-use crate::exchange::{BoxFuture, Context, Responder};
+use crate::exchange::{BoxFuture, Context, Params, Responder};
 
 /// Handlers for the server's requests to the client: elicitation, sampling and roots.
 ///
@@ -164,9 +164,31 @@ impl Host {
         self
     }
 
+    /// Returns the capabilities for the functions that are set.
+    pub(super) fn capabilities(&self) -> ClientCapabilities {
+        let mut capabilities = ClientCapabilities::default();
+        if self.form.is_some() || self.url.is_some() {
+            let mut elicitation = ElicitationCapability::default();
+            elicitation.form = self.form.is_some().then(CapabilitySettings::default);
+            elicitation.url = self.url.is_some().then(CapabilitySettings::default);
+            capabilities.elicitation = Some(elicitation);
+        }
+        if self.sampling.is_some() {
+            let mut sampling = SamplingCapability::default();
+            sampling.tools = self.sampling_tools.then(CapabilitySettings::default);
+            sampling.context = self.sampling_context.then(CapabilitySettings::default);
+            capabilities.sampling = Some(sampling);
+        }
+        if self.roots.is_some() {
+            let roots = capabilities.roots.insert(RootsCapability::default());
+            roots.list_changed = self.roots_list_changed.then_some(true);
+        }
+        capabilities
+    }
+
     async fn answer(&self, input_request: RawInputRequest) -> Outcome {
         input_request
-            .check_capabilities(&self.provided_capabilities())
+            .check_capabilities(&self.capabilities())
             .map_err(|missing| {
                 RpcError::new(unsupported_code(&input_request), missing.to_string())
             })?;
@@ -239,34 +261,21 @@ impl Responder for Host {
         })
     }
 
-    fn roots_changed(&self, _: &Caller) {} // sent by clients only
-
-    fn provided_capabilities(&self) -> ClientCapabilities {
-        let mut capabilities = ClientCapabilities::default();
-        if self.form.is_some() || self.url.is_some() {
-            let mut elicitation = ElicitationCapability::default();
-            elicitation.form = self.form.is_some().then(CapabilitySettings::default);
-            elicitation.url = self.url.is_some().then(CapabilitySettings::default);
-            capabilities.elicitation = Some(elicitation);
-        }
-        if self.sampling.is_some() {
-            let mut sampling = SamplingCapability::default();
-            sampling.tools = self.sampling_tools.then(CapabilitySettings::default);
-            sampling.context = self.sampling_context.then(CapabilitySettings::default);
-            capabilities.sampling = Some(sampling);
-        }
-        if self.roots.is_some() {
-            let roots = capabilities.roots.insert(RootsCapability::default());
-            roots.list_changed = self.roots_list_changed.then_some(true);
-        }
-        capabilities
+    fn required_scopes(&self, _: &str, _: Option<&Params>) -> Vec<String> {
+        Vec::new() // servers have no scopes
     }
+
+    fn check(&self) -> crate::Result<()> {
+        Ok(())
+    }
+
+    fn roots_changed(&self, _: &Caller) {} // sent by clients only
 }
 
 impl std::fmt::Debug for Host {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Host")
-            .field("answers", &self.provided_capabilities())
+            .field("answers", &self.capabilities())
             .finish_non_exhaustive()
     }
 }
@@ -410,7 +419,7 @@ mod tests {
     #[test]
     fn a_host_declares_exactly_what_it_answers() {
         let declined = async |_| ElicitResult::new(ElicitAction::Decline);
-        let declared = |host: &Host| serde_json::to_value(host.provided_capabilities()).unwrap();
+        let declared = |host: &Host| serde_json::to_value(host.capabilities()).unwrap();
 
         assert_eq!(declared(&Host::new()), json!({}));
         assert_eq!(

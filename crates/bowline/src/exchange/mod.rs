@@ -90,7 +90,7 @@ pub mod dialect {
 pub use bowline_core::input::{KeyReused, MissingCapability};
 pub use bowline_core::json::Params;
 pub use bowline_core::{Notification, Outcome};
-use bowline_types::{ClientCapabilities, Json, RequestId};
+use bowline_types::{Json, RequestId};
 
 use crate::{Error, Result};
 
@@ -122,6 +122,10 @@ pub trait Channel: Send + Sync + 'static {
 
 /// A handler of all requests of a server, or of a client.
 ///
+/// An async function of a request and its context is a responder that requires no scopes, has nothing to check and
+/// ignores changes of the roots. A responder that wraps another one implements the trait: no method has a default
+/// implementation, so that it cannot forget to forward one.
+///
 /// # Cancel safety
 ///
 /// The future that `respond` returns is dropped when the request is cancelled, at any `.await`.
@@ -129,24 +133,17 @@ pub trait Channel: Send + Sync + 'static {
 /// # Examples
 ///
 /// ```
-/// use bowline::exchange::{BoxFuture, Caller, Outcome, Request, Responder};
+/// use bowline::exchange::{Outcome, Request};
 /// use bowline::{Client, Context, Json};
 ///
 /// /// Answers every request with an empty result.
-/// #[derive(Clone)]
-/// struct Empty;
-///
-/// impl Responder for Empty {
-///     fn respond<'a>(&'a self, _: Request, _: Context) -> BoxFuture<'a, Outcome> {
-///         Box::pin(async { Ok(Json::empty_object()) })
-///     }
-///
-///     fn roots_changed(&self, _: &Caller) {}
+/// async fn empty(_: Request, _: Context) -> Outcome {
+///     Ok(Json::empty_object())
 /// }
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> bowline::Result<()> {
-/// let client = Client::in_process(&Empty).protocol_version("2026-07-28").await?;
+/// let client = Client::in_process(&empty).protocol_version("2026-07-28").await?;
 /// client.raw("com.example/anything", ()).await?;
 /// # Ok(()) }
 /// ```
@@ -156,33 +153,39 @@ pub trait Responder: Send + Sync + 'static {
 
     /// Returns the scopes that a request requires of its principal, as far as they are known before it is handled.
     /// Legacy HTTP calls this first, because it sends the status line before the handler runs.
-    fn scopes(&self, method: &str, params: Option<&Params>) -> Vec<String> {
-        let _ = (method, params);
-        Vec::new()
-    }
+    fn required_scopes(&self, method: &str, params: Option<&Params>) -> Vec<String>;
 
     /// Checks the configuration before the first request.
     ///
     /// # Errors
     ///
     /// [`Error::Misuse`] if the configuration is invalid.
-    fn check(&self) -> Result<()> {
-        Ok(())
-    }
+    fn check(&self) -> Result<()>;
 
     /// Called when a client sends `notifications/roots/list_changed`, which exists in the legacy era only.
     ///
     /// Runs on the task that reads the wire, so it must not block.
-    ///
-    /// There is no default implementation, so that a responder that wraps another one cannot forget to forward it.
     fn roots_changed(&self, caller: &Caller);
+}
 
-    /// Returns the client capabilities that this responder provides as the host of a client.
-    ///
-    /// The client declares them in addition to its configured capabilities.
-    fn provided_capabilities(&self) -> ClientCapabilities {
-        ClientCapabilities::default()
+impl<F, R> Responder for F
+where
+    F: Fn(Request, Context) -> R + Send + Sync + 'static,
+    R: Future<Output = Outcome> + Send + 'static,
+{
+    fn respond<'a>(&'a self, request: Request, cx: Context) -> BoxFuture<'a, Outcome> {
+        Box::pin(self(request, cx))
     }
+
+    fn required_scopes(&self, _: &str, _: Option<&Params>) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn roots_changed(&self, _: &Caller) {}
 }
 
 /// The way a handler is stopped when its request is cancelled.

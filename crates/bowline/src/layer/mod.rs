@@ -35,10 +35,9 @@ use std::future::Future;
 use std::sync::Arc;
 
 use bowline_core::Outcome;
-use bowline_core::era::{Caller, Request};
-use bowline_types::ClientCapabilities;
+use bowline_core::era::Request;
 
-use crate::exchange::{BoxFuture, Context, Params, Principal, Responder};
+use crate::exchange::{BoxFuture, Context, Principal};
 
 /// Middleware around requests.
 ///
@@ -83,15 +82,22 @@ pub struct Next {
 
 struct LayerStack {
     layers: Vec<Arc<dyn Layer>>,
-    responder: Arc<dyn Responder>,
+    inner: Box<InnerFn>,
 }
 
+/// Answers a request that has passed all layers.
+type InnerFn = dyn Fn(Request, Context) -> BoxFuture<'static, Outcome> + Send + Sync;
+
 impl Next {
-    /// Creates the start of a stack: all of `layers`, then `responder`.
-    pub(crate) fn new(layers: &[Arc<dyn Layer>], responder: impl Responder, cx: Context) -> Self {
+    /// Creates the start of a stack: all of `layers`, then `inner`.
+    pub(crate) fn new(
+        layers: &[Arc<dyn Layer>],
+        inner: impl Fn(Request, Context) -> BoxFuture<'static, Outcome> + Send + Sync + 'static,
+        cx: Context,
+    ) -> Self {
         let stack = LayerStack {
             layers: layers.to_vec(),
-            responder: Arc::new(responder),
+            inner: Box::new(inner),
         };
         Self {
             stack: Arc::new(stack),
@@ -126,7 +132,7 @@ impl Next {
                     ..self
                 },
             ),
-            None => Box::pin(async move { self.stack.responder.respond(request, self.cx).await }),
+            None => (self.stack.inner)(request, self.cx),
         }
     }
 }
@@ -136,88 +142,6 @@ impl std::fmt::Debug for Next {
         let ahead = self.stack.layers.len() - self.depth;
         f.debug_struct("Next")
             .field("layers_ahead", &ahead)
-            .finish_non_exhaustive()
-    }
-}
-
-/// A responder with layers around it. The first layer is the outermost.
-///
-/// # Examples
-///
-/// ```
-/// use std::time::Duration;
-/// use bowline::layer::{Layered, Timeout};
-/// use bowline::{Client, Server};
-///
-/// # async fn example(server: Server) -> bowline::Result<()> {
-/// let layered = Layered::new(server).layer(Timeout::new(Duration::from_secs(10)));
-/// let client = Client::in_process(&layered).await?;
-/// # Ok(()) }
-/// ```
-#[derive(Clone)]
-pub struct Layered {
-    stack: Arc<LayerStack>,
-}
-
-impl Layered {
-    /// Wraps `responder` without layers.
-    #[must_use]
-    pub fn new(responder: impl Responder) -> Self {
-        let stack = LayerStack {
-            layers: Vec::new(),
-            responder: Arc::new(responder),
-        };
-        Self {
-            stack: Arc::new(stack),
-        }
-    }
-
-    /// Adds a layer inside the existing ones.
-    #[must_use]
-    pub fn layer(self, layer: impl Layer) -> Self {
-        let mut layers = self.stack.layers.clone();
-        layers.push(Arc::new(layer));
-        let stack = LayerStack {
-            layers,
-            responder: self.stack.responder.clone(),
-        };
-        Self {
-            stack: Arc::new(stack),
-        }
-    }
-}
-
-impl Responder for Layered {
-    fn respond<'a>(&'a self, request: Request, cx: Context) -> BoxFuture<'a, Outcome> {
-        Next {
-            stack: self.stack.clone(),
-            depth: 0,
-            cx,
-        }
-        .run(request)
-    }
-
-    fn scopes(&self, method: &str, params: Option<&Params>) -> Vec<String> {
-        self.stack.responder.scopes(method, params)
-    }
-
-    fn check(&self) -> crate::Result<()> {
-        self.stack.responder.check()
-    }
-
-    fn roots_changed(&self, caller: &Caller) {
-        self.stack.responder.roots_changed(caller);
-    }
-
-    fn provided_capabilities(&self) -> ClientCapabilities {
-        self.stack.responder.provided_capabilities()
-    }
-}
-
-impl std::fmt::Debug for Layered {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Layered")
-            .field("layers", &self.stack.layers.len())
             .finish_non_exhaustive()
     }
 }

@@ -412,23 +412,16 @@ mod tests {
     use bowline_core::mux::MuxEvent;
 
     use super::*;
-    use crate::exchange::BoxFuture;
     use crate::limits::{Account, Limits};
 
-    struct EmptyResponder;
-
-    impl Responder for EmptyResponder {
-        fn respond<'a>(&'a self, _: Request, _: Context) -> BoxFuture<'a, Outcome> {
-            Box::pin(async { Ok(Json::empty_object()) })
-        }
-
-        fn roots_changed(&self, _: &Caller) {}
+    async fn respond_empty(_: Request, _: Context) -> Outcome {
+        Ok(Json::empty_object())
     }
 
     fn role() -> LocalRole {
         LocalRole::Server {
             admission: DuplexAdmission::new(Dialects::all(), LegacyFeatures::default()),
-            responder: Arc::new(EmptyResponder),
+            responder: Arc::new(respond_empty),
             identity: Json::empty_object(),
         }
     }

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bowline_core::Message;
 use bowline_core::era::{
     Caller, Dialect, Dialects, DuplexAdmission, LegacyFeatures, Request, stamp,
 };
 use bowline_core::mux::TableSizes;
-use bowline_core::{Message, Outcome};
 use bowline_types::Json;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::{LocalRole, Peer};
-use crate::exchange::{BoxFuture, CallOptions, Channel, Context, Responder};
+use crate::exchange::{CallOptions, Channel, Context, Responder};
 use crate::limits::{Account, Limit, Limits};
 use crate::wire::Lines;
 
@@ -174,7 +174,7 @@ async fn a_server_that_sends_requests_but_does_not_read_is_disconnected() {
         output_bytes: 100_000,
         ..Limits::default()
     };
-    let host = Arc::new(TestResponder(mpsc::unbounded_channel().0));
+    let host = test_responder(mpsc::unbounded_channel().0);
     let server = Arc::new(std::sync::OnceLock::from(Arc::new(Caller::new(
         Dialect::LATEST_LEGACY,
     ))));
@@ -277,30 +277,27 @@ impl WaitEvents {
     }
 }
 
-/// Answers, waits or panics, depending on the method, and reports when a waiting handler begins and is dropped.
-struct TestResponder(mpsc::UnboundedSender<WaitEvent>);
-
 #[derive(Debug, PartialEq)]
 enum WaitEvent {
     Started,
     Dropped,
 }
 
-impl Responder for TestResponder {
-    fn respond<'a>(&'a self, request: Request, _: Context) -> BoxFuture<'a, Outcome> {
+/// Answers, waits or panics, depending on the method, and reports when a waiting handler begins and is dropped.
+fn test_responder(sender: mpsc::UnboundedSender<WaitEvent>) -> Arc<dyn Responder> {
+    Arc::new(move |request: Request, _: Context| {
         assert_ne!(request.method, "panic at once");
-        Box::pin(async move {
+        let sender = sender.clone();
+        async move {
             tokio::task::yield_now().await;
             assert_ne!(request.method, "panic later");
             if request.method == "wait" {
-                let _reporter = DropReporter::new(&self.0);
+                let _reporter = DropReporter::new(&sender);
                 std::future::pending::<()>().await;
             }
             Ok(Json::empty_object())
-        })
-    }
-
-    fn roots_changed(&self, _: &Caller) {}
+        }
+    })
 }
 
 struct DropReporter<'a>(&'a mpsc::UnboundedSender<WaitEvent>);
@@ -319,7 +316,7 @@ impl Drop for DropReporter<'_> {
 }
 
 fn client() -> (Peer, RemoteEnd) {
-    let host = Arc::new(TestResponder(mpsc::unbounded_channel().0));
+    let host = test_responder(mpsc::unbounded_channel().0);
     let server = Arc::default();
     connect(LocalRole::Client { server, host })
 }
@@ -333,7 +330,7 @@ fn server() -> (WaitEvents, RemoteEnd) {
 fn test_server(sender: mpsc::UnboundedSender<WaitEvent>) -> LocalRole {
     LocalRole::Server {
         admission: DuplexAdmission::new(Dialects::all(), LegacyFeatures::default()),
-        responder: Arc::new(TestResponder(sender)),
+        responder: test_responder(sender),
         identity: Json::empty_object(),
     }
 }

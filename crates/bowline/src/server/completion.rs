@@ -139,13 +139,14 @@ pub(super) async fn complete(
     params: CompleteRequestParams,
     mut cx: Context,
 ) -> Result<Completion, RpcError> {
-    let target = CompletionTarget::of(&params);
+    let unknown = || {
+        let why = "unknown prompt, resource template or argument";
+        RpcError::new(ErrorCode::INVALID_PARAMS, why)
+    };
+    let target = CompletionTarget::of(&params).ok_or_else(unknown)?;
     let entry = definition.completers.get(&target);
     if !target.exists(definition, entry.is_some()) {
-        return Err(RpcError::new(
-            ErrorCode::INVALID_PARAMS,
-            "unknown prompt, resource template or argument",
-        ));
+        return Err(unknown());
     }
     // An existing argument without a completer has no suggestions, which is not an error.
     let Some(entry) = entry else {
@@ -162,22 +163,19 @@ pub(super) async fn complete(
 }
 
 impl CompletionTarget {
-    fn of(params: &CompleteRequestParams) -> Self {
+    /// Returns `None` for an unknown type of reference.
+    fn of(params: &CompleteRequestParams) -> Option<Self> {
         let argument = params.argument.name.clone();
         match &params.reference {
-            CompleteReference::Resource(of) => Self::Template {
+            CompleteReference::Resource(of) => Some(Self::Template {
                 uri: of.uri.clone(),
                 variable: argument,
-            },
-            CompleteReference::Prompt(of) => Self::Prompt {
+            }),
+            CompleteReference::Prompt(of) => Some(Self::Prompt {
                 name: of.name.clone(),
                 argument,
-            },
-            // An unknown type of reference, answered like an unknown prompt.
-            _ => Self::Prompt {
-                name: String::new(),
-                argument,
-            },
+            }),
+            _ => None,
         }
     }
 

@@ -204,15 +204,15 @@ impl ServerDefinition {
         }
     }
 
-    fn has_tools(&self) -> bool {
+    pub(super) fn has_tools(&self) -> bool {
         self.tools.snapshot().is_advertised()
     }
 
-    fn has_prompts(&self) -> bool {
+    pub(super) fn has_prompts(&self) -> bool {
         self.prompts.snapshot().is_advertised()
     }
 
-    fn has_resources(&self) -> bool {
+    pub(super) fn has_resources(&self) -> bool {
         self.resource_updates
             || self.resources.snapshot().is_advertised()
             || self.templates.snapshot().is_advertised()

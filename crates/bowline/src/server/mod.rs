@@ -601,34 +601,26 @@ impl Responder for Server {
         if self.definition.layers.is_empty() {
             return self.respond_inside_layers(request, cx);
         }
-        Next::new(&self.definition.layers, InnerServer(self.clone()), cx).run(request)
+        let server = self.clone();
+        let inner = move |request, cx| -> BoxFuture<'static, Outcome> {
+            let server = server.clone();
+            Box::pin(async move { server.respond_inside_layers(request, cx).await })
+        };
+        Next::new(&self.definition.layers, inner, cx).run(request)
     }
 
-    fn roots_changed(&self, caller: &Caller) {
-        for on_roots_changed in &self.definition.on_roots_changed {
-            catch_panic("`on_roots_changed`", || on_roots_changed(caller));
-        }
-    }
-
-    fn scopes(&self, method: &str, params: Option<&Params>) -> Vec<String> {
+    fn required_scopes(&self, method: &str, params: Option<&Params>) -> Vec<String> {
         router::required_scopes(self, method, params)
     }
 
     fn check(&self) -> Result<()> {
         self.definition.check()
     }
-}
-
-/// The server inside its layers.
-struct InnerServer(Server);
-
-impl Responder for InnerServer {
-    fn respond<'a>(&'a self, request: Request, cx: Context) -> BoxFuture<'a, Outcome> {
-        self.0.respond_inside_layers(request, cx)
-    }
 
     fn roots_changed(&self, caller: &Caller) {
-        self.0.roots_changed(caller);
+        for on_roots_changed in &self.definition.on_roots_changed {
+            catch_panic("`on_roots_changed`", || on_roots_changed(caller));
+        }
     }
 }
 

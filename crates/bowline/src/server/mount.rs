@@ -2,7 +2,7 @@
 
 use super::Server;
 use super::completion::CompletionTarget;
-use super::definition::ServerDefinition;
+use super::definition::{ListKind, ServerDefinition};
 use super::registry::{RegistryEntry, Snapshot};
 use crate::exchange::Extensions;
 
@@ -27,6 +27,16 @@ pub(super) fn mount(outer: &mut ServerDefinition, prefix: &str, inner: &Server) 
             *name = prefixed(prefix, name);
         }
         outer.add_completer(completer);
+    }
+    // Lists may be advertised while they are empty.
+    for (list, is_advertised) in [
+        (ListKind::Tools, inner.has_tools()),
+        (ListKind::Prompts, inner.has_prompts()),
+        (ListKind::Resources, inner.has_resources()),
+    ] {
+        if is_advertised {
+            outer.advertise(list);
+        }
     }
     outer.errors.extend(inner.errors.iter().cloned());
     outer.resource_updates |= inner.resource_updates;

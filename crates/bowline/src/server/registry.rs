@@ -5,14 +5,15 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use super::pagination::CachedPages;
 use crate::exchange::Extensions;
+use crate::sync::Mutex;
 
 /// All entries of one kind.
 #[derive(Debug)]
-pub(super) struct Registry<T>(RwLock<Arc<Snapshot<T>>>);
+pub(super) struct Registry<T>(Mutex<Arc<Snapshot<T>>>);
 
 /// All entries of one kind at one moment.
 #[derive(Debug)]
@@ -42,21 +43,19 @@ impl<T> From<T> for RegistryEntry<T> {
 impl<T: Clone> Registry<T> {
     /// Returns the current snapshot.
     pub(super) fn snapshot(&self) -> Arc<Snapshot<T>> {
-        let current = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(&current)
+        Arc::clone(&self.0.lock())
     }
 
     /// Returns the entries for a change while the server is built, without locking.
     pub(super) fn get_mut(&mut self) -> &mut Snapshot<T> {
-        let current = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let snapshot = Arc::make_mut(current);
+        let snapshot = Arc::make_mut(self.0.get_mut());
         snapshot.pages = CachedPages::default();
         snapshot
     }
 
     /// Changes the entries while the server runs.
     pub(super) fn change<R>(&self, change: impl FnOnce(&mut Snapshot<T>) -> R) -> R {
-        let mut current = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.0.lock();
         let mut next = Snapshot::clone(&current);
         next.pages = CachedPages::default();
         let returned = change(&mut next);
@@ -128,14 +127,14 @@ impl<T> Default for Registry<T> {
             is_advertised: false,
             pages: CachedPages::default(),
         };
-        Self(RwLock::new(Arc::new(snapshot)))
+        Self(Mutex::new(Arc::new(snapshot)))
     }
 }
 
 /// The clone starts with the same entries; later changes to one do not affect the other.
 impl<T: Clone> Clone for Registry<T> {
     fn clone(&self) -> Self {
-        Self(RwLock::new(self.snapshot()))
+        Self(Mutex::new(self.snapshot()))
     }
 }
 

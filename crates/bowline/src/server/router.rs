@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use bowline_core::era::{Caller, Request};
+use bowline_core::era::Request;
 use bowline_core::json::Params;
 use bowline_core::{Outcome, shortened};
 use bowline_types::{
@@ -23,7 +23,7 @@ use super::resource::not_found;
 use super::subscription::ActiveSubscription;
 use super::tool::invalid_params;
 use super::{HandlerInput, Server, ServerDefinition, Tool};
-use crate::exchange::{BoxFuture, Context, InsufficientScope, Responder};
+use crate::exchange::{BoxFuture, Context, InsufficientScope};
 use crate::layer::Next;
 
 /// Answers a request. Methods of a capability that is not advertised are not found.
@@ -128,9 +128,13 @@ fn call_tool<'a>(
     if entry.item.layers().is_empty() {
         return call_inside_layers(definition, entry, params, cx, Some(permit));
     }
-    let inner = InnerTool {
-        definition: definition.clone(),
-        entry: entry.clone(),
+    let (definition, inner_entry) = (definition.clone(), entry.clone());
+    let inner = move |request: Request, cx| {
+        // Read again, because a layer may have changed the request.
+        let call = CallToolParams::read(&request.params).and_then(|params| {
+            call_inside_layers(&definition, inner_entry.clone(), params, cx, None)
+        });
+        or_ready_error(call)
     };
     Ok(Box::pin(async move {
         let _permit = permit;
@@ -163,24 +167,6 @@ fn call_inside_layers<'a>(
         let result = entry.item.call(input).await?;
         result.to_json().map_err(serialize_failed)
     }))
-}
-
-/// A tool inside its layers.
-struct InnerTool {
-    definition: Arc<ServerDefinition>,
-    entry: Arc<RegistryEntry<Tool>>,
-}
-
-impl Responder for InnerTool {
-    fn respond<'a>(&'a self, request: Request, cx: Context) -> BoxFuture<'a, Outcome> {
-        // Read again, because a layer may have changed the request.
-        let call = CallToolParams::read(&request.params).and_then(|params| {
-            call_inside_layers(&self.definition, self.entry.clone(), params, cx, None)
-        });
-        or_ready_error(call)
-    }
-
-    fn roots_changed(&self, _: &Caller) {} // only the server receives this notification
 }
 
 async fn get_prompt(definition: &ServerDefinition, request: Request, mut cx: Context) -> Outcome {

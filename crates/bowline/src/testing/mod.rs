@@ -47,7 +47,7 @@ mod matrix;
 pub use matrix::{MatrixCase, TestConnection, TestTransport, matrix};
 
 mod pipe_connector;
-pub use pipe_connector::{PipeConnection, PipeConnector};
+pub use pipe_connector::PipeConnector;
 
 mod recording_wire;
 pub use recording_wire::{Direction, RecordedFrame, RecordingWire, WireRecord};

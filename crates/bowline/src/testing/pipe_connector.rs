@@ -1,19 +1,15 @@
 //! [`PipeConnector`], a connector for HTTP/1.1 and HTTP/2 over in-memory pipes, without sockets.
 
-use std::convert::Infallible;
-use std::future::{Ready, ready};
-use std::io;
-use std::pin::Pin;
+use std::error::Error;
+use std::future::ready;
 use std::sync::Arc;
-use std::task::{self, Poll};
 
 use http::Uri;
-use hyper::rt::{Read, ReadBufCursor, Write};
-use hyper_util::client::legacy::connect::{Connected, Connection};
-use hyper_util::rt::TokioIo;
 use tokio::io::DuplexStream;
 
+use crate::exchange::BoxFuture;
 use crate::http::HttpService;
+use crate::http::client::{Connector, HttpStream};
 
 /// A connector for [`HyperSend`](crate::http::client::HyperSend) that connects to a service in this process, whatever
 /// the address.
@@ -83,56 +79,12 @@ impl std::fmt::Debug for PipeConnector {
     }
 }
 
-impl tower_service::Service<Uri> for PipeConnector {
-    type Response = PipeConnection;
-    type Error = Infallible;
-    type Future = Ready<Result<PipeConnection, Infallible>>;
-
-    fn poll_ready(&mut self, _: &mut task::Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, _: Uri) -> Self::Future {
-        ready(Ok(PipeConnection(TokioIo::new(self.open()))))
-    }
-}
-
-/// A connection of [`PipeConnector`].
-#[derive(Debug)]
-#[must_use = "dropping a connection closes it"]
-pub struct PipeConnection(TokioIo<DuplexStream>);
-
-impl Connection for PipeConnection {
-    fn connected(&self) -> Connected {
-        Connected::new()
-    }
-}
-
-impl Read for PipeConnection {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut task::Context<'_>,
-        buf: ReadBufCursor<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(cx, buf)
-    }
-}
-
-impl Write for PipeConnection {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut task::Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(cx, buf)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(cx)
+impl Connector for PipeConnector {
+    fn connect(
+        &self,
+        _: Uri,
+    ) -> BoxFuture<'static, Result<HttpStream, Box<dyn Error + Send + Sync>>> {
+        Box::pin(ready(Ok(HttpStream::new(self.open()))))
     }
 }
 

@@ -4,10 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline::exchange::{BoxFuture, CallOptions, Channel, Exchange, Responder};
-use bowline::types::{ClientCapabilities, RootsCapability};
+use bowline::client::Host;
+use bowline::exchange::{CallOptions, Channel, Exchange};
 use bowline::{CallToolResult, CancelMode, Context, Json, RpcError, Server, Tool};
-use bowline_core::Outcome;
 use bowline_core::era::Request;
 use serde::Deserialize;
 use serde_json::json;
@@ -149,25 +148,17 @@ impl HandlerMonitor {
 }
 
 /// A client's host that answers when `host` is released.
-pub(crate) struct SlowHost(pub(crate) HandlerMonitor);
-
-impl Responder for SlowHost {
-    fn respond<'a>(&'a self, _: Request, _: Context) -> BoxFuture<'a, Outcome> {
-        Box::pin(async {
-            let guard = HandlerGuard::new(self.0.clone());
-            self.0.wait_for_release("host").await;
+pub(crate) fn slow_host(monitor: &HandlerMonitor) -> Host {
+    let monitor = monitor.clone();
+    Host::new().roots(move || {
+        let monitor = monitor.clone();
+        async move {
+            let guard = HandlerGuard::new(monitor.clone());
+            monitor.wait_for_release("host").await;
             guard.finish();
-            Ok(Json::from(json!({"roots": []})))
-        })
-    }
-
-    fn provided_capabilities(&self) -> ClientCapabilities {
-        let mut capabilities = ClientCapabilities::default();
-        capabilities.roots = Some(RootsCapability::default());
-        capabilities
-    }
-
-    fn roots_changed(&self, _: &bowline::exchange::Caller) {}
+            Vec::new()
+        }
+    })
 }
 
 /// Sends `roots/list` to the client, as a handler does in the legacy era.

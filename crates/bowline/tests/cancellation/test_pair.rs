@@ -14,7 +14,7 @@ use bowline::{Call, Client, Reply, RequestId, Result, Server, wire};
 use serde_json::json;
 use tokio::task::JoinHandle;
 
-use crate::handler_monitor::{HandlerMonitor, SlowHost};
+use crate::handler_monitor::{HandlerMonitor, slow_host};
 use crate::logged_wire::{FrameLog, LoggedWire, WireBreaker};
 use crate::raw_peer::RawPeer;
 
@@ -74,7 +74,7 @@ impl TestPair {
         wire: Option<PairWire>,
     ) -> Self {
         let host = HandlerMonitor::new();
-        let client = connect.host(SlowHost(host.clone())).await.unwrap();
+        let client = connect.host(slow_host(&host)).await.unwrap();
         let call = client
             .call_tool("slow", json!({"name": "background"}))
             .start();
@@ -232,7 +232,7 @@ pub(crate) async fn scripted_server_for(
     let (near, far) = wire::memory();
     let mut peer = RawPeer::new(far);
     let connect = Client::from_wire(near).protocol_version(version);
-    let connect = connect.host(SlowHost(host.clone()));
+    let connect = connect.host(slow_host(host));
     if is_modern(version) {
         return (connect.await.unwrap(), peer);
     }

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use bowline::client::{Change, Changes, Subscription, SubscriptionEnd};
-use bowline::exchange::{BoxFuture, Outcome, Request, Responder};
+use bowline::exchange::{Outcome, Request};
 use bowline::testing::ScriptedPeer;
 use bowline::types::{
     LoggingLevel, NotificationParams, SubscriptionsAcknowledgedNotification,
@@ -126,30 +126,21 @@ async fn a_lagging_subscription_yields_its_queue_then_fails_and_is_cancelled() {
 }
 
 /// Acknowledges a subscription, then sends more notifications than the queue holds.
-#[derive(Clone)]
-struct FloodingResponder;
-
-impl Responder for FloodingResponder {
-    fn respond<'a>(&'a self, _: Request, cx: Context) -> BoxFuture<'a, Outcome> {
-        Box::pin(async move {
-            let tools = Changes::new().tools().into();
-            let granted = SubscriptionsAcknowledgedNotificationParams::new(tools);
-            cx.notify::<SubscriptionsAcknowledgedNotification>(&granted);
-            tokio::task::yield_now().await;
-            for _ in 0..1_100 {
-                let params = NotificationParams::default();
-                cx.notify::<ToolListChangedNotification>(&params);
-            }
-            std::future::pending().await
-        })
+async fn flood(_: Request, cx: Context) -> Outcome {
+    let tools = Changes::new().tools().into();
+    let granted = SubscriptionsAcknowledgedNotificationParams::new(tools);
+    cx.notify::<SubscriptionsAcknowledgedNotification>(&granted);
+    tokio::task::yield_now().await;
+    for _ in 0..1_100 {
+        let params = NotificationParams::default();
+        cx.notify::<ToolListChangedNotification>(&params);
     }
-
-    fn roots_changed(&self, _: &bowline::exchange::Caller) {}
+    std::future::pending().await
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lagging_in_process_subscription_fails() {
-    let client = Client::in_process(&FloodingResponder)
+    let client = Client::in_process(&flood)
         .protocol_version("2026-07-28")
         .await
         .unwrap();

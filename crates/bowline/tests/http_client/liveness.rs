@@ -1,10 +1,7 @@
 //! Dead connections: connects that never complete, connections that drop all data, streams without keep-alives.
 
-use std::convert::Infallible;
 use std::error::Error as StdError;
-use std::future::{Future, pending};
-use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::future::pending;
 use std::time::Duration;
 
 use bowline::client::{Change, Changes, SubscriptionEnd};
@@ -12,7 +9,6 @@ use bowline::http::client::HyperSend;
 use bowline::testing::PipeConnector;
 use bowline::{Client, Error};
 use h2::server::Builder;
-use http::Uri;
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep};
@@ -236,29 +232,11 @@ async fn a_stream_that_never_sent_keep_alives_has_no_idle_timeout() {
     assert_eq!(received.unwrap(), Some(Change::Tools));
 }
 
-/// A connector that never connects.
-#[derive(Clone)]
-struct NeverConnects;
-
-impl tower_service::Service<Uri> for NeverConnects {
-    type Response = hyper_util::rt::TokioIo<tokio::net::TcpStream>;
-    type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, _: Uri) -> Self::Future {
-        Box::pin(pending())
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_connect_that_never_completes_times_out_after_ten_seconds() {
     for send in [
-        HyperSend::with_connector(NeverConnects),
-        HyperSend::with_http2_connector(NeverConnects),
+        HyperSend::with_connector(|_| pending()),
+        HyperSend::with_http2_connector(|_| pending()),
     ] {
         let client = client(send).await;
 

@@ -1,20 +1,20 @@
 //! The connection pool: reuse, sharing, idle timeouts and closing of connections.
 
 use std::convert::Infallible;
-use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bowline::http::client::{HttpSend, HyperSend, RequestBody, ResponseBody};
+use bowline::http::client::{
+    Connector, HttpSend, HttpStream, HyperSend, RequestBody, ResponseBody,
+};
 use bowline::testing::PipeConnector;
 use bytes::Bytes;
 use http::{Request, Response, Uri};
 use http_body::{Body, Frame};
 use hyper::service::service_fn;
-use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
@@ -274,98 +274,32 @@ async fn an_explicit_host_header_is_kept() {
     assert!(!read.contains("127.0.0.1"), "{read}");
 }
 
-/// Connects as TLS does: the HTTP version is known only once the handshake is complete.
-#[derive(Clone)]
-struct AlpnConnector {
-    connector: PipeConnector,
-    negotiates_http2: bool,
-    /// All handshakes but the first wait here for one another.
-    others: Arc<Barrier>,
-    first: Arc<AtomicBool>,
-}
-
-impl AlpnConnector {
-    fn new(connector: PipeConnector, negotiates_http2: bool) -> Self {
-        Self {
-            connector,
-            negotiates_http2,
-            others: Arc::new(Barrier::new(2)),
-            first: Arc::new(AtomicBool::new(true)),
-        }
-    }
-}
-
-struct AlpnStream {
-    stream: TokioIo<DuplexStream>,
-    negotiates_http2: bool,
-}
-
-impl tower_service::Service<Uri> for AlpnConnector {
-    type Response = AlpnStream;
-    type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<AlpnStream, Infallible>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, _: Uri) -> Self::Future {
-        let this = self.clone();
-        Box::pin(async move {
-            if this.first.swap(false, Ordering::Relaxed) {
+/// Connects as TLS does: the HTTP version is known only once the handshake is complete. All handshakes but the first
+/// wait for one another.
+fn alpn_connector(pipes: PipeConnector, negotiates_http2: bool) -> impl Connector {
+    let (first, others) = (AtomicBool::new(true), Arc::new(Barrier::new(2)));
+    move |_: Uri| {
+        let is_first = first.swap(false, Ordering::Relaxed);
+        let (pipes, others) = (pipes.clone(), others.clone());
+        async move {
+            if is_first {
                 tokio::task::yield_now().await;
             } else {
-                this.others.wait().await;
+                others.wait().await;
             }
-            Ok(AlpnStream {
-                stream: TokioIo::new(this.connector.open()),
-                negotiates_http2: this.negotiates_http2,
+            let stream = HttpStream::new(pipes.open());
+            Ok(match negotiates_http2 {
+                true => stream.http2(),
+                false => stream,
             })
-        })
-    }
-}
-
-impl Connection for AlpnStream {
-    fn connected(&self) -> Connected {
-        match self.negotiates_http2 {
-            true => Connected::new().negotiated_h2(),
-            false => Connected::new(),
         }
-    }
-}
-
-impl hyper::rt::Read for AlpnStream {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: hyper::rt::ReadBufCursor<'_>,
-    ) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buffer)
-    }
-}
-
-impl hyper::rt::Write for AlpnStream {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<std::io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
 
 #[tokio::test]
 async fn requests_share_a_connection_that_negotiates_http2() {
     let (server, connector) = CountingServer::new();
-    let send = HyperSend::with_connector(AlpnConnector::new(connector, true));
+    let send = HyperSend::with_connector(alpn_connector(connector, true));
     let url = "https://tools.example/";
 
     let (a, b, c) = tokio::join!(fetch(&send, url), fetch(&send, url), fetch(&send, url));
@@ -400,7 +334,7 @@ async fn a_request_beyond_the_stream_limit_opens_another_http2_connection() {
 #[tokio::test(start_paused = true)]
 async fn requests_waiting_for_a_connection_that_negotiates_http1_connect_concurrently() {
     let (server, connector) = CountingServer::new();
-    let send = HyperSend::with_connector(AlpnConnector::new(connector, false));
+    let send = HyperSend::with_connector(alpn_connector(connector, false));
     let url = "https://tools.example/";
 
     let fetching = async { tokio::join!(fetch(&send, url), fetch(&send, url), fetch(&send, url)) };

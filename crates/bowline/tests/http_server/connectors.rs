@@ -1,19 +1,15 @@
 //! The HTTP client against a real server over HTTP/1.1, HTTP/2, a custom connector and reqwest.
 
-use std::io;
 use std::sync::{Arc, Mutex};
-use std::task::{self, Poll};
 
-use bowline::http::client::HyperSend;
+use bowline::http::client::{HttpStream, HyperSend};
 use bowline::layer::Next;
 use bowline::{Call, Client};
 use http::{Uri, Version};
-use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use serde_json::json;
-use tokio::io::DuplexStream;
 
 use crate::support::*;
 
@@ -76,76 +72,19 @@ async fn http2_with_prior_knowledge_is_used_if_configured() {
     assert_eq!(versions.take(), [Version::HTTP_2; 3]);
 }
 
-/// A connector whose connections are in-memory pipes.
-#[derive(Clone)]
-struct DuplexConnector(bowline::http::HttpService);
-
-struct DuplexIo(TokioIo<DuplexStream>);
-
-impl tower_service::Service<Uri> for DuplexConnector {
-    type Response = DuplexIo;
-    type Error = io::Error;
-    type Future = std::future::Ready<io::Result<DuplexIo>>;
-
-    fn poll_ready(&mut self, _: &mut task::Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, _: Uri) -> Self::Future {
+#[tokio::test]
+async fn an_application_can_supply_its_own_connector() {
+    let mut fixture = ServerFixture::new();
+    let http = fixture.server.http();
+    let connector = move |_: Uri| {
         let (near, far) = tokio::io::duplex(4096);
-        let service = TowerToHyperService::new(self.0.clone());
+        let service = TowerToHyperService::new(http.clone());
         tokio::spawn(async move {
             let builder = auto::Builder::new(TokioExecutor::new());
             let _ = builder.serve_connection(TokioIo::new(far), service).await;
         });
-        std::future::ready(Ok(DuplexIo(TokioIo::new(near))))
-    }
-}
-
-impl Connection for DuplexIo {
-    fn connected(&self) -> Connected {
-        Connected::new()
-    }
-}
-
-impl hyper::rt::Read for DuplexIo {
-    fn poll_read(
-        mut self: std::pin::Pin<&mut Self>,
-        cx: &mut task::Context<'_>,
-        buffer: hyper::rt::ReadBufCursor<'_>,
-    ) -> Poll<io::Result<()>> {
-        std::pin::Pin::new(&mut self.0).poll_read(cx, buffer)
-    }
-}
-
-impl hyper::rt::Write for DuplexIo {
-    fn poll_write(
-        mut self: std::pin::Pin<&mut Self>,
-        cx: &mut task::Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        std::pin::Pin::new(&mut self.0).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(
-        mut self: std::pin::Pin<&mut Self>,
-        cx: &mut task::Context<'_>,
-    ) -> Poll<io::Result<()>> {
-        std::pin::Pin::new(&mut self.0).poll_flush(cx)
-    }
-
-    fn poll_shutdown(
-        mut self: std::pin::Pin<&mut Self>,
-        cx: &mut task::Context<'_>,
-    ) -> Poll<io::Result<()>> {
-        std::pin::Pin::new(&mut self.0).poll_shutdown(cx)
-    }
-}
-
-#[tokio::test]
-async fn an_application_can_supply_its_own_connector() {
-    let mut fixture = ServerFixture::new();
-    let connector = DuplexConnector(fixture.server.http());
+        std::future::ready(Ok(HttpStream::new(near)))
+    };
     for send in [
         HyperSend::with_connector(connector.clone()),
         HyperSend::with_http2_connector(connector),

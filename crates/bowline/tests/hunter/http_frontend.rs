@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::future::Future;
-use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -13,11 +12,9 @@ use bowline::Server;
 use bowline::http::HttpService;
 use bowline::http::server::HttpBody;
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, Uri};
+use http::{HeaderValue, Method, Request, Response};
 use http_body_util::Empty;
 use hyper::body::Incoming;
-use hyper_util::client::legacy::connect::{Connected, Connection};
-use hyper_util::rt::TokioIo;
 use tower_service::Service;
 
 use crate::network::{Network, PipeEnd, PipeId};
@@ -164,27 +161,6 @@ impl Connector {
         let (near, far) = self.network.pipe(self.party);
         self.frontend.serve(self.party, far);
         near
-    }
-}
-
-impl Service<Uri> for Connector {
-    type Response = TokioIo<PipeEnd>;
-    type Error = io::Error;
-    type Future = BoxFuture<io::Result<TokioIo<PipeEnd>>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, _: Uri) -> Self::Future {
-        let connecting = self.clone().connect();
-        Box::pin(async move { Ok(TokioIo::new(connecting.await)) })
-    }
-}
-
-impl Connection for PipeEnd {
-    fn connected(&self) -> Connected {
-        Connected::new()
     }
 }
 

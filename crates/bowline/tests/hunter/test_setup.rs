@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use bowline::http::HttpService;
-use bowline::http::client::HyperSend;
+use bowline::http::client::{HttpStream, HyperSend};
 use bowline::http::legacy::Legacy;
 use bowline::peer::Peer;
 use bowline::wire::Lines;
 use bowline::{Client, Server};
 use bowline_core::era::{Dialects, HttpTransportKind};
+use http::Uri;
 
 use crate::batch_client::BatchClient;
 use crate::handlers::{self, ReleaseGate};
@@ -84,6 +85,10 @@ impl TestSetup {
             }
             transport => {
                 let connector = self.connector(name);
+                let connector = move |_: Uri| {
+                    let connecting = connector.clone().connect();
+                    async { Ok(HttpStream::new(connecting.await)) }
+                };
                 let send = match transport {
                     TransportKind::Http2 => HyperSend::with_http2_connector(connector),
                     _ => HyperSend::with_connector(connector),

@@ -5,7 +5,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bowline::client::Host;
-use bowline::exchange::{BoxFuture, Caller, ElicitationOutcome, InputError, Responder};
+use bowline::exchange::{ElicitationOutcome, InputError};
 use bowline::server::{Prompt, Resource};
 use bowline::types::{
     CallToolResult, ClientCapabilities, ContentBlock, CreateMessageRequestParams,
@@ -331,6 +331,8 @@ async fn a_handler_can_continue_after_a_missing_capability() {
 
 #[tokio::test(start_paused = true)]
 async fn an_invalid_answer_is_refused_with_the_key_of_its_elicitation() {
+    let elicits_forms: ClientCapabilities =
+        serde_json::from_value(json!({"elicitation": {"form": {}}})).unwrap();
     for (version, transport) in CONFIGURATIONS {
         let connect = match transport {
             TransportKind::InProcess => Client::in_process(&server()),
@@ -342,7 +344,7 @@ async fn an_invalid_answer_is_refused_with_the_key_of_its_elicitation() {
         };
         let client = connect
             .protocol_version(version)
-            .host(UnvalidatedHost)
+            .host_responder(accept_with_a_number, elicits_forms.clone())
             .await
             .unwrap();
 
@@ -359,20 +361,9 @@ async fn an_invalid_answer_is_refused_with_the_key_of_its_elicitation() {
     }
 }
 
-/// A host that answers every elicitation with a number.
-struct UnvalidatedHost;
-
-impl Responder for UnvalidatedHost {
-    fn respond<'a>(&'a self, _: Request, _: Context) -> BoxFuture<'a, Outcome> {
-        let answer = json!({"action": "accept", "content": {"text": 7}});
-        Box::pin(async { Ok(answer.into()) })
-    }
-
-    fn roots_changed(&self, _: &Caller) {}
-
-    fn provided_capabilities(&self) -> ClientCapabilities {
-        serde_json::from_value(json!({"elicitation": {"form": {}}})).unwrap()
-    }
+/// Answers every elicitation with a number, without validation.
+async fn accept_with_a_number(_: Request, _: Context) -> Outcome {
+    Ok(json!({"action": "accept", "content": {"text": 7}}).into())
 }
 
 #[tokio::test(start_paused = true)]

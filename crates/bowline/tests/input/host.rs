@@ -5,10 +5,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bowline::client::Host;
-use bowline::exchange::{BoxFuture, Context, Responder};
+use bowline::exchange::{Context, Responder};
 use bowline::types::{CreateMessageResult, ElicitResult, ErrorCode, RpcError, TextContent};
 use bowline::{CallToolResult, Client, Error, Json, Server, Tool};
-use bowline_core::Outcome;
 use bowline_core::era::Request;
 use serde_json::json;
 use tokio::sync::Barrier;
@@ -19,22 +18,10 @@ use super::{
 };
 
 /// A server that answers every request with the result of a function.
-#[derive(Clone)]
-struct ScriptedResponder(Arc<dyn Fn(&Request) -> Json + Send + Sync>);
-
-impl Responder for ScriptedResponder {
-    fn respond<'a>(&'a self, request: Request, _: Context) -> BoxFuture<'a, Outcome> {
-        let result = (self.0)(&request);
-        Box::pin(async { Ok(result) })
-    }
-
-    fn roots_changed(&self, _: &bowline::exchange::Caller) {}
-}
-
 fn respond_with<J: Into<Json>>(
-    answer: impl Fn(&Request) -> J + Send + Sync + 'static,
-) -> ScriptedResponder {
-    ScriptedResponder(Arc::new(move |request| answer(request).into()))
+    answer: impl Fn(&Request) -> J + Clone + Send + Sync + 'static,
+) -> impl Responder + Clone {
+    move |request: Request, _: Context| std::future::ready(Ok(answer(&request).into()))
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,36 +4,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
-use bowline::exchange::{BoxFuture, Context, Principal, Responder};
-use bowline::layer::{Layered, Next};
+use bowline::exchange::{Context, Principal, Responder};
+use bowline::layer::Next;
 use bowline::server::StateKeys;
 use bowline::types::{CallToolResult, ErrorCode, InputRequiredResult};
 use bowline::{Client, Error, RpcError, Server, Tool};
-use bowline_core::Outcome;
 use bowline_core::era::Request;
 use serde_json::{Value, json};
 
 use super::{HostLog, MODERN, TextForm, modern_client, order, replying_host, server};
 
-/// Two replicas that receive requests alternately.
-#[derive(Clone)]
-struct RoundRobin {
-    replicas: [Server; 2],
-    count: Arc<AtomicUsize>,
-}
-
-impl Responder for RoundRobin {
-    fn respond<'a>(&'a self, request: Request, cx: Context) -> BoxFuture<'a, Outcome> {
-        let nth = self.count.fetch_add(1, Ordering::Relaxed);
-        self.replicas[nth % 2].respond(request, cx)
-    }
-
-    fn roots_changed(&self, _: &bowline::exchange::Caller) {}
-}
-
-fn round_robin(replicas: [Server; 2]) -> RoundRobin {
-    let count = Arc::default();
-    RoundRobin { replicas, count }
+/// Two replicas that receive requests alternately, and the number of requests.
+fn round_robin(replicas: [Server; 2]) -> (impl Responder + Clone, Arc<AtomicUsize>) {
+    let count = Arc::new(AtomicUsize::new(0));
+    let counter = count.clone();
+    let responder = move |request: Request, cx: Context| {
+        let nth = counter.fetch_add(1, Ordering::Relaxed);
+        let replica = replicas[nth % 2].clone();
+        async move { replica.respond(request, cx).await }
+    };
+    (responder, count)
 }
 
 #[tokio::test(start_paused = true)]
@@ -41,7 +31,7 @@ async fn replicas_that_share_a_key_continue_each_others_requests() {
     let (today, yesterday) = ([1; 32], [2; 32]);
     let old = StateKeys::new(yesterday).also_decrypt(today);
     let new = StateKeys::new(today).also_decrypt(yesterday);
-    let servers = round_robin([
+    let (servers, count) = round_robin([
         server().request_state_keys(old),
         server().request_state_keys(new),
     ]);
@@ -55,7 +45,7 @@ async fn replicas_that_share_a_key_continue_each_others_requests() {
             .text()
             .starts_with("re: A drink? and re: A snack? for re: Who?")
     );
-    assert_eq!(servers.count.load(Ordering::Relaxed), 4);
+    assert_eq!(count.load(Ordering::Relaxed), 4);
 }
 
 #[tokio::test(start_paused = true)]
@@ -91,7 +81,7 @@ async fn a_nested_server_leaves_the_rounds_to_the_outer_one() {
 
 #[tokio::test(start_paused = true)]
 async fn a_replica_refuses_a_state_sealed_with_another_key() {
-    let servers = round_robin([server(), server()]);
+    let (servers, _) = round_robin([server(), server()]);
     let host = replying_host(&HostLog::default());
     let client = modern_client(&servers, host).await;
 
@@ -101,7 +91,7 @@ async fn a_replica_refuses_a_state_sealed_with_another_key() {
 }
 
 /// Returns a client and the first `input_required` of the tool `order`.
-async fn first_round<R: Responder + Clone>(server: &R) -> (Client, InputRequiredResult) {
+async fn first_round(server: &Server) -> (Client, InputRequiredResult) {
     let host = replying_host(&HostLog::default());
     let client = modern_client(server, host).await;
     let reply = client.call_tool("order", ()).manual_input().await.unwrap();
@@ -198,8 +188,8 @@ async fn a_state_is_refused_after_an_hour() {
 }
 
 /// The server behind a layer that sets the principal.
-fn on_behalf_of(name: &'static str, server: &Server) -> Layered {
-    Layered::new(server.clone()).layer(move |request: Request, next: Next| {
+fn on_behalf_of(name: &'static str, server: &Server) -> Server {
+    server.clone().layer(move |request: Request, next: Next| {
         next.with_principal(Principal::named(name)).run(request)
     })
 }

@@ -225,3 +225,19 @@ async fn a_mounted_server_keeps_its_state_and_gets_a_prefix() {
         assert!(prompt(&client, "weather_ask", arguments).await.is_ok());
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_mounted_server_keeps_its_empty_lists_advertised() {
+    for (list, method) in [
+        (ListKind::Tools, "tools/list"),
+        (ListKind::Prompts, "prompts/list"),
+        (ListKind::ResourceTemplates, "resources/templates/list"),
+    ] {
+        let inner = Server::new("inner", "1").advertise(list);
+        let client = Client::in_process(&Server::new("outer", "1").mount("inner", &inner));
+
+        let listed = client.await.unwrap().raw(method, json!({})).await;
+
+        assert!(listed.is_ok(), "{listed:?}");
+    }
+}

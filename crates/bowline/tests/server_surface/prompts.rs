@@ -1,10 +1,10 @@
 //! Prompts, and the completion of arguments.
 
-use bowline::ErrorCode;
 use bowline::types::{
     CompleteArgument, CompleteRequestParams, Completion, ListPromptsRequest,
     PaginatedRequestParams, PromptReference, ResourceTemplateReference, Role,
 };
+use bowline::{ErrorCode, Prompt};
 use serde_json::{Value, json};
 
 use crate::support::{CLIENT_TRANSPORTS, ClientTransport, complete, peer_error, prompt, reviewer};
@@ -92,8 +92,10 @@ async fn arguments_are_completed_from_their_value_and_their_context() {
 
 #[tokio::test(start_paused = true)]
 async fn completing_an_unknown_reference_or_argument_is_refused() {
+    let unnamed = Prompt::raw("", async |_, _| Ok("text")).required("style", "of the text");
+    let server = reviewer().prompt(unnamed);
     for transport in CLIENT_TRANSPORTS {
-        let client = transport.connect(&reviewer()).await;
+        let client = transport.connect(&server).await;
         let (known, argument) = (
             PromptReference::new("review"),
             CompleteArgument::new("style", ""),
@@ -111,6 +113,11 @@ async fn completing_an_unknown_reference_or_argument_is_refused() {
 
             assert_eq!(error.code, ErrorCode::INVALID_PARAMS, "{transport:?}");
         }
+        let unknown_type =
+            json!({"ref": {"type": "ref/other"}, "argument": {"name": "style", "value": ""}});
+        let refused = client.raw("completion/complete", unknown_type).await;
+        let error = peer_error(refused.unwrap_err());
+        assert_eq!(error.code, ErrorCode::INVALID_PARAMS, "{transport:?}");
     }
 }
 

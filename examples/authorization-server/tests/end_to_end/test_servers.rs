@@ -10,7 +10,6 @@ use bowline::{Server, Tool};
 use bowline_auth::server::{Introspection, JwtVerifier, ResourceServer};
 use bowline_example_authorization_server::AuthorizationServer;
 use tokio::task::JoinHandle;
-use tower_layer::Layer;
 
 /// Both servers and their clock.
 pub(crate) struct TestServers {
@@ -69,11 +68,11 @@ impl TestServers {
         let guard = configure(guard.unwrap())
             .scopes(["read"])
             .leeway(Duration::ZERO);
-        let guarded = guard.clock(clock_fn(&clock)).layer(bound.service());
+        let guarded = bound.layer(guard.clock(clock_fn(&clock)));
         let router = authorization.router();
         let serving = vec![
             tokio::spawn(async move { axum::serve(issuing, router).await.unwrap() }),
-            tokio::spawn(async move { bound.serve_through(guarded).await.unwrap() }),
+            tokio::spawn(async move { guarded.serve().await.unwrap() }),
         ];
         Self {
             authorization,

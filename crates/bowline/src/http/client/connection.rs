@@ -9,39 +9,127 @@ use http::{HeaderValue, Request, Response, Uri};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper::rt::{Read, Write};
-use hyper_util::client::legacy::connect;
+use hyper_util::client::legacy::connect::{self, Connection as _};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinHandle;
 use tower_service::Service;
 
 use super::closable::{ClosableIo, Closer};
 use super::http2::Http2Connection;
 use super::send::RequestBody;
+use crate::exchange::BoxFuture;
 
-/// Opens connections: a `tower` service from a URI to an I/O stream, like those of hyper-util and hyper-rustls.
-pub trait Connector:
-    Service<
-        Uri,
-        Response: connect::Connection + Read + Write + Unpin + Send + 'static,
-        Error: Into<Box<dyn StdError + Send + Sync>>,
-        Future: Send,
-    > + Clone
-    + Send
-    + Sync
-    + 'static
-{
+/// Opens the connections of a [`HyperSend`](super::HyperSend). An async function of a URI is a connector.
+///
+/// # Examples
+///
+/// A server that listens on a Unix domain socket:
+///
+/// ```no_run
+/// # #[cfg(unix)]
+/// # async fn example() -> bowline::Result<()> {
+/// use bowline::Client;
+/// use bowline::http::client::{HttpStream, HyperSend};
+/// use tokio::net::UnixStream;
+///
+/// let connector = async |_: http::Uri| {
+///     let stream = UnixStream::connect("/run/tools.sock").await?;
+///     Ok(HttpStream::new(stream))
+/// };
+/// let send = HyperSend::with_connector(connector);
+/// let client = Client::connect("http://localhost/mcp").http(send).await?;
+/// # Ok(()) }
+/// ```
+pub trait Connector: Send + Sync + 'static {
+    /// Opens a connection to the scheme and authority of `uri`, with TLS if the scheme is `https`.
+    ///
+    /// # Errors
+    ///
+    /// Any error becomes the source of an [`Error::Transport`](crate::Error::Transport).
+    ///
+    /// # Cancel safety
+    ///
+    /// The future is dropped after the connect timeout, and when the request that needs the connection is dropped.
+    fn connect(
+        &self,
+        uri: Uri,
+    ) -> BoxFuture<'static, Result<HttpStream, Box<dyn StdError + Send + Sync>>>;
 }
 
-impl<S> Connector for S where
+impl<F, R> Connector for F
+where
+    F: Fn(Uri) -> R + Send + Sync + 'static,
+    R: Future<Output = Result<HttpStream, BoxError>> + Send + 'static,
+{
+    fn connect(&self, uri: Uri) -> BoxFuture<'static, Result<HttpStream, BoxError>> {
+        Box::pin(self(uri))
+    }
+}
+
+/// A connection that a [`Connector`] has opened.
+#[must_use = "dropping a connection closes it"]
+pub struct HttpStream {
+    io: Box<dyn HyperIo>,
+    is_http2: bool,
+    /// Whether requests go to a proxy, which needs the absolute URL in the request line.
+    is_to_proxy: bool,
+}
+
+trait HyperIo: Read + Write + Unpin + Send {}
+
+impl<T: Read + Write + Unpin + Send> HyperIo for T {}
+
+impl HttpStream {
+    /// Creates a connection for HTTP/1.1.
+    pub fn new(io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Self {
+        Self {
+            io: Box::new(TokioIo::new(io)),
+            is_http2: false,
+            is_to_proxy: false,
+        }
+    }
+
+    /// Uses HTTP/2, because it was negotiated in the TLS handshake (ALPN `h2`).
+    pub fn http2(mut self) -> Self {
+        self.is_http2 = true;
+        self
+    }
+}
+
+impl std::fmt::Debug for HttpStream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HttpStream")
+            .field("is_http2", &self.is_http2)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Returns a connector that calls a connector of hyper-util or hyper-rustls.
+pub(super) fn service_connector<S>(service: S) -> impl Connector
+where
     S: Service<
             Uri,
             Response: connect::Connection + Read + Write + Unpin + Send + 'static,
-            Error: Into<Box<dyn StdError + Send + Sync>>,
+            Error: Into<BoxError>,
             Future: Send,
-        > + Clone
-        + Send
-        + Sync
-        + 'static
+        >,
+    S: Clone + Send + Sync + 'static,
 {
+    move |uri| {
+        let mut service = service.clone();
+        async move {
+            let ready = poll_fn(|cx| service.poll_ready(cx));
+            ready.await.map_err(Into::into)?;
+            let io = service.call(uri).await.map_err(Into::into)?;
+            let connected = io.connected();
+            Ok(HttpStream {
+                io: Box::new(io),
+                is_http2: connected.is_negotiated_h2(),
+                is_to_proxy: connected.is_proxied(),
+            })
+        }
+    }
 }
 
 /// How the HTTP version of a connection is chosen.
@@ -77,32 +165,26 @@ pub(super) enum SendFailed {
 }
 
 impl HttpConnection {
-    /// Opens a connection and spawns the task that drives it.
+    /// Starts HTTP on a connection and spawns the task that drives it.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future closes the connection.
     pub(super) async fn open(
-        mut connector: impl Connector,
-        uri: Uri,
+        stream: HttpStream,
         version_policy: HttpVersionPolicy,
     ) -> Result<Self, BoxError> {
-        let ready = poll_fn(|cx| connector.poll_ready(cx));
-        ready.await.map_err(Into::into)?;
-        let io = connector.call(uri).await.map_err(Into::into)?;
-        let connected = connect::Connection::connected(&io);
-        if version_policy == HttpVersionPolicy::Http2Only || connected.is_negotiated_h2() {
-            return Ok(Self::Http2(Http2Connection::open(io).await?));
+        if version_policy == HttpVersionPolicy::Http2Only || stream.is_http2 {
+            return Ok(Self::Http2(Http2Connection::open(stream.io).await?));
         }
-        let (io, closer) = ClosableIo::new(io);
+        let (io, closer) = ClosableIo::new(stream.io);
         let (mut send, connection) = http1::handshake(io).await?;
         let driving = tokio::spawn(connection);
         check_open(send.ready().await, driving).await?;
-        let is_to_proxy = connected.is_proxied();
         Ok(Self::Http1(Http1Connection {
             send,
             closer,
-            is_to_proxy,
+            is_to_proxy: stream.is_to_proxy,
         }))
     }
 }

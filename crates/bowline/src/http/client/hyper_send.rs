@@ -8,7 +8,7 @@ use http::{Request, Response, Uri};
 use hyper_util::client::proxy::matcher::Matcher;
 
 use super::body::ResponseBody;
-use super::connection::{Connector, HttpVersionPolicy};
+use super::connection::{Connector, HttpVersionPolicy, service_connector};
 use super::pool::Pool;
 use super::proxy::{Proxies, TcpConnector, authorization};
 use super::send::{HttpSend, RequestBody};
@@ -24,14 +24,17 @@ use crate::exchange::BoxFuture;
 ///
 /// ```no_run
 /// # async fn example() -> bowline::Result<()> {
-/// use std::net::Ipv4Addr;
+/// use bowline::Client;
+/// use bowline::http::client::{HttpStream, HyperSend};
+/// use tokio::net::TcpSocket;
 ///
-/// use bowline::{Client, http::client::HyperSend};
-/// use hyper_util::client::legacy::connect::HttpConnector;
-///
-/// let mut tcp = HttpConnector::new();
-/// tcp.set_local_address(Some(Ipv4Addr::new(192, 0, 2, 7).into()));
-/// let client = Client::connect("http://tools.example/mcp").http(HyperSend::with_connector(tcp)).await?;
+/// let connector = async |_: http::Uri| {
+///     let socket = TcpSocket::new_v4()?;
+///     socket.bind("192.0.2.7:0".parse()?)?;
+///     Ok(HttpStream::new(socket.connect("198.51.100.4:80".parse()?).await?))
+/// };
+/// let send = HyperSend::with_connector(connector);
+/// let client = Client::connect("http://tools.example/mcp").http(send).await?;
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
@@ -89,10 +92,11 @@ impl HyperSend {
     /// ```
     /// use std::time::Duration;
     ///
-    /// use bowline::http::client::HyperSend;
-    /// use hyper_util::client::legacy::connect::HttpConnector;
+    /// use bowline::http::client::{HttpStream, HyperSend};
+    /// use tokio::net::TcpStream;
     ///
-    /// let send = HyperSend::with_connector_and_timeout(HttpConnector::new(), Duration::from_secs(3));
+    /// let connector = async |_: http::Uri| Ok(HttpStream::new(TcpStream::connect("127.0.0.1:80").await?));
+    /// let send = HyperSend::with_connector_and_timeout(connector, Duration::from_secs(3));
     /// ```
     #[must_use]
     pub fn with_connector_and_timeout(
@@ -119,7 +123,8 @@ impl HyperSend {
     fn insecure(options: &ConnectionOptions) -> Self {
         let proxies = options.proxies.matcher();
         let tcp = TcpConnector::new(proxies.clone(), options.connect_timeout);
-        let pool = Pool::new(tcp, options.version_policy, options.connect_timeout);
+        let connector = service_connector(tcp);
+        let pool = Pool::new(connector, options.version_policy, options.connect_timeout);
         Self::from_pool(pool).with_proxies(proxies)
     }
 

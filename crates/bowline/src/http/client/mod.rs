@@ -20,8 +20,8 @@ pub(crate) use channel::HttpChannel;
 mod closable;
 
 mod connection;
-pub use connection::Connector;
 pub(crate) use connection::HttpVersionPolicy;
+pub use connection::{Connector, HttpStream};
 
 mod drain;
 pub(crate) use drain::Drain;

@@ -31,18 +31,15 @@ use super::http2::Http2Connection;
 use super::liveness::Liveness;
 use super::send::{RequestBody, Unprocessed};
 use crate::Error;
-use crate::exchange::BoxFuture;
 use crate::sync::Mutex;
 
 /// A pool of connections, grouped by origin.
 pub(super) struct Pool {
     version_policy: HttpVersionPolicy,
-    connect: Box<ConnectFn>,
+    connector: Box<dyn Connector>,
     connect_timeout: Duration,
     origins: Mutex<Vec<Arc<Origin>>>,
 }
-
-type ConnectFn = dyn Fn(Uri) -> BoxFuture<'static, Result<HttpConnection, BoxError>> + Send + Sync;
 
 impl Pool {
     pub(super) fn new(
@@ -53,9 +50,7 @@ impl Pool {
         Self {
             version_policy,
             connect_timeout,
-            connect: Box::new(move |uri| {
-                Box::pin(HttpConnection::open(connector.clone(), uri, version_policy))
-            }),
+            connector: Box::new(connector),
             origins: Mutex::default(),
         }
     }
@@ -139,7 +134,11 @@ impl Pool {
                 _guard = guard;
             }
         }
-        let made = (self.connect)(origin.uri.clone()).await;
+        let made = match self.connector.connect(origin.uri.clone()).await {
+            // Boxed, because it would enlarge the future of every request.
+            Ok(stream) => Box::pin(HttpConnection::open(stream, self.version_policy)).await,
+            Err(error) => Err(error),
+        };
         origin.record_connect(made.as_ref().ok());
         Ok((made?, true))
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hyper_rustls::HttpsConnectorBuilder;
 
-use super::connection::HttpVersionPolicy;
+use super::connection::{HttpVersionPolicy, service_connector};
 use super::hyper_send::ConnectionOptions;
 use super::pool::Pool;
 use super::proxy::TcpConnector;
@@ -36,6 +36,7 @@ impl HyperSend {
             HttpVersionPolicy::Negotiated => tls.enable_all_versions().wrap_connector(tcp),
             HttpVersionPolicy::Http2Only => tls.enable_http2().wrap_connector(tcp),
         };
+        let connector = service_connector(connector);
         let pool = Pool::new(connector, options.version_policy, options.connect_timeout);
         Ok(Self::from_pool(pool).with_proxies(proxies))
     }

@@ -570,7 +570,11 @@ fn missing_scopes_response(
     decoded: &DecodedPost,
 ) -> Option<Response<HttpBody>> {
     principal.name()?;
-    let needed = |raw: &RawRequest| state.responder.scopes(&raw.method, raw.params.as_ref());
+    let needed = |raw: &RawRequest| {
+        state
+            .responder
+            .required_scopes(&raw.method, raw.params.as_ref())
+    };
     let needed: BTreeSet<String> = decoded.requests().flat_map(needed).collect();
     let missing = InsufficientScope::check(&needed, principal).err()?;
     let id = decoded.requests().next()?.id.clone();

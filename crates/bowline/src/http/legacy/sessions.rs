@@ -7,7 +7,6 @@ use std::sync::{Arc, Weak};
 use bowline_core::Outcome;
 use bowline_core::era::{Caller, DuplexAdmission, Request};
 use bowline_core::http::admission::HttpRejection;
-use bowline_types::ClientCapabilities;
 use tokio::task::AbortHandle;
 
 use super::Legacy;
@@ -283,8 +282,8 @@ impl Responder for PrincipalResponder {
         self.responder.respond(request, cx)
     }
 
-    fn scopes(&self, method: &str, params: Option<&Params>) -> Vec<String> {
-        self.responder.scopes(method, params)
+    fn required_scopes(&self, method: &str, params: Option<&Params>) -> Vec<String> {
+        self.responder.required_scopes(method, params)
     }
 
     fn check(&self) -> crate::Result<()> {
@@ -293,10 +292,6 @@ impl Responder for PrincipalResponder {
 
     fn roots_changed(&self, caller: &Caller) {
         self.responder.roots_changed(caller);
-    }
-
-    fn provided_capabilities(&self) -> ClientCapabilities {
-        self.responder.provided_capabilities()
     }
 }
 

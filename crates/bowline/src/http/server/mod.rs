@@ -133,11 +133,6 @@ impl HttpService {
         }
     }
 
-    /// Replaces the responder, for example with the server wrapped in layers.
-    pub fn with_responder(self, responder: impl Responder) -> Self {
-        self.modify(|state| state.responder = Arc::new(responder))
-    }
-
     /// Sets the protocol versions that are served.
     pub fn versions(self, served: Dialects) -> Self {
         self.modify(|state| state.served = served)

@@ -20,6 +20,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, ToSocketAddrs};
 use tokio::task::JoinSet;
+use tower_layer::Layer;
 use tower_service::Service;
 
 use super::write_timeout::{HttpVersion, WriteTimeout};
@@ -40,10 +41,12 @@ use crate::{Error, Result};
 /// ```
 #[derive(Debug)]
 #[must_use = "it accepts no connections until it is served"]
-pub struct BoundServer {
+pub struct BoundServer<S = HttpService> {
     listener: TcpListener,
     addr: SocketAddr,
-    service: HttpService,
+    http: HttpService,
+    /// `http` inside its layers.
+    service: S,
 }
 
 impl HttpService {
@@ -64,7 +67,7 @@ impl HttpService {
         };
         let listener = TcpListener::bind(addr).await.map_err(cannot)?;
         let addr = listener.local_addr().map_err(cannot)?;
-        let service = self.modify(|state| {
+        let http = self.modify(|state| {
             // The names by which other machines reach this address are unknown here, so any `Host` is accepted.
             if !state.is_source_chosen && !addr.ip().is_loopback() {
                 state.source = SourcePolicy::public();
@@ -77,7 +80,8 @@ impl HttpService {
         Ok(BoundServer {
             listener,
             addr,
-            service,
+            service: http.clone(),
+            http,
         })
     }
 
@@ -108,7 +112,7 @@ impl HttpService {
     }
 }
 
-impl BoundServer {
+impl<S> BoundServer<S> {
     /// Returns the bound address, with the actual port.
     #[must_use]
     pub fn addr(&self) -> SocketAddr {
@@ -117,7 +121,30 @@ impl BoundServer {
 
     /// Returns the service, for [`HttpService::shut_down`] and [`HttpService::is_ready`].
     pub fn service(&self) -> HttpService {
-        self.service.clone()
+        self.http.clone()
+    }
+
+    /// Adds a `tower` layer around the service and its existing layers. It handles HTTP requests, also invalid ones;
+    /// [`Server::layer`](crate::Server::layer) adds layers that handle MCP requests.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # async fn example() -> bowline::Result<()> {
+    /// use bowline::Server;
+    /// use tower_layer::layer_fn;
+    ///
+    /// let bound = Server::new("calculator", "1.0.0").http().bind("127.0.0.1:0").await?;
+    /// bound.layer(layer_fn(|service| service)).serve().await
+    /// # }
+    /// ```
+    pub fn layer<L: Layer<S>>(self, layer: L) -> BoundServer<L::Service> {
+        BoundServer {
+            listener: self.listener,
+            addr: self.addr,
+            http: self.http,
+            service: layer.layer(self.service),
+        }
     }
 
     /// Serves until a shutdown is complete.
@@ -129,27 +156,13 @@ impl BoundServer {
     /// # Cancel safety
     ///
     /// Dropping the future closes every connection, and drops the handlers of their modern requests.
-    pub async fn serve(self) -> Result<()> {
-        let service = self.service();
-        self.serve_through(service).await
-    }
-
-    /// Serves with `service`, which is [this one](Self::service) wrapped in layers, until a shutdown is complete.
-    ///
-    /// # Errors
-    ///
-    /// As [`serve`](Self::serve).
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`serve`](Self::serve).
-    pub async fn serve_through<S>(self, service: S) -> Result<()>
+    pub async fn serve(self) -> Result<()>
     where
         S: Service<Request<Incoming>, Response = Response<HttpBody>, Error = Infallible>,
         S: Clone + Send + 'static,
         S::Future: Send + 'static,
     {
-        let state = self.service.state.clone();
+        let state = self.http.state.clone();
         let (max, open) = (
             state.account.limits().connections,
             state.account.counters().gauge(Gauge::Connections),
@@ -160,7 +173,7 @@ impl BoundServer {
             // The shutdown first, because new connections could starve it.
             let accepted = tokio::select! {
                 biased;
-                _ = self.service.state.shutdown.requested() => break,
+                _ = state.shutdown.requested() => break,
                 Some(_) = connections.join_next() => continue,
                 accepted = self.listener.accept(), if connections.len() < max => accepted,
             };
@@ -168,7 +181,7 @@ impl BoundServer {
                 Ok((stream, _)) => {
                     // Responses are small, and Nagle's algorithm would delay them.
                     let _ = stream.set_nodelay(true);
-                    let (state, service) = (state.clone(), service.clone());
+                    let (state, service) = (state.clone(), self.service.clone());
                     connections.spawn(async move { serve(&state, stream, service).await });
                 }
                 Err(error) => {
